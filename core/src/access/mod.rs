@@ -1,0 +1,3 @@
+//! The access room.
+
+pub mod tables;

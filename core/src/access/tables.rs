@@ -1,0 +1,6 @@
+//! The access room's tables.
+
+use crate::record::Table;
+
+/// The room's tables.
+pub static ALL: &[&Table] = &[];

@@ -1,0 +1,3 @@
+//! The flow room.
+
+pub mod tables;

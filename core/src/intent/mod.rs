@@ -1,0 +1,3 @@
+//! The intent room.
+
+pub mod tables;

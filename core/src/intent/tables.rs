@@ -1,0 +1,6 @@
+//! The intent room's tables.
+
+use crate::record::Table;
+
+/// The room's tables.
+pub static ALL: &[&Table] = &[];

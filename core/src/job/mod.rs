@@ -1,0 +1,3 @@
+//! The job room.
+
+pub mod tables;

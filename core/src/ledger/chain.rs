@@ -1,0 +1,100 @@
+//! The hash chain of a lane.
+//!
+//! `hash = SHA-256(lane ‖ seq ‖ previous hash ‖ content digest)`, with lane and seq as eight bytes,
+//! most significant first. A link commits to everything before it in its lane.
+
+use sha2::{Digest, Sha256};
+use std::fmt;
+
+/// A SHA-256 digest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest32(pub [u8; 32]);
+
+impl Digest32 {
+    /// Where every chain begins.
+    pub const ZERO: Self = Self([0; 32]);
+
+    /// The digest held by exactly 32 bytes.
+    #[must_use]
+    pub fn from_slice(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
+    /// The digest spelled by 64 hex digits.
+    #[must_use]
+    pub fn from_hex(text: &str) -> Option<Self> {
+        Self::from_slice(&hex::decode(text).ok()?)
+    }
+}
+
+impl fmt::Display for Digest32 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}
+
+impl fmt::Debug for Digest32 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The end of a chain: how many entries it has, and the hash of the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Sequence number of the last entry; the first has 1.
+    pub seq: i64,
+    /// Its hash.
+    pub hash: Digest32,
+}
+
+impl Head {
+    /// The head of an empty lane.
+    pub const EMPTY: Self = Self { seq: 0, hash: Digest32::ZERO };
+}
+
+/// The place of one entry in its chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its number in the lane.
+    pub seq: i64,
+    /// The hash of the entry before.
+    pub prev_hash: Digest32,
+    /// Its own hash.
+    pub hash: Digest32,
+}
+
+/// The link that follows `head` in `lane` for an entry with this content digest.
+#[must_use]
+pub fn extend(lane: i64, head: Head, content: Digest32) -> Link {
+    let seq = head.seq + 1;
+    let mut hasher = Sha256::new();
+    hasher.update(lane.to_be_bytes());
+    hasher.update(seq.to_be_bytes());
+    hasher.update(head.hash.0);
+    hasher.update(content.0);
+    Link { seq, prev_hash: head.hash, hash: Digest32(hasher.finalize().into()) }
+}
+
+impl Link {
+    /// The head of the chain that ends here.
+    #[must_use]
+    pub const fn head(&self) -> Head {
+        Head { seq: self.seq, hash: self.hash }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_depends_on_lane_position_past_and_content() {
+        let base = extend(1, Head::EMPTY, Digest32([1; 32]));
+        assert_eq!((base.seq, base.prev_hash), (1, Digest32::ZERO));
+        assert_ne!(base.hash, extend(2, Head::EMPTY, Digest32([1; 32])).hash);
+        assert_ne!(base.hash, extend(1, Head { seq: 1, ..Head::EMPTY }, Digest32([1; 32])).hash);
+        assert_ne!(base.hash, extend(1, Head { hash: Digest32([9; 32]), ..Head::EMPTY }, Digest32([1; 32])).hash);
+        assert_ne!(base.hash, extend(1, Head::EMPTY, Digest32([2; 32])).hash);
+    }
+}

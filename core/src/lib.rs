@@ -1,0 +1,17 @@
+//! The pure domain of Chimera: types, state machines, canonical JSON, hashing.
+//!
+//! Nothing here is async, opens a file, reads a clock or draws a random number: time, ids and
+//! randomness come in as arguments. What every room shares (errors, ids, limits, time, records)
+//! stands at the top; the rest lives in its room.
+
+pub mod access;
+pub mod error;
+pub mod flow;
+pub mod id;
+pub mod intent;
+pub mod job;
+pub mod ledger;
+pub mod limits;
+pub mod record;
+pub mod swarm;
+pub mod time;

@@ -1,0 +1,35 @@
+//! Every limit of the system, in one place; the reference in `docs/reference/limits.md` is
+//! checked against this file.
+
+/// Rows of a page when the caller doesn't say.
+pub const PAGE_ROWS_DEFAULT: usize = 50;
+/// Rows of a page at the most.
+pub const PAGE_ROWS_MAX: usize = 1_000;
+/// Rows, steps and entries in one transaction at the most.
+pub const TX_ROWS_MAX: usize = 2_000;
+/// Transactions that one commit may carry.
+pub const BATCH_TXS_MAX: usize = 256;
+/// Rows that one commit may carry; a larger single transaction goes alone.
+pub const BATCH_ROWS_MAX: usize = 4_000;
+/// Transactions that may wait in one lane; more are refused.
+pub const LANE_QUEUE_MAX: usize = 8_192;
+/// Tries of a batch that the database refuses because of concurrency.
+pub const CONTENTION_TRIES_MAX: u32 = 8;
+/// Bytes of one ledger entry's data at the most.
+pub const ENTRY_DATA_BYTES_MAX: usize = 64 * 1024;
+/// Nesting of a JSON document at the most.
+pub const JSON_DEPTH_MAX: usize = 64;
+/// Characters of an idempotency key at the most.
+pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 256;
+/// Seconds an idempotency record lives by default.
+pub const IDEMPOTENCY_TTL_SECONDS: i64 = 86_400;
+/// Seconds a lane's lease lasts without a renewal.
+pub const LANE_LEASE_SECONDS: i64 = 15;
+/// Bytes of an HTTP request body at the most.
+pub const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Bytes of one stored blob at the most.
+pub const BLOB_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
+/// Seconds a presigned URL may live at the most.
+pub const PRESIGN_SECONDS_MAX: u64 = 3_600;
+/// Messages a slow subscriber of the bus may be behind before it is told that it missed some.
+pub const BUS_BACKLOG_MAX: usize = 1_024;

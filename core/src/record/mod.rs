@@ -1,0 +1,16 @@
+//! Records as data: what a table is, what a transaction does, what a read asks for.
+//!
+//! A `Tx` never holds SQL. Stores turn it into statements of their dialect, the memory store of
+//! the simulator interprets it, and all of them give the same answer.
+
+mod cursor;
+mod query;
+mod table;
+mod tx;
+mod value;
+
+pub use cursor::{Cursor, InvalidCursor};
+pub use query::{Compare, Condition, Direction, Page, Row, Scope, Select};
+pub use table::{Column, Kind, Table, catalog};
+pub use tx::{Conflict, Insert, InvalidTx, RowCount, RowKey, Step, Touch, Tx, Update};
+pub use value::{Json, JsonError, Value};

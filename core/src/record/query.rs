@@ -1,0 +1,182 @@
+//! Reads as data: one relation, conditions, an order, a bound.
+
+use super::{Cursor, InvalidCursor, Table, Value};
+use crate::limits;
+use uuid::Uuid;
+
+/// On whose behalf a read happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// One tenant: the store adds the tenant to the query's key, and a relation without a tenant
+    /// column can't be read.
+    Tenant(String),
+    /// The system itself (recovery, verification, upkeep): every row.
+    System,
+}
+
+/// How a column is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compare {
+    /// Equal; null equals null.
+    Is,
+    /// Different; null differs from every value.
+    IsNot,
+    /// Greater.
+    Above,
+    /// Greater or equal.
+    AtLeast,
+    /// Smaller.
+    Below,
+    /// Smaller or equal.
+    AtMost,
+}
+
+/// One condition on one column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Condition {
+    /// The column.
+    pub column: &'static str,
+    /// The comparison.
+    pub compare: Compare,
+    /// The value compared with.
+    pub value: Value,
+}
+
+/// The order of a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Direction {
+    /// Smallest first.
+    #[default]
+    Ascending,
+    /// Greatest first.
+    Descending,
+}
+
+/// A bounded read of one table or view, ordered by `order` and then by the primary key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Select {
+    /// What is read.
+    pub table: &'static Table,
+    /// For whom.
+    pub scope: Scope,
+    /// All of these must hold.
+    pub conditions: Vec<Condition>,
+    /// Columns the listing is ordered by; they must not be nullable. Empty: the primary key.
+    pub order: &'static [&'static str],
+    /// Smallest or greatest first.
+    pub direction: Direction,
+    /// Where the page before ended.
+    pub after: Option<Cursor>,
+    /// How many rows at the most.
+    pub limit: usize,
+}
+
+impl Select {
+    /// Everything in `table` that `scope` may see, in key order, one page of the default size.
+    #[must_use]
+    pub const fn from(table: &'static Table, scope: Scope) -> Self {
+        Self {
+            table,
+            scope,
+            conditions: Vec::new(),
+            order: &[],
+            direction: Direction::Ascending,
+            after: None,
+            limit: limits::PAGE_ROWS_DEFAULT,
+        }
+    }
+
+    /// Adds a condition.
+    #[must_use]
+    pub fn filter(mut self, column: &'static str, compare: Compare, value: impl Into<Value>) -> Self {
+        self.conditions.push(Condition { column, compare, value: value.into() });
+        self
+    }
+
+    /// Adds an equality.
+    #[must_use]
+    pub fn with(self, column: &'static str, value: impl Into<Value>) -> Self {
+        self.filter(column, Compare::Is, value)
+    }
+
+    /// Orders by these columns.
+    #[must_use]
+    pub const fn by(mut self, order: &'static [&'static str], direction: Direction) -> Self {
+        self.order = order;
+        self.direction = direction;
+        self
+    }
+
+    /// Takes at most `rows`, and never more than the page limit.
+    #[must_use]
+    pub fn take(mut self, rows: usize) -> Self {
+        self.limit = rows.clamp(1, limits::PAGE_ROWS_MAX);
+        self
+    }
+
+    /// Continues behind a cursor that a page of this very query gave out.
+    pub fn continue_at(mut self, cursor: &str) -> Result<Self, InvalidCursor> {
+        self.after = Some(Cursor::parse(cursor, &self)?);
+        Ok(self)
+    }
+
+    /// The columns that decide the order: those asked for, then the rest of the primary key.
+    #[must_use]
+    pub fn order_columns(&self) -> Vec<&'static str> {
+        let rest = self.table.key.iter().filter(|column| !self.order.contains(column));
+        self.order.iter().chain(rest).copied().collect()
+    }
+
+    /// The page made of `rows`, of which one more than asked for was read if there were any.
+    #[must_use]
+    pub fn page(&self, mut rows: Vec<Row>) -> Page {
+        let more = rows.len() > self.limit;
+        rows.truncate(self.limit);
+        let next = more.then(|| rows.last().map(|row| Cursor::behind(self, row))).flatten();
+        Page { rows, next }
+    }
+}
+
+/// One row, its cells in the order of the table's columns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The table or view it came from.
+    pub table: &'static Table,
+    /// Its cells.
+    pub cells: Vec<Value>,
+}
+
+impl Row {
+    /// A cell by column name; a column the table doesn't have reads as null.
+    #[must_use]
+    pub fn get(&self, column: &str) -> &Value {
+        self.table.position(column).and_then(|at| self.cells.get(at)).unwrap_or(&Value::Null)
+    }
+
+    /// Text of a column, empty when it is null.
+    #[must_use]
+    pub fn text(&self, column: &str) -> &str {
+        self.get(column).as_text().unwrap_or_default()
+    }
+
+    /// Number of a column, zero when it is null.
+    #[must_use]
+    pub fn int(&self, column: &str) -> i64 {
+        self.get(column).as_int().unwrap_or_default()
+    }
+
+    /// UUID of a column, nil when it is null.
+    #[must_use]
+    pub fn uuid(&self, column: &str) -> Uuid {
+        self.get(column).as_uuid().unwrap_or_default()
+    }
+}
+
+/// A bounded part of a listing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    /// The rows.
+    pub rows: Vec<Row>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<Cursor>,
+}

@@ -1,0 +1,186 @@
+//! The values a row can hold, the same for every store.
+
+use crate::time::Timestamp;
+use serde::Serialize;
+use uuid::Uuid;
+
+/// One cell of a row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// Absent.
+    Null,
+    /// True or false.
+    Bool(bool),
+    /// A whole number; stores check the column's width.
+    Int(i64),
+    /// An exact decimal number as text, never binary floating point.
+    Decimal(String),
+    /// Text without the NUL character, which PostgreSQL can't hold.
+    Text(String),
+    /// A UUID.
+    Uuid(Uuid),
+    /// An instant.
+    Time(Timestamp),
+    /// A JSON document.
+    Json(Json),
+    /// Raw bytes.
+    Bytes(Vec<u8>),
+    /// A list of UUIDs.
+    Uuids(Vec<Uuid>),
+    /// A list of texts.
+    Texts(Vec<String>),
+}
+
+impl Value {
+    /// Whether this is `Null`.
+    #[must_use]
+    pub const fn is_null(&self) -> bool {
+        matches!(self, Self::Null)
+    }
+
+    /// The whole number, if it is one.
+    #[must_use]
+    pub const fn as_int(&self) -> Option<i64> {
+        if let Self::Int(n) = self { Some(*n) } else { None }
+    }
+
+    /// The text, if it is text.
+    #[must_use]
+    pub fn as_text(&self) -> Option<&str> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
+
+    /// The UUID, if it is one.
+    #[must_use]
+    pub const fn as_uuid(&self) -> Option<Uuid> {
+        if let Self::Uuid(id) = self { Some(*id) } else { None }
+    }
+
+    /// The instant, if it is one.
+    #[must_use]
+    pub const fn as_time(&self) -> Option<Timestamp> {
+        if let Self::Time(at) = self { Some(*at) } else { None }
+    }
+
+    /// The bytes, if it is bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> Option<&[u8]> {
+        if let Self::Bytes(bytes) = self { Some(bytes) } else { None }
+    }
+
+    /// The JSON document, if it is one.
+    #[must_use]
+    pub const fn as_json(&self) -> Option<&Json> {
+        if let Self::Json(json) = self { Some(json) } else { None }
+    }
+
+    /// Whether a text in here holds the NUL character.
+    pub(crate) fn has_nul(&self) -> bool {
+        match self {
+            Self::Text(text) | Self::Decimal(text) => text.contains('\0'),
+            Self::Texts(texts) => texts.iter().any(|text| text.contains('\0')),
+            _ => false,
+        }
+    }
+}
+
+/// A JSON document as the text that will be stored: serialised once, by whoever makes it.
+#[derive(Clone, Debug)]
+pub struct Json(String);
+
+/// Why a value can't become a stored JSON document.
+#[derive(Debug, thiserror::Error)]
+pub enum JsonError {
+    /// It does not serialise.
+    #[error("value does not serialise to JSON")]
+    Serialise(#[source] serde_json::Error),
+    /// It holds U+0000, which PostgreSQL can't store.
+    #[error("JSON text holds the character U+0000")]
+    Nul,
+}
+
+impl Json {
+    /// Serialises `value`.
+    pub fn of<T: Serialize + ?Sized>(value: &T) -> Result<Self, JsonError> {
+        Self::checked(serde_json::to_string(value).map_err(JsonError::Serialise)?)
+    }
+
+    /// Takes text that must already be valid JSON.
+    pub fn parse(text: &str) -> Result<Self, JsonError> {
+        serde_json::from_str::<serde::de::IgnoredAny>(text).map_err(JsonError::Serialise)?;
+        Self::checked(text.to_owned())
+    }
+
+    /// Takes text that a store read back from a JSON column.
+    #[must_use]
+    pub const fn stored(text: String) -> Self {
+        Self(text)
+    }
+
+    fn checked(text: String) -> Result<Self, JsonError> {
+        if escapes_nul(&text) { Err(JsonError::Nul) } else { Ok(Self(text)) }
+    }
+
+    /// The stored text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The parsed document. Stored text is valid, so `Null` stands only for a damaged column.
+    #[must_use]
+    pub fn to_value(&self) -> serde_json::Value {
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
+}
+
+/// Two documents are equal when they mean the same: PostgreSQL re-spells what it stores.
+impl PartialEq for Json {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0 || self.to_value() == other.to_value()
+    }
+}
+
+/// Finds the escape `\u0000` that is not itself behind an escaping backslash.
+fn escapes_nul(text: &str) -> bool {
+    text.match_indices("\\u0000").any(|(at, _)| {
+        let backslashes = text[..at].bytes().rev().take_while(|b| *b == b'\\').count();
+        backslashes % 2 == 0
+    })
+}
+
+macro_rules! from {
+    ($($source:ty => $variant:ident),* $(,)?) => {$(
+        impl From<$source> for Value {
+            fn from(value: $source) -> Self {
+                Self::$variant(value.into())
+            }
+        }
+    )*};
+}
+
+from!(bool => Bool, i64 => Int, i32 => Int, u32 => Int, &str => Text, String => Text, Uuid => Uuid, Timestamp => Time, Json => Json, Vec<u8> => Bytes, Vec<Uuid> => Uuids, Vec<String> => Texts);
+
+impl<T: Into<Value>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_with_an_escaped_nul_is_refused_and_an_escaped_backslash_is_not() {
+        assert!(matches!(Json::of("a\0b"), Err(JsonError::Nul)));
+        assert!(Json::of("a\\u0000b").is_ok());
+        assert!(Json::parse(r#"{"a":"\\\u0000"}"#).is_err());
+    }
+
+    #[test]
+    fn equal_documents_compare_equal_in_any_spelling() {
+        assert_eq!(Json::parse(r#"{"a":1,"b":2}"#).unwrap(), Json::parse(r#"{ "b": 2, "a": 1 }"#).unwrap());
+        assert_ne!(Json::parse("1").unwrap(), Json::parse("2").unwrap());
+    }
+}

@@ -1,0 +1,3 @@
+//! The swarm room.
+
+pub mod tables;

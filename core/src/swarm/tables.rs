@@ -1,0 +1,6 @@
+//! The swarm room's tables.
+
+use crate::record::Table;
+
+/// The room's tables.
+pub static ALL: &[&Table] = &[];

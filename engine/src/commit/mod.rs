@@ -1,0 +1,1 @@
+//! Group commit: the state machine that forms batches and settles their outcomes.

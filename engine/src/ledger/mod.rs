@@ -1,0 +1,1 @@
+//! The ledger in motion: checkpoints, the feed, exports, idempotency records.

@@ -1,0 +1,8 @@
+//! Use cases and the ports they need; the loops that keep the system moving.
+//!
+//! A port is a trait that an adapter in `storage`, `connect` or `sandbox` implements. Use cases
+//! load rows, ask `core` to decide, commit, and only then perform effects.
+
+pub mod commit;
+pub mod ledger;
+pub mod port;

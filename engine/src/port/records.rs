@@ -1,0 +1,100 @@
+//! The record store: one way to change state, one way to read it.
+
+use async_trait::async_trait;
+use chimera_core::record::{Conflict, InvalidCursor, InvalidTx, Page, Select, Tx};
+
+/// A durable store of rows and ledger entries.
+///
+/// **Atomic.** A `Tx` commits whole, with its ledger entries, or not at all.
+/// **Durable.** A receipt means that the change survives a crash of process and machine.
+/// **Isolated.** Every `expect` and every unique key is checked against the state that the change
+/// lands on, whoever else writes, in this process or another.
+/// **Independent.** A `Tx` that loses does not disturb those committed with it.
+/// **Ordered.** Two `Tx`s of one affinity, the second sent after the first was sent, commit in
+/// that order.
+/// **Honest.** `Unavailable` means that nothing was changed; `Unknown` means that nobody can tell,
+/// and is given only when the lane was taken over in the very moment of a lost commit.
+#[async_trait]
+pub trait Records: Send + Sync {
+    /// Commits `tx`, or says why not.
+    async fn commit(&self, tx: Tx) -> Result<Receipt, CommitError>;
+
+    /// Reads one page. A missing row is an empty page, never an error. What was acknowledged
+    /// before the call is seen.
+    async fn read(&self, select: Select) -> Result<Page, ReadError>;
+
+    /// Whether the store takes changes now: it proves so by committing its own lane row.
+    async fn ready(&self) -> Result<(), Unavailable>;
+
+    /// Finishes what is queued, gives up its lanes and stops. Later commits are `Unavailable`.
+    async fn close(&self);
+}
+
+/// Proof that a transaction is durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// The lane it went through.
+    pub lane: i64,
+    /// The lane's epoch at that time.
+    pub epoch: i64,
+    /// Number of its first ledger entry in the lane, if it had any.
+    pub first_seq: Option<i64>,
+    /// Number of the lane's last entry after the commit of its batch.
+    pub head_seq: i64,
+}
+
+/// Why a transaction did not commit.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum CommitError {
+    /// Somebody else changed what it builds on.
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
+    /// It can't be stored by any store.
+    #[error(transparent)]
+    Invalid(#[from] InvalidTx),
+    /// The database refused it: a check, a foreign key, an append-only table.
+    #[error("the database refused the change ({constraint})")]
+    Rejected {
+        /// The constraint or rule, as far as the database names it.
+        constraint: String,
+    },
+    /// The lane was taken over by another node: nothing was changed.
+    #[error("the lane was taken over by another node")]
+    Fenced,
+    /// Too much is waiting already: nothing was changed.
+    #[error("too many changes are waiting")]
+    Overloaded,
+    /// The store can't be reached or can't write: nothing was changed.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+    /// The commit was sent, the answer was lost, and the lane belongs to another node now.
+    #[error("the outcome of the commit is unknown")]
+    Unknown,
+}
+
+/// Why the store does not answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the record store is unavailable: {reason}")]
+pub struct Unavailable {
+    /// What an operator should know: no path, no SQL.
+    pub reason: String,
+}
+
+/// Why a read gave no page.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ReadError {
+    /// The store can't be reached.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+    /// The cursor belongs to another listing.
+    #[error(transparent)]
+    Cursor(#[from] InvalidCursor),
+    /// The query names what the relation doesn't have, or has no tenant where it needs one.
+    #[error("{table} can't be read like this: {reason}")]
+    Invalid {
+        /// The relation.
+        table: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+}

@@ -1,0 +1,1 @@
+//! Everything durable or shared: records, blobs, bus, counters, secrets.

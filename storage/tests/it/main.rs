@@ -1,0 +1,1 @@
+//! Storage against the real things: files, PostgreSQL, Redis, S3.

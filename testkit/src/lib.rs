@@ -1,0 +1,1 @@
+//! For tests only: private servers, contract suites, the memory store.
