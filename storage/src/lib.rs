@@ -1,1 +1,4 @@
 //! Everything durable or shared: records, blobs, bus, counters, secrets.
+
+pub mod migrate;
+pub mod records;
