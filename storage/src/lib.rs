@@ -1,1 +1,3 @@
 //! Everything durable or shared: records, blobs, bus, counters, secrets.
+
+pub mod migrate;

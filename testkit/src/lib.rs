@@ -1,1 +1,3 @@
 //! For tests only: private servers, contract suites, the memory store.
+
+pub mod postgres;

@@ -1,1 +1,6 @@
 //! Storage against the real things: files, PostgreSQL, Redis, S3.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod migrate;
+mod schema;
