@@ -2,6 +2,7 @@
 
 pub mod build;
 pub mod memory;
+pub mod postgres;
 pub mod proxy;
 pub mod seeded;
 pub mod suite;

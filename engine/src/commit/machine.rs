@@ -151,7 +151,7 @@ impl<W> Committer<W> {
         (!drawn.is_empty()).then(|| self.send(lane, drawn))
     }
 
-    fn submitted(&mut self, tx: Tx, waiter: W, commands: &mut Vec<Command<W>>) {
+    fn submitted(&mut self, mut tx: Tx, waiter: W, commands: &mut Vec<Command<W>>) {
         let refusal = match &self.state {
             _ if self.closing => Some(CommitError::Unavailable(stopping())),
             State::Closed => Some(CommitError::Unavailable(stopping())),
@@ -161,7 +161,10 @@ impl<W> Committer<W> {
         };
         match refusal {
             Some(error) => commands.push(Command::Reply(waiter, Err(error))),
-            None => self.queue.push(Waiting::new(tx, waiter)),
+            None => {
+                tx.sort();
+                self.queue.push(Waiting::new(tx, waiter));
+            }
         }
     }
 

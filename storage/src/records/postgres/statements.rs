@@ -154,8 +154,6 @@ fn bulk_insert(table: &Table, positions: &[usize], tail: &str) -> String {
     let unnest: Vec<_> =
         columns.iter().enumerate().map(|(n, c)| format!("${}::{}", n + 1, array_type(c.kind))).collect();
     let aliases: Vec<_> = (0..columns.len()).map(|n| format!("v{n}")).collect();
-    let tail =
-        if returning { format!(" ON CONFLICT DO NOTHING RETURNING {}", table.key.join(", ")) } else { String::new() };
     format!(
         "INSERT INTO {} ({}) SELECT {} FROM unnest({}) AS v({}) {tail}",
         table.name,

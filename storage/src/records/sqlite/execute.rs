@@ -2,8 +2,8 @@
 //!
 //! The lane row is compared first and written last, in the same transaction as everything else.
 
-use super::super::sql::{self, Dialect};
 use super::super::is_probe;
+use super::super::sql::{self, Dialect};
 use super::cells;
 use super::failure;
 use chimera_core::ledger::{Head, Link, SealedEntry};
@@ -122,9 +122,7 @@ fn savepoint(conn: &Connection, tx: &Tx) -> Result<Option<Loss>, Outcome> {
 
 fn apply(conn: &Connection, tx: &Tx) -> Result<(), Failure> {
     tx.updates.iter().try_for_each(|update| compare_and_set(conn, update))?;
-    let mut inserts: Vec<&Insert> = tx.inserts.iter().collect();
-    inserts.sort_by_key(|insert| insert.table.rank);
-    inserts.into_iter().try_for_each(|insert| add(conn, insert))?;
+    tx.inserts.iter().try_for_each(|insert| add(conn, insert))?;
     tx.steps.iter().enumerate().try_for_each(|(at, step)| run(conn, at, step))
 }
 
