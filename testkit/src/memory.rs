@@ -285,7 +285,7 @@ impl Tables {
         if select.direction == Direction::Descending {
             rows.reverse();
         }
-        rows.truncate(select.limit + 1);
+        rows.truncate(select.limit() + 1);
         Ok(select.page(rows))
     }
 }

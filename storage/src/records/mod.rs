@@ -3,9 +3,10 @@
 //! Both run the same committer and answer the same suite. They differ in how a batch becomes
 //! statements: row by row under savepoints here, one statement per table there.
 
-mod postgres;
+mod observe;
+pub(crate) mod postgres;
 mod sql;
-mod sqlite;
+pub(crate) mod sqlite;
 
 pub use postgres::{PostgresOptions, PostgresRecords};
 pub use sqlite::{Access, SqliteRecords};

@@ -190,7 +190,7 @@ pub(crate) fn select<'a>(dialect: Dialect, select: &'a Select, tenant: &'a Value
         }
     }
     let order: Vec<_> = order.iter().map(|column| format!("{column} {direction}")).collect();
-    let _ = write!(text.sql, " ORDER BY {} LIMIT {}", order.join(", "), select.limit + 1);
+    let _ = write!(text.sql, " ORDER BY {} LIMIT {}", order.join(", "), select.limit() + 1);
     Ok(text)
 }
 

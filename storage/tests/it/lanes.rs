@@ -1,6 +1,7 @@
 //! Lanes under attack: stale epochs, cut connections, two nodes on one database.
 
 use crate::records::{fresh_database, one_lane, postgres, sqlite};
+use chimera_core::flow::tables::RUNS;
 use chimera_core::record::{Scope, Select, Tx};
 use chimera_engine::port::{CommitError, Records};
 use chimera_storage::records::{OpenError, PostgresOptions, PostgresRecords};
@@ -134,7 +135,7 @@ async fn lanes_that_touch_the_same_rows_never_deadlock() {
                 let (a, b) = (*seeded.pick(&ids), *seeded.pick(&ids));
                 let mut tx = Tx { affinity: n, ..Tx::default() };
                 for id in if a == b { vec![a] } else { vec![a, b] } {
-                    let row = store.read(Select::from(&chimera_core::flow::tables::RUNS, Scope::System).with("id", id));
+                    let row = store.read(Select::from(&RUNS, Scope::System).with("id", id));
                     let version = row.await.unwrap().rows[0].int("state_version");
                     tx.updates.push(run_update(id, version, "running").unwrap());
                 }
@@ -177,4 +178,53 @@ async fn a_lost_server_is_told_and_found_again() {
     store.commit(audited(&seeded)).await.unwrap();
     assert_eq!(verify_chains(&store).await, 2);
     store.close().await;
+}
+
+/// Breaks the ledger's table from outside and expects changes to be refused until it is mended.
+async fn without_a_ledger(store: &dyn Records, seeded: &Seeded, hurt: impl AsyncFn(), mend: impl AsyncFn()) {
+    store.commit(audited(seeded)).await.unwrap();
+    hurt().await;
+    let row = run(seeded);
+    let tx = Tx { entries: vec![entry(seeded, "acme", "made").unwrap()], ..row.tx().unwrap() };
+    let refused = store.commit(tx.clone()).await;
+    assert!(matches!(refused, Err(CommitError::Rejected { .. })), "{refused:?}");
+    let found = store.read(Select::from(&RUNS, Scope::System).with("id", row.id)).await.unwrap();
+    assert!(found.rows.is_empty(), "an act without its audit entry");
+    assert!(store.ready().await.is_err());
+    mend().await;
+    assert_eq!(store.ready().await, Ok(()));
+    store.commit(tx).await.unwrap();
+    assert_eq!(verify_chains(store).await, 2);
+}
+
+/// CONTENT-124, CONTENT-123
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_whose_audit_entry_cannot_be_written_does_not_happen() {
+    let (url, seeded) = (fresh_database(), Seeded::new(7));
+    let (store, client) = (one_lane(&url).await, client(&url).await);
+    let run = |text: &'static str| client.batch_execute(text);
+    let hurt = async || {
+        run("CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$; \
+        CREATE TRIGGER no BEFORE INSERT ON audit_log_entries FOR EACH ROW EXECUTE FUNCTION no()")
+        .await
+        .unwrap()
+    };
+    let mend = async || run("DROP TRIGGER no ON audit_log_entries").await.unwrap();
+    without_a_ledger(&store, &seeded, hurt, mend).await;
+}
+
+/// CONTENT-124, CONTENT-123
+#[tokio::test]
+async fn a_change_whose_audit_entry_cannot_be_written_does_not_happen_on_the_embedded_store() {
+    let (folder, seeded) = (tempfile::tempdir().unwrap(), Seeded::new(8));
+    let store = sqlite(folder.path()).unwrap();
+    let other = rusqlite::Connection::open(folder.path().join("chimera.db")).unwrap();
+    other.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+    let hurt = async || {
+        other
+            .execute_batch("CREATE TRIGGER no BEFORE INSERT ON audit_log_entries BEGIN SELECT RAISE(ABORT, 'no'); END")
+            .unwrap()
+    };
+    let mend = async || other.execute_batch("DROP TRIGGER no").unwrap();
+    without_a_ledger(&store, &seeded, hurt, mend).await;
 }

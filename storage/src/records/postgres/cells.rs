@@ -18,7 +18,7 @@ type Failure = Box<dyn Error + Sync + Send>;
 const EPOCH_OFFSET: i64 = 946_684_800_000_000;
 
 /// The type that a column's array has in a bulk statement.
-pub(super) const fn array_type(kind: Kind) -> &'static str {
+pub(crate) const fn array_type(kind: Kind) -> &'static str {
     match kind {
         Kind::Bool => "boolean[]",
         Kind::Int32 => "integer[]",
@@ -34,7 +34,7 @@ pub(super) const fn array_type(kind: Kind) -> &'static str {
 }
 
 /// How an element of such an array becomes the column's value.
-pub(super) fn element(kind: Kind, name: &str) -> String {
+pub(crate) fn element(kind: Kind, name: &str) -> String {
     match kind {
         Kind::Decimal => format!("{name}::numeric"),
         Kind::Uuids => format!("{name}::uuid[]"),
@@ -45,7 +45,7 @@ pub(super) fn element(kind: Kind, name: &str) -> String {
 
 /// One value as a parameter.
 #[derive(Debug)]
-pub(super) struct Cell<'a>(pub(super) &'a Value);
+pub(crate) struct Cell<'a>(pub(crate) &'a Value);
 
 impl ToSql for Cell<'_> {
     fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Failure> {
@@ -61,7 +61,7 @@ impl ToSql for Cell<'_> {
 
 /// One column of many rows as a parameter.
 #[derive(Debug)]
-pub(super) struct Cells<'a>(pub(super) Vec<&'a Value>);
+pub(crate) struct Cells<'a>(pub(crate) Vec<&'a Value>);
 
 impl ToSql for Cells<'_> {
     fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Failure> {
@@ -126,7 +126,7 @@ fn literal(elements: impl Iterator<Item = String>) -> String {
 }
 
 /// One value on its way out.
-pub(super) struct Read(pub(super) Value);
+pub(crate) struct Read(pub(crate) Value);
 
 impl<'a> FromSql<'a> for Read {
     fn from_sql(ty: &Type, raw: &'a [u8]) -> Result<Self, Failure> {
@@ -156,7 +156,7 @@ impl<'a> FromSql<'a> for Read {
 }
 
 /// What a column of this kind holds, from the form in which it was read.
-pub(super) fn shape(kind: Kind, value: Value) -> Value {
+pub(crate) fn shape(kind: Kind, value: Value) -> Value {
     match (kind, value) {
         (Kind::Json | Kind::ExactJson, Value::Text(text)) => Value::Json(Json::stored(text)),
         (Kind::Decimal, Value::Text(text)) => Value::Decimal(text),

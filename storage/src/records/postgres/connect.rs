@@ -16,14 +16,14 @@ const CONNECT_WAIT: Duration = Duration::from_secs(5);
 
 /// The server's address and credentials, and how TLS is done.
 #[derive(Clone)]
-pub(super) struct Server {
+pub(crate) struct Server {
     config: Config,
     tls: Option<MakeRustlsConnect>,
 }
 
 impl Server {
     /// Reads a `postgres://` URL; `sslmode=require` (or `prefer`) turns TLS on.
-    pub(super) fn parse(url: &str) -> Result<Self, Unavailable> {
+    pub(crate) fn parse(url: &str) -> Result<Self, Unavailable> {
         let mut config: Config = url.parse().map_err(|_| reason("the database URL can't be read"))?;
         config.connect_timeout(CONNECT_WAIT).keepalives_idle(Duration::from_secs(10)).application_name("chimera");
         config.tcp_user_timeout(Duration::from_secs(15));
@@ -33,7 +33,7 @@ impl Server {
     }
 
     /// Opens a session. Its traffic runs on a task of its own until the client is dropped.
-    pub(super) async fn connect(&self) -> Result<Client, Unavailable> {
+    pub(crate) async fn connect(&self) -> Result<Client, Unavailable> {
         let client = match &self.tls {
             Some(tls) => {
                 let (client, connection) = self.config.connect(tls.clone()).await.map_err(|e| unavailable(&e))?;
@@ -64,6 +64,6 @@ fn tls() -> Result<MakeRustlsConnect, Unavailable> {
     Ok(MakeRustlsConnect::new(config))
 }
 
-pub(super) fn reason(words: &str) -> Unavailable {
+pub(crate) fn reason(words: &str) -> Unavailable {
     Unavailable { reason: words.to_owned() }
 }

@@ -243,3 +243,28 @@ fn step_loser<'a>(tx: usize, at: usize, step: &'a Step, rows: &[Row]) -> Vec<Los
         vec![Lost { tx, why: Why::Rows { step: at, table: table.name, touched } }]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chimera_testkit::postgres::PrivatePostgres;
+
+    /// The driver reports success for such a commit.
+    #[tokio::test]
+    async fn a_commit_that_the_server_turned_into_a_rollback_is_not_success() {
+        let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+        let server = super::super::connect::Server::parse(&url).unwrap();
+        let mut client = server.connect().await.unwrap();
+        crate::migrate::postgres(&mut client).await.unwrap();
+        let lane = super::super::lane::claim(&client, "test", 15.0).await.unwrap();
+        let (session, batch) = (Session::new(client, 15.0), Uuid::from_u64_pair(1, 1));
+        let mark = "UPDATE ledger_lanes SET last_batch_id = $1";
+        session.client().batch_execute("BEGIN").await.unwrap();
+        session.client().execute(mark, &[&batch]).await.unwrap();
+        assert!(session.client().batch_execute("SELECT 1 / 0").await.is_err());
+        assert!(!session.commit(lane.id, batch).await.unwrap());
+        session.client().batch_execute("BEGIN").await.unwrap();
+        session.client().execute(mark, &[&batch]).await.unwrap();
+        assert!(session.commit(lane.id, batch).await.unwrap());
+    }
+}

@@ -3,8 +3,8 @@
 //! Each lane has a connection and a committer of its own. Several processes may work on one
 //! database: lanes are fenced by their row, and row keys are queued for in one order by all.
 
-mod cells;
-mod connect;
+pub(crate) mod cells;
+pub(crate) mod connect;
 mod failure;
 mod flight;
 mod lane;

@@ -1,5 +1,6 @@
 //! The task of one lane: the thin loop around its committer.
 
+use super::super::observe;
 use super::connect::Server;
 use super::flight::Session;
 use super::lane;
@@ -109,6 +110,7 @@ impl Worker {
             return Outcome::Unavailable(super::connect::reason("the database is not connected"));
         };
         let outcome = session.execute(batch).await;
+        observe::executed("postgres", batch, &outcome);
         if session.is_lost() || matches!(outcome, Outcome::Unavailable(_) | Outcome::Unsure { .. }) {
             self.session = None;
         }

@@ -32,7 +32,7 @@ fn list(texts: Vec<String>) -> ToSqlOutput<'static> {
 }
 
 /// Binds values as parameters 1, 2, …
-pub(super) fn bind<'a>(statement: &mut Statement<'_>, values: impl Iterator<Item = &'a Value>) -> rusqlite::Result<()> {
+pub(crate) fn bind<'a>(statement: &mut Statement<'_>, values: impl Iterator<Item = &'a Value>) -> rusqlite::Result<()> {
     for (n, value) in values.enumerate() {
         statement.raw_bind_parameter(n + 1, Cell(value))?;
     }
@@ -40,7 +40,7 @@ pub(super) fn bind<'a>(statement: &mut Statement<'_>, values: impl Iterator<Item
 }
 
 /// A value on its way out. What doesn't fit the kind was not written by us: it reads as null.
-pub(super) fn read(kind: Kind, cell: ValueRef<'_>) -> Value {
+pub(crate) fn read(kind: Kind, cell: ValueRef<'_>) -> Value {
     let text = || cell.as_str().unwrap_or_default().to_owned();
     match (kind, cell) {
         (Kind::Bool, ValueRef::Integer(n)) => Value::Bool(n != 0),

@@ -9,19 +9,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The one lane of an embedded store.
-pub(super) const LANE: i64 = 1;
+pub(crate) const LANE: i64 = 1;
 /// Prepared statements kept per connection.
 const STATEMENTS_MAX: usize = 512;
 /// How long a connection waits for another process's lock.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 
 /// Where the data file is.
-pub(super) fn path_in(folder: &Path) -> PathBuf {
+pub(crate) fn path_in(folder: &Path) -> PathBuf {
     folder.join("chimera.db")
 }
 
 /// Opens the file for writing, with every commit forced to the disk.
-pub(super) fn open_writer(path: &Path) -> rusqlite::Result<Connection> {
+pub(crate) fn open_writer(path: &Path) -> rusqlite::Result<Connection> {
     let conn = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
     conn.busy_timeout(BUSY_WAIT)?;
     conn.pragma_update(None, "journal_mode", "WAL")?;
@@ -32,7 +32,7 @@ pub(super) fn open_writer(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// Opens the file for reading. Works beside a live writer and on a stopped one's data.
-pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
+pub(crate) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags)
         .or_else(|_| Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY))?;
@@ -52,7 +52,7 @@ fn settle_rules(conn: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Takes the lane: the epoch grows, so that whoever held it before can't commit any more.
-pub(super) fn claim(conn: &Connection, lease_until: i64) -> Result<Lane, Unavailable> {
+pub(crate) fn claim(conn: &Connection, lease_until: i64) -> Result<Lane, Unavailable> {
     let text = "INSERT INTO ledger_lanes (lane, epoch, head_seq, head_hash, lease_until) \
                 VALUES (?1, 1, 0, zeroblob(32), ?2) \
                 ON CONFLICT (lane) DO UPDATE SET epoch = epoch + 1, lease_until = excluded.lease_until \
@@ -67,7 +67,7 @@ fn lane(row: &rusqlite::Row<'_>) -> rusqlite::Result<Lane> {
 }
 
 /// Looks for a batch whose commit gave no clear answer, after taking the lane anew.
-pub(super) fn settle(conn: &Connection, batch: &Batch) -> Result<Settled, Unavailable> {
+pub(crate) fn settle(conn: &Connection, batch: &Batch) -> Result<Settled, Unavailable> {
     let text = "UPDATE ledger_lanes SET epoch = epoch + 1 WHERE lane = ?1 AND epoch = ?2 \
                 RETURNING epoch, head_seq, head_hash, last_batch_id";
     let found = conn
@@ -93,7 +93,7 @@ fn durable(conn: &Connection, batch: &Batch) -> Result<Option<bool>, Unavailable
 }
 
 /// Lets the lane's lease end now.
-pub(super) fn release(conn: &Connection, lane: Lane) {
+pub(crate) fn release(conn: &Connection, lane: Lane) {
     let text = "UPDATE ledger_lanes SET lease_until = 0 WHERE lane = ?1 AND epoch = ?2";
     // The process is leaving: a lease that could not be ended runs out by itself.
     let _ = conn.execute(text, params![lane.id, lane.epoch]);

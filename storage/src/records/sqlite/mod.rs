@@ -3,10 +3,10 @@
 //! A folder belongs to one writing process at a time: `open` takes the folder's lock file, and the
 //! lane's epoch fences whoever got past it. Reading needs no lock.
 
-mod cells;
+pub(crate) mod cells;
 mod execute;
 mod failure;
-mod file;
+pub(crate) mod file;
 mod reader;
 mod wal;
 mod writer;

@@ -3,10 +3,11 @@
 //! It owns the only connection that writes. While a batch is on its way to the disk, everything
 //! that arrives waits in the channel and becomes the next batch.
 
+use super::super::observe;
 use super::{execute, file, wal};
 use chimera_core::limits;
 use chimera_core::record::Tx;
-use chimera_engine::commit::{Command, Committer, Event};
+use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Outcome, Settled};
 use chimera_engine::port::{Clock, CommitError, Receipt, Unavailable};
 use rusqlite::Connection;
 use std::collections::VecDeque;
@@ -53,8 +54,9 @@ impl Writer {
                         last_batch = batch.txs.len();
                         let outcome = match &self.conn {
                             Some(conn) => execute::execute(conn, &batch),
-                            None => chimera_engine::commit::Outcome::Unavailable(closed()),
+                            None => Outcome::Unavailable(closed()),
                         };
+                        observe::executed("sqlite", &batch, &outcome);
                         commands.extend(committer.step(Event::Executed { batch, outcome }));
                     }
                     Command::Claim if claims => {}
@@ -124,7 +126,7 @@ impl Writer {
         }
     }
 
-    fn claim(&mut self) -> Result<chimera_engine::commit::Lane, Unavailable> {
+    fn claim(&mut self) -> Result<Lane, Unavailable> {
         let lease_until = self.clock.now().plus_seconds(limits::LANE_LEASE_SECONDS).micros();
         let conn = match self.conn.take() {
             Some(conn) => conn,
@@ -136,7 +138,7 @@ impl Writer {
     }
 
     /// Looks until there is an answer: who waits must not be told anything wrong.
-    fn settle(&mut self, batch: &chimera_engine::commit::Batch) -> chimera_engine::commit::Settled {
+    fn settle(&mut self, batch: &Batch) -> Settled {
         loop {
             self.conn = None;
             if let Ok(conn) = file::open_writer(&self.path)
@@ -149,7 +151,7 @@ impl Writer {
         }
     }
 
-    fn release(self, lane: Option<chimera_engine::commit::Lane>) {
+    fn release(self, lane: Option<Lane>) {
         if let Some(conn) = &self.conn {
             if let Some(lane) = lane {
                 file::release(conn, lane);
