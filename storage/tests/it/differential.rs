@@ -138,6 +138,9 @@ async fn tell(seed: u64, stores: &[(&str, &dyn Records)]) {
         if story.seeded.below(4) == 0 {
             let select = story.select();
             let first = whole(stores[0].1, select.clone()).await;
+            if let (Scope::Tenant(tenant), Some(column), Ok(rows)) = (&select.scope, select.table.tenant, &first) {
+                assert!(rows.iter().all(|row| row.text(column) == tenant), "seed {seed}: another tenant's row");
+            }
             for (name, store) in &stores[1..] {
                 assert_eq!(
                     whole(*store, select.clone()).await,
