@@ -33,7 +33,7 @@ if ours "$1"; then
   for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do ours "$1" || break; sleep 0.1; done
   ours "$1" && kill -KILL "$pid"
 fi
-rm -rf "$1"
+for _ in 1 2 3 4 5; do rm -rf "$1" && break; sleep 0.2; done
 "#;
 
 /// Kills the server `$1` and all its processes at once, as a power cut would.
@@ -147,12 +147,20 @@ impl PrivatePostgres {
 
     /// Creates an empty database and gives its address.
     pub fn fresh_database(&self) -> Result<String> {
+        self.copy_of("template0")
+    }
+
+    /// Creates a copy of a database of this server and gives its address. Nobody may be connected
+    /// to the original: copying is much faster than migrating each time.
+    pub fn database_like(&self, url: &str) -> Result<String> {
+        self.copy_of(url.rsplit('/').next().unwrap_or_default())
+    }
+
+    fn copy_of(&self, template: &str) -> Result<String> {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
-        run(self
-            .program("createdb")
-            .args(["-h", "127.0.0.1", "-U", SUPERUSER, "-T", "template0", "-p"])
-            .arg(self.port.to_string())
-            .arg(&name))?;
+        let mut create = self.program("createdb");
+        create.args(["-h", "127.0.0.1", "-U", SUPERUSER, "-T", template, "-p"]).arg(self.port.to_string());
+        run(create.arg(&name))?;
         Ok(self.url_of(&name))
     }
 

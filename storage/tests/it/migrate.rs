@@ -3,6 +3,7 @@
 use chimera_storage::migrate::{self, MIGRATIONS, MigrateError};
 use chimera_testkit::postgres::PrivatePostgres;
 use rusqlite::Connection;
+use tokio::sync::OnceCell;
 use tokio_postgres::{Client, NoTls};
 
 /// A connection to a new, empty database.
@@ -10,11 +11,20 @@ pub(crate) async fn empty_postgres() -> Client {
     connect(&PrivatePostgres::shared().unwrap().fresh_database().unwrap()).await
 }
 
-/// A connection to a new database with the whole schema.
+/// A connection to a new database with the whole schema, copied from one that was migrated once.
 pub(crate) async fn migrated_postgres() -> Client {
-    let mut client = empty_postgres().await;
-    migrate::postgres(&mut client).await.unwrap();
-    client
+    static TEMPLATE: OnceCell<String> = OnceCell::const_new();
+    let server = PrivatePostgres::shared().unwrap();
+    let template = TEMPLATE.get_or_init(async || {
+        let url = server.fresh_database().unwrap();
+        let (mut client, connection) = tokio_postgres::connect(&url, NoTls).await.unwrap();
+        let connection = tokio::spawn(connection);
+        migrate::postgres(&mut client).await.unwrap();
+        drop(client);
+        connection.await.unwrap().unwrap();
+        url
+    });
+    connect(&server.database_like(template.await).unwrap()).await
 }
 
 /// An embedded database in memory with the whole schema.
