@@ -62,7 +62,8 @@ CREATE INDEX idx_runs_tenant ON runs(tenant_id, id);
 CREATE INDEX idx_runs_owner ON runs(owner_lane) WHERE owner_lane IS NOT NULL;
 CREATE INDEX idx_runs_next_deadline ON runs(next_deadline) WHERE next_deadline IS NOT NULL;
 
--- `completed_seq` is the run's entry number at completion: rollback goes in its reverse order.
+-- `completed_seq` is the run's entry number at completion: rollback goes in its reverse order. The
+-- position needs no unique key: a run has one writer.
 CREATE TABLE steps (
     id UUID NOT NULL PRIMARY KEY,
     run_id UUID NOT NULL REFERENCES runs(id),
@@ -86,9 +87,10 @@ CREATE TABLE steps (
     started_at TIMESTAMPTZ,
     completed_at TIMESTAMPTZ,
     completed_seq BIGINT,
-    state_version BIGINT NOT NULL DEFAULT 1,
-    UNIQUE (run_id, position)
+    state_version BIGINT NOT NULL DEFAULT 1
 );
+
+CREATE INDEX idx_steps_run ON steps(run_id, position);
 
 -- The first ten columns are the audit schema's own; `actor` is what its index needs.
 CREATE TABLE tool_calls (

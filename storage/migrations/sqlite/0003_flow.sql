@@ -62,7 +62,8 @@ CREATE INDEX idx_runs_tenant ON runs(tenant_id, id);
 CREATE INDEX idx_runs_owner ON runs(owner_lane) WHERE owner_lane IS NOT NULL;
 CREATE INDEX idx_runs_next_deadline ON runs(next_deadline) WHERE next_deadline IS NOT NULL;
 
--- `completed_seq` is the run's entry number at completion: rollback goes in its reverse order.
+-- `completed_seq` is the run's entry number at completion: rollback goes in its reverse order. The
+-- position needs no unique key: a run has one writer.
 CREATE TABLE steps (
     id BLOB NOT NULL PRIMARY KEY CHECK (length(id) = 16),
     run_id BLOB NOT NULL REFERENCES runs(id) CHECK (length(run_id) = 16),
@@ -86,9 +87,10 @@ CREATE TABLE steps (
     started_at INTEGER,
     completed_at INTEGER,
     completed_seq INTEGER,
-    state_version INTEGER NOT NULL DEFAULT 1,
-    UNIQUE (run_id, position)
+    state_version INTEGER NOT NULL DEFAULT 1
 ) STRICT;
+
+CREATE INDEX idx_steps_run ON steps(run_id, position);
 
 -- The first ten columns are the audit schema's own; `actor` is what its index needs.
 CREATE TABLE tool_calls (

@@ -1,6 +1,6 @@
 //! The catalogue in `core` and the live schema of both stores say the same.
 
-use crate::migrate::{migrated_postgres, migrated_sqlite};
+use crate::migrate::{migrated_sqlite, shared_postgres};
 use chimera_core::record::{Column, Kind, Table, catalog};
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,7 +76,7 @@ async fn postgres_relations(client: &Client) -> BTreeMap<String, bool> {
 
 #[tokio::test]
 async fn the_catalogue_is_the_live_schema_of_postgres() {
-    let client = migrated_postgres().await;
+    let client = shared_postgres().await;
     let relations = postgres_relations(&client).await;
     assert_eq!(names(&relations), catalogue_names());
     let columns = "SELECT a.attname::text,
@@ -203,7 +203,7 @@ fn sqlite_foreign_keys(conn: &Connection) -> BTreeSet<ForeignKey> {
 
 #[tokio::test]
 async fn both_stores_have_the_same_foreign_keys() {
-    let postgres = postgres_foreign_keys(&migrated_postgres().await).await;
+    let postgres = postgres_foreign_keys(&shared_postgres().await).await;
     let sqlite = sqlite_foreign_keys(&migrated_sqlite());
     assert_eq!(postgres, sqlite);
 }
@@ -211,14 +211,14 @@ async fn both_stores_have_the_same_foreign_keys() {
 #[tokio::test]
 async fn parents_have_a_smaller_rank_than_the_tables_that_refer_to_them() {
     let rank: BTreeMap<&str, u16> = catalog().iter().map(|table| (table.name, table.rank)).collect();
-    for (child, _, parent, _, _) in postgres_foreign_keys(&migrated_postgres().await).await {
+    for (child, _, parent, _, _) in postgres_foreign_keys(&shared_postgres().await).await {
         assert!(child == parent || rank[parent.as_str()] < rank[child.as_str()], "{child} refers to {parent}");
     }
 }
 
 #[tokio::test]
 async fn both_stores_have_the_same_named_indexes() {
-    let client = migrated_postgres().await;
+    let client = shared_postgres().await;
     let query = "SELECT indexname::text FROM pg_indexes WHERE schemaname = 'public' AND indexname LIKE 'idx_%'";
     let rows = client.query(query, &[]).await.unwrap();
     let mut postgres: BTreeSet<String> = rows.iter().map(|row| row.get(0)).collect();

@@ -2,12 +2,12 @@
 //! fails as a missing one does.
 
 use super::shape::{assert_exactly, referenced_by};
-use crate::migrate::migrated_postgres;
+use crate::migrate::shared_postgres;
 
-/// CONTENT-056, CONTENT-058
+/// CONTENT-056, CONTENT-058, CONTENT-156
 #[tokio::test]
 async fn objectives_is_exactly_as_written() {
-    let client = migrated_postgres().await;
+    let client = shared_postgres().await;
     let columns = [
         "objective_id uuid not null",
         "objective_type character varying(50) not null",
@@ -26,10 +26,10 @@ async fn objectives_is_exactly_as_written() {
     assert_exactly(&client, "objectives", &columns, &["PRIMARY KEY (objective_id)"], &indexes).await;
 }
 
-/// CONTENT-060, CONTENT-062
+/// CONTENT-060, CONTENT-062, CONTENT-156
 #[tokio::test]
 async fn plans_is_exactly_as_written() {
-    let client = migrated_postgres().await;
+    let client = shared_postgres().await;
     let columns = [
         "plan_id uuid not null",
         "objective_id uuid not null",
@@ -46,10 +46,10 @@ async fn plans_is_exactly_as_written() {
     assert_exactly(&client, "plans", &columns, &constraints, &indexes).await;
 }
 
-/// CONTENT-064, CONTENT-065, CONTENT-067
+/// CONTENT-064, CONTENT-065, CONTENT-067, CONTENT-156
 #[tokio::test]
 async fn tasks_is_exactly_as_written() {
-    let client = migrated_postgres().await;
+    let client = shared_postgres().await;
     let columns = [
         "task_id uuid not null",
         "plan_id uuid not null",
@@ -82,10 +82,10 @@ async fn tasks_is_exactly_as_written() {
     assert_exactly(&client, "tasks", &columns, &constraints, &indexes).await;
 }
 
-/// CONTENT-069, CONTENT-070, CONTENT-072, CONTENT-073
+/// CONTENT-069, CONTENT-070, CONTENT-072, CONTENT-073, CONTENT-156
 #[tokio::test]
 async fn skill_invocations_is_exactly_as_written() {
-    let client = migrated_postgres().await;
+    let client = shared_postgres().await;
     let columns = [
         "invocation_id uuid not null",
         "task_id uuid",
@@ -118,10 +118,10 @@ async fn skill_invocations_is_exactly_as_written() {
     assert_exactly(&client, "skill_invocations", &columns, &constraints, &indexes).await;
 }
 
-/// CONTENT-076, CONTENT-078
+/// CONTENT-076, CONTENT-078, CONTENT-156
 #[tokio::test]
 async fn trends_is_exactly_as_written() {
-    let client = migrated_postgres().await;
+    let client = shared_postgres().await;
     let columns = [
         "trend_id uuid not null",
         "title character varying(500) not null",
@@ -145,10 +145,10 @@ async fn trends_is_exactly_as_written() {
     assert_exactly(&client, "trends", &columns, &constraints, &indexes).await;
 }
 
-/// CONTENT-080, CONTENT-081, CONTENT-083
+/// CONTENT-080, CONTENT-081, CONTENT-083, CONTENT-156
 #[tokio::test]
 async fn approval_requests_is_exactly_as_written() {
-    let client = migrated_postgres().await;
+    let client = shared_postgres().await;
     let columns = [
         "approval_request_id uuid not null",
         "action_type character varying(50) not null",
@@ -173,10 +173,10 @@ async fn approval_requests_is_exactly_as_written() {
     assert_exactly(&client, "approval_requests", &columns, &["PRIMARY KEY (approval_request_id)"], &indexes).await;
 }
 
-/// CONTENT-085, CONTENT-088
+/// CONTENT-085, CONTENT-088, CONTENT-156
 #[tokio::test]
 async fn audit_logs_is_exactly_as_written() {
-    let client = migrated_postgres().await;
+    let client = shared_postgres().await;
     let columns = [
         "audit_log_id uuid not null",
         "event_type character varying(50) not null",
@@ -199,10 +199,10 @@ async fn audit_logs_is_exactly_as_written() {
     assert_exactly(&client, "audit_logs", &columns, &["PRIMARY KEY (audit_log_id)"], &indexes).await;
 }
 
-/// CONTENT-090, CONTENT-094
+/// CONTENT-090, CONTENT-094, CONTENT-156
 #[tokio::test]
 async fn agent_executions_is_exactly_as_written() {
-    let client = migrated_postgres().await;
+    let client = shared_postgres().await;
     let columns = [
         "execution_id uuid not null",
         "agent_id uuid not null",
@@ -228,10 +228,21 @@ async fn agent_executions_is_exactly_as_written() {
     assert_exactly(&client, "agent_executions", &columns, &constraints, &indexes).await;
 }
 
+/// CONTENT-055
+#[tokio::test]
+async fn all_eight_tables_are_there() {
+    let client = shared_postgres().await;
+    let eight =
+        "SELECT COUNT(*) FROM information_schema.tables WHERE table_type = 'BASE TABLE' AND table_schema = 'public'
+        AND table_name IN ('objectives', 'plans', 'tasks', 'skill_invocations', 'trends', 'approval_requests',
+            'audit_logs', 'agent_executions')";
+    assert_eq!(client.query_one(eight, &[]).await.unwrap().get::<_, i64>(0), 8);
+}
+
 /// CONTENT-079, CONTENT-084, CONTENT-089, CONTENT-095
 #[tokio::test]
 async fn standalone_tables_have_no_foreign_key_on_or_to_them() {
-    let client = migrated_postgres().await;
+    let client = shared_postgres().await;
     for table in ["trends", "approval_requests", "audit_logs", "agent_executions"] {
         assert_eq!(referenced_by(&client, table).await, Vec::<String>::new(), "{table}");
         let own = super::shape::shape(&client, table).await.constraints;
@@ -242,7 +253,7 @@ async fn standalone_tables_have_no_foreign_key_on_or_to_them() {
 /// CONTENT-052, CONTENT-053, CONTENT-054
 #[tokio::test]
 async fn the_server_is_postgres_14_or_newer_in_utf8_and_utc() {
-    let client = migrated_postgres().await;
+    let client = shared_postgres().await;
     let settings = "SELECT current_setting('server_version_num')::int, current_setting('server_encoding'),
         current_setting('timezone')";
     let row = client.query_one(settings, &[]).await.unwrap();

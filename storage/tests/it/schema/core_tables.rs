@@ -1,12 +1,12 @@
 //! The audit schema of the core document: its columns first and as written, ours behind them.
 
 use super::shape::{index_texts, shape};
-use crate::migrate::migrated_postgres;
+use crate::migrate::shared_postgres;
 
 /// CORE-118, CORE-123
 #[tokio::test]
 async fn runs_begins_as_written_and_goes_on_with_listed_columns() {
-    let client = migrated_postgres().await;
+    let client = shared_postgres().await;
     let live = shape(&client, "runs").await;
     let written = [
         "id uuid not null",
@@ -68,7 +68,7 @@ async fn runs_begins_as_written_and_goes_on_with_listed_columns() {
 /// CORE-120, CORE-122
 #[tokio::test]
 async fn tool_calls_begins_as_written_and_goes_on_with_listed_columns() {
-    let client = migrated_postgres().await;
+    let client = shared_postgres().await;
     let live = shape(&client, "tool_calls").await;
     let written = [
         "id uuid not null",
@@ -94,7 +94,7 @@ async fn tool_calls_begins_as_written_and_goes_on_with_listed_columns() {
 /// CORE-121
 #[tokio::test]
 async fn steps_belong_to_runs_and_take_tool_calls() {
-    let client = migrated_postgres().await;
+    let client = shared_postgres().await;
     let live = shape(&client, "steps").await;
     for column in ["id uuid not null", "run_id uuid not null", "position integer not null", "tool text", "input jsonb"]
     {

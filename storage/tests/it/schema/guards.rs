@@ -1,7 +1,6 @@
 //! Tables that the database itself keeps from changing, on both stores.
 
-use super::store::{Store, both, guard};
-use crate::migrate::migrated_postgres;
+use super::store::{Store, both, guard, postgres};
 use rusqlite::Connection;
 
 const ENTRY: &str = "INSERT INTO audit_log_entries (lane, seq, id, tenant_id, subject_type, subject_id, event_type,
@@ -33,7 +32,7 @@ async fn assert_kept(store: &Store, message: &str, insert: &str, update: &str, t
     assert_eq!(store.refusal(update).await, guard(message));
     assert_eq!(store.refusal(&format!("DELETE FROM {table}")).await, guard(message));
     match store {
-        Store::Postgres(_) => {
+        Store::Postgres(..) => {
             assert_eq!(store.refusal(&format!("TRUNCATE {table} CASCADE")).await, guard(message));
         }
         Store::Sqlite(_) => {
@@ -58,7 +57,7 @@ async fn append_only_tables_refuse_update_delete_truncate_and_replacing_inserts(
 /// CONTENT-120
 #[tokio::test]
 async fn postgres_refuses_an_upsert_over_an_audit_log_and_a_replica_session_cannot_switch_that_off() {
-    let store = Store::Postgres(migrated_postgres().await);
+    let store = postgres().await;
     store.given(&[AUDIT]).await;
     let upsert = format!("{AUDIT} ON CONFLICT (audit_log_id) DO UPDATE SET decision_outcome = 'rejected'");
     assert_eq!(store.refusal(&upsert).await, guard("append_only: audit_logs"));

@@ -1,12 +1,12 @@
 //! The three tables of the runtime document, written from the document.
 
 use super::shape::assert_exactly;
-use crate::migrate::migrated_postgres;
+use crate::migrate::shared_postgres;
 
 /// RUNTIME-023, RUNTIME-024, RUNTIME-025, RUNTIME-026
 #[tokio::test]
 async fn agents_is_exactly_as_written() {
-    let client = migrated_postgres().await;
+    let client = shared_postgres().await;
     let columns = [
         "id uuid not null",
         "name text not null",
@@ -26,7 +26,7 @@ async fn agents_is_exactly_as_written() {
 /// RUNTIME-032, RUNTIME-033, RUNTIME-035, RUNTIME-036, RUNTIME-037
 #[tokio::test]
 async fn agent_jobs_is_exactly_as_written() {
-    let client = migrated_postgres().await;
+    let client = shared_postgres().await;
     let columns = [
         "id uuid not null",
         "command_id uuid not null",
@@ -54,7 +54,7 @@ async fn agent_jobs_is_exactly_as_written() {
 /// RUNTIME-038, RUNTIME-039, RUNTIME-041, RUNTIME-042
 #[tokio::test]
 async fn agent_outputs_is_exactly_as_written() {
-    let client = migrated_postgres().await;
+    let client = shared_postgres().await;
     let columns = [
         "id uuid not null",
         "job_id uuid not null",

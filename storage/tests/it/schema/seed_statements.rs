@@ -1,7 +1,6 @@
 //! Statements that the source documents prescribe, run as written, and views over scopes.
 
-use super::store::{Store, both};
-use crate::migrate::migrated_postgres;
+use super::store::{Store, both, postgres};
 use tokio_postgres::Client;
 use uuid::Uuid;
 
@@ -27,7 +26,7 @@ async fn two_runs(client: &Client) {
 /// CORE-124
 #[tokio::test]
 async fn the_audit_query_for_all_actions_of_an_actor_runs_as_written() {
-    let client = migrated_postgres().await;
+    let Store::Postgres(client, _turn) = postgres().await else { unreachable!() };
     two_runs(&client).await;
     let query = "
         SELECT r.id, r.actor, r.status, tc.tool_name, tc.created_at
@@ -44,7 +43,7 @@ async fn the_audit_query_for_all_actions_of_an_actor_runs_as_written() {
 /// CORE-125
 #[tokio::test]
 async fn the_audit_query_for_failed_executions_runs_as_written() {
-    let client = migrated_postgres().await;
+    let Store::Postgres(client, _turn) = postgres().await else { unreachable!() };
     two_runs(&client).await;
     let query = "
         SELECT r.id, r.actor, r.error_message, r.trace_id
@@ -63,7 +62,7 @@ const LOOKUP: &str = "SELECT * FROM skill_invocations WHERE idempotency_key = $1
 /// CONTENT-101
 #[tokio::test]
 async fn the_lookup_of_an_idempotency_key_finds_a_fresh_row_by_an_index() {
-    let client = migrated_postgres().await;
+    let Store::Postgres(client, _turn) = postgres().await else { unreachable!() };
     let fill = "INSERT INTO skill_invocations (invocation_id, skill_id, agent_id, input_parameters, status,
             idempotency_key, invoked_at, completed_at)
         SELECT gen_random_uuid(), 'skill', '00000000-0000-7000-8000-000000000009', '{}', 'success', 'key' || n,
@@ -87,7 +86,7 @@ async fn the_lookup_of_an_idempotency_key_finds_a_fresh_row_by_an_index() {
 /// CONTENT-126
 #[tokio::test]
 async fn the_prescribed_update_completes_an_execution_record() {
-    let client = migrated_postgres().await;
+    let Store::Postgres(client, _turn) = postgres().await else { unreachable!() };
     let insert = "INSERT INTO agent_executions (execution_id, agent_id, agent_type, execution_type, status)
         VALUES ('00000000-0000-7000-8000-000000000001', '00000000-0000-7000-8000-000000000002', 'worker',
             'task_execution', 'timeout')";
@@ -155,10 +154,9 @@ async fn an_audit_log_rolls_back_with_its_transaction() {
     for store in both().await {
         let audit = "INSERT INTO audit_logs (audit_log_id, event_type, decision_outcome, decision_rationale)
             VALUES ({u1}, 'policy_evaluation', 'approved', 'why')";
-        store.given(&["BEGIN", audit, "ROLLBACK"]).await;
+        store.given(&["SAVEPOINT action", audit]).await;
+        assert_eq!(store.number("SELECT COUNT(*) FROM audit_logs").await, 1);
+        store.given(&["ROLLBACK TO SAVEPOINT action"]).await;
         assert_eq!(store.number("SELECT COUNT(*) FROM audit_logs").await, 0);
-        if let Store::Sqlite(conn) = &store {
-            assert!(conn.is_autocommit());
-        }
     }
 }

@@ -1,15 +1,17 @@
 //! Either store behind one small SQL dialect, so that one list of statements tries both.
 //!
 //! `{u1}` is a UUID, `{b32}` thirty-two bytes, `{now}` a time, `{true}` and `{false}` booleans,
-//! `{none}` an empty array.
+//! `{none}` an empty array. On PostgreSQL all of a test happens in one transaction that is never
+//! committed, one test after the other, because making a database for each takes far longer.
 
-use crate::migrate::{migrated_postgres, migrated_sqlite};
+use crate::migrate::{migrated_sqlite, shared_postgres};
 use rusqlite::Connection;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio_postgres::Client;
 
 /// A store with the whole schema and nothing in it.
 pub(crate) enum Store {
-    Postgres(Client),
+    Postgres(Client, MutexGuard<'static, ()>),
     Sqlite(Connection),
 }
 
@@ -26,14 +28,30 @@ pub(crate) enum Refusal {
 
 /// Both stores, fresh.
 pub(crate) async fn both() -> [Store; 2] {
-    [Store::Postgres(migrated_postgres().await), Store::Sqlite(migrated_sqlite())]
+    [postgres().await, Store::Sqlite(migrated_sqlite())]
+}
+
+/// PostgreSQL alone.
+pub(crate) async fn postgres() -> Store {
+    static TURN: Mutex<()> = Mutex::const_new(());
+    let turn = TURN.lock().await;
+    let client = shared_postgres().await;
+    client.batch_execute("BEGIN").await.unwrap();
+    Store::Postgres(client, turn)
 }
 
 impl Store {
     /// Runs a statement and says how many rows it touched.
     pub(crate) async fn run(&self, sql: &str) -> Result<u64, Refusal> {
         match self {
-            Self::Postgres(client) => client.execute(&postgres_text(sql), &[]).await.map_err(|e| postgres_refusal(&e)),
+            Self::Postgres(client, _) => {
+                client.batch_execute("SAVEPOINT statement").await.unwrap();
+                let outcome = client.execute(&postgres_text(sql), &[]).await;
+                if outcome.is_err() {
+                    client.batch_execute("ROLLBACK TO SAVEPOINT statement").await.unwrap();
+                }
+                outcome.map_err(|error| postgres_refusal(&error))
+            }
             Self::Sqlite(conn) => {
                 conn.execute(&sqlite_text(sql), []).map(|rows| rows as u64).map_err(|e| sqlite_refusal(&e))
             }
@@ -68,7 +86,7 @@ impl Store {
     /// The only value of a query, as a number.
     pub(crate) async fn number(&self, sql: &str) -> i64 {
         match self {
-            Self::Postgres(client) => client.query_one(&postgres_text(sql), &[]).await.unwrap().get(0),
+            Self::Postgres(client, _) => client.query_one(&postgres_text(sql), &[]).await.unwrap().get(0),
             Self::Sqlite(conn) => conn.query_row(&sqlite_text(sql), [], |row| row.get(0)).unwrap(),
         }
     }
