@@ -69,7 +69,8 @@ CREATE TABLE steps (
     run_id UUID NOT NULL REFERENCES runs(id),
     tenant_id TEXT NOT NULL,
     node_id TEXT NOT NULL,
-    node_type TEXT NOT NULL DEFAULT 'function' CHECK (node_type IN ('function', 'agent', 'hitl', 'swarm', 'workflow', 'map')),
+    node_type TEXT NOT NULL DEFAULT 'function'
+        CHECK (node_type IN ('function', 'agent', 'hitl', 'swarm', 'workflow', 'map')),
     position INTEGER NOT NULL,
     parent_step_id UUID,
     map_index INTEGER,
@@ -77,7 +78,9 @@ CREATE TABLE steps (
     tool_version TEXT,
     input JSONB,
     input_digest BYTEA,
-    status TEXT NOT NULL CHECK (status IN ('pending', 'ready', 'awaiting_approval', 'running', 'judging', 'completed', 'failed', 'skipped', 'cancelled', 'rolled_back', 'retry_wait', 'paused', 'outcome_unknown')),
+    status TEXT NOT NULL
+        CHECK (status IN ('pending', 'ready', 'awaiting_approval', 'running', 'judging', 'completed', 'failed',
+            'skipped', 'cancelled', 'rolled_back', 'retry_wait', 'paused', 'outcome_unknown')),
     attempt INTEGER NOT NULL DEFAULT 0,
     output JSONB,
     error JSONB,

@@ -93,7 +93,7 @@ async fn no_guarded_table_of_sqlite_has_a_rowid_to_replace_by() {
 const EXECUTION: &str = "INSERT INTO agent_executions (execution_id, agent_id, agent_type, execution_type, status)
     VALUES ({u1}, {u2}, 'worker', 'task_execution', 'timeout')";
 
-/// CONTENT-125, CONTENT-126, CONTENT-159
+/// CONTENT-159
 #[tokio::test]
 async fn an_execution_is_completed_once_and_then_frozen() {
     for store in both().await {

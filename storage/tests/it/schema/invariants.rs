@@ -359,7 +359,7 @@ async fn closed_lists_of_words_are_checked() {
     }
 }
 
-/// SWARM-087, SWARM-108, SWARM-110
+/// SWARM-108
 #[tokio::test]
 async fn shared_state_has_a_version_and_an_old_one_changes_nothing() {
     for store in swarms().await {

@@ -148,7 +148,6 @@ async fn an_approval_is_shown_with_its_details_only_to_the_tenant_of_both() {
     }
 }
 
-/// CONTENT-123
 #[tokio::test]
 async fn an_audit_log_rolls_back_with_its_transaction() {
     for store in both().await {
