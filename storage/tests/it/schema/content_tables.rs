@@ -250,7 +250,6 @@ async fn standalone_tables_have_no_foreign_key_on_or_to_them() {
     }
 }
 
-/// CONTENT-052, CONTENT-053, CONTENT-054
 #[tokio::test]
 async fn the_server_is_postgres_14_or_newer_in_utf8_and_utc() {
     let client = shared_postgres().await;

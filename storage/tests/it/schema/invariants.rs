@@ -159,7 +159,7 @@ async fn deleting_a_job_deletes_its_outputs() {
     }
 }
 
-/// SWARM-072, SWARM-081, SWARM-083
+/// SWARM-072, SWARM-083
 #[tokio::test]
 async fn a_campaign_has_one_tenant_and_takes_no_goal_or_task_of_another() {
     for store in swarms().await {

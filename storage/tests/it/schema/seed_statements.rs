@@ -101,7 +101,6 @@ async fn the_prescribed_update_completes_an_execution_record() {
     assert_eq!(rows(&client, done).await.len(), 1);
 }
 
-/// SWARM-006, SWARM-007
 #[tokio::test]
 async fn a_row_without_a_scope_is_nobodys_and_one_with_a_scope_shows_its_lineage() {
     for store in both().await {
