@@ -33,7 +33,7 @@ if ours "$1"; then
   for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do ours "$1" || break; sleep 0.1; done
   ours "$1" && kill -KILL "$pid"
 fi
-rm -rf "$1"
+for _ in 1 2 3 4 5; do rm -rf "$1" && break; sleep 0.2; done
 "#;
 
 /// Kills the server `$1` and all its processes at once, as a power cut would.
@@ -145,14 +145,13 @@ impl PrivatePostgres {
         self.url_of("postgres")
     }
 
-    /// Creates an empty database and gives its address.
+    /// Creates an empty database and gives its address. This copies a few hundred files, so tests
+    /// that change nothing should share one.
     pub fn fresh_database(&self) -> Result<String> {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
-        run(self
-            .program("createdb")
-            .args(["-h", "127.0.0.1", "-U", SUPERUSER, "-T", "template0", "-p"])
-            .arg(self.port.to_string())
-            .arg(&name))?;
+        let mut create = self.program("createdb");
+        create.args(["-h", "127.0.0.1", "-U", SUPERUSER, "-T", "template0", "-p"]).arg(self.port.to_string());
+        run(create.arg(&name))?;
         Ok(self.url_of(&name))
     }
 
@@ -169,9 +168,12 @@ impl PrivatePostgres {
 
     /// Kills every process of the server at once; nothing is written any more.
     pub fn kill(&self) -> Result<()> {
-        let pid_file = std::fs::read_to_string(self.data().join("postmaster.pid"))?;
+        let path = self.data().join("postmaster.pid");
+        let pid_file = std::fs::read_to_string(&path)?;
         let pid = pid_file.lines().next().unwrap_or_default();
-        run(Command::new("sh").args(["-c", KILL_ALL, "kill", pid]))
+        run(Command::new("sh").args(["-c", KILL_ALL, "kill", pid]))?;
+        // Where nobody buries the dead, the server's number still looks alive to the next one.
+        std::fs::remove_file(path)
     }
 
     /// Starts a stopped or killed server again, on the same port and data, and waits for it.

@@ -99,7 +99,7 @@ pub static STEPS: Table = Table {
         Column::new("state_version", Kind::Int).default(),
     ],
     key: &["id"],
-    uniques: &[&["run_id", "position"]],
+    uniques: &[],
     tenant: Some("tenant_id"),
     rank: 302,
 };

@@ -77,9 +77,12 @@ CREATE TABLE job_details (
     effect_id UUID,
     constraints JSONB,
     input_digest BYTEA,
-    failure_category TEXT CHECK (failure_category IN ('timeout', 'token_limit', 'memory_limit', 'rate_limit', 'crash', 'policy_violation')),
+    failure_category TEXT
+        CHECK (failure_category IN ('timeout', 'token_limit', 'memory_limit', 'rate_limit', 'crash',
+            'policy_violation')),
     usage JSONB,
-    sandbox_state TEXT NOT NULL DEFAULT 'none' CHECK (sandbox_state IN ('none', 'open', 'locked', 'archived', 'destroyed')),
+    sandbox_state TEXT NOT NULL DEFAULT 'none'
+        CHECK (sandbox_state IN ('none', 'open', 'locked', 'archived', 'destroyed')),
     deadline TIMESTAMPTZ,
     state_version BIGINT NOT NULL DEFAULT 1
 );

@@ -78,7 +78,8 @@ CREATE INDEX idx_skill_invocations_skill_id ON skill_invocations(skill_id);
 CREATE INDEX idx_skill_invocations_agent_id ON skill_invocations(agent_id);
 CREATE INDEX idx_skill_invocations_status ON skill_invocations(status);
 CREATE INDEX idx_skill_invocations_invoked_at ON skill_invocations(invoked_at);
-CREATE INDEX idx_skill_invocations_idempotency_key ON skill_invocations(idempotency_key) WHERE idempotency_key IS NOT NULL;
+CREATE INDEX idx_skill_invocations_idempotency_key ON skill_invocations(idempotency_key)
+    WHERE idempotency_key IS NOT NULL;
 
 CREATE TABLE trends (
     trend_id UUID NOT NULL PRIMARY KEY,
@@ -105,7 +106,8 @@ CREATE TABLE swarm_campaigns (
     tenant_id TEXT NOT NULL REFERENCES tenants(id),
     id TEXT NOT NULL,
     name TEXT NOT NULL,
-    status TEXT NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'in_progress', 'paused', 'complete', 'failed', 'cancelled')),
+    status TEXT NOT NULL DEFAULT 'pending'
+        CHECK (status IN ('pending', 'in_progress', 'paused', 'complete', 'failed', 'cancelled')),
     persona_id TEXT,
     created_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
     updated_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
@@ -118,7 +120,8 @@ CREATE TABLE swarm_goals (
     id TEXT NOT NULL,
     campaign_id TEXT NOT NULL,
     description TEXT NOT NULL,
-    status TEXT NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'in_progress', 'paused', 'complete', 'failed', 'cancelled')),
+    status TEXT NOT NULL DEFAULT 'pending'
+        CHECK (status IN ('pending', 'in_progress', 'paused', 'complete', 'failed', 'cancelled')),
     objective_id UUID REFERENCES objectives(objective_id),
     run_id UUID,
     created_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
@@ -136,9 +139,13 @@ CREATE TABLE swarm_tasks (
     id TEXT NOT NULL,
     campaign_id TEXT NOT NULL,
     goal_id TEXT NOT NULL,
-    task_type TEXT NOT NULL CHECK (task_type IN ('trend_research', 'content_generation', 'engagement', 'media_production', 'commerce', 'other')),
+    task_type TEXT NOT NULL
+        CHECK (task_type IN ('trend_research', 'content_generation', 'engagement', 'media_production', 'commerce',
+            'other')),
     priority TEXT NOT NULL DEFAULT 'normal' CHECK (priority IN ('low', 'normal', 'high', 'critical')),
-    status TEXT NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'in_progress', 'complete', 'failed', 'cancelled', 'rejected', 'approved', 'escalated')),
+    status TEXT NOT NULL DEFAULT 'pending'
+        CHECK (status IN ('pending', 'in_progress', 'complete', 'failed', 'cancelled', 'rejected', 'approved',
+            'escalated')),
     spec_json JSON NOT NULL,
     idempotency_key TEXT NOT NULL,
     replaces_task_id TEXT,
@@ -181,7 +188,8 @@ CREATE TABLE swarm_envelopes (
     created_at TIMESTAMPTZ NOT NULL,
     role TEXT NOT NULL CHECK (role IN ('planner', 'worker', 'judge', 'skill', 'system')),
     type TEXT NOT NULL,
-    status TEXT NOT NULL CHECK (status IN ('pending', 'in_progress', 'complete', 'failed', 'rejected', 'approved', 'escalated')),
+    status TEXT NOT NULL
+        CHECK (status IN ('pending', 'in_progress', 'complete', 'failed', 'rejected', 'approved', 'escalated')),
     confidence_score NUMERIC,
     risk_tags TEXT[] NOT NULL DEFAULT '{}',
     idempotency_key TEXT,
@@ -198,7 +206,8 @@ CREATE TABLE swarm_worker_runs (
     id TEXT NOT NULL,
     task_id TEXT NOT NULL,
     attempt_number INTEGER NOT NULL CHECK (attempt_number >= 1),
-    status TEXT NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'in_progress', 'complete', 'failed', 'cancelled')),
+    status TEXT NOT NULL DEFAULT 'pending'
+        CHECK (status IN ('pending', 'in_progress', 'complete', 'failed', 'cancelled')),
     envelope_id TEXT,
     job_id UUID REFERENCES agent_jobs(id),
     started_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
@@ -251,7 +260,8 @@ CREATE TABLE swarm_judge_decisions (
     UNIQUE (tenant_id, worker_result_id, round),
     UNIQUE (tenant_id, task_id, id),
     FOREIGN KEY (tenant_id, task_id, worker_result_id) REFERENCES swarm_worker_results(tenant_id, task_id, id),
-    FOREIGN KEY (tenant_id, worker_result_id, supersedes_round) REFERENCES swarm_judge_decisions(tenant_id, worker_result_id, round),
+    FOREIGN KEY (tenant_id, worker_result_id, supersedes_round)
+        REFERENCES swarm_judge_decisions(tenant_id, worker_result_id, round),
     FOREIGN KEY (tenant_id, envelope_id) REFERENCES swarm_envelopes(tenant_id, id),
     CHECK ((round = 1 AND supersedes_round IS NULL) OR (supersedes_round IS NOT NULL AND supersedes_round = round - 1))
 );
@@ -302,7 +312,8 @@ CREATE TABLE swarm_publish_events (
     CHECK (status <> 'published' OR judge_decision_id IS NOT NULL)
 );
 
-CREATE INDEX idx_swarm_publish_events_external ON swarm_publish_events(tenant_id, external_post_id) WHERE external_post_id IS NOT NULL;
+CREATE INDEX idx_swarm_publish_events_external ON swarm_publish_events(tenant_id, external_post_id)
+    WHERE external_post_id IS NOT NULL;
 CREATE INDEX idx_swarm_publish_events_task ON swarm_publish_events(tenant_id, task_id);
 
 CREATE TABLE swarm_wallets (
@@ -342,7 +353,8 @@ CREATE TABLE swarm_transactions (
     CHECK (status NOT IN ('approved', 'executed') OR judge_decision_id IS NOT NULL)
 );
 
-CREATE INDEX idx_swarm_transactions_chain ON swarm_transactions(tenant_id, chain_tx_hash) WHERE chain_tx_hash IS NOT NULL;
+CREATE INDEX idx_swarm_transactions_chain ON swarm_transactions(tenant_id, chain_tx_hash)
+    WHERE chain_tx_hash IS NOT NULL;
 CREATE INDEX idx_swarm_transactions_wallet ON swarm_transactions(tenant_id, wallet_id);
 
 CREATE TABLE swarm_budgets (

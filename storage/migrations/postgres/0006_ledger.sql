@@ -27,7 +27,9 @@ CREATE TABLE audit_log_entries (
     seq BIGINT NOT NULL CHECK (seq >= 1),
     id TEXT NOT NULL,
     tenant_id TEXT NOT NULL,
-    subject_type TEXT NOT NULL CHECK (subject_type IN ('task', 'worker_run', 'worker_result', 'judge_decision', 'transaction', 'publish_event', 'other')),
+    subject_type TEXT NOT NULL
+        CHECK (subject_type IN ('task', 'worker_run', 'worker_result', 'judge_decision', 'transaction',
+            'publish_event', 'other')),
     subject_id TEXT NOT NULL,
     event_type TEXT NOT NULL,
     actor_type TEXT NOT NULL CHECK (actor_type IN ('system', 'human', 'external_node')),
@@ -102,7 +104,9 @@ CREATE INDEX idx_idempotency_records_expires_at ON idempotency_records(expires_a
 
 -- Whose a row is, for tables that may not say so themselves. Written with the row.
 CREATE TABLE record_scopes (
-    record_kind TEXT NOT NULL CHECK (record_kind IN ('objective', 'plan', 'task', 'skill_invocation', 'trend', 'approval_request', 'audit_log', 'agent_execution', 'agent', 'agent_job', 'agent_output')),
+    record_kind TEXT NOT NULL
+        CHECK (record_kind IN ('objective', 'plan', 'task', 'skill_invocation', 'trend', 'approval_request',
+            'audit_log', 'agent_execution', 'agent', 'agent_job', 'agent_output')),
     record_id UUID NOT NULL,
     tenant_id TEXT NOT NULL,
     campaign_id TEXT,

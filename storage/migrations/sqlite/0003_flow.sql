@@ -62,13 +62,15 @@ CREATE INDEX idx_runs_tenant ON runs(tenant_id, id);
 CREATE INDEX idx_runs_owner ON runs(owner_lane) WHERE owner_lane IS NOT NULL;
 CREATE INDEX idx_runs_next_deadline ON runs(next_deadline) WHERE next_deadline IS NOT NULL;
 
--- `completed_seq` is the run's entry number at completion: rollback goes in its reverse order.
+-- `completed_seq` is the run's entry number at completion: rollback goes in its reverse order. The
+-- position needs no unique key: a run has one writer.
 CREATE TABLE steps (
     id BLOB NOT NULL PRIMARY KEY CHECK (length(id) = 16),
     run_id BLOB NOT NULL REFERENCES runs(id) CHECK (length(run_id) = 16),
     tenant_id TEXT NOT NULL,
     node_id TEXT NOT NULL,
-    node_type TEXT NOT NULL DEFAULT 'function' CHECK (node_type IN ('function', 'agent', 'hitl', 'swarm', 'workflow', 'map')),
+    node_type TEXT NOT NULL DEFAULT 'function'
+        CHECK (node_type IN ('function', 'agent', 'hitl', 'swarm', 'workflow', 'map')),
     position INTEGER NOT NULL,
     parent_step_id BLOB CHECK (length(parent_step_id) = 16),
     map_index INTEGER,
@@ -76,7 +78,9 @@ CREATE TABLE steps (
     tool_version TEXT,
     input TEXT,
     input_digest BLOB,
-    status TEXT NOT NULL CHECK (status IN ('pending', 'ready', 'awaiting_approval', 'running', 'judging', 'completed', 'failed', 'skipped', 'cancelled', 'rolled_back', 'retry_wait', 'paused', 'outcome_unknown')),
+    status TEXT NOT NULL
+        CHECK (status IN ('pending', 'ready', 'awaiting_approval', 'running', 'judging', 'completed', 'failed',
+            'skipped', 'cancelled', 'rolled_back', 'retry_wait', 'paused', 'outcome_unknown')),
     attempt INTEGER NOT NULL DEFAULT 0,
     output TEXT,
     error TEXT,
@@ -86,9 +90,10 @@ CREATE TABLE steps (
     started_at INTEGER,
     completed_at INTEGER,
     completed_seq INTEGER,
-    state_version INTEGER NOT NULL DEFAULT 1,
-    UNIQUE (run_id, position)
+    state_version INTEGER NOT NULL DEFAULT 1
 ) STRICT;
+
+CREATE INDEX idx_steps_run ON steps(run_id, position);
 
 -- The first ten columns are the audit schema's own; `actor` is what its index needs.
 CREATE TABLE tool_calls (

@@ -77,9 +77,12 @@ CREATE TABLE job_details (
     effect_id BLOB CHECK (length(effect_id) = 16),
     constraints TEXT,
     input_digest BLOB,
-    failure_category TEXT CHECK (failure_category IN ('timeout', 'token_limit', 'memory_limit', 'rate_limit', 'crash', 'policy_violation')),
+    failure_category TEXT
+        CHECK (failure_category IN ('timeout', 'token_limit', 'memory_limit', 'rate_limit', 'crash',
+            'policy_violation')),
     usage TEXT,
-    sandbox_state TEXT NOT NULL DEFAULT 'none' CHECK (sandbox_state IN ('none', 'open', 'locked', 'archived', 'destroyed')),
+    sandbox_state TEXT NOT NULL DEFAULT 'none'
+        CHECK (sandbox_state IN ('none', 'open', 'locked', 'archived', 'destroyed')),
     deadline INTEGER,
     state_version INTEGER NOT NULL DEFAULT 1
 ) STRICT, WITHOUT ROWID;

@@ -77,7 +77,8 @@ CREATE INDEX idx_skill_invocations_skill_id ON skill_invocations(skill_id);
 CREATE INDEX idx_skill_invocations_agent_id ON skill_invocations(agent_id);
 CREATE INDEX idx_skill_invocations_status ON skill_invocations(status);
 CREATE INDEX idx_skill_invocations_invoked_at ON skill_invocations(invoked_at);
-CREATE INDEX idx_skill_invocations_idempotency_key ON skill_invocations(idempotency_key) WHERE idempotency_key IS NOT NULL;
+CREATE INDEX idx_skill_invocations_idempotency_key ON skill_invocations(idempotency_key)
+    WHERE idempotency_key IS NOT NULL;
 
 CREATE TABLE trends (
     trend_id BLOB NOT NULL PRIMARY KEY CHECK (length(trend_id) = 16),
@@ -104,7 +105,8 @@ CREATE TABLE swarm_campaigns (
     tenant_id TEXT NOT NULL REFERENCES tenants(id),
     id TEXT NOT NULL,
     name TEXT NOT NULL,
-    status TEXT NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'in_progress', 'paused', 'complete', 'failed', 'cancelled')),
+    status TEXT NOT NULL DEFAULT 'pending'
+        CHECK (status IN ('pending', 'in_progress', 'paused', 'complete', 'failed', 'cancelled')),
     persona_id TEXT,
     created_at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000000 AS INTEGER)),
     updated_at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000000 AS INTEGER)),
@@ -117,7 +119,8 @@ CREATE TABLE swarm_goals (
     id TEXT NOT NULL,
     campaign_id TEXT NOT NULL,
     description TEXT NOT NULL,
-    status TEXT NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'in_progress', 'paused', 'complete', 'failed', 'cancelled')),
+    status TEXT NOT NULL DEFAULT 'pending'
+        CHECK (status IN ('pending', 'in_progress', 'paused', 'complete', 'failed', 'cancelled')),
     objective_id BLOB REFERENCES objectives(objective_id) CHECK (length(objective_id) = 16),
     run_id BLOB CHECK (length(run_id) = 16),
     created_at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000000 AS INTEGER)),
@@ -135,9 +138,13 @@ CREATE TABLE swarm_tasks (
     id TEXT NOT NULL,
     campaign_id TEXT NOT NULL,
     goal_id TEXT NOT NULL,
-    task_type TEXT NOT NULL CHECK (task_type IN ('trend_research', 'content_generation', 'engagement', 'media_production', 'commerce', 'other')),
+    task_type TEXT NOT NULL
+        CHECK (task_type IN ('trend_research', 'content_generation', 'engagement', 'media_production', 'commerce',
+            'other')),
     priority TEXT NOT NULL DEFAULT 'normal' CHECK (priority IN ('low', 'normal', 'high', 'critical')),
-    status TEXT NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'in_progress', 'complete', 'failed', 'cancelled', 'rejected', 'approved', 'escalated')),
+    status TEXT NOT NULL DEFAULT 'pending'
+        CHECK (status IN ('pending', 'in_progress', 'complete', 'failed', 'cancelled', 'rejected', 'approved',
+            'escalated')),
     spec_json TEXT NOT NULL,
     idempotency_key TEXT NOT NULL,
     replaces_task_id TEXT,
@@ -180,7 +187,8 @@ CREATE TABLE swarm_envelopes (
     created_at INTEGER NOT NULL,
     role TEXT NOT NULL CHECK (role IN ('planner', 'worker', 'judge', 'skill', 'system')),
     type TEXT NOT NULL,
-    status TEXT NOT NULL CHECK (status IN ('pending', 'in_progress', 'complete', 'failed', 'rejected', 'approved', 'escalated')),
+    status TEXT NOT NULL
+        CHECK (status IN ('pending', 'in_progress', 'complete', 'failed', 'rejected', 'approved', 'escalated')),
     confidence_score TEXT,
     risk_tags TEXT NOT NULL DEFAULT '[]',
     idempotency_key TEXT,
@@ -197,7 +205,8 @@ CREATE TABLE swarm_worker_runs (
     id TEXT NOT NULL,
     task_id TEXT NOT NULL,
     attempt_number INTEGER NOT NULL CHECK (attempt_number >= 1),
-    status TEXT NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'in_progress', 'complete', 'failed', 'cancelled')),
+    status TEXT NOT NULL DEFAULT 'pending'
+        CHECK (status IN ('pending', 'in_progress', 'complete', 'failed', 'cancelled')),
     envelope_id TEXT,
     job_id BLOB REFERENCES agent_jobs(id) CHECK (length(job_id) = 16),
     started_at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000000 AS INTEGER)),
@@ -250,7 +259,8 @@ CREATE TABLE swarm_judge_decisions (
     UNIQUE (tenant_id, worker_result_id, round),
     UNIQUE (tenant_id, task_id, id),
     FOREIGN KEY (tenant_id, task_id, worker_result_id) REFERENCES swarm_worker_results(tenant_id, task_id, id),
-    FOREIGN KEY (tenant_id, worker_result_id, supersedes_round) REFERENCES swarm_judge_decisions(tenant_id, worker_result_id, round),
+    FOREIGN KEY (tenant_id, worker_result_id, supersedes_round)
+        REFERENCES swarm_judge_decisions(tenant_id, worker_result_id, round),
     FOREIGN KEY (tenant_id, envelope_id) REFERENCES swarm_envelopes(tenant_id, id),
     CHECK ((round = 1 AND supersedes_round IS NULL) OR (supersedes_round IS NOT NULL AND supersedes_round = round - 1))
 ) STRICT, WITHOUT ROWID;
@@ -301,7 +311,8 @@ CREATE TABLE swarm_publish_events (
     CHECK (status <> 'published' OR judge_decision_id IS NOT NULL)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX idx_swarm_publish_events_external ON swarm_publish_events(tenant_id, external_post_id) WHERE external_post_id IS NOT NULL;
+CREATE INDEX idx_swarm_publish_events_external ON swarm_publish_events(tenant_id, external_post_id)
+    WHERE external_post_id IS NOT NULL;
 CREATE INDEX idx_swarm_publish_events_task ON swarm_publish_events(tenant_id, task_id);
 
 CREATE TABLE swarm_wallets (
@@ -341,7 +352,8 @@ CREATE TABLE swarm_transactions (
     CHECK (status NOT IN ('approved', 'executed') OR judge_decision_id IS NOT NULL)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX idx_swarm_transactions_chain ON swarm_transactions(tenant_id, chain_tx_hash) WHERE chain_tx_hash IS NOT NULL;
+CREATE INDEX idx_swarm_transactions_chain ON swarm_transactions(tenant_id, chain_tx_hash)
+    WHERE chain_tx_hash IS NOT NULL;
 CREATE INDEX idx_swarm_transactions_wallet ON swarm_transactions(tenant_id, wallet_id);
 
 CREATE TABLE swarm_budgets (

@@ -31,7 +31,8 @@ CREATE TRIGGER swarm_judge_decisions_no_delete BEFORE DELETE ON swarm_judge_deci
     BEGIN SELECT RAISE(ABORT, 'append_only: swarm_judge_decisions'); END;
 CREATE TRIGGER swarm_judge_decisions_no_replace BEFORE INSERT ON swarm_judge_decisions
     WHEN EXISTS (SELECT 1 FROM swarm_judge_decisions WHERE tenant_id = NEW.tenant_id AND id = NEW.id)
-        OR EXISTS (SELECT 1 FROM swarm_judge_decisions WHERE tenant_id = NEW.tenant_id AND worker_result_id = NEW.worker_result_id AND round = NEW.round)
+        OR EXISTS (SELECT 1 FROM swarm_judge_decisions WHERE tenant_id = NEW.tenant_id
+                AND worker_result_id = NEW.worker_result_id AND round = NEW.round)
     BEGIN SELECT RAISE(ABORT, 'append_only: swarm_judge_decisions (key exists)'); END;
 
 -- An execution is completed once, then frozen; it is never removed.
@@ -65,5 +66,6 @@ CREATE TRIGGER workflows_no_update BEFORE UPDATE ON workflows
 CREATE TRIGGER workflows_no_delete BEFORE DELETE ON workflows
     BEGIN SELECT RAISE(ABORT, 'immutable: workflows'); END;
 CREATE TRIGGER workflows_no_replace BEFORE INSERT ON workflows
-    WHEN EXISTS (SELECT 1 FROM workflows WHERE tenant_id = NEW.tenant_id AND workflow_id = NEW.workflow_id AND version = NEW.version)
+    WHEN EXISTS (SELECT 1 FROM workflows WHERE tenant_id = NEW.tenant_id AND workflow_id = NEW.workflow_id
+            AND version = NEW.version)
     BEGIN SELECT RAISE(ABORT, 'immutable: workflows (key exists)'); END;

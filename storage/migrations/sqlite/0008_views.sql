@@ -52,8 +52,9 @@ CREATE VIEW scoped_agent_outputs AS
     JOIN record_scopes s ON s.record_kind = 'agent_output' AND s.record_id = r.id;
 
 CREATE VIEW scoped_approvals AS
-    SELECT r.*, s.tenant_id, s.campaign_id, s.task_id AS swarm_task_id, s.trace_id, d.action_digest, d.run_id, d.step_id,
-        d.node_id, d.requester_actor, d.approvals_needed, d.approvers, d.decisions, d.risk, d.state_version
+    SELECT r.*, s.tenant_id, s.campaign_id, s.task_id AS swarm_task_id, s.trace_id,
+        d.action_digest, d.run_id, d.step_id, d.node_id, d.requester_actor, d.approvals_needed, d.approvers, d.decisions,
+        d.risk, d.state_version
     FROM approval_requests r
     JOIN record_scopes s ON s.record_kind = 'approval_request' AND s.record_id = r.approval_request_id
     JOIN approval_details d ON d.approval_request_id = r.approval_request_id AND d.tenant_id = s.tenant_id;

@@ -5,5 +5,6 @@
 mod differential;
 mod lanes;
 mod migrate;
+mod private_postgres;
 mod records;
 mod schema;
