@@ -1,9 +1,18 @@
 //! The ledger: append-only entries, chained per lane, under signed checkpoints.
+//!
+//! Everything here is a pure function of its arguments: canonical JSON, digests, links, trees,
+//! signatures, the export format and its verification, idempotency decisions. Reading and writing
+//! the rows is the engine's part.
 
 mod chain;
 mod entry;
 pub mod jcs;
+pub mod merkle;
+pub mod proof;
+mod stored;
+mod strict;
 pub mod tables;
 
 pub use chain::{Digest32, Head, Link, extend};
 pub use entry::{ActorType, Entry, EntryError, SealedEntry, SubjectType, content_digest};
+pub use stored::{DamagedRow, StoredEntry};

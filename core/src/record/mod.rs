@@ -13,4 +13,5 @@ pub use cursor::{Cursor, InvalidCursor};
 pub use query::{Compare, Condition, Direction, Page, Row, Scope, Select};
 pub use table::{Column, Kind, Table, catalog};
 pub use tx::{Conflict, Insert, InvalidTx, RowCount, RowKey, Step, Touch, Tx, Update};
+pub(crate) use value::escapes_nul;
 pub use value::{Json, JsonError, Value};

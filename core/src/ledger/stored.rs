@@ -1,0 +1,103 @@
+//! A ledger entry with its place in a lane, as a row holds it.
+//!
+//! The row is the truth: the content digest is checked against the stored bytes of the data, not
+//! against a document that was parsed and written again.
+
+use super::jcs;
+use super::tables::AUDIT_LOG_ENTRIES;
+use super::{ActorType, Digest32, Entry, Head, Link, SealedEntry, SubjectType, extend};
+use crate::record::{Insert, InvalidTx, Json, Row, Value};
+
+/// An entry in its lane.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredEntry {
+    /// The lane.
+    pub lane: i64,
+    /// Its place there.
+    pub link: Link,
+    /// Its content.
+    pub sealed: SealedEntry,
+}
+
+/// A row that no writer of ours made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("ledger row is damaged in {column}")]
+pub struct DamagedRow {
+    /// The first column that can't be read.
+    pub column: &'static str,
+}
+
+impl StoredEntry {
+    /// The entry that a row of `audit_log_entries` holds.
+    pub fn from_row(row: &Row) -> Result<Self, DamagedRow> {
+        let int = |column| row.get(column).as_int().ok_or(DamagedRow { column });
+        let text = |column| row.get(column).as_text().map(str::to_owned).ok_or(DamagedRow { column });
+        let optional = |column| match row.get(column) {
+            Value::Null => Ok(None),
+            _ => text(column).map(Some),
+        };
+        let bytes = |column| row.get(column).as_bytes().ok_or(DamagedRow { column });
+        let digest = |column| Digest32::from_slice(bytes(column)?).ok_or(DamagedRow { column });
+        let data_json = row.get("data_json").as_json().ok_or(DamagedRow { column: "data_json" })?.as_str().to_owned();
+        let data = jcs::parse(&data_json).map_err(|_| DamagedRow { column: "data_json" })?;
+        let entry = Entry {
+            id: text("id")?,
+            tenant_id: text("tenant_id")?,
+            subject_type: SubjectType::parse(row.text("subject_type")).ok_or(DamagedRow { column: "subject_type" })?,
+            subject_id: text("subject_id")?,
+            event_type: text("event_type")?,
+            actor_type: ActorType::parse(row.text("actor_type")).ok_or(DamagedRow { column: "actor_type" })?,
+            actor_id: optional("actor_id")?,
+            timestamp: row.get("timestamp").as_time().ok_or(DamagedRow { column: "timestamp" })?,
+            data,
+            run_id: row.get("run_id").as_uuid(),
+            run_seq: row.get("run_seq").as_int(),
+            trace_id: optional("trace_id")?,
+        };
+        let salt = bytes("salt")?.try_into().map_err(|_| DamagedRow { column: "salt" })?;
+        let sealed = SealedEntry { entry, data_json, salt, content_digest: digest("content_digest")? };
+        let link = Link { seq: int("seq")?, prev_hash: digest("prev_hash")?, hash: digest("hash")? };
+        Ok(Self { lane: int("lane")?, link, sealed })
+    }
+
+    /// The row that a store adds.
+    pub fn insert(&self) -> Result<Insert, InvalidTx> {
+        let entry = &self.sealed.entry;
+        Insert::into(
+            &AUDIT_LOG_ENTRIES,
+            vec![
+                ("lane", self.lane.into()),
+                ("seq", self.link.seq.into()),
+                ("id", entry.id.clone().into()),
+                ("tenant_id", entry.tenant_id.clone().into()),
+                ("subject_type", entry.subject_type.as_str().into()),
+                ("subject_id", entry.subject_id.clone().into()),
+                ("event_type", entry.event_type.clone().into()),
+                ("actor_type", entry.actor_type.as_str().into()),
+                ("actor_id", entry.actor_id.clone().into()),
+                ("timestamp", entry.timestamp.into()),
+                ("data_json", Json::stored(self.sealed.data_json.clone()).into()),
+                ("run_id", entry.run_id.into()),
+                ("run_seq", entry.run_seq.into()),
+                ("trace_id", entry.trace_id.clone().into()),
+                ("salt", self.sealed.salt.to_vec().into()),
+                ("content_digest", self.sealed.content_digest.0.to_vec().into()),
+                ("prev_hash", self.link.prev_hash.0.to_vec().into()),
+                ("hash", self.link.hash.0.to_vec().into()),
+            ],
+        )
+    }
+
+    /// The entry at the place that follows `head`.
+    #[must_use]
+    pub fn after(lane: i64, head: Head, sealed: SealedEntry) -> Self {
+        Self { lane, link: extend(lane, head, sealed.content_digest), sealed }
+    }
+
+    /// Whether its hash follows from its own lane, number, previous hash and content digest.
+    #[must_use]
+    pub fn is_linked(&self) -> bool {
+        let before = Head { seq: self.link.seq.saturating_sub(1), hash: self.link.prev_hash };
+        extend(self.lane, before, self.sealed.content_digest) == self.link
+    }
+}
