@@ -33,3 +33,9 @@ pub const BLOB_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
 pub const PRESIGN_SECONDS_MAX: u64 = 3_600;
 /// Messages a slow subscriber of the bus may be behind before it is told that it missed some.
 pub const BUS_BACKLOG_MAX: usize = 1_024;
+/// Bytes of one line of a ledger export at the most.
+pub const EXPORT_LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Entries that one checkpoint may add; the next one takes the rest.
+pub const CHECKPOINT_ENTRIES_MAX: i64 = 400_000;
+/// Lanes of a ledger at the most.
+pub const LANES_MAX: usize = 1_000;

@@ -5,14 +5,20 @@
 //! the rows is the engine's part.
 
 mod chain;
+pub mod checkpoint;
 mod entry;
+pub mod export;
 pub mod jcs;
 pub mod merkle;
 pub mod proof;
 mod stored;
 mod strict;
 pub mod tables;
+mod verify;
+mod walk;
 
 pub use chain::{Digest32, Head, Link, extend};
 pub use entry::{ActorType, Entry, EntryError, SealedEntry, SubjectType, content_digest};
 pub use stored::{DamagedRow, StoredEntry};
+pub use verify::{Report, Verifier, verify};
+pub use walk::{Broken, Fault, Walk};

@@ -49,5 +49,101 @@ pub static LEDGER_LANES: Table = Table {
     rank: 910,
 };
 
+/// Signed checkpoints, append-only.
+pub static LEDGER_CHECKPOINTS: Table = Table {
+    name: "ledger_checkpoints",
+    columns: &[
+        Column::new("seq", Kind::Int),
+        Column::new("created_at", Kind::Time),
+        Column::new("body", Kind::ExactJson),
+        Column::new("signature", Kind::Bytes),
+        Column::new("key_id", Kind::Text),
+        Column::new("digest", Kind::Bytes),
+    ],
+    key: &["seq"],
+    uniques: &[],
+    tenant: None,
+    rank: 920,
+};
+
+/// Inner hashes of the lanes' Merkle trees.
+pub static LEDGER_NODES: Table = Table {
+    name: "ledger_nodes",
+    columns: &[
+        Column::new("lane", Kind::Int),
+        Column::new("level", Kind::Int),
+        Column::new("idx", Kind::Int),
+        Column::new("hash", Kind::Bytes),
+    ],
+    key: &["lane", "level", "idx"],
+    uniques: &[],
+    tenant: None,
+    rank: 930,
+};
+
+/// How far each consumer of the feed has come.
+pub static FEED_CURSORS: Table = Table {
+    name: "feed_cursors",
+    columns: &[
+        Column::new("consumer", Kind::Text),
+        Column::new("lane", Kind::Int),
+        Column::new("seq", Kind::Int),
+        Column::new("updated_at", Kind::Time),
+    ],
+    key: &["consumer", "lane"],
+    uniques: &[],
+    tenant: None,
+    rank: 940,
+};
+
+/// What was asked for under which key, and the answer.
+pub static IDEMPOTENCY_RECORDS: Table = Table {
+    name: "idempotency_records",
+    columns: &[
+        Column::new("owner", Kind::Text),
+        Column::new("key", Kind::Text),
+        Column::new("fingerprint", Kind::Bytes),
+        Column::new("state", Kind::Text),
+        Column::new("answer", Kind::Json).nullable(),
+        Column::new("resource_id", Kind::Text).nullable(),
+        Column::new("created_at", Kind::Time),
+        Column::new("expires_at", Kind::Time),
+        Column::new("state_version", Kind::Int),
+    ],
+    key: &["owner", "key"],
+    uniques: &[],
+    tenant: None,
+    rank: 950,
+};
+
+/// Governance decisions, append-only.
+pub static AUDIT_LOGS: Table = Table {
+    name: "audit_logs",
+    columns: &[
+        Column::new("audit_log_id", Kind::Uuid),
+        Column::new("event_type", Kind::Text).chars(50),
+        Column::new("agent_id", Kind::Uuid).nullable(),
+        Column::new("action_type", Kind::Text).nullable().chars(50),
+        Column::new("action_data", Kind::Json).nullable(),
+        Column::new("policy_references", Kind::Texts).nullable(),
+        Column::new("decision_outcome", Kind::Text).chars(20),
+        Column::new("decision_rationale", Kind::Text),
+        Column::new("event_timestamp", Kind::Time).default(),
+        Column::new("metadata", Kind::Json).nullable(),
+    ],
+    key: &["audit_log_id"],
+    uniques: &[],
+    tenant: None,
+    rank: 890,
+};
+
 /// The room's tables.
-pub static ALL: &[&Table] = &[&AUDIT_LOG_ENTRIES, &LEDGER_LANES];
+pub static ALL: &[&Table] = &[
+    &AUDIT_LOG_ENTRIES,
+    &LEDGER_LANES,
+    &LEDGER_CHECKPOINTS,
+    &LEDGER_NODES,
+    &FEED_CURSORS,
+    &IDEMPOTENCY_RECORDS,
+    &AUDIT_LOGS,
+];

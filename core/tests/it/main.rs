@@ -1,5 +1,8 @@
 //! Integration tests of the pure domain.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod checkpoint;
+mod export;
 mod jcs;
+mod lanes;
 mod merkle;
