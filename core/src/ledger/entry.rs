@@ -6,37 +6,13 @@
 
 use super::chain::Digest32;
 use super::jcs;
+use super::words::words;
 use crate::limits;
 use crate::record::escapes_nul;
 use crate::time::Timestamp;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
-
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),* $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $name { $($(#[$variant_doc])* $variant),* }
-
-        impl $name {
-            /// Every value.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
-
-            /// The word in tables and documents.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word),* }
-            }
-
-            /// The value that a word stands for.
-            #[must_use]
-            pub fn parse(word: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|value| value.as_str() == word)
-            }
-        }
-    };
-}
 
 words! {
     /// What an entry is about.

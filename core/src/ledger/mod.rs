@@ -6,8 +6,10 @@
 
 mod chain;
 pub mod checkpoint;
+pub mod decision;
 mod entry;
 pub mod export;
+pub mod idempotency;
 pub mod jcs;
 pub mod merkle;
 pub mod proof;
@@ -16,6 +18,7 @@ mod strict;
 pub mod tables;
 mod verify;
 mod walk;
+mod words;
 
 pub use chain::{Digest32, Head, Link, extend};
 pub use entry::{ActorType, Entry, EntryError, SealedEntry, SubjectType, content_digest};

@@ -3,6 +3,7 @@
 
 mod checkpoint;
 mod export;
+mod idempotency;
 mod jcs;
 mod lanes;
 mod merkle;
