@@ -36,6 +36,8 @@ pub const BUS_BACKLOG_MAX: usize = 1_024;
 /// Bytes of one line of a ledger export at the most.
 pub const EXPORT_LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Entries that one checkpoint may add; the next one takes the rest.
-pub const CHECKPOINT_ENTRIES_MAX: i64 = 400_000;
+pub const CHECKPOINT_ENTRIES_MAX: i64 = 200_000;
 /// Lanes of a ledger at the most.
 pub const LANES_MAX: usize = 1_000;
+/// Tries to begin a request under an idempotency key that others use at the same time.
+pub const IDEMPOTENCY_TRIES_MAX: u32 = 4;

@@ -22,6 +22,6 @@ mod words;
 
 pub use chain::{Digest32, Head, Link, extend};
 pub use entry::{ActorType, Entry, EntryError, SealedEntry, SubjectType, content_digest};
-pub use stored::{DamagedRow, StoredEntry};
+pub use stored::{DamagedRow, StoredEntry, StoredLink};
 pub use verify::{Report, Verifier, verify};
 pub use walk::{Broken, Fault, Walk};

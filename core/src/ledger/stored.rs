@@ -19,6 +19,33 @@ pub struct StoredEntry {
     pub sealed: SealedEntry,
 }
 
+/// The part of an entry that the chain is made of, for those who don't look at contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredLink {
+    /// The lane.
+    pub lane: i64,
+    /// Its place there.
+    pub link: Link,
+    /// What it commits to.
+    pub content_digest: Digest32,
+}
+
+impl StoredLink {
+    /// The link that a row of `audit_log_entries` holds.
+    pub fn from_row(row: &Row) -> Result<Self, DamagedRow> {
+        let int = |column| row.get(column).as_int().ok_or(DamagedRow { column });
+        let digest = |column| row.get(column).as_bytes().and_then(Digest32::from_slice).ok_or(DamagedRow { column });
+        let link = Link { seq: int("seq")?, prev_hash: digest("prev_hash")?, hash: digest("hash")? };
+        Ok(Self { lane: int("lane")?, link, content_digest: digest("content_digest")? })
+    }
+
+    /// Whether it continues the chain that ends in `head`.
+    #[must_use]
+    pub fn continues(&self, head: Head) -> bool {
+        extend(self.lane, head, self.content_digest) == self.link
+    }
+}
+
 /// A row that no writer of ours made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("ledger row is damaged in {column}")]
@@ -30,14 +57,13 @@ pub struct DamagedRow {
 impl StoredEntry {
     /// The entry that a row of `audit_log_entries` holds.
     pub fn from_row(row: &Row) -> Result<Self, DamagedRow> {
-        let int = |column| row.get(column).as_int().ok_or(DamagedRow { column });
         let text = |column| row.get(column).as_text().map(str::to_owned).ok_or(DamagedRow { column });
         let optional = |column| match row.get(column) {
             Value::Null => Ok(None),
             _ => text(column).map(Some),
         };
         let bytes = |column| row.get(column).as_bytes().ok_or(DamagedRow { column });
-        let digest = |column| Digest32::from_slice(bytes(column)?).ok_or(DamagedRow { column });
+        let StoredLink { lane, link, content_digest } = StoredLink::from_row(row)?;
         let data_json = row.get("data_json").as_json().ok_or(DamagedRow { column: "data_json" })?.as_str().to_owned();
         let data = jcs::parse(&data_json).map_err(|_| DamagedRow { column: "data_json" })?;
         let entry = Entry {
@@ -55,9 +81,7 @@ impl StoredEntry {
             trace_id: optional("trace_id")?,
         };
         let salt = bytes("salt")?.try_into().map_err(|_| DamagedRow { column: "salt" })?;
-        let sealed = SealedEntry { entry, data_json, salt, content_digest: digest("content_digest")? };
-        let link = Link { seq: int("seq")?, prev_hash: digest("prev_hash")?, hash: digest("hash")? };
-        Ok(Self { lane: int("lane")?, link, sealed })
+        Ok(Self { lane, link, sealed: SealedEntry { entry, data_json, salt, content_digest } })
     }
 
     /// The row that a store adds.
@@ -98,6 +122,7 @@ impl StoredEntry {
     #[must_use]
     pub fn is_linked(&self) -> bool {
         let before = Head { seq: self.link.seq.saturating_sub(1), hash: self.link.prev_hash };
-        extend(self.lane, before, self.sealed.content_digest) == self.link
+        let (link, content_digest) = (self.link, self.sealed.content_digest);
+        StoredLink { lane: self.lane, link, content_digest }.continues(before)
     }
 }
