@@ -17,6 +17,8 @@ pub const LANE_QUEUE_MAX: usize = 8_192;
 pub const CONTENTION_TRIES_MAX: u32 = 8;
 /// Bytes of one ledger entry's data at the most.
 pub const ENTRY_DATA_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of all other fields of one ledger entry at the most.
+pub const ENTRY_TEXT_BYTES_MAX: usize = 16 * 1024;
 /// Nesting of a JSON document at the most.
 pub const JSON_DEPTH_MAX: usize = 64;
 /// Characters of an idempotency key at the most.

@@ -94,8 +94,8 @@ pub enum EntryError {
     /// Its data has no canonical form.
     #[error("entry data has no canonical form")]
     Data(#[from] jcs::JcsError),
-    /// Its data is too large.
-    #[error("entry data may have at most {bytes_max} bytes")]
+    /// Its data, or all its other fields together, are too large.
+    #[error("a part of the entry may have at most {bytes_max} bytes")]
     TooLarge {
         /// The limit.
         bytes_max: usize,
@@ -113,6 +113,9 @@ impl Entry {
             return Err(EntryError::TooLarge { bytes_max: limits::ENTRY_DATA_BYTES_MAX });
         }
         let content = self.content_around(&data_json)?;
+        if content.len() - data_json.len() > limits::ENTRY_TEXT_BYTES_MAX {
+            return Err(EntryError::TooLarge { bytes_max: limits::ENTRY_TEXT_BYTES_MAX });
+        }
         if escapes_nul(&content) {
             return Err(EntryError::Nul);
         }
@@ -228,8 +231,10 @@ mod tests {
     }
 
     #[test]
-    fn data_beyond_its_limit_is_refused() {
+    fn what_is_beyond_its_limit_is_refused() {
         let data = json!("x".repeat(limits::ENTRY_DATA_BYTES_MAX));
         assert!(matches!(Entry { data, ..entry() }.seal([0; 16]), Err(EntryError::TooLarge { .. })));
+        let subject_id = "x".repeat(limits::ENTRY_TEXT_BYTES_MAX);
+        assert!(matches!(Entry { subject_id, ..entry() }.seal([0; 16]), Err(EntryError::TooLarge { .. })));
     }
 }

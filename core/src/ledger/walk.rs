@@ -6,6 +6,7 @@
 use super::checkpoint::{CheckpointFault, LaneState, PublicKey, SignedCheckpoint};
 use super::merkle::{Frontier, Node, leaf_hash};
 use super::{Digest32, Head, StoredEntry};
+use crate::limits::LANES_MAX;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -136,6 +137,9 @@ impl Walk {
         }
         if !entry.is_linked() {
             return Err(Broken::entry(entry, Fault::Link));
+        }
+        if self.lanes.len() >= LANES_MAX && !self.lanes.contains_key(&entry.lane) {
+            return Err(Broken::entry(entry, Fault::Malformed));
         }
         let lane = self.lanes.entry(entry.lane).or_insert_with(|| Lane {
             head: Head::EMPTY,

@@ -54,7 +54,6 @@ fn another_request_under_the_same_key_is_a_mismatch() {
     }
 }
 
-/// CORE-053
 #[test]
 fn after_a_day_the_key_is_free_again() {
     let anew = request(json!({"a": "other"}));

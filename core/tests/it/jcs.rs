@@ -1,5 +1,6 @@
 //! Canonical JSON against the vectors of RFC 8785 and against itself.
 
+use chimera_core::ledger::checkpoint::Signer;
 use chimera_core::ledger::jcs::{JcsError, ParseError, canonical, number_text, parse};
 use chimera_core::limits::JSON_DEPTH_MAX;
 use proptest::prelude::*;
@@ -40,7 +41,6 @@ fn numbers_are_written_as_the_rfc_lists_them() {
 }
 
 /// RFC 8785, section 3.2.2: literals, numbers and escapes of the example.
-/// INTENT-016
 #[test]
 fn the_example_of_the_rfc_comes_out_byte_for_byte() {
     let input = r#"{
@@ -120,7 +120,8 @@ fn nesting_is_bounded_for_readers_and_writers() {
     assert!(parse("[".repeat(1_000_000)).is_err());
 }
 
-fn document() -> impl Strategy<Value = Value> {
+/// Any document.
+pub(crate) fn document() -> impl Strategy<Value = Value> {
     let number = prop_oneof![
         any::<i32>().prop_map(Value::from),
         (-(1_i64 << 53)..=1 << 53).prop_map(Value::from),
@@ -157,6 +158,25 @@ fn respelled(value: &Value) -> String {
     }
 }
 
+/// INTENT-016
+#[test]
+fn a_signature_over_canonical_json_holds_for_every_spelling_and_no_other_value() {
+    let envelope = json!({
+        "intent": "logs.tail", "args": {"service": "api", "lines": 50, "ratio": 0.5, "follow": false},
+        "constraints": {"ttl_sec": 120, "capabilities": ["logs:read"]}, "actor": null,
+    });
+    let signer = Signer::from_seed(&[3; 32]);
+    let signature = signer.sign(canonical(&envelope).unwrap().as_bytes());
+    let verifies =
+        |text: &str| signer.public_key().verifies(canonical(&parse(text).unwrap()).unwrap().as_bytes(), &signature);
+    let pretty = serde_json::to_string_pretty(&envelope).unwrap();
+    assert!(verifies(&pretty) && verifies(&respelled(&envelope)));
+    let changes = [("tail", "tael"), ("50", "51"), ("0.5", "0.25"), ("false", "true"), ("null", "0"), ("ttl", "TTL")];
+    for (from, to) in changes {
+        assert!(!verifies(&pretty.replacen(from, to, 1)), "{from} became {to}");
+    }
+}
+
 proptest! {
     #[test]
     fn reading_canonical_text_and_writing_it_again_changes_nothing(value in document()) {
@@ -166,7 +186,6 @@ proptest! {
         }
     }
 
-    /// INTENT-016
     #[test]
     fn spelling_and_order_of_members_do_not_matter(value in document()) {
         if let Ok(text) = canonical(&value) {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod checkpoint;
+mod entry;
 mod export;
 mod idempotency;
 mod jcs;

@@ -31,6 +31,9 @@ pub enum LedgerError {
     /// A document without a canonical form.
     #[error(transparent)]
     Canonical(#[from] JcsError),
+    /// More lanes than a ledger may have.
+    #[error("a ledger may have at most {LANES_MAX} lanes")]
+    TooManyLanes,
     /// No checkpoint covers what is asked for.
     #[error("no checkpoint covers the entries yet")]
     NoCheckpoint,
@@ -57,7 +60,10 @@ fn system(table: &'static Table) -> Select {
 
 /// Every lane and where its chain ends, in ascending order.
 pub(crate) async fn lanes(records: &dyn Records) -> Result<Vec<(i64, Head)>, LedgerError> {
-    let page = records.read(system(&LEDGER_LANES).take(LANES_MAX.min(PAGE_ROWS_MAX))).await?;
+    let page = records.read(system(&LEDGER_LANES).take(LANES_MAX)).await?;
+    if page.next.is_some() {
+        return Err(LedgerError::TooManyLanes);
+    }
     let head = |row: &Row| {
         let lane = row.int("lane");
         let hash = row.get("head_hash").as_bytes().and_then(Digest32::from_slice);

@@ -30,7 +30,6 @@ async fn first(store: &dyn Records, world: &World, request: &Request) -> Record 
     }
 }
 
-/// INTENT-069
 #[tokio::test]
 async fn a_duplicate_gets_the_stored_answer_and_changes_nothing() {
     let (world, store) = (World::new(), Memory::new());
@@ -49,7 +48,6 @@ async fn a_duplicate_gets_the_stored_answer_and_changes_nothing() {
     assert_eq!(store.rows(&AUDIT_LOG_ENTRIES).len(), 1, "the change happened once");
 }
 
-/// SWARM-106
 #[tokio::test]
 async fn of_many_that_begin_at_once_one_changes_something() {
     let (world, store) = (World::new(), Memory::new());

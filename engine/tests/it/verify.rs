@@ -74,7 +74,6 @@ async fn a_change_in_any_column_of_an_entry_is_found_and_named() {
     }
 }
 
-/// SWARM-101
 #[tokio::test]
 async fn a_deleted_entry_is_found_in_the_middle_and_at_the_end() {
     let delete = |lane, seq| move |rows: &mut Vec<Vec<Value>>| drop(rows.remove(entry_at(rows, lane, seq)));
