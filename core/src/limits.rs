@@ -17,6 +17,8 @@ pub const LANE_QUEUE_MAX: usize = 8_192;
 pub const CONTENTION_TRIES_MAX: u32 = 8;
 /// Bytes of one ledger entry's data at the most.
 pub const ENTRY_DATA_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of all other fields of one ledger entry at the most.
+pub const ENTRY_TEXT_BYTES_MAX: usize = 16 * 1024;
 /// Nesting of a JSON document at the most.
 pub const JSON_DEPTH_MAX: usize = 64;
 /// Characters of an idempotency key at the most.
@@ -33,3 +35,11 @@ pub const BLOB_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
 pub const PRESIGN_SECONDS_MAX: u64 = 3_600;
 /// Messages a slow subscriber of the bus may be behind before it is told that it missed some.
 pub const BUS_BACKLOG_MAX: usize = 1_024;
+/// Bytes of one line of a ledger export at the most.
+pub const EXPORT_LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Entries that one checkpoint may add; the next one takes the rest.
+pub const CHECKPOINT_ENTRIES_MAX: i64 = 200_000;
+/// Lanes of a ledger at the most.
+pub const LANES_MAX: usize = 1_000;
+/// Tries to begin a request under an idempotency key that others use at the same time.
+pub const IDEMPOTENCY_TRIES_MAX: u32 = 4;

@@ -6,36 +6,13 @@
 
 use super::chain::Digest32;
 use super::jcs;
+use super::words::words;
 use crate::limits;
+use crate::record::escapes_nul;
 use crate::time::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
-
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal),* $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $name { $($(#[$variant_doc])* $variant),* }
-
-        impl $name {
-            /// Every value.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
-
-            /// The word in tables and documents.
-            #[must_use]
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $word),* }
-            }
-
-            /// The value that a word stands for.
-            #[must_use]
-            pub fn parse(word: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|value| value.as_str() == word)
-            }
-        }
-    };
-}
 
 words! {
     /// What an entry is about.
@@ -117,8 +94,8 @@ pub enum EntryError {
     /// Its data has no canonical form.
     #[error("entry data has no canonical form")]
     Data(#[from] jcs::JcsError),
-    /// Its data is too large.
-    #[error("entry data may have at most {bytes_max} bytes")]
+    /// Its data, or all its other fields together, are too large.
+    #[error("a part of the entry may have at most {bytes_max} bytes")]
     TooLarge {
         /// The limit.
         bytes_max: usize,
@@ -135,8 +112,11 @@ impl Entry {
         if data_json.len() > limits::ENTRY_DATA_BYTES_MAX {
             return Err(EntryError::TooLarge { bytes_max: limits::ENTRY_DATA_BYTES_MAX });
         }
-        let content = self.content()?;
-        if content.contains("\\u0000") {
+        let content = self.content_around(&data_json)?;
+        if content.len() - data_json.len() > limits::ENTRY_TEXT_BYTES_MAX {
+            return Err(EntryError::TooLarge { bytes_max: limits::ENTRY_TEXT_BYTES_MAX });
+        }
+        if escapes_nul(&content) {
             return Err(EntryError::Nul);
         }
         let content_digest = content_digest(salt, &content);
@@ -145,20 +125,50 @@ impl Entry {
 
     /// The canonical bytes that are digested: every field of the entry.
     pub fn content(&self) -> Result<String, jcs::JcsError> {
-        jcs::canonical(&json!({
-            "id": self.id,
-            "tenant_id": self.tenant_id,
-            "subject_type": self.subject_type.as_str(),
-            "subject_id": self.subject_id,
-            "event_type": self.event_type,
-            "actor_type": self.actor_type.as_str(),
-            "actor_id": self.actor_id,
-            "timestamp": self.timestamp.to_string(),
-            "data_json": self.data,
-            "run_id": self.run_id.map(|id| id.to_string()),
-            "run_seq": self.run_seq,
-            "trace_id": self.trace_id,
-        }))
+        self.content_around(&jcs::canonical(&self.data)?)
+    }
+
+    /// Writes the content around data that is canonical already: sealing is on the hot path, so
+    /// no document is built, and the members stand here in their canonical order.
+    fn content_around(&self, data_json: &str) -> Result<String, jcs::JcsError> {
+        let mut out = String::with_capacity(data_json.len() + 512);
+        let text = |out: &mut String, name: &str, value: Option<&str>| {
+            out.push_str(name);
+            match value {
+                Some(value) => jcs::write_text(out, value),
+                None => out.push_str("null"),
+            }
+        };
+        text(&mut out, "{\"actor_id\":", self.actor_id.as_deref());
+        text(&mut out, ",\"actor_type\":", Some(self.actor_type.as_str()));
+        out.push_str(",\"data_json\":");
+        out.push_str(data_json);
+        text(&mut out, ",\"event_type\":", Some(&self.event_type));
+        text(&mut out, ",\"id\":", Some(&self.id));
+        let mut spelled = uuid::Uuid::encode_buffer();
+        let run_id = self.run_id.map(|id| &*id.hyphenated().encode_lower(&mut spelled));
+        text(&mut out, ",\"run_id\":", run_id);
+        out.push_str(",\"run_seq\":");
+        match self.run_seq {
+            Some(number) => jcs::write_integer(&mut out, number)?,
+            None => out.push_str("null"),
+        }
+        text(&mut out, ",\"subject_id\":", Some(&self.subject_id));
+        text(&mut out, ",\"subject_type\":", Some(self.subject_type.as_str()));
+        text(&mut out, ",\"tenant_id\":", Some(&self.tenant_id));
+        text(&mut out, ",\"timestamp\":", Some(&self.timestamp.to_string()));
+        text(&mut out, ",\"trace_id\":", self.trace_id.as_deref());
+        out.push('}');
+        Ok(out)
+    }
+}
+
+impl SealedEntry {
+    /// Whether salt and stored bytes still give the digest.
+    #[must_use]
+    pub fn is_intact(&self) -> bool {
+        let content = self.entry.content_around(&self.data_json);
+        content.is_ok_and(|content| content_digest(self.salt, &content) == self.content_digest)
     }
 }
 
@@ -169,4 +179,62 @@ pub fn content_digest(salt: [u8; 16], content: &str) -> Digest32 {
     hasher.update(salt);
     hasher.update(content.as_bytes());
     Digest32(hasher.finalize().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn entry() -> Entry {
+        Entry {
+            id: "e1".into(),
+            tenant_id: "acme".into(),
+            subject_type: SubjectType::Task,
+            subject_id: "t1".into(),
+            event_type: "task.created".into(),
+            actor_type: ActorType::Human,
+            actor_id: Some("ann \"the\" operator".into()),
+            timestamp: Timestamp::from_micros(1_770_391_800_123_000),
+            data: json!({"b": 1, "a": [null, 2.5, "é"]}),
+            run_id: Some(Uuid::from_u128(7)),
+            run_seq: Some(3),
+            trace_id: None,
+        }
+    }
+
+    #[test]
+    fn the_content_is_the_canonical_text_of_every_field() {
+        let entry = entry();
+        let document = json!({
+            "id": entry.id, "tenant_id": entry.tenant_id, "subject_type": "task", "subject_id": "t1",
+            "event_type": entry.event_type, "actor_type": "human", "actor_id": entry.actor_id,
+            "timestamp": "2026-02-06T15:30:00.123000Z", "data_json": entry.data,
+            "run_id": "00000000-0000-0000-0000-000000000007", "run_seq": 3, "trace_id": null,
+        });
+        assert_eq!(entry.content(), jcs::canonical(&document));
+    }
+
+    #[test]
+    fn the_same_content_behind_another_salt_has_another_digest() {
+        let (one, two) = (entry().seal([1; 16]).unwrap(), entry().seal([2; 16]).unwrap());
+        assert_ne!(one.content_digest, two.content_digest);
+        assert!(one.is_intact() && two.is_intact());
+        assert!(!SealedEntry { salt: [2; 16], ..one }.is_intact());
+    }
+
+    #[test]
+    fn a_nul_is_refused_wherever_it_stands_and_its_spelling_is_not() {
+        assert!(matches!(Entry { subject_id: "a\0".into(), ..entry() }.seal([0; 16]), Err(EntryError::Nul)));
+        assert!(matches!(Entry { data: json!({"a": "\0"}), ..entry() }.seal([0; 16]), Err(EntryError::Nul)));
+        assert!(Entry { data: json!({"a": "\\u0000"}), ..entry() }.seal([0; 16]).is_ok());
+    }
+
+    #[test]
+    fn what_is_beyond_its_limit_is_refused() {
+        let data = json!("x".repeat(limits::ENTRY_DATA_BYTES_MAX));
+        assert!(matches!(Entry { data, ..entry() }.seal([0; 16]), Err(EntryError::TooLarge { .. })));
+        let subject_id = "x".repeat(limits::ENTRY_TEXT_BYTES_MAX);
+        assert!(matches!(Entry { subject_id, ..entry() }.seal([0; 16]), Err(EntryError::TooLarge { .. })));
+    }
 }

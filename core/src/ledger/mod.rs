@@ -1,10 +1,27 @@
 //! The ledger: append-only entries, chained per lane, under signed checkpoints.
+//!
+//! Everything here is a pure function of its arguments: canonical JSON, digests, links, trees,
+//! signatures, the export format and its verification, idempotency decisions. Reading and writing
+//! the rows is the engine's part.
 
 mod chain;
+pub mod checkpoint;
+pub mod decision;
 mod entry;
+pub mod export;
+pub mod idempotency;
 pub mod jcs;
-mod row;
+pub mod merkle;
+pub mod proof;
+mod stored;
+mod strict;
 pub mod tables;
+mod verify;
+mod walk;
+mod words;
 
 pub use chain::{Digest32, Head, Link, extend};
 pub use entry::{ActorType, Entry, EntryError, SealedEntry, SubjectType, content_digest};
+pub use stored::{DamagedRow, StoredEntry, StoredLink};
+pub use verify::{Report, Verifier, verify};
+pub use walk::{Broken, Fault, Walk};

@@ -15,4 +15,5 @@ pub use query::{Compare, Condition, Direction, Page, Row, Scope, Select};
 pub(crate) use scoped::scoped;
 pub use table::{Column, Kind, Table, catalog};
 pub use tx::{Conflict, Insert, InvalidTx, RowCount, RowKey, Step, Touch, Tx, Update};
+pub(crate) use value::escapes_nul;
 pub use value::{Json, JsonError, Value};

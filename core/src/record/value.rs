@@ -142,7 +142,7 @@ impl PartialEq for Json {
 }
 
 /// Finds the escape `\u0000` that is not itself behind an escaping backslash.
-fn escapes_nul(text: &str) -> bool {
+pub(crate) fn escapes_nul(text: &str) -> bool {
     text.match_indices("\\u0000").any(|(at, _)| {
         let backslashes = text[..at].bytes().rev().take_while(|b| *b == b'\\').count();
         backslashes % 2 == 0

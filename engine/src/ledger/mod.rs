@@ -1,1 +1,20 @@
-//! The ledger in motion: checkpoints, the feed, exports, idempotency records.
+//! The ledger in motion: checkpoints, proofs, exports, verification, the feed, the audit writer,
+//! idempotency records.
+//!
+//! What a digest, a link, a tree or a decision *is* stands in `core`; here rows are read and
+//! transactions are built. Nothing here writes an entry by itself: entries ride in the `Tx` of
+//! the change they tell of.
+
+pub mod audit;
+pub mod checkpoint;
+mod export;
+pub mod feed;
+pub mod idempotency;
+mod prove;
+mod read;
+mod verify;
+
+pub use export::{Exported, export};
+pub use prove::{Proof, prove};
+pub use read::{LedgerError, last_checkpoint};
+pub use verify::verify;

@@ -62,12 +62,12 @@ CREATE TABLE ledger_lanes (
 
 -- The number leaves no room for two checkpoints at one place of their chain.
 CREATE TABLE ledger_checkpoints (
-    id BIGINT NOT NULL PRIMARY KEY CHECK (id >= 1),
+    seq BIGINT NOT NULL PRIMARY KEY CHECK (seq >= 1),
     created_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
     body JSON NOT NULL,
     signature BYTEA NOT NULL CHECK (length(signature) = 64),
     key_id TEXT NOT NULL,
-    previous_digest BYTEA NOT NULL CHECK (length(previous_digest) = 32)
+    digest BYTEA NOT NULL CHECK (length(digest) = 32)
 );
 
 -- Roots of complete Merkle subtrees: node (level, idx) covers the entries from idx * 2^level on.
@@ -97,6 +97,7 @@ CREATE TABLE idempotency_records (
     resource_id TEXT,
     created_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
     expires_at TIMESTAMPTZ NOT NULL,
+    state_version BIGINT NOT NULL DEFAULT 1,
     PRIMARY KEY (owner, key)
 );
 

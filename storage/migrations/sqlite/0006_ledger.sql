@@ -62,12 +62,12 @@ CREATE TABLE ledger_lanes (
 
 -- The number leaves no room for two checkpoints at one place of their chain.
 CREATE TABLE ledger_checkpoints (
-    id INTEGER NOT NULL PRIMARY KEY CHECK (id >= 1),
+    seq INTEGER NOT NULL PRIMARY KEY CHECK (seq >= 1),
     created_at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000000 AS INTEGER)),
     body TEXT NOT NULL,
     signature BLOB NOT NULL CHECK (length(signature) = 64),
     key_id TEXT NOT NULL,
-    previous_digest BLOB NOT NULL CHECK (length(previous_digest) = 32)
+    digest BLOB NOT NULL CHECK (length(digest) = 32)
 ) STRICT, WITHOUT ROWID;
 
 -- Roots of complete Merkle subtrees: node (level, idx) covers the entries from idx * 2^level on.
@@ -97,6 +97,7 @@ CREATE TABLE idempotency_records (
     resource_id TEXT,
     created_at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000000 AS INTEGER)),
     expires_at INTEGER NOT NULL,
+    state_version INTEGER NOT NULL DEFAULT 1,
     PRIMARY KEY (owner, key)
 ) STRICT;
 

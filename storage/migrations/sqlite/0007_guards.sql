@@ -23,7 +23,7 @@ CREATE TRIGGER ledger_checkpoints_no_update BEFORE UPDATE ON ledger_checkpoints
 CREATE TRIGGER ledger_checkpoints_no_delete BEFORE DELETE ON ledger_checkpoints
     BEGIN SELECT RAISE(ABORT, 'append_only: ledger_checkpoints'); END;
 CREATE TRIGGER ledger_checkpoints_no_replace BEFORE INSERT ON ledger_checkpoints
-    WHEN EXISTS (SELECT 1 FROM ledger_checkpoints WHERE id = NEW.id)
+    WHEN EXISTS (SELECT 1 FROM ledger_checkpoints WHERE seq = NEW.seq)
     BEGIN SELECT RAISE(ABORT, 'append_only: ledger_checkpoints (key exists)'); END;
 CREATE TRIGGER swarm_judge_decisions_no_update BEFORE UPDATE ON swarm_judge_decisions
     BEGIN SELECT RAISE(ABORT, 'append_only: swarm_judge_decisions'); END;

@@ -8,7 +8,7 @@ const ENTRY: &str = "INSERT INTO audit_log_entries (lane, seq, id, tenant_id, su
     VALUES (1, 1, 'e1', 't1', 'task', 's1', 'task.created', 'system', {now}, '{}', {b32}, {b32}, {b32}, {b32})";
 const AUDIT: &str = "INSERT INTO audit_logs (audit_log_id, event_type, decision_outcome, decision_rationale)
     VALUES ({u1}, 'policy_evaluation', 'approved', 'why')";
-const CHECKPOINT: &str = "INSERT INTO ledger_checkpoints (id, body, signature, key_id, previous_digest)
+const CHECKPOINT: &str = "INSERT INTO ledger_checkpoints (seq, body, signature, key_id, digest)
     VALUES (1, '{}', {b64}, 'k1', {b32})";
 const WORKFLOW: &str = "INSERT INTO workflows (tenant_id, workflow_id, version, digest, document, created_by)
     VALUES ('t1', 'w1', 1, {b32}, '{}', 'a1')";

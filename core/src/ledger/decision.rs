@@ -1,0 +1,137 @@
+//! The words of governance decisions, and how the documents' own words map to them.
+//!
+//! The documents speak of verdicts in four vocabularies; `audit_logs` takes one. The finer word
+//! is kept beside it, in the entry's event type and in the metadata.
+
+use super::words::words;
+
+words! {
+    /// `audit_logs.event_type`
+    EventType {
+        /// A verdict on who may do what.
+        PolicyEvaluation = "policy_evaluation",
+        /// A person decides.
+        ApprovalWorkflow = "approval_workflow",
+        /// Somebody reached for what is not theirs, or a part failed.
+        BoundaryEnforcement = "boundary_enforcement",
+        /// A result was checked.
+        OutputValidation = "output_validation",
+    }
+}
+
+words! {
+    /// `audit_logs.decision_outcome`
+    Outcome {
+        /// It may happen.
+        Approved = "approved",
+        /// It may not.
+        Rejected = "rejected",
+        /// Somebody else must decide.
+        Deferred = "deferred",
+        /// No decision could be made.
+        Error = "error",
+    }
+}
+
+/// Where a decision was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The verdict on an intent.
+    Intent,
+    /// Scopes and roles.
+    Access,
+    /// The policy engine.
+    Policy,
+    /// An approval by a person.
+    Approval,
+    /// The sandbox's walls.
+    Sandbox,
+    /// Headers of a request.
+    Header,
+    /// The border between tenants.
+    Tenant,
+    /// A fault of the system itself.
+    System,
+    /// The check of an output.
+    Output,
+}
+
+impl Source {
+    /// The event type of its decisions.
+    #[must_use]
+    pub const fn event_type(self) -> EventType {
+        match self {
+            Self::Intent | Self::Access | Self::Policy => EventType::PolicyEvaluation,
+            Self::Approval => EventType::ApprovalWorkflow,
+            Self::Sandbox | Self::Header | Self::Tenant | Self::System => EventType::BoundaryEnforcement,
+            Self::Output => EventType::OutputValidation,
+        }
+    }
+
+    /// Its word in the metadata.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Intent => "intent",
+            Self::Access => "access",
+            Self::Policy => "policy",
+            Self::Approval => "approval",
+            Self::Sandbox => "sandbox",
+            Self::Header => "header",
+            Self::Tenant => "tenant",
+            Self::System => "system",
+            Self::Output => "output",
+        }
+    }
+}
+
+impl Outcome {
+    /// The outcome that a document's verdict stands for.
+    #[must_use]
+    pub fn of_verdict(word: &str) -> Option<Self> {
+        Some(match word {
+            "approve" | "approved" | "allow" | "allowed" | "accepted" => Self::Approved,
+            "reject" | "rejected" | "deny" | "denied" | "request_changes" | "expired" => Self::Rejected,
+            "escalate" | "escalated" | "pending" | "deferred" => Self::Deferred,
+            "error" | "failed" | "failure" => Self::Error,
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CONTENT-086
+    #[test]
+    fn every_source_of_decisions_has_one_of_the_four_event_types() {
+        let words: Vec<_> = EventType::ALL.iter().map(|event| event.as_str()).collect();
+        assert_eq!(words, ["policy_evaluation", "approval_workflow", "boundary_enforcement", "output_validation"]);
+        assert_eq!(Source::Intent.event_type(), Source::Policy.event_type());
+        assert_eq!(Source::Approval.event_type().as_str(), "approval_workflow");
+        assert_eq!(Source::Tenant.event_type().as_str(), "boundary_enforcement");
+        assert_eq!(Source::Output.event_type().as_str(), "output_validation");
+    }
+
+    /// CONTENT-087
+    #[test]
+    fn every_documents_verdict_has_one_of_the_four_outcomes() {
+        let words: Vec<_> = Outcome::ALL.iter().map(|outcome| outcome.as_str()).collect();
+        assert_eq!(words, ["approved", "rejected", "deferred", "error"]);
+        for (verdict, outcome) in [
+            ("approve", Outcome::Approved),
+            ("reject", Outcome::Rejected),
+            ("denied", Outcome::Rejected),
+            ("request_changes", Outcome::Rejected),
+            ("expired", Outcome::Rejected),
+            ("escalate", Outcome::Deferred),
+            ("pending", Outcome::Deferred),
+            ("failed", Outcome::Error),
+        ] {
+            assert_eq!(Outcome::of_verdict(verdict), Some(outcome), "{verdict}");
+        }
+        assert_eq!(Outcome::of_verdict("perhaps"), None);
+        assert!(Outcome::ALL.iter().all(|outcome| Outcome::of_verdict(outcome.as_str()) == Some(*outcome)));
+    }
+}

@@ -1,0 +1,291 @@
+//! Idempotency: the same request under the same key happens once.
+//!
+//! | record       | same request, in time | other request, in time | after its expiry |
+//! |--------------|-----------------------|------------------------|------------------|
+//! | none         | `Fresh`               | `Fresh`                | –                |
+//! | in flight    | `InFlight`            | `Mismatch`             | `TakeOver`       |
+//! | done         | `Done`                | `Mismatch`             | `TakeOver`       |
+//!
+//! A decision is data for the transaction it guards, never a write of its own: the record and the
+//! change commit together. When two begin at once, the loser's transaction conflicts; it reads
+//! and decides again. Nobody sees a record of another owner.
+
+use super::jcs::{self, JcsError};
+use super::tables::IDEMPOTENCY_RECORDS;
+use super::{DamagedRow, Digest32};
+use crate::limits;
+use crate::record::{Compare, Condition, Insert, InvalidTx, Json, JsonError, Row, RowCount, Step, Update, Value};
+use crate::time::Timestamp;
+use sha2::{Digest, Sha256};
+use std::fmt;
+use uuid::Uuid;
+
+/// Within which a key is unique.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Requests of one user of one tenant.
+    User {
+        /// The tenant.
+        tenant: String,
+        /// The user.
+        user: String,
+    },
+    /// Skill invocations of one agent.
+    Agent(Uuid),
+    /// Outside effects of one tenant.
+    Effect {
+        /// The tenant.
+        tenant: String,
+    },
+}
+
+impl fmt::Display for Owner {
+    /// Different owners have different texts, whatever characters their names hold.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User { tenant, user } => write!(f, "user:{}:{tenant}:{user}", tenant.len()),
+            Self::Agent(agent) => write!(f, "agent:{agent}"),
+            Self::Effect { tenant } => write!(f, "effect:{tenant}"),
+        }
+    }
+}
+
+/// What somebody asks for under a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    owner: String,
+    key: String,
+    fingerprint: Digest32,
+    resource_id: Option<String>,
+    seconds: i64,
+}
+
+/// Why a request can't have an idempotency record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidRequest {
+    /// The key is empty, too long, or holds U+0000.
+    #[error("idempotency key must have 1 to {} characters", limits::IDEMPOTENCY_KEY_CHARS_MAX)]
+    Key,
+    /// The body has no canonical form, so no fingerprint.
+    #[error("request body has no canonical form")]
+    Body(#[from] JcsError),
+}
+
+impl Request {
+    /// A request with `body` under `key`, remembered for the usual time.
+    pub fn new(owner: &Owner, key: &str, body: &serde_json::Value) -> Result<Self, InvalidRequest> {
+        let chars = key.chars().take(limits::IDEMPOTENCY_KEY_CHARS_MAX + 1).count();
+        if !(1..=limits::IDEMPOTENCY_KEY_CHARS_MAX).contains(&chars) || key.contains('\0') {
+            return Err(InvalidRequest::Key);
+        }
+        Ok(Self {
+            owner: owner.to_string(),
+            key: key.to_owned(),
+            fingerprint: fingerprint(body)?,
+            resource_id: None,
+            seconds: limits::IDEMPOTENCY_TTL_SECONDS,
+        })
+    }
+
+    /// Names what the request makes, so that a duplicate can point at it before it is done.
+    #[must_use]
+    pub fn making(mut self, resource_id: impl Into<String>) -> Self {
+        self.resource_id = Some(resource_id.into());
+        self
+    }
+
+    /// Remembers the request for `seconds`.
+    #[must_use]
+    pub const fn remembered_for(mut self, seconds: i64) -> Self {
+        self.seconds = seconds;
+        self
+    }
+
+    /// The primary key of its record.
+    #[must_use]
+    pub fn row_key(&self) -> Vec<Value> {
+        vec![self.owner.as_str().into(), self.key.as_str().into()]
+    }
+}
+
+/// `SHA-256` of the canonical body.
+pub fn fingerprint(body: &serde_json::Value) -> Result<Digest32, JcsError> {
+    Ok(Digest32(Sha256::digest(jcs::canonical(body)?).into()))
+}
+
+/// How far the request has come.
+#[derive(Clone, Debug, PartialEq)]
+pub enum State {
+    /// Accepted, without an answer yet.
+    InFlight,
+    /// Answered.
+    Done {
+        /// The stored answer.
+        answer: serde_json::Value,
+    },
+}
+
+/// What is remembered of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record {
+    /// Whose it is.
+    pub owner: String,
+    /// Its key.
+    pub key: String,
+    /// What was asked for.
+    pub fingerprint: Digest32,
+    /// How far it has come.
+    pub state: State,
+    /// What it makes.
+    pub resource_id: Option<String>,
+    /// When it began.
+    pub created_at: Timestamp,
+    /// When it is forgotten.
+    pub expires_at: Timestamp,
+    /// Grows with each change.
+    pub state_version: i64,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// Nobody asked before: the record to add, and what it will be.
+    Fresh(Insert, Record),
+    /// The one who asked before is forgotten: the change of its record, and what it will be.
+    TakeOver(Update, Record),
+    /// The same request is under way.
+    InFlight(Record),
+    /// The same request was answered.
+    Done(Record),
+    /// The key was used for something else.
+    Mismatch(Record),
+}
+
+/// What becomes of `request`, given the record under its key.
+pub fn decide(existing: Option<Record>, request: &Request, now: Timestamp) -> Result<Decision, InvalidTx> {
+    let claimed = |state_version| Record {
+        owner: request.owner.clone(),
+        key: request.key.clone(),
+        fingerprint: request.fingerprint,
+        state: State::InFlight,
+        resource_id: request.resource_id.clone(),
+        created_at: now,
+        expires_at: now.plus_seconds(request.seconds),
+        state_version,
+    };
+    let Some(existing) = existing else {
+        let record = claimed(1);
+        return Ok(Decision::Fresh(record.insert()?, record));
+    };
+    if existing.expires_at <= now {
+        let record = claimed(existing.state_version + 1);
+        let update = Update::versioned(
+            &IDEMPOTENCY_RECORDS,
+            request.row_key(),
+            existing.state_version,
+            vec![
+                ("fingerprint", record.fingerprint.0.to_vec().into()),
+                ("state", "in_flight".into()),
+                ("answer", Value::Null),
+                ("resource_id", record.resource_id.clone().into()),
+                ("created_at", record.created_at.into()),
+                ("expires_at", record.expires_at.into()),
+            ],
+        )?;
+        return Ok(Decision::TakeOver(update, record));
+    }
+    if existing.fingerprint != request.fingerprint {
+        return Ok(Decision::Mismatch(existing));
+    }
+    Ok(match existing.state {
+        State::InFlight => Decision::InFlight(existing),
+        State::Done { .. } => Decision::Done(existing),
+    })
+}
+
+/// Why a record can't take its answer.
+#[derive(Debug, thiserror::Error)]
+pub enum FinishError {
+    /// It has one already.
+    #[error("the request is answered already")]
+    Done,
+    /// The answer can't be stored.
+    #[error(transparent)]
+    Answer(#[from] JsonError),
+    /// The change can't be stored.
+    #[error(transparent)]
+    Invalid(#[from] InvalidTx),
+}
+
+impl Record {
+    /// The record that a row of `idempotency_records` holds.
+    pub fn from_row(row: &Row) -> Result<Self, DamagedRow> {
+        let time = |column| row.get(column).as_time().ok_or(DamagedRow { column });
+        let state = match (row.text("state"), row.get("answer")) {
+            ("in_flight", _) => State::InFlight,
+            ("done", Value::Json(answer)) => State::Done { answer: answer.to_value() },
+            _ => return Err(DamagedRow { column: "state" }),
+        };
+        let fingerprint = row.get("fingerprint").as_bytes().and_then(Digest32::from_slice);
+        Ok(Self {
+            owner: row.text("owner").to_owned(),
+            key: row.text("key").to_owned(),
+            fingerprint: fingerprint.ok_or(DamagedRow { column: "fingerprint" })?,
+            state,
+            resource_id: row.get("resource_id").as_text().map(str::to_owned),
+            created_at: time("created_at")?,
+            expires_at: time("expires_at")?,
+            state_version: row.int("state_version"),
+        })
+    }
+
+    fn insert(&self) -> Result<Insert, InvalidTx> {
+        Insert::into(
+            &IDEMPOTENCY_RECORDS,
+            vec![
+                ("owner", self.owner.as_str().into()),
+                ("key", self.key.as_str().into()),
+                ("fingerprint", self.fingerprint.0.to_vec().into()),
+                ("state", "in_flight".into()),
+                ("resource_id", self.resource_id.clone().into()),
+                ("created_at", self.created_at.into()),
+                ("expires_at", self.expires_at.into()),
+                ("state_version", self.state_version.into()),
+            ],
+        )
+    }
+
+    fn row_key(&self) -> Vec<Value> {
+        vec![self.owner.as_str().into(), self.key.as_str().into()]
+    }
+
+    /// The change that stores the answer, remembered from `now` for `seconds`. It holds only
+    /// while nobody took the record over.
+    pub fn finish(&self, answer: &serde_json::Value, now: Timestamp, seconds: i64) -> Result<Update, FinishError> {
+        if self.state != State::InFlight {
+            return Err(FinishError::Done);
+        }
+        let set = vec![
+            ("state", "done".into()),
+            ("answer", Json::of(answer)?.into()),
+            ("expires_at", now.plus_seconds(seconds).into()),
+        ];
+        Ok(Update::versioned(&IDEMPOTENCY_RECORDS, self.row_key(), self.state_version, set)?)
+    }
+
+    /// The step that forgets a request which came to nothing, so that it may be tried again.
+    #[must_use]
+    pub fn abandon(&self) -> Step {
+        let is = |column, value| Condition { column, compare: Compare::Is, value };
+        Step::Delete {
+            table: &IDEMPOTENCY_RECORDS,
+            conditions: vec![
+                is("owner", self.owner.as_str().into()),
+                is("key", self.key.as_str().into()),
+                is("state", "in_flight".into()),
+                is("state_version", self.state_version.into()),
+            ],
+            rows: RowCount::Exactly(1),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! A ledger entry with its place in a lane, as a row holds it.
+//!
+//! The row is the truth: the content digest is checked against the stored bytes of the data, not
+//! against a document that was parsed and written again.
+
+use super::jcs;
+use super::tables::AUDIT_LOG_ENTRIES;
+use super::{ActorType, Digest32, Entry, Head, Link, SealedEntry, SubjectType, extend};
+use crate::record::{Json, Row, Value};
+
+/// An entry in its lane.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredEntry {
+    /// The lane.
+    pub lane: i64,
+    /// Its place there.
+    pub link: Link,
+    /// Its content.
+    pub sealed: SealedEntry,
+}
+
+/// The part of an entry that the chain is made of, for those who don't look at contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoredLink {
+    /// The lane.
+    pub lane: i64,
+    /// Its place there.
+    pub link: Link,
+    /// What it commits to.
+    pub content_digest: Digest32,
+}
+
+impl StoredLink {
+    /// The link that a row of `audit_log_entries` holds.
+    pub fn from_row(row: &Row) -> Result<Self, DamagedRow> {
+        let int = |column| row.get(column).as_int().ok_or(DamagedRow { column });
+        let digest = |column| row.get(column).as_bytes().and_then(Digest32::from_slice).ok_or(DamagedRow { column });
+        let link = Link { seq: int("seq")?, prev_hash: digest("prev_hash")?, hash: digest("hash")? };
+        Ok(Self { lane: int("lane")?, link, content_digest: digest("content_digest")? })
+    }
+
+    /// Whether it continues the chain that ends in `head`.
+    #[must_use]
+    pub fn continues(&self, head: Head) -> bool {
+        extend(self.lane, head, self.content_digest) == self.link
+    }
+}
+
+/// A row that no writer of ours made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("ledger row is damaged in {column}")]
+pub struct DamagedRow {
+    /// The first column that can't be read.
+    pub column: &'static str,
+}
+
+impl StoredEntry {
+    /// The entry that a row of `audit_log_entries` holds.
+    pub fn from_row(row: &Row) -> Result<Self, DamagedRow> {
+        let text = |column| row.get(column).as_text().map(str::to_owned).ok_or(DamagedRow { column });
+        let optional = |column| match row.get(column) {
+            Value::Null => Ok(None),
+            _ => text(column).map(Some),
+        };
+        let bytes = |column| row.get(column).as_bytes().ok_or(DamagedRow { column });
+        let StoredLink { lane, link, content_digest } = StoredLink::from_row(row)?;
+        let data_json = row.get("data_json").as_json().ok_or(DamagedRow { column: "data_json" })?.as_str().to_owned();
+        let data = jcs::parse(&data_json).map_err(|_| DamagedRow { column: "data_json" })?;
+        let entry = Entry {
+            id: text("id")?,
+            tenant_id: text("tenant_id")?,
+            subject_type: SubjectType::parse(row.text("subject_type")).ok_or(DamagedRow { column: "subject_type" })?,
+            subject_id: text("subject_id")?,
+            event_type: text("event_type")?,
+            actor_type: ActorType::parse(row.text("actor_type")).ok_or(DamagedRow { column: "actor_type" })?,
+            actor_id: optional("actor_id")?,
+            timestamp: row.get("timestamp").as_time().ok_or(DamagedRow { column: "timestamp" })?,
+            data,
+            run_id: row.get("run_id").as_uuid(),
+            run_seq: row.get("run_seq").as_int(),
+            trace_id: optional("trace_id")?,
+        };
+        let salt = bytes("salt")?.try_into().map_err(|_| DamagedRow { column: "salt" })?;
+        Ok(Self { lane, link, sealed: SealedEntry { entry, data_json, salt, content_digest } })
+    }
+
+    /// The row that a store adds.
+    #[must_use]
+    pub fn row(&self) -> Row {
+        self.sealed.row(self.lane, &self.link)
+    }
+
+    /// The entry at the place that follows `head`.
+    #[must_use]
+    pub fn after(lane: i64, head: Head, sealed: SealedEntry) -> Self {
+        Self { lane, link: extend(lane, head, sealed.content_digest), sealed }
+    }
+
+    /// Whether its hash follows from its own lane, number, previous hash and content digest.
+    #[must_use]
+    pub fn is_linked(&self) -> bool {
+        let before = Head { seq: self.link.seq.saturating_sub(1), hash: self.link.prev_hash };
+        let (link, content_digest) = (self.link, self.sealed.content_digest);
+        StoredLink { lane: self.lane, link, content_digest }.continues(before)
+    }
+}
+
+impl SealedEntry {
+    /// The row at `link` in `lane`, its cells in the order of the table's columns.
+    #[must_use]
+    pub fn row(&self, lane: i64, link: &Link) -> Row {
+        let entry = &self.entry;
+        let cells = vec![
+            Value::Int(lane),
+            Value::Int(link.seq),
+            entry.id.as_str().into(),
+            entry.tenant_id.as_str().into(),
+            entry.subject_type.as_str().into(),
+            entry.subject_id.as_str().into(),
+            entry.event_type.as_str().into(),
+            entry.actor_type.as_str().into(),
+            entry.actor_id.clone().into(),
+            entry.timestamp.into(),
+            Value::Json(Json::stored(self.data_json.clone())),
+            entry.run_id.into(),
+            entry.run_seq.into(),
+            entry.trace_id.clone().into(),
+            self.salt.to_vec().into(),
+            self.content_digest.0.to_vec().into(),
+            link.prev_hash.0.to_vec().into(),
+            link.hash.0.to_vec().into(),
+        ];
+        Row { table: &AUDIT_LOG_ENTRIES, cells }
+    }
+}

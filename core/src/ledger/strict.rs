@@ -1,0 +1,270 @@
+//! A strict reader of JSON (RFC 8259, I-JSON).
+//!
+//! It refuses what lenient readers swallow: a member named twice, half a surrogate pair, a whole
+//! number that a double can't keep, anything behind the document, nesting without end. Fractions
+//! are read to the nearest double, so that writing and reading never drift apart.
+
+use super::jcs::INTEGER_MAX;
+use crate::limits::JSON_DEPTH_MAX;
+use serde_json::{Map, Number, Value};
+
+/// Why bytes are not an acceptable JSON document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseError {
+    /// Not JSON.
+    #[error("not JSON at byte {at}")]
+    Syntax {
+        /// Where reading stopped.
+        at: usize,
+    },
+    /// A text that is not Unicode: invalid UTF-8 or half a surrogate pair.
+    #[error("text is not Unicode at byte {at}")]
+    Unicode {
+        /// Where.
+        at: usize,
+    },
+    /// A member that the object has already.
+    #[error("member named twice before byte {at}")]
+    DuplicateMember {
+        /// Where.
+        at: usize,
+    },
+    /// A whole number beyond 2^53.
+    #[error("integer beyond 2^53 at byte {at}")]
+    IntegerTooLarge {
+        /// Where.
+        at: usize,
+    },
+    /// A number that no double can hold.
+    #[error("number out of range at byte {at}")]
+    NumberTooLarge {
+        /// Where.
+        at: usize,
+    },
+    /// Nested too deeply.
+    #[error("nested too deeply at byte {at}")]
+    TooDeep {
+        /// Where.
+        at: usize,
+    },
+    /// Something behind the document.
+    #[error("content behind the document at byte {at}")]
+    Trailing {
+        /// Where.
+        at: usize,
+    },
+}
+
+/// Reads exactly one document.
+pub fn parse(text: impl AsRef<[u8]>) -> Result<Value, ParseError> {
+    parse_nested(text.as_ref(), JSON_DEPTH_MAX)
+}
+
+/// Reads exactly one document that may be nested `depth` levels deep.
+pub(crate) fn parse_nested(bytes: &[u8], depth: usize) -> Result<Value, ParseError> {
+    let text = std::str::from_utf8(bytes).map_err(|error| ParseError::Unicode { at: error.valid_up_to() })?;
+    let mut reader = Reader { text, at: 0 };
+    let value = reader.value(depth)?;
+    reader.space();
+    if reader.at < text.len() { Err(ParseError::Trailing { at: reader.at }) } else { Ok(value) }
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
+    fn syntax<T>(&self) -> Result<T, ParseError> {
+        Err(ParseError::Syntax { at: self.at })
+    }
+
+    fn space(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    fn take(&mut self, byte: u8) -> bool {
+        let found = self.peek() == Some(byte);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn word(&mut self, word: &str, value: Value) -> Result<Value, ParseError> {
+        if !self.text.as_bytes()[self.at..].starts_with(word.as_bytes()) {
+            return self.syntax();
+        }
+        self.at += word.len();
+        Ok(value)
+    }
+
+    fn value(&mut self, depth: usize) -> Result<Value, ParseError> {
+        self.space();
+        match self.peek() {
+            Some(b'n') => self.word("null", Value::Null),
+            Some(b't') => self.word("true", Value::Bool(true)),
+            Some(b'f') => self.word("false", Value::Bool(false)),
+            Some(b'"') => self.string().map(Value::String),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(open @ (b'[' | b'{')) => {
+                let depth = depth.checked_sub(1).ok_or(ParseError::TooDeep { at: self.at })?;
+                self.at += 1;
+                if open == b'[' { self.array(depth) } else { self.object(depth) }
+            }
+            _ => self.syntax(),
+        }
+    }
+
+    fn array(&mut self, depth: usize) -> Result<Value, ParseError> {
+        let mut items = Vec::new();
+        self.space();
+        if self.take(b']') {
+            return Ok(Value::Array(items));
+        }
+        loop {
+            items.push(self.value(depth)?);
+            self.space();
+            if self.take(b']') {
+                return Ok(Value::Array(items));
+            }
+            if !self.take(b',') {
+                return self.syntax();
+            }
+        }
+    }
+
+    fn object(&mut self, depth: usize) -> Result<Value, ParseError> {
+        let mut members = Map::new();
+        self.space();
+        if self.take(b'}') {
+            return Ok(Value::Object(members));
+        }
+        loop {
+            self.space();
+            let name = self.string()?;
+            let at = self.at;
+            self.space();
+            if !self.take(b':') {
+                return self.syntax();
+            }
+            let value = self.value(depth)?;
+            if members.insert(name, value).is_some() {
+                return Err(ParseError::DuplicateMember { at });
+            }
+            self.space();
+            if self.take(b'}') {
+                return Ok(Value::Object(members));
+            }
+            if !self.take(b',') {
+                return self.syntax();
+            }
+        }
+    }
+
+    fn string(&mut self) -> Result<String, ParseError> {
+        if !self.take(b'"') {
+            return self.syntax();
+        }
+        let mut out = String::new();
+        let mut plain = self.at;
+        loop {
+            match self.peek() {
+                Some(b'"') => {
+                    out.push_str(&self.text[plain..self.at]);
+                    self.at += 1;
+                    return Ok(out);
+                }
+                Some(b'\\') => {
+                    out.push_str(&self.text[plain..self.at]);
+                    self.at += 1;
+                    out.push(self.escape()?);
+                    plain = self.at;
+                }
+                Some(0x20..) => self.at += 1,
+                _ => return self.syntax(),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<char, ParseError> {
+        let letter = self.peek();
+        self.at += 1;
+        Ok(match letter {
+            Some(plain @ (b'"' | b'\\' | b'/')) => char::from(plain),
+            Some(b'b') => '\u{8}',
+            Some(b'f') => '\u{c}',
+            Some(b'n') => '\n',
+            Some(b'r') => '\r',
+            Some(b't') => '\t',
+            Some(b'u') => {
+                let at = self.at;
+                let high = self.hex()?;
+                let code = if (0xd800..0xdc00).contains(&high) {
+                    if !(self.take(b'\\') && self.take(b'u')) {
+                        return Err(ParseError::Unicode { at });
+                    }
+                    let low = self.hex()?;
+                    if !(0xdc00..0xe000).contains(&low) {
+                        return Err(ParseError::Unicode { at });
+                    }
+                    0x1_0000 + ((high - 0xd800) << 10) + (low - 0xdc00)
+                } else {
+                    high
+                };
+                char::from_u32(code).ok_or(ParseError::Unicode { at })?
+            }
+            _ => {
+                self.at -= 1;
+                return self.syntax();
+            }
+        })
+    }
+
+    fn hex(&mut self) -> Result<u32, ParseError> {
+        let mut code = 0;
+        for _ in 0..4 {
+            let digit = self.peek().and_then(|byte| char::from(byte).to_digit(16));
+            code = code * 16 + digit.ok_or(ParseError::Syntax { at: self.at })?;
+            self.at += 1;
+        }
+        Ok(code)
+    }
+
+    fn digits(&mut self) -> Result<(), ParseError> {
+        let from = self.at;
+        while let Some(b'0'..=b'9') = self.peek() {
+            self.at += 1;
+        }
+        if self.at == from { self.syntax() } else { Ok(()) }
+    }
+
+    fn number(&mut self) -> Result<Value, ParseError> {
+        let at = self.at;
+        let negative = self.take(b'-');
+        if !self.take(b'0') {
+            self.digits()?;
+        }
+        let mut whole = true;
+        if self.take(b'.') {
+            whole = false;
+            self.digits()?;
+        }
+        if self.take(b'e') || self.take(b'E') {
+            whole = false;
+            let _signed = self.take(b'+') || self.take(b'-');
+            self.digits()?;
+        }
+        let text = &self.text[at..self.at];
+        if whole && !(negative && text == "-0") {
+            let number = text.parse::<i64>().ok().filter(|n| (-INTEGER_MAX..=INTEGER_MAX).contains(n));
+            return number.map(Value::from).ok_or(ParseError::IntegerTooLarge { at });
+        }
+        let number = text.parse::<f64>().ok().and_then(Number::from_f64);
+        number.map(Value::Number).ok_or(ParseError::NumberTooLarge { at })
+    }
+}

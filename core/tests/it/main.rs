@@ -1,0 +1,10 @@
+//! Integration tests of the pure domain.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod checkpoint;
+mod entry;
+mod export;
+mod idempotency;
+mod jcs;
+mod lanes;
+mod merkle;

@@ -1,0 +1,212 @@
+//! Making checkpoints: reading what is new, extending the trees, signing, storing.
+//!
+//! Every node may try: a checkpoint and its tree hashes go into one transaction under the
+//! checkpoint's number, so of two that are made at once one commits and the other is dropped.
+//! Nothing is signed that does not continue what was signed before.
+
+use super::read::{self, LaneReader, LedgerError, damaged, signed, size};
+use crate::port::{Clock, CommitError, Records};
+use chimera_core::ledger::checkpoint::{Checkpoint, LaneState, SignedCheckpoint, Signer};
+use chimera_core::ledger::merkle::{FANOUT, Frontier, Node, NodeId, leaf_hash};
+use chimera_core::ledger::tables::LEDGER_NODES;
+use chimera_core::ledger::{Broken, Digest32, Fault, Head, StoredLink};
+use chimera_core::limits::{CHECKPOINT_ENTRIES_MAX, TX_ROWS_MAX};
+use chimera_core::record::{Insert, InvalidTx, Scope, Tx, Value};
+use chimera_core::time::Timestamp;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// What came of an attempt.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Made {
+    /// There is nothing new.
+    Nothing,
+    /// A new checkpoint.
+    New(Box<SignedCheckpoint>),
+    /// Somebody else made one at the same time.
+    Lost,
+}
+
+/// Makes a checkpoint of what is new since the last one.
+pub async fn make(
+    records: &dyn Records,
+    signer: &Signer,
+    clock: &dyn Clock,
+    origin: &str,
+) -> Result<Made, LedgerError> {
+    let last = read::last_checkpoint(records).await?;
+    let heads = read::lanes(records).await?;
+    let Some((lanes, nodes)) = grow(records, last.as_ref(), &heads).await? else { return Ok(Made::Nothing) };
+    let checkpoint = Checkpoint {
+        origin: origin.to_owned(),
+        seq: last.as_ref().map_or(0, |last| last.checkpoint.seq) + 1,
+        created_at: clock.now(),
+        previous: last.as_ref().map(SignedCheckpoint::digest),
+        lanes,
+    };
+    let made = checkpoint.sign(signer)?;
+    let mut inserts = nodes.iter().map(|(lane, node)| node_row(*lane, node)).collect::<Result<Vec<_>, _>>()?;
+    inserts.push(made.insert()?);
+    match records.commit(Tx { inserts, ..Tx::default() }).await {
+        Ok(_) => Ok(Made::New(Box::new(made))),
+        Err(CommitError::Conflict(_)) => Ok(Made::Lost),
+        Err(error) => Err(error.into()),
+    }
+}
+
+type Grown = (Vec<LaneState>, Vec<(i64, Node)>);
+
+/// Every lane's new state, and the tree hashes to store for it; none when nothing is new.
+async fn grow(
+    records: &dyn Records,
+    last: Option<&SignedCheckpoint>,
+    heads: &[(i64, Head)],
+) -> Result<Option<Grown>, LedgerError> {
+    let signed_lanes = last.map_or(&[][..], |last| &last.checkpoint.lanes);
+    if let Some(gone) = signed_lanes.iter().find(|state| heads.iter().all(|(lane, _)| *lane != state.lane)) {
+        return Err(Broken::lane(gone.lane, 1, Fault::Lane).into());
+    }
+    let (mut states, mut nodes, mut budget) = (Vec::new(), Vec::new(), CHECKPOINT_ENTRIES_MAX);
+    for (lane, head) in heads {
+        let before = signed_lanes.iter().find(|state| state.lane == *lane).copied();
+        let from = before.map_or(0, |state| state.head.seq);
+        if head.seq < from {
+            return Err(Broken::lane(*lane, head.seq + 1, Fault::Checkpoint).into());
+        }
+        let fresh = (head.seq - from).min(budget);
+        let room = size(fresh) / FANOUT + u64::from(u64::BITS / 8) < (TX_ROWS_MAX - 1 - nodes.len()) as u64;
+        if fresh == 0 || !room {
+            states.extend(before);
+            continue;
+        }
+        budget -= fresh;
+        states.push(extend(records, *lane, before, from + fresh, &mut nodes).await?);
+    }
+    Ok((budget < CHECKPOINT_ENTRIES_MAX).then_some((states, nodes)))
+}
+
+async fn extend(
+    records: &dyn Records,
+    lane: i64,
+    before: Option<LaneState>,
+    upto: i64,
+    nodes: &mut Vec<(i64, Node)>,
+) -> Result<LaneState, LedgerError> {
+    let mut head = before.map_or(Head::EMPTY, |state| state.head);
+    let mut known: BTreeMap<NodeId, Digest32> = BTreeMap::new();
+    for span in Frontier::needs(size(head.seq)) {
+        known.extend(read::nodes(records, lane, span).await?);
+    }
+    let first = head.seq + 1;
+    let mut frontier = Frontier::load(size(head.seq), &|id| known.get(&id).copied())
+        .map_err(|_| Broken::lane(lane, first, Fault::Lane))?;
+    if before.is_some_and(|state| frontier.root() != state.root) {
+        return Err(Broken::lane(lane, first, Fault::Lane).into());
+    }
+    let mut reader = LaneReader::from(lane, first, Scope::System);
+    let mut stored = Vec::new();
+    while let Some(row) = reader.next(records, upto).await? {
+        let entry = StoredLink::from_row(&row).map_err(|_| damaged(&row))?;
+        if !entry.continues(head) {
+            return Err(Broken { why: Fault::Link, ..damaged(&row) }.into());
+        }
+        head = entry.link.head();
+        frontier.append(leaf_hash(&head.hash.0), &mut stored);
+    }
+    if head.seq != upto {
+        return Err(Broken::lane(lane, head.seq + 1, Fault::Link).into());
+    }
+    nodes.extend(stored.into_iter().map(|node| (lane, node)));
+    Ok(LaneState { lane, head, root: frontier.root() })
+}
+
+fn node_row(lane: i64, node: &Node) -> Result<Insert, InvalidTx> {
+    Insert::into(
+        &LEDGER_NODES,
+        vec![
+            ("lane", lane.into()),
+            ("level", Value::Int(i64::from(node.id.level))),
+            ("idx", signed(node.id.idx)),
+            ("hash", node.hash.0.to_vec().into()),
+        ],
+    )
+}
+
+/// How often checkpoints are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// At the latest after this many seconds, if there is anything new.
+    pub seconds: i64,
+    /// At once when this many entries are new.
+    pub entries: i64,
+}
+
+impl Pace {
+    /// Whether one is due, when the last was made at `last` and `fresh` entries are new.
+    #[must_use]
+    pub fn is_due(self, last: Timestamp, now: Timestamp, fresh: i64) -> bool {
+        fresh > 0 && (fresh >= self.entries || now >= last.plus_seconds(self.seconds))
+    }
+}
+
+/// The loop that makes checkpoints.
+pub struct Checkpointer {
+    /// Where the ledger is.
+    pub records: Arc<dyn Records>,
+    /// Who signs.
+    pub signer: Arc<Signer>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Which ledger it is.
+    pub origin: String,
+    /// How often.
+    pub pace: Pace,
+    /// How often it looks whether one is due.
+    pub tick: Duration,
+}
+
+impl Checkpointer {
+    /// Runs until `stop` says so, then makes a last checkpoint, so that a clean stop leaves
+    /// nothing uncovered.
+    pub async fn run(self, mut stop: watch::Receiver<bool>) {
+        let mut last = self.clock.now();
+        while !*stop.borrow_and_update() {
+            let now = self.clock.now();
+            match self.fresh().await {
+                Ok(fresh) if self.pace.is_due(last, now, fresh) => {
+                    self.attempt().await;
+                    last = now;
+                }
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%error, "checkpoints wait for the ledger"),
+            }
+            tokio::select! {
+                biased;
+                changed = stop.changed() => if changed.is_err() { break },
+                () = tokio::time::sleep(self.tick) => {}
+            }
+        }
+        self.attempt().await;
+    }
+
+    /// How many entries no checkpoint covers.
+    async fn fresh(&self) -> Result<i64, LedgerError> {
+        let last = read::last_checkpoint(&*self.records).await?;
+        let covered = last.map_or(0, |last| last.checkpoint.lanes.iter().map(|state| state.head.seq).sum());
+        let written: i64 = read::lanes(&*self.records).await?.iter().map(|(_, head)| head.seq).sum();
+        Ok(written - covered)
+    }
+
+    async fn attempt(&self) {
+        match make(&*self.records, &self.signer, &*self.clock, &self.origin).await {
+            Ok(Made::New(made)) => tracing::debug!(seq = made.checkpoint.seq, "checkpoint made"),
+            Ok(Made::Nothing | Made::Lost) => {}
+            Err(LedgerError::Broken(broken)) => {
+                tracing::error!(critical = true, %broken, "the ledger is broken, no checkpoint is signed");
+            }
+            Err(error) => tracing::warn!(%error, "checkpoint not made"),
+        }
+    }
+}

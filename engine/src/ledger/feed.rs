@@ -1,0 +1,176 @@
+//! The event feed: every ledger entry, to each named consumer, in the order of its lane.
+//!
+//! A consumer has one cursor per lane and moves it with `ack`, or inside its own transaction with
+//! `ack_parts`: then each entry takes effect exactly once. What was acknowledged never comes
+//! again; what was not comes again after a restart. Moving a cursor is a compare-and-set, so of
+//! two processes under one name one is told that the other has taken over.
+//! The bus may say when to look, but looking is the truth.
+
+use super::read::{self, LaneReader, LedgerError, damaged};
+use crate::port::{Clock, CommitError, Records};
+use chimera_core::ledger::tables::FEED_CURSORS;
+use chimera_core::ledger::{Broken, Fault, StoredEntry};
+use chimera_core::limits::PAGE_ROWS_MAX;
+use chimera_core::record::{Insert, Scope, Select, Tx, Update};
+use chimera_core::time::Timestamp;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// Why the feed stops.
+#[derive(Debug, thiserror::Error)]
+pub enum FeedError {
+    /// The ledger can't be read, is broken, or takes no cursor.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// Somebody else consumes under the same name and has moved the cursors.
+    #[error("another process consumes the feed under this name")]
+    TakenOver,
+}
+
+/// One lane of a consumer.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cursor {
+    /// What is stored; none when the lane has no row yet.
+    stored: Option<i64>,
+    /// The last entry handed out.
+    given: i64,
+}
+
+/// The feed of one consumer.
+pub struct Feed {
+    records: Arc<dyn Records>,
+    consumer: String,
+    cursors: BTreeMap<i64, Cursor>,
+    /// The lane that was served last; the next page begins behind it, so that none starves.
+    served: Option<i64>,
+}
+
+/// What moves the cursors, for the consumer's own transaction.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AckParts {
+    /// Cursors of lanes that are new.
+    pub inserts: Vec<Insert>,
+    /// Cursors that move.
+    pub updates: Vec<Update>,
+    /// Where each lane's cursor will be.
+    positions: Vec<(i64, i64)>,
+}
+
+impl Feed {
+    /// The feed of `consumer`, from where it stopped; a new consumer begins at the beginning.
+    pub async fn open(records: Arc<dyn Records>, consumer: impl Into<String>) -> Result<Self, FeedError> {
+        let consumer = consumer.into();
+        let select = Select::from(&FEED_CURSORS, Scope::System).with("consumer", consumer.as_str());
+        let page = records.read(select.take(PAGE_ROWS_MAX)).await.map_err(LedgerError::from)?;
+        let cursor = |seq| Cursor { stored: Some(seq), given: seq };
+        let cursors = page.rows.iter().map(|row| (row.int("lane"), cursor(row.int("seq")))).collect();
+        Ok(Self { records, consumer, cursors, served: None })
+    }
+
+    /// At most `limit` entries that were not handed out yet, of all lanes, each lane in its order.
+    pub async fn next(&mut self, limit: usize) -> Result<Vec<StoredEntry>, FeedError> {
+        let limit = limit.clamp(1, PAGE_ROWS_MAX);
+        let mut lanes = read::lanes(&*self.records).await?;
+        let turn = lanes.partition_point(|(lane, _)| Some(*lane) <= self.served);
+        lanes.rotate_left(turn);
+        let mut entries = Vec::new();
+        let (mut given, mut served) = (Vec::new(), self.served);
+        for (lane, head) in lanes {
+            let mut at = self.cursors.get(&lane).map_or(0, |cursor| cursor.given);
+            let mut reader = LaneReader::from(lane, at + 1, Scope::System).pages_of(limit);
+            while entries.len() < limit {
+                let Some(row) = reader.next(&*self.records, head.seq).await? else { break };
+                let entry = StoredEntry::from_row(&row).map_err(|_| LedgerError::from(damaged(&row)))?;
+                if entry.link.seq != at + 1 {
+                    return Err(LedgerError::from(Broken::lane(lane, at + 1, Fault::Link)).into());
+                }
+                (at, served) = (entry.link.seq, Some(lane));
+                entries.push(entry);
+            }
+            given.push((lane, at));
+        }
+        // Only now, so that a failed read hands out nothing and loses nothing.
+        for (lane, at) in given.into_iter().filter(|(_, at)| *at > 0) {
+            self.cursors.entry(lane).or_default().given = at;
+        }
+        self.served = served;
+        Ok(entries)
+    }
+
+    /// As `next`, but waits until there is something: it looks at every `hint`, and every `poll`
+    /// even without one.
+    pub async fn wait(
+        &mut self,
+        limit: usize,
+        hint: Option<&Notify>,
+        poll: Duration,
+    ) -> Result<Vec<StoredEntry>, FeedError> {
+        loop {
+            let entries = self.next(limit).await?;
+            if !entries.is_empty() {
+                return Ok(entries);
+            }
+            let hinted = async {
+                match hint {
+                    Some(hint) => hint.notified().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = hinted => {}
+                () = tokio::time::sleep(poll) => {}
+            }
+        }
+    }
+
+    /// The changes that acknowledge everything handed out so far. Once they are committed, call
+    /// `acked` with them.
+    pub fn ack_parts(&self, now: Timestamp) -> Result<AckParts, LedgerError> {
+        let mut parts = AckParts::default();
+        for (lane, cursor) in self.cursors.iter().filter(|(_, cursor)| cursor.stored != Some(cursor.given)) {
+            parts.positions.push((*lane, cursor.given));
+            let Some(stored) = cursor.stored else {
+                let cells = vec![
+                    ("consumer", self.consumer.as_str().into()),
+                    ("lane", (*lane).into()),
+                    ("seq", cursor.given.into()),
+                    ("updated_at", now.into()),
+                ];
+                parts.inserts.push(Insert::into(&FEED_CURSORS, cells)?);
+                continue;
+            };
+            parts.updates.push(Update::of(
+                &FEED_CURSORS,
+                vec![self.consumer.as_str().into(), (*lane).into()],
+                vec![("seq", stored.into())],
+                vec![("seq", cursor.given.into()), ("updated_at", now.into())],
+            )?);
+        }
+        Ok(parts)
+    }
+
+    /// Takes note that `parts` were committed.
+    pub fn acked(&mut self, parts: &AckParts) {
+        for (lane, seq) in &parts.positions {
+            self.cursors.entry(*lane).or_default().stored = Some(*seq);
+        }
+    }
+
+    /// Acknowledges everything handed out so far.
+    pub async fn ack(&mut self, clock: &dyn Clock) -> Result<(), FeedError> {
+        let parts = self.ack_parts(clock.now())?;
+        if parts.positions.is_empty() {
+            return Ok(());
+        }
+        let (inserts, updates) = (parts.inserts.clone(), parts.updates.clone());
+        match self.records.commit(Tx { inserts, updates, ..Tx::default() }).await {
+            Ok(_) => self.acked(&parts),
+            Err(CommitError::Conflict(_)) => return Err(FeedError::TakenOver),
+            Err(error) => return Err(LedgerError::from(error).into()),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! Beginning and ending requests under an idempotency key.
+//!
+//! The record is part of the transaction it guards: either both are there or neither. Of many
+//! that begin at once one commits; the others conflict on the record, read it and are answered
+//! by it.
+
+use super::read::LedgerError;
+use crate::port::{CommitError, Receipt, Records};
+use chimera_core::ledger::idempotency::{Decision, Record, Request, decide};
+use chimera_core::ledger::tables::IDEMPOTENCY_RECORDS;
+use chimera_core::ledger::{Broken, Fault};
+use chimera_core::limits::IDEMPOTENCY_TRIES_MAX;
+use chimera_core::record::{Conflict, Scope, Select, Tx, Value};
+use chimera_core::time::Timestamp;
+
+/// What came of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Begun {
+    /// It is the first: its change is committed, and this is its record, to be finished later.
+    First(Receipt, Record),
+    /// The same request is under way.
+    InFlight(Record),
+    /// The same request was answered before.
+    Done(Record),
+    /// The key was used for another request.
+    Mismatch(Record),
+}
+
+/// The record under the request's key.
+pub async fn find(records: &dyn Records, request: &Request) -> Result<Option<Record>, LedgerError> {
+    let mut select = Select::from(&IDEMPOTENCY_RECORDS, Scope::System).take(1);
+    for (column, value) in IDEMPOTENCY_RECORDS.key.iter().copied().zip(request.row_key()) {
+        select = select.with(column, value);
+    }
+    let page = records.read(select).await?;
+    let record = page.rows.first().map(Record::from_row).transpose();
+    record.map_err(|_| Broken::ledger(Fault::Malformed).into())
+}
+
+/// Commits `tx` with the request's record, unless the request is known already.
+///
+/// A conflict of `tx` with anything else than the record is the caller's, and comes back as
+/// `CommitError::Conflict`; nothing was changed then, and the key is as free as before.
+pub async fn begin(records: &dyn Records, request: &Request, tx: Tx, now: Timestamp) -> Result<Begun, LedgerError> {
+    let mut tries = 1;
+    loop {
+        let mut guarded = tx.clone();
+        let record = match decide(find(records, request).await?, request, now)? {
+            Decision::Fresh(insert, record) => {
+                guarded.inserts.push(insert);
+                record
+            }
+            Decision::TakeOver(update, record) => {
+                guarded.updates.push(update);
+                record
+            }
+            Decision::InFlight(record) => return Ok(Begun::InFlight(record)),
+            Decision::Done(record) => return Ok(Begun::Done(record)),
+            Decision::Mismatch(record) => return Ok(Begun::Mismatch(record)),
+        };
+        match records.commit(guarded).await {
+            Ok(receipt) => return Ok(Begun::First(receipt, record)),
+            Err(CommitError::Conflict(conflict)) if tries < IDEMPOTENCY_TRIES_MAX && is_race(&conflict, request) => {
+                tries += 1;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Whether somebody else touched the request's own record in between.
+fn is_race(conflict: &Conflict, request: &Request) -> bool {
+    match conflict {
+        Conflict::Exists(key) | Conflict::Stale(key) | Conflict::Missing(key) => {
+            let same = |values: &[Value]| values == request.row_key();
+            key.table == IDEMPOTENCY_RECORDS.name && same(&key.values)
+        }
+        Conflict::Rows { .. } => false,
+    }
+}

@@ -1,0 +1,215 @@
+//! Bounded reads of the ledger's tables.
+//!
+//! Entries are append-only and a lane is read only up to a head that was read before, so pages
+//! need no snapshot to fit together.
+
+use crate::port::{CommitError, ReadError, Records};
+use chimera_core::ledger::checkpoint::SignedCheckpoint;
+use chimera_core::ledger::jcs::JcsError;
+use chimera_core::ledger::merkle::{FANOUT, MissingNode, NodeId, Span, leaf_hash};
+use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_CHECKPOINTS, LEDGER_LANES, LEDGER_NODES};
+use chimera_core::ledger::{Broken, Digest32, Fault, Head};
+use chimera_core::limits::{LANES_MAX, PAGE_ROWS_MAX};
+use chimera_core::record::{Compare, Direction, InvalidTx, Row, Scope, Select, Table, Value};
+use std::collections::VecDeque;
+
+/// Why something about the ledger failed.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// The store gave no page.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The store took no change.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// A change that no store can take.
+    #[error(transparent)]
+    Invalid(#[from] InvalidTx),
+    /// What is stored contradicts itself.
+    #[error("the ledger is broken: {0}")]
+    Broken(Broken),
+    /// A document without a canonical form.
+    #[error(transparent)]
+    Canonical(#[from] JcsError),
+    /// More lanes than a ledger may have.
+    #[error("a ledger may have at most {LANES_MAX} lanes")]
+    TooManyLanes,
+    /// No checkpoint covers what is asked for.
+    #[error("no checkpoint covers the entries yet")]
+    NoCheckpoint,
+    /// The export could not be written.
+    #[error("the export could not be written")]
+    Output(#[source] std::io::Error),
+}
+
+impl From<Broken> for LedgerError {
+    fn from(broken: Broken) -> Self {
+        Self::Broken(broken)
+    }
+}
+
+impl From<MissingNode> for LedgerError {
+    fn from(_: MissingNode) -> Self {
+        Self::Broken(Broken::ledger(Fault::Lane))
+    }
+}
+
+fn system(table: &'static Table) -> Select {
+    Select::from(table, Scope::System)
+}
+
+/// Every lane and where its chain ends, in ascending order.
+pub(crate) async fn lanes(records: &dyn Records) -> Result<Vec<(i64, Head)>, LedgerError> {
+    let page = records.read(system(&LEDGER_LANES).take(LANES_MAX)).await?;
+    if page.next.is_some() {
+        return Err(LedgerError::TooManyLanes);
+    }
+    let head = |row: &Row| {
+        let lane = row.int("lane");
+        let hash = row.get("head_hash").as_bytes().and_then(Digest32::from_slice);
+        let hash = hash.ok_or_else(|| Broken::lane(lane, row.int("head_seq"), Fault::Malformed))?;
+        Ok((lane, Head { seq: row.int("head_seq"), hash }))
+    };
+    page.rows.iter().map(head).collect()
+}
+
+/// The newest checkpoint.
+pub async fn last_checkpoint(records: &dyn Records) -> Result<Option<SignedCheckpoint>, LedgerError> {
+    let select = system(&LEDGER_CHECKPOINTS).by(&["seq"], Direction::Descending).take(1);
+    records.read(select).await?.rows.first().map(checkpoint).transpose()
+}
+
+fn checkpoint(row: &Row) -> Result<SignedCheckpoint, LedgerError> {
+    Ok(SignedCheckpoint::from_row(row).map_err(|fault| Broken::ledger(fault.into()))?)
+}
+
+/// Every checkpoint from the first to number `upto`, page by page.
+pub(crate) struct CheckpointReader {
+    next: i64,
+    upto: i64,
+    page: VecDeque<Row>,
+}
+
+impl CheckpointReader {
+    pub(crate) const fn upto(upto: i64) -> Self {
+        Self { next: 1, upto, page: VecDeque::new() }
+    }
+
+    pub(crate) async fn next(&mut self, records: &dyn Records) -> Result<Option<SignedCheckpoint>, LedgerError> {
+        if self.page.is_empty() && self.next <= self.upto {
+            let select = system(&LEDGER_CHECKPOINTS)
+                .filter("seq", Compare::AtLeast, self.next)
+                .filter("seq", Compare::AtMost, self.upto)
+                .take(PAGE_ROWS_MAX);
+            self.page = records.read(select).await?.rows.into();
+        }
+        let Some(row) = self.page.pop_front() else { return Ok(None) };
+        self.next = row.int("seq") + 1;
+        checkpoint(&row).map(Some)
+    }
+}
+
+/// The entries of one lane in their order, page by page.
+pub(crate) struct LaneReader {
+    lane: i64,
+    scope: Scope,
+    next: i64,
+    page: VecDeque<Row>,
+    page_rows: usize,
+}
+
+impl LaneReader {
+    /// From entry `first` on.
+    pub(crate) const fn from(lane: i64, first: i64, scope: Scope) -> Self {
+        Self { lane, scope, next: first, page: VecDeque::new(), page_rows: PAGE_ROWS_MAX }
+    }
+
+    /// Reads no more than `rows` at a time.
+    pub(crate) const fn pages_of(mut self, rows: usize) -> Self {
+        self.page_rows = rows;
+        self
+    }
+
+    /// The next entry up to number `upto`, if there is one. Pages reach beyond `upto`, because
+    /// whoever walks from checkpoint to checkpoint asks for a few entries at a time.
+    pub(crate) async fn next(&mut self, records: &dyn Records, upto: i64) -> Result<Option<Row>, LedgerError> {
+        if self.page.is_empty() && self.next <= upto {
+            let select = Select::from(&AUDIT_LOG_ENTRIES, self.scope.clone())
+                .with("lane", self.lane)
+                .filter("seq", Compare::AtLeast, self.next)
+                .take(self.page_rows);
+            self.page = records.read(select).await?.rows.into();
+        }
+        let Some(row) = self.page.pop_front_if(|row| row.int("seq") <= upto) else { return Ok(None) };
+        self.next = row.int("seq") + 1;
+        Ok(Some(row))
+    }
+}
+
+/// What a damaged row of a lane is called.
+pub(crate) fn damaged(row: &Row) -> Broken {
+    let id = row.get("id").as_text().map(str::to_owned);
+    Broken { id, ..Broken::lane(row.int("lane"), row.int("seq"), Fault::Malformed) }
+}
+
+/// The stored tree hashes of `span`; those that are missing are left out.
+pub(crate) async fn nodes(
+    records: &dyn Records,
+    lane: i64,
+    span: Span,
+) -> Result<Vec<(NodeId, Digest32)>, LedgerError> {
+    let mut found = Vec::new();
+    let mut from = span.from;
+    while from < span.to {
+        let to = span.to.min(from + FANOUT);
+        let part = Span { from, to, ..span };
+        found.extend(if span.level == 0 {
+            leaves(records, lane, part).await?
+        } else {
+            inner(records, lane, part).await?
+        });
+        from = to;
+    }
+    Ok(found)
+}
+
+async fn leaves(records: &dyn Records, lane: i64, span: Span) -> Result<Vec<(NodeId, Digest32)>, LedgerError> {
+    let select = system(&AUDIT_LOG_ENTRIES)
+        .with("lane", lane)
+        .filter("seq", Compare::Above, signed(span.from))
+        .filter("seq", Compare::AtMost, signed(span.to))
+        .take(PAGE_ROWS_MAX);
+    let rows = records.read(select).await?.rows;
+    let leaf = |row: &Row| {
+        let hash = row.get("hash").as_bytes().ok_or_else(|| damaged(row))?;
+        let idx = u64::try_from(row.int("seq") - 1).map_err(|_| damaged(row))?;
+        Ok((NodeId { level: 0, idx }, leaf_hash(hash)))
+    };
+    rows.iter().map(leaf).collect()
+}
+
+async fn inner(records: &dyn Records, lane: i64, span: Span) -> Result<Vec<(NodeId, Digest32)>, LedgerError> {
+    let select = system(&LEDGER_NODES)
+        .with("lane", lane)
+        .with("level", i64::from(span.level))
+        .filter("idx", Compare::AtLeast, signed(span.from))
+        .filter("idx", Compare::Below, signed(span.to))
+        .take(PAGE_ROWS_MAX);
+    let rows = records.read(select).await?.rows;
+    let node = |row: &Row| {
+        let hash = row.get("hash").as_bytes().and_then(Digest32::from_slice).ok_or(MissingNode)?;
+        let idx = u64::try_from(row.int("idx")).map_err(|_| MissingNode)?;
+        Ok((NodeId { level: span.level, idx }, hash))
+    };
+    rows.iter().map(node).collect()
+}
+
+/// A count as the signed number of a column; no lane will ever have 2^63 entries.
+pub(crate) fn signed(count: u64) -> Value {
+    Value::Int(i64::try_from(count).unwrap_or(i64::MAX))
+}
+
+/// The size of the tree of a lane whose last entry has number `seq`.
+pub(crate) fn size(seq: i64) -> u64 {
+    u64::try_from(seq).unwrap_or(0)
+}
