@@ -38,7 +38,7 @@ pub const BUS_MESSAGE_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of a bus topic's name at the most.
 pub const BUS_TOPIC_BYTES_MAX: usize = 256;
 /// Topics that one process may listen to at a time.
-pub const BUS_TOPICS_MAX: usize = 16_384;
+pub const BUS_TOPICS_MAX: usize = 4_096;
 /// Keys that the in-process counters hold at a time; more are refused, never forgotten early.
 pub const COUNTER_KEYS_MAX: usize = 100_000;
 /// Bytes of a counter key at the most.

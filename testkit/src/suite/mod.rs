@@ -1,0 +1,5 @@
+//! Contract suites: every sentence of a port's contract, run against each implementation.
+
+pub mod blobs;
+pub mod bus;
+pub mod counters;
