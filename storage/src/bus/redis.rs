@@ -12,10 +12,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use chimera_core::limits::BUS_TOPICS_MAX;
 use chimera_engine::port::{Bus, BusError, Heard, Subscription};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use std::collections::HashMap;
 use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::task::unconstrained;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// How long Redis may take to answer on the listening connection.
@@ -128,18 +129,24 @@ impl Ear {
     }
 
     async fn join(&mut self, topic: String) -> Result<broadcast::Receiver<Heard>, BusError> {
-        if let (Some(sender), Some(_)) = (self.topics.get(&topic), &self.line) {
-            return Ok(sender.subscribe());
-        }
         self.forget_silent();
         if self.topics.len() >= BUS_TOPICS_MAX && !self.topics.contains_key(&topic) {
             return Err(BusError::TooManyTopics);
         }
         self.connect().await.map_err(unavailable)?;
-        if !self.topics.contains_key(&topic) {
-            self.subscribe_to(&[topic.as_str()]).await.map_err(unavailable)?;
+        // Also for a topic that is listened to already: when Redis has answered, everything sent
+        // before has come in, and can be kept from whoever joins now.
+        self.subscribe_to(&[topic.as_str()]).await.map_err(unavailable)?;
+        self.topics.entry(topic.clone()).or_insert_with(topic_channel);
+        self.deliver_what_came_in();
+        let sender = self.topics.get(&topic).ok_or_else(|| unavailable("the topic was left"))?;
+        Ok(sender.subscribe())
+    }
+
+    fn deliver_what_came_in(&mut self) {
+        while let Some(message) = unconstrained(next_message(&mut self.line)).now_or_never() {
+            self.heard(message);
         }
-        Ok(self.topics.entry(topic).or_insert_with(topic_channel).subscribe())
     }
 
     async fn leave(&mut self, topic: &str) {
