@@ -49,14 +49,13 @@ impl Redis {
         Ok(live.insert(connection).clone())
     }
 
-    /// Looks at the outcome of a call: after a failure of the connection the next call gets a new one.
+    /// Looks at the outcome of a call: after a failure the next call gets a new connection, since
+    /// this one may be dead, or lead to a server that has become a replica.
     pub(crate) async fn settle<T>(&self, outcome: RedisResult<T>) -> Result<T, String> {
         match outcome {
             Ok(value) => Ok(value),
             Err(error) => {
-                if !matches!(error.kind(), ErrorKind::Server(_) | ErrorKind::Extension) {
-                    *self.live.lock().await = None;
-                }
+                *self.live.lock().await = None;
                 tracing::debug!(%error, "redis call failed");
                 Err(reason(&error))
             }

@@ -31,12 +31,11 @@ const REQUESTS_MAX: usize = 64;
 pub struct RedisBus {
     redis: Redis,
     requests: mpsc::Sender<Listen>,
-    departures: mpsc::UnboundedSender<String>,
 }
 
 struct Listen {
     topic: String,
-    answer: oneshot::Sender<Result<broadcast::Receiver<Heard>, BusError>>,
+    answer: oneshot::Sender<Result<Listener, BusError>>,
 }
 
 impl RedisBus {
@@ -46,9 +45,9 @@ impl RedisBus {
     pub fn new(redis: Redis) -> Self {
         let (requests, incoming) = mpsc::channel(REQUESTS_MAX);
         let (departures, leaving) = mpsc::unbounded_channel();
-        let ear = Ear { redis: redis.clone(), topics: HashMap::new(), line: None, gap: false, rounds: 0 };
+        let ear = Ear { redis: redis.clone(), topics: HashMap::new(), line: None, gap: false, rounds: 0, departures };
         tokio::spawn(ear.run(incoming, leaving));
-        Self { redis, requests, departures }
+        Self { redis, requests }
     }
 }
 
@@ -73,13 +72,8 @@ impl Bus for RedisBus {
         let (answer, answered) = oneshot::channel();
         let listen = Listen { topic: topic.to_owned(), answer };
         self.requests.send(listen).await.map_err(|_| unavailable("the bus is stopping"))?;
-        let receiver = answered.await.map_err(|_| unavailable("the bus is stopping"))??;
-        let (departures, topic) = (self.departures.clone(), topic.to_owned());
-        let leave = move || {
-            // Fails only when the bus is gone, and its topics with it.
-            let _ = departures.send(topic);
-        };
-        Ok(Listener::new(receiver, leave).into_subscription())
+        let listener = answered.await.map_err(|_| unavailable("the bus is stopping"))??;
+        Ok(listener.into_subscription())
     }
 
     async fn ready(&self) -> Result<(), BusError> {
@@ -99,6 +93,8 @@ struct Ear {
     /// Whether the line was lost while somebody listened.
     gap: bool,
     rounds: u32,
+    /// Where listeners tell that they are gone.
+    departures: mpsc::UnboundedSender<String>,
 }
 
 impl Ear {
@@ -109,7 +105,11 @@ impl Ear {
             tokio::select! {
                 biased;
                 request = requests.recv() => match request {
-                    Some(listen) => self.listen(listen).await,
+                    Some(Listen { topic, answer }) => {
+                        let listener = self.join(topic).await;
+                        // Whoever asked may be gone; then the listener is dropped here and says so.
+                        let _ = answer.send(listener);
+                    }
                     None => return,
                 },
                 Some(topic) = leaving.recv() => self.leave(&topic).await,
@@ -119,16 +119,7 @@ impl Ear {
         }
     }
 
-    async fn listen(&mut self, Listen { topic, answer }: Listen) {
-        let outcome = self.join(topic.clone()).await;
-        // Whoever asked may have gone meanwhile.
-        if let Err(unheard) = answer.send(outcome) {
-            drop(unheard);
-            self.leave(&topic).await;
-        }
-    }
-
-    async fn join(&mut self, topic: String) -> Result<broadcast::Receiver<Heard>, BusError> {
+    async fn join(&mut self, topic: String) -> Result<Listener, BusError> {
         self.forget_silent();
         if self.topics.len() >= BUS_TOPICS_MAX && !self.topics.contains_key(&topic) {
             return Err(BusError::TooManyTopics);
@@ -139,8 +130,13 @@ impl Ear {
         self.subscribe_to(&[topic.as_str()]).await.map_err(unavailable)?;
         self.topics.entry(topic.clone()).or_insert_with(topic_channel);
         self.deliver_what_came_in();
-        let sender = self.topics.get(&topic).ok_or_else(|| unavailable("the topic was left"))?;
-        Ok(sender.subscribe())
+        let receiver = self.topics.entry(topic.clone()).or_insert_with(topic_channel).subscribe();
+        let departures = self.departures.clone();
+        let leave = move || {
+            // Fails only when the bus is gone, and its topics with it.
+            let _ = departures.send(topic);
+        };
+        Ok(Listener::new(receiver, leave))
     }
 
     fn deliver_what_came_in(&mut self) {

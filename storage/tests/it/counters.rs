@@ -137,6 +137,16 @@ async fn a_lost_redis_is_told_and_counters_come_back_by_themselves() {
 }
 
 #[tokio::test]
+async fn a_redis_that_hangs_is_not_waited_for() {
+    let redis = InRedis::new();
+    let (counters, mut connection) = (redis.node(), redis.raw().await);
+    assert_eq!(counters.read("k", NOW).await, Ok(None));
+    let () = redis::cmd("CLIENT").arg(&["PAUSE", "600000", "ALL"]).query_async(&mut connection).await.unwrap();
+    let error = counters.read("k", NOW).await.unwrap_err();
+    assert_eq!(error, CounterError::Unavailable { reason: "redis does not answer in time".into() });
+}
+
+#[tokio::test]
 async fn a_redis_that_refuses_us_says_why_without_our_password() {
     let server = PrivateRedis::start_with(&["--requirepass", "right"]);
     let node = |user_info: &str| {

@@ -10,9 +10,10 @@ mod pattern;
 
 use crate::access::Secret;
 use crate::limits::{JSON_DEPTH_MAX, SECRET_MASK_BYTES_MIN};
+use pattern::Span;
 use serde_json::Value;
 use std::borrow::Cow;
-use std::ops::Range;
+use std::cmp::Reverse;
 use zeroize::Zeroizing;
 
 /// What stands in place of what was masked.
@@ -50,7 +51,7 @@ impl Redactor {
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut spans = Vec::new();
         for needle in &self.needles {
-            spans.extend(text.match_indices(needle.as_str()).map(|(at, _)| at..at + needle.len()));
+            spans.extend(text.match_indices(needle.as_str()).map(|(at, _)| Span::from(at..at + needle.len())));
         }
         pattern::find(text, &mut spans);
         if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(masked(text, spans)) }
@@ -107,16 +108,17 @@ fn hides(field: &Value) -> bool {
     }
 }
 
-fn masked(text: &str, mut spans: Vec<Range<usize>>) -> String {
-    spans.sort_by_key(|span| span.start);
+fn masked(text: &str, mut spans: Vec<Span>) -> String {
+    // Of two that begin together the longer one decides how the mask is quoted.
+    spans.sort_by_key(|span| (span.range.start, Reverse(span.range.end)));
     let mut out = String::with_capacity(text.len());
     let mut done = 0;
-    for span in spans {
-        if span.start >= done {
-            out.push_str(&text[done..span.start]);
-            out.push_str(REDACTED);
+    for Span { range, quote } in spans {
+        if range.start >= done {
+            out.push_str(&text[done..range.start]);
+            [&text[quote.clone()], REDACTED, &text[quote]].iter().for_each(|part| out.push_str(part));
         }
-        done = done.max(span.end);
+        done = done.max(range.end);
     }
     out.push_str(&text[done..]);
     out

@@ -34,22 +34,37 @@ const WORDS: [&str; 5] = ["token", "secret", "signature", "credential", "credent
 const HEADERS: [&str; 2] = ["authorization", "cookie"];
 const NAME_BYTES_MAX: usize = 64;
 
+/// A part of a text that must not be read.
+pub(super) struct Span {
+    /// Where it is.
+    pub(super) range: Range<usize>,
+    /// The quote to put around the mask, as the text spells it, where a bare value of a JSON
+    /// document is masked; else the document could not be read any more.
+    pub(super) quote: Range<usize>,
+}
+
+impl From<Range<usize>> for Span {
+    fn from(range: Range<usize>) -> Self {
+        Self { range, quote: 0..0 }
+    }
+}
+
 /// Appends the spans of everything that looks like a credential.
-pub(super) fn find(text: &str, spans: &mut Vec<Range<usize>>) {
+pub(super) fn find(text: &str, spans: &mut Vec<Span>) {
     let bytes = text.as_bytes();
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
         let found = match byte {
-            b':' if bytes[at..].starts_with(b"://") => user_info(bytes, at),
+            b':' if bytes[at..].starts_with(b"://") => user_info(bytes, at).map(Span::from),
             b'=' | b':' => field(text, at),
-            b'e' => jwt(bytes, at),
-            b'B' | b'b' => after_scheme(bytes, at),
-            b'-' => private_key(text, at),
+            b'e' => jwt(bytes, at).map(Span::from),
+            b'B' | b'b' => after_scheme(bytes, at).map(Span::from),
+            b'-' => private_key(text, at).map(Span::from),
             _ => None,
         };
         match found {
             Some(span) => {
-                at = span.end.max(at + 1);
+                at = span.range.end.max(at + 1);
                 spans.push(span);
             }
             None => at += 1,
@@ -75,13 +90,14 @@ fn ends_with(name: &str, suffix: &str) -> bool {
 }
 
 /// `name=value`, `name: value`, `"name":"value"`, also inside a quoted JSON string.
-fn field(text: &str, at: usize) -> Option<Range<usize>> {
+fn field(text: &str, at: usize) -> Option<Span> {
     let bytes = text.as_bytes();
     let name = name_before(text, at)?;
     if !names_a_secret(name) || matches!(bytes.get(at + 1), Some(b'=')) || bytes[at + 1..].starts_with(b":") {
         return None;
     }
     let colon = bytes[at] == b':';
+    let name_quote = quote_before(bytes, at);
     let mut from = at + 1;
     if !colon && bytes.get(from) == Some(&b'>') {
         from += 1;
@@ -98,24 +114,35 @@ fn field(text: &str, at: usize) -> Option<Range<usize>> {
             start..closing_quote(bytes, start, *quote, quoting)
         }
         b'[' | b'{' => from..closing_bracket(bytes, from),
-        _ if colon && HEADERS.iter().any(|header| ends_with(name, header)) => from..end_of(bytes, from, b"\r\n\"'\\"),
+        _ if colon && name_quote.is_empty() && HEADERS.iter().any(|header| ends_with(name, header)) => {
+            from..end_of(bytes, from, b"\r\n\"'\\")
+        }
         _ => from..end_of_word(bytes, from),
     };
     let value = &text[span.clone()];
-    let quoted = span.start > from || matches!(bytes[at - 1], b'"' | b'\'');
+    let quoted = span.start > from + quoting || !name_quote.is_empty();
     let word = colon && spaced && !quoted && WORDS.iter().any(|word| ends_with(name, word));
-    if is_harmless(value) || (word && !is_opaque(value.as_bytes())) { None } else { Some(span) }
+    if is_harmless(value) || (word && !is_opaque(value.as_bytes())) {
+        return None;
+    }
+    let quote = if span.start == from { name_quote } else { 0..0 };
+    Some(Span { range: span, quote })
+}
+
+/// The quote, with the backslashes before it, that ends the name before `at`.
+fn quote_before(bytes: &[u8], at: usize) -> Range<usize> {
+    let end = at - bytes[..at].iter().rev().take_while(|b| **b == b' ').count();
+    if end == 0 || !matches!(bytes[end - 1], b'"' | b'\'') {
+        return end..end;
+    }
+    let escapes = bytes[..end - 1].iter().rev().take_while(|b| **b == b'\\').count();
+    end - 1 - escapes..end
 }
 
 /// The field name that ends right before `at`, without its closing quote.
 fn name_before(text: &str, at: usize) -> Option<&str> {
     let bytes = text.as_bytes();
-    let skip = |end: usize, any: &[u8]| bytes[..end].iter().rev().take_while(|b| any.contains(b)).count();
-    let mut end = at - skip(at, b" ");
-    if matches!(end.checked_sub(1).map(|last| bytes[last]), Some(b'"' | b'\'')) {
-        end -= 1;
-        end -= skip(end, b"\\");
-    }
+    let end = quote_before(bytes, at).start;
     let len = bytes[..end]
         .iter()
         .rev()
@@ -226,7 +253,7 @@ fn user_info(bytes: &[u8], at: usize) -> Option<Range<usize>> {
     (end > start && &bytes[start..end] != REDACTED.as_bytes()).then_some(start..end)
 }
 
-/// A private key in PEM armour, to its end or, cut off, to the end of the text.
+/// A private key in PEM armour, to its end or, cut off, to the end of the text or string.
 fn private_key(text: &str, at: usize) -> Option<Range<usize>> {
     const BEGIN: &str = "-----BEGIN ";
     let rest = text.get(at..)?.strip_prefix(BEGIN)?;
@@ -235,6 +262,7 @@ fn private_key(text: &str, at: usize) -> Option<Range<usize>> {
         return None;
     }
     let end_mark = format!("-----END {label}-----");
-    let end = text[at..].find(&end_mark).map_or(text.len(), |offset| at + offset + end_mark.len());
+    let whole = text[at..].find(&end_mark).map(|offset| at + offset + end_mark.len());
+    let end = whole.unwrap_or_else(|| end_of(text.as_bytes(), at, b"\""));
     Some(at..end)
 }
