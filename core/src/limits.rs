@@ -43,3 +43,28 @@ pub const CHECKPOINT_ENTRIES_MAX: i64 = 200_000;
 pub const LANES_MAX: usize = 1_000;
 /// Tries to begin a request under an idempotency key that others use at the same time.
 pub const IDEMPOTENCY_TRIES_MAX: u32 = 4;
+/// Bytes of one bus message at the most; a hint carries ids, not content.
+pub const BUS_MESSAGE_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a bus topic's name at the most.
+pub const BUS_TOPIC_BYTES_MAX: usize = 256;
+/// Topics that one process may listen to at a time.
+pub const BUS_TOPICS_MAX: usize = 4_096;
+/// Keys that the in-process counters hold at a time; more are refused, never forgotten early.
+pub const COUNTER_KEYS_MAX: usize = 100_000;
+/// Bytes of a counter key at the most.
+pub const COUNTER_KEY_BYTES_MAX: usize = 512;
+/// Bytes of a claim's value at the most.
+pub const COUNTER_VALUE_BYTES_MAX: usize = 4 * 1024;
+/// Seconds a claim may live at the most.
+pub const CLAIM_TTL_SECONDS_MAX: u64 = 30 * 86_400;
+/// Hits that one rate window may allow at the most.
+pub const RATE_HITS_MAX: u32 = 1_000_000;
+/// Seconds of one rate window at the most.
+pub const RATE_WINDOW_SECONDS_MAX: u32 = 86_400;
+/// Characters of a secret's name at the most.
+pub const SECRET_NAME_CHARS_MAX: usize = 128;
+/// Bytes of a secret's value at the most.
+pub const SECRET_BYTES_MAX: usize = 64 * 1024;
+/// Bytes a secret must have before its bare value is masked wherever it stands; shorter ones
+/// would mask ordinary words.
+pub const SECRET_MASK_BYTES_MIN: usize = 6;

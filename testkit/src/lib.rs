@@ -1,8 +1,14 @@
 //! For tests only: private servers, contract suites, the memory store.
 
+// A test that can't go on fails.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
 pub mod build;
 pub mod memory;
+pub mod net;
 pub mod postgres;
 pub mod proxy;
+pub mod redis;
+pub mod s3;
 pub mod seeded;
 pub mod suite;

@@ -1,3 +1,7 @@
 //! The access room.
 
+mod secret;
 pub mod tables;
+pub mod window;
+
+pub use secret::{InvalidSecretName, Secret, SecretName};

@@ -4,6 +4,7 @@
 //! signatures, the export format and its verification, idempotency decisions. Reading and writing
 //! the rows is the engine's part.
 
+mod blob;
 mod chain;
 pub mod checkpoint;
 pub mod decision;
@@ -15,13 +16,16 @@ pub mod merkle;
 pub mod proof;
 mod stored;
 mod strict;
+mod redact;
 pub mod tables;
 mod verify;
 mod walk;
 mod words;
 
+pub use blob::{BlobId, InvalidBlobId};
 pub use chain::{Digest32, Head, Link, extend};
 pub use entry::{ActorType, Entry, EntryError, SealedEntry, SubjectType, content_digest};
 pub use stored::{DamagedRow, StoredEntry, StoredLink};
 pub use verify::{Report, Verifier, verify};
 pub use walk::{Broken, Fault, Walk};
+pub use redact::{REDACTED, Redactor};

@@ -2,7 +2,15 @@
 //! `testkit` checks every implementation against them.
 
 mod ambient;
+mod blobs;
+mod bus;
+mod counters;
 mod records;
+mod secrets;
 
 pub use ambient::{Clock, Random};
+pub use blobs::{Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, Outgoing, PresentedLink, PresignedUrl};
+pub use bus::{Bus, BusError, Heard, Subscription};
+pub use counters::{Claim, CounterError, Counters};
 pub use records::{CommitError, ReadError, Receipt, Records, Unavailable};
+pub use secrets::{SecretError, Secrets};

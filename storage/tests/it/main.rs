@@ -2,9 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod blobs;
+mod bus;
+mod counters;
 mod differential;
 mod lanes;
 mod migrate;
 mod private_postgres;
 mod records;
 mod schema;
+mod secrets;

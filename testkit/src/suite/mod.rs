@@ -1,3 +1,6 @@
-//! Contract suites: every implementation of a port passes the same sentences.
+//! Contract suites: every sentence of a port's contract, run against each implementation.
 
+pub mod blobs;
+pub mod bus;
+pub mod counters;
 pub mod records;

@@ -1,0 +1,140 @@
+//! Masks what must not be read: in log lines, error details, stored copies of requests.
+//!
+//! Two nets. Values of secrets that were resolved are masked wherever they stand, also inside
+//! JSON strings and URLs. What merely looks like a credential (bearer tokens, JWTs, `password=…`,
+//! fields named like secrets, user info of URLs, private keys) is masked by pattern. Masking too
+//! much is a nuisance, too little a leak; still, ordinary words near these patterns stay. A
+//! reference such as `secret://smtp` is a name and stays readable.
+
+mod pattern;
+
+use crate::access::Secret;
+use crate::limits::{JSON_DEPTH_MAX, SECRET_MASK_BYTES_MIN};
+use pattern::Span;
+use serde_json::Value;
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use zeroize::Zeroizing;
+
+/// What stands in place of what was masked.
+pub const REDACTED: &str = "[redacted]";
+
+/// Knows the values and patterns to mask.
+#[derive(Clone, Default)]
+pub struct Redactor {
+    needles: Vec<Zeroizing<String>>,
+}
+
+impl Redactor {
+    /// Masks by pattern, and these values wherever they stand.
+    #[must_use]
+    pub fn new<'a>(secrets: impl IntoIterator<Item = &'a Secret>) -> Self {
+        let mut redactor = Self::default();
+        secrets.into_iter().for_each(|secret| redactor.learn(secret));
+        redactor
+    }
+
+    /// Masks this value too from now on: as it is, and as JSON and URLs spell it. Values that are
+    /// very short or not text are left to the patterns.
+    pub fn learn(&mut self, secret: &Secret) {
+        let Some(plain) = secret.expose_text().filter(|text| text.len() >= SECRET_MASK_BYTES_MIN) else { return };
+        let quoted = Value::from(plain).to_string();
+        for spelling in [plain, &quoted[1..quoted.len() - 1], &percent_encoded(plain)] {
+            if !self.needles.iter().any(|known| known.as_str() == spelling) {
+                self.needles.push(Zeroizing::new(spelling.to_owned()));
+            }
+        }
+    }
+
+    /// `text` without its secrets; borrowed when there are none.
+    #[must_use]
+    pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut spans = Vec::new();
+        for needle in &self.needles {
+            spans.extend(text.match_indices(needle.as_str()).map(|(at, _)| Span::from(at..at + needle.len())));
+        }
+        pattern::find(text, &mut spans);
+        if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(masked(text, spans)) }
+    }
+
+    /// Masks a document in place: whole values of fields that are named like secrets, and secrets
+    /// within every other string and field name.
+    pub fn json(&self, value: &mut Value) {
+        self.json_at(value, 0);
+    }
+
+    fn json_at(&self, value: &mut Value, depth: usize) {
+        match value {
+            Value::String(text) => {
+                if let Cow::Owned(masked) = self.text(text) {
+                    *text = masked;
+                }
+            }
+            // Deeper than anything the system accepts: rather unreadable than unread.
+            Value::Array(_) | Value::Object(_) if depth >= JSON_DEPTH_MAX => *value = REDACTED.into(),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.json_at(item, depth + 1)),
+            Value::Object(fields) => {
+                for (name, field) in fields.iter_mut() {
+                    if pattern::names_a_secret(name) && hides(field) {
+                        *field = REDACTED.into();
+                    } else {
+                        self.json_at(field, depth + 1);
+                    }
+                }
+                if fields.keys().any(|name| matches!(self.text(name), Cow::Owned(_))) {
+                    let renamed = std::mem::take(fields).into_iter();
+                    *fields = renamed.map(|(name, field)| (self.text(&name).into_owned(), field)).collect();
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+}
+
+impl std::fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Redactor").field("needles", &self.needles.len()).finish()
+    }
+}
+
+/// Whether a field that is named like a secret holds anything worth hiding.
+fn hides(field: &Value) -> bool {
+    match field {
+        Value::Null | Value::Bool(_) => false,
+        Value::String(text) => !pattern::is_harmless(text),
+        Value::Number(_) => true,
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+    }
+}
+
+fn masked(text: &str, mut spans: Vec<Span>) -> String {
+    // Of two that begin together the longer one decides how the mask is quoted.
+    spans.sort_by_key(|span| (span.range.start, Reverse(span.range.end)));
+    let mut out = String::with_capacity(text.len());
+    let mut done = 0;
+    for Span { range, quote } in spans {
+        if range.start >= done {
+            out.push_str(&text[done..range.start]);
+            [&text[quote.clone()], REDACTED, &text[quote]].iter().for_each(|part| out.push_str(part));
+        }
+        done = done.max(range.end);
+    }
+    out.push_str(&text[done..]);
+    out
+}
+
+fn percent_encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,250 @@
+//! Blobs in an S3 bucket, or in any store that speaks its protocol.
+//!
+//! Small content is hashed in memory and put in its place at once. Larger content is uploaded in
+//! parts below `tmp/`, since its address is known only at the end, and then copied within the
+//! bucket; parts and copy are invisible until they are complete. A rule of the bucket should
+//! expire unfinished uploads and `tmp/` after a day, for processes that die in between.
+
+use super::content::{Measured, verified};
+use super::{S3Url, key, link_seconds, unavailable};
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use chimera_core::access::Secret;
+use chimera_core::ledger::BlobId;
+use chimera_core::limits::BLOB_BYTES_MAX;
+use chimera_core::time::Timestamp;
+use chimera_engine::port::{
+    Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, PresentedLink, PresignedUrl, Random,
+};
+use futures::{StreamExt, TryStreamExt};
+use object_store::aws::{AmazonS3, AmazonS3Builder};
+use object_store::path::Path;
+use object_store::signer::Signer;
+use object_store::{BackoffConfig, ClientOptions, Error, MultipartUpload, ObjectStoreExt, PutPayload, RetryConfig};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of one part of an upload; content up to this size needs no upload in parts.
+const PART_BYTES: usize = 8 * 1024 * 1024;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long the store may be silent within an answer.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
+const RETRIES_MAX: usize = 2;
+const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Who we are to the store.
+pub struct S3Credentials {
+    /// The public half.
+    pub access_key_id: String,
+    /// The secret half.
+    pub secret_access_key: Secret,
+    /// A token that goes with temporary credentials.
+    pub session_token: Option<Secret>,
+}
+
+/// Blobs in one bucket.
+pub struct S3Blobs {
+    store: AmazonS3,
+    prefix: String,
+    random: Arc<dyn Random>,
+    bytes_max: u64,
+}
+
+/// Settings that no client can be made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the settings of the S3 bucket don't fit together")]
+pub struct InvalidS3;
+
+impl S3Blobs {
+    /// The blobs in this bucket. Does not connect yet. Without credentials the machine's own role
+    /// is asked for.
+    pub fn new(url: &S3Url, credentials: Option<&S3Credentials>, random: Arc<dyn Random>) -> Result<Self, InvalidS3> {
+        // The HTTP client takes the process's provider; whoever comes first sets the one we use.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut builder = AmazonS3Builder::new()
+            .with_bucket_name(&url.bucket)
+            .with_region(&url.region)
+            .with_virtual_hosted_style_request(url.virtual_hosted)
+            .with_disable_bulk_delete(true)
+            .with_retry(retry())
+            .with_client_options(
+                ClientOptions::new()
+                    .with_timeout_disabled()
+                    .with_read_timeout(SILENCE_TIMEOUT)
+                    .with_connect_timeout(CONNECT_TIMEOUT)
+                    .with_allow_http(url.endpoint.as_ref().is_some_and(|e| e.starts_with("http://"))),
+            );
+        if let Some(endpoint) = &url.endpoint {
+            builder = builder.with_endpoint(endpoint);
+        }
+        if let Some(credentials) = credentials {
+            let text = |secret: &Secret| secret.expose_text().map(str::to_owned).ok_or(InvalidS3);
+            builder = builder
+                .with_access_key_id(&credentials.access_key_id)
+                .with_secret_access_key(text(&credentials.secret_access_key)?);
+            if let Some(token) = &credentials.session_token {
+                builder = builder.with_token(text(token)?);
+            }
+        }
+        let store = builder.build().map_err(|_| InvalidS3)?;
+        Ok(Self { store, prefix: url.prefix.clone(), random, bytes_max: BLOB_BYTES_MAX })
+    }
+
+    /// Refuses content beyond `bytes_max` already.
+    #[must_use]
+    pub fn with_bytes_max(mut self, bytes_max: u64) -> Self {
+        self.bytes_max = bytes_max.min(BLOB_BYTES_MAX);
+        self
+    }
+
+    fn path(&self, key: &str) -> Path {
+        Path::from(if self.prefix.is_empty() { key.to_owned() } else { format!("{}/{key}", self.prefix) })
+    }
+
+    /// Uploads content in parts below `tmp/`, then moves it.
+    async fn put_in_parts(&self, mut parts: Parts) -> Result<BlobStat, BlobError> {
+        let draft = self.path(&format!("tmp/{}", self.random.opaque_id()));
+        let upload = self.store.put_multipart(&draft).await.map_err(failed)?;
+        let mut upload = Upload { upload: Some(upload) };
+        while let Some(part) = parts.next().await? {
+            upload.part(part).await?;
+        }
+        upload.complete().await?;
+        let stat = parts.content.finish();
+        let moved = self.store.copy(&draft, &self.path(&key(stat.id))).await.map_err(failed);
+        if let Err(error) = self.store.delete(&draft).await {
+            tracing::warn!(%error, "an uploaded draft was left in the bucket");
+        }
+        moved.map(|()| stat)
+    }
+}
+
+#[async_trait]
+impl Blobs for S3Blobs {
+    async fn put(&self, content: Incoming) -> Result<BlobStat, BlobError> {
+        let mut parts = Parts::new(Measured::new(content, self.bytes_max));
+        let first = parts.next().await?.unwrap_or_default();
+        if first.len() == PART_BYTES {
+            parts.again = Some(first);
+            return self.put_in_parts(parts).await;
+        }
+        let stat = parts.content.finish();
+        self.store.put(&self.path(&key(stat.id)), PutPayload::from(first)).await.map_err(failed)?;
+        Ok(stat)
+    }
+
+    async fn get(&self, id: BlobId) -> Result<Blob, BlobError> {
+        let found = self.store.get(&self.path(&key(id))).await.map_err(|error| missing_or_failed(id, error))?;
+        let size = found.meta.size;
+        let pieces = found.into_stream().map_err(move |error| missing_or_failed(id, error));
+        Ok(Blob { stat: BlobStat { id, size }, content: verified(id, pieces.boxed()) })
+    }
+
+    async fn stat(&self, id: BlobId) -> Result<Option<BlobStat>, BlobError> {
+        match self.store.head(&self.path(&key(id))).await {
+            Ok(meta) => Ok(Some(BlobStat { id, size: meta.size })),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    async fn delete(&self, id: BlobId) -> Result<(), BlobError> {
+        match self.store.delete(&self.path(&key(id))).await {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    async fn presign(&self, id: BlobId, seconds: u64, now: Timestamp) -> Result<PresignedUrl, BlobError> {
+        self.stat(id).await?.ok_or(BlobError::NotFound(id))?;
+        let seconds = link_seconds(seconds);
+        let lifetime = Duration::from_secs(seconds);
+        let url = self.store.signed_url(reqwest::Method::GET, &self.path(&key(id)), lifetime).await.map_err(failed)?;
+        let expires_at = now.plus_seconds(i64::try_from(seconds).unwrap_or(i64::MAX));
+        Ok(PresignedUrl { url: url.into(), expires_at })
+    }
+
+    fn check_link(&self, _link: &PresentedLink<'_>, _now: Timestamp) -> Result<(), LinkRefused> {
+        Err(LinkRefused::Forged)
+    }
+
+    async fn ready(&self) -> Result<(), BlobError> {
+        self.store.put(&self.path("tmp/ready"), PutPayload::from_static(b"ready")).await.map_err(failed)?;
+        Ok(())
+    }
+}
+
+/// Content cut into parts of one size; only the last is shorter.
+struct Parts {
+    content: Measured,
+    again: Option<Bytes>,
+    begun: BytesMut,
+}
+
+impl Parts {
+    fn new(content: Measured) -> Self {
+        Self { content, again: None, begun: BytesMut::new() }
+    }
+
+    async fn next(&mut self) -> Result<Option<Bytes>, BlobError> {
+        if let Some(part) = self.again.take() {
+            return Ok(Some(part));
+        }
+        while self.begun.len() < PART_BYTES {
+            match self.content.next().await? {
+                Some(piece) => self.begun.extend_from_slice(&piece),
+                None => break,
+            }
+        }
+        let part = self.begun.split_to(self.begun.len().min(PART_BYTES)).freeze();
+        Ok(Some(part).filter(|part| !part.is_empty()))
+    }
+}
+
+/// An upload that is given up when it is dropped before its end.
+struct Upload {
+    upload: Option<Box<dyn MultipartUpload>>,
+}
+
+impl Upload {
+    async fn part(&mut self, part: Bytes) -> Result<(), BlobError> {
+        let Some(upload) = self.upload.as_mut() else { return Err(unavailable("the upload has ended")) };
+        upload.put_part(part.into()).await.map_err(failed)
+    }
+
+    async fn complete(mut self) -> Result<(), BlobError> {
+        let Some(upload) = self.upload.as_mut() else { return Err(unavailable("the upload has ended")) };
+        upload.complete().await.map_err(failed)?;
+        self.upload = None;
+        Ok(())
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if let (Some(mut upload), Ok(runtime)) = (self.upload.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(async move { upload.abort().await });
+        }
+    }
+}
+
+fn retry() -> RetryConfig {
+    let backoff =
+        BackoffConfig { init_backoff: Duration::from_millis(100), max_backoff: Duration::from_secs(2), base: 2.0 };
+    RetryConfig { backoff, max_retries: RETRIES_MAX, retry_timeout: RETRY_TIMEOUT }
+}
+
+fn missing_or_failed(id: BlobId, error: Error) -> BlobError {
+    if matches!(error, Error::NotFound { .. }) { BlobError::NotFound(id) } else { failed(error) }
+}
+
+/// What an operator should know; the error itself names the place and goes to the log only.
+fn failed(error: Error) -> BlobError {
+    tracing::debug!(%error, "object store failed");
+    unavailable(match error {
+        Error::Unauthenticated { .. } | Error::PermissionDenied { .. } => "the object store denies access",
+        Error::NotFound { .. } => "the bucket is missing",
+        Error::NotSupported { .. } | Error::NotImplemented { .. } => "the object store lacks an operation",
+        _ => "the object store does not answer as it should",
+    })
+}

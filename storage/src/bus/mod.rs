@@ -1,0 +1,52 @@
+//! The bus: within one process, or between processes through Redis.
+
+mod local;
+mod redis;
+
+pub use local::LocalBus;
+pub use redis::RedisBus;
+
+use chimera_core::limits::BUS_BACKLOG_MAX;
+use chimera_engine::port::{Heard, Subscription};
+use futures::StreamExt;
+use futures::stream;
+use tokio::sync::broadcast::{self, error::RecvError};
+
+/// The bounded backlog of one topic.
+fn topic_channel() -> broadcast::Sender<Heard> {
+    broadcast::Sender::new(BUS_BACKLOG_MAX)
+}
+
+/// One end of a topic, which says so when it is dropped.
+struct Listener {
+    receiver: Option<broadcast::Receiver<Heard>>,
+    leave: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl Listener {
+    fn new(receiver: broadcast::Receiver<Heard>, leave: impl FnOnce() + Send + 'static) -> Self {
+        Self { receiver: Some(receiver), leave: Some(Box::new(leave)) }
+    }
+
+    async fn next(&mut self) -> Option<Heard> {
+        match self.receiver.as_mut()?.recv().await {
+            Ok(heard) => Some(heard),
+            Err(RecvError::Lagged(missed)) => Some(Heard::Lagged { missed: Some(missed) }),
+            Err(RecvError::Closed) => None,
+        }
+    }
+
+    fn into_subscription(self) -> Subscription {
+        stream::unfold(self, async |mut listener| Some((listener.next().await?, listener))).boxed()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // The receiver first: whoever is told to leave counts those that remain.
+        self.receiver = None;
+        if let Some(leave) = self.leave.take() {
+            leave();
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The bus between processes: Redis pub/sub.
+//!
+//! One task owns the one connection that listens, for all topics of the process, and a local
+//! backlog per topic. When the connection is lost it connects again by itself, subscribes to
+//! everything anew and tells every listener that it may have missed something. Publishing goes
+//! through the shared connection, so that a publisher learns at once when Redis is gone.
+
+use super::{Listener, topic_channel};
+use crate::redis::{Redis, reason};
+use ::redis::aio::{PubSub, PubSubSink, PubSubStream};
+use async_trait::async_trait;
+use bytes::Bytes;
+use chimera_core::limits::BUS_TOPICS_MAX;
+use chimera_engine::port::{Bus, BusError, Heard, Subscription};
+use futures::{FutureExt, StreamExt};
+use std::collections::HashMap;
+use std::time::Duration;
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::task::unconstrained;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// How long Redis may take to answer on the listening connection.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often a lost connection is tried again, and a quiet one asked whether it lives.
+const UPKEEP_INTERVAL: Duration = Duration::from_millis(500);
+/// Upkeep rounds between two questions.
+const ROUNDS_PER_PING: u32 = 10;
+const REQUESTS_MAX: usize = 64;
+
+/// A bus through a Redis server.
+pub struct RedisBus {
+    redis: Redis,
+    requests: mpsc::Sender<Listen>,
+}
+
+struct Listen {
+    topic: String,
+    answer: oneshot::Sender<Result<Listener, BusError>>,
+}
+
+impl RedisBus {
+    /// The bus of this server. Listening begins with the first subscription; must be called
+    /// within a runtime, which runs the listening task until the bus is dropped.
+    #[must_use]
+    pub fn new(redis: Redis) -> Self {
+        let (requests, incoming) = mpsc::channel(REQUESTS_MAX);
+        let (departures, leaving) = mpsc::unbounded_channel();
+        let ear = Ear { redis: redis.clone(), topics: HashMap::new(), line: None, gap: false, rounds: 0, departures };
+        tokio::spawn(ear.run(incoming, leaving));
+        Self { redis, requests }
+    }
+}
+
+#[async_trait]
+impl Bus for RedisBus {
+    async fn publish(&self, topic: &str, message: Bytes) -> Result<(), BusError> {
+        BusError::check_topic(topic)?;
+        BusError::check_message(&message)?;
+        let outcome = match self.redis.connection().await {
+            Ok(mut connection) => {
+                let mut publish = ::redis::cmd("PUBLISH");
+                publish.arg(topic).arg(message.as_ref());
+                publish.query_async::<i64>(&mut connection).await.map(drop)
+            }
+            Err(error) => Err(error),
+        };
+        self.redis.settle(outcome).await.map_err(unavailable)
+    }
+
+    async fn subscribe(&self, topic: &str) -> Result<Subscription, BusError> {
+        BusError::check_topic(topic)?;
+        let (answer, answered) = oneshot::channel();
+        let listen = Listen { topic: topic.to_owned(), answer };
+        self.requests.send(listen).await.map_err(|_| unavailable("the bus is stopping"))?;
+        let listener = answered.await.map_err(|_| unavailable("the bus is stopping"))??;
+        Ok(listener.into_subscription())
+    }
+
+    async fn ready(&self) -> Result<(), BusError> {
+        self.redis.ping().await.map_err(unavailable)
+    }
+}
+
+fn unavailable(reason: impl Into<String>) -> BusError {
+    BusError::Unavailable { reason: reason.into() }
+}
+
+/// The task that listens.
+struct Ear {
+    redis: Redis,
+    topics: HashMap<String, broadcast::Sender<Heard>>,
+    line: Option<(PubSubSink, PubSubStream)>,
+    /// Whether the line was lost while somebody listened.
+    gap: bool,
+    rounds: u32,
+    /// Where listeners tell that they are gone.
+    departures: mpsc::UnboundedSender<String>,
+}
+
+impl Ear {
+    async fn run(mut self, mut requests: mpsc::Receiver<Listen>, mut leaving: mpsc::UnboundedReceiver<String>) {
+        let mut upkeep = interval(UPKEEP_INTERVAL);
+        upkeep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                request = requests.recv() => match request {
+                    Some(Listen { topic, answer }) => {
+                        let listener = self.join(topic).await;
+                        // Whoever asked may be gone; then the listener is dropped here and says so.
+                        let _ = answer.send(listener);
+                    }
+                    None => return,
+                },
+                Some(topic) = leaving.recv() => self.leave(&topic).await,
+                message = next_message(&mut self.line) => self.heard(message),
+                _ = upkeep.tick() => self.upkeep().await,
+            }
+        }
+    }
+
+    async fn join(&mut self, topic: String) -> Result<Listener, BusError> {
+        self.forget_silent();
+        if self.topics.len() >= BUS_TOPICS_MAX && !self.topics.contains_key(&topic) {
+            return Err(BusError::TooManyTopics);
+        }
+        self.connect().await.map_err(unavailable)?;
+        // Also for a topic that is listened to already: when Redis has answered, everything sent
+        // before has come in, and can be kept from whoever joins now.
+        self.subscribe_to(&[topic.as_str()]).await.map_err(unavailable)?;
+        self.topics.entry(topic.clone()).or_insert_with(topic_channel);
+        self.deliver_what_came_in();
+        let receiver = self.topics.entry(topic.clone()).or_insert_with(topic_channel).subscribe();
+        let departures = self.departures.clone();
+        let leave = move || {
+            // Fails only when the bus is gone, and its topics with it.
+            let _ = departures.send(topic);
+        };
+        Ok(Listener::new(receiver, leave))
+    }
+
+    fn deliver_what_came_in(&mut self) {
+        while let Some(message) = unconstrained(next_message(&mut self.line)).now_or_never() {
+            self.heard(message);
+        }
+    }
+
+    async fn leave(&mut self, topic: &str) {
+        if self.topics.get(topic).is_none_or(|sender| sender.receiver_count() > 0) {
+            return;
+        }
+        self.topics.remove(topic);
+        if let Some((sink, _)) = self.line.as_mut()
+            && !matches!(timeout(ANSWER_TIMEOUT, sink.unsubscribe(topic)).await, Ok(Ok(())))
+        {
+            self.lose_line();
+        }
+    }
+
+    fn heard(&mut self, message: Option<::redis::Msg>) {
+        match message {
+            None => self.lose_line(),
+            Some(message) => {
+                if let Some(sender) = self.topics.get(message.get_channel_name()) {
+                    // Fails only if the last listener is leaving in this moment.
+                    let _ = sender.send(Heard::Message(Bytes::copy_from_slice(message.get_payload_bytes())));
+                }
+            }
+        }
+    }
+
+    async fn upkeep(&mut self) {
+        self.forget_silent();
+        self.rounds = (self.rounds + 1) % ROUNDS_PER_PING;
+        match self.line.as_mut() {
+            None if self.topics.is_empty() => self.gap = false,
+            None => {
+                if let Err(reason) = self.connect().await {
+                    tracing::debug!(reason, "the bus is still cut off");
+                }
+            }
+            // A line that was cut without a word would stay silent for ever.
+            Some((sink, _)) if self.rounds == 0 => {
+                if !matches!(timeout(ANSWER_TIMEOUT, sink.ping::<::redis::Value>()).await, Ok(Ok(_))) {
+                    self.lose_line();
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Topics whose listeners left while nobody could be told; harmless while the line is up.
+    fn forget_silent(&mut self) {
+        if self.line.is_none() {
+            self.topics.retain(|_, sender| sender.receiver_count() > 0);
+        }
+    }
+
+    fn lose_line(&mut self) {
+        self.line = None;
+        self.gap = !self.topics.is_empty();
+    }
+
+    /// Gets a line if there is none, subscribes to all topics, and tells of the gap.
+    async fn connect(&mut self) -> Result<(), String> {
+        if self.line.is_some() {
+            return Ok(());
+        }
+        let fresh = timeout(ANSWER_TIMEOUT, self.redis.client().get_async_pubsub()).await;
+        let line = fresh.map_err(|_| "redis does not answer in time")?.map_err(|error| reason(&error))?;
+        self.line = Some(PubSub::split(line));
+        let topics: Vec<String> = self.topics.keys().cloned().collect();
+        if !topics.is_empty() {
+            self.subscribe_to(&topics.iter().map(String::as_str).collect::<Vec<_>>()).await?;
+        }
+        if std::mem::take(&mut self.gap) {
+            for sender in self.topics.values() {
+                let _ = sender.send(Heard::Lagged { missed: None });
+            }
+        }
+        Ok(())
+    }
+
+    async fn subscribe_to(&mut self, topics: &[&str]) -> Result<(), String> {
+        let Some((sink, _)) = self.line.as_mut() else { return Err("the connection to redis was lost".into()) };
+        let outcome = match timeout(ANSWER_TIMEOUT, sink.subscribe(topics)).await {
+            Ok(outcome) => outcome.map_err(|error| reason(&error)),
+            Err(_) => Err("redis does not answer in time".into()),
+        };
+        if outcome.is_err() {
+            self.lose_line();
+        }
+        outcome
+    }
+}
+
+/// The next message; waits for ever while there is no line.
+async fn next_message(line: &mut Option<(PubSubSink, PubSubStream)>) -> Option<::redis::Msg> {
+    match line {
+        Some((_, stream)) => stream.next().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,160 @@
+//! Counters of a single process: a bounded map that forgets what has expired, and only that.
+
+use async_trait::async_trait;
+use chimera_core::access::window::{self, Hit, Quota};
+use chimera_core::limits::COUNTER_KEYS_MAX;
+use chimera_core::time::Timestamp;
+use chimera_engine::port::{Claim, CounterError, Counters};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Counters within this process.
+#[derive(Default)]
+pub struct LocalCounters {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    claims: Expiring<String>,
+    hits: Expiring<u32>,
+}
+
+impl LocalCounters {
+    /// Counters without keys.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many keys are held, expired ones included that no call has swept yet.
+    #[must_use]
+    pub fn key_count(&self) -> usize {
+        let state = self.locked();
+        state.claims.entries.len() + state.hits.entries.len()
+    }
+
+    /// No code panics while it holds the lock, so a poisoned map is still whole.
+    fn locked(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn swept(&self, now: Timestamp) -> MutexGuard<'_, State> {
+        let mut state = self.locked();
+        state.claims.sweep(now);
+        state.hits.sweep(now);
+        state
+    }
+}
+
+#[async_trait]
+impl Counters for LocalCounters {
+    async fn claim(&self, key: &str, value: &str, ttl: Duration, now: Timestamp) -> Result<Claim, CounterError> {
+        CounterError::check_claim(key, value, ttl)?;
+        let mut state = self.swept(now);
+        if let Some(held) = state.claims.get(key) {
+            return Ok(Claim::Held(held.clone()));
+        }
+        state.claims.set(key, value.to_owned(), later(now, ttl))?;
+        Ok(Claim::Claimed)
+    }
+
+    async fn read(&self, key: &str, now: Timestamp) -> Result<Option<String>, CounterError> {
+        CounterError::check_key(key)?;
+        Ok(self.swept(now).claims.get(key).cloned())
+    }
+
+    async fn release(&self, key: &str, value: &str, now: Timestamp) -> Result<bool, CounterError> {
+        CounterError::check_key(key)?;
+        let mut state = self.swept(now);
+        let ours = state.claims.get(key).is_some_and(|held| held == value);
+        if ours {
+            state.claims.remove(key);
+        }
+        Ok(ours)
+    }
+
+    async fn hit(&self, key: &str, quota: Quota, now: Timestamp) -> Result<Hit, CounterError> {
+        CounterError::check_key(key)?;
+        let (current_key, previous_key) = window::keys(key, quota, now);
+        let mut state = self.swept(now);
+        let count = |key: &str| state.hits.get(key).copied().unwrap_or(0);
+        let (current, previous) = (count(&current_key), count(&previous_key));
+        let hit = quota.decide(previous, current, now);
+        if matches!(hit, Hit::Allowed { .. }) {
+            state.hits.set(&current_key, current + 1, later(now, quota.window()))?;
+        }
+        Ok(hit)
+    }
+
+    async fn ready(&self) -> Result<(), CounterError> {
+        Ok(())
+    }
+}
+
+fn later(now: Timestamp, by: Duration) -> Timestamp {
+    let micros = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
+    Timestamp::from_micros(now.micros().saturating_add(micros))
+}
+
+/// A map whose entries end, ordered by their end, so that sweeping costs only what it removes.
+struct Expiring<V> {
+    entries: HashMap<Arc<str>, (V, Timestamp)>,
+    ends: BTreeSet<(Timestamp, Arc<str>)>,
+}
+
+impl<V> Default for Expiring<V> {
+    fn default() -> Self {
+        Self { entries: HashMap::new(), ends: BTreeSet::new() }
+    }
+}
+
+impl<V> Expiring<V> {
+    fn sweep(&mut self, now: Timestamp) {
+        while self.ends.first().is_some_and(|(end, _)| *end <= now) {
+            if let Some((_, key)) = self.ends.pop_first() {
+                self.entries.remove(&key);
+            }
+        }
+    }
+
+    fn get(&self, key: &str) -> Option<&V> {
+        self.entries.get(key).map(|(value, _)| value)
+    }
+
+    fn set(&mut self, key: &str, value: V, end: Timestamp) -> Result<(), CounterError> {
+        if !self.entries.contains_key(key) && self.entries.len() >= COUNTER_KEYS_MAX {
+            return Err(CounterError::Full);
+        }
+        self.remove(key);
+        let key: Arc<str> = key.into();
+        self.ends.insert((end, key.clone()));
+        self.entries.insert(key, (value, end));
+        Ok(())
+    }
+
+    fn remove(&mut self, key: &str) {
+        if let Some((key, (_, end))) = self.entries.remove_entry(key) {
+            self.ends.remove(&(end, key));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn memory_is_bounded_and_given_back_when_keys_expire() {
+        let counters = LocalCounters::new();
+        let (now, ttl) = (Timestamp::from_micros(0), Duration::from_secs(1));
+        for key in 0..COUNTER_KEYS_MAX {
+            assert_eq!(counters.claim(&key.to_string(), "v", ttl, now).await, Ok(Claim::Claimed));
+        }
+        assert_eq!(counters.claim("one more", "v", ttl, now).await, Err(CounterError::Full));
+        assert_eq!(counters.claim("0", "v", ttl, now).await, Ok(Claim::Held("v".into())), "the old ones still answer");
+        assert_eq!(counters.claim("one more", "v", ttl, now.plus_seconds(1)).await, Ok(Claim::Claimed));
+        assert_eq!(counters.key_count(), 1);
+    }
+}

@@ -1,0 +1,103 @@
+//! Counters shared by all nodes: `SET NX PX` for claims, one script for each read-and-change.
+//!
+//! A script runs alone in Redis, so check and increment are one act, whoever else calls. The
+//! window's sum is the same as `chimera_core::access::window`; the script returns the counts it
+//! saw, and the answer is computed from them by the one function.
+
+use crate::redis::Redis;
+use ::redis::{RedisResult, Script};
+use async_trait::async_trait;
+use chimera_core::access::window::{self, Hit, Quota};
+use chimera_core::time::Timestamp;
+use chimera_engine::port::{Claim, CounterError, Counters};
+use std::time::Duration;
+
+const CLAIM: &str = r"
+local held = redis.call('GET', KEYS[1])
+if held then return held end
+redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
+return false";
+
+const RELEASE: &str = r"
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])";
+
+const HIT: &str = r"
+local current = tonumber(redis.call('GET', KEYS[1]) or '0')
+local previous = tonumber(redis.call('GET', KEYS[2]) or '0')
+local limit, window, elapsed = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+if previous * (window - elapsed) <= (limit - current - 1) * window then
+  redis.call('SET', KEYS[1], string.format('%d', current + 1), 'PX', ARGV[2])
+end
+return {previous, current}";
+
+/// Counters in a Redis server.
+pub struct RedisCounters {
+    redis: Redis,
+    claim: Script,
+    release: Script,
+    hit: Script,
+}
+
+impl RedisCounters {
+    /// The counters of this server.
+    #[must_use]
+    pub fn new(redis: Redis) -> Self {
+        Self { redis, claim: Script::new(CLAIM), release: Script::new(RELEASE), hit: Script::new(HIT) }
+    }
+
+    async fn settle<T>(&self, outcome: RedisResult<T>) -> Result<T, CounterError> {
+        self.redis.settle(outcome).await.map_err(unavailable)
+    }
+
+    async fn connection(&self) -> Result<::redis::aio::MultiplexedConnection, CounterError> {
+        let outcome = self.redis.connection().await;
+        self.settle(outcome).await
+    }
+}
+
+fn unavailable(reason: String) -> CounterError {
+    CounterError::Unavailable { reason }
+}
+
+#[async_trait]
+impl Counters for RedisCounters {
+    async fn claim(&self, key: &str, value: &str, ttl: Duration, _now: Timestamp) -> Result<Claim, CounterError> {
+        CounterError::check_claim(key, value, ttl)?;
+        let mut connection = self.connection().await?;
+        let mut script = self.claim.prepare_invoke();
+        let millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+        let outcome = script.key(key).arg(value).arg(millis).invoke_async::<Option<String>>(&mut connection).await;
+        Ok(self.settle(outcome).await?.map_or(Claim::Claimed, Claim::Held))
+    }
+
+    async fn read(&self, key: &str, _now: Timestamp) -> Result<Option<String>, CounterError> {
+        CounterError::check_key(key)?;
+        let mut connection = self.connection().await?;
+        let outcome = ::redis::cmd("GET").arg(key).query_async::<Option<String>>(&mut connection).await;
+        self.settle(outcome).await
+    }
+
+    async fn release(&self, key: &str, value: &str, _now: Timestamp) -> Result<bool, CounterError> {
+        CounterError::check_key(key)?;
+        let mut connection = self.connection().await?;
+        let outcome = self.release.prepare_invoke().key(key).arg(value).invoke_async::<bool>(&mut connection).await;
+        self.settle(outcome).await
+    }
+
+    async fn hit(&self, key: &str, quota: Quota, now: Timestamp) -> Result<Hit, CounterError> {
+        CounterError::check_key(key)?;
+        let (current_key, previous_key) = window::keys(key, quota, now);
+        let elapsed = quota.position(now).elapsed_ms;
+        let mut connection = self.connection().await?;
+        let mut script = self.hit.prepare_invoke();
+        script.key(current_key).key(previous_key).arg(quota.limit()).arg(quota.window_ms()).arg(elapsed);
+        let outcome = script.invoke_async::<(u32, u32)>(&mut connection).await;
+        let (previous, current) = self.settle(outcome).await?;
+        Ok(quota.decide(previous, current, now))
+    }
+
+    async fn ready(&self) -> Result<(), CounterError> {
+        self.redis.ping().await.map_err(unavailable)
+    }
+}

@@ -1,0 +1,86 @@
+//! The connection to Redis that publishing and counters share.
+//!
+//! It connects when first needed, so that the process starts without Redis, and again after a
+//! failure, one call later. A call that fails is never repeated here: whether it took effect is
+//! for the caller to judge.
+
+use ::redis::aio::MultiplexedConnection;
+use ::redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, RedisResult};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A Redis server, by its URL.
+#[derive(Clone)]
+pub struct Redis {
+    client: Client,
+    live: Arc<Mutex<Option<MultiplexedConnection>>>,
+}
+
+/// A URL that names no Redis server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a Redis URL; expected redis://[user:password@]host[:port][/number] or rediss://…")]
+pub struct InvalidRedisUrl;
+
+impl Redis {
+    /// The server at `url`. Does not connect yet.
+    pub fn new(url: &str) -> Result<Self, InvalidRedisUrl> {
+        let client = Client::open(url).map_err(|_| InvalidRedisUrl)?;
+        Ok(Self { client, live: Arc::default() })
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// A connection that worked when it was last used, or a fresh one.
+    pub(crate) async fn connection(&self) -> RedisResult<MultiplexedConnection> {
+        let mut live = self.live.lock().await;
+        if let Some(connection) = live.as_ref() {
+            return Ok(connection.clone());
+        }
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            .set_response_timeout(Some(ANSWER_TIMEOUT));
+        let connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
+        Ok(live.insert(connection).clone())
+    }
+
+    /// Looks at the outcome of a call: after a failure the next call gets a new connection, since
+    /// this one may be dead, or lead to a server that has become a replica.
+    pub(crate) async fn settle<T>(&self, outcome: RedisResult<T>) -> Result<T, String> {
+        match outcome {
+            Ok(value) => Ok(value),
+            Err(error) => {
+                *self.live.lock().await = None;
+                tracing::debug!(%error, "redis call failed");
+                Err(reason(&error))
+            }
+        }
+    }
+
+    /// Whether the server answers now.
+    pub(crate) async fn ping(&self) -> Result<(), String> {
+        let outcome = match self.connection().await {
+            Ok(mut connection) => ::redis::cmd("PING").query_async::<String>(&mut connection).await.map(drop),
+            Err(error) => Err(error),
+        };
+        self.settle(outcome).await
+    }
+}
+
+/// What an operator should know, without the address.
+pub(crate) fn reason(error: &RedisError) -> String {
+    match error.kind() {
+        _ if error.is_connection_refusal() => "redis refuses connections".into(),
+        _ if error.is_timeout() => "redis does not answer in time".into(),
+        ErrorKind::AuthenticationFailed => "redis refuses our credentials".into(),
+        ErrorKind::Server(_) | ErrorKind::Extension => {
+            format!("redis answered {}", error.code().unwrap_or("with an error"))
+        }
+        _ => "the connection to redis was lost".into(),
+    }
+}

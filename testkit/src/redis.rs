@@ -1,0 +1,118 @@
+//! A private Redis server: own port, no persistence, gone with the test.
+//!
+//! A small shell stands between: it waits for the end of its standard input, which comes when the
+//! test stops the server and also when the test process dies in whatever way, and then kills the
+//! server.
+
+use crate::net::free_port;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+
+const TRIES: usize = 20;
+const KEEPER: &str = r#""$@" & server=$!; read -r _; kill -9 "$server"; wait "$server""#;
+
+/// A Redis server of one test.
+pub struct PrivateRedis {
+    port: u16,
+    options: Vec<String>,
+    keeper: Option<Child>,
+}
+
+impl PrivateRedis {
+    /// Starts a server and waits until it takes connections.
+    ///
+    /// # Panics
+    /// When `redis-server` is missing or does not start.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts a server with further options, such as `["--requirepass", "x"]`.
+    ///
+    /// # Panics
+    /// When `redis-server` is missing or does not start.
+    #[must_use]
+    pub fn start_with(options: &[&str]) -> Self {
+        let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+        for _ in 0..TRIES {
+            let port = free_port();
+            // Another process may have taken the port meanwhile.
+            if let Some(keeper) = launch(port, &options) {
+                return Self { port, options, keeper: Some(keeper) };
+            }
+        }
+        panic!("redis-server does not start");
+    }
+
+    /// Its URL.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    /// Its port.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Kills the server; everything in it is lost. Returns when it is gone.
+    pub fn stop(&mut self) {
+        if let Some(mut keeper) = self.keeper.take() {
+            drop(keeper.stdin.take());
+            let _ = keeper.wait();
+        }
+    }
+
+    /// Starts it again, empty, on the same port.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_again(&mut self) {
+        self.stop();
+        self.keeper = launch(self.port, &self.options);
+        assert!(self.keeper.is_some(), "redis-server does not start again");
+    }
+}
+
+impl Drop for PrivateRedis {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A running server, or `None` if it ended before it was ready.
+fn launch(port: u16, options: &[String]) -> Option<Child> {
+    let mut keeper = Command::new("sh")
+        .args(["-c", KEEPER, "sh", "redis-server", "--bind", "127.0.0.1", "--port", &port.to_string()])
+        .args(["--save", "", "--appendonly", "no", "--daemonize", "no", "--logfile", ""])
+        .args(options)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("a shell");
+    let output = keeper.stdout.take().expect("a pipe");
+    let (announce, ready) = mpsc::channel();
+    std::thread::spawn(move || {
+        // Reads on to the end, so that the server never waits for a full pipe.
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            let verdict = if line.contains("eady to accept connections") {
+                true
+            } else if line.contains("Failed listening") || line.contains("not found") {
+                false
+            } else {
+                continue;
+            };
+            let _ = announce.send(verdict);
+        }
+    });
+    let up = ready.recv().unwrap_or(false);
+    if !up {
+        drop(keeper.stdin.take());
+        let _ = keeper.wait();
+    }
+    up.then_some(keeper)
+}
