@@ -82,7 +82,7 @@ fn bare_in_data(file: &Rust) -> Vec<Finding> {
 }
 
 fn bare(table: &str) -> String {
-    format!("{table} has no tenant: read its view")
+    format!("{table} has no tenant: read scoped_{table}")
 }
 
 #[test]
@@ -140,8 +140,7 @@ mod tests {
 
     #[test]
     fn reading_it_as_data_is_found_too() {
-        let text =
-            "let a = Select::from(&swarm::tables::TASKS, scope);\nlet b = Select::from(&TASKS_BY_TENANT, scope);";
+        let text = "let a = Select::from(&swarm::tables::TASKS, scope);\nlet b = Select::from(&SCOPED_TASKS, scope);";
         let found = bare_in_data(&Rust::new("engine/src/swarm/task.rs", text));
         assert_eq!(found.iter().map(|found| found.line).collect::<Vec<_>>(), [1]);
         assert_eq!(bare_in_text(&Rust::new("storage/src/x.rs", "f(\"SELECT 1 FROM plans\")")).len(), 1);
