@@ -4,6 +4,7 @@
 //! give it one in both, or put the code where it belongs.
 
 use super::finding::{Finding, assert_none};
+use super::manifests::line_of;
 use super::tree;
 use serde_json::Value;
 
@@ -45,14 +46,14 @@ pub(super) struct Edge<'a> {
     pub(super) from: &'a str,
     pub(super) to: &'a str,
     pub(super) manifest: String,
+    pub(super) line: usize,
     pub(super) for_tests: bool,
     pub(super) ours: bool,
 }
 
-/// Every dependency that a crate of the workspace declares.
-pub(super) fn edges(metadata: &Value) -> Vec<Edge<'_>> {
-    let list = |value: &'static str| metadata[value].as_array().cloned().unwrap_or_default();
-    let members = list("workspace_members");
+/// Every dependency that a crate of the workspace declares; `text` reads a manifest.
+pub(super) fn edges<'a>(metadata: &'a Value, text: &'a dyn Fn(&str) -> &'a str) -> Vec<Edge<'a>> {
+    let members = metadata["workspace_members"].as_array().map(Vec::as_slice).unwrap_or_default();
     let root = metadata["workspace_root"].as_str().unwrap_or_default();
     let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
     let ours = packages.iter().filter(|package| members.contains(&package["id"]));
@@ -60,12 +61,16 @@ pub(super) fn edges(metadata: &Value) -> Vec<Edge<'_>> {
         let path = package["manifest_path"].as_str().unwrap_or_default();
         let manifest = path.trim_start_matches(root).trim_start_matches('/').to_owned();
         let dependencies = package["dependencies"].as_array().map(Vec::as_slice).unwrap_or_default();
-        dependencies.iter().map(move |dependency| Edge {
-            from: package["name"].as_str().unwrap_or_default(),
-            to: dependency["name"].as_str().unwrap_or_default(),
-            manifest: manifest.clone(),
-            for_tests: dependency["kind"] == "dev",
-            ours: !dependency["path"].is_null(),
+        dependencies.iter().map(move |dependency| {
+            let to = dependency["name"].as_str().unwrap_or_default();
+            Edge {
+                from: package["name"].as_str().unwrap_or_default(),
+                to,
+                manifest: manifest.clone(),
+                line: line_of(text(&manifest), to),
+                for_tests: dependency["kind"] == "dev",
+                ours: !dependency["path"].is_null(),
+            }
         })
     })
     .collect()
@@ -76,19 +81,18 @@ fn check(edges: &[Edge<'_>]) -> Vec<Finding> {
     ours.filter_map(|edge| {
         let Some(layer) = LAYERS.iter().find(|layer| layer.name == edge.from) else {
             let what = format!("{} is no layer: add it to the table in layers.rs and to ARCHITECTURE.md", edge.from);
-            return Some(Finding::new(&edge.manifest, 1, what));
+            return Some(Finding::new(&edge.manifest, edge.line, what));
         };
         let allowed = layer.uses.contains(&edge.to) || (edge.for_tests && layer.tests_use.contains(&edge.to));
         let what = || format!("{} must not use {}: turn the arrow round with a port in engine", edge.from, edge.to);
-        (!allowed).then(|| Finding::new(&edge.manifest, 1, what()))
+        (!allowed).then(|| Finding::new(&edge.manifest, edge.line, what()))
     })
     .collect()
 }
 
 #[test]
 fn arrows_between_crates_point_one_way() {
-    let metadata = tree::metadata();
-    let edges = edges(metadata);
+    let edges = edges(tree::metadata(), &tree::text);
     assert!(edges.iter().any(|edge| edge.from == "chimera-engine" && edge.to == "chimera-core"));
     assert_none(&check(&edges));
 }
@@ -108,12 +112,13 @@ mod tests {
                  "dependencies": [{"name": "chimera", "kind": null, "path": "/w/b"}]},
             ],
         });
-        check(&edges(&metadata))
+        check(&edges(&metadata, &|_| "[dependencies]\nserde = \"1\"\nchimera-engine.workspace = true\n"))
     }
 
     #[test]
     fn an_arrow_against_the_layers_is_found() {
-        assert_eq!(found("chimera-core", "chimera-engine", Value::Null)[0].file, "a/Cargo.toml");
+        let breach = &found("chimera-core", "chimera-engine", Value::Null)[0];
+        assert_eq!((breach.file.as_str(), breach.line), ("a/Cargo.toml", 3));
         assert_eq!(found("chimera-api", "chimera-storage", Value::Null).len(), 1);
         assert_eq!(found("chimera-engine", "chimera-testkit", Value::Null).len(), 1);
         assert_eq!(found("chimera-core", "chimera-storage", json!("dev")).len(), 1);

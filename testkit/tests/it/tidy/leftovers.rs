@@ -1,5 +1,5 @@
 //! Nothing half-finished stays: no marks for later, no debug output, no switched-off tests, no
-//! tests that wait by the clock.
+//! tests that wait by the clock, and no ticket numbers, which mean nothing to a reader of the code.
 
 use super::finding::{Exception, Finding, assert_none, except};
 use super::rust::Rust;
@@ -31,6 +31,13 @@ fn marks(path: &str, lines: &[(usize, &str)]) -> Vec<Finding> {
     };
     let found = lines.iter().filter_map(|(line, text)| Some((*line, mark(text)?)));
     found.map(|(line, mark)| Finding::new(path, line, format!("a leftover {mark}: do it now or drop it"))).collect()
+}
+
+/// A hash mark with digits in a comment; an attribute and a hash mark alone are no tickets.
+fn tickets(path: &str, comments: &[(usize, &str)]) -> Vec<Finding> {
+    let names_ticket = |text: &str| text.split('#').skip(1).any(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let found = comments.iter().filter(|(_, text)| names_ticket(text));
+    found.map(|(line, _)| Finding::new(path, *line, "a ticket number: say the reason itself")).collect()
 }
 
 fn forbidden(file: &Rust) -> Vec<Finding> {
@@ -73,6 +80,12 @@ fn nothing_is_left_for_later() {
 }
 
 #[test]
+fn comments_give_reasons_and_not_ticket_numbers() {
+    let found = tree::rust().iter().flat_map(|file| tickets(&file.path, &file.comments()));
+    assert_none(&found.collect::<Vec<_>>());
+}
+
+#[test]
 fn no_code_is_unfinished_and_no_test_is_switched_off() {
     assert_none(&tree::rust().iter().flat_map(forbidden).collect::<Vec<_>>());
 }
@@ -95,6 +108,12 @@ mod tests {
     fn a_mark_for_later_is_found_as_a_word() {
         let lines = [(1, "// TODO: later"), (2, "-- FIXME"), (3, "the METHODOLOGY of TODOS"), (4, "XXXL")];
         assert_eq!(marks("a.sql", &lines).iter().map(|found| found.line).collect::<Vec<_>>(), [1, 2]);
+    }
+
+    #[test]
+    fn a_ticket_number_is_found() {
+        let comments = [(1, "// see #42"), (2, "/// `#[error]` and # alone"), (3, "// r#\"x\"#")];
+        assert_eq!(tickets("a.rs", &comments).iter().map(|found| found.line).collect::<Vec<_>>(), [1]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ fn is_inherited(value: Option<&toml::Value>) -> bool {
 }
 
 /// The line that begins with a key, or the first.
-fn line_of(text: &str, key: &str) -> usize {
+pub(super) fn line_of(text: &str, key: &str) -> usize {
     let names = |line: &str| line.strip_prefix(key).is_some_and(|rest| rest.starts_with(['.', ' ', '=', ']']));
     text.lines().position(|line| names(line.trim_start_matches('['))).map_or(1, |at| at + 1)
 }

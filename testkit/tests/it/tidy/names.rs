@@ -1,4 +1,5 @@
-//! Names say what a thing is: no words that fit everything, no history.
+//! Names say what a thing is: no words that fit everything, no history. A test's name is a
+//! sentence.
 
 use super::finding::{Finding, assert_none};
 use super::rust::{Rust, is_name};
@@ -45,6 +46,23 @@ fn path(path: &str) -> Option<Finding> {
     Some(Finding::new(path, 1, format!("{empty} is no place: put each thing where its name leads")))
 }
 
+/// Tests whose names are no sentences: three words at least, and not the word test.
+fn mumbled_tests(file: &Rust) -> Vec<Finding> {
+    let marks = ["#[test]", "#[tokio::test"].iter().flat_map(|mark| file.find(mark));
+    let named = marks.filter_map(|at| {
+        let name = file.tokens[at..].windows(2).find(|pair| pair[0].word == "fn")?;
+        Some(&name[1])
+    });
+    let mumbled = named.filter(|name| name.word.split('_').count() < 3 || name.word.starts_with("test_"));
+    let what = |name: &str| format!("{name} is no sentence: say what holds, like `a_stale_epoch_can_not_write`");
+    mumbled.map(|name| Finding::new(&file.path, name.line, what(&name.word))).collect()
+}
+
+#[test]
+fn tests_are_named_by_sentences() {
+    assert_none(&tree::rust().iter().flat_map(mumbled_tests).collect::<Vec<_>>());
+}
+
 #[test]
 fn types_and_functions_are_named_after_what_they_are() {
     let found = tree::rust().iter().flat_map(|file| [types(file), functions(file)].concat());
@@ -65,6 +83,15 @@ mod tests {
         let text = "struct LeaseManager;\nenum StoreImpl {}\ntrait Managed {}\ntype Utility = u8;\nstruct ImplicitV2;\nimpl X {}";
         let found = types(&Rust::new("core/src/x.rs", text));
         assert_eq!(found.iter().map(|found| found.line).collect::<Vec<_>>(), [1, 2, 5]);
+    }
+
+    #[test]
+    fn a_test_without_a_sentence_is_found() {
+        let text = "#[test]\nfn works() {}\n#[tokio::test(start_paused = true)]\nasync fn test_it_all_works() {}\n#[test]\nfn a_row_is_kept() {}\nfn plain() {}";
+        let mut lines: Vec<usize> =
+            mumbled_tests(&Rust::new("core/tests/it/x.rs", text)).iter().map(|found| found.line).collect();
+        lines.sort_unstable();
+        assert_eq!(lines, [2, 4]);
     }
 
     #[test]

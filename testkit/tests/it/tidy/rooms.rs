@@ -39,6 +39,7 @@ const SHARED: &[(&str, &str, &str)] = &[
     ("chimera", "command", "one file per command"),
     ("chimera", "compose", "the only file that names adapters"),
     ("chimera", "config", "layered settings on a page"),
+    ("chimera", "failure", "how a command fails: code, words, hint, exit status"),
     ("chimera", "output", "data to stdout, words to stderr"),
     ("chimera", "telemetry", "logs, traces, metrics"),
 ];

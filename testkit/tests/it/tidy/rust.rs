@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn test_modules_are_told_from_the_rest() {
+    fn lines_of_tests_are_told_from_the_rest() {
         let file = Rust::new("core/src/x.rs", "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n");
         let tests: Vec<usize> = (1..=6).filter(|line| file.is_test(*line)).collect();
         assert_eq!(tests, [2, 3, 4, 5]);
