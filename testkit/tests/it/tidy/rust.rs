@@ -34,7 +34,8 @@ impl Rust {
 
     /// Whether the whole file exists for tests only.
     pub(super) fn is_test_file(&self) -> bool {
-        self.layer() == "testkit" || self.path.split('/').any(|part| part == "tests" || part == "tests.rs")
+        self.layer() == "testkit"
+            || self.path.split('/').any(|part| part == "tests" || part == "tests.rs" || part.ends_with("_tests.rs"))
     }
 
     /// Whether a line exists for tests only.
@@ -160,6 +161,7 @@ mod tests {
         assert_eq!(tests, [2, 3, 4, 5]);
         assert!(Rust::new("storage/tests/it/main.rs", "").is_test(1));
         assert!(Rust::new("core/src/record/tests.rs", "").is_test(1));
+        assert!(!Rust::new("core/src/record/contests.rs", "").is_test(1));
     }
 
     #[test]
