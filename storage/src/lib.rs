@@ -1,1 +1,5 @@
 //! Everything durable or shared: records, blobs, bus, counters, secrets.
+
+pub mod bench;
+pub mod migrate;
+pub mod records;

@@ -3,6 +3,7 @@
 mod chain;
 mod entry;
 pub mod jcs;
+mod row;
 pub mod tables;
 
 pub use chain::{Digest32, Head, Link, extend};

@@ -5,12 +5,14 @@
 
 mod cursor;
 mod query;
+mod scoped;
 mod table;
 mod tx;
 mod value;
 
 pub use cursor::{Cursor, InvalidCursor};
 pub use query::{Compare, Condition, Direction, Page, Row, Scope, Select};
+pub(crate) use scoped::scoped;
 pub use table::{Column, Kind, Table, catalog};
 pub use tx::{Conflict, Insert, InvalidTx, RowCount, RowKey, Step, Touch, Tx, Update};
 pub use value::{Json, JsonError, Value};

@@ -67,8 +67,7 @@ pub struct Select {
     pub direction: Direction,
     /// Where the page before ended.
     pub after: Option<Cursor>,
-    /// How many rows at the most.
-    pub limit: usize,
+    limit: usize,
 }
 
 impl Select {
@@ -112,6 +111,12 @@ impl Select {
     pub fn take(mut self, rows: usize) -> Self {
         self.limit = rows.clamp(1, limits::PAGE_ROWS_MAX);
         self
+    }
+
+    /// How many rows a page has at the most.
+    #[must_use]
+    pub const fn limit(&self) -> usize {
+        self.limit
     }
 
     /// Continues behind a cursor that a page of this very query gave out.

@@ -333,6 +333,19 @@ impl Tx {
         }
     }
 
+    /// Puts the bulk part into the one order in which every store works it off, so that of several
+    /// conflicts all of them report the same: tables by rank, then rows of one shape by their key.
+    pub fn sort(&mut self) {
+        let shape = |cells: &[(usize, Value)]| cells.iter().map(|(at, _)| *at).collect::<Vec<_>>();
+        let first_id = |insert: &Insert| insert.table.key.first().and_then(|key| insert.value(key).as_uuid());
+        if self.inserts.len() > 1 {
+            self.inserts.sort_by_cached_key(|i| (i.table.rank, i.table.name, shape(&i.cells), first_id(i)));
+        }
+        if self.updates.len() > 1 {
+            self.updates.sort_by_cached_key(|u| (u.table.rank, u.table.name, shape(&u.set), shape(&u.expect)));
+        }
+    }
+
     /// Every row key this transaction depends on, sorted, each once.
     #[must_use]
     pub fn all_touches(&self) -> Vec<Touch> {

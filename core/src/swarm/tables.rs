@@ -1,6 +1,449 @@
-//! The swarm room's tables.
+//! The swarm room's tables: plans and tasks, goals, results, decisions, publications, payments.
+//!
+//! Tables without the prefix are fixed by their document and may not carry a tenant: read the
+//! `scoped_…` views. In tables with the prefix every key begins with the tenant.
 
-use crate::record::Table;
+use crate::record::{Column, Kind, Table, scoped};
 
-/// The room's tables.
-pub static ALL: &[&Table] = &[];
+scoped! {
+    /// What planners decompose.
+    OBJECTIVES = "objectives",
+    SCOPED_OBJECTIVES = "scoped_objectives",
+    rank: 500,
+    key: &["objective_id"],
+    uniques: &[],
+    columns: [
+        Column::new("objective_id", Kind::Uuid),
+        Column::new("objective_type", Kind::Text).chars(50),
+        Column::new("objective_data", Kind::Json),
+        Column::new("status", Kind::Text).default().chars(20),
+        Column::new("created_at", Kind::Time).default(),
+        Column::new("updated_at", Kind::Time).default(),
+        Column::new("completed_at", Kind::Time).nullable(),
+        Column::new("spec_version", Kind::Text).chars(20),
+    ],
+}
+
+scoped! {
+    /// Plans as they were made.
+    PLANS = "plans",
+    SCOPED_PLANS = "scoped_plans",
+    rank: 501,
+    key: &["plan_id"],
+    uniques: &[],
+    columns: [
+        Column::new("plan_id", Kind::Uuid),
+        Column::new("objective_id", Kind::Uuid),
+        Column::new("plan_data", Kind::Json),
+        Column::new("status", Kind::Text).default().chars(20),
+        Column::new("created_at", Kind::Time).default(),
+        Column::new("updated_at", Kind::Time).default(),
+        Column::new("completed_at", Kind::Time).nullable(),
+        Column::new("spec_version", Kind::Text).chars(20),
+    ],
+}
+
+scoped! {
+    /// Tasks of plans.
+    TASKS = "tasks",
+    SCOPED_TASKS = "scoped_tasks",
+    rank: 502,
+    key: &["task_id"],
+    uniques: &[],
+    columns: [
+        Column::new("task_id", Kind::Uuid),
+        Column::new("plan_id", Kind::Uuid),
+        Column::new("task_type", Kind::Text).chars(50),
+        Column::new("required_skill", Kind::Text).chars(100),
+        Column::new("input_parameters", Kind::Json),
+        Column::new("success_criteria", Kind::Json),
+        Column::new("depends_on", Kind::Uuids).nullable(),
+        Column::new("status", Kind::Text).default().chars(20),
+        Column::new("assigned_agent_id", Kind::Uuid).nullable(),
+        Column::new("priority", Kind::Int32).default(),
+        Column::new("created_at", Kind::Time).default(),
+        Column::new("started_at", Kind::Time).nullable(),
+        Column::new("completed_at", Kind::Time).nullable(),
+        Column::new("output_data", Kind::Json).nullable(),
+        Column::new("error_data", Kind::Json).nullable(),
+    ],
+}
+
+scoped! {
+    /// Calls of skills.
+    SKILL_INVOCATIONS = "skill_invocations",
+    SCOPED_SKILL_INVOCATIONS = "scoped_skill_invocations",
+    rank: 503,
+    key: &["invocation_id"],
+    uniques: &[&["idempotency_key"]],
+    columns: [
+        Column::new("invocation_id", Kind::Uuid),
+        Column::new("task_id", Kind::Uuid).nullable(),
+        Column::new("skill_id", Kind::Text).chars(100),
+        Column::new("agent_id", Kind::Uuid),
+        Column::new("input_parameters", Kind::Json),
+        Column::new("output_data", Kind::Json).nullable(),
+        Column::new("status", Kind::Text).chars(20),
+        Column::new("error_data", Kind::Json).nullable(),
+        Column::new("execution_duration_ms", Kind::Int32).default(),
+        Column::new("resource_usage", Kind::Json).nullable(),
+        Column::new("idempotency_key", Kind::Text).nullable().chars(255),
+        Column::new("invoked_at", Kind::Time).default(),
+        Column::new("completed_at", Kind::Time),
+    ],
+}
+
+scoped! {
+    /// Trends as they were observed.
+    TRENDS = "trends",
+    SCOPED_TRENDS = "scoped_trends",
+    rank: 504,
+    key: &["trend_id"],
+    uniques: &[],
+    columns: [
+        Column::new("trend_id", Kind::Uuid),
+        Column::new("title", Kind::Text).chars(500),
+        Column::new("description", Kind::Text).nullable(),
+        Column::new("source", Kind::Text).chars(50),
+        Column::new("source_agent_id", Kind::Uuid).nullable(),
+        Column::new("relevance_score", Kind::Decimal),
+        Column::new("observed_at", Kind::Time),
+        Column::new("metadata", Kind::Json).nullable(),
+        Column::new("created_at", Kind::Time).default(),
+        Column::new("updated_at", Kind::Time).default(),
+    ],
+}
+
+/// Campaigns.
+pub static SWARM_CAMPAIGNS: Table = Table {
+    name: "swarm_campaigns",
+    columns: &[
+        Column::new("tenant_id", Kind::Text),
+        Column::new("id", Kind::Text),
+        Column::new("name", Kind::Text),
+        Column::new("status", Kind::Text).default(),
+        Column::new("persona_id", Kind::Text).nullable(),
+        Column::new("created_at", Kind::Time).default(),
+        Column::new("updated_at", Kind::Time).default(),
+        Column::new("state_version", Kind::Int).default(),
+    ],
+    key: &["tenant_id", "id"],
+    uniques: &[],
+    tenant: Some("tenant_id"),
+    rank: 505,
+};
+
+/// Goals of campaigns.
+pub static SWARM_GOALS: Table = Table {
+    name: "swarm_goals",
+    columns: &[
+        Column::new("tenant_id", Kind::Text),
+        Column::new("id", Kind::Text),
+        Column::new("campaign_id", Kind::Text),
+        Column::new("description", Kind::Text),
+        Column::new("status", Kind::Text).default(),
+        Column::new("objective_id", Kind::Uuid).nullable(),
+        Column::new("run_id", Kind::Uuid).nullable(),
+        Column::new("created_at", Kind::Time).default(),
+        Column::new("updated_at", Kind::Time).default(),
+        Column::new("state_version", Kind::Int).default(),
+    ],
+    key: &["tenant_id", "id"],
+    uniques: &[&["tenant_id", "campaign_id", "id"]],
+    tenant: Some("tenant_id"),
+    rank: 506,
+};
+
+/// Tasks with their immutable specification.
+pub static SWARM_TASKS: Table = Table {
+    name: "swarm_tasks",
+    columns: &[
+        Column::new("tenant_id", Kind::Text),
+        Column::new("id", Kind::Text),
+        Column::new("campaign_id", Kind::Text),
+        Column::new("goal_id", Kind::Text),
+        Column::new("task_type", Kind::Text),
+        Column::new("priority", Kind::Text).default(),
+        Column::new("status", Kind::Text).default(),
+        Column::new("spec_json", Kind::ExactJson),
+        Column::new("idempotency_key", Kind::Text),
+        Column::new("replaces_task_id", Kind::Text).nullable(),
+        Column::new("plan_task_id", Kind::Uuid).nullable(),
+        Column::new("run_id", Kind::Uuid).nullable(),
+        Column::new("created_at", Kind::Time).default(),
+        Column::new("updated_at", Kind::Time).default(),
+        Column::new("state_version", Kind::Int).default(),
+    ],
+    key: &["tenant_id", "id"],
+    uniques: &[&["plan_task_id"], &["tenant_id", "campaign_id", "id"], &["tenant_id", "idempotency_key"]],
+    tenant: Some("tenant_id"),
+    rank: 507,
+};
+
+/// Which task waits for which.
+pub static SWARM_TASK_DEPENDENCIES: Table = Table {
+    name: "swarm_task_dependencies",
+    columns: &[
+        Column::new("tenant_id", Kind::Text),
+        Column::new("id", Kind::Text),
+        Column::new("task_id", Kind::Text),
+        Column::new("depends_on_task_id", Kind::Text),
+    ],
+    key: &["tenant_id", "id"],
+    uniques: &[&["tenant_id", "task_id", "depends_on_task_id"]],
+    tenant: Some("tenant_id"),
+    rank: 508,
+};
+
+/// Messages between agents.
+pub static SWARM_ENVELOPES: Table = Table {
+    name: "swarm_envelopes",
+    columns: &[
+        Column::new("tenant_id", Kind::Text),
+        Column::new("id", Kind::Text),
+        Column::new("campaign_id", Kind::Text).nullable(),
+        Column::new("goal_id", Kind::Text).nullable(),
+        Column::new("task_id", Kind::Text).nullable(),
+        Column::new("correlation_id", Kind::Text).nullable(),
+        Column::new("created_at", Kind::Time),
+        Column::new("role", Kind::Text),
+        Column::new("type", Kind::Text),
+        Column::new("status", Kind::Text),
+        Column::new("confidence_score", Kind::Decimal).nullable(),
+        Column::new("risk_tags", Kind::Texts).default(),
+        Column::new("idempotency_key", Kind::Text).nullable(),
+        Column::new("payload", Kind::Json),
+        Column::new("error", Kind::Json).nullable(),
+        Column::new("received_at", Kind::Time).default(),
+    ],
+    key: &["tenant_id", "id"],
+    uniques: &[],
+    tenant: Some("tenant_id"),
+    rank: 509,
+};
+
+/// Attempts at tasks.
+pub static SWARM_WORKER_RUNS: Table = Table {
+    name: "swarm_worker_runs",
+    columns: &[
+        Column::new("tenant_id", Kind::Text),
+        Column::new("id", Kind::Text),
+        Column::new("task_id", Kind::Text),
+        Column::new("attempt_number", Kind::Int32),
+        Column::new("status", Kind::Text).default(),
+        Column::new("envelope_id", Kind::Text).nullable(),
+        Column::new("job_id", Kind::Uuid).nullable(),
+        Column::new("started_at", Kind::Time).default(),
+        Column::new("finished_at", Kind::Time).nullable(),
+        Column::new("state_version", Kind::Int).default(),
+    ],
+    key: &["tenant_id", "id"],
+    uniques: &[&["tenant_id", "task_id", "attempt_number"], &["tenant_id", "task_id", "id"]],
+    tenant: Some("tenant_id"),
+    rank: 510,
+};
+
+/// What an attempt gave.
+pub static SWARM_WORKER_RESULTS: Table = Table {
+    name: "swarm_worker_results",
+    columns: &[
+        Column::new("tenant_id", Kind::Text),
+        Column::new("id", Kind::Text),
+        Column::new("task_id", Kind::Text),
+        Column::new("worker_run_id", Kind::Text),
+        Column::new("status", Kind::Text),
+        Column::new("confidence_score", Kind::Decimal),
+        Column::new("risk_tags_json", Kind::Json),
+        Column::new("outputs_json", Kind::Json),
+        Column::new("error_json", Kind::Json).nullable(),
+        Column::new("created_at", Kind::Time).default(),
+    ],
+    key: &["tenant_id", "id"],
+    uniques: &[&["tenant_id", "worker_run_id"], &["tenant_id", "task_id", "id"]],
+    tenant: Some("tenant_id"),
+    rank: 511,
+};
+
+const DECISION_COLUMNS: &[Column] = &[
+    Column::new("tenant_id", Kind::Text),
+    Column::new("id", Kind::Text),
+    Column::new("task_id", Kind::Text),
+    Column::new("worker_result_id", Kind::Text),
+    Column::new("round", Kind::Int32).default(),
+    Column::new("supersedes_round", Kind::Int32).nullable(),
+    Column::new("decision", Kind::Text),
+    Column::new("state_version_used", Kind::Int),
+    Column::new("reason_summary", Kind::Text),
+    Column::new("policy_checks_json", Kind::Json),
+    Column::new("required_actions_json", Kind::Json).nullable(),
+    Column::new("override_json", Kind::Json).nullable(),
+    Column::new("human_review_required", Kind::Bool),
+    Column::new("human_reviewer_id", Kind::Text).nullable(),
+    Column::new("envelope_id", Kind::Text).nullable(),
+    Column::new("decided_at", Kind::Time).default(),
+];
+
+/// Verdicts on results, append-only.
+pub static SWARM_JUDGE_DECISIONS: Table = Table {
+    name: "swarm_judge_decisions",
+    columns: DECISION_COLUMNS,
+    key: &["tenant_id", "id"],
+    uniques: &[&["tenant_id", "worker_result_id", "round"], &["tenant_id", "task_id", "id"]],
+    tenant: Some("tenant_id"),
+    rank: 512,
+};
+
+/// The decision that counts for each result.
+pub static SWARM_DECISIONS_IN_FORCE: Table = Table {
+    name: "swarm_decisions_in_force",
+    columns: DECISION_COLUMNS,
+    key: &["tenant_id", "id"],
+    uniques: &[],
+    tenant: Some("tenant_id"),
+    rank: 950,
+};
+
+/// Media.
+pub static SWARM_MEDIA_ASSETS: Table = Table {
+    name: "swarm_media_assets",
+    columns: &[
+        Column::new("tenant_id", Kind::Text),
+        Column::new("id", Kind::Text),
+        Column::new("campaign_id", Kind::Text),
+        Column::new("task_id", Kind::Text).nullable(),
+        Column::new("kind", Kind::Text),
+        Column::new("storage_uri", Kind::Text),
+        Column::new("duration_seconds", Kind::Decimal).nullable(),
+        Column::new("width", Kind::Int32).nullable(),
+        Column::new("height", Kind::Int32).nullable(),
+        Column::new("format", Kind::Text).nullable(),
+        Column::new("character_id", Kind::Text).nullable(),
+        Column::new("metadata_json", Kind::Json).nullable(),
+        Column::new("created_at", Kind::Time).default(),
+    ],
+    key: &["tenant_id", "id"],
+    uniques: &[],
+    tenant: Some("tenant_id"),
+    rank: 513,
+};
+
+/// Publications.
+pub static SWARM_PUBLISH_EVENTS: Table = Table {
+    name: "swarm_publish_events",
+    columns: &[
+        Column::new("tenant_id", Kind::Text),
+        Column::new("id", Kind::Text),
+        Column::new("campaign_id", Kind::Text),
+        Column::new("task_id", Kind::Text),
+        Column::new("media_asset_id", Kind::Text).nullable(),
+        Column::new("judge_decision_id", Kind::Text).nullable(),
+        Column::new("channel", Kind::Text),
+        Column::new("external_post_id", Kind::Text).nullable(),
+        Column::new("published_at", Kind::Time).nullable(),
+        Column::new("status", Kind::Text).default(),
+        Column::new("disclosure_applied", Kind::Bool).default(),
+        Column::new("idempotency_key", Kind::Text),
+        Column::new("created_at", Kind::Time).default(),
+        Column::new("updated_at", Kind::Time).default(),
+        Column::new("state_version", Kind::Int).default(),
+    ],
+    key: &["tenant_id", "id"],
+    uniques: &[&["tenant_id", "idempotency_key"]],
+    tenant: Some("tenant_id"),
+    rank: 514,
+};
+
+/// Wallets.
+pub static SWARM_WALLETS: Table = Table {
+    name: "swarm_wallets",
+    columns: &[
+        Column::new("tenant_id", Kind::Text),
+        Column::new("id", Kind::Text),
+        Column::new("agent_or_campaign_id", Kind::Text),
+        Column::new("kind", Kind::Text),
+        Column::new("provider_ref", Kind::Text),
+        Column::new("created_at", Kind::Time).default(),
+    ],
+    key: &["tenant_id", "id"],
+    uniques: &[],
+    tenant: Some("tenant_id"),
+    rank: 515,
+};
+
+/// Payments.
+pub static SWARM_TRANSACTIONS: Table = Table {
+    name: "swarm_transactions",
+    columns: &[
+        Column::new("tenant_id", Kind::Text),
+        Column::new("id", Kind::Text),
+        Column::new("wallet_id", Kind::Text),
+        Column::new("task_id", Kind::Text).nullable(),
+        Column::new("judge_decision_id", Kind::Text).nullable(),
+        Column::new("direction", Kind::Text),
+        Column::new("amount", Kind::Decimal),
+        Column::new("currency", Kind::Text),
+        Column::new("chain_tx_hash", Kind::Text).nullable(),
+        Column::new("requested_at", Kind::Time).default(),
+        Column::new("executed_at", Kind::Time).nullable(),
+        Column::new("status", Kind::Text).default(),
+        Column::new("idempotency_key", Kind::Text),
+        Column::new("updated_at", Kind::Time).default(),
+        Column::new("state_version", Kind::Int).default(),
+    ],
+    key: &["tenant_id", "id"],
+    uniques: &[&["tenant_id", "idempotency_key"], &["tenant_id", "judge_decision_id"]],
+    tenant: Some("tenant_id"),
+    rank: 516,
+};
+
+/// What may be spent.
+pub static SWARM_BUDGETS: Table = Table {
+    name: "swarm_budgets",
+    columns: &[
+        Column::new("tenant_id", Kind::Text),
+        Column::new("id", Kind::Text),
+        Column::new("campaign_id", Kind::Text).nullable(),
+        Column::new("wallet_id", Kind::Text).nullable(),
+        Column::new("currency", Kind::Text),
+        Column::new("limit_amount", Kind::Decimal),
+        Column::new("reserved_amount", Kind::Decimal).default(),
+        Column::new("spent_amount", Kind::Decimal).default(),
+        Column::new("period_start", Kind::Time).nullable(),
+        Column::new("period_end", Kind::Time).nullable(),
+        Column::new("created_at", Kind::Time).default(),
+        Column::new("updated_at", Kind::Time).default(),
+        Column::new("state_version", Kind::Int).default(),
+    ],
+    key: &["tenant_id", "id"],
+    uniques: &[],
+    tenant: Some("tenant_id"),
+    rank: 517,
+};
+
+/// The room's tables and views.
+pub static ALL: &[&Table] = &[
+    &OBJECTIVES,
+    &SCOPED_OBJECTIVES,
+    &PLANS,
+    &SCOPED_PLANS,
+    &TASKS,
+    &SCOPED_TASKS,
+    &SKILL_INVOCATIONS,
+    &SCOPED_SKILL_INVOCATIONS,
+    &TRENDS,
+    &SCOPED_TRENDS,
+    &SWARM_CAMPAIGNS,
+    &SWARM_GOALS,
+    &SWARM_TASKS,
+    &SWARM_TASK_DEPENDENCIES,
+    &SWARM_ENVELOPES,
+    &SWARM_WORKER_RUNS,
+    &SWARM_WORKER_RESULTS,
+    &SWARM_JUDGE_DECISIONS,
+    &SWARM_DECISIONS_IN_FORCE,
+    &SWARM_MEDIA_ASSETS,
+    &SWARM_PUBLISH_EVENTS,
+    &SWARM_WALLETS,
+    &SWARM_TRANSACTIONS,
+    &SWARM_BUDGETS,
+];

@@ -1,0 +1,44 @@
+//! Tables that may not carry a tenant, and the views that do.
+//!
+//! One declaration gives both, so a view always has its table's columns and then the scope's.
+
+/// Declares a table without a tenant and its scoped view.
+macro_rules! scoped {
+    (
+        $(#[$doc:meta])*
+        $table:ident = $name:literal,
+        $view:ident = $view_name:literal,
+        rank: $rank:literal,
+        key: $key:expr,
+        uniques: $uniques:expr,
+        columns: [$($column:expr),* $(,)?],
+    ) => {
+        $(#[$doc])*
+        pub static $table: Table = Table {
+            name: $name,
+            columns: &[$($column),*],
+            key: $key,
+            uniques: $uniques,
+            tenant: None,
+            rank: $rank,
+        };
+
+        #[doc = concat!("`", $name, "` with the scope of each row.")]
+        pub static $view: Table = Table {
+            name: $view_name,
+            columns: &[
+                $($column,)*
+                Column::new("tenant_id", Kind::Text),
+                Column::new("campaign_id", Kind::Text).nullable(),
+                Column::new("swarm_task_id", Kind::Text).nullable(),
+                Column::new("trace_id", Kind::Text).nullable(),
+            ],
+            key: $key,
+            uniques: &[],
+            tenant: Some("tenant_id"),
+            rank: 950,
+        };
+    };
+}
+
+pub(crate) use scoped;

@@ -1,0 +1,377 @@
+//! The committer of one lane.
+//!
+//! | state    | on                         | becomes                                            |
+//! |----------|----------------------------|----------------------------------------------------|
+//! | Claiming | Claimed                    | Idle, or Busy with the first batch                 |
+//! | Claiming | ClaimFailed                | Claiming; all that waits is `Unavailable`          |
+//! | Idle     | Submitted, Tick            | Busy                                               |
+//! | Busy     | Executed: committed        | Idle or Busy; receipts and conflicts are told      |
+//! | Busy     | Executed: lost             | Busy with the rest                                 |
+//! | Busy     | Executed: contended        | Busy with half of it; a single one is tried again  |
+//! | Busy     | Executed: refused          | Busy with half of it; a single one is `Rejected`   |
+//! | Busy     | Executed: fenced           | Claiming; all that waits is `Fenced`               |
+//! | Busy     | Executed: unavailable      | Claiming; all that waits is `Unavailable`          |
+//! | Busy     | Executed: unsure           | Settling; everybody waits                          |
+//! | Settling | Settled: ours              | Idle or Busy; receipts are told                    |
+//! | Settling | Settled: never             | Busy with the same transactions                    |
+//! | Settling | Settled: fenced            | Claiming; told what is known                       |
+//! | any      | Closing                    | Closed once nothing is queued or under way         |
+
+use super::batch::{Batch, Lane, Loss, Outcome, Settled};
+use super::queue::{Queue, Waiting};
+use crate::port::{CommitError, Receipt, Unavailable};
+use chimera_core::limits;
+use chimera_core::record::Tx;
+use uuid::Uuid;
+
+/// What happens to a committer.
+#[derive(Debug)]
+pub enum Event<W> {
+    /// Somebody wants this committed.
+    Submitted {
+        /// What.
+        tx: Tx,
+        /// Who is told.
+        waiter: W,
+    },
+    /// A batch came back.
+    Executed {
+        /// The batch that was sent.
+        batch: Batch,
+        /// What became of it.
+        outcome: Outcome,
+    },
+    /// The lane was taken.
+    Claimed(Lane),
+    /// No lane could be taken; the loop will try again.
+    ClaimFailed(Unavailable),
+    /// An unsure batch was looked into.
+    Settled {
+        /// The batch that was sent.
+        batch: Batch,
+        /// What it turned out to be.
+        settled: Settled,
+    },
+    /// It is time to renew the lease.
+    Tick,
+    /// Finish what is queued, take no more.
+    Closing,
+}
+
+/// What a committer wants done.
+#[derive(Debug)]
+pub enum Command<W> {
+    /// Send a batch; answer with `Executed`.
+    Execute(Batch),
+    /// Tell a waiter.
+    Reply(W, Result<Receipt, CommitError>),
+    /// Take a lane; answer with `Claimed` or `ClaimFailed`, as often as it takes.
+    Claim,
+    /// Take the lane anew and look for the batch; answer with `Settled`, however long it takes.
+    Settle(Batch),
+    /// Give the lane back: everything is done.
+    Release(Option<Lane>),
+}
+
+#[derive(Debug)]
+enum State<W> {
+    Claiming { down: Option<Unavailable> },
+    Idle(Lane),
+    Busy(Vec<Waiting<W>>),
+    Settling(Vec<Waiting<W>>, Vec<(usize, Loss)>),
+    Closed,
+}
+
+/// The state machine. `W` stands for whoever waits.
+#[derive(Debug)]
+pub struct Committer<W> {
+    state: State<W>,
+    queue: Queue<W>,
+    batches: u64,
+    /// A batch that had to be cut in half caps the next ones until they fit again.
+    txs_max: usize,
+    closing: bool,
+}
+
+impl<W> Default for Committer<W> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<W> Committer<W> {
+    /// A committer without a lane; the loop claims one for it first.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            state: State::Claiming { down: None },
+            queue: Queue::new(),
+            batches: 0,
+            txs_max: limits::BATCH_TXS_MAX,
+            closing: false,
+        }
+    }
+
+    /// Whether it waits for work, so that a loop may let more of it arrive.
+    #[must_use]
+    pub const fn is_idle(&self) -> bool {
+        matches!(self.state, State::Idle(_))
+    }
+
+    /// How many transactions wait.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Takes one event and says what is to be done.
+    pub fn step(&mut self, event: Event<W>) -> Vec<Command<W>> {
+        let mut commands = Vec::new();
+        match event {
+            Event::Submitted { tx, waiter } => self.submitted(tx, waiter, &mut commands),
+            Event::Executed { batch, outcome } => self.executed(batch, outcome, &mut commands),
+            Event::Claimed(lane) if matches!(self.state, State::Closed) => commands.push(Command::Release(Some(lane))),
+            Event::Claimed(lane) => self.resume(lane, &mut commands),
+            Event::ClaimFailed(reason) => self.unclaimed(reason, &mut commands),
+            Event::Settled { batch, settled } => self.settled(&batch, settled, &mut commands),
+            Event::Tick => self.tick(&mut commands),
+            Event::Closing => {
+                self.closing = true;
+                self.close_if_done(&mut commands);
+            }
+        }
+        commands
+    }
+
+    /// Starts a batch if there is work and the lane is free. A loop calls it after it has handed
+    /// in everything that arrived, so that one batch carries all of it.
+    pub fn start(&mut self) -> Option<Command<W>> {
+        let State::Idle(lane) = self.state else { return None };
+        let drawn = self.queue.draw(self.txs_max);
+        (!drawn.is_empty()).then(|| self.send(lane, drawn))
+    }
+
+    fn submitted(&mut self, mut tx: Tx, waiter: W, commands: &mut Vec<Command<W>>) {
+        let refusal = match &self.state {
+            _ if self.closing => Some(CommitError::Unavailable(stopping())),
+            State::Closed => Some(CommitError::Unavailable(stopping())),
+            State::Claiming { down: Some(reason) } => Some(CommitError::Unavailable(reason.clone())),
+            _ if self.queue.len() >= limits::LANE_QUEUE_MAX => Some(CommitError::Overloaded),
+            _ => tx.check().err().map(CommitError::Invalid),
+        };
+        match refusal {
+            Some(error) => commands.push(Command::Reply(waiter, Err(error))),
+            None => {
+                tx.sort();
+                self.queue.push(Waiting::new(tx, waiter));
+            }
+        }
+    }
+
+    fn send(&mut self, lane: Lane, mut drawn: Vec<Waiting<W>>) -> Command<W> {
+        let txs = drawn.iter_mut().map(|waiting| std::mem::take(&mut waiting.tx)).collect();
+        self.batches += 1;
+        let epoch = u64::try_from(lane.epoch).unwrap_or_default();
+        let batch = Batch { lane, id: Uuid::from_u64_pair(epoch, self.batches), txs };
+        self.state = State::Busy(drawn);
+        Command::Execute(batch)
+    }
+
+    fn executed(&mut self, batch: Batch, outcome: Outcome, commands: &mut Vec<Command<W>>) {
+        let State::Busy(drawn) = &mut self.state else { return };
+        let drawn = std::mem::take(drawn);
+        self.state = State::Idle(batch.lane);
+        let lane = batch.lane;
+        match outcome {
+            Outcome::Committed { head, lost } => {
+                self.txs_max = limits::BATCH_TXS_MAX;
+                let lane = Lane { head, ..lane };
+                tell(&batch, drawn, lane, lost, commands);
+                self.resume(lane, commands);
+            }
+            Outcome::Lost(lost) => {
+                let rest = without(refill(batch.txs, drawn), lost, commands);
+                if rest.is_empty() {
+                    self.resume(lane, commands);
+                } else {
+                    let command = self.send(lane, rest);
+                    commands.push(command);
+                }
+            }
+            Outcome::Contended => self.again(lane, refill(batch.txs, drawn), None, commands),
+            Outcome::Refused(rule) => self.again(lane, refill(batch.txs, drawn), Some(rule), commands),
+            Outcome::Fenced => {
+                self.fail(drawn, &CommitError::Fenced, None, commands);
+            }
+            Outcome::Unavailable(reason) => {
+                self.fail(drawn, &CommitError::Unavailable(reason.clone()), Some(reason), commands);
+            }
+            Outcome::Unsure { lost } => {
+                self.state = State::Settling(drawn, lost);
+                commands.push(Command::Settle(batch));
+            }
+        }
+    }
+
+    /// Sends what could not be serialised, or what holds a refused one, again in halves.
+    fn again(&mut self, lane: Lane, mut back: Vec<Waiting<W>>, rule: Option<String>, commands: &mut Vec<Command<W>>) {
+        if let [only] = back.as_mut_slice() {
+            only.tries += 1;
+            let answer = match rule {
+                Some(constraint) => Some(CommitError::Rejected { constraint }),
+                None if only.tries >= limits::CONTENTION_TRIES_MAX => Some(CommitError::Unavailable(contended())),
+                None => None,
+            };
+            if let Some(error) = answer {
+                commands.extend(back.pop().map(|only| Command::Reply(only.waiter, Err(error))));
+                return self.resume(lane, commands);
+            }
+        }
+        let half = back.len().div_ceil(2);
+        self.txs_max = half.max(1);
+        let second = back.split_off(half);
+        self.queue.push_front(second.into_iter());
+        if back.is_empty() {
+            return self.resume(lane, commands);
+        }
+        let command = self.send(lane, back);
+        commands.push(command);
+    }
+
+    fn settled(&mut self, batch: &Batch, settled: Settled, commands: &mut Vec<Command<W>>) {
+        let State::Settling(drawn, lost) = &mut self.state else { return };
+        let (drawn, lost) = (std::mem::take(drawn), std::mem::take(lost));
+        self.state = State::Idle(batch.lane);
+        match settled {
+            Settled::Ours(lane) => {
+                tell(batch, drawn, lane, lost, commands);
+                self.resume(lane, commands);
+            }
+            Settled::Never(lane) => {
+                let back = refill(batch.txs.clone(), drawn);
+                if back.is_empty() {
+                    return self.resume(lane, commands);
+                }
+                let command = self.send(lane, back);
+                commands.push(command);
+            }
+            Settled::Fenced { durable: Some(true) } => {
+                let (_, head) = batch.chain(|at| lost.iter().all(|(position, _)| *position != at));
+                tell(batch, drawn, Lane { head, ..batch.lane }, lost, commands);
+                self.fail(Vec::new(), &CommitError::Fenced, None, commands);
+            }
+            Settled::Fenced { durable } => {
+                let error = if durable.is_some() { CommitError::Fenced } else { CommitError::Unknown };
+                drawn.into_iter().for_each(|w| commands.push(Command::Reply(w.waiter, Err(error.clone()))));
+                self.fail(Vec::new(), &CommitError::Fenced, None, commands);
+            }
+        }
+    }
+
+    /// Gives everybody the same answer and claims a lane anew.
+    fn fail(
+        &mut self,
+        drawn: Vec<Waiting<W>>,
+        error: &CommitError,
+        down: Option<Unavailable>,
+        commands: &mut Vec<Command<W>>,
+    ) {
+        let all = drawn.into_iter().chain(self.queue.drain());
+        commands.extend(all.map(|waiting| Command::Reply(waiting.waiter, Err(error.clone()))));
+        self.state = State::Claiming { down };
+        if !self.close_if_done(commands) {
+            commands.push(Command::Claim);
+        }
+    }
+
+    fn unclaimed(&mut self, reason: Unavailable, commands: &mut Vec<Command<W>>) {
+        if matches!(self.state, State::Claiming { .. }) {
+            let error = CommitError::Unavailable(reason.clone());
+            commands.extend(self.queue.drain().map(|w| Command::Reply(w.waiter, Err(error.clone()))));
+            self.state = State::Claiming { down: Some(reason) };
+            if !self.close_if_done(commands) {
+                commands.push(Command::Claim);
+            }
+        }
+    }
+
+    fn tick(&mut self, commands: &mut Vec<Command<W>>) {
+        if let State::Idle(lane) = self.state {
+            let command = self.send(lane, Vec::new());
+            commands.push(command);
+        }
+    }
+
+    fn resume(&mut self, lane: Lane, commands: &mut Vec<Command<W>>) {
+        self.state = State::Idle(lane);
+        self.close_if_done(commands);
+    }
+
+    fn close_if_done(&mut self, commands: &mut Vec<Command<W>>) -> bool {
+        let lane = match self.state {
+            State::Idle(lane) if self.queue.len() == 0 => Some(lane),
+            State::Claiming { .. } if self.queue.len() == 0 => None,
+            _ => return false,
+        };
+        if self.closing {
+            self.state = State::Closed;
+            commands.push(Command::Release(lane));
+        }
+        self.closing
+    }
+}
+
+/// Puts the transactions of a batch that came back behind their waiters again.
+fn refill<W>(txs: Vec<Tx>, drawn: Vec<Waiting<W>>) -> Vec<Waiting<W>> {
+    drawn.into_iter().zip(txs).map(|(waiting, tx)| Waiting { tx, ..waiting }).collect()
+}
+
+/// Tells the losers and returns the others.
+fn without<W>(back: Vec<Waiting<W>>, lost: Vec<(usize, Loss)>, commands: &mut Vec<Command<W>>) -> Vec<Waiting<W>> {
+    let mut lost = lost;
+    let mut rest = Vec::with_capacity(back.len());
+    for (at, waiting) in back.into_iter().enumerate() {
+        match lost.iter().position(|(position, _)| *position == at) {
+            Some(found) => commands.push(Command::Reply(waiting.waiter, Err(refusal(lost.swap_remove(found).1)))),
+            None => rest.push(waiting),
+        }
+    }
+    rest
+}
+
+/// Hands out receipts, and refusals to those left out.
+fn tell<W>(
+    batch: &Batch,
+    drawn: Vec<Waiting<W>>,
+    lane: Lane,
+    mut lost: Vec<(usize, Loss)>,
+    commands: &mut Vec<Command<W>>,
+) {
+    let mut seq = batch.lane.head.seq;
+    for ((at, waiting), tx) in drawn.into_iter().enumerate().zip(&batch.txs) {
+        let answer = match lost.iter().position(|(position, _)| *position == at) {
+            Some(found) => Err(refusal(lost.swap_remove(found).1)),
+            None => {
+                let first_seq = (!tx.entries.is_empty()).then_some(seq + 1);
+                seq += i64::try_from(tx.entries.len()).unwrap_or_default();
+                Ok(Receipt { lane: lane.id, epoch: batch.lane.epoch, first_seq, head_seq: lane.head.seq })
+            }
+        };
+        commands.push(Command::Reply(waiting.waiter, answer));
+    }
+}
+
+fn refusal(loss: Loss) -> CommitError {
+    match loss {
+        Loss::Conflict(conflict) => CommitError::Conflict(conflict),
+        Loss::Rejected(constraint) => CommitError::Rejected { constraint },
+    }
+}
+
+fn stopping() -> Unavailable {
+    Unavailable { reason: "the store is stopping".to_owned() }
+}
+
+fn contended() -> Unavailable {
+    Unavailable { reason: "too much contention".to_owned() }
+}

@@ -1,0 +1,205 @@
+//! The transactions of the benchmark and the writers that send them.
+
+use chimera_core::flow::tables::{EFFECTS, RUNS, STEPS, TOOL_CALLS};
+use chimera_core::ledger::{ActorType, Entry, EntryError, Head, Link, SubjectType, extend};
+use chimera_core::record::{Insert, InvalidTx, Json, JsonError, Tx, Update, Value};
+use chimera_core::{id, time::Timestamp};
+use chimera_engine::port::{Clock, CommitError, Random, Records};
+use serde_json::json;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Makes the rows of the benchmark.
+#[derive(Clone)]
+pub struct Workload {
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+}
+
+/// Why a benchmark stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// A transaction could not be built.
+    #[error("a transaction can't be built")]
+    Build(#[from] InvalidTx),
+    /// A document could not be built.
+    #[error("a document can't be built")]
+    Json(#[from] JsonError),
+    /// An entry could not be sealed.
+    #[error("an entry can't be sealed")]
+    Entry(#[from] EntryError),
+    /// The store refused.
+    #[error("the store refused a transaction")]
+    Commit(#[from] CommitError),
+    /// SQLite refused the bare loop.
+    #[error("the bare loop failed")]
+    Sqlite(#[from] rusqlite::Error),
+    /// PostgreSQL refused the bare loop.
+    #[error("the bare loop failed")]
+    Postgres(#[from] tokio_postgres::Error),
+    /// A store could not be opened.
+    #[error("the store can't be opened")]
+    Open(#[from] crate::records::OpenError),
+    /// A writer died.
+    #[error("a writer stopped")]
+    Writer(#[from] tokio::task::JoinError),
+}
+
+impl Workload {
+    /// A workload with this time and randomness.
+    #[must_use]
+    pub const fn new(clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
+        Self { clock, random }
+    }
+
+    /// A run for one writer.
+    pub fn run(&self) -> Result<(Uuid, Tx), BenchError> {
+        let now = self.clock.now();
+        let run = self.random.row_id(now);
+        let cells = vec![
+            ("id", run.into()),
+            ("actor", "bench".into()),
+            ("request_payload", Value::Json(Json::of(&json!({"goal": "measure"}))?)),
+            ("status", "running".into()),
+            ("trace_id", id::trace_id(run).into()),
+            ("tenant_id", "bench".into()),
+            ("state_version", Value::Int(1)),
+        ];
+        Ok((run, Tx { inserts: vec![Insert::into(&RUNS, cells)?], ..Tx::default() }))
+    }
+
+    /// One step of a run at `version`.
+    pub fn step(&self, run: Uuid, version: i64) -> Result<Tx, BenchError> {
+        let now = self.clock.now();
+        let [step, call, effect] = [(); 3].map(|()| self.random.row_id(now));
+        let input = json!({"text": "one two three four five six seven eight", "n": version});
+        let input = Value::Json(Json::of(&input)?);
+        let inserts = vec![
+            Insert::into(&STEPS, step_cells(step, run, version, input.clone(), now))?,
+            Insert::into(&TOOL_CALLS, call_cells(call, step, run, effect, input, now))?,
+            Insert::into(&EFFECTS, effect_cells(effect, step, run, now))?,
+        ];
+        let set = vec![("status", "running".into()), ("run_seq", Value::Int(version))];
+        let updates = vec![Update::versioned(&RUNS, vec![run.into()], version, set)?];
+        let entry = Entry {
+            id: self.random.opaque_id(),
+            tenant_id: "bench".to_owned(),
+            subject_type: SubjectType::Task,
+            subject_id: step.to_string(),
+            event_type: "step_completed".to_owned(),
+            actor_type: ActorType::System,
+            actor_id: None,
+            timestamp: now,
+            data: json!({"tool": "local.echo", "attempt": 1, "input_digest": "00".repeat(32)}),
+            run_id: Some(run),
+            run_seq: Some(version),
+            trace_id: Some(id::trace_id(run)),
+        };
+        let affinity = u64::from_be_bytes(*run.as_bytes().last_chunk().unwrap_or(&[0; 8]));
+        Ok(Tx { inserts, updates, entries: vec![self.random.seal(entry)?], affinity, ..Tx::default() })
+    }
+}
+
+type Cells = Vec<(&'static str, Value)>;
+
+fn step_cells(id: Uuid, run: Uuid, version: i64, input: Value, now: Timestamp) -> Cells {
+    vec![
+        ("id", id.into()),
+        ("run_id", run.into()),
+        ("tenant_id", "bench".into()),
+        ("node_id", "echo".into()),
+        ("position", Value::Int(version)),
+        ("tool", "local.echo".into()),
+        ("input", input),
+        ("status", "completed".into()),
+        ("created_at", now.into()),
+        ("completed_at", now.into()),
+    ]
+}
+
+fn call_cells(id: Uuid, step: Uuid, run: Uuid, effect: Uuid, input: Value, now: Timestamp) -> Cells {
+    vec![
+        ("id", id.into()),
+        ("step_id", step.into()),
+        ("tool_name", "local.echo".into()),
+        ("tool_input", input.clone()),
+        ("tool_output", input),
+        ("duration_ms", Value::Int(3)),
+        ("created_at", now.into()),
+        ("actor", "bench".into()),
+        ("tenant_id", "bench".into()),
+        ("run_id", run.into()),
+        ("effect_id", effect.into()),
+    ]
+}
+
+fn effect_cells(id: Uuid, step: Uuid, run: Uuid, now: Timestamp) -> Cells {
+    vec![
+        ("id", id.into()),
+        ("tenant_id", "bench".into()),
+        ("run_id", run.into()),
+        ("step_id", step.into()),
+        ("tool", "local.echo".into()),
+        ("status", "succeeded".into()),
+        ("idempotency_key", id.simple().to_string().into()),
+        ("input_digest", vec![0; 32].into()),
+        ("created_at", now.into()),
+    ]
+}
+
+/// Lets `writers` commit steps of their own runs until `txs` are done, each waiting for its answer
+/// before it sends the next.
+pub async fn drive(
+    store: &Arc<dyn Records>,
+    workload: &Workload,
+    writers: usize,
+    txs: usize,
+) -> Result<(), BenchError> {
+    let share = txs.div_ceil(writers);
+    let tasks: Vec<_> = (0..writers)
+        .map(|_| {
+            let (store, workload) = (Arc::clone(store), workload.clone());
+            tokio::spawn(async move {
+                let (run, tx) = workload.run()?;
+                store.commit(tx).await?;
+                for version in 1..=share {
+                    let tx = workload.step(run, i64::try_from(version).unwrap_or(i64::MAX))?;
+                    store.commit(tx).await?;
+                }
+                Ok::<(), BenchError>(())
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await??;
+    }
+    Ok(())
+}
+
+/// Batches of steps, made before the clock of a bare loop starts.
+pub(super) struct Prepared {
+    /// The runs that the steps belong to.
+    pub(super) runs: Vec<Tx>,
+    /// Steps and the places of their entries.
+    pub(super) batches: Vec<(Vec<Tx>, Vec<Link>)>,
+}
+
+impl Prepared {
+    pub(super) fn new(workload: &Workload, lane: i64, batch: usize, batches: usize) -> Result<Self, BenchError> {
+        let runs: Vec<(Uuid, Tx)> = (0..batch).map(|_| workload.run()).collect::<Result<_, _>>()?;
+        let mut head = Head::EMPTY;
+        let mut prepared = Vec::with_capacity(batches);
+        for version in 1..=batches {
+            let version = i64::try_from(version).unwrap_or(i64::MAX);
+            let steps = runs.iter().map(|(run, _)| workload.step(*run, version)).collect::<Result<Vec<_>, _>>()?;
+            let mut link = |tx: &Tx| {
+                let link = extend(lane, head, tx.entries[0].content_digest);
+                head = link.head();
+                link
+            };
+            let links = steps.iter().map(&mut link).collect();
+            prepared.push((steps, links));
+        }
+        Ok(Self { runs: runs.into_iter().map(|(_, tx)| tx).collect(), batches: prepared })
+    }
+}

@@ -1,0 +1,189 @@
+//! Migrations: numbered, forward-only, paired for both stores, embedded in the binary.
+//!
+//! Each runs in a transaction of its own together with the row that records it, so a crash leaves
+//! whole migrations only. Nothing ever goes back: a mistake is corrected by a later migration.
+//! Both functions may run in several processes at once; each migration is applied by one of them.
+//! A recorded migration whose text has changed since is refused, because nobody can know then
+//! what the schema looks like.
+
+mod postgres;
+mod sqlite;
+
+pub use postgres::{postgres, postgres_status};
+pub use sqlite::{sqlite, sqlite_status};
+
+use sha2::{Digest, Sha256};
+
+/// One migration, with a text for each store.
+#[derive(Debug)]
+pub struct Migration {
+    /// Its number; the first is 1 and there is no gap.
+    pub version: i64,
+    /// Its name, the same for both stores.
+    pub name: &'static str,
+    postgres: &'static str,
+    sqlite: &'static str,
+}
+
+macro_rules! migrations {
+    ($($version:literal = $file:literal),* $(,)?) => {
+        /// Every migration, in order.
+        pub static MIGRATIONS: &[Migration] = &[$(Migration {
+            version: $version,
+            name: $file,
+            postgres: include_str!(concat!("../../migrations/postgres/", $file, ".sql")),
+            sqlite: include_str!(concat!("../../migrations/sqlite/", $file, ".sql")),
+        }),*];
+    };
+}
+
+migrations! {
+    1 = "0001_access",
+    2 = "0002_intent",
+    3 = "0003_flow",
+    4 = "0004_job",
+    5 = "0005_swarm",
+    6 = "0006_ledger",
+    7 = "0007_guards",
+    8 = "0008_views",
+}
+
+/// What a migration did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Names of the migrations that this call applied, in order.
+    pub names: Vec<&'static str>,
+    /// The version of the schema now.
+    pub version: i64,
+}
+
+/// How far a database is, without changing it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The version of the schema; zero when the database is empty.
+    pub version: i64,
+    /// Names of the migrations that would be applied.
+    pub pending: Vec<&'static str>,
+}
+
+/// Why a database can't be brought to this binary's schema.
+#[derive(Debug, thiserror::Error)]
+pub enum MigrateError {
+    /// The database was migrated by a newer binary.
+    #[error("the database has schema version {found}, this binary knows {known}")]
+    Newer {
+        /// The database's version.
+        found: i64,
+        /// The newest version this binary knows.
+        known: i64,
+    },
+    /// A recorded migration is not the one this binary holds.
+    #[error("migration {version} of the database is not the one in this binary")]
+    Changed {
+        /// Which one.
+        version: i64,
+    },
+    /// A migration did not run; it left nothing behind.
+    #[error("migration {name} failed")]
+    Failed {
+        /// Which one.
+        name: &'static str,
+        /// Why.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The database did not answer as it should.
+    #[error("the database can't be reached or read")]
+    Database(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// A row of `schema_migrations`.
+struct Recorded {
+    version: i64,
+    name: String,
+    checksum: String,
+}
+
+/// Which text of a migration counts.
+#[derive(Clone, Copy)]
+enum Dialect {
+    Postgres,
+    Sqlite,
+}
+
+impl Migration {
+    const fn sql(&self, dialect: Dialect) -> &'static str {
+        match dialect {
+            Dialect::Postgres => self.postgres,
+            Dialect::Sqlite => self.sqlite,
+        }
+    }
+
+    fn checksum(&self, dialect: Dialect) -> String {
+        hex::encode(Sha256::digest(self.sql(dialect)))
+    }
+}
+
+/// The migrations that `recorded` lacks. Anything recorded that we don't hold is refused.
+fn pending(recorded: &[Recorded], dialect: Dialect) -> Result<&'static [Migration], MigrateError> {
+    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    let found = recorded.iter().map(|row| row.version).max().unwrap_or(0);
+    if found > known {
+        return Err(MigrateError::Newer { found, known });
+    }
+    for (row, migration) in recorded.iter().zip(MIGRATIONS) {
+        let same = row.version == migration.version
+            && row.name == migration.name
+            && row.checksum == migration.checksum(dialect);
+        if !same {
+            return Err(MigrateError::Changed { version: migration.version });
+        }
+    }
+    Ok(MIGRATIONS.get(recorded.len()..).unwrap_or_default())
+}
+
+fn status(recorded: &[Recorded], dialect: Dialect) -> Result<Status, MigrateError> {
+    let pending = pending(recorded, dialect)?;
+    let version = recorded.last().map_or(0, |row| row.version);
+    Ok(Status { version, pending: pending.iter().map(|migration| migration.name).collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorded(count: usize) -> Vec<Recorded> {
+        let row = |migration: &Migration| Recorded {
+            version: migration.version,
+            name: migration.name.to_owned(),
+            checksum: migration.checksum(Dialect::Sqlite),
+        };
+        MIGRATIONS.iter().take(count).map(row).collect()
+    }
+
+    #[test]
+    fn versions_count_from_one_without_a_gap_and_stand_in_the_file_names() {
+        for (position, migration) in (1_i64..).zip(MIGRATIONS) {
+            assert_eq!(migration.version, position);
+            assert!(migration.name.starts_with(&format!("{position:04}_")), "{}", migration.name);
+        }
+    }
+
+    #[test]
+    fn what_is_recorded_is_not_pending() {
+        assert_eq!(pending(&recorded(0), Dialect::Sqlite).unwrap().len(), MIGRATIONS.len());
+        assert_eq!(pending(&recorded(3), Dialect::Sqlite).unwrap()[0].version, 4);
+        assert!(pending(&recorded(MIGRATIONS.len()), Dialect::Sqlite).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_gap_in_the_record_is_refused() {
+        let mut rows = recorded(3);
+        rows.remove(1);
+        assert!(matches!(pending(&rows, Dialect::Sqlite), Err(MigrateError::Changed { version: 2 })));
+    }
+
+    #[test]
+    fn the_other_stores_record_is_refused() {
+        assert!(matches!(pending(&recorded(1), Dialect::Postgres), Err(MigrateError::Changed { version: 1 })));
+    }
+}

@@ -1,0 +1,65 @@
+//! Migrations on PostgreSQL.
+//!
+//! An advisory lock for the length of each transaction keeps processes apart. It belongs to the
+//! transaction, not to the session, so a caller that gives up half way leaves no lock behind.
+
+use super::{Applied, Dialect, MigrateError, Recorded, Status, pending, status};
+use tokio_postgres::{Client, GenericClient, Transaction};
+
+/// Any number will do, as long as nobody else locks it.
+const LOCK: i64 = 0x6368_696d_6572_6131;
+
+const RECORD: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
+    version BIGINT NOT NULL PRIMARY KEY,
+    name TEXT NOT NULL,
+    checksum TEXT NOT NULL,
+    applied_at TIMESTAMPTZ NOT NULL DEFAULT NOW()
+)";
+
+/// Applies what is missing and says what it was.
+pub async fn postgres(client: &mut Client) -> Result<Applied, MigrateError> {
+    let mut applied = Applied::default();
+    loop {
+        let tx = client.transaction().await.map_err(database)?;
+        tx.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await.map_err(database)?;
+        tx.batch_execute("SET LOCAL client_min_messages = warning").await.map_err(database)?;
+        tx.batch_execute(RECORD).await.map_err(database)?;
+        let recorded = recorded(&tx).await?;
+        applied.version = recorded.last().map_or(0, |row| row.version);
+        let Some(name) = apply_next(&tx, &recorded).await? else {
+            tx.commit().await.map_err(database)?;
+            return Ok(applied);
+        };
+        tx.commit().await.map_err(|error| MigrateError::Failed { name, source: Box::new(error) })?;
+        applied.names.push(name);
+    }
+}
+
+/// How far the database is. Changes nothing.
+pub async fn postgres_status(client: &Client) -> Result<Status, MigrateError> {
+    let exists = "SELECT to_regclass('schema_migrations') IS NOT NULL";
+    let exists: bool = client.query_one(exists, &[]).await.map_err(database)?.get(0);
+    let recorded = if exists { recorded(client).await? } else { Vec::new() };
+    status(&recorded, Dialect::Postgres)
+}
+
+async fn apply_next(tx: &Transaction<'_>, recorded: &[Recorded]) -> Result<Option<&'static str>, MigrateError> {
+    let Some(next) = pending(recorded, Dialect::Postgres)?.first() else {
+        return Ok(None);
+    };
+    let failed = |error: tokio_postgres::Error| MigrateError::Failed { name: next.name, source: Box::new(error) };
+    tx.batch_execute(next.sql(Dialect::Postgres)).await.map_err(failed)?;
+    let record = "INSERT INTO schema_migrations (version, name, checksum) VALUES ($1, $2, $3)";
+    tx.execute(record, &[&next.version, &next.name, &next.checksum(Dialect::Postgres)]).await.map_err(failed)?;
+    Ok(Some(next.name))
+}
+
+async fn recorded(client: &impl GenericClient) -> Result<Vec<Recorded>, MigrateError> {
+    let query = "SELECT version, name, checksum FROM schema_migrations ORDER BY version";
+    let rows = client.query(query, &[]).await.map_err(database)?;
+    Ok(rows.iter().map(|row| Recorded { version: row.get(0), name: row.get(1), checksum: row.get(2) }).collect())
+}
+
+fn database(error: tokio_postgres::Error) -> MigrateError {
+    MigrateError::Database(Box::new(error))
+}

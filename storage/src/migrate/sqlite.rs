@@ -1,0 +1,74 @@
+//! Migrations on SQLite.
+//!
+//! `BEGIN IMMEDIATE` takes the write lock before the record is read, so two processes can't both
+//! find a migration missing. Whoever comes second waits, whatever the connection's own patience.
+
+use super::{Applied, Dialect, MigrateError, Recorded, Status, pending, status};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use std::time::Duration;
+
+/// How long to wait for another process that migrates.
+const WAIT: Duration = Duration::from_secs(60);
+
+const RECORD: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
+    version INTEGER NOT NULL PRIMARY KEY,
+    name TEXT NOT NULL,
+    checksum TEXT NOT NULL,
+    applied_at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000000 AS INTEGER))
+) STRICT";
+
+/// Applies what is missing and says what it was.
+pub fn sqlite(conn: &mut Connection) -> Result<Applied, MigrateError> {
+    let patience: u32 = conn.pragma_query_value(None, "busy_timeout", |row| row.get(0)).map_err(database)?;
+    conn.busy_timeout(WAIT).map_err(database)?;
+    let outcome = apply_all(conn);
+    conn.busy_timeout(Duration::from_millis(patience.into())).map_err(database)?;
+    outcome
+}
+
+/// How far the database is. Changes nothing.
+pub fn sqlite_status(conn: &Connection) -> Result<Status, MigrateError> {
+    let exists = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'schema_migrations')";
+    let exists: bool = conn.query_row(exists, [], |row| row.get(0)).map_err(database)?;
+    let recorded = if exists { recorded(conn)? } else { Vec::new() };
+    status(&recorded, Dialect::Sqlite)
+}
+
+fn apply_all(conn: &mut Connection) -> Result<Applied, MigrateError> {
+    let mut applied = Applied::default();
+    loop {
+        let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(database)?;
+        tx.execute_batch(RECORD).map_err(database)?;
+        let recorded = recorded(&tx)?;
+        applied.version = recorded.last().map_or(0, |row| row.version);
+        let Some(name) = apply_next(&tx, &recorded)? else {
+            tx.commit().map_err(database)?;
+            return Ok(applied);
+        };
+        tx.commit().map_err(|error| MigrateError::Failed { name, source: Box::new(error) })?;
+        applied.names.push(name);
+    }
+}
+
+fn apply_next(tx: &Transaction<'_>, recorded: &[Recorded]) -> Result<Option<&'static str>, MigrateError> {
+    let Some(next) = pending(recorded, Dialect::Sqlite)?.first() else {
+        return Ok(None);
+    };
+    let failed = |error: rusqlite::Error| MigrateError::Failed { name: next.name, source: Box::new(error) };
+    tx.execute_batch(next.sql(Dialect::Sqlite)).map_err(failed)?;
+    let record = "INSERT INTO schema_migrations (version, name, checksum) VALUES (?1, ?2, ?3)";
+    tx.execute(record, (next.version, next.name, next.checksum(Dialect::Sqlite))).map_err(failed)?;
+    Ok(Some(next.name))
+}
+
+fn recorded(conn: &Connection) -> Result<Vec<Recorded>, MigrateError> {
+    let query = "SELECT version, name, checksum FROM schema_migrations ORDER BY version";
+    let mut statement = conn.prepare(query).map_err(database)?;
+    let rows =
+        statement.query_map([], |row| Ok(Recorded { version: row.get(0)?, name: row.get(1)?, checksum: row.get(2)? }));
+    rows.and_then(Iterator::collect).map_err(database)
+}
+
+fn database(error: rusqlite::Error) -> MigrateError {
+    MigrateError::Database(Box::new(error))
+}

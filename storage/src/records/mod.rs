@@ -1,0 +1,40 @@
+//! The record store on SQLite and on PostgreSQL.
+//!
+//! Both run the same committer and answer the same suite. They differ in how a batch becomes
+//! statements: row by row under savepoints here, one statement per table there.
+
+mod observe;
+pub(crate) mod postgres;
+mod sql;
+pub(crate) mod sqlite;
+
+pub use postgres::{PostgresOptions, PostgresRecords};
+pub use sqlite::{Access, SqliteRecords};
+
+use chimera_core::record::Tx;
+use chimera_engine::port::Unavailable;
+
+/// Why a store can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is no data.
+    #[error("there is no data in this folder")]
+    Absent,
+    /// Another process writes to it.
+    #[error("another process is using this data folder")]
+    InUse,
+    /// The folder can't be used.
+    #[error("the data folder can't be used")]
+    Folder(#[source] std::io::Error),
+    /// The store can't be used.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+    /// The schema can't be brought up to date.
+    #[error("the schema can't be brought up to date")]
+    Migrate(#[from] crate::migrate::MigrateError),
+}
+
+/// An empty transaction asks whether the store is ready: it must be able to append.
+const fn is_probe(tx: &Tx) -> bool {
+    tx.inserts.is_empty() && tx.updates.is_empty() && tx.steps.is_empty() && tx.entries.is_empty()
+}

@@ -1,0 +1,34 @@
+//! What operators see of the committers: metrics and the log lines of what went wrong.
+
+use chimera_engine::commit::{Batch, Outcome};
+
+/// Counts a batch and reports an outcome that somebody should look at.
+pub(super) fn executed(store: &'static str, batch: &Batch, outcome: &Outcome) {
+    let lane = batch.lane.id;
+    let word = match outcome {
+        Outcome::Committed { .. } => "committed",
+        Outcome::Lost(_) => "lost",
+        Outcome::Contended => "contended",
+        Outcome::Refused(_) => "refused",
+        Outcome::Fenced => "fenced",
+        Outcome::Unavailable(_) => "unavailable",
+        Outcome::Unsure { .. } => "unsure",
+    };
+    metrics::counter!("chimera_commit_batches_total", "store" => store, "outcome" => word).increment(1);
+    if let Outcome::Committed { lost, .. } = outcome {
+        let committed = batch.txs.len().saturating_sub(lost.len());
+        metrics::counter!("chimera_commit_txs_total", "store" => store).increment(committed as u64);
+        metrics::histogram!("chimera_commit_batch_txs", "store" => store).record(batch.txs.len() as f64);
+    }
+    match outcome {
+        Outcome::Unavailable(reason) => {
+            tracing::error!(critical = true, store, lane, %reason, "changes and their audit entries can't be written");
+        }
+        Outcome::Refused(rule) if batch.txs.len() <= 1 => {
+            tracing::error!(critical = true, store, lane, rule, "the database refused a change or its audit entry");
+        }
+        Outcome::Fenced => tracing::warn!(store, lane, "the lane was taken over by another node"),
+        Outcome::Unsure { .. } => tracing::warn!(store, lane, "the answer to a commit was lost"),
+        Outcome::Committed { .. } | Outcome::Lost(_) | Outcome::Contended | Outcome::Refused(_) => {}
+    }
+}

@@ -1,0 +1,69 @@
+//! Connections to the server: TLS when the URL asks for it, UTC, and every commit on the disk.
+
+use super::failure::unavailable;
+use chimera_engine::port::Unavailable;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+/// What a session must be like, whatever the server's defaults are.
+const SESSION: &str = "SET TIME ZONE 'UTC'; SET synchronous_commit = on; SET standard_conforming_strings = on; \
+     SET lock_timeout = '10s'; SET statement_timeout = '30s'; SET idle_in_transaction_session_timeout = '60s'";
+
+/// How long the server has to answer a new connection.
+const CONNECT_WAIT: Duration = Duration::from_secs(5);
+
+/// The server's address and credentials, and how TLS is done.
+#[derive(Clone)]
+pub(crate) struct Server {
+    config: Config,
+    tls: Option<MakeRustlsConnect>,
+}
+
+impl Server {
+    /// Reads a `postgres://` URL; `sslmode=require` (or `prefer`) turns TLS on.
+    pub(crate) fn parse(url: &str) -> Result<Self, Unavailable> {
+        let mut config: Config = url.parse().map_err(|_| reason("the database URL can't be read"))?;
+        config.connect_timeout(CONNECT_WAIT).keepalives_idle(Duration::from_secs(10)).application_name("chimera");
+        config.tcp_user_timeout(Duration::from_secs(15));
+        let wants_tls = config.get_ssl_mode() == tokio_postgres::config::SslMode::Require;
+        let tls = wants_tls.then(tls).transpose()?;
+        Ok(Self { config, tls })
+    }
+
+    /// Opens a session. Its traffic runs on a task of its own until the client is dropped.
+    pub(crate) async fn connect(&self) -> Result<Client, Unavailable> {
+        let client = match &self.tls {
+            Some(tls) => {
+                let (client, connection) = self.config.connect(tls.clone()).await.map_err(|e| unavailable(&e))?;
+                tokio::spawn(connection);
+                client
+            }
+            None => {
+                let (client, connection) = self.config.connect(NoTls).await.map_err(|e| unavailable(&e))?;
+                tokio::spawn(connection);
+                client
+            }
+        };
+        client.batch_execute(SESSION).await.map_err(|error| unavailable(&error))?;
+        Ok(client)
+    }
+}
+
+fn tls() -> Result<MakeRustlsConnect, Unavailable> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add_parsable_certificates(found.certs);
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|_| reason("TLS can't be set up"))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(MakeRustlsConnect::new(config))
+}
+
+pub(crate) fn reason(words: &str) -> Unavailable {
+    Unavailable { reason: words.to_owned() }
+}

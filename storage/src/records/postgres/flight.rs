@@ -1,0 +1,270 @@
+//! One batch on a lane's connection, in two flights.
+//!
+//! The first carries everything from BEGIN to the last insert, sent without waiting in between.
+//! COMMIT follows only when every answer was read and nobody lost; a check of the lane row behind
+//! it tells a commit that the server turned into a rollback from one that happened.
+
+use super::cells::{Cell, Cells, Read};
+use super::failure;
+use super::statements::{self, ADVANCE, Expect, LOCK, Statement};
+use chimera_core::record::{Conflict, Insert, RowKey, Step, Value};
+use chimera_engine::commit::{Batch, Loss, Outcome};
+use futures::future::join_all;
+use std::collections::HashMap;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Error, Row};
+use uuid::Uuid;
+
+/// A lane's connection and the statements prepared on it.
+pub(super) struct Session {
+    client: Client,
+    prepared: HashMap<String, tokio_postgres::Statement>,
+    lease_seconds: f64,
+}
+
+/// Statements kept prepared per connection; more begin anew.
+const PREPARED_MAX: usize = 512;
+
+impl Session {
+    pub(super) fn new(client: Client, lease_seconds: f64) -> Self {
+        Self { client, prepared: HashMap::new(), lease_seconds }
+    }
+
+    pub(super) const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Runs the batch to its end. Whatever happens, no transaction stays open.
+    pub(super) async fn execute(&mut self, batch: &Batch) -> Outcome {
+        match self.attempt(batch).await {
+            Ok(Outcome::Committed { head, lost }) => Outcome::Committed { head, lost },
+            Ok(outcome @ Outcome::Unsure { .. }) => outcome,
+            Ok(outcome) => self.rolled_back(outcome).await,
+            Err(error) if failure::is_lost(&error) => Outcome::Unavailable(failure::unavailable(&error)),
+            Err(error) => self.rolled_back(failure::of_batch(&error)).await,
+        }
+    }
+
+    async fn rolled_back(&self, outcome: Outcome) -> Outcome {
+        // A session that can't even roll back is lost, and its transaction with it.
+        let _ = self.client.batch_execute("ROLLBACK").await;
+        outcome
+    }
+
+    async fn attempt(&mut self, batch: &Batch) -> Result<Outcome, Error> {
+        let (links, head) = batch.chain(|_| true);
+        let entries = statements::entry_rows(batch, &links);
+        let statements = match statements::statements(batch, &entries) {
+            Ok(statements) => statements,
+            Err((tx, error)) => return Ok(Outcome::Lost(vec![(tx, Loss::Rejected(error.to_string()))])),
+        };
+        let locks: Vec<Value> = statements::locks(batch).into_iter().map(Value::Int).collect();
+        let texts = [ADVANCE, LOCK].into_iter().map(str::to_owned).chain(statements.iter().map(|s| s.sql.clone()));
+        let prepared = self.prepare(texts.collect()).await?;
+        let lane = batch.lane;
+        let hash = Value::Bytes(head.hash.0.to_vec());
+        let advance: [&(dyn ToSql + Sync); 7] =
+            [&lane.id, &lane.epoch, &lane.head.seq, &head.seq, &Cell(&hash), &batch.id, &self.lease_seconds];
+        let keys = Cells(locks.iter().collect());
+        let keys: [&(dyn ToSql + Sync); 1] = [&keys];
+
+        let begin = self.client.batch_execute("BEGIN");
+        let queue = self.client.query(&prepared[1], &keys);
+        let fence = self.client.execute(&prepared[0], &advance);
+        let params: Vec<Vec<&(dyn ToSql + Sync)>> = statements.iter().map(borrowed).collect();
+        let work = join_all(prepared[2..].iter().zip(&params).map(|(text, params)| self.client.query(text, params)));
+        let (begun, queued, fenced, answers) = tokio::join!(biased; begin, queue, fence, work);
+        begun?;
+        queued?;
+        if fenced? != 1 {
+            return Ok(Outcome::Fenced);
+        }
+        let mut lost = Vec::new();
+        for (statement, rows) in statements.iter().zip(answers) {
+            let rows = rows?;
+            if matches!(statement.expects, Expect::Entries(entries) if entries != rows.len()) {
+                return Ok(Outcome::Refused("the ledger did not take every entry".to_owned()));
+            }
+            lost.extend(losers(statement, &rows));
+        }
+        if !lost.is_empty() {
+            return Ok(Outcome::Lost(self.named(batch, lost).await?));
+        }
+        if batch.txs.iter().any(super::super::is_probe) {
+            self.probe(batch).await?;
+        }
+        match self.commit(batch.lane.id, batch.id).await {
+            Ok(true) => Ok(Outcome::Committed { head, lost: Vec::new() }),
+            Ok(false) => Ok(Outcome::Contended),
+            Err(error) if failure::is_lost(&error) => Ok(Outcome::Unsure { lost: Vec::new() }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends COMMIT and looks at the lane right behind it: a commit that the server turned into a
+    /// rollback is reported by the driver as success, but leaves no batch id there.
+    pub(super) async fn commit(&self, lane: i64, batch: Uuid) -> Result<bool, Error> {
+        let text = "SELECT last_batch_id FROM ledger_lanes WHERE lane = $1";
+        let types = [tokio_postgres::types::Type::INT8];
+        let commit = self.client.batch_execute("COMMIT");
+        let typed: [(&(dyn ToSql + Sync), _); 1] = [(&lane, types[0].clone())];
+        let check = self.client.query_typed(text, &typed);
+        let (committed, checked) = tokio::join!(biased; commit, check);
+        committed?;
+        let last: Option<Uuid> = checked?.first().and_then(|row| row.get(0));
+        Ok(last == Some(batch))
+    }
+
+    /// Shows that the ledger can be appended to, and takes it back.
+    async fn probe(&self, batch: &Batch) -> Result<(), Error> {
+        let text = format!(
+            "SAVEPOINT probe; \
+             INSERT INTO audit_log_entries (lane, seq, id, tenant_id, subject_type, subject_id, event_type, actor_type, \
+             timestamp, data_json, salt, content_digest, prev_hash, hash) VALUES ({}, 9223372036854775807, '', '', \
+             'other', '', 'probe', 'system', now(), '{{}}', '', '', '', ''); ROLLBACK TO probe; RELEASE probe",
+            batch.lane.id
+        );
+        self.client.batch_execute(&text).await
+    }
+
+    async fn prepare(&mut self, texts: Vec<String>) -> Result<Vec<tokio_postgres::Statement>, Error> {
+        if self.prepared.len() > PREPARED_MAX {
+            self.prepared.clear();
+        }
+        let mut statements = Vec::with_capacity(texts.len());
+        for text in texts {
+            let statement = match self.prepared.get(&text) {
+                Some(statement) => statement.clone(),
+                None => {
+                    let statement = self.client.prepare(&text).await?;
+                    self.prepared.insert(text, statement.clone());
+                    statement
+                }
+            };
+            statements.push(statement);
+        }
+        Ok(statements)
+    }
+
+    /// Finds out what each loser clashed with. The transaction is still open and sees it.
+    async fn named(&mut self, batch: &Batch, lost: Vec<Lost<'_>>) -> Result<Vec<(usize, Loss)>, Error> {
+        // What lost must not see what its own batch just wrote.
+        self.client.batch_execute("ROLLBACK").await?;
+        let mut named: Vec<(usize, Loss)> = Vec::new();
+        for Lost { tx, why } in lost {
+            if named.iter().any(|(known, _)| *known == tx) || tx >= batch.txs.len() {
+                continue;
+            }
+            let loss = match why {
+                Why::Insert(insert) => self.taken(insert).await?,
+                Why::Update(key, table) => {
+                    let there = self.exists(table, &key).await?;
+                    Loss::Conflict(if there { Conflict::Stale(key) } else { Conflict::Missing(key) })
+                }
+                Why::Rows { step, table, touched } => Loss::Conflict(Conflict::Rows { step, table, touched }),
+            };
+            named.push((tx, loss));
+        }
+        Ok(named)
+    }
+
+    async fn taken(&mut self, insert: &Insert) -> Result<Loss, Error> {
+        for key in insert.keys().filter_map(|columns| insert.key(columns)) {
+            if self.exists(insert.table, &key).await? {
+                return Ok(Loss::Conflict(Conflict::Exists(key)));
+            }
+        }
+        Ok(Loss::Rejected(format!("unique key of {}", insert.table.name)))
+    }
+
+    async fn exists(&mut self, table: &chimera_core::record::Table, key: &RowKey) -> Result<bool, Error> {
+        let text = super::super::sql::exists(super::super::sql::Dialect::Postgres, table, key.columns);
+        let statement = self.prepare(vec![text]).await?.remove(0);
+        let cells: Vec<Cell<'_>> = key.values.iter().map(Cell).collect();
+        let params: Vec<&(dyn ToSql + Sync)> = cells.iter().map(|cell| cell as _).collect();
+        Ok(!self.client.query(&statement, &params).await?.is_empty())
+    }
+}
+
+fn borrowed<'a>(statement: &'a Statement<'_>) -> Vec<&'a (dyn ToSql + Sync)> {
+    statement.params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect()
+}
+
+/// A transaction that did not get what it asked for.
+struct Lost<'a> {
+    tx: usize,
+    why: Why<'a>,
+}
+
+enum Why<'a> {
+    Insert(&'a Insert),
+    Update(RowKey, &'static chimera_core::record::Table),
+    Rows { step: usize, table: &'static str, touched: u64 },
+}
+
+fn losers<'a>(statement: &Statement<'a>, rows: &[Row]) -> Vec<Lost<'a>> {
+    match &statement.expects {
+        Expect::Updates(updates) if rows.len() < updates.len() => {
+            let done: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+            let missing = updates.iter().zip(1..).filter(|(_, ord)| !done.contains(ord));
+            missing.map(|((tx, u), _)| Lost { tx: *tx, why: Why::Update(u.row_key(), u.table) }).collect()
+        }
+        Expect::Inserts(inserts) if rows.len() < inserts.len() => {
+            let keys: Vec<Vec<Value>> = rows.iter().map(key_of).collect();
+            let absent = |insert: &Insert| insert.key(insert.table.key).is_none_or(|key| !keys.contains(&key.values));
+            let missing = inserts.iter().filter(|(_, insert)| absent(insert));
+            missing.map(|(tx, insert)| Lost { tx: *tx, why: Why::Insert(insert) }).collect()
+        }
+        Expect::Step { tx, at, step } => step_loser(*tx, *at, step, rows),
+        Expect::Updates(_) | Expect::Inserts(_) | Expect::Entries(_) => Vec::new(),
+    }
+}
+
+fn key_of(row: &Row) -> Vec<Value> {
+    (0..row.len()).map(|at| row.try_get::<_, Read>(at).map_or(Value::Null, |read| read.0)).collect()
+}
+
+fn step_loser<'a>(tx: usize, at: usize, step: &'a Step, rows: &[Row]) -> Vec<Lost<'a>> {
+    let touched = rows.len() as u64;
+    let (table, allowed) = match step {
+        Step::Insert(insert) if touched == 1 => return Vec::new(),
+        Step::Insert(insert) => return vec![Lost { tx, why: Why::Insert(insert) }],
+        Step::Lock { table, rows, .. } | Step::Update { table, rows, .. } | Step::Delete { table, rows, .. } => {
+            (table, rows)
+        }
+    };
+    if allowed.allows(touched) {
+        Vec::new()
+    } else {
+        vec![Lost { tx, why: Why::Rows { step: at, table: table.name, touched } }]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chimera_testkit::postgres::PrivatePostgres;
+
+    /// The driver reports success for such a commit.
+    #[tokio::test]
+    async fn a_commit_that_the_server_turned_into_a_rollback_is_not_success() {
+        let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+        let server = super::super::connect::Server::parse(&url).unwrap();
+        let mut client = server.connect().await.unwrap();
+        crate::migrate::postgres(&mut client).await.unwrap();
+        let lane = super::super::lane::claim(&client, "test", 15.0).await.unwrap();
+        let (session, batch) = (Session::new(client, 15.0), Uuid::from_u64_pair(1, 1));
+        let mark = "UPDATE ledger_lanes SET last_batch_id = $1";
+        session.client().batch_execute("BEGIN").await.unwrap();
+        session.client().execute(mark, &[&batch]).await.unwrap();
+        assert!(session.client().batch_execute("SELECT 1 / 0").await.is_err());
+        assert!(!session.commit(lane.id, batch).await.unwrap());
+        session.client().batch_execute("BEGIN").await.unwrap();
+        session.client().execute(mark, &[&batch]).await.unwrap();
+        assert!(session.commit(lane.id, batch).await.unwrap());
+    }
+}

@@ -1,0 +1,73 @@
+//! Taking, settling and giving back a lane.
+
+use super::failure::unavailable;
+use chimera_core::ledger::{Digest32, Head};
+use chimera_engine::commit::{Batch, Lane, Settled};
+use chimera_engine::port::Unavailable;
+use tokio_postgres::{Client, Row};
+use uuid::Uuid;
+
+const TAKE_FREE: &str = "UPDATE ledger_lanes SET epoch = epoch + 1, node = $1, \
+     lease_until = now() + make_interval(secs => $2) \
+     WHERE lane = (SELECT lane FROM ledger_lanes WHERE lease_until < now() \
+                   ORDER BY lane LIMIT 1 FOR UPDATE SKIP LOCKED) \
+     RETURNING lane, epoch, head_seq, head_hash";
+
+const ADD: &str = "INSERT INTO ledger_lanes (lane, epoch, head_seq, head_hash, lease_until, node) \
+     SELECT coalesce(max(lane), 0) + 1, 1, 0, decode(repeat('00', 32), 'hex'), \
+            now() + make_interval(secs => $2), $1 FROM ledger_lanes \
+     ON CONFLICT DO NOTHING RETURNING lane, epoch, head_seq, head_hash";
+
+const TAKE_ANEW: &str = "UPDATE ledger_lanes SET epoch = epoch + 1, lease_until = now() + make_interval(secs => $3) \
+     WHERE lane = $1 AND epoch = $2 RETURNING lane, epoch, head_seq, head_hash, last_batch_id";
+
+const RELEASE: &str = "UPDATE ledger_lanes SET lease_until = '-infinity' WHERE lane = $1 AND epoch = $2";
+
+/// Takes a lane whose lease has run out, or adds one.
+pub(super) async fn claim(client: &Client, node: &str, lease_seconds: f64) -> Result<Lane, Unavailable> {
+    loop {
+        for text in [TAKE_FREE, ADD] {
+            let row = client.query_opt(text, &[&node, &lease_seconds]).await.map_err(|e| unavailable(&e))?;
+            if let Some(row) = row {
+                return lane(&row);
+            }
+        }
+        // Another node added the same number in the same moment: look again.
+    }
+}
+
+/// Takes the batch's lane anew and looks whether the batch is in it. Waits for the old
+/// transaction to end, because both want the lane's row.
+pub(super) async fn settle(client: &Client, batch: &Batch, lease_seconds: f64) -> Result<Settled, Unavailable> {
+    let row = client
+        .query_opt(TAKE_ANEW, &[&batch.lane.id, &batch.lane.epoch, &lease_seconds])
+        .await
+        .map_err(|e| unavailable(&e))?;
+    let Some(row) = row else {
+        return Ok(Settled::Fenced { durable: durable(client, batch).await? });
+    };
+    let last: Option<Uuid> = row.get(4);
+    let lane = lane(&row)?;
+    Ok(if last == Some(batch.id) { Settled::Ours(lane) } else { Settled::Never(lane) })
+}
+
+/// Whether the ledger holds the batch's first entry; a batch without entries leaves no trace.
+async fn durable(client: &Client, batch: &Batch) -> Result<Option<bool>, Unavailable> {
+    let (links, _) = batch.chain(|_| true);
+    let Some(first) = links.first() else { return Ok(None) };
+    let text = "SELECT 1 FROM audit_log_entries WHERE lane = $1 AND seq = $2 AND hash = $3";
+    let hash = first.hash.0.as_slice();
+    let found = client.query_opt(text, &[&batch.lane.id, &first.seq, &hash]).await;
+    Ok(Some(found.map_err(|e| unavailable(&e))?.is_some()))
+}
+
+/// Lets the lease end now, so that another node need not wait for it.
+pub(super) async fn release(client: &Client, lane: Lane) {
+    // The process is leaving: a lease that could not be ended runs out by itself.
+    let _ = client.execute(RELEASE, &[&lane.id, &lane.epoch]).await;
+}
+
+fn lane(row: &Row) -> Result<Lane, Unavailable> {
+    let hash = Digest32::from_slice(row.get(3)).ok_or_else(|| super::connect::reason("a lane has no valid head"))?;
+    Ok(Lane { id: row.get(0), epoch: row.get(1), head: Head { seq: row.get(2), hash } })
+}

@@ -1,0 +1,118 @@
+//! The shared store: PostgreSQL 14 or later, a few lanes per process, readers beside them.
+//!
+//! Each lane has a connection and a committer of its own. Several processes may work on one
+//! database: lanes are fenced by their row, and row keys are queued for in one order by all.
+
+pub(crate) mod cells;
+pub(crate) mod connect;
+mod failure;
+mod flight;
+mod lane;
+mod reader;
+mod statements;
+mod worker;
+
+use super::OpenError;
+use crate::migrate;
+use async_trait::async_trait;
+use chimera_core::limits;
+use chimera_core::record::{Page, Select, Tx};
+use chimera_engine::port::{CommitError, ReadError, Receipt, Records, Unavailable};
+use connect::Server;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use worker::{Message, Worker};
+
+/// How the store is to be used.
+#[derive(Clone, Debug)]
+pub struct PostgresOptions {
+    /// `postgres://user:password@host:port/database?sslmode=…`
+    pub url: String,
+    /// Lanes of this process.
+    pub lanes: usize,
+    /// A name for this process, shown in the lane table.
+    pub node: String,
+    /// How long a lane stays ours without a sign of life.
+    pub lease: Duration,
+}
+
+impl PostgresOptions {
+    /// Options for a URL, everything else as usual.
+    #[must_use]
+    pub fn new(url: impl Into<String>) -> Self {
+        let lease = Duration::from_secs(limits::LANE_LEASE_SECONDS.unsigned_abs());
+        Self { url: url.into(), lanes: 2, node: "chimera".to_owned(), lease }
+    }
+}
+
+/// Records in a PostgreSQL database.
+pub struct PostgresRecords {
+    readers: reader::Readers,
+    lanes: Vec<mpsc::UnboundedSender<Message>>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl PostgresRecords {
+    /// Connects, brings the schema up to date and starts the lanes.
+    pub async fn open(options: PostgresOptions) -> Result<Self, OpenError> {
+        let server = Server::parse(&options.url)?;
+        let mut client = server.connect().await?;
+        migrate::postgres(&mut client).await?;
+        drop(client);
+        let mut lanes = Vec::new();
+        let mut tasks = Vec::new();
+        for _ in 0..options.lanes.max(1) {
+            let (sender, inbox) = mpsc::unbounded_channel();
+            let (server, node) = (server.clone(), options.node.clone());
+            let worker = Worker { server, node, lease: options.lease, inbox, session: None };
+            tasks.push(tokio::spawn(worker.run()));
+            lanes.push(sender);
+        }
+        Ok(Self { readers: reader::Readers::new(server), lanes, tasks: Mutex::new(tasks) })
+    }
+
+    /// Opens for reading only: no lane is taken and nothing is migrated.
+    pub fn open_read_only(url: &str) -> Result<Self, OpenError> {
+        let readers = reader::Readers::new(Server::parse(url)?);
+        Ok(Self { readers, lanes: Vec::new(), tasks: Mutex::default() })
+    }
+}
+
+#[async_trait]
+impl Records for PostgresRecords {
+    async fn commit(&self, tx: Tx) -> Result<Receipt, CommitError> {
+        let lanes = self.lanes.len().max(1) as u64;
+        let at = usize::try_from(tx.affinity % lanes).unwrap_or_default();
+        let lane = self.lanes.get(at).ok_or_else(|| connect::reason("the database is open for reading only"))?;
+        let (waiter, answer) = oneshot::channel();
+        let stopped = || connect::reason("the store is stopped");
+        lane.send(Message::Commit(tx, waiter)).map_err(|_| stopped())?;
+        answer.await.unwrap_or_else(|_| Err(stopped().into()))
+    }
+
+    async fn read(&self, select: Select) -> Result<Page, ReadError> {
+        self.readers.read(&select).await
+    }
+
+    async fn ready(&self) -> Result<(), Unavailable> {
+        for affinity in 0..self.lanes.len() as u64 {
+            match self.commit(Tx { affinity, ..Tx::default() }).await {
+                Ok(_) => {}
+                Err(CommitError::Unavailable(reason)) => return Err(reason),
+                Err(other) => return Err(Unavailable { reason: other.to_string() }),
+            }
+        }
+        Ok(())
+    }
+
+    async fn close(&self) {
+        for lane in &self.lanes {
+            // A lane that is gone already has nothing left to finish.
+            let _ = lane.send(Message::Close);
+        }
+        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        futures::future::join_all(tasks).await;
+    }
+}

@@ -1,0 +1,182 @@
+//! A batch as a few statements: one per table for all the transactions in it.
+//!
+//! Updates go first, then inserts with parents before children, each in key order. A statement
+//! knows which transaction each of its rows belongs to, so that one pass finds every loser.
+
+use super::super::sql::{self, Dialect};
+use super::cells::{Cell, Cells, array_type, element};
+use chimera_core::ledger::Link;
+use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
+use chimera_core::record::{Insert, Kind, Row, Step, Table, Update, Value};
+use chimera_engine::commit::Batch;
+use chimera_engine::port::ReadError;
+use std::collections::BTreeMap;
+use tokio_postgres::types::ToSql;
+
+/// One statement of a batch and how its answer is to be read.
+pub(super) struct Statement<'a> {
+    pub(super) sql: String,
+    pub(super) params: Vec<Box<dyn ToSql + Sync + Send + 'a>>,
+    pub(super) expects: Expect<'a>,
+}
+
+/// What must come back.
+pub(super) enum Expect<'a> {
+    /// The position of each of these updates.
+    Updates(Vec<(usize, &'a Update)>),
+    /// The key of each of these inserts.
+    Inserts(Vec<(usize, &'a Insert)>),
+    /// A number of rows of one step of one transaction.
+    Step { tx: usize, at: usize, step: &'a Step },
+    /// As many rows as there are entries.
+    Entries(usize),
+}
+
+/// Compares the lane with what the batch builds on and moves it on.
+pub(super) const ADVANCE: &str = "UPDATE ledger_lanes SET head_seq = $4, head_hash = $5, last_batch_id = $6, \
+     lease_until = now() + make_interval(secs => $7) \
+     WHERE lane = $1 AND epoch = $2 AND head_seq = $3";
+
+/// Queues for row keys in the order given, which is the same for every lane.
+pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS key";
+
+/// The keys for which lanes must queue, sorted.
+pub(super) fn locks(batch: &Batch) -> Vec<i64> {
+    let touches = batch.txs.iter().flat_map(|tx| tx.all_touches());
+    let mut keys: Vec<i64> = touches.filter(|t| t.lock).map(|t| t.digest.cast_signed()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    keys
+}
+
+/// Every statement of the batch, in order.
+pub(super) fn statements<'a>(batch: &'a Batch, entries: &'a [Row]) -> Result<Vec<Statement<'a>>, (usize, ReadError)> {
+    let mut all = updates(batch);
+    all.extend(inserts(batch));
+    for (tx, steps) in batch.txs.iter().map(|tx| &tx.steps).enumerate() {
+        for (at, step) in steps.iter().enumerate() {
+            all.push(ordered(tx, at, step).map_err(|error| (tx, error))?);
+        }
+    }
+    if !entries.is_empty() {
+        let columns: Vec<usize> = (0..AUDIT_LOG_ENTRIES.columns.len()).collect();
+        let cells = columns.iter().map(|at| entries.iter().map(|row| &row.cells[*at]).collect());
+        let sql = bulk_insert(&AUDIT_LOG_ENTRIES, &columns, "RETURNING 1");
+        let expects = Expect::Entries(entries.len());
+        all.push(Statement { sql, params: arrays(cells), expects });
+    }
+    Ok(all)
+}
+
+/// The ledger's rows for a batch.
+pub(super) fn entry_rows(batch: &Batch, links: &[Link]) -> Vec<Row> {
+    let sealed = batch.txs.iter().flat_map(|tx| &tx.entries);
+    sealed.zip(links).map(|(sealed, link)| sealed.row(batch.lane.id, link)).collect()
+}
+
+fn arrays<'a>(columns: impl Iterator<Item = Vec<&'a Value>>) -> Vec<Box<dyn ToSql + Sync + Send + 'a>> {
+    columns.map(|cells| Box::new(Cells(cells)) as Box<dyn ToSql + Sync + Send>).collect()
+}
+
+/// Updates that set and expect the same columns of one table share a statement.
+fn updates<'a>(batch: &'a Batch) -> Vec<Statement<'a>> {
+    type Shape = (u16, &'static str, Vec<usize>, Vec<usize>);
+    let mut groups: BTreeMap<Shape, Vec<(usize, &'a Update)>> = BTreeMap::new();
+    for (tx, update) in batch.txs.iter().enumerate().flat_map(|(n, tx)| tx.updates.iter().map(move |u| (n, u))) {
+        let positions = |cells: &[(usize, Value)]| cells.iter().map(|(at, _)| *at).collect::<Vec<_>>();
+        let shape = (update.table.rank, update.table.name, positions(&update.set), positions(&update.expect));
+        groups.entry(shape).or_default().push((tx, update));
+    }
+    groups.into_values().map(bulk_update).collect()
+}
+
+fn bulk_update<'a>(rows: Vec<(usize, &'a Update)>) -> Statement<'a> {
+    let first = rows[0].1;
+    let table = first.table;
+    let kind = |at: &usize| table.columns[*at].kind;
+    let key: Vec<usize> = table.key.iter().filter_map(|column| table.position(column)).collect();
+    let set: Vec<usize> = first.set.iter().map(|(at, _)| *at).collect();
+    let expect: Vec<usize> = first.expect.iter().map(|(at, _)| *at).collect();
+    let kinds: Vec<Kind> = key.iter().chain(&expect).chain(&set).map(kind).collect();
+    let unnest: Vec<_> =
+        kinds.iter().enumerate().map(|(n, kind)| format!("${}::{}", n + 1, array_type(*kind))).collect();
+    let names: Vec<_> = (0..kinds.len()).map(|n| format!("v{n}")).collect();
+    let value = |n: usize| element(kinds[n], &format!("v.v{n}"));
+    let keyed = key.iter().enumerate().map(|(n, at)| format!("t.{} = {}", table.columns[*at].name, value(n)));
+    let expected = expect
+        .iter()
+        .enumerate()
+        .map(|(n, at)| format!("t.{} IS NOT DISTINCT FROM {}", table.columns[*at].name, value(key.len() + n)));
+    let offset = key.len() + expect.len();
+    let sets = set.iter().enumerate().map(|(n, at)| format!("{} = {}", table.columns[*at].name, value(offset + n)));
+    let sql = format!(
+        "UPDATE {} AS t SET {} FROM unnest({}) WITH ORDINALITY AS v({}, ord) WHERE {} RETURNING v.ord",
+        table.name,
+        sets.collect::<Vec<_>>().join(", "),
+        unnest.join(", "),
+        names.join(", "),
+        keyed.chain(expected).collect::<Vec<_>>().join(" AND "),
+    );
+    let mut columns: Vec<Vec<&Value>> = (0..key.len()).map(|n| rows.iter().map(|(_, u)| &u.key[n]).collect()).collect();
+    columns.extend((0..expect.len()).map(|n| rows.iter().map(|(_, u)| &u.expect[n].1).collect()));
+    columns.extend((0..set.len()).map(|n| rows.iter().map(|(_, u)| &u.set[n].1).collect()));
+    Statement { sql, params: arrays(columns.into_iter()), expects: Expect::Updates(rows) }
+}
+
+/// Inserts into the same columns of one table share a statement.
+fn inserts<'a>(batch: &'a Batch) -> Vec<Statement<'a>> {
+    type Shape = (u16, &'static str, Vec<usize>);
+    let mut groups: BTreeMap<Shape, Vec<(usize, &'a Insert)>> = BTreeMap::new();
+    for (tx, insert) in batch.txs.iter().enumerate().flat_map(|(n, tx)| tx.inserts.iter().map(move |i| (n, i))) {
+        let positions = insert.cells.iter().map(|(at, _)| *at).collect();
+        groups.entry((insert.table.rank, insert.table.name, positions)).or_default().push((tx, insert));
+    }
+    let statement = |((_, _, positions), mut rows): (Shape, Vec<(usize, &'a Insert)>)| {
+        let table = rows[0].1.table;
+        rows.sort_by_cached_key(|(_, insert)| order_key(insert));
+        let cells = (0..positions.len()).map(|n| rows.iter().map(|(_, insert)| &insert.cells[n].1).collect());
+        let params = arrays(cells);
+        let tail = format!("ON CONFLICT DO NOTHING RETURNING {}", table.key.join(", "));
+        Statement { sql: bulk_insert(table, &positions, &tail), params, expects: Expect::Inserts(rows) }
+    };
+    groups.into_iter().map(statement).collect()
+}
+
+/// Rows of UUID keys are inserted in key order; other keys are queued for beforehand.
+fn order_key(insert: &Insert) -> Option<uuid::Uuid> {
+    insert.table.key.first().and_then(|column| insert.value(column).as_uuid())
+}
+
+fn bulk_insert(table: &Table, positions: &[usize], tail: &str) -> String {
+    let columns: Vec<_> = positions.iter().map(|at| &table.columns[*at]).collect();
+    let names: Vec<_> = columns.iter().map(|column| column.name).collect();
+    let elements: Vec<_> = columns.iter().enumerate().map(|(n, c)| element(c.kind, &format!("v{n}"))).collect();
+    let unnest: Vec<_> =
+        columns.iter().enumerate().map(|(n, c)| format!("${}::{}", n + 1, array_type(c.kind))).collect();
+    let aliases: Vec<_> = (0..columns.len()).map(|n| format!("v{n}")).collect();
+    format!(
+        "INSERT INTO {} ({}) SELECT {} FROM unnest({}) AS v({}) {tail}",
+        table.name,
+        names.join(", "),
+        elements.join(", "),
+        unnest.join(", "),
+        aliases.join(", "),
+    )
+}
+
+fn ordered<'a>(tx: usize, at: usize, step: &'a Step) -> Result<Statement<'a>, ReadError> {
+    let d = Dialect::Postgres;
+    let text = match step {
+        Step::Insert(insert) => {
+            let values = insert.cells.iter().map(|(at, value)| (insert.table.columns[*at].kind, value));
+            let sql = sql::insert(d, insert.table, insert.cells.iter().map(|(at, _)| *at));
+            sql::Text { sql, params: values.collect() }
+        }
+        Step::Lock { table, conditions, .. } => sql::lock(d, table, conditions)?,
+        Step::Update { table, conditions, set, .. } => sql::update(d, table, set, conditions)?,
+        Step::Delete { table, conditions, .. } => sql::delete(d, table, conditions)?,
+    };
+    let counted = if matches!(step, Step::Lock { .. }) { text.sql } else { format!("{} RETURNING 1", text.sql) };
+    let params = text.params.into_iter().map(|(_, value)| Box::new(Cell(value)) as Box<dyn ToSql + Sync + Send>);
+    Ok(Statement { sql: counted, params: params.collect(), expects: Expect::Step { tx, at, step } })
+}

@@ -1,0 +1,156 @@
+//! The task of one lane: the thin loop around its committer.
+
+use super::super::observe;
+use super::connect::Server;
+use super::flight::Session;
+use super::lane;
+use chimera_core::record::Tx;
+use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Outcome, Settled};
+use chimera_engine::port::{CommitError, Receipt, Unavailable};
+use std::collections::VecDeque;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+/// Who waits for a commit.
+pub(super) type Waiter = oneshot::Sender<Result<Receipt, CommitError>>;
+
+/// What the rest of the store tells a lane.
+pub(super) enum Message {
+    Commit(Tx, Waiter),
+    Close,
+}
+
+/// How long to wait before trying again to reach a server that is gone.
+const CLAIM_PAUSE: Duration = Duration::from_millis(200);
+/// How long a busy lane lets more work arrive before it starts a smaller batch than the last.
+const GATHER: Duration = Duration::from_micros(150);
+
+pub(super) struct Worker {
+    pub(super) server: Server,
+    pub(super) node: String,
+    pub(super) lease: Duration,
+    pub(super) inbox: mpsc::UnboundedReceiver<Message>,
+    pub(super) session: Option<Session>,
+}
+
+impl Worker {
+    /// Runs until the committer gives its lane back.
+    pub(super) async fn run(mut self) {
+        let mut committer = Committer::new();
+        let mut commands: VecDeque<Command<Waiter>> = VecDeque::from([Command::Claim]);
+        let mut down = false;
+        let mut last_batch = 0;
+        loop {
+            while let Some(command) = commands.pop_front() {
+                match command {
+                    Command::Reply(waiter, answer) => drop(waiter.send(answer)),
+                    Command::Execute(batch) => {
+                        last_batch = batch.txs.len();
+                        let outcome = self.execute(&batch).await;
+                        commands.extend(committer.step(Event::Executed { batch, outcome }));
+                    }
+                    Command::Claim if down => {}
+                    Command::Claim => match self.claim().await {
+                        Ok(lane) => commands.extend(committer.step(Event::Claimed(lane))),
+                        Err(reason) => {
+                            down = true;
+                            commands.extend(committer.step(Event::ClaimFailed(reason)));
+                        }
+                    },
+                    Command::Settle(batch) => {
+                        let settled = self.settle(&batch).await;
+                        commands.extend(committer.step(Event::Settled { batch, settled }));
+                    }
+                    Command::Release(lane) => return self.release(lane).await,
+                }
+            }
+            self.gather(&mut committer, &mut commands, last_batch, &mut down).await;
+            commands.extend(committer.start());
+        }
+    }
+
+    /// Hands in what has arrived; waits when there is nothing to do, and renews the lease then.
+    async fn gather(
+        &mut self,
+        committer: &mut Committer<Waiter>,
+        commands: &mut VecDeque<Command<Waiter>>,
+        last_batch: usize,
+        down: &mut bool,
+    ) {
+        let mut arrived = 0;
+        while let Ok(message) = self.inbox.try_recv() {
+            commands.extend(committer.step(event(Some(message))));
+            arrived += 1;
+        }
+        let idle = committer.queued() == 0 && commands.is_empty();
+        if *down || idle {
+            let wait = if *down { CLAIM_PAUSE } else { self.lease / 3 };
+            match timeout(wait, self.inbox.recv()).await {
+                Ok(message) => commands.extend(committer.step(event(message))),
+                Err(_) if *down => {
+                    *down = false;
+                    commands.push_back(Command::Claim);
+                }
+                Err(_) => commands.extend(committer.step(Event::Tick)),
+            }
+            arrived += 1;
+        }
+        // Those just answered are about to come back: one flush for all of them beats two.
+        while arrived < last_batch
+            && let Ok(Some(message)) = timeout(GATHER, self.inbox.recv()).await
+        {
+            commands.extend(committer.step(event(Some(message))));
+            arrived += 1;
+        }
+    }
+
+    async fn execute(&mut self, batch: &Batch) -> Outcome {
+        let Some(session) = self.session.as_mut() else {
+            return Outcome::Unavailable(super::connect::reason("the database is not connected"));
+        };
+        let outcome = session.execute(batch).await;
+        observe::executed("postgres", batch, &outcome);
+        if session.is_lost() || matches!(outcome, Outcome::Unavailable(_) | Outcome::Unsure { .. }) {
+            self.session = None;
+        }
+        outcome
+    }
+
+    async fn claim(&mut self) -> Result<Lane, Unavailable> {
+        let session = match self.session.take() {
+            Some(session) if !session.is_lost() => session,
+            _ => Session::new(self.server.connect().await?, self.lease.as_secs_f64()),
+        };
+        let lane = lane::claim(session.client(), &self.node, self.lease.as_secs_f64()).await?;
+        self.session = Some(session);
+        Ok(lane)
+    }
+
+    /// Looks until there is an answer: who waits must not be told anything wrong.
+    async fn settle(&mut self, batch: &Batch) -> Settled {
+        loop {
+            if let Ok(client) = self.server.connect().await
+                && let Ok(settled) = lane::settle(&client, batch, self.lease.as_secs_f64()).await
+            {
+                self.session = Some(Session::new(client, self.lease.as_secs_f64()));
+                return settled;
+            }
+            tokio::time::sleep(CLAIM_PAUSE).await;
+        }
+    }
+
+    async fn release(self, lane: Option<Lane>) {
+        if let (Some(session), Some(lane)) = (&self.session, lane) {
+            lane::release(session.client(), lane).await;
+        }
+    }
+}
+
+/// A closed channel is a store that was dropped.
+fn event(message: Option<Message>) -> Event<Waiter> {
+    match message {
+        Some(Message::Commit(tx, waiter)) => Event::Submitted { tx, waiter },
+        Some(Message::Close) | None => Event::Closing,
+    }
+}

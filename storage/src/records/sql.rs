@@ -1,0 +1,203 @@
+//! SQL text from transactions and reads as data, in the dialect of either store.
+//!
+//! Only names from the catalogue become part of a text; every value is a parameter.
+
+use chimera_core::record::{Compare, Condition, Direction, Kind, Scope, Select, Table, Value};
+use chimera_engine::port::ReadError;
+use std::fmt::Write as _;
+
+/// Which database reads the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dialect {
+    Sqlite,
+    Postgres,
+}
+
+impl Dialect {
+    /// The placeholder of parameter `n` for a column of this kind.
+    pub(crate) fn placeholder(self, n: usize, kind: Kind) -> String {
+        match (self, kind) {
+            (Self::Sqlite, _) => format!("?{n}"),
+            (Self::Postgres, Kind::Decimal) => format!("${n}::text::numeric"),
+            (Self::Postgres, _) => format!("${n}"),
+        }
+    }
+
+    /// How a column is read, so that every kind arrives in a form that keeps its value.
+    fn column(self, name: &str, kind: Kind) -> String {
+        match (self, kind) {
+            (Self::Postgres, Kind::Decimal | Kind::Json | Kind::ExactJson) => format!("{name}::text"),
+            _ => name.to_owned(),
+        }
+    }
+}
+
+/// A text and its parameters with the kinds of their columns.
+#[derive(Debug, Default)]
+pub(crate) struct Text<'a> {
+    pub(crate) sql: String,
+    pub(crate) params: Vec<(Kind, &'a Value)>,
+}
+
+impl<'a> Text<'a> {
+    pub(crate) fn bind(&mut self, dialect: Dialect, kind: Kind, value: &'a Value) -> String {
+        self.params.push((kind, value));
+        dialect.placeholder(self.params.len(), kind)
+    }
+
+    fn push(&mut self, text: &str) {
+        self.sql.push_str(text);
+    }
+}
+
+/// The kind of a column, or why the relation can't be asked for it.
+fn kind_of(table: &'static Table, column: &str) -> Result<Kind, ReadError> {
+    let found = table.position(column).map(|at| table.columns[at].kind);
+    found.ok_or_else(|| invalid(table, format!("no column {column}")))
+}
+
+fn invalid(table: &'static Table, reason: String) -> ReadError {
+    ReadError::Invalid { table: table.name, reason }
+}
+
+/// `INSERT` of one row that does nothing when a unique key is taken.
+pub(crate) fn insert(dialect: Dialect, table: &Table, positions: impl Iterator<Item = usize>) -> String {
+    let columns: Vec<_> = positions.map(|at| &table.columns[at]).collect();
+    let names: Vec<_> = columns.iter().map(|column| column.name).collect();
+    let values: Vec<_> = columns.iter().enumerate().map(|(n, c)| dialect.placeholder(n + 1, c.kind)).collect();
+    format!("INSERT INTO {} ({}) VALUES ({}) ON CONFLICT DO NOTHING", table.name, names.join(", "), values.join(", "))
+}
+
+/// `UPDATE` of the rows that meet the conditions.
+pub(crate) fn update<'a>(
+    dialect: Dialect,
+    table: &'static Table,
+    set: &'a [(usize, Value)],
+    conditions: &'a [Condition],
+) -> Result<Text<'a>, ReadError> {
+    let mut text = Text { sql: format!("UPDATE {} SET ", table.name), params: Vec::new() };
+    for (n, (at, value)) in set.iter().enumerate() {
+        let column = &table.columns[*at];
+        let placeholder = text.bind(dialect, column.kind, value);
+        let _ = write!(text.sql, "{}{} = {placeholder}", if n == 0 { "" } else { ", " }, column.name);
+    }
+    all_of(dialect, table, conditions, &mut text)?;
+    Ok(text)
+}
+
+/// `DELETE` of the rows that meet the conditions.
+pub(crate) fn delete<'a>(
+    dialect: Dialect,
+    table: &'static Table,
+    conditions: &'a [Condition],
+) -> Result<Text<'a>, ReadError> {
+    let mut text = Text { sql: format!("DELETE FROM {}", table.name), params: Vec::new() };
+    all_of(dialect, table, conditions, &mut text)?;
+    Ok(text)
+}
+
+/// A read that locks what it finds; SQLite has one writer, so it has nothing to lock.
+pub(crate) fn lock<'a>(
+    dialect: Dialect,
+    table: &'static Table,
+    conditions: &'a [Condition],
+) -> Result<Text<'a>, ReadError> {
+    let mut text = Text { sql: format!("SELECT 1 FROM {}", table.name), params: Vec::new() };
+    all_of(dialect, table, conditions, &mut text)?;
+    if dialect == Dialect::Postgres {
+        let _ = write!(text.sql, " ORDER BY {} FOR UPDATE", table.key.join(", "));
+    }
+    Ok(text)
+}
+
+/// Whether a row with this key is there.
+pub(crate) fn exists(dialect: Dialect, table: &Table, columns: &[&str]) -> String {
+    let kind = |column: &str| table.position(column).map_or(Kind::Text, |at| table.columns[at].kind);
+    let equal = |(n, column): (usize, &&str)| format!("{column} = {}", dialect.placeholder(n + 1, kind(column)));
+    let equals: Vec<_> = columns.iter().enumerate().map(equal).collect();
+    format!("SELECT 1 FROM {} WHERE {} LIMIT 1", table.name, equals.join(" AND "))
+}
+
+fn all_of<'a>(
+    dialect: Dialect,
+    table: &'static Table,
+    conditions: &'a [Condition],
+    text: &mut Text<'a>,
+) -> Result<(), ReadError> {
+    for condition in conditions {
+        text.push(if text.sql.contains(" WHERE ") { " AND " } else { " WHERE " });
+        compare(dialect, table, condition, text)?;
+    }
+    Ok(())
+}
+
+fn compare<'a>(
+    dialect: Dialect,
+    table: &'static Table,
+    condition: &'a Condition,
+    text: &mut Text<'a>,
+) -> Result<(), ReadError> {
+    let Condition { column, compare, value } = condition;
+    let kind = kind_of(table, column)?;
+    if !value.is_null() && !kind.accepts(value) {
+        return Err(invalid(table, format!("{column} is compared with another type")));
+    }
+    let operator = match (compare, value.is_null(), dialect) {
+        (Compare::Is, true, _) => return Ok(text.push(&format!("{column} IS NULL"))),
+        (Compare::IsNot, true, _) => return Ok(text.push(&format!("{column} IS NOT NULL"))),
+        (_, true, _) => return Err(invalid(table, format!("{column} is ordered against null"))),
+        (Compare::Is, ..) => "=",
+        (Compare::IsNot, _, Dialect::Sqlite) => "IS NOT",
+        (Compare::IsNot, _, Dialect::Postgres) => "IS DISTINCT FROM",
+        (Compare::Above, ..) => ">",
+        (Compare::AtLeast, ..) => ">=",
+        (Compare::Below, ..) => "<",
+        (Compare::AtMost, ..) => "<=",
+    };
+    let placeholder = text.bind(dialect, kind, value);
+    let _ = write!(text.sql, "{column} {operator} {placeholder}");
+    Ok(())
+}
+
+/// The text of a page: one row more than asked for tells whether there is a next page.
+pub(crate) fn select<'a>(dialect: Dialect, select: &'a Select, tenant: &'a Value) -> Result<Text<'a>, ReadError> {
+    let table = select.table;
+    let columns: Vec<_> = table.columns.iter().map(|c| dialect.column(c.name, c.kind)).collect();
+    let mut text = Text { sql: format!("SELECT {} FROM {}", columns.join(", "), table.name), params: Vec::new() };
+    if matches!(select.scope, Scope::Tenant(_)) {
+        let column = table.tenant.ok_or_else(|| invalid(table, "it has no tenant".to_owned()))?;
+        let placeholder = text.bind(dialect, Kind::Text, tenant);
+        let _ = write!(text.sql, " WHERE {column} = {placeholder}");
+    }
+    all_of(dialect, table, &select.conditions, &mut text)?;
+    let order = select.order_columns();
+    let (operator, direction) = match select.direction {
+        Direction::Ascending => (">", "ASC"),
+        Direction::Descending => ("<", "DESC"),
+    };
+    if let Some(cursor) = &select.after {
+        let mut placeholders = Vec::with_capacity(order.len());
+        for (column, value) in order.iter().zip(&cursor.position) {
+            placeholders.push(text.bind(dialect, kind_of(table, column)?, value));
+        }
+        text.push(if text.sql.contains(" WHERE ") { " AND " } else { " WHERE " });
+        let _ = write!(text.sql, "({}) {operator} ({})", order.join(", "), placeholders.join(", "));
+    }
+    for column in &order {
+        let column = table.columns.iter().find(|c| c.name == *column);
+        if column.is_none_or(|c| c.nullable) {
+            return Err(invalid(table, "it is ordered by a column that is absent or may be null".to_owned()));
+        }
+    }
+    let order: Vec<_> = order.iter().map(|column| format!("{column} {direction}")).collect();
+    let _ = write!(text.sql, " ORDER BY {} LIMIT {}", order.join(", "), select.limit() + 1);
+    Ok(text)
+}
+
+/// The value a tenant's scope binds; `Null` for the system's.
+pub(crate) fn tenant_of(scope: &Scope) -> Value {
+    match scope {
+        Scope::Tenant(tenant) => Value::Text(tenant.clone()),
+        Scope::System => Value::Null,
+    }
+}

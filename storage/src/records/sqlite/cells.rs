@@ -1,0 +1,58 @@
+//! Values in and out of SQLite: UUIDs as 16-byte blobs, times as microseconds, lists as JSON.
+
+use chimera_core::record::{Json, Kind, Value};
+use chimera_core::time::Timestamp;
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Statement, ToSql};
+use uuid::Uuid;
+
+/// A value on its way in.
+struct Cell<'a>(&'a Value);
+
+impl ToSql for Cell<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        let borrowed = match self.0 {
+            Value::Null => ValueRef::Null,
+            Value::Bool(b) => ValueRef::Integer(i64::from(*b)),
+            Value::Int(n) => ValueRef::Integer(*n),
+            Value::Time(at) => ValueRef::Integer(at.micros()),
+            Value::Text(text) | Value::Decimal(text) => ValueRef::Text(text.as_bytes()),
+            Value::Uuid(id) => ValueRef::Blob(id.as_bytes()),
+            Value::Json(json) => ValueRef::Text(json.as_str().as_bytes()),
+            Value::Bytes(bytes) => ValueRef::Blob(bytes),
+            Value::Uuids(ids) => return Ok(list(ids.iter().map(Uuid::to_string).collect::<Vec<_>>())),
+            Value::Texts(texts) => return Ok(list(texts.clone())),
+        };
+        Ok(ToSqlOutput::Borrowed(borrowed))
+    }
+}
+
+fn list(texts: Vec<String>) -> ToSqlOutput<'static> {
+    ToSqlOutput::Owned(rusqlite::types::Value::Text(serde_json::Value::from(texts).to_string()))
+}
+
+/// Binds values as parameters 1, 2, …
+pub(crate) fn bind<'a>(statement: &mut Statement<'_>, values: impl Iterator<Item = &'a Value>) -> rusqlite::Result<()> {
+    for (n, value) in values.enumerate() {
+        statement.raw_bind_parameter(n + 1, Cell(value))?;
+    }
+    Ok(())
+}
+
+/// A value on its way out. What doesn't fit the kind was not written by us: it reads as null.
+pub(crate) fn read(kind: Kind, cell: ValueRef<'_>) -> Value {
+    let text = || cell.as_str().unwrap_or_default().to_owned();
+    match (kind, cell) {
+        (Kind::Bool, ValueRef::Integer(n)) => Value::Bool(n != 0),
+        (Kind::Int | Kind::Int32, ValueRef::Integer(n)) => Value::Int(n),
+        (Kind::Time | Kind::LocalTime, ValueRef::Integer(n)) => Value::Time(Timestamp::from_micros(n)),
+        (Kind::Text, ValueRef::Text(_)) => Value::Text(text()),
+        (Kind::Decimal, ValueRef::Text(_)) => Value::Decimal(text()),
+        (Kind::Json | Kind::ExactJson, ValueRef::Text(_)) => Value::Json(Json::stored(text())),
+        (Kind::Uuid, ValueRef::Blob(bytes)) => Uuid::from_slice(bytes).map_or(Value::Null, Value::Uuid),
+        (Kind::Bytes, ValueRef::Blob(bytes)) => Value::Bytes(bytes.to_vec()),
+        (Kind::Uuids, ValueRef::Text(_)) => serde_json::from_str(&text()).map_or(Value::Null, Value::Uuids),
+        (Kind::Texts, ValueRef::Text(_)) => serde_json::from_str(&text()).map_or(Value::Null, Value::Texts),
+        _ => Value::Null,
+    }
+}

@@ -1,0 +1,227 @@
+//! One batch on the writer's connection: a savepoint per transaction, so that a loser fails alone.
+//!
+//! The lane row is compared first and written last, in the same transaction as everything else.
+
+use super::super::is_probe;
+use super::super::sql::{self, Dialect};
+use super::cells;
+use super::failure;
+use chimera_core::ledger::{Head, Link, SealedEntry};
+use chimera_core::record::{Conflict, Insert, RowCount, RowKey, Step, Table, Tx, Update, Value};
+use chimera_engine::commit::{Batch, Loss, Outcome};
+use rusqlite::{Connection, params};
+
+const D: Dialect = Dialect::Sqlite;
+
+/// Why a transaction of the batch did not go through.
+enum Failure {
+    Loss(Loss),
+    Whole(Outcome),
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        failure::of_statement(&error).map_or_else(Self::Whole, Self::Loss)
+    }
+}
+
+/// Runs the batch to its end. Whatever happens, no transaction stays open.
+pub(super) fn execute(conn: &Connection, batch: &Batch) -> Outcome {
+    let outcome = attempt(conn, batch).unwrap_or_else(|outcome| outcome);
+    if !conn.is_autocommit() {
+        // A failed rollback leaves a connection that refuses everything; the next claim reopens it.
+        let _ = conn.execute_batch("ROLLBACK");
+    }
+    outcome
+}
+
+fn attempt(conn: &Connection, batch: &Batch) -> Result<Outcome, Outcome> {
+    let whole = |error: rusqlite::Error| failure::of_statement(&error).err().unwrap_or_else(|| refused(&error));
+    conn.prepare_cached("BEGIN IMMEDIATE").and_then(|mut s| s.raw_execute()).map_err(whole)?;
+    if !holds_lane(conn, batch).map_err(whole)? {
+        return Ok(Outcome::Fenced);
+    }
+    let mut lost = Vec::new();
+    for (at, tx) in batch.txs.iter().enumerate() {
+        if let Some(loss) = savepoint(conn, tx)? {
+            lost.push((at, loss));
+        }
+    }
+    let keep = |at: usize| lost.iter().all(|(position, _)| *position != at);
+    let (links, head) = batch.chain(keep);
+    let kept = batch.txs.iter().enumerate().filter(|(at, _)| keep(*at));
+    for (sealed, link) in kept.flat_map(|(_, tx)| &tx.entries).zip(&links) {
+        append(conn, batch.lane.id, sealed, link).map_err(whole)?;
+    }
+    if batch.txs.iter().any(is_probe) {
+        probe(conn, batch).map_err(whole)?;
+    }
+    advance(conn, batch, head).map_err(whole)?;
+    match conn.prepare_cached("COMMIT").and_then(|mut s| s.raw_execute()) {
+        Ok(_) => Ok(Outcome::Committed { head, lost }),
+        // A commit that failed on the disk may still be found there after a crash.
+        Err(error) => match failure::of_statement(&error) {
+            Err(Outcome::Unavailable(_)) => Ok(Outcome::Unsure { lost }),
+            Err(outcome) => Ok(outcome),
+            Ok(_) => Ok(refused(&error)),
+        },
+    }
+}
+
+fn refused(error: &rusqlite::Error) -> Outcome {
+    Outcome::Refused(error.to_string())
+}
+
+fn holds_lane(conn: &Connection, batch: &Batch) -> rusqlite::Result<bool> {
+    let text = "SELECT 1 FROM ledger_lanes WHERE lane = ?1 AND epoch = ?2 AND head_seq = ?3 AND head_hash = ?4";
+    let lane = batch.lane;
+    conn.prepare_cached(text)?.exists(params![lane.id, lane.epoch, lane.head.seq, lane.head.hash.0])
+}
+
+fn advance(conn: &Connection, batch: &Batch, head: Head) -> rusqlite::Result<()> {
+    let text = "UPDATE ledger_lanes SET head_seq = ?3, head_hash = ?4, last_batch_id = ?5 \
+                WHERE lane = ?1 AND epoch = ?2";
+    let lane = batch.lane;
+    conn.prepare_cached(text)?.execute(params![
+        lane.id,
+        lane.epoch,
+        head.seq,
+        head.hash.0,
+        batch.id.as_bytes().as_slice()
+    ])?;
+    Ok(())
+}
+
+fn probe(conn: &Connection, batch: &Batch) -> rusqlite::Result<()> {
+    conn.execute_batch("SAVEPOINT probe")?;
+    let text = "INSERT INTO audit_log_entries (lane, seq, id, tenant_id, subject_type, subject_id, event_type, \
+                actor_type, timestamp, data_json, salt, content_digest, prev_hash, hash) \
+                VALUES (?1, 9223372036854775807, '', '', 'other', '', 'probe', 'system', 0, '{}', \
+                zeroblob(16), zeroblob(32), zeroblob(32), zeroblob(32))";
+    conn.prepare_cached(text)?.execute([batch.lane.id])?;
+    conn.execute_batch("ROLLBACK TO probe; RELEASE probe")
+}
+
+fn savepoint(conn: &Connection, tx: &Tx) -> Result<Option<Loss>, Outcome> {
+    let whole = |error: rusqlite::Error| Outcome::Unavailable(failure::unavailable(&error));
+    if tx.inserts.is_empty() && tx.updates.is_empty() && tx.steps.is_empty() {
+        return Ok(None);
+    }
+    conn.prepare_cached("SAVEPOINT tx").and_then(|mut s| s.raw_execute()).map_err(whole)?;
+    let loss = match apply(conn, tx) {
+        Ok(()) => None,
+        Err(Failure::Loss(loss)) => {
+            conn.prepare_cached("ROLLBACK TO tx").and_then(|mut s| s.raw_execute()).map_err(whole)?;
+            Some(loss)
+        }
+        Err(Failure::Whole(outcome)) => return Err(outcome),
+    };
+    conn.prepare_cached("RELEASE tx").and_then(|mut s| s.raw_execute()).map_err(whole)?;
+    Ok(loss)
+}
+
+fn apply(conn: &Connection, tx: &Tx) -> Result<(), Failure> {
+    tx.updates.iter().try_for_each(|update| compare_and_set(conn, update))?;
+    tx.inserts.iter().try_for_each(|insert| add(conn, insert))?;
+    tx.steps.iter().enumerate().try_for_each(|(at, step)| run(conn, at, step))
+}
+
+fn add(conn: &Connection, insert: &Insert) -> Result<(), Failure> {
+    let text = sql::insert(D, insert.table, insert.cells.iter().map(|(at, _)| *at));
+    let mut statement = conn.prepare_cached(&text)?;
+    cells::bind(&mut statement, insert.cells.iter().map(|(_, value)| value))?;
+    let refusal = match statement.raw_execute() {
+        Ok(1) => return Ok(()),
+        Ok(_) => Loss::Rejected(format!("unique key of {}", insert.table.name)),
+        Err(error) => failure::of_statement(&error).map_err(Failure::Whole)?,
+    };
+    Err(Failure::Loss(taken(conn, insert)?.map_or(refusal, |key| Loss::Conflict(Conflict::Exists(key)))))
+}
+
+/// The first key of the row that another row has already.
+fn taken(conn: &Connection, insert: &Insert) -> rusqlite::Result<Option<RowKey>> {
+    for key in insert.keys().filter_map(|columns| insert.key(columns)) {
+        if exists(conn, insert.table, &key)? {
+            return Ok(Some(key));
+        }
+    }
+    Ok(None)
+}
+
+fn exists(conn: &Connection, table: &Table, key: &RowKey) -> rusqlite::Result<bool> {
+    let mut statement = conn.prepare_cached(&sql::exists(D, table, key.columns))?;
+    cells::bind(&mut statement, key.values.iter())?;
+    Ok(statement.raw_query().next()?.is_some())
+}
+
+fn compare_and_set(conn: &Connection, update: &Update) -> Result<(), Failure> {
+    let table = update.table;
+    let mut text = format!("UPDATE {} SET ", table.name);
+    let mut n = 0;
+    let mut terms = |columns: Vec<&str>, operator: &str, glue: &str| {
+        let term = |column: &str| {
+            n += 1;
+            format!("{column} {operator} ?{n}")
+        };
+        columns.into_iter().map(term).collect::<Vec<_>>().join(glue)
+    };
+    let name = |(at, _): &(usize, Value)| table.columns[*at].name;
+    text.push_str(&terms(update.set.iter().map(name).collect(), "=", ", "));
+    text.push_str(" WHERE ");
+    text.push_str(&terms(table.key.to_vec(), "=", " AND "));
+    if !update.expect.is_empty() {
+        text.push_str(" AND ");
+        text.push_str(&terms(update.expect.iter().map(name).collect(), "IS", " AND "));
+    }
+    let mut statement = conn.prepare_cached(&text)?;
+    let values = update.set.iter().map(|(_, v)| v).chain(&update.key).chain(update.expect.iter().map(|(_, v)| v));
+    cells::bind(&mut statement, values)?;
+    if statement.raw_execute()? == 1 {
+        return Ok(());
+    }
+    let key = update.row_key();
+    let conflict = if exists(conn, table, &key)? { Conflict::Stale(key) } else { Conflict::Missing(key) };
+    Err(Failure::Loss(Loss::Conflict(conflict)))
+}
+
+fn run(conn: &Connection, at: usize, step: &Step) -> Result<(), Failure> {
+    let unreadable = |error: chimera_engine::port::ReadError| Failure::Loss(Loss::Rejected(error.to_string()));
+    let (table, text, rows, counts) = match step {
+        Step::Insert(insert) => return add(conn, insert),
+        Step::Lock { table, conditions, rows } => (table, sql::lock(D, table, conditions), rows, true),
+        Step::Update { table, conditions, set, rows } => (table, sql::update(D, table, set, conditions), rows, false),
+        Step::Delete { table, conditions, rows } => (table, sql::delete(D, table, conditions), rows, false),
+    };
+    let text = text.map_err(unreadable)?;
+    let mut statement = conn.prepare_cached(&text.sql)?;
+    cells::bind(&mut statement, text.params.iter().map(|(_, value)| *value))?;
+    let touched = if counts { count(&mut statement)? } else { statement.raw_execute()? as u64 };
+    check_rows(at, table, *rows, touched)
+}
+
+fn count(statement: &mut rusqlite::Statement<'_>) -> rusqlite::Result<u64> {
+    let mut rows = statement.raw_query();
+    let mut count = 0;
+    while rows.next()?.is_some() {
+        count += 1;
+    }
+    Ok(count)
+}
+
+fn check_rows(step: usize, table: &'static Table, rows: RowCount, touched: u64) -> Result<(), Failure> {
+    if rows.allows(touched) {
+        return Ok(());
+    }
+    Err(Failure::Loss(Loss::Conflict(Conflict::Rows { step, table: table.name, touched })))
+}
+
+fn append(conn: &Connection, lane: i64, sealed: &SealedEntry, link: &Link) -> rusqlite::Result<()> {
+    let row = sealed.row(lane, link);
+    let text = sql::insert(D, row.table, 0..row.cells.len());
+    let mut statement = conn.prepare_cached(&text)?;
+    cells::bind(&mut statement, row.cells.iter())?;
+    match statement.raw_execute()? {
+        1 => Ok(()),
+        _ => Err(rusqlite::Error::StatementChangedRows(0)),
+    }
+}

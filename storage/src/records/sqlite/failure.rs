@@ -1,0 +1,35 @@
+//! What SQLite's errors mean to the committer.
+
+use chimera_engine::commit::{Loss, Outcome};
+use chimera_engine::port::Unavailable;
+use rusqlite::ErrorCode;
+
+/// The store as a whole can't do it now; the words name no path.
+pub(super) fn unavailable(error: &rusqlite::Error) -> Unavailable {
+    let reason = match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => "the disk is full",
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => "the data folder is read-only",
+        Some(ErrorCode::SystemIoFailure) => "the disk reports an input/output error",
+        Some(ErrorCode::CannotOpen) => "the data file can't be opened",
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => "the data file is damaged",
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => "the data file is locked by another process",
+        _ => "the data file refuses an operation",
+    };
+    Unavailable { reason: reason.to_owned() }
+}
+
+/// A failure that concerns one transaction only, or everything.
+pub(super) fn of_statement(error: &rusqlite::Error) -> Result<Loss, Outcome> {
+    match error {
+        rusqlite::Error::SqliteFailure(failure, message) if failure.code == ErrorCode::ConstraintViolation => {
+            Ok(Loss::Rejected(message.clone().unwrap_or_else(|| failure.to_string())))
+        }
+        rusqlite::Error::SqliteFailure(failure, _) if matches!(failure.code, ErrorCode::DatabaseBusy) => {
+            Err(Outcome::Contended)
+        }
+        rusqlite::Error::SqliteFailure(failure, message) if failure.code == ErrorCode::Unknown => {
+            Ok(Loss::Rejected(message.clone().unwrap_or_else(|| failure.to_string())))
+        }
+        other => Err(Outcome::Unavailable(unavailable(other))),
+    }
+}

@@ -1,0 +1,69 @@
+//! Short reads on connections of their own, so that they never wait for the writer.
+
+use super::super::sql::{self, Dialect};
+use super::{cells, failure, file};
+use chimera_core::record::{Page, Row, Select};
+use chimera_engine::port::{ReadError, Unavailable};
+use rusqlite::Connection;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use tokio::sync::Semaphore;
+
+/// Reads that may run at once.
+const READERS_MAX: usize = 4;
+
+/// A few connections, opened when needed.
+pub(super) struct Readers {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+    slots: Semaphore,
+}
+
+impl Readers {
+    pub(super) const fn new(path: PathBuf) -> Self {
+        Self { path, idle: Mutex::new(Vec::new()), slots: Semaphore::const_new(READERS_MAX) }
+    }
+
+    /// Waits for a free slot, so that at most `READERS_MAX` connections exist.
+    pub(super) async fn slot(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
+        self.slots.acquire().await.ok()
+    }
+
+    /// Reads one page on an idle connection. Blocks: belongs on a thread for blocking work.
+    pub(super) fn read(&self, select: &Select) -> Result<Page, ReadError> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let conn = match idle {
+            Some(conn) => conn,
+            None => file::open_reader(&self.path).map_err(|error| failure::unavailable(&error))?,
+        };
+        let page = page(&conn, select)?;
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
+        Ok(page)
+    }
+}
+
+fn page(conn: &Connection, select: &Select) -> Result<Page, ReadError> {
+    let tenant = sql::tenant_of(&select.scope);
+    let text = sql::select(Dialect::Sqlite, select, &tenant)?;
+    let rows = rows(conn, &text, select).map_err(|error| ReadError::Unavailable(refused(&error)))?;
+    Ok(select.page(rows))
+}
+
+fn rows(conn: &Connection, text: &sql::Text<'_>, select: &Select) -> rusqlite::Result<Vec<Row>> {
+    let mut statement = conn.prepare_cached(&text.sql)?;
+    cells::bind(&mut statement, text.params.iter().map(|(_, value)| *value))?;
+    let mut found = Vec::new();
+    let mut rows = statement.raw_query();
+    while let Some(row) = rows.next()? {
+        let cell = |(at, column): (usize, &chimera_core::record::Column)| {
+            row.get_ref(at).map(|cell| cells::read(column.kind, cell))
+        };
+        let cells = select.table.columns.iter().enumerate().map(cell).collect::<rusqlite::Result<_>>()?;
+        found.push(Row { table: select.table, cells });
+    }
+    Ok(found)
+}
+
+fn refused(error: &rusqlite::Error) -> Unavailable {
+    failure::unavailable(error)
+}

@@ -1,0 +1,154 @@
+//! Migrations on both stores: at once, again, changed, newer.
+
+use chimera_storage::migrate::{self, MIGRATIONS, MigrateError};
+use chimera_testkit::postgres::PrivatePostgres;
+use rusqlite::Connection;
+use tokio_postgres::{Client, NoTls};
+
+/// A connection to a new, empty database.
+pub(crate) async fn empty_postgres() -> Client {
+    connect(&PrivatePostgres::shared().unwrap().fresh_database().unwrap()).await
+}
+
+/// A connection to a new database with the whole schema.
+pub(crate) async fn migrated_postgres() -> Client {
+    let mut client = empty_postgres().await;
+    migrate::postgres(&mut client).await.unwrap();
+    client
+}
+
+/// An embedded database in memory with the whole schema.
+pub(crate) fn migrated_sqlite() -> Connection {
+    let mut conn = Connection::open_in_memory().unwrap();
+    conn.execute_batch("PRAGMA foreign_keys = ON").unwrap();
+    migrate::sqlite(&mut conn).unwrap();
+    conn
+}
+
+async fn connect(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+fn all_names() -> Vec<&'static str> {
+    MIGRATIONS.iter().map(|migration| migration.name).collect()
+}
+
+#[tokio::test]
+async fn a_second_run_on_postgres_applies_nothing() {
+    let mut client = empty_postgres().await;
+    assert_eq!(migrate::postgres_status(&client).await.unwrap().pending, all_names());
+    let first = migrate::postgres(&mut client).await.unwrap();
+    assert_eq!(first.names, all_names());
+    let second = migrate::postgres(&mut client).await.unwrap();
+    assert_eq!((second.names, second.version), (vec![], 8));
+    let status = migrate::postgres_status(&client).await.unwrap();
+    assert_eq!((status.version, status.pending), (8, vec![]));
+}
+
+#[test]
+fn a_second_run_on_sqlite_applies_nothing() {
+    let mut conn = Connection::open_in_memory().unwrap();
+    assert_eq!(migrate::sqlite_status(&conn).unwrap().pending, all_names());
+    assert_eq!(migrate::sqlite(&mut conn).unwrap().names, all_names());
+    let second = migrate::sqlite(&mut conn).unwrap();
+    assert_eq!((second.names, second.version), (vec![], 8));
+    assert_eq!(migrate::sqlite_status(&conn).unwrap().pending, Vec::<&str>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn four_processes_at_once_apply_each_migration_once_on_postgres() {
+    let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+    let mut tasks = Vec::new();
+    for _ in 0..4 {
+        let mut client = connect(&url).await;
+        tasks.push(tokio::spawn(async move { migrate::postgres(&mut client).await.unwrap() }));
+    }
+    let mut names = Vec::new();
+    for task in tasks {
+        let applied = task.await.unwrap();
+        assert_eq!(applied.version, 8);
+        names.extend(applied.names);
+    }
+    names.sort_unstable();
+    assert_eq!(names, all_names());
+}
+
+#[test]
+fn four_processes_at_once_apply_each_migration_once_on_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("records.db");
+    let start = std::sync::Barrier::new(4);
+    let mut names: Vec<&str> = std::thread::scope(|scope| {
+        let run = || {
+            let mut conn = Connection::open(&path).unwrap();
+            start.wait();
+            migrate::sqlite(&mut conn).unwrap().names
+        };
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(run)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    names.sort_unstable();
+    assert_eq!(names, all_names());
+}
+
+#[tokio::test]
+async fn postgres_refuses_a_migration_whose_text_has_changed() {
+    let mut client = migrated_postgres().await;
+    client.execute("UPDATE schema_migrations SET checksum = 'other' WHERE version = 3", &[]).await.unwrap();
+    let refused = migrate::postgres(&mut client).await;
+    assert!(matches!(refused, Err(MigrateError::Changed { version: 3 })), "{refused:?}");
+    let refused = migrate::postgres_status(&client).await;
+    assert!(matches!(refused, Err(MigrateError::Changed { version: 3 })), "{refused:?}");
+}
+
+#[test]
+fn sqlite_refuses_a_migration_whose_text_has_changed() {
+    let mut conn = migrated_sqlite();
+    conn.execute("UPDATE schema_migrations SET checksum = 'other' WHERE version = 3", []).unwrap();
+    let refused = migrate::sqlite(&mut conn);
+    assert!(matches!(refused, Err(MigrateError::Changed { version: 3 })), "{refused:?}");
+    let refused = migrate::sqlite_status(&conn);
+    assert!(matches!(refused, Err(MigrateError::Changed { version: 3 })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn postgres_refuses_a_database_newer_than_the_binary() {
+    let mut client = migrated_postgres().await;
+    let newer = "INSERT INTO schema_migrations (version, name, checksum) VALUES (9, '0009_later', 'x')";
+    client.execute(newer, &[]).await.unwrap();
+    let refused = migrate::postgres(&mut client).await;
+    assert!(matches!(refused, Err(MigrateError::Newer { found: 9, known: 8 })), "{refused:?}");
+}
+
+#[test]
+fn sqlite_refuses_a_database_newer_than_the_binary() {
+    let mut conn = migrated_sqlite();
+    let newer = "INSERT INTO schema_migrations (version, name, checksum) VALUES (9, '0009_later', 'x')";
+    conn.execute(newer, []).unwrap();
+    let refused = migrate::sqlite(&mut conn);
+    assert!(matches!(refused, Err(MigrateError::Newer { found: 9, known: 8 })), "{refused:?}");
+}
+
+#[test]
+fn a_failed_migration_leaves_nothing_behind_on_sqlite() {
+    let mut conn = Connection::open_in_memory().unwrap();
+    conn.execute_batch("CREATE TABLE steps (id INTEGER)").unwrap();
+    let failed = migrate::sqlite(&mut conn);
+    assert!(matches!(failed, Err(MigrateError::Failed { name: "0003_flow", .. })), "{failed:?}");
+    assert_eq!(migrate::sqlite_status(&conn).unwrap().version, 2);
+    let runs = "SELECT COUNT(*) FROM sqlite_schema WHERE name = 'runs'";
+    assert_eq!(conn.query_row(runs, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_failed_migration_leaves_nothing_behind_on_postgres() {
+    let mut client = empty_postgres().await;
+    client.batch_execute("CREATE TABLE steps (id INTEGER)").await.unwrap();
+    let failed = migrate::postgres(&mut client).await;
+    assert!(matches!(failed, Err(MigrateError::Failed { name: "0003_flow", .. })), "{failed:?}");
+    assert_eq!(migrate::postgres_status(&client).await.unwrap().version, 2);
+    let runs = client.query_one("SELECT to_regclass('runs') IS NULL", &[]).await.unwrap();
+    assert!(runs.get::<_, bool>(0));
+}

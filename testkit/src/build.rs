@@ -1,0 +1,125 @@
+//! Rows and entries for tests, complete and different from each other.
+
+use crate::seeded::Seeded;
+use chimera_core::flow::tables::{RUN_SIGNALS, RUNS};
+use chimera_core::id;
+use chimera_core::ledger::{ActorType, Entry, SealedEntry, SubjectType};
+use chimera_core::record::{Insert, InvalidTx, Json, JsonError, Tx, Update, Value};
+use chimera_core::time::Timestamp;
+use chimera_engine::port::Random;
+use serde_json::json;
+use uuid::Uuid;
+
+/// The instant at which tests happen.
+pub const NOON: Timestamp = Timestamp::from_micros(1_770_379_200_000_000);
+
+/// Why a builder could not build: a mistake in the test.
+pub type Built<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// A run that is about to be inserted.
+#[derive(Clone, Debug)]
+pub struct RunRow {
+    /// Its id.
+    pub id: Uuid,
+    tenant: String,
+    key: Option<String>,
+    status: &'static str,
+}
+
+/// A pending run of tenant `acme`.
+pub fn run(seeded: &Seeded) -> RunRow {
+    RunRow { id: seeded.row_id(NOON), tenant: "acme".to_owned(), key: None, status: "pending" }
+}
+
+impl RunRow {
+    /// Belongs to another tenant.
+    #[must_use]
+    pub fn of(mut self, tenant: &str) -> Self {
+        tenant.clone_into(&mut self.tenant);
+        self
+    }
+
+    /// Has an idempotency key.
+    #[must_use]
+    pub fn keyed(mut self, key: &str) -> Self {
+        self.key = Some(key.to_owned());
+        self
+    }
+
+    /// Has a status.
+    #[must_use]
+    pub const fn status(mut self, status: &'static str) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// The row.
+    pub fn insert(&self) -> Built<Insert> {
+        let cells = vec![
+            ("id", self.id.into()),
+            ("actor", "user_1".into()),
+            ("request_payload", json(&json!({"goal": "test", "n": [1, 2.5, null]}))?),
+            ("status", self.status.into()),
+            ("autonomy_level", "L2_Notify".into()),
+            ("trace_id", id::trace_id(self.id).into()),
+            ("idempotency_key", self.key.clone().into()),
+            ("created_at", NOON.into()),
+            ("tenant_id", self.tenant.as_str().into()),
+            ("state_version", Value::Int(1)),
+            ("source", "act".into()),
+            ("patches", Value::Int(0)),
+            ("priority", Value::Int(5)),
+            ("dry_run", Value::Bool(false)),
+            ("cancel_requested", Value::Bool(false)),
+            ("pause_requested", Value::Bool(false)),
+            ("run_seq", Value::Int(0)),
+        ];
+        Ok(Insert::into(&RUNS, cells)?)
+    }
+
+    /// A transaction that inserts it.
+    pub fn tx(&self) -> Built<Tx> {
+        Ok(Tx { inserts: vec![self.insert()?], ..Tx::default() })
+    }
+}
+
+/// A change of a run's status that holds only at `version`.
+pub fn run_update(id: Uuid, version: i64, status: &str) -> Result<Update, InvalidTx> {
+    Update::versioned(&RUNS, vec![id.into()], version, vec![("status", status.into())])
+}
+
+/// A signal to a run.
+pub fn signal(seeded: &Seeded, run: Uuid, kind: &str) -> Built<Insert> {
+    let cells = vec![
+        ("run_id", run.into()),
+        ("id", seeded.row_id(NOON).into()),
+        ("tenant_id", "acme".into()),
+        ("kind", kind.into()),
+        ("payload", json(&json!({"kind": kind}))?),
+        ("created_at", NOON.into()),
+    ];
+    Ok(Insert::into(&RUN_SIGNALS, cells)?)
+}
+
+/// A sealed entry of a tenant.
+pub fn entry(seeded: &Seeded, tenant: &str, event: &str) -> Built<SealedEntry> {
+    let entry = Entry {
+        id: seeded.opaque_id(),
+        tenant_id: tenant.to_owned(),
+        subject_type: SubjectType::Other,
+        subject_id: "subject".to_owned(),
+        event_type: event.to_owned(),
+        actor_type: ActorType::Human,
+        actor_id: Some("user_1".to_owned()),
+        timestamp: NOON,
+        data: json!({"text": "é \" \\ \u{1F600}", "n": 1.5, "list": [null, true]}),
+        run_id: None,
+        run_seq: None,
+        trace_id: None,
+    };
+    Ok(seeded.seal(entry)?)
+}
+
+fn json(value: &serde_json::Value) -> Result<Value, JsonError> {
+    Json::of(value).map(Value::Json)
+}

@@ -1,0 +1,254 @@
+//! A private PostgreSQL server: own folder, own port, nobody else's data.
+//!
+//! Tests of one binary share a server (`shared`) and take a fresh database each; a test that
+//! stops or kills the server starts its own. It is not a model of a tuned server.
+//!
+//! The surprising part is the watchdog. Statics are never dropped and a test process may be
+//! killed, so a small shell waits for the end of a pipe that only this process holds, then stops
+//! the server and removes its folder. A signal at the parent's death would not do: it follows
+//! the thread that started the server, and test threads end before the tests do.
+
+use std::io::{Error, Result};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const SUPERUSER: &str = "postgres";
+/// Somebody else may take a free port before the server does; so many ports are tried.
+const PORTS_TRIED_MAX: u32 = 5;
+
+/// Ends the server and removes its folder once standard input ends. `$1` is the folder. The pid
+/// file may be stale, so a process counts only while its command line names the folder.
+const WATCHDOG: &str = r#"
+trap '' INT TERM HUP
+cat >/dev/null
+pid=$(head -n 1 "$1/data/postmaster.pid" 2>/dev/null)
+ours() { [ -n "$pid" ] && tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qF "$1"; }
+if ours "$1"; then
+  kill -QUIT "$pid"
+  for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do ours "$1" || break; sleep 0.1; done
+  ours "$1" && kill -KILL "$pid"
+fi
+rm -rf "$1"
+"#;
+
+/// Kills the server `$1` and all its processes at once, as a power cut would.
+const KILL_ALL: &str = r#"
+kill -STOP "$1" || exit 1
+kill -KILL $(cat "/proc/$1/task/$1/children" 2>/dev/null) "$1"
+while kill -0 "$1" 2>/dev/null && ! grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null; do :; done
+"#;
+
+/// How a private server is started.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    fsync: bool,
+}
+
+impl Options {
+    /// Commits don't wait for the disk: for tests that never cut the power.
+    #[must_use]
+    pub const fn without_fsync(mut self) -> Self {
+        self.fsync = false;
+        self
+    }
+
+    /// Starts the server and waits until it answers.
+    pub fn start(self) -> Result<PrivatePostgres> {
+        PrivatePostgres::start_with(self)
+    }
+}
+
+/// A running server, ended when dropped or when the process ends in any way.
+#[derive(Debug)]
+pub struct PrivatePostgres {
+    programs: PathBuf,
+    folder: PathBuf,
+    port: u16,
+    databases: AtomicU32,
+    watchdog: Child,
+}
+
+impl PrivatePostgres {
+    /// Starts a server with fsync on and waits until it answers.
+    pub fn start() -> Result<Self> {
+        Self::options().start()
+    }
+
+    /// The default options: fsync on.
+    #[must_use]
+    pub const fn options() -> Options {
+        Options { fsync: true }
+    }
+
+    /// The server that the tests of this process share, without fsync. Take a `fresh_database`.
+    pub fn shared() -> Result<&'static Self> {
+        static SHARED: OnceLock<std::result::Result<PrivatePostgres, String>> = OnceLock::new();
+        let started = SHARED.get_or_init(|| Self::options().without_fsync().start().map_err(|e| e.to_string()));
+        started.as_ref().map_err(|message| Error::other(message.clone()))
+    }
+
+    fn start_with(options: Options) -> Result<Self> {
+        let programs = find_programs()?;
+        let folder = tempfile::Builder::new().prefix("chimera-postgres-").tempdir()?.keep();
+        let watchdog = Command::new("sh")
+            .args(["-c", WATCHDOG, "watchdog"])
+            .arg(&folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        let mut server = Self { programs, folder, port: 0, databases: AtomicU32::new(0), watchdog };
+        if is_root()? {
+            run(Command::new("chown").arg(SUPERUSER).arg(&server.folder))?;
+        }
+        run(server
+            .program("initdb")
+            .args(["--no-sync", "--auth=trust", "--encoding=UTF8", "--locale=C", "-U", SUPERUSER, "-D"])
+            .arg(server.data()))?;
+        server.configure(options)?;
+        let mut started = server.start_on_free_port();
+        for _ in 1..PORTS_TRIED_MAX {
+            if started.is_ok() {
+                break;
+            }
+            started = server.start_on_free_port();
+        }
+        started.map(|()| server)
+    }
+
+    fn configure(&self, options: Options) -> Result<()> {
+        let fsync = if options.fsync { "on" } else { "off" };
+        let settings = format!(
+            "listen_addresses = '127.0.0.1'\nunix_socket_directories = ''\ntimezone = 'UTC'\nlog_timezone = 'UTC'\n\
+             max_connections = 200\nshared_buffers = '64MB'\nfsync = {fsync}\nsynchronous_commit = on\n"
+        );
+        // The file belongs to the server's user, whom a root process may still write for.
+        let path = self.data().join("postgresql.conf");
+        let before = std::fs::read_to_string(&path)?;
+        std::fs::write(&path, before + &settings)
+    }
+
+    fn start_on_free_port(&mut self) -> Result<()> {
+        self.port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        self.start_again()
+    }
+
+    /// The address of the server's own database.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.url_of("postgres")
+    }
+
+    /// Creates an empty database and gives its address.
+    pub fn fresh_database(&self) -> Result<String> {
+        let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        run(self
+            .program("createdb")
+            .args(["-h", "127.0.0.1", "-U", SUPERUSER, "-T", "template0", "-p"])
+            .arg(self.port.to_string())
+            .arg(&name))?;
+        Ok(self.url_of(&name))
+    }
+
+    /// The port on 127.0.0.1.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Stops the server in order: open connections are cut, everything is written.
+    pub fn stop(&self) -> Result<()> {
+        self.control(&["stop", "-m", "fast"])
+    }
+
+    /// Kills every process of the server at once; nothing is written any more.
+    pub fn kill(&self) -> Result<()> {
+        let pid_file = std::fs::read_to_string(self.data().join("postmaster.pid"))?;
+        let pid = pid_file.lines().next().unwrap_or_default();
+        run(Command::new("sh").args(["-c", KILL_ALL, "kill", pid]))
+    }
+
+    /// Starts a stopped or killed server again, on the same port and data, and waits for it.
+    pub fn start_again(&self) -> Result<()> {
+        let log = self.folder.join("log");
+        let options = format!("-p {}", self.port);
+        self.control(&["start", "-o", &options, "-l", &log.to_string_lossy()])
+    }
+
+    fn control(&self, arguments: &[&str]) -> Result<()> {
+        let data = self.data();
+        run(self.program("pg_ctl").args(arguments).args(["-w", "-s", "-t", "60", "-D"]).arg(data))
+    }
+
+    fn url_of(&self, database: &str) -> String {
+        format!("postgres://{SUPERUSER}@127.0.0.1:{}/{database}", self.port)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    /// A program of the server, as a user that the server accepts: it refuses to run as root.
+    fn program(&self, name: &str) -> Command {
+        let path = self.programs.join(name);
+        let mut command = if is_root().unwrap_or(false) {
+            let mut command = Command::new("setpriv");
+            command.arg(format!("--reuid={SUPERUSER}")).arg(format!("--regid={SUPERUSER}")).arg("--init-groups");
+            command.arg("--").arg(path);
+            command
+        } else {
+            Command::new(path)
+        };
+        command.current_dir(&self.folder);
+        command
+    }
+}
+
+impl Drop for PrivatePostgres {
+    fn drop(&mut self) {
+        drop(self.watchdog.stdin.take());
+        let _ = self.watchdog.wait();
+    }
+}
+
+/// Runs a command to its end; what it said becomes the error. Its output goes to a file, because
+/// a server that inherited a pipe would keep it open.
+fn run(command: &mut Command) -> Result<()> {
+    let said = tempfile::tempfile()?;
+    let mut reader = said.try_clone()?;
+    let status = command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said).status()?;
+    if status.success() {
+        return Ok(());
+    }
+    let mut text = String::new();
+    std::io::Seek::rewind(&mut reader)?;
+    std::io::Read::read_to_string(&mut reader, &mut text)?;
+    let program = Path::new(command.get_program()).display().to_string();
+    Err(Error::other(format!("{program} failed: {}", text.trim())))
+}
+
+fn is_root() -> Result<bool> {
+    Ok(std::fs::metadata("/proc/self")?.uid() == 0)
+}
+
+/// The newest installed server, else the one on the path.
+fn find_programs() -> Result<PathBuf> {
+    let installed = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let newest = installed
+        .filter_map(|entry| Some((entry.file_name().to_str()?.parse::<u32>().ok()?, entry.path().join("bin"))))
+        .filter(|(_, folder)| folder.join("initdb").exists())
+        .max();
+    if let Some((_, folder)) = newest {
+        return Ok(folder);
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .find(|folder| folder.join("initdb").exists() && folder.join("pg_ctl").exists())
+        .ok_or_else(|| Error::other("no PostgreSQL server is installed (Debian: postgresql)"))
+}

@@ -1,0 +1,389 @@
+//! What a record store promises, one function per sentence.
+//!
+//! Each function works on rows of its own, so one store serves all of them. They panic on the
+//! first broken promise.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a suite is a test")]
+
+use crate::build::{self, NOON, entry, run, run_update, signal};
+use crate::seeded::Seeded;
+use chimera_core::flow::tables::{APPROVAL_REQUESTS, RUN_SIGNALS, RUNS};
+use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, IDEMPOTENCY_RECORDS, LEDGER_LANES};
+use chimera_core::ledger::{Digest32, Head, extend};
+use chimera_core::record::{
+    Compare, Condition, Conflict, Direction, Insert, InvalidTx, Json, Page, Row, RowCount, Scope, Select, Step, Tx,
+    Update, Value,
+};
+use chimera_core::swarm::tables::{PLANS, TASKS, TRENDS};
+use chimera_engine::port::{CommitError, Random, ReadError, Records};
+use futures::future::join_all;
+use uuid::Uuid;
+
+/// Runs the whole suite. `seed` keeps the rows of two runs on one database apart.
+pub async fn all(store: &dyn Records, seed: u64) {
+    let s = Seeded::new(seed);
+    a_change_is_atomic(store, &s).await;
+    a_conflict_names_what_clashed(store, &s).await;
+    one_loser_among_many_fails_alone(store, &s).await;
+    changes_of_one_affinity_keep_their_order(store, &s).await;
+    the_ordered_part_runs_as_written(store, &s).await;
+    every_entry_has_its_place_in_an_unbroken_chain(store, &s).await;
+    an_idempotency_record_commits_with_what_it_guards(store, &s).await;
+    every_kind_of_value_comes_back_as_it_went_in(store, &s).await;
+    pages_are_complete_bounded_and_ordered(store, &s).await;
+    a_tenant_sees_only_its_own_rows(store, &s).await;
+    what_no_store_can_hold_is_refused(store, &s).await;
+    it_says_that_it_is_ready(store).await;
+}
+
+async fn one(store: &dyn Records, select: Select) -> Option<Row> {
+    store.read(select).await.expect("a read").rows.pop()
+}
+
+async fn run_row(store: &dyn Records, id: Uuid) -> Option<Row> {
+    one(store, Select::from(&RUNS, Scope::System).with("id", id)).await
+}
+
+async fn commit(store: &dyn Records, tx: Tx) -> Result<(), CommitError> {
+    store.commit(tx).await.map(drop)
+}
+
+/// A `Tx` commits whole, with its ledger entries, or not at all.
+pub async fn a_change_is_atomic(store: &dyn Records, s: &Seeded) {
+    let (kept, lost) = (run(s), run(s));
+    commit(store, kept.tx().unwrap()).await.expect("a fresh row commits");
+    let subject = s.opaque_id();
+    let mut sealed = entry(s, "acme", "atomic").unwrap();
+    sealed.entry.subject_id = subject.clone();
+    let both =
+        Tx { inserts: vec![lost.insert().unwrap(), kept.insert().unwrap()], entries: vec![sealed], ..Tx::default() };
+    assert!(matches!(commit(store, both).await, Err(CommitError::Conflict(Conflict::Exists(_)))));
+    assert!(run_row(store, lost.id).await.is_none(), "half a change was kept");
+    let entries = Select::from(&AUDIT_LOG_ENTRIES, Scope::System).with("subject_id", subject.as_str());
+    assert!(one(store, entries).await.is_none(), "the entry of a lost change was kept");
+}
+
+/// A conflict says which row or key, and whether it is taken, changed or missing.
+pub async fn a_conflict_names_what_clashed(store: &dyn Records, s: &Seeded) {
+    let key = s.opaque_id();
+    let first = run(s).keyed(&key);
+    commit(store, first.tx().unwrap()).await.expect("a fresh row commits");
+
+    let Err(CommitError::Conflict(Conflict::Exists(by_id))) = commit(store, first.tx().unwrap()).await else {
+        panic!("the same row twice")
+    };
+    assert_eq!((by_id.table, by_id.columns, by_id.values), ("runs", RUNS.key, vec![first.id.into()]));
+
+    let Err(CommitError::Conflict(Conflict::Exists(by_key))) = commit(store, run(s).keyed(&key).tx().unwrap()).await
+    else {
+        panic!("the same key twice")
+    };
+    assert_eq!((by_key.columns, by_key.values), (["idempotency_key"].as_slice(), vec![key.into()]));
+
+    let stale = Tx { updates: vec![run_update(first.id, 7, "running").unwrap()], ..Tx::default() };
+    let stale = commit(store, stale).await;
+    assert!(matches!(stale, Err(CommitError::Conflict(Conflict::Stale(k))) if k.values == [first.id.into()]));
+
+    let nobody = s.row_id(NOON);
+    let missing = Tx { updates: vec![run_update(nobody, 1, "running").unwrap()], ..Tx::default() };
+    let missing = commit(store, missing).await;
+    assert!(matches!(missing, Err(CommitError::Conflict(Conflict::Missing(k))) if k.values == [nobody.into()]));
+}
+
+/// A `Tx` that loses does not disturb those committed with it.
+pub async fn one_loser_among_many_fails_alone(store: &dyn Records, s: &Seeded) {
+    let taken = run(s);
+    commit(store, taken.tx().unwrap()).await.expect("a fresh row commits");
+    let good: Vec<_> = (0..63).map(|_| run(s)).collect();
+    let mut txs: Vec<Tx> = good.iter().map(|r| r.tx().unwrap()).collect();
+    txs.insert(31, taken.tx().unwrap());
+    let answers = join_all(txs.into_iter().map(|tx| store.commit(tx))).await;
+    let failed: Vec<usize> = answers.iter().enumerate().filter(|(_, a)| a.is_err()).map(|(n, _)| n).collect();
+    assert_eq!(failed, [31]);
+    for row in good {
+        assert!(run_row(store, row.id).await.is_some(), "an acknowledged row is gone");
+    }
+}
+
+/// Two `Tx`s of one affinity commit in the order in which they were sent.
+pub async fn changes_of_one_affinity_keep_their_order(store: &dyn Records, s: &Seeded) {
+    let row = run(s);
+    commit(store, row.tx().unwrap()).await.expect("a fresh row commits");
+    let change = |version| Tx { updates: vec![run_update(row.id, version, "running").unwrap()], ..Tx::default() };
+    let answers = join_all((1..=20).map(|version| store.commit(change(version)))).await;
+    assert!(answers.iter().all(Result::is_ok), "an update overtook another: {answers:?}");
+    assert_eq!(run_row(store, row.id).await.expect("the row").int("state_version"), 21);
+}
+
+/// Steps run in order after the bulk part, each with the row count it must touch.
+pub async fn the_ordered_part_runs_as_written(store: &dyn Records, s: &Seeded) {
+    let row = run(s);
+    let is = |column, value| Condition { column, compare: Compare::Is, value };
+    let mine = || vec![is("run_id", row.id.into())];
+    let steps = |deleted| {
+        vec![
+            Step::Lock { table: &RUNS, conditions: vec![is("id", row.id.into())], rows: RowCount::Exactly(1) },
+            Step::Update {
+                table: &RUN_SIGNALS,
+                conditions: mine(),
+                set: vec![(RUN_SIGNALS.position("kind").unwrap(), "seen".into())],
+                rows: RowCount::AtMost(5),
+            },
+            Step::Delete {
+                table: &RUN_SIGNALS,
+                conditions: [mine(), vec![is("kind", "seen".into())]].concat(),
+                rows: RowCount::Exactly(deleted),
+            },
+            Step::Insert(signal(s, row.id, "after").unwrap()),
+        ]
+    };
+    let bulk = || vec![signal(s, row.id, "a").unwrap(), signal(s, row.id, "b").unwrap()];
+    commit(store, row.tx().unwrap()).await.expect("a fresh row commits");
+
+    let wrong = Tx { inserts: bulk(), steps: steps(3), ..Tx::default() };
+    let expected = Conflict::Rows { step: 2, table: "run_signals", touched: 2 };
+    assert_eq!(commit(store, wrong).await, Err(CommitError::Conflict(expected)));
+
+    let right = Tx { inserts: bulk(), steps: steps(2), ..Tx::default() };
+    commit(store, right).await.expect("counts that hold commit");
+    let left = store.read(Select::from(&RUN_SIGNALS, Scope::System).with("run_id", row.id)).await.expect("a read");
+    assert_eq!(left.rows.iter().map(|r| r.text("kind")).collect::<Vec<_>>(), ["after"]);
+}
+
+/// Entries are numbered without a gap and each hash follows from the one before.
+pub async fn every_entry_has_its_place_in_an_unbroken_chain(store: &dyn Records, s: &Seeded) {
+    let tx = |n: usize| Tx { entries: (0..n).map(|_| entry(s, "acme", "chained").unwrap()).collect(), ..Tx::default() };
+    let answers = join_all([3, 1, 2].map(|n| store.commit(tx(n)))).await;
+    let receipts: Vec<_> = answers.into_iter().map(|answer| answer.expect("entries commit")).collect();
+    for (receipt, n) in receipts.iter().zip([3, 1, 2]) {
+        let first = receipt.first_seq.expect("a number");
+        let mut query = Select::from(&AUDIT_LOG_ENTRIES, Scope::System).with("lane", receipt.lane).take(n);
+        query = query.filter("seq", Compare::AtLeast, first);
+        assert_eq!(store.read(query).await.expect("a read").rows.len(), n, "entries are missing");
+    }
+    verify_chains(store).await;
+}
+
+/// Walks every lane from its first entry to the head in its row.
+pub async fn verify_chains(store: &dyn Records) -> usize {
+    let lanes = store.read(Select::from(&LEDGER_LANES, Scope::System).take(1_000)).await.map_or(Vec::new(), |p| p.rows);
+    let mut heads: std::collections::BTreeMap<i64, Head> = std::collections::BTreeMap::new();
+    let mut query = Select::from(&AUDIT_LOG_ENTRIES, Scope::System).take(1_000);
+    let mut entries = 0;
+    loop {
+        let page = store.read(query.clone()).await.expect("a read");
+        for row in &page.rows {
+            let lane = row.int("lane");
+            let head = heads.entry(lane).or_insert(Head::EMPTY);
+            let digest = |column| Digest32::from_slice(row.get(column).as_bytes().expect("bytes")).expect("a digest");
+            let link = extend(lane, *head, digest("content_digest"));
+            assert_eq!((row.int("seq"), digest("prev_hash")), (link.seq, link.prev_hash), "a gap in lane {lane}");
+            assert_eq!(digest("hash"), link.hash, "a broken link in lane {lane}");
+            *head = link.head();
+            entries += 1;
+        }
+        match page.next {
+            Some(next) => query.after = Some(next),
+            None => break,
+        }
+    }
+    for row in lanes {
+        let head = heads.get(&row.int("lane")).copied().unwrap_or(Head::EMPTY);
+        assert_eq!(row.int("head_seq"), head.seq, "the lane's row and its entries disagree");
+        assert_eq!(row.get("head_hash").as_bytes().expect("bytes"), head.hash.0.as_slice());
+    }
+    entries
+}
+
+/// The record and the change commit together; the second of two loses and changes nothing.
+pub async fn an_idempotency_record_commits_with_what_it_guards(store: &dyn Records, s: &Seeded) {
+    let key = s.opaque_id();
+    let record = || {
+        let cells = vec![
+            ("owner", "acme/user_1".into()),
+            ("key", key.as_str().into()),
+            ("fingerprint", vec![7_u8; 32].into()),
+            ("state", "in_flight".into()),
+            ("created_at", NOON.into()),
+            ("expires_at", NOON.plus_seconds(60).into()),
+        ];
+        Insert::into(&IDEMPOTENCY_RECORDS, cells).unwrap()
+    };
+    let runs: Vec<_> = (0..8).map(|_| run(s)).collect();
+    let tx = |row: &build::RunRow| Tx { inserts: vec![record(), row.insert().unwrap()], ..Tx::default() };
+    let answers = join_all(runs.iter().map(|row| store.commit(tx(row)))).await;
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1, "the key was given out twice");
+    for (row, answer) in runs.iter().zip(answers) {
+        assert_eq!(run_row(store, row.id).await.is_some(), answer.is_ok());
+    }
+}
+
+/// Values keep their type and content, null and the odd characters included.
+pub async fn every_kind_of_value_comes_back_as_it_went_in(store: &dyn Records, s: &Seeded) {
+    let (objective, plan, task) = (s.row_id(NOON), s.row_id(NOON), s.row_id(NOON));
+    let doc = |text: &str| Value::Json(Json::parse(text).unwrap());
+    let odd = "é \u{1F600} ' \" \\ { } , NULL \n";
+    let rows = vec![
+        Insert::into(
+            &chimera_core::swarm::tables::OBJECTIVES,
+            vec![
+                ("objective_id", objective.into()),
+                ("objective_type", "content_creation".into()),
+                ("objective_data", doc(r#"{"a":[1,2.5,"\u00e9"],"b":null}"#)),
+                ("status", "pending".into()),
+                ("created_at", NOON.into()),
+                ("updated_at", NOON.into()),
+                ("spec_version", "1.0.0".into()),
+            ],
+        ),
+        Insert::into(
+            &PLANS,
+            vec![
+                ("plan_id", plan.into()),
+                ("objective_id", objective.into()),
+                ("plan_data", doc("{}")),
+                ("status", "pending".into()),
+                ("created_at", NOON.into()),
+                ("updated_at", NOON.into()),
+                ("spec_version", "1.0.0".into()),
+            ],
+        ),
+        Insert::into(
+            &TASKS,
+            vec![
+                ("task_id", task.into()),
+                ("plan_id", plan.into()),
+                ("task_type", "trend_fetch".into()),
+                ("required_skill", odd.into()),
+                ("input_parameters", doc(r#"{"deep":{"deeper":[[]]}}"#)),
+                ("success_criteria", doc("[]")),
+                ("depends_on", vec![objective, plan].into()),
+                ("status", "pending".into()),
+                ("priority", Value::Int(1)),
+                ("created_at", NOON.into()),
+            ],
+        ),
+        Insert::into(
+            &TRENDS,
+            vec![
+                ("trend_id", task.into()),
+                ("title", odd.into()),
+                ("source", "manual".into()),
+                ("relevance_score", Value::Decimal("0.85".to_owned())),
+                ("observed_at", chimera_core::time::Timestamp::from_micros(-1).into()),
+                ("created_at", NOON.into()),
+                ("updated_at", NOON.into()),
+            ],
+        ),
+        Insert::into(
+            &APPROVAL_REQUESTS,
+            vec![
+                ("approval_request_id", task.into()),
+                ("action_type", "content_publication".into()),
+                ("action_data", doc("0.1")),
+                ("requester_agent_id", plan.into()),
+                ("workflow_type", "single".into()),
+                ("status", "pending".into()),
+                ("policy_references", vec![odd.to_owned(), String::new()].into()),
+                ("created_at", NOON.into()),
+            ],
+        ),
+    ];
+    let rows: Vec<Insert> = rows.into_iter().map(Result::unwrap).collect();
+    commit(store, Tx { inserts: rows.clone(), ..Tx::default() }).await.expect("every kind commits");
+    for insert in rows {
+        let id = insert.value(insert.table.key[0]).clone();
+        let row = one(store, Select::from(insert.table, Scope::System).with(insert.table.key[0], id)).await.unwrap();
+        for column in insert.table.columns {
+            assert_eq!(row.get(column.name), insert.value(column.name), "{}.{}", insert.table.name, column.name);
+        }
+    }
+}
+
+/// Pages follow each other without a gap or a repeat, in either direction.
+pub async fn pages_are_complete_bounded_and_ordered(store: &dyn Records, s: &Seeded) {
+    let owner = run(s);
+    let kinds = ["a", "b", "c"];
+    let inserts: Vec<_> = (0..25).map(|n| signal(s, owner.id, kinds[n % 3]).unwrap()).collect();
+    let mut ids: Vec<Uuid> = inserts.iter().map(|insert| insert.value("id").as_uuid().unwrap()).collect();
+    ids.sort_unstable();
+    commit(store, Tx { inserts, ..Tx::default() }).await.expect("signals commit");
+    let base = Select::from(&RUN_SIGNALS, Scope::System).with("run_id", owner.id);
+
+    for direction in [Direction::Ascending, Direction::Descending] {
+        let mut seen = Vec::new();
+        let mut query = base.clone().by(&[], direction).take(7);
+        loop {
+            let Page { rows, next } = store.read(query.clone()).await.expect("a page");
+            assert!(rows.len() <= 7, "a page is too long");
+            seen.extend(rows.iter().map(|row| row.uuid("id")));
+            let Some(next) = next else { break };
+            query = query.continue_at(&next.encode()).expect("its own cursor");
+        }
+        if direction == Direction::Descending {
+            seen.reverse();
+        }
+        assert_eq!(seen, ids);
+    }
+
+    let by_kind = base.clone().by(&["kind"], Direction::Ascending).take(1_000);
+    let listed: Vec<_> =
+        store.read(by_kind).await.expect("a page").rows.iter().map(|r| r.text("kind").to_owned()).collect();
+    assert!(listed.is_sorted() && listed.len() == 25);
+    let not_b = base.clone().filter("kind", Compare::IsNot, "b").take(100);
+    assert_eq!(store.read(not_b).await.expect("a page").rows.len(), 17);
+    let late = base.filter("created_at", Compare::Above, NOON);
+    assert!(store.read(late).await.expect("a page").rows.is_empty());
+
+    let unknown = Select::from(&RUNS, Scope::System).with("no_such_column", 1);
+    assert!(matches!(store.read(unknown).await, Err(ReadError::Invalid { table: "runs", .. })));
+}
+
+/// The tenant is part of every query's key.
+pub async fn a_tenant_sees_only_its_own_rows(store: &dyn Records, s: &Seeded) {
+    let (ours, theirs) = (s.opaque_id(), s.opaque_id());
+    let (mine, other) = (run(s).of(&ours), run(s).of(&theirs));
+    let tx = Tx { inserts: vec![mine.insert().unwrap(), other.insert().unwrap()], ..Tx::default() };
+    commit(store, tx).await.expect("two tenants commit");
+    let seen = store.read(Select::from(&RUNS, Scope::Tenant(ours.clone()))).await.expect("a page").rows;
+    assert_eq!(seen.iter().map(|row| row.uuid("id")).collect::<Vec<_>>(), [mine.id]);
+    let by_id = Select::from(&RUNS, Scope::Tenant(ours.clone())).with("id", other.id);
+    assert!(one(store, by_id).await.is_none(), "another tenant's row by its id");
+    let untenanted = Select::from(&IDEMPOTENCY_RECORDS, Scope::Tenant(ours));
+    assert!(matches!(store.read(untenanted).await, Err(ReadError::Invalid { .. })));
+}
+
+/// Bad values are refused before anything is written, with the column named.
+pub async fn what_no_store_can_hold_is_refused(store: &dyn Records, s: &Seeded) {
+    let row = run(s);
+    let with = |column: &'static str, value: Value| {
+        let mut insert = row.insert().unwrap();
+        let at = RUNS.position(column).unwrap();
+        insert.cells.retain(|(position, _)| *position != at);
+        insert.cells.push((at, value));
+        insert.cells.sort_by_key(|(position, _)| *position);
+        Tx { inserts: vec![insert], ..Tx::default() }
+    };
+    let refused = |answer: Result<(), CommitError>| match answer {
+        Err(CommitError::Invalid(why)) => why,
+        other => panic!("not refused: {other:?}"),
+    };
+    let (table, column) = ("runs", "status");
+    assert_eq!(refused(commit(store, with(column, "a\0b".into())).await), InvalidTx::Nul { table, column });
+    assert_eq!(refused(commit(store, with(column, Value::Int(1))).await), InvalidTx::WrongType { table, column });
+    assert_eq!(refused(commit(store, with(column, Value::Null)).await), InvalidTx::MissingValue { table, column });
+    let (table, column) = ("runs", "priority");
+    assert_eq!(refused(commit(store, with(column, Value::Int(1 << 40))).await), InvalidTx::WrongType { table, column });
+    let twice = Tx {
+        inserts: vec![row.insert().unwrap()],
+        updates: vec![Update::versioned(&RUNS, vec![row.id.into()], 1, vec![]).unwrap()],
+        ..Tx::default()
+    };
+    assert_eq!(refused(commit(store, twice).await), InvalidTx::Twice { table: "runs" });
+    assert!(run_row(store, row.id).await.is_none());
+}
+
+/// A store that takes changes says so.
+pub async fn it_says_that_it_is_ready(store: &dyn Records) {
+    assert_eq!(store.ready().await, Ok(()));
+}
