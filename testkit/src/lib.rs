@@ -1,4 +1,5 @@
 //! For tests only: private servers, contract suites, the memory store.
+#![allow(clippy::disallowed_methods, reason = "tests hold the real clock and the real environment")]
 
 pub mod build;
 pub mod memory;
