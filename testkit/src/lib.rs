@@ -1,4 +1,5 @@
 //! For tests only: private servers, contract suites, the memory store.
+#![allow(clippy::disallowed_methods, reason = "tests hold the real clock and the real environment")]
 
 // A test that can't go on fails.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

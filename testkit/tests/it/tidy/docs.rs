@@ -1,0 +1,140 @@
+//! Documents lead somewhere: every relative link resolves, and no path of anybody's machine is in
+//! them.
+
+use super::finding::{Finding, assert_none};
+use super::tree;
+use std::collections::BTreeMap;
+
+const MACHINE_PATHS: &[&str] = &["/home/", "/root/", "/work/", "/Users/", "C:\\", "../shared"];
+
+/// Line and target of every link of a Markdown text, outside code.
+fn links(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (line, prose) in prose(text) {
+        let mut rest = prose.as_str();
+        while let Some((_, after)) = rest.split_once("](") {
+            let target = after.split([')', ' ']).next().unwrap_or_default();
+            found.push((line, target.to_owned()));
+            rest = after;
+        }
+    }
+    found
+}
+
+/// The lines that are not in a fenced block, without their inline code.
+fn prose(text: &str) -> Vec<(usize, String)> {
+    let mut fenced = false;
+    let mut lines = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if !fenced {
+            lines.push((at + 1, line.split('`').step_by(2).collect::<Vec<_>>().join("`")));
+        }
+    }
+    lines
+}
+
+/// The anchors that the headings of a Markdown text make.
+fn anchors(text: &str) -> Vec<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    headings
+        .map(|heading| {
+            let title = heading.trim_start_matches('#').trim().to_lowercase();
+            let kept = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+            kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+        })
+        .collect()
+}
+
+/// The path that `target` means in the file at `from`.
+fn resolve(from: &str, target: &str) -> String {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in target.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// Links that lead nowhere; `exists` knows files and folders, `texts` the Markdown ones.
+fn broken(path: &str, exists: &dyn Fn(&str) -> bool, texts: &BTreeMap<&str, &str>) -> Vec<Finding> {
+    let inside =
+        links(texts[path]).into_iter().filter(|(_, target)| !target.contains("://") && !target.starts_with("mailto:"));
+    inside
+        .filter_map(|(line, target)| {
+            let (file, anchor) = target.split_once('#').unwrap_or((&target, ""));
+            let file = if file.is_empty() { path.to_owned() } else { resolve(path, file) };
+            let headed = |text: &&str| anchors(text).iter().any(|known| known == anchor);
+            let good = exists(&file) && (anchor.is_empty() || texts.get(file.as_str()).is_none_or(headed));
+            (!good).then(|| Finding::new(path, line, format!("the link to {target} leads nowhere")))
+        })
+        .collect()
+}
+
+/// Whether a text names such a path from its beginning, not as the middle of another.
+fn names(text: &str, machine: &str) -> bool {
+    let inside = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '}');
+    text.match_indices(machine).any(|(at, _)| !text[..at].ends_with(inside))
+}
+
+fn machine_paths(path: &str, lines: &[(usize, &str)]) -> Vec<Finding> {
+    let found = lines.iter().filter_map(|(line, text)| {
+        let machine = MACHINE_PATHS.iter().find(|machine| names(text, machine))?;
+        Some(Finding::new(path, *line, format!("{machine} is a path of one machine: describe the place instead")))
+    });
+    found.collect()
+}
+
+#[test]
+fn every_link_in_the_documents_leads_somewhere() {
+    let files = tree::files().iter().filter(|file| file.path.ends_with(".md"));
+    let texts: BTreeMap<&str, &str> = files.map(|file| (file.path.as_str(), file.text.as_str())).collect();
+    let root = tree::root();
+    let exists = |path: &str| root.join(path).exists();
+    assert_none(&texts.keys().flat_map(|path| broken(path, &exists, &texts)).collect::<Vec<_>>());
+}
+
+#[test]
+fn nothing_speaks_of_one_machine() {
+    let comments = tree::rust().iter().flat_map(|file| machine_paths(&file.path, &file.comments()));
+    let others = tree::files().iter().filter(|file| !file.path.ends_with(".rs"));
+    let others = others.flat_map(|file| {
+        let lines: Vec<_> = file.text.lines().enumerate().map(|(at, line)| (at + 1, line)).collect();
+        machine_paths(&file.path, &lines)
+    });
+    assert_none(&comments.chain(others).collect::<Vec<_>>());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_leads_nowhere_is_found() {
+        let text = "# A *word*, two\n[a](b.md) [c](gone.md) [d](#a-word-two) [e](#none)\n`[f](gone.md)` [g](https://x.y)\n```\n[h](gone.md)\n```\n[i](../docs/b.md#b) [j](b.md#none)\n";
+        let texts = BTreeMap::from([("docs/a.md", text), ("docs/b.md", "# B")]);
+        let exists = |path: &str| texts.contains_key(path);
+        let found = broken("docs/a.md", &exists, &texts);
+        let seen: Vec<(usize, &str)> = found.iter().map(|found| (found.line, found.what.as_str())).collect();
+        assert_eq!(
+            seen,
+            [
+                (2, "the link to gone.md leads nowhere"),
+                (2, "the link to #none leads nowhere"),
+                (7, "the link to b.md#none leads nowhere"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_path_of_one_machine_is_found() {
+        let lines = [(1, "run it in /home/me/chimera"), (2, "see docs/home/page"), (3, "(`/root/x`)")];
+        let found = machine_paths("README.md", &lines);
+        assert_eq!(found.iter().map(|found| found.line).collect::<Vec<_>>(), [1, 3]);
+    }
+}

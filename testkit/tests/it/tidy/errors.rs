@@ -1,0 +1,92 @@
+//! An error enum fits on a screen, and its messages can stand inside a sentence.
+
+use super::finding::{Exception, Finding, assert_none, except};
+use super::rust::{Rust, body, closing, is_name};
+use super::scan::LITERAL;
+use super::tree;
+
+const VARIANTS_MAX: usize = 8;
+
+/// Names that are written with a capital wherever they stand.
+const PROPER_NAMES: &[&str] = &["PostgreSQL", "SQLite", "Redis", "Chimera", "Merkle"];
+
+const EXCEPTIONS: &[Exception] = &[];
+
+/// How many variants stand between the braces at `open` and its partner.
+fn variants(file: &Rust, open: usize) -> usize {
+    let (mut depth, mut count, mut fresh) = (0_usize, 0, true);
+    for token in &file.tokens[open + 1..closing(&file.tokens, open)] {
+        match token.word.as_str() {
+            "{" | "(" | "[" => depth += 1,
+            "}" | ")" | "]" => depth = depth.saturating_sub(1),
+            "," if depth == 0 => fresh = true,
+            word if depth == 0 && fresh && is_name(word) => (count, fresh) = (count + 1, false),
+            _ => {}
+        }
+    }
+    count
+}
+
+fn too_many(file: &Rust) -> Vec<Finding> {
+    let derives = file.find("Error)]").into_iter().filter_map(|at| {
+        let item =
+            file.tokens.iter().enumerate().skip(at).find(|(_, token)| ["enum", "struct"].contains(&&*token.word));
+        item.filter(|(_, token)| token.word == "enum").map(|(at, _)| at)
+    });
+    derives
+        .filter_map(|at| {
+            let count = variants(file, body(&file.tokens, at)?);
+            let what = format!(
+                "{} has {count} variants, at most {VARIANTS_MAX}: join those that callers treat alike",
+                file.tokens[at + 1].word
+            );
+            (count > VARIANTS_MAX).then(|| Finding::new(&file.path, file.tokens[at].line, what))
+        })
+        .collect()
+}
+
+fn capitals(file: &Rust) -> Vec<Finding> {
+    let strings = file.strings();
+    let literals: Vec<usize> = (0..file.tokens.len()).filter(|at| file.tokens[*at].word == LITERAL).collect();
+    let messages = file.find("#[error(\"\"").into_iter().filter_map(|at| {
+        let literal = literals.iter().position(|literal| *literal == at + 4)?;
+        strings.get(literal)
+    });
+    let shouts = messages.filter(|(_, message)| {
+        let word = message.split(' ').next().unwrap_or_default();
+        let mut letters = word.chars();
+        let capital = letters.next().is_some_and(char::is_uppercase) && letters.next().is_some_and(char::is_lowercase);
+        capital && !PROPER_NAMES.contains(&word)
+    });
+    shouts.map(|(line, _)| Finding::new(&file.path, *line, "an error message begins in lower case")).collect()
+}
+
+#[test]
+fn error_enums_have_at_most_eight_variants() {
+    assert_none(&except(tree::rust().iter().flat_map(too_many).collect(), EXCEPTIONS));
+}
+
+#[test]
+fn error_messages_begin_in_lower_case() {
+    assert_none(&tree::rust().iter().flat_map(capitals).collect::<Vec<_>>());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_with_nine_variants_is_found() {
+        let nine = "#[derive(Debug, thiserror::Error)]\npub enum Many { A, B(u8, u8), C { x: u8, y: u8 }, #[error(\"d, e\")] D, E, F, G, H, I }";
+        assert_eq!(too_many(&Rust::new("core/src/x.rs", nine)).len(), 1);
+        assert_eq!(too_many(&Rust::new("core/src/x.rs", &nine.replace(", I ", ","))), []);
+        assert_eq!(too_many(&Rust::new("core/src/x.rs", &nine.replace("thiserror::Error", "Clone"))), []);
+    }
+
+    #[test]
+    fn a_message_with_a_capital_is_found() {
+        let text = "#[error(\"Row is gone\")]\nA,\n#[error(\"row is gone\")]\nB,\n#[error(\"PostgreSQL is gone\")]\nC,\n#[error(\"JSON is bad\")]\nD";
+        let found = capitals(&Rust::new("core/src/x.rs", text));
+        assert_eq!(found.iter().map(|found| found.line).collect::<Vec<_>>(), [1]);
+    }
+}

@@ -1,0 +1,25 @@
+//! The rules of the house as tests, one file per rule or small family of rules.
+//!
+//! Every rule is a pure function from text to findings, with a unit test that shows it failing,
+//! and one test that runs it over the tree. Exceptions are named lists that may only shrink:
+//! an exception that nothing needs any more is itself a finding.
+
+mod docs;
+mod errors;
+mod finding;
+mod functions;
+mod layers;
+mod leftovers;
+mod limits;
+mod manifests;
+mod names;
+mod owned;
+mod panics;
+mod purity;
+mod rooms;
+mod rust;
+mod scan;
+mod sizes;
+mod sql;
+mod supply;
+mod tree;

@@ -1,0 +1,108 @@
+//! Names say what a thing is: no words that fit everything, no history. A test's name is a
+//! sentence.
+
+use super::finding::{Finding, assert_none};
+use super::rust::{Rust, is_name};
+use super::tree;
+
+const EMPTY_WORDS: &[&str] = &["Manager", "Helper", "Helpers", "Util", "Utils", "Common", "Impl", "Misc", "V2"];
+const EMPTY_FILES: &[&str] = &["util", "utils", "helper", "helpers", "common", "misc", "manager", "impl"];
+
+/// The words of a name in camel case: `HttpServerImpl` is Http, Server, Impl.
+fn words(name: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for c in name.chars() {
+        match words.last_mut() {
+            Some(word) if !c.is_uppercase() => word.push(c),
+            _ => words.push(c.to_string()),
+        }
+    }
+    words
+}
+
+fn types(file: &Rust) -> Vec<Finding> {
+    let declares = |word: &str| ["struct", "enum", "trait", "type", "union"].contains(&word);
+    let declared = file.tokens.windows(2).filter(|pair| declares(&pair[0].word) && is_name(&pair[1].word));
+    declared
+        .filter_map(|pair| {
+            let words = words(&pair[1].word);
+            let empty = words.iter().find(|word| EMPTY_WORDS.contains(&word.as_str()))?;
+            let what = format!("{} says {empty}: name it after what it is", pair[1].word);
+            Some(Finding::new(&file.path, pair[1].line, what))
+        })
+        .collect()
+}
+
+fn functions(file: &Rust) -> Vec<Finding> {
+    let named = file.tokens.windows(2).filter(|pair| ["fn", "mod", "const", "static"].contains(&pair[0].word.as_str()));
+    let old = named.filter(|pair| pair[1].word.to_lowercase().ends_with("_v2"));
+    old.map(|pair| Finding::new(&file.path, pair[1].line, format!("{} tells history: replace the first", pair[1].word)))
+        .collect()
+}
+
+fn path(path: &str) -> Option<Finding> {
+    let parts = path.split('/').map(|part| part.strip_suffix(".rs").unwrap_or(part));
+    let empty = parts.into_iter().find(|part| EMPTY_FILES.contains(part) || part.ends_with("_v2"))?;
+    Some(Finding::new(path, 1, format!("{empty} is no place: put each thing where its name leads")))
+}
+
+/// Tests whose names are no sentences: three words at least, and not the word test.
+fn mumbled_tests(file: &Rust) -> Vec<Finding> {
+    let marks = ["#[test]", "#[tokio::test"].iter().flat_map(|mark| file.find(mark));
+    let named = marks.filter_map(|at| {
+        let name = file.tokens[at..].windows(2).find(|pair| pair[0].word == "fn")?;
+        Some(&name[1])
+    });
+    let mumbled = named.filter(|name| name.word.split('_').count() < 3 || name.word.starts_with("test_"));
+    let what = |name: &str| format!("{name} is no sentence: say what holds, like `a_stale_epoch_can_not_write`");
+    mumbled.map(|name| Finding::new(&file.path, name.line, what(&name.word))).collect()
+}
+
+#[test]
+fn tests_are_named_by_sentences() {
+    assert_none(&tree::rust().iter().flat_map(mumbled_tests).collect::<Vec<_>>());
+}
+
+#[test]
+fn types_and_functions_are_named_after_what_they_are() {
+    let found = tree::rust().iter().flat_map(|file| [types(file), functions(file)].concat());
+    assert_none(&found.collect::<Vec<_>>());
+}
+
+#[test]
+fn files_are_named_after_what_they_hold() {
+    assert_none(&tree::files().iter().filter_map(|file| path(&file.path)).collect::<Vec<_>>());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_word_in_a_type_is_found() {
+        let text = "struct LeaseManager;\nenum StoreImpl {}\ntrait Managed {}\ntype Utility = u8;\nstruct ImplicitV2;\nimpl X {}";
+        let found = types(&Rust::new("core/src/x.rs", text));
+        assert_eq!(found.iter().map(|found| found.line).collect::<Vec<_>>(), [1, 2, 5]);
+    }
+
+    #[test]
+    fn a_test_without_a_sentence_is_found() {
+        let text = "#[test]\nfn works() {}\n#[tokio::test(start_paused = true)]\nasync fn test_it_all_works() {}\n#[test]\nfn a_row_is_kept() {}\nfn plain() {}";
+        let mut lines: Vec<usize> =
+            mumbled_tests(&Rust::new("core/tests/it/x.rs", text)).iter().map(|found| found.line).collect();
+        lines.sort_unstable();
+        assert_eq!(lines, [2, 4]);
+    }
+
+    #[test]
+    fn history_in_a_name_is_found() {
+        assert_eq!(functions(&Rust::new("core/src/x.rs", "fn commit_v2() {}\nfn uuid_v7() {}")).len(), 1);
+        assert!(path("core/src/flow/run_v2.rs").is_some());
+    }
+
+    #[test]
+    fn a_file_that_could_hold_anything_is_found() {
+        assert!(path("engine/src/common/mod.rs").is_some() && path("api/tests/it/helpers.rs").is_some());
+        assert!(path("engine/src/commit/mod.rs").is_none());
+    }
+}

@@ -1,0 +1,138 @@
+//! Some crates belong to one layer, and no other layer names them, in manifests or in source.
+//!
+//! The binary names concrete adapters in `compose.rs` and nowhere else.
+
+use super::finding::{Exception, Finding, assert_none, except};
+use super::layers::{Edge, edges};
+use super::rust::Rust;
+use super::tree;
+
+/// A crate from outside, its owner, and whether tests elsewhere may use it.
+struct Owned {
+    name: &'static str,
+    owner: &'static str,
+    in_tests: bool,
+}
+
+const fn owned(name: &'static str, owner: &'static str) -> Owned {
+    Owned { name, owner, in_tests: false }
+}
+
+const fn client(name: &'static str) -> Owned {
+    Owned { name, owner: "connect", in_tests: true }
+}
+
+const OWNED: &[Owned] = &[
+    owned("rusqlite", "storage"),
+    owned("tokio-postgres", "storage"),
+    owned("tokio-postgres-rustls", "storage"),
+    owned("postgres-protocol", "storage"),
+    owned("deadpool-postgres", "storage"),
+    owned("redis", "storage"),
+    owned("object_store", "storage"),
+    owned("axum", "api"),
+    owned("utoipa", "api"),
+    owned("clap", "chimera"),
+    owned("anyhow", "chimera"),
+    client("reqwest"),
+    client("lettre"),
+    client("rmcp"),
+];
+
+/// Adapter crates that only `compose.rs` of the binary names.
+const ADAPTERS: &[&str] = &["chimera_storage", "chimera_connect", "chimera_sandbox"];
+
+const EXCEPTIONS: &[Exception] =
+    &[Exception { file: "chimera/Cargo.toml", why: "the OTLP exporter is handed its HTTP client by the binary" }];
+
+const NAME_EXCEPTIONS: &[Exception] = &[];
+
+const ADAPTER_EXCEPTIONS: &[Exception] = &[];
+
+fn declared(edges: &[Edge<'_>]) -> Vec<Finding> {
+    let breach = |edge: &Edge<'_>| {
+        let crate_ = OWNED.iter().find(|owned| owned.name == edge.to)?;
+        let folder = edge.manifest.split('/').next().unwrap_or_default();
+        let allowed = folder == crate_.owner || (edge.for_tests && crate_.in_tests);
+        let what = || format!("{} belongs to {}: reach it through a port of engine", edge.to, crate_.owner);
+        (!allowed).then(|| Finding::new(&edge.manifest, edge.line, what()))
+    };
+    edges.iter().filter_map(breach).collect()
+}
+
+fn named(file: &Rust) -> Vec<Finding> {
+    let foreign = OWNED.iter().filter(|owned| owned.owner != file.layer());
+    foreign
+        .flat_map(|owned| {
+            let path = format!("{}::", owned.name.replace('-', "_"));
+            let what = move || format!("{} belongs to {}: reach it through a port of engine", owned.name, owned.owner);
+            let lines = file.find(&path).into_iter().map(|at| file.tokens[at].line);
+            let lines = lines.filter(|line| !(owned.in_tests && file.is_test(*line)));
+            lines.map(move |line| Finding::new(&file.path, line, what())).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+fn adapters(file: &Rust) -> Vec<Finding> {
+    if file.layer() != "chimera" || file.path == "chimera/src/compose.rs" {
+        return Vec::new();
+    }
+    let lines = ADAPTERS.iter().flat_map(|name| file.lines_outside_tests(&format!("{name}::")));
+    lines.map(|line| Finding::new(&file.path, line, "only compose.rs names adapters: take a port from it")).collect()
+}
+
+#[test]
+fn crates_that_belong_to_one_layer_are_declared_by_no_other() {
+    assert_none(&except(declared(&edges(tree::metadata(), &tree::text)), EXCEPTIONS));
+}
+
+#[test]
+fn crates_that_belong_to_one_layer_are_named_by_no_other() {
+    assert_none(&except(tree::rust().iter().flat_map(named).collect(), NAME_EXCEPTIONS));
+}
+
+#[test]
+fn only_compose_names_adapters() {
+    let found = tree::rust().iter().flat_map(adapters).collect();
+    assert_none(&except(found, ADAPTER_EXCEPTIONS));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn edge(manifest: &str, to: &'static str, for_tests: bool) -> Edge<'static> {
+        Edge { from: "a", to, manifest: manifest.to_owned(), line: 1, for_tests, ours: false }
+    }
+
+    #[test]
+    fn a_crate_of_another_layer_is_found_in_a_manifest() {
+        let edges = [
+            edge("engine/Cargo.toml", "rusqlite", false),
+            edge("api/Cargo.toml", "redis", true),
+            edge("api/Cargo.toml", "reqwest", false),
+            edge("storage/Cargo.toml", "rusqlite", false),
+            edge("api/Cargo.toml", "reqwest", true),
+            edge("api/Cargo.toml", "serde", false),
+        ];
+        assert_eq!(declared(&edges).len(), 3);
+    }
+
+    #[test]
+    fn a_crate_of_another_layer_is_found_in_source() {
+        let text = "use tokio_postgres::Client;\nfn f() { axum::serve(); }\n// redis::x\nlet object_store = 1;";
+        let lines = |path| named(&Rust::new(path, text)).iter().map(|found| found.line).collect::<Vec<_>>();
+        assert_eq!(lines("engine/src/flow/run.rs"), [1, 2]);
+        assert_eq!(lines("storage/src/lib.rs"), [2]);
+        assert_eq!(named(&Rust::new("api/tests/it/main.rs", "reqwest::get()")), []);
+        assert_eq!(named(&Rust::new("api/src/lib.rs", "reqwest::get()")).len(), 1);
+    }
+
+    #[test]
+    fn an_adapter_is_named_in_compose_only() {
+        let text = "use chimera_storage::sqlite;";
+        assert_eq!(adapters(&Rust::new("chimera/src/main.rs", text)).len(), 1);
+        assert_eq!(adapters(&Rust::new("chimera/src/compose.rs", text)), []);
+        assert_eq!(adapters(&Rust::new("chimera/tests/it/main.rs", text)), []);
+    }
+}

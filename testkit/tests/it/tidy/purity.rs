@@ -1,0 +1,98 @@
+//! What a simulator drives must be repeatable: `core` touches nothing outside, and neither it nor
+//! `engine` depends on hash order or on a coin toss between ready branches.
+
+use super::finding::{Exception, Finding, assert_none, except};
+use super::rust::Rust;
+use super::tree;
+
+const CORE: &[(&str, &str)] = &[
+    ("async", "core is synchronous: the engine waits"),
+    ("tokio::", "core is synchronous: the engine waits"),
+    ("std::fs", "core opens no file: pass what was read"),
+    ("std::net", "core opens no connection: put a port into engine"),
+    ("std::env", "core reads no environment: pass the setting"),
+    ("std::process", "core starts nothing: put a port into engine"),
+    ("std::thread", "core has no threads: the engine has the loops"),
+    ("SystemTime", "core reads no clock: pass the time"),
+    ("Instant", "core reads no clock: pass the time"),
+    ("getrandom", "core draws nothing: pass the random bytes"),
+];
+
+const ENGINE: &[(&str, &str)] = &[
+    ("std::fs", "engine does no I/O of its own: use a port"),
+    ("tokio::fs", "engine does no I/O of its own: use a port"),
+    ("std::net", "engine does no I/O of its own: use a port"),
+    ("tokio::net", "engine does no I/O of its own: use a port"),
+    ("tokio::process", "engine starts nothing: use a port"),
+    ("std::env", "engine reads no environment: pass the setting"),
+    ("SystemTime", "engine reads no clock: use port::Clock"),
+    ("getrandom", "engine draws nothing: use port::Random"),
+];
+
+const BOTH: &[(&str, &str)] = &[
+    ("HashMap", "hash order differs from run to run: use BTreeMap"),
+    ("HashSet", "hash order differs from run to run: use BTreeSet"),
+];
+
+const EXCEPTIONS: &[Exception] = &[];
+
+fn check(file: &Rust) -> Vec<Finding> {
+    let rules: &[&[(&str, &'static str)]] = match file.layer() {
+        "core" => &[CORE, BOTH],
+        "engine" => &[ENGINE, BOTH],
+        _ => return Vec::new(),
+    };
+    let each = |(pattern, what): &(&str, &'static str)| {
+        let lines = file.lines_outside_tests(pattern).into_iter();
+        lines.map(|line| Finding::new(&file.path, line, *what)).collect::<Vec<_>>()
+    };
+    rules.iter().flat_map(|rules| rules.iter()).flat_map(each).collect()
+}
+
+/// A `select!` without `biased;` picks a ready branch at random.
+fn coin_tosses(file: &Rust) -> Vec<Finding> {
+    if file.layer() != "engine" {
+        return Vec::new();
+    }
+    let selects = file.find("select! {").into_iter().filter(|at| {
+        let first = file.tokens.get(at + 3).map(|token| token.word.as_str());
+        first != Some("biased")
+    });
+    let what = "select! picks a ready branch at random: begin it with `biased;`";
+    selects.map(|at| Finding::new(&file.path, file.tokens[at].line, what)).collect()
+}
+
+#[test]
+fn core_and_engine_are_repeatable() {
+    assert_none(&except(tree::rust().iter().flat_map(check).collect(), EXCEPTIONS));
+}
+
+#[test]
+fn the_engine_never_tosses_a_coin() {
+    assert_none(&tree::rust().iter().flat_map(coin_tosses).collect::<Vec<_>>());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_repeatable_is_found() {
+        let text = "use std::fs;\nasync fn f() {}\nuse std::collections::HashMap;\n/// HashMap\nfn g() {}";
+        let lines = |path| {
+            let mut lines: Vec<usize> = check(&Rust::new(path, text)).iter().map(|found| found.line).collect();
+            lines.sort_unstable();
+            lines
+        };
+        assert_eq!(lines("core/src/flow/run.rs"), [1, 2, 3]);
+        assert_eq!(lines("engine/src/flow/run.rs"), [1, 3]);
+        assert_eq!(lines("storage/src/flow.rs"), [0_usize; 0]);
+    }
+
+    #[test]
+    fn a_select_without_an_order_is_found() {
+        let text = "tokio::select! {\n    biased;\n    a = b => {}\n}\nselect! {\n    a = b => {}\n}";
+        let found = coin_tosses(&Rust::new("engine/src/commit/loop.rs", text));
+        assert_eq!(found.iter().map(|found| found.line).collect::<Vec<_>>(), [5]);
+    }
+}
