@@ -1,1 +1,46 @@
-fn main() {}
+//! The binary: reads the command line and the configuration, runs one command, and turns its end
+//! into words and an exit status.
+
+mod ambient;
+mod bench;
+mod cli;
+mod command;
+mod compose;
+mod config;
+mod doctor;
+mod failure;
+mod home;
+#[cfg(test)]
+mod reference;
+mod serve;
+mod telemetry;
+
+use ambient::Environment;
+use clap::Parser;
+use cli::Cli;
+use failure::{Failure, Outcome};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let json = cli.global.json;
+    match run(cli) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("{}", failure.render(json));
+            ExitCode::from(failure.exit())
+        }
+    }
+}
+
+fn run(cli: Cli) -> Outcome<ExitCode> {
+    let environment = Environment::read();
+    let loaded = config::load(&cli.flags(), &environment.settings)?;
+    // One TLS implementation for every client in the process; a second call only says it is set.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let internal = |error: std::io::Error| {
+        Failure::new(chimera_core::error::Code::Internal, format!("no runtime: {}", error.kind()))
+    };
+    runtime.map_err(internal)?.block_on(command::run(cli, &loaded, &environment))
+}
