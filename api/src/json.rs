@@ -160,7 +160,6 @@ mod tests {
         assert!(refusal(&"[".repeat(100_000)).contains("nested deeper"));
     }
 
-    /// INTENT-065
     #[test]
     fn a_wrong_field_is_named_by_pointer_and_reason() {
         #[derive(Debug, serde::Deserialize)]

@@ -25,6 +25,7 @@ const CORRELATION_CHARS_MAX: usize = 128;
 /// Runs a request inside its span and finishes its answer.
 pub(crate) async fn observe(State(edge): State<Edge>, request: Request, next: Next) -> Response {
     let began = edge.clock.now();
+    let _running = Running::begin();
     let method = method_label(request.method());
     let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
     let instance = request.uri().path().to_owned();
@@ -66,6 +67,7 @@ pub(crate) async fn observe(State(edge): State<Edge>, request: Request, next: Ne
     let headers = response.headers_mut();
     set(headers, TRACEPARENT, &context.to_string());
     set(headers, REQUEST_ID, &correlation);
+    set(headers, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     if echoed {
         set(headers, CORRELATION_ID, &correlation);
     }
@@ -112,6 +114,23 @@ fn explain(mut response: Response, instance: &str, trace_id: &str) -> Response {
     set(&mut headers, header::CACHE_CONTROL, "no-store");
     *explained.headers_mut() = headers;
     explained
+}
+
+/// Counts a request as running until it is dropped, however it ends.
+struct Running(metrics::Gauge);
+
+impl Running {
+    fn begin() -> Self {
+        let gauge = metrics::gauge!("chimera_http_requests_running");
+        gauge.increment(1.0);
+        Self(gauge)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
+    }
 }
 
 fn count(method: &'static str, route: &str, status: &str, micros: i64) {

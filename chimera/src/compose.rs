@@ -8,6 +8,7 @@ use crate::bench::Ceiling;
 use crate::config::Config;
 use crate::doctor::StoreFacts;
 use crate::failure::{Failure, Outcome};
+use crate::home::Home;
 use crate::telemetry::Redactor;
 use chimera_api::Check;
 use chimera_core::error::Code;
@@ -25,6 +26,14 @@ pub(crate) struct Ambient {
 impl Ambient {
     pub(crate) fn new() -> Self {
         Self { clock: Arc::new(SystemClock::default()), random: Arc::new(SystemRandom) }
+    }
+}
+
+/// The seed of the key that signs the ledger: a secret if one is named, else the folder's own.
+pub(crate) async fn signing_seed(config: &Config, home: &Home, ambient: &Ambient) -> Outcome<[u8; 32]> {
+    match &config.signing_key {
+        None => home.ledger_seed(&*ambient.random),
+        Some(name) => Err(Failure::new(Code::ConfigInvalid, format!("`ledger.signing_key`: {name} is not set"))),
     }
 }
 

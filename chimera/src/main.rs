@@ -20,6 +20,10 @@ use clap::Parser;
 use cli::Cli;
 use failure::{Failure, Outcome};
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long threads that are still busy may take at the very end.
+const LAST_TASKS: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -42,5 +46,9 @@ fn run(cli: Cli) -> Outcome<ExitCode> {
     let internal = |error: std::io::Error| {
         Failure::new(chimera_core::error::Code::Internal, format!("no runtime: {}", error.kind()))
     };
-    runtime.map_err(internal)?.block_on(command::run(cli, &loaded, &environment))
+    let runtime = runtime.map_err(internal)?;
+    let outcome = runtime.block_on(command::run(cli, &loaded, &environment));
+    // A thread that hangs on a dead disk must not keep the process from ending.
+    runtime.shutdown_timeout(LAST_TASKS);
+    outcome
 }

@@ -28,7 +28,7 @@ pub(crate) async fn serve(
     let ambient = Ambient::new();
     let stop = stop_signal()?;
     let home = Home::take(&config.data_dir)?;
-    let seed = home.ledger_seed(&*ambient.random)?;
+    let seed = compose::signing_seed(config, &home, &ambient).await?;
     let telemetry = telemetry::start(config, terminal, ambient.clock.clone(), &compose::redactor(config))?;
     let parts = compose::open(config, &ambient, seed).await?;
     let (listener, address) = listen(config.listen).await?;

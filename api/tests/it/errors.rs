@@ -47,7 +47,7 @@ async fn malformed_json_is_refused_with_its_position() {
     insta::assert_json_snapshot!(post("/orders", "application/json", "{\n  \"name\": \"a\",\n}").await);
 }
 
-/// CONTENT-158
+/// CONTENT-158, INTENT-065
 #[tokio::test]
 async fn json_of_another_shape_is_refused_with_a_pointer_and_a_reason() {
     insta::assert_json_snapshot!(post("/orders", "application/json", r#"{"name":"a","tags":[1,"x"]}"#).await);

@@ -10,9 +10,10 @@ mod serve;
 
 use crate::ambient::{Environment, stderr_is_terminal};
 use crate::cli::{AuditCommand, BenchCommand, Cli, Command, ConfigCommand};
-use crate::config::Loaded;
+use crate::compose::{self, Ambient};
+use crate::config::{Loaded, Origin};
 use crate::failure::{Failure, Outcome};
-use crate::telemetry::Terminal;
+use crate::telemetry::{self, Telemetry, Terminal};
 use chimera_core::error::Code;
 use std::io::Write;
 use std::process::ExitCode;
@@ -28,18 +29,46 @@ pub(crate) struct Scene<'a> {
 pub(crate) async fn run(cli: Cli, loaded: &Loaded, environment: &Environment) -> Outcome<ExitCode> {
     let terminal = Terminal { attached: stderr_is_terminal(), no_color: environment.no_color };
     let scene = Scene { loaded, json: cli.global.json, terminal };
-    match cli.command {
-        Command::Dev(_) => dev::run(&scene).await,
-        Command::Serve(_) => serve::run(&scene).await,
-        Command::Migrate => migrate::run(&scene).await,
-        Command::Doctor => doctor::run(&scene).await,
-        Command::Config(ConfigCommand::Print { origins }) => config::print(&scene, origins),
-        Command::Audit(AuditCommand::List(list)) => audit::list::run(&scene, &list).await,
-        Command::Audit(AuditCommand::Verify { path, keys }) => audit::verify::run(&scene, path.as_deref(), &keys).await,
-        Command::Audit(AuditCommand::Export { tenant, out }) => {
-            audit::export::run(&scene, tenant.as_deref(), out.as_deref()).await
+    let logs = scene.logs(&cli.command)?;
+    let outcome = scene.perform(cli.command).await;
+    if let Some(logs) = logs {
+        logs.flush().await;
+    }
+    outcome
+}
+
+impl Scene<'_> {
+    /// Log lines for a command that ends by itself: warnings, unless somebody set a level. Servers
+    /// set up their own, and printing settings has nothing to log.
+    fn logs(&self, command: &Command) -> Outcome<Option<Telemetry>> {
+        if matches!(command, Command::Dev(_) | Command::Serve(_) | Command::Config(_)) {
+            return Ok(None);
         }
-        Command::Bench(BenchCommand::Store { seconds }) => bench::store(&scene, seconds).await,
+        let mut config = self.loaded.config.clone();
+        if self.loaded.values.get("log.level").is_none_or(|level| level.origin == Origin::Default) {
+            "warn".clone_into(&mut config.log_level);
+        }
+        config.otlp_endpoint = None;
+        let clock = Ambient::new().clock;
+        telemetry::start(&config, self.terminal, clock, &compose::redactor(&config)).map(Some)
+    }
+
+    async fn perform(&self, command: Command) -> Outcome<ExitCode> {
+        match command {
+            Command::Dev(_) => dev::run(self).await,
+            Command::Serve(_) => serve::run(self).await,
+            Command::Migrate => migrate::run(self).await,
+            Command::Doctor => doctor::run(self).await,
+            Command::Config(ConfigCommand::Print { origins }) => config::print(self, origins),
+            Command::Audit(AuditCommand::List(list)) => audit::list::run(self, &list).await,
+            Command::Audit(AuditCommand::Verify { path, keys }) => {
+                audit::verify::run(self, path.as_deref(), &keys).await
+            }
+            Command::Audit(AuditCommand::Export { tenant, out }) => {
+                audit::export::run(self, tenant.as_deref(), out.as_deref()).await
+            }
+            Command::Bench(BenchCommand::Store { seconds }) => bench::store(self, seconds).await,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use crate::compose::{self, Ambient};
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_core::record::{Page, Row, Scope, Select, Value};
+use chimera_core::record::{Cursor, Page, Row, Scope, Select, Value};
 use chimera_engine::port::Records;
 use serde_json::json;
 use std::fmt::Write;
@@ -15,15 +15,9 @@ use std::process::ExitCode;
 pub(crate) async fn run(scene: &Scene<'_>, list: &AuditList) -> Outcome<ExitCode> {
     let records = compose::records(&scene.loaded.config, &Ambient::new()).await?;
     let page = page(&*records, list).await?;
-    let next = page.next.as_ref().map(chimera_core::record::Cursor::encode);
-    if scene.json {
-        let items: Vec<serde_json::Value> = page.rows.iter().map(entry).collect();
-        print(&format!("{}\n", json!({"items": items, "next_cursor": next})))?;
-    } else {
-        print(&table(&page))?;
-        if let Some(next) = next {
-            say(&format!("more: --after {next}"));
-        }
+    print(&render(&page, scene.json))?;
+    if let Some(next) = page.next.filter(|_| !scene.json) {
+        say(&format!("more: --after {}", next.encode()));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -43,6 +37,14 @@ async fn page(records: &dyn Records, list: &AuditList) -> Outcome<Page> {
         })?;
     }
     Ok(records.read(select).await?)
+}
+
+fn render(page: &Page, as_json: bool) -> String {
+    if !as_json {
+        return table(page);
+    }
+    let items: Vec<serde_json::Value> = page.rows.iter().map(entry).collect();
+    json!({"items": items, "next_cursor": page.next.as_ref().map(Cursor::encode)}).to_string() + "\n"
 }
 
 fn entry(row: &Row) -> serde_json::Value {
@@ -84,4 +86,71 @@ fn table(page: &Page) -> String {
         );
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chimera_core::record::{Kind, Tx};
+    use chimera_core::time::Timestamp;
+    use chimera_engine::port::{CommitError, ReadError, Receipt, Unavailable};
+
+    /// A store with two entries that answers like a real one.
+    struct TwoEntries;
+
+    fn row(seq: i64) -> Row {
+        let cell = |name: &str, kind: Kind| match (name, kind) {
+            ("seq", _) => Value::Int(seq),
+            ("actor_id" | "run_id" | "run_seq", _) => Value::Null,
+            (_, Kind::Int) => Value::Int(1),
+            (_, Kind::Time) => Value::Time(Timestamp::from_micros(seq)),
+            (_, Kind::ExactJson) => Value::Text("{}".to_owned()),
+            (_, Kind::Bytes) => Value::Bytes(vec![0xab; 4]),
+            (name, _) => Value::Text(name.to_owned()),
+        };
+        let cells = AUDIT_LOG_ENTRIES.columns.iter().map(|column| cell(column.name, column.kind)).collect();
+        Row { table: &AUDIT_LOG_ENTRIES, cells }
+    }
+
+    #[async_trait::async_trait]
+    impl Records for TwoEntries {
+        async fn commit(&self, _: Tx) -> Result<Receipt, CommitError> {
+            Err(CommitError::Overloaded)
+        }
+
+        async fn read(&self, select: Select) -> Result<Page, ReadError> {
+            assert_eq!(select.scope, Scope::Tenant("acme".to_owned()));
+            assert_eq!(select.conditions.len(), 2);
+            Ok(select.page(vec![row(1), row(2)]))
+        }
+
+        async fn ready(&self) -> Result<(), Unavailable> {
+            Ok(())
+        }
+
+        async fn close(&self) {}
+    }
+
+    fn asked(after: Option<&str>) -> AuditList {
+        AuditList {
+            tenant: Some("acme".to_owned()),
+            subject_id: Some("s".to_owned()),
+            event_type: Some("e".to_owned()),
+            after: after.map(str::to_owned),
+            limit: 1,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_page_is_shown_for_reading_and_as_json_with_its_cursor() {
+        let page = page(&TwoEntries, &asked(None)).await.unwrap();
+        insta::assert_snapshot!(render(&page, false));
+        insta::assert_snapshot!(render(&page, true));
+    }
+
+    #[tokio::test]
+    async fn a_cursor_of_another_listing_is_refused() {
+        let failure = page(&TwoEntries, &asked(Some("nonsense"))).await.unwrap_err();
+        assert_eq!(failure.code, Code::SchemaInvalid);
+    }
 }
