@@ -82,6 +82,7 @@ fn stop_signal() -> Outcome<oneshot::Receiver<()>> {
         either(&mut interrupt, &mut terminate).await;
         let _ = send.send(());
         either(&mut interrupt, &mut terminate).await;
+        #[allow(clippy::disallowed_methods)] // whoever asks twice doesn't want to wait for anything
         std::process::exit(EXIT_IMPATIENT);
     });
     Ok(receive)

@@ -3,7 +3,7 @@
 use crate::support::Place;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, sync_channel};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
@@ -11,7 +11,7 @@ const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 fn collector() -> (String, Receiver<(String, Vec<u8>)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
-    let (send, receive) = channel();
+    let (send, receive) = sync_channel(64);
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
