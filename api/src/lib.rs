@@ -1,1 +1,24 @@
-//! api
+//! Everything that calls us: the HTTP edge.
+//!
+//! A handler returns its answer or an [`ApiError`]; the request layer gives every request a trace,
+//! a span and metrics, and spells every error, whoever made it, as a problem document. The route
+//! table is `routes.rs`; connections and their limits are `server.rs`. No rule of the domain lives
+//! here.
+
+mod edge;
+mod extract;
+mod json;
+mod ops;
+mod problem;
+mod request;
+mod routes;
+mod server;
+mod trace;
+
+pub use edge::{Check, Edge, TraceLink};
+pub use extract::ApiJson;
+pub use ops::errors::{index as error_index, page as error_page};
+pub use problem::ApiError;
+pub use routes::{document, paths, router, with_routes};
+pub use server::{Drained, ServerLimits, serve};
+pub use trace::TraceContext;

@@ -1,1 +1,54 @@
-fn main() {}
+//! The binary: reads the command line and the configuration, runs one command, and turns its end
+//! into words and an exit status.
+
+mod ambient;
+mod bench;
+mod cli;
+mod command;
+mod compose;
+mod config;
+mod doctor;
+mod failure;
+mod home;
+#[cfg(test)]
+mod reference;
+mod serve;
+mod telemetry;
+
+use ambient::Environment;
+use clap::Parser;
+use cli::Cli;
+use failure::{Failure, Outcome};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long threads that are still busy may take at the very end.
+const LAST_TASKS: Duration = Duration::from_millis(500);
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let json = cli.global.json;
+    match run(cli) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("{}", failure.render(json));
+            ExitCode::from(failure.exit())
+        }
+    }
+}
+
+fn run(cli: Cli) -> Outcome<ExitCode> {
+    let environment = Environment::read();
+    let loaded = config::load(&cli.flags(), &environment.settings)?;
+    // One TLS implementation for every client in the process; a second call only says it is set.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let internal = |error: std::io::Error| {
+        Failure::new(chimera_core::error::Code::Internal, format!("no runtime: {}", error.kind()))
+    };
+    let runtime = runtime.map_err(internal)?;
+    let outcome = runtime.block_on(command::run(cli, &loaded, &environment));
+    // A thread that hangs on a dead disk must not keep the process from ending.
+    runtime.shutdown_timeout(LAST_TASKS);
+    outcome
+}

@@ -1,8 +1,7 @@
 //! For tests only: private servers, contract suites, the memory store.
-#![allow(clippy::disallowed_methods, reason = "tests hold the real clock and the real environment")]
 
-// A test that can't go on fails.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::disallowed_methods, reason = "tests hold the real clock and the real environment")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on fails")]
 
 pub mod build;
 pub mod memory;

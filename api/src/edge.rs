@@ -1,0 +1,113 @@
+//! What the handlers share: time, randomness, the checks behind readiness, the metrics text.
+
+use crate::trace::TraceContext;
+use chimera_engine::port::{Clock, Random};
+use futures::future::BoxFuture;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Ties a request's span to the caller's trace in whatever exports spans, and says under which
+/// ids it will be exported; nothing when spans stay here.
+pub type TraceLink = Arc<dyn Fn(&tracing::Span, Option<&TraceContext>) -> Option<TraceContext> + Send + Sync>;
+
+type Probe = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+
+/// One part that the process needs, and how to ask whether it works.
+#[derive(Clone)]
+pub struct Check {
+    /// The part, in one word.
+    pub name: &'static str,
+    probe: Probe,
+}
+
+impl Check {
+    /// A check that asks `probe`. Its error is told to anybody who asks for readiness, so it may
+    /// hold no path, no address and no SQL.
+    pub fn new<F, Fut>(name: &'static str, probe: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        Self { name, probe: Arc::new(move || Box::pin(probe())) }
+    }
+
+    /// Asks.
+    pub async fn run(&self) -> Result<(), String> {
+        (self.probe)().await
+    }
+}
+
+/// The state of the HTTP edge.
+#[derive(Clone)]
+pub struct Edge {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Arc<dyn Random>,
+    pub(crate) checks: Arc<[Check]>,
+    pub(crate) check_timeout: Duration,
+    pub(crate) metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    pub(crate) link: Option<TraceLink>,
+    pub(crate) request_timeout: Duration,
+    stopping: Arc<AtomicBool>,
+}
+
+impl Edge {
+    /// An edge without checks, metrics or exported traces.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
+        Self {
+            clock,
+            random,
+            checks: Arc::new([]),
+            check_timeout: Duration::from_secs(2),
+            metrics: Arc::new(String::new),
+            link: None,
+            request_timeout: Duration::from_secs(30),
+            stopping: Arc::default(),
+        }
+    }
+
+    /// Sets the parts that readiness asks.
+    #[must_use]
+    pub fn with_checks(mut self, checks: Vec<Check>) -> Self {
+        self.checks = checks.into();
+        self
+    }
+
+    /// Sets how long one check may take.
+    #[must_use]
+    pub const fn with_check_timeout(mut self, timeout: Duration) -> Self {
+        self.check_timeout = timeout;
+        self
+    }
+
+    /// Sets what renders `/metrics`.
+    #[must_use]
+    pub fn with_metrics(mut self, render: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        self.metrics = Arc::new(render);
+        self
+    }
+
+    /// Sets how spans are tied to a caller's trace.
+    #[must_use]
+    pub fn with_link(mut self, link: TraceLink) -> Self {
+        self.link = Some(link);
+        self
+    }
+
+    /// Sets how long a request may take until its answer begins.
+    #[must_use]
+    pub const fn with_request_timeout(mut self, timeout: Duration) -> Self {
+        self.request_timeout = timeout;
+        self
+    }
+
+    /// From now on readiness says no, so that nobody sends more.
+    pub fn begin_stopping(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,79 @@
+//! The one way to read a request body: bounded, typed by its header, strict.
+
+use crate::json::{self, JsonError};
+use crate::problem::ApiError;
+use axum::body::{Body, HttpBody};
+use axum::extract::{FromRequest, Request};
+use axum::http::{HeaderMap, header};
+use bytes::{Bytes, BytesMut};
+use chimera_core::error::Code;
+use chimera_core::limits;
+use futures::StreamExt;
+use serde::de::DeserializeOwned;
+
+/// A JSON body of type `T`, at most [`limits::BODY_BYTES_MAX`] bytes long.
+pub struct ApiJson<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for ApiJson<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        require_json(request.headers())?;
+        let bytes = read(request.into_body(), limits::BODY_BYTES_MAX).await?;
+        json::parse(&bytes).map(Self).map_err(ApiError::from)
+    }
+}
+
+impl From<JsonError> for ApiError {
+    fn from(error: JsonError) -> Self {
+        match error {
+            JsonError::Syntax { line, column, reason } => Self::new(
+                Code::SchemaInvalid,
+                format!("the body is not valid JSON: {reason} at line {line} column {column}"),
+            )
+            .with("line", line)
+            .with("column", column)
+            .with("reason", reason),
+            JsonError::Shape { pointer, reason } => {
+                Self::new(Code::SchemaInvalid, format!("the body does not match its schema at '{pointer}': {reason}"))
+                    .with("pointer", pointer)
+                    .with("reason", reason)
+            }
+        }
+    }
+}
+
+fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
+    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let json = essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"));
+    if json && !headers.contains_key(header::CONTENT_ENCODING) {
+        return Ok(());
+    }
+    Err(ApiError::new(Code::UnsupportedMediaType, "the body must be plain application/json")
+        .with("expected", "application/json"))
+}
+
+/// Reads a body to its end. One that is too long is refused as soon as that is known, whether its
+/// length was announced or not.
+async fn read(body: Body, bytes_max: usize) -> Result<Bytes, ApiError> {
+    let announced = body.size_hint().lower();
+    if announced > bytes_max as u64 {
+        return Err(too_large(bytes_max));
+    }
+    let mut chunks = body.into_data_stream();
+    let mut bytes = BytesMut::new();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|_| ApiError::new(Code::SchemaInvalid, "the body ended before its end"))?;
+        if bytes.len() + chunk.len() > bytes_max {
+            return Err(too_large(bytes_max));
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes.freeze())
+}
+
+fn too_large(bytes_max: usize) -> ApiError {
+    ApiError::new(Code::PayloadTooLarge, format!("the body may have at most {bytes_max} bytes"))
+        .with("bytes_max", bytes_max)
+}

@@ -1,0 +1,179 @@
+//! Strict JSON: what serde_json lets pass and we don't.
+//!
+//! A key that stands twice means different things to different readers, and deep nesting costs
+//! stack; both are refused before a typed value is made. The check reads the whole text, so it also
+//! finds what a typed reader would skip.
+
+use chimera_core::limits;
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// Why a text is not the document that was asked for.
+#[derive(Debug, PartialEq)]
+pub(crate) enum JsonError {
+    /// It isn't JSON, or not strict JSON.
+    Syntax { line: usize, column: usize, reason: String },
+    /// It is JSON of another shape.
+    Shape { pointer: String, reason: String },
+}
+
+/// Reads one strict JSON document.
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JsonError> {
+    let mut strict = serde_json::Deserializer::from_slice(bytes);
+    Strict { depth: 0 }.deserialize(&mut strict).and_then(|()| strict.end()).map_err(|error| syntax(&error))?;
+    let mut typed = serde_json::Deserializer::from_slice(bytes);
+    serde_path_to_error::deserialize(&mut typed)
+        .map_err(|error| JsonError::Shape { pointer: pointer(error.path()), reason: without_place(error.inner()) })
+}
+
+fn syntax(error: &serde_json::Error) -> JsonError {
+    JsonError::Syntax { line: error.line(), column: error.column(), reason: without_place(error) }
+}
+
+/// The message without the position that serde_json appends, which is given apart, and without the
+/// text that was found, which may be private and would end in a log.
+fn without_place(error: &serde_json::Error) -> String {
+    let mut text = error.to_string();
+    if let Some(at) = text.rfind(" at line ") {
+        text.truncate(at);
+    }
+    match (text.find(": string \""), text.rfind("\", expected ")) {
+        (Some(from), Some(to)) => format!("{}: text{}", &text[..from], &text[to + 1..]),
+        _ => text,
+    }
+}
+
+fn pointer(path: &serde_path_to_error::Path) -> String {
+    use serde_path_to_error::Segment;
+    path.iter().fold(String::new(), |mut text, segment| {
+        match segment {
+            Segment::Seq { index } => text.push_str(&format!("/{index}")),
+            Segment::Map { key } => text.push_str(&format!("/{}", key.replace('~', "~0").replace('/', "~1"))),
+            Segment::Enum { .. } | Segment::Unknown => {}
+        }
+        text
+    })
+}
+
+#[derive(Clone, Copy)]
+struct Strict {
+    depth: usize,
+}
+
+impl Strict {
+    fn deeper<E: Error>(self) -> Result<Self, E> {
+        if self.depth >= limits::JSON_DEPTH_MAX {
+            return Err(E::custom(format_args!("nested deeper than {} levels", limits::JSON_DEPTH_MAX)));
+        }
+        Ok(Self { depth: self.depth + 1 })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Strict {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<(), D::Error> {
+        input.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let inner = self.deeper()?;
+        while items.next_element_seed(inner)?.is_some() {}
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        let inner = self.deeper()?;
+        let mut keys = BTreeSet::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            if keys.contains(&key) {
+                return Err(A::Error::custom(format_args!("the key `{key}` stands twice")));
+            }
+            keys.insert(key);
+            entries.next_value_seed(inner)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn refusal(text: &str) -> String {
+        match parse::<Value>(text.as_bytes()) {
+            Err(JsonError::Syntax { line, column, reason }) => format!("{line}:{column} {reason}"),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_key_that_stands_twice_is_refused_at_any_depth() {
+        assert_eq!(refusal(r#"{"a":[{"b":1,"b":2}]}"#), "1:16 the key `b` stands twice");
+    }
+
+    #[test]
+    fn text_behind_the_document_and_cut_documents_are_refused() {
+        assert_eq!(refusal("{} {}"), "1:4 trailing characters");
+        assert_eq!(refusal("{\"a\":\n"), "2:0 EOF while parsing a value");
+    }
+
+    #[test]
+    fn nesting_beyond_the_limit_is_refused() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        assert!(parse::<Value>(nested(limits::JSON_DEPTH_MAX).as_bytes()).is_ok());
+        assert!(refusal(&nested(limits::JSON_DEPTH_MAX + 1)).contains("nested deeper"));
+        assert!(refusal(&"[".repeat(100_000)).contains("nested deeper"));
+    }
+
+    #[test]
+    fn a_wrong_field_is_named_by_pointer_and_reason() {
+        #[derive(Debug, serde::Deserialize)]
+        #[allow(dead_code)]
+        struct Outer {
+            items: Vec<Inner>,
+        }
+        #[derive(Debug, serde::Deserialize)]
+        #[allow(dead_code)]
+        struct Inner {
+            count: u8,
+        }
+        let error = parse::<Outer>(br#"{"items":[{"count":1},{"count":"x"}]}"#).unwrap_err();
+        let reason = "invalid type: text, expected u8".to_owned();
+        assert_eq!(error, JsonError::Shape { pointer: "/items/1/count".into(), reason });
+    }
+}

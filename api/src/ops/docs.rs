@@ -1,0 +1,80 @@
+//! `GET /docs`: this interface, described for people.
+//!
+//! One page made from the OpenAPI document, with nothing loaded from elsewhere.
+
+use axum::response::Html;
+use serde_json::Value;
+use std::fmt::Write;
+
+const HEAD: &str = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+<meta name=\"viewport\" content=\"width=device-width\"><title>Chimera API</title><style>\
+body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fff}\
+code{font-family:ui-monospace,monospace}td,th{padding:.3rem .8rem .3rem 0;text-align:left;vertical-align:top}\
+@media(prefers-color-scheme:dark){body{color:#ddd;background:#161616}a{color:#8bf}}</style></head><body>";
+
+/// A page that lists every endpoint.
+#[utoipa::path(get, path = "/docs", tag = "ops", responses((status = 200, body = String, content_type = "text/html")))]
+pub(crate) async fn docs() -> Html<String> {
+    let document = serde_json::to_value(crate::routes::document()).unwrap_or_default();
+    Html(render(&document))
+}
+
+fn render(document: &Value) -> String {
+    let mut page = String::from(HEAD);
+    let text = |at: &str| escape(document.pointer(at).and_then(Value::as_str).unwrap_or_default());
+    let _ = write!(
+        page,
+        "<h1>{} <small>{}</small></h1><p>{}</p>",
+        text("/info/title"),
+        text("/info/version"),
+        text("/info/description")
+    );
+    page.push_str("<p>For machines: <a href=\"/openapi.json\"><code>/openapi.json</code></a></p><table>");
+    page.push_str("<tr><th>Method</th><th>Path</th><th>What it does</th><th>Answers</th></tr>");
+    for (path, methods) in members(&document["paths"]) {
+        for (method, operation) in members(methods) {
+            let answers: Vec<String> = members(&operation["responses"]).map(|(status, _)| escape(status)).collect();
+            let _ = write!(
+                page,
+                "<tr><td><code>{}</code></td><td><code>{}</code></td><td>{}</td><td>{}</td></tr>",
+                escape(&method.to_uppercase()),
+                escape(path),
+                escape(operation["summary"].as_str().unwrap_or_default()),
+                answers.join(", "),
+            );
+        }
+    }
+    page.push_str("</table><h2>Errors</h2><table><tr><th>Code</th><th>Status</th><th>Meaning</th></tr>");
+    for code in chimera_core::error::Code::ALL {
+        let _ = write!(
+            page,
+            "<tr><td><a href=\"{}\"><code>{code}</code></a></td><td>{}</td><td>{}</td></tr>",
+            code.page(),
+            code.status(),
+            escape(code.title())
+        );
+    }
+    page.push_str("</table></body></html>");
+    page
+}
+
+fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_loads_nothing_from_elsewhere_and_escapes_what_it_shows() {
+        let document = serde_json::json!({"info": {"title": "<b>"}, "paths": {"/x": {"get": {"summary": "a & b"}}}});
+        let page = render(&document);
+        assert!(page.contains("&lt;b&gt;") && page.contains("a &amp; b"));
+        assert!(!page.contains("http://") && !page.contains("https://") && !page.contains("<script"));
+    }
+}

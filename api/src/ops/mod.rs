@@ -1,0 +1,9 @@
+//! Endpoints for those who run Chimera: health, metrics, documentation.
+
+pub(crate) mod docs;
+pub(crate) mod errors;
+pub(crate) mod healthz;
+pub(crate) mod metrics;
+pub(crate) mod openapi;
+pub(crate) mod readyz;
+pub(crate) mod schema;

@@ -1,0 +1,67 @@
+//! `GET /readyz`: whether every part that requests need works now.
+//!
+//! The parts are asked at the same time, each within its own limit, so that one that hangs does not
+//! hide the others.
+
+use crate::edge::{Check, Edge};
+use crate::ops::schema::ProblemDocument;
+use crate::problem::ApiError;
+use axum::Json;
+use axum::extract::State;
+use chimera_core::error::Code;
+use futures::future::join_all;
+use serde::Serialize;
+use std::time::Duration;
+use utoipa::ToSchema;
+
+/// Every part works.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Ready {
+    /// Always `ready`.
+    status: &'static str,
+    /// What was asked.
+    checks: Vec<Part>,
+}
+
+/// One part.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Part {
+    /// Its name.
+    name: &'static str,
+    /// Whether it works.
+    ok: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    reason: Option<String>,
+}
+
+/// Says whether requests can be served, and which part is missing if not.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    tag = "ops",
+    responses(
+        (status = 200, body = Ready),
+        (status = 503, body = ProblemDocument, content_type = "application/problem+json", description = "NOT_READY"),
+    )
+)]
+pub(crate) async fn readyz(State(edge): State<Edge>) -> Result<Json<Ready>, ApiError> {
+    let mut checks = join_all(edge.checks.iter().map(|check| ask(check, edge.check_timeout))).await;
+    if edge.is_stopping() {
+        checks.push(Part { name: "process", ok: false, reason: Some("stopping".to_owned()) });
+    }
+    let missing: Vec<&str> = checks.iter().filter(|part| !part.ok).map(|part| part.name).collect();
+    if missing.is_empty() {
+        return Ok(Json(Ready { status: "ready", checks }));
+    }
+    let message = format!("not ready: {}", missing.join(", "));
+    let checks = serde_json::to_value(&checks).unwrap_or_default();
+    Err(ApiError::new(Code::NotReady, message).with("checks", checks).retry_after(1))
+}
+
+async fn ask(check: &Check, limit: Duration) -> Part {
+    let answer = tokio::time::timeout(limit, check.run()).await;
+    let reason = answer.unwrap_or_else(|_| Err("no answer in time".to_owned())).err();
+    Part { name: check.name, ok: reason.is_none(), reason }
+}

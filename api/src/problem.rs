@@ -1,0 +1,119 @@
+//! Errors on their way out.
+//!
+//! A handler fails with an [`ApiError`]. As a response it is only a status with the error attached:
+//! the request layer, which knows the address and the trace, writes the document. A refusal that
+//! some library made on its own gets its document there too, by its status.
+
+use axum::http::{HeaderValue, Response, StatusCode, header};
+use axum::response::IntoResponse;
+use chimera_core::error::{Code, ErrorBody, Problem};
+use chimera_engine::port::{CommitError, ReadError};
+
+/// The media type of a problem document.
+pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
+
+/// A refusal or a failure that is told to the caller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApiError {
+    /// Which one.
+    pub code: Code,
+    /// What is told.
+    pub body: ErrorBody,
+}
+
+impl ApiError {
+    /// An error with a message for the caller.
+    #[must_use]
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, body: ErrorBody::new(code, message) }
+    }
+
+    /// Our own fault: the caller learns nothing but that.
+    #[must_use]
+    pub fn internal() -> Self {
+        Self::new(Code::Internal, "something went wrong inside; the log has it under this trace id")
+    }
+
+    /// Adds a detail.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<serde_json::Value>) -> Self {
+        self.body = self.body.with(name, value);
+        self
+    }
+
+    /// Says when a retry makes sense.
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u64) -> Self {
+        self.body = self.body.retry_after(seconds);
+        self
+    }
+
+    /// The error that a bare status stands for.
+    pub(crate) fn of_status(status: StatusCode) -> Self {
+        let (code, message) = match status.as_u16() {
+            401 => (Code::Unauthenticated, "a valid credential is needed"),
+            403 => (Code::RbacForbidden, "the actor may not do this"),
+            404 => (Code::NotFound, "nothing is here"),
+            405 => (Code::MethodNotAllowed, "the address does not take this method"),
+            408 | 504 => (Code::RequestTimeout, "the request took too long"),
+            409 => (Code::OccConflict, "somebody else was faster"),
+            413 => (Code::PayloadTooLarge, "the body is too large"),
+            415 => (Code::UnsupportedMediaType, "the body has a type that is not taken here"),
+            422 => (Code::ValidationFailed, "the values are not valid"),
+            429 => (Code::RateLimited, "too many requests"),
+            503 => (Code::NotReady, "not ready"),
+            400..=499 => (Code::SchemaInvalid, "the request can't be read"),
+            _ => return Self::internal(),
+        };
+        Self::new(code, message)
+    }
+
+    /// The document for this error.
+    pub(crate) fn problem(&self, instance: &str, trace_id: &str) -> Problem {
+        Problem::new(self.code, self.body.clone(), instance, trace_id)
+    }
+}
+
+/// Attached to a response that still needs its document.
+#[derive(Clone)]
+pub(crate) struct Attached(pub(crate) ApiError);
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> axum::response::Response {
+        let mut response = Response::new(axum::body::Body::empty());
+        *response.status_mut() = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        if let Some(seconds) = self.body.retry_after_seconds {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response.extensions_mut().insert(Attached(self));
+        response
+    }
+}
+
+impl From<CommitError> for ApiError {
+    fn from(error: CommitError) -> Self {
+        match error {
+            CommitError::Conflict(_) => Self::new(Code::OccConflict, "somebody else changed the record first"),
+            CommitError::Invalid(_) | CommitError::Rejected { .. } => Self::internal(),
+            CommitError::Fenced | CommitError::Unavailable(_) => {
+                Self::new(Code::StoreUnavailable, "the store is not available; nothing was changed").retry_after(1)
+            }
+            CommitError::Overloaded => {
+                Self::new(Code::Overloaded, "too many changes are waiting; nothing was changed").retry_after(1)
+            }
+            CommitError::Unknown => Self::new(Code::OutcomeUnknown, "the outcome of the change is unknown"),
+        }
+    }
+}
+
+impl From<ReadError> for ApiError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Unavailable(_) => Self::new(Code::StoreUnavailable, "the store is not available").retry_after(1),
+            ReadError::Cursor(_) => Self::new(Code::SchemaInvalid, "the cursor belongs to another listing")
+                .with("pointer", "/cursor")
+                .with("reason", "not a cursor of this listing"),
+            ReadError::Invalid { .. } => Self::internal(),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What surrounds every request: trace, span, metrics, time limit, and the words of its errors.
+//!
+//! This is the outermost layer, so that an error made anywhere inside, by a handler, a panic, a
+//! time limit or a library, leaves as a problem document with the trace it belongs to.
+
+use crate::edge::Edge;
+use crate::problem::{ApiError, Attached, PROBLEM_JSON};
+use crate::trace::TraceContext;
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use chimera_core::error::Code;
+use tracing::Instrument;
+use tracing::field::Empty;
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
+
+/// Characters of a correlation id at the most.
+const CORRELATION_CHARS_MAX: usize = 128;
+
+/// Runs a request inside its span and finishes its answer.
+pub(crate) async fn observe(State(edge): State<Edge>, request: Request, next: Next) -> Response {
+    let began = edge.clock.now();
+    let _running = Running::begin();
+    let method = method_label(request.method());
+    let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
+    let instance = request.uri().path().to_owned();
+    let correlation = correlation_id(request.headers()).unwrap_or_else(|| edge.random.opaque_id());
+    let caller = header_text(request.headers(), &TRACEPARENT).and_then(TraceContext::parse);
+    let span = tracing::info_span!(
+        "http_request",
+        otel.kind = "server",
+        otel.status_code = Empty,
+        method,
+        route,
+        status = Empty,
+        duration_ms = Empty,
+        correlation_id = correlation,
+        trace_id = Empty,
+    );
+    let context = match &edge.link {
+        Some(link) => link(&span, caller.as_ref()),
+        None => None,
+    }
+    .unwrap_or_else(|| TraceContext::begin(caller.as_ref(), &*edge.random));
+    span.record("trace_id", context.trace_id.as_str());
+    let echoed = request.headers().contains_key(&CORRELATION_ID);
+
+    let response = next.run(request).instrument(span.clone()).await;
+
+    let micros = edge.clock.now().micros() - began.micros();
+    let entered = span.enter();
+    let mut response = explain(response, &instance, &context.trace_id);
+    let status = response.status();
+    span.record("status", status.as_u16());
+    span.record("duration_ms", micros / 1_000);
+    if status.is_server_error() {
+        span.record("otel.status_code", "ERROR");
+    }
+    tracing::info!("request finished");
+    drop(entered);
+    count(method, &route, status.as_str(), micros);
+    let headers = response.headers_mut();
+    set(headers, TRACEPARENT, &context.to_string());
+    set(headers, REQUEST_ID, &correlation);
+    set(headers, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    if echoed {
+        set(headers, CORRELATION_ID, &correlation);
+    }
+    response
+}
+
+/// Gives up on an answer that doesn't begin in time.
+pub(crate) async fn limit_time(State(edge): State<Edge>, request: Request, next: Next) -> Response {
+    match tokio::time::timeout(edge.request_timeout, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => ApiError::new(Code::RequestTimeout, "the answer took longer than a request may take")
+            .retry_after(1)
+            .into_response(),
+    }
+}
+
+/// The answer to a panic. What the panic said is for the log only.
+pub(crate) fn after_panic(_: Box<dyn std::any::Any + Send>) -> Response {
+    ApiError::internal().into_response()
+}
+
+/// Gives an error its document and its log line; leaves every other answer alone.
+fn explain(mut response: Response, instance: &str, trace_id: &str) -> Response {
+    let status = response.status();
+    let error = match response.extensions_mut().remove::<Attached>() {
+        Some(Attached(error)) => error,
+        None if status.is_client_error() || status.is_server_error() => ApiError::of_status(status),
+        None => return response,
+    };
+    let (class, code) = (error.code.error_type(), error.code.as_str());
+    tracing::error!(
+        error_code = code,
+        error_type = class.as_str(),
+        critical = class.alerts(),
+        "{}",
+        error.body.message
+    );
+    let problem = error.problem(instance, trace_id);
+    let mut headers = std::mem::take(response.headers_mut());
+    headers.remove(header::CONTENT_LENGTH);
+    let mut explained = Response::new(Body::from(serde_json::to_vec(&problem).unwrap_or_default()));
+    *explained.status_mut() = axum::http::StatusCode::from_u16(problem.status).unwrap_or(status);
+    set(&mut headers, header::CONTENT_TYPE, PROBLEM_JSON);
+    set(&mut headers, header::CACHE_CONTROL, "no-store");
+    *explained.headers_mut() = headers;
+    explained
+}
+
+/// Counts a request as running until it is dropped, however it ends.
+struct Running(metrics::Gauge);
+
+impl Running {
+    fn begin() -> Self {
+        let gauge = metrics::gauge!("chimera_http_requests_running");
+        gauge.increment(1.0);
+        Self(gauge)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
+    }
+}
+
+fn count(method: &'static str, route: &str, status: &str, micros: i64) {
+    let (route, status) = (route.to_owned(), status.to_owned());
+    metrics::counter!("chimera_http_requests_total", "method" => method, "route" => route.clone(), "status" => status)
+        .increment(1);
+    let seconds = std::time::Duration::from_micros(micros.unsigned_abs()).as_secs_f64();
+    metrics::histogram!("chimera_http_request_duration_seconds", "method" => method, "route" => route).record(seconds);
+}
+
+/// Methods are a closed list in metrics, or a caller could grow them without end.
+fn method_label(method: &Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "HEAD" => "HEAD",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        "OPTIONS" => "OPTIONS",
+        _ => "OTHER",
+    }
+}
+
+/// The caller's own id for this request, if it is short and harmless in a log line.
+fn correlation_id(headers: &HeaderMap) -> Option<String> {
+    let given = header_text(headers, &CORRELATION_ID).or_else(|| header_text(headers, &REQUEST_ID))?;
+    let harmless = |c: u8| c.is_ascii_alphanumeric() || b"-_.:/+=".contains(&c);
+    ((1..=CORRELATION_CHARS_MAX).contains(&given.len()) && given.bytes().all(harmless)).then(|| given.to_owned())
+}
+
+fn header_text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}

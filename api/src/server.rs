@@ -1,0 +1,110 @@
+//! Connections: how many, how slow, and how they end.
+//!
+//! Connections beyond the limit wait in the kernel's queue. A client that dawdles with its request
+//! head, or keeps an idle connection open too long, is cut off. On stop nobody new is let in, every
+//! request that has begun may finish within the grace time, and what is left then is dropped.
+//! Only HTTP/1.1 is spoken: its head timer covers the whole life of a connection.
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+
+/// The limits of a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerLimits {
+    /// Connections at one time.
+    pub connections_max: usize,
+    /// How long a client may take to send a request head, and how long a connection may idle.
+    pub header_timeout: Duration,
+    /// How long requests may run on after the stop.
+    pub shutdown_grace: Duration,
+}
+
+/// How a server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// Connections that were cut because the grace time was over.
+    pub cut: usize,
+}
+
+/// How long to wait when the system has no more file handles.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves until `stop` completes, then lets requests finish.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    limits: ServerLimits,
+    stop: impl Future<Output = ()>,
+) -> Drained {
+    let slots = Arc::new(Semaphore::new(limits.connections_max));
+    let (stopping, _) = watch::channel(false);
+    let mut connections = JoinSet::new();
+    let mut stop = pin!(stop);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut stop => break,
+            Some(_) = connections.join_next() => {}
+            accepted = accept(&listener, &slots) => match accepted {
+                Ok((stream, slot)) => {
+                    connections.spawn(converse(stream, slot, router.clone(), limits.header_timeout, stopping.subscribe()));
+                }
+                Err(error) => {
+                    tracing::warn!(reason = %error.kind(), "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+    drop(listener);
+    stopping.send_replace(true);
+    let drained =
+        tokio::time::timeout(limits.shutdown_grace, async { while connections.join_next().await.is_some() {} });
+    if drained.await.is_ok() {
+        return Drained { cut: 0 };
+    }
+    let cut = connections.len();
+    connections.shutdown().await;
+    Drained { cut }
+}
+
+async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> std::io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let slot = slots.clone().acquire_owned().await.map_err(std::io::Error::other)?;
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, slot))
+}
+
+async fn converse(
+    stream: TcpStream,
+    slot: OwnedSemaphorePermit,
+    router: Router,
+    header_timeout: Duration,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let _ = stream.set_nodelay(true);
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(header_timeout)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .with_upgrades();
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = async { drop(stopping.wait_for(|stopping| *stopping).await) } => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(reason = %error, "a connection ended early");
+    }
+    drop(slot);
+}

@@ -1,0 +1,90 @@
+//! W3C trace context: reading and writing `traceparent`.
+//!
+//! A header that doesn't follow the recommendation is ignored, as it asks for: the request then
+//! begins a trace of its own. Versions above 00 are read by their first four parts.
+
+use chimera_engine::port::Random;
+use std::fmt;
+
+/// The trace that a request belongs to, and the span within it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceContext {
+    /// 32 hex digits, not all zero.
+    pub trace_id: String,
+    /// 16 hex digits, not all zero.
+    pub span_id: String,
+    /// Whether the caller records it.
+    pub sampled: bool,
+}
+
+impl TraceContext {
+    /// The context that a header carries, if it is valid.
+    #[must_use]
+    pub fn parse(header: &str) -> Option<Self> {
+        let mut parts = header.split('-');
+        let (version, trace_id, span_id, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let valid = hex_digits(version, 2)
+            && version != "ff"
+            && (version != "00" || parts.next().is_none())
+            && hex_digits(trace_id, 32)
+            && hex_digits(span_id, 16)
+            && hex_digits(flags, 2)
+            && trace_id.bytes().any(|digit| digit != b'0')
+            && span_id.bytes().any(|digit| digit != b'0');
+        let sampled = u8::from_str_radix(flags, 16).is_ok_and(|flags| flags & 1 == 1);
+        valid.then(|| Self { trace_id: trace_id.to_owned(), span_id: span_id.to_owned(), sampled })
+    }
+
+    /// A new span within the caller's trace, or a new trace.
+    #[must_use]
+    pub fn begin(caller: Option<&Self>, random: &dyn Random) -> Self {
+        let span_id: String = random.opaque_id().chars().take(16).collect();
+        match caller {
+            Some(caller) => Self { trace_id: caller.trace_id.clone(), span_id, sampled: caller.sampled },
+            None => Self { trace_id: random.opaque_id(), span_id, sampled: false },
+        }
+    }
+}
+
+fn hex_digits(text: &str, length: usize) -> bool {
+    text.len() == length && text.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+impl fmt::Display for TraceContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "00-{}-{}-{:02x}", self.trace_id, self.span_id, u8::from(self.sampled))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EXAMPLE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    #[test]
+    fn a_valid_header_reads_and_writes_unchanged() {
+        let context = TraceContext::parse(EXAMPLE).unwrap();
+        assert_eq!(context.trace_id, "4bf92f3577b34da6a3ce929d0e0e4736");
+        assert!(context.sampled);
+        assert_eq!(context.to_string(), EXAMPLE);
+        assert!(TraceContext::parse(&EXAMPLE.replace("00-4b", "cc-4b").replace("-01", "-01-more")).is_some());
+    }
+
+    #[test]
+    fn an_invalid_header_is_no_context() {
+        for header in [
+            "",
+            "00",
+            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
+            "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e473-00f067aa0ba902b7-01",
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0",
+        ] {
+            assert_eq!(TraceContext::parse(header), None, "{header}");
+        }
+    }
+}

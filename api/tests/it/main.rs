@@ -1,0 +1,9 @@
+//! The HTTP edge over a real socket.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod connections;
+mod errors;
+mod ops;
+mod reference;
+mod support;
+mod tracing_headers;

@@ -1,0 +1,158 @@
+//! A served edge with a few extra routes, and a raw client for what a polite one can't send.
+
+use axum::Router;
+use axum::routing::{get, post};
+use chimera_api::{ApiError, ApiJson, Check, Drained, Edge, ServerLimits, serve, with_routes};
+use chimera_core::time::Timestamp;
+use chimera_engine::port::{Clock, Random};
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+
+/// Every look at the clock takes a millisecond.
+#[derive(Default)]
+pub(crate) struct Ticking(AtomicI64);
+
+impl Clock for Ticking {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.fetch_add(1_000, Ordering::Relaxed))
+    }
+}
+
+/// Bytes that count up from one.
+#[derive(Default)]
+pub(crate) struct Counting(AtomicU8);
+
+impl Random for Counting {
+    fn fill(&self, bytes: &mut [u8]) {
+        bytes.fill(self.0.fetch_add(1, Ordering::Relaxed).wrapping_add(1));
+    }
+}
+
+pub(crate) fn edge() -> Edge {
+    Edge::new(Arc::new(Ticking::default()), Arc::new(Counting::default())).with_request_timeout(Duration::from_secs(20))
+}
+
+pub(crate) fn limits() -> ServerLimits {
+    ServerLimits {
+        connections_max: 64,
+        header_timeout: Duration::from_secs(20),
+        shutdown_grace: Duration::from_secs(20),
+    }
+}
+
+#[derive(serde::Deserialize, serde::Serialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Order {
+    name: String,
+    #[serde(default)]
+    tags: Vec<u8>,
+}
+
+/// Lets a test hold a request in the middle and see that it has begun.
+#[derive(Clone, Default)]
+pub(crate) struct Gate {
+    pub(crate) entered: Arc<Notify>,
+    pub(crate) open: Arc<Notify>,
+}
+
+pub(crate) struct Served {
+    pub(crate) address: SocketAddr,
+    pub(crate) gate: Gate,
+    pub(crate) edge: Edge,
+    stop: Option<oneshot::Sender<()>>,
+    server: JoinHandle<Drained>,
+}
+
+impl Served {
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub(crate) fn begin_stop(&mut self) {
+        self.stop.take().unwrap().send(()).unwrap();
+    }
+
+    pub(crate) async fn ended(self) -> Drained {
+        self.server.await.unwrap()
+    }
+
+    pub(crate) async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// Sends bytes as they are, and reads until the server closes.
+    pub(crate) async fn raw(&self, bytes: &[u8]) -> String {
+        let mut stream = self.connect().await;
+        stream.write_all(bytes).await.unwrap();
+        read_to_end(&mut stream).await
+    }
+}
+
+pub(crate) async fn read_to_end(stream: &mut TcpStream) -> String {
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+pub(crate) async fn served(edge: Edge) -> Served {
+    served_within(edge, limits()).await
+}
+
+pub(crate) async fn served_within(edge: Edge, limits: ServerLimits) -> Served {
+    let gate = Gate::default();
+    let held = gate.clone();
+    let more = Router::new()
+        .route("/orders", post(|ApiJson(order): ApiJson<Order>| async { axum::Json(order) }))
+        .route("/any", post(|ApiJson(value): ApiJson<Value>| async { axum::Json(value) }))
+        .route("/panic", get(|| async { panic!("inner secret at /etc/chimera/key") as &'static str }))
+        .route("/bare", get(|| async { axum::http::StatusCode::BAD_GATEWAY }))
+        .route("/plain", get(|| async { (axum::http::StatusCode::UNPROCESSABLE_ENTITY, "library text") }))
+        .route("/number/{n}", get(|axum::extract::Path(n): axum::extract::Path<u8>| async move { n.to_string() }))
+        .route(
+            "/teapot",
+            get(|| async {
+                Err::<(), _>(ApiError::new(chimera_core::error::Code::RateLimited, "slow down").retry_after(7))
+            }),
+        )
+        .route(
+            "/held",
+            get(move || async move {
+                held.entered.notify_one();
+                held.open.notified().await;
+                "finished"
+            }),
+        );
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = oneshot::channel();
+    let router = with_routes(edge.clone(), more);
+    let server = tokio::spawn(serve(listener, router, limits, async {
+        let _ = stopped.await;
+    }));
+    Served { address, gate, edge, stop: Some(stop), server }
+}
+
+pub(crate) fn failing(name: &'static str, reason: &'static str) -> Check {
+    Check::new(name, move || async move { Err(reason.to_owned()) })
+}
+
+pub(crate) fn working(name: &'static str) -> Check {
+    Check::new(name, || async { Ok(()) })
+}
+
+pub(crate) fn client() -> reqwest::Client {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().no_proxy().build().unwrap()
+}
+
+pub(crate) async fn get_json(url: String) -> (u16, Value) {
+    let response = client().get(url).send().await.unwrap();
+    (response.status().as_u16(), response.json().await.unwrap())
+}

@@ -1,0 +1,96 @@
+//! The only place that asks the machine: its clock, its randomness, its environment.
+//!
+//! Everything else takes these as arguments, so that a test or the simulator can supply them.
+
+use chimera_core::time::Timestamp;
+use chimera_engine::port::{Clock, Random};
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The system clock, held back from running backwards: when the machine's clock is set back, this
+/// one stands still until it has caught up.
+#[derive(Debug, Default)]
+pub(crate) struct SystemClock {
+    latest: AtomicI64,
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.advance(wall_micros()))
+    }
+}
+
+impl SystemClock {
+    fn advance(&self, micros: i64) -> i64 {
+        self.latest.fetch_max(micros, Ordering::Relaxed).max(micros)
+    }
+}
+
+#[allow(clippy::disallowed_methods)] // the one place that reads the clock
+fn wall_micros() -> i64 {
+    match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_micros()).unwrap_or(i64::MAX),
+        Err(_) => 0,
+    }
+}
+
+/// Randomness of the operating system.
+#[derive(Debug, Default)]
+pub(crate) struct SystemRandom;
+
+impl Random for SystemRandom {
+    #[allow(clippy::disallowed_methods)] // the one place that draws random bytes
+    fn fill(&self, bytes: &mut [u8]) {
+        // Without randomness no id and no key is safe, and there is nobody to ask instead.
+        if getrandom::fill(bytes).is_err() {
+            std::process::abort();
+        }
+    }
+}
+
+/// What the environment says, as far as it concerns us.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Environment {
+    /// The variables whose names begin with `CHIMERA_`.
+    pub(crate) settings: BTreeMap<String, String>,
+    /// Whether the user asked for plain output.
+    pub(crate) no_color: bool,
+}
+
+impl Environment {
+    /// Reads the environment of this process. A value that is not UTF-8 is kept with replacement
+    /// characters, so that it is refused as a wrong value and not silently passed over.
+    #[allow(clippy::disallowed_methods)] // the one place that reads the environment
+    pub(crate) fn read() -> Self {
+        let settings = std::env::vars_os()
+            .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
+            .filter(|(name, _)| name.starts_with("CHIMERA_"))
+            .collect();
+        Self { settings, no_color: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) }
+    }
+}
+
+/// Whether words go to a person's terminal.
+pub(crate) fn stderr_is_terminal() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_never_goes_back() {
+        let clock = SystemClock::default();
+        assert_eq!([clock.advance(10), clock.advance(5), clock.advance(11)], [10, 10, 11]);
+        let first = clock.now();
+        assert!(clock.now() >= first);
+    }
+
+    #[test]
+    fn randomness_differs_from_draw_to_draw() {
+        assert_ne!(SystemRandom.salt(), SystemRandom.salt());
+    }
+}

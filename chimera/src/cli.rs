@@ -1,0 +1,165 @@
+//! The command line.
+//!
+//! Data goes to stdout, words to stderr. The reference in `docs/reference/cli.md` is made from
+//! these types.
+
+use crate::config::Flags;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Lets AI agents act, and keeps every act under control.
+#[derive(Debug, Parser)]
+#[command(name = "chimera", version, disable_help_subcommand = true, max_term_width = 100)]
+#[command(
+    after_help = "Exit status: 0 done, 1 failed, 2 wrong usage, 3 checked and found wrong, 4 wrong configuration, 5 data folder in use, 130 stopped by a second signal."
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Flags that every command takes.
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// Folder of everything local.
+    #[arg(long, global = true, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Configuration file.
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// How log lines look.
+    #[arg(long, global = true, value_name = "FORMAT")]
+    log_format: Option<FormatWord>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FormatWord {
+    /// Human on a terminal, JSON otherwise.
+    Auto,
+    /// One JSON object per line.
+    Json,
+    /// For reading.
+    Human,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run everything in one process, for trying out.
+    ///
+    /// Creates the data folder, prints the address when ready, and stops on Ctrl-C. With --json
+    /// one line is printed: {"url","token","actors":[…]}.
+    Dev(Listen),
+    /// Run as configured.
+    Serve(Listen),
+    /// Bring the schema of the record store up to date.
+    Migrate,
+    /// Check everything that a server needs, with hints.
+    Doctor,
+    /// Look at the configuration.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Read, export and verify the ledger.
+    #[command(subcommand)]
+    Audit(AuditCommand),
+    /// Measure.
+    #[command(subcommand)]
+    Bench(BenchCommand),
+}
+
+/// Where to serve.
+#[derive(Debug, Args)]
+pub(crate) struct Listen {
+    /// Address to serve at; port 0 takes a free one.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<String>,
+}
+
+/// `chimera config …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print the settings in force, with secrets masked.
+    Print {
+        /// Say where each value came from.
+        #[arg(long)]
+        origins: bool,
+    },
+}
+
+/// `chimera audit …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// List entries of the ledger.
+    List(AuditList),
+    /// Verify an export, or the ledger itself.
+    Verify {
+        /// The export; without it the ledger of the configured store.
+        path: Option<PathBuf>,
+        /// Trust only this public key (64 hex digits); may be given more than once.
+        #[arg(long = "key", value_name = "HEX")]
+        keys: Vec<String>,
+    },
+    /// Write the ledger as an export that can be verified offline.
+    Export {
+        /// Only this tenant's entries, each with its proof.
+        #[arg(long)]
+        tenant: Option<String>,
+        /// File to write; without it stdout.
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+}
+
+/// Which entries to list.
+#[derive(Debug, Default, Args)]
+pub(crate) struct AuditList {
+    /// Only this tenant's.
+    #[arg(long)]
+    pub(crate) tenant: Option<String>,
+    /// Only about this subject.
+    #[arg(long, value_name = "ID")]
+    pub(crate) subject_id: Option<String>,
+    /// Only of this type.
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) event_type: Option<String>,
+    /// Continue behind the page that gave this cursor.
+    #[arg(long, value_name = "CURSOR")]
+    pub(crate) after: Option<String>,
+    /// Entries of the page.
+    #[arg(long, value_name = "N", default_value_t = chimera_core::limits::PAGE_ROWS_DEFAULT)]
+    pub(crate) limit: usize,
+}
+
+/// `chimera bench …`
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Measure the record store: transactions per second with 1, 64 and 256 writers.
+    Store {
+        /// Seconds for each number of writers.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=600))]
+        seconds: u64,
+    },
+}
+
+impl Cli {
+    /// What the command line says about settings.
+    pub(crate) fn flags(&self) -> Flags {
+        let listen = match &self.command {
+            Command::Dev(listen) | Command::Serve(listen) => listen.listen.clone(),
+            _ => None,
+        };
+        let format =
+            self.global.log_format.and_then(|word| word.to_possible_value().map(|word| word.get_name().to_owned()));
+        let data = self.global.data.as_ref().map(|path| path.to_string_lossy().into_owned());
+        let given = [("data_dir", data), ("listen", listen), ("log.format", format)];
+        Flags {
+            config: self.global.config.clone(),
+            values: given.into_iter().filter_map(|(key, value)| Some((key, value?))).collect(),
+        }
+    }
+}

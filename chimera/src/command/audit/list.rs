@@ -1,0 +1,156 @@
+//! `chimera audit list`: entries of the ledger, a page at a time.
+
+use crate::cli::AuditList;
+use crate::command::{Scene, print, say};
+use crate::compose::{self, Ambient};
+use crate::failure::{Failure, Outcome};
+use chimera_core::error::Code;
+use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
+use chimera_core::record::{Cursor, Page, Row, Scope, Select, Value};
+use chimera_engine::port::Records;
+use serde_json::json;
+use std::fmt::Write;
+use std::process::ExitCode;
+
+pub(crate) async fn run(scene: &Scene<'_>, list: &AuditList) -> Outcome<ExitCode> {
+    let records = compose::records(&scene.loaded.config, &Ambient::new()).await?;
+    let page = page(&*records, list).await?;
+    print(&render(&page, scene.json))?;
+    if let Some(next) = page.next.filter(|_| !scene.json) {
+        say(&format!("more: --after {}", next.encode()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn page(records: &dyn Records, list: &AuditList) -> Outcome<Page> {
+    let scope = list.tenant.clone().map_or(Scope::System, Scope::Tenant);
+    let mut select = Select::from(&AUDIT_LOG_ENTRIES, scope).take(list.limit);
+    if let Some(subject) = &list.subject_id {
+        select = select.with("subject_id", subject.as_str());
+    }
+    if let Some(event) = &list.event_type {
+        select = select.with("event_type", event.as_str());
+    }
+    if let Some(cursor) = &list.after {
+        select = select.continue_at(cursor).map_err(|error| {
+            Failure::new(Code::SchemaInvalid, error.to_string()).hint("a cursor belongs to the listing that gave it")
+        })?;
+    }
+    Ok(records.read(select).await?)
+}
+
+fn render(page: &Page, as_json: bool) -> String {
+    if !as_json {
+        return table(page);
+    }
+    let items: Vec<serde_json::Value> = page.rows.iter().map(entry).collect();
+    json!({"items": items, "next_cursor": page.next.as_ref().map(Cursor::encode)}).to_string() + "\n"
+}
+
+fn entry(row: &Row) -> serde_json::Value {
+    let columns = row.table.columns.iter().filter(|column| column.name != "salt");
+    columns
+        .map(|column| (column.name.to_owned(), value(row.get(column.name))))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+fn value(value: &Value) -> serde_json::Value {
+    match value {
+        Value::Null => serde_json::Value::Null,
+        Value::Bool(flag) => (*flag).into(),
+        Value::Int(number) => (*number).into(),
+        Value::Text(text) => text.as_str().into(),
+        Value::Uuid(id) => id.to_string().into(),
+        Value::Time(at) => at.to_string().into(),
+        Value::Bytes(bytes) => hex::encode(bytes).into(),
+        Value::Json(document) => document.to_value(),
+        other => format!("{other:?}").into(),
+    }
+}
+
+fn table(page: &Page) -> String {
+    page.rows.iter().fold(String::new(), |mut text, row| {
+        let at = value(row.get("timestamp"));
+        let _ = writeln!(
+            text,
+            "{}/{}  {}  {}  {} {}  by {} {}",
+            row.int("lane"),
+            row.int("seq"),
+            at.as_str().unwrap_or_default(),
+            row.text("event_type"),
+            row.text("subject_type"),
+            row.text("subject_id"),
+            row.text("actor_type"),
+            row.text("actor_id"),
+        );
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chimera_core::record::{Kind, Tx};
+    use chimera_core::time::Timestamp;
+    use chimera_engine::port::{CommitError, ReadError, Receipt, Unavailable};
+
+    /// A store with two entries that answers like a real one.
+    struct TwoEntries;
+
+    fn row(seq: i64) -> Row {
+        let cell = |name: &str, kind: Kind| match (name, kind) {
+            ("seq", _) => Value::Int(seq),
+            ("actor_id" | "run_id" | "run_seq", _) => Value::Null,
+            (_, Kind::Int) => Value::Int(1),
+            (_, Kind::Time) => Value::Time(Timestamp::from_micros(seq)),
+            (_, Kind::ExactJson) => Value::Text("{}".to_owned()),
+            (_, Kind::Bytes) => Value::Bytes(vec![0xab; 4]),
+            (name, _) => Value::Text(name.to_owned()),
+        };
+        let cells = AUDIT_LOG_ENTRIES.columns.iter().map(|column| cell(column.name, column.kind)).collect();
+        Row { table: &AUDIT_LOG_ENTRIES, cells }
+    }
+
+    #[async_trait::async_trait]
+    impl Records for TwoEntries {
+        async fn commit(&self, _: Tx) -> Result<Receipt, CommitError> {
+            Err(CommitError::Overloaded)
+        }
+
+        async fn read(&self, select: Select) -> Result<Page, ReadError> {
+            assert_eq!(select.scope, Scope::Tenant("acme".to_owned()));
+            assert_eq!(select.conditions.len(), 2);
+            Ok(select.page(vec![row(1), row(2)]))
+        }
+
+        async fn ready(&self) -> Result<(), Unavailable> {
+            Ok(())
+        }
+
+        async fn close(&self) {}
+    }
+
+    fn asked(after: Option<&str>) -> AuditList {
+        AuditList {
+            tenant: Some("acme".to_owned()),
+            subject_id: Some("s".to_owned()),
+            event_type: Some("e".to_owned()),
+            after: after.map(str::to_owned),
+            limit: 1,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_page_is_shown_for_reading_and_as_json_with_its_cursor() {
+        let page = page(&TwoEntries, &asked(None)).await.unwrap();
+        insta::assert_snapshot!(render(&page, false));
+        insta::assert_snapshot!(render(&page, true));
+    }
+
+    #[tokio::test]
+    async fn a_cursor_of_another_listing_is_refused() {
+        let failure = page(&TwoEntries, &asked(Some("nonsense"))).await.unwrap_err();
+        assert_eq!(failure.code, Code::SchemaInvalid);
+    }
+}

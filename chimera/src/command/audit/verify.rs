@@ -1,0 +1,69 @@
+//! `chimera audit verify`: is the ledger what was written?
+
+use super::ledger::{self, Verified};
+use crate::command::{Scene, print, say};
+use crate::compose::{self, Ambient};
+use crate::failure::{Failure, Outcome};
+use chimera_core::error::Code;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::process::ExitCode;
+
+pub(crate) async fn run(scene: &Scene<'_>, path: Option<&Path>, keys: &[String]) -> Outcome<ExitCode> {
+    let found = match path {
+        Some(path) => {
+            let file = File::open(path).map_err(|error| Failure::file("can't read the export", path, &error))?;
+            ledger::verify_export(&mut BufReader::new(file), keys)?
+        }
+        None => {
+            let records = compose::records(&scene.loaded.config, &Ambient::new()).await?;
+            ledger::verify_store(&*records, keys).await?
+        }
+    };
+    conclude(scene.json, &found)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn conclude(json: bool, found: &Verified) -> Outcome {
+    if json {
+        print(&format!("{}\n", serde_json::json!({"intact": found.first_broken.is_none(), "report": found})))?;
+    }
+    if let Some(broken) = &found.first_broken {
+        return Err(Failure::new(Code::LedgerBroken, format!("the ledger is broken: {broken}"))
+            .hint("keep it as it is; docs/errors/LEDGER_BROKEN.md says what to do"));
+    }
+    if !json {
+        say(&summary(found));
+    }
+    Ok(())
+}
+
+fn summary(found: &Verified) -> String {
+    let whose = found.tenant.as_ref().map_or(String::new(), |tenant| format!(" of tenant {tenant}"));
+    let keys = if found.trusted { "the keys you trust" } else { "the keys that it names itself" };
+    format!(
+        "intact: {} entries{whose} in {} lanes, {} under {} checkpoints signed with {keys}",
+        found.entries, found.lanes, found.covered, found.checkpoints
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_ledger_ends_with_status_three_and_names_the_place() {
+        let found = Verified { first_broken: Some("entry 7 of lane 1: hash".to_owned()), ..Verified::default() };
+        let failure = conclude(false, &found).unwrap_err();
+        assert_eq!(failure.exit(), 3);
+        insta::assert_snapshot!(failure.render(false));
+        insta::assert_snapshot!(failure.render(true));
+    }
+
+    #[test]
+    fn an_intact_ledger_is_summed_up() {
+        let found = Verified { entries: 3, lanes: 1, checkpoints: 2, covered: 3, trusted: true, ..Verified::default() };
+        insta::assert_snapshot!(summary(&found));
+    }
+}

@@ -1,0 +1,89 @@
+//! One file per command.
+
+mod audit;
+mod bench;
+mod config;
+mod dev;
+mod doctor;
+mod migrate;
+mod serve;
+
+use crate::ambient::{Environment, stderr_is_terminal};
+use crate::cli::{AuditCommand, BenchCommand, Cli, Command, ConfigCommand};
+use crate::compose::{self, Ambient};
+use crate::config::{Loaded, Origin};
+use crate::failure::{Failure, Outcome};
+use crate::telemetry::{self, Telemetry, Terminal};
+use chimera_core::error::Code;
+use std::io::Write;
+use std::process::ExitCode;
+
+/// What every command may use.
+pub(crate) struct Scene<'a> {
+    pub(crate) loaded: &'a Loaded,
+    pub(crate) json: bool,
+    pub(crate) terminal: Terminal,
+}
+
+/// Runs the command.
+pub(crate) async fn run(cli: Cli, loaded: &Loaded, environment: &Environment) -> Outcome<ExitCode> {
+    let terminal = Terminal { attached: stderr_is_terminal(), no_color: environment.no_color };
+    let scene = Scene { loaded, json: cli.global.json, terminal };
+    let logs = scene.logs(&cli.command)?;
+    let outcome = scene.perform(cli.command).await;
+    if let Some(logs) = logs {
+        logs.flush().await;
+    }
+    outcome
+}
+
+impl Scene<'_> {
+    /// Log lines for a command that ends by itself: warnings, unless somebody set a level. Servers
+    /// set up their own, and printing settings has nothing to log.
+    fn logs(&self, command: &Command) -> Outcome<Option<Telemetry>> {
+        if matches!(command, Command::Dev(_) | Command::Serve(_) | Command::Config(_)) {
+            return Ok(None);
+        }
+        let mut config = self.loaded.config.clone();
+        if self.loaded.values.get("log.level").is_none_or(|level| level.origin == Origin::Default) {
+            "warn".clone_into(&mut config.log_level);
+        }
+        config.otlp_endpoint = None;
+        let clock = Ambient::new().clock;
+        telemetry::start(&config, self.terminal, clock, &compose::redactor(&config)).map(Some)
+    }
+
+    async fn perform(&self, command: Command) -> Outcome<ExitCode> {
+        match command {
+            Command::Dev(_) => dev::run(self).await,
+            Command::Serve(_) => serve::run(self).await,
+            Command::Migrate => migrate::run(self).await,
+            Command::Doctor => doctor::run(self).await,
+            Command::Config(ConfigCommand::Print { origins }) => config::print(self, origins),
+            Command::Audit(AuditCommand::List(list)) => audit::list::run(self, &list).await,
+            Command::Audit(AuditCommand::Verify { path, keys }) => {
+                audit::verify::run(self, path.as_deref(), &keys).await
+            }
+            Command::Audit(AuditCommand::Export { tenant, out }) => {
+                audit::export::run(self, tenant.as_deref(), out.as_deref()).await
+            }
+            Command::Bench(BenchCommand::Store { seconds }) => bench::store(self, seconds).await,
+        }
+    }
+}
+
+/// Writes data to stdout. A reader that has gone away is not a failure.
+pub(crate) fn print(text: &str) -> Outcome {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::new(Code::Internal, format!("can't write the output: {}", error.kind())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes words to stderr.
+pub(crate) fn say(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

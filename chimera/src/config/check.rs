@@ -1,0 +1,109 @@
+//! From a raw value of any layer to a checked one.
+
+use super::setting::Kind;
+use std::net::SocketAddr;
+
+/// A value as a layer spells it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Raw {
+    /// From the environment, a flag or a default: text that may stand for any kind.
+    Word(String),
+    /// A string of the file.
+    Text(String),
+    /// A whole number of the file.
+    Number(String),
+    /// An array of the file; `None` stands for an element that is no string.
+    List(Vec<Option<String>>),
+    /// Anything else of the file, by the name of its type.
+    Other(&'static str),
+}
+
+/// A checked value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Typed {
+    /// Text, paths, addresses, words.
+    Text(String),
+    /// Numbers.
+    Number(u64),
+    /// Lists of text.
+    List(Vec<String>),
+}
+
+/// The checked value, or what was expected instead.
+pub(crate) fn check(kind: Kind, raw: &Raw) -> Result<Typed, String> {
+    match kind {
+        Kind::Number { min, max, unit } => number(raw)
+            .filter(|number| (min..=max).contains(number))
+            .map(Typed::Number)
+            .ok_or_else(|| format!("a whole number of {unit} from {min} to {max}")),
+        Kind::Hosts => hosts(raw).map(Typed::List).ok_or_else(|| "a list of `host` or `host:port`".to_owned()),
+        Kind::Text => text(raw, "text", |text| !text.is_empty()),
+        Kind::Path => text(raw, "a path", |text| !text.is_empty()),
+        Kind::Listen => text(raw, "an address such as `127.0.0.1:8080`", |text| text.parse::<SocketAddr>().is_ok()),
+        Kind::SecretName => text(raw, "the name of a secret such as `secret://ledger`", |text| {
+            text.strip_prefix("secret://").is_some_and(|name| !name.is_empty())
+        }),
+        Kind::Choice(words) => text(raw, &format!("one of {}", alternatives(words)), |text| words.contains(&text)),
+        Kind::Url(schemes) => {
+            let expected = format!("a URL that begins with {}", alternatives(&with_slashes(schemes)));
+            text(raw, &expected, |text| {
+                text.split_once("://").is_some_and(|(scheme, rest)| schemes.contains(&scheme) && !rest.is_empty())
+            })
+        }
+    }
+}
+
+fn text(raw: &Raw, expected: &str, valid: impl Fn(&str) -> bool) -> Result<Typed, String> {
+    match raw {
+        Raw::Word(text) | Raw::Text(text) if valid(text) => Ok(Typed::Text(text.clone())),
+        _ => Err(expected.to_owned()),
+    }
+}
+
+fn number(raw: &Raw) -> Option<u64> {
+    match raw {
+        Raw::Word(text) | Raw::Number(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+fn hosts(raw: &Raw) -> Option<Vec<String>> {
+    let items: Vec<String> = match raw {
+        Raw::Word(text) => text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect(),
+        Raw::List(items) => items.iter().cloned().collect::<Option<_>>()?,
+        _ => return None,
+    };
+    items.iter().all(|item| is_host(item)).then_some(items)
+}
+
+fn is_host(text: &str) -> bool {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) => (host, Some(port)),
+        None => (text, None),
+    };
+    let letters = |c: u8| c.is_ascii_alphanumeric() || b"-._*[]:".contains(&c);
+    !host.is_empty() && host.bytes().all(letters) && port.is_none_or(|port| port.parse::<u16>().is_ok())
+}
+
+fn with_slashes(schemes: &[&str]) -> Vec<String> {
+    schemes.iter().map(|scheme| format!("{scheme}://")).collect()
+}
+
+fn alternatives<T: AsRef<str>>(words: &[T]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{}`", word.as_ref())).collect();
+    quoted.join(", ")
+}
+
+/// What a raw value is, for a message; the value itself may be a secret.
+pub(crate) fn describe(kind: Kind, raw: &Raw) -> String {
+    match raw {
+        Raw::Word(text) | Raw::Text(text) if matches!(kind, Kind::Choice(_) | Kind::Number { .. } | Kind::Listen) => {
+            format!("\"{text}\"")
+        }
+        Raw::Word(text) | Raw::Text(text) if text.is_empty() => "an empty text".to_owned(),
+        Raw::Word(_) | Raw::Text(_) => "another text".to_owned(),
+        Raw::Number(text) => text.clone(),
+        Raw::List(_) => "another list".to_owned(),
+        Raw::Other(name) => format!("a {name}"),
+    }
+}

@@ -1,0 +1,250 @@
+//! Reads the layers and puts one over the other.
+//!
+//! Nothing is passed over: a key that no setting has, a table where a value should be and a value
+//! of another kind are all refused, all at once, each with its place.
+
+use super::check::{Raw, check, describe};
+use super::setting::{ENV_CONFIG, ENV_SECRET_PREFIX, SETTINGS, Setting};
+use super::{Config, Loaded, Origin, Value};
+use crate::failure::{Failure, Outcome};
+use chimera_core::error::Code;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use toml::de::{DeTable, DeValue};
+
+/// The file that is read when nobody names one, if it is there.
+const DEFAULT_FILE: &str = "chimera.toml";
+
+/// What the command line says about settings.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Flags {
+    /// The file.
+    pub(crate) config: Option<PathBuf>,
+    /// Setting key and value of each flag that was given.
+    pub(crate) values: Vec<(&'static str, String)>,
+}
+
+/// Reads every layer.
+pub(crate) fn load(flags: &Flags, env: &BTreeMap<String, String>) -> Outcome<Loaded> {
+    let mut layers = Layers::default();
+    layers.defaults();
+    if let Some((path, text)) = file(flags.config.as_deref().or(env.get(ENV_CONFIG).map(Path::new)))? {
+        layers.file(&path.display().to_string(), &text);
+    }
+    layers.env(env);
+    layers.flags(&flags.values);
+    layers.finish()
+}
+
+fn file(named: Option<&Path>) -> Outcome<Option<(PathBuf, String)>> {
+    let path = named.unwrap_or(Path::new(DEFAULT_FILE));
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some((path.to_owned(), text))),
+        Err(error) if named.is_none() && error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::new(
+            Code::ConfigInvalid,
+            format!("the configuration file {} can't be read: {}", path.display(), error.kind()),
+        )),
+    }
+}
+
+#[derive(Default)]
+struct Layers {
+    values: BTreeMap<&'static str, Value>,
+    refusals: Vec<String>,
+}
+
+impl Layers {
+    fn defaults(&mut self) {
+        for setting in SETTINGS {
+            if let Some(default) = setting.default {
+                self.set(setting, &Raw::Word(default.to_owned()), Origin::Default);
+            }
+        }
+    }
+
+    fn env(&mut self, env: &BTreeMap<String, String>) {
+        for (name, value) in env {
+            if name == ENV_CONFIG || name.starts_with(ENV_SECRET_PREFIX) {
+                continue;
+            }
+            match SETTINGS.iter().find(|setting| setting.env() == *name) {
+                Some(setting) => self.set(setting, &Raw::Word(value.clone()), Origin::Env(name.clone())),
+                None => {
+                    let hint = nearest(name, SETTINGS.iter().map(Setting::env));
+                    self.refusals.push(format!("env {name}: no setting has this name{hint}"));
+                }
+            }
+        }
+    }
+
+    fn flags(&mut self, flags: &[(&'static str, String)]) {
+        for (key, value) in flags {
+            if let Some((setting, flag)) = find(key).and_then(|setting| Some((setting, setting.flag?))) {
+                self.set(setting, &Raw::Word(value.clone()), Origin::Flag(flag));
+            }
+        }
+    }
+
+    fn file(&mut self, file: &str, text: &str) {
+        match DeTable::parse(text) {
+            Ok(table) => self.table(file, text, "", table.get_ref()),
+            Err(error) => {
+                let line = error.span().map_or(1, |span| line_of(text, span.start));
+                self.refusals.push(format!("{file}:{line}: not valid TOML: {}", error.message()));
+            }
+        }
+    }
+
+    fn table(&mut self, file: &str, text: &str, prefix: &str, table: &DeTable<'_>) {
+        for (name, value) in table {
+            let key =
+                if prefix.is_empty() { name.get_ref().to_string() } else { format!("{prefix}.{}", name.get_ref()) };
+            let line = line_of(text, name.span().start);
+            if let Some(setting) = find(&key) {
+                let origin = Origin::File { file: file.to_owned(), line };
+                self.set(setting, &raw(value.get_ref()), origin);
+            } else if let (Some(inner), true) = (value.get_ref().as_table(), is_group(&key)) {
+                self.table(file, text, &key, inner);
+            } else if is_group(&key) {
+                self.refusals.push(format!("{file}:{line}: `{key}` must be a table"));
+            } else {
+                let hint = nearest(&key, SETTINGS.iter().map(|setting| setting.key.to_owned()));
+                self.refusals.push(format!("{file}:{line}: no setting is called `{key}`{hint}"));
+            }
+        }
+    }
+
+    fn set(&mut self, setting: &Setting, raw: &Raw, origin: Origin) {
+        match check(setting.kind, raw) {
+            Ok(typed) => {
+                self.values.insert(setting.key, Value { typed, origin });
+            }
+            Err(expected) => {
+                let found = describe(setting.kind, raw);
+                self.refusals.push(format!("{origin}: `{}` must be {expected}, not {found}", setting.key));
+            }
+        }
+    }
+
+    fn finish(self) -> Outcome<Loaded> {
+        if self.refusals.is_empty() {
+            return Ok(Loaded { config: Config::of(&self.values), values: self.values });
+        }
+        Err(Failure::new(Code::ConfigInvalid, self.refusals.join("\n  also: "))
+            .hint("every setting stands in docs/reference/config.md; chimera config print shows what is in force"))
+    }
+}
+
+fn find(key: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.key == key)
+}
+
+fn is_group(key: &str) -> bool {
+    SETTINGS.iter().any(|setting| setting.key.strip_prefix(key).is_some_and(|rest| rest.starts_with('.')))
+}
+
+fn raw(value: &DeValue<'_>) -> Raw {
+    match value {
+        DeValue::String(text) => Raw::Text(text.to_string()),
+        DeValue::Integer(number) if number.radix() == 10 => Raw::Number(number.as_str().to_owned()),
+        DeValue::Array(items) => {
+            Raw::List(items.iter().map(|item| item.get_ref().as_str().map(str::to_owned)).collect())
+        }
+        other => Raw::Other(other.type_str()),
+    }
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// A suggestion, if some name is close enough to be meant.
+fn nearest(name: &str, known: impl Iterator<Item = String>) -> String {
+    let close = |candidate: &String| distance(name, candidate) <= 1 + candidate.len() / 5;
+    match known.filter(close).min_by_key(|candidate| distance(name, candidate)) {
+        Some(candidate) => format!("; did you mean `{candidate}`?"),
+        None => String::new(),
+    }
+}
+
+/// How many letters must change to turn one text into the other.
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in to.iter().enumerate() {
+            let changed = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::LogFormat;
+
+    fn refused(file_text: &str, env: &[(&str, &str)]) -> String {
+        let mut layers = Layers::default();
+        layers.file("chimera.toml", file_text);
+        layers.env(&env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect());
+        layers.refusals.join("\n")
+    }
+
+    #[test]
+    fn later_layers_win_and_every_value_knows_its_origin() {
+        let mut layers = Layers::default();
+        layers.defaults();
+        layers.file("c.toml", "listen = \"127.0.0.1:1\"\n[log]\nlevel = \"debug\"\nformat = \"human\"\n");
+        layers.env(&BTreeMap::from([
+            ("CHIMERA_LOG__FORMAT".to_owned(), "json".to_owned()),
+            ("CHIMERA_LISTEN".to_owned(), "127.0.0.1:2".to_owned()),
+            ("CHIMERA_SECRET_SMTP".to_owned(), "x".to_owned()),
+        ]));
+        layers.flags(&[("listen", "127.0.0.1:3".to_owned())]);
+        let loaded = layers.finish().unwrap();
+        let origin = |key: &str| loaded.values[key].origin.to_string();
+        assert_eq!(loaded.config.listen.port(), 3);
+        assert_eq!((loaded.config.log_level.as_str(), loaded.config.log_format), ("debug", LogFormat::Json));
+        assert_eq!(
+            ["listen", "log.format", "log.level", "data_dir"].map(origin),
+            ["flag --listen", "env CHIMERA_LOG__FORMAT", "c.toml:3", "default"]
+        );
+    }
+
+    #[test]
+    fn unknown_keys_are_refused_with_the_name_that_was_meant() {
+        let text = refused("listn = \"x\"\n[log]\nlevle = \"info\"\n[zzz]\na = 1\n", &[("CHIMERA_DATABSE_URL", "x")]);
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn wrong_kinds_are_refused_with_key_place_and_expectation() {
+        let file = "listen = 80\negress_allow = [\"a\", 1]\nlog = 3\n\n[store]\nlanes = \"four\"\n[http]\nconnections_max = 0\n";
+        let env = [
+            ("CHIMERA_REDIS_URL", "http://u:hunter2@h"),
+            ("CHIMERA_LOG__FORMAT", "xml"),
+            ("CHIMERA_LEDGER__CHECKPOINT_SECONDS", "1h"),
+        ];
+        let text = refused(file, &env);
+        assert!(!text.contains("hunter2"));
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn broken_toml_is_refused_with_its_line() {
+        insta::assert_snapshot!(refused("listen = \"a\"\nlog = [\n", &[]));
+    }
+
+    #[test]
+    fn every_default_is_a_valid_value() {
+        let mut layers = Layers::default();
+        layers.defaults();
+        assert_eq!(layers.refusals, Vec::<String>::new());
+    }
+}

@@ -1,0 +1,206 @@
+//! The configuration: one page of settings, and where each value came from.
+//!
+//! Values come from four layers, each overriding the one before: defaults, the file
+//! (`chimera.toml`), the environment (`CHIMERA_…`, nested keys by `__`), flags. The page below is
+//! what the rest of the program sees; `setting.rs` is the table of keys with their kinds and
+//! defaults; `layer.rs` reads the layers. Secrets are never printed: neither by `Debug` nor by
+//! `config print`.
+
+mod check;
+mod layer;
+#[cfg(test)]
+mod reference;
+mod setting;
+mod show;
+
+pub(crate) use layer::{Flags, load};
+#[cfg(test)]
+pub(crate) use reference::reference;
+pub(crate) use show::{masked_url, show};
+
+use check::Typed;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Every setting of a process.
+#[derive(Clone, Debug)]
+#[allow(dead_code)] // some are read only by adapters that a build may lack
+pub(crate) struct Config {
+    /// Where everything local lives.
+    pub(crate) data_dir: PathBuf,
+    /// Where HTTP is served.
+    pub(crate) listen: SocketAddr,
+    /// PostgreSQL; without it the records live in the data folder.
+    pub(crate) database_url: Option<Secretive>,
+    /// Redis; without it bus and counters live in this process.
+    pub(crate) redis_url: Option<Secretive>,
+    /// S3; without it blobs live in the data folder.
+    pub(crate) s3_url: Option<Secretive>,
+    /// Hosts that may be called, as `host` or `host:port`.
+    pub(crate) egress_allow: Vec<String>,
+    /// Log filter.
+    pub(crate) log_level: String,
+    /// Log format.
+    pub(crate) log_format: LogFormat,
+    /// Where spans are sent, if anywhere.
+    pub(crate) otlp_endpoint: Option<Secretive>,
+    /// How often the ledger is sealed by a signed checkpoint.
+    pub(crate) checkpoint_interval: Duration,
+    /// The ledger's signing key, if it is not the file in the data folder.
+    pub(crate) signing_key: Option<String>,
+    /// Lanes that commit side by side on PostgreSQL.
+    pub(crate) lanes: usize,
+    /// A folder with one file per secret.
+    pub(crate) secrets_dir: Option<PathBuf>,
+    /// A file with one `name = value` per line.
+    pub(crate) secrets_file: Option<PathBuf>,
+    /// Connections at one time.
+    pub(crate) connections_max: usize,
+    /// How long a client may take for a request head, or idle.
+    pub(crate) header_timeout: Duration,
+    /// How long a request may take until its answer begins.
+    pub(crate) request_timeout: Duration,
+    /// How long requests may run on after the stop.
+    pub(crate) shutdown_grace: Duration,
+}
+
+impl Config {
+    fn of(values: &BTreeMap<&'static str, Value>) -> Self {
+        let page = Page(values);
+        Self {
+            data_dir: page.path("data_dir").unwrap_or_default(),
+            listen: page.text("listen").and_then(|text| text.parse().ok()).unwrap_or(([127, 0, 0, 1], 0).into()),
+            database_url: page.text("database_url").map(Secretive),
+            redis_url: page.text("redis_url").map(Secretive),
+            s3_url: page.text("s3_url").map(Secretive),
+            egress_allow: page.list("egress_allow"),
+            log_level: page.text("log.level").unwrap_or_default(),
+            log_format: page.text("log.format").map_or(LogFormat::Auto, |word| LogFormat::of(&word)),
+            otlp_endpoint: page.text("otlp.endpoint").map(Secretive),
+            checkpoint_interval: page.seconds("ledger.checkpoint_seconds"),
+            signing_key: page.text("ledger.signing_key"),
+            lanes: page.count("store.lanes"),
+            secrets_dir: page.path("secrets.dir"),
+            secrets_file: page.path("secrets.file"),
+            connections_max: page.count("http.connections_max"),
+            header_timeout: page.seconds("http.header_timeout_seconds"),
+            request_timeout: page.seconds("http.request_timeout_seconds"),
+            shutdown_grace: page.seconds("shutdown.grace_seconds"),
+        }
+    }
+}
+
+/// The configuration together with the origin of every value.
+#[derive(Clone, Debug)]
+pub(crate) struct Loaded {
+    pub(crate) config: Config,
+    pub(crate) values: BTreeMap<&'static str, Value>,
+}
+
+/// A checked value and where it came from.
+#[derive(Clone, Debug)]
+pub(crate) struct Value {
+    pub(crate) typed: Typed,
+    pub(crate) origin: Origin,
+}
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// Nobody set it.
+    Default,
+    /// A line of the file.
+    File {
+        /// The file as it was named.
+        file: String,
+        /// The line, from one.
+        line: usize,
+    },
+    /// An environment variable.
+    Env(String),
+    /// A flag.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { file, line } => write!(f, "{file}:{line}"),
+            Self::Env(name) => write!(f, "env {name}"),
+            Self::Flag(name) => write!(f, "flag {name}"),
+        }
+    }
+}
+
+/// A text that may hold a secret, such as an address with a password in it.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secretive(pub(crate) String);
+
+impl fmt::Debug for Secretive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&masked_url(&self.0))
+    }
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// Human on a terminal, JSON otherwise.
+    Auto,
+    /// One JSON object per line.
+    Json,
+    /// For reading.
+    Human,
+}
+
+impl LogFormat {
+    fn of(word: &str) -> Self {
+        match word {
+            "json" => Self::Json,
+            "human" => Self::Human,
+            _ => Self::Auto,
+        }
+    }
+}
+
+/// Reads the checked values; the table guarantees that each has its kind.
+struct Page<'a>(&'a BTreeMap<&'static str, Value>);
+
+impl Page<'_> {
+    fn text(&self, key: &str) -> Option<String> {
+        match self.0.get(key).map(|value| &value.typed) {
+            Some(Typed::Text(text)) => Some(text.clone()),
+            _ => None,
+        }
+    }
+
+    fn path(&self, key: &str) -> Option<PathBuf> {
+        self.text(key).map(PathBuf::from)
+    }
+
+    fn number(&self, key: &str) -> u64 {
+        match self.0.get(key).map(|value| &value.typed) {
+            Some(Typed::Number(number)) => *number,
+            _ => 0,
+        }
+    }
+
+    fn count(&self, key: &str) -> usize {
+        usize::try_from(self.number(key)).unwrap_or(usize::MAX)
+    }
+
+    fn seconds(&self, key: &str) -> Duration {
+        Duration::from_secs(self.number(key))
+    }
+
+    fn list(&self, key: &str) -> Vec<String> {
+        match self.0.get(key).map(|value| &value.typed) {
+            Some(Typed::List(items)) => items.clone(),
+            _ => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The reference of settings, made from the table.
+
+use super::setting::{ENV_CONFIG, ENV_SECRET_PREFIX, Kind, SETTINGS};
+use std::fmt::Write;
+
+/// The text of `docs/reference/config.md`.
+pub(crate) fn reference() -> String {
+    let mut text = format!(
+        "# Settings\n\n\
+         Values come from four layers, each overriding the one before: defaults, the file (`--config FILE`, or `{ENV_CONFIG}`, \
+         or `chimera.toml` in the current folder if it is there), the environment, flags. In the file a dot is a table: \
+         `log.level` is `level` under `[log]`. A key that is not in this table is refused, in the file as in the environment. \
+         Variables that begin with `{ENV_SECRET_PREFIX}` are secrets and not settings. \
+         `chimera config print --origins` shows what is in force and where it came from.\n\n\
+         | Key | Environment | Flag | Value | Default | What it is |\n|---|---|---|---|---|---|\n"
+    );
+    for setting in SETTINGS {
+        let flag = setting.flag.map_or(String::new(), |flag| format!("`{flag}`"));
+        let default = match setting.default {
+            None => "not set".to_owned(),
+            Some("") => "empty".to_owned(),
+            Some(default) => format!("`{default}`"),
+        };
+        let _ = writeln!(
+            text,
+            "| `{}` | `{}` | {flag} | {} | {default} | {} |",
+            setting.key,
+            setting.env(),
+            kind(setting.kind),
+            setting.doc
+        );
+    }
+    text
+}
+
+fn kind(kind: Kind) -> String {
+    match kind {
+        Kind::Text => "text".to_owned(),
+        Kind::Path => "path".to_owned(),
+        Kind::Listen => "address".to_owned(),
+        Kind::SecretName => "`secret://NAME`".to_owned(),
+        Kind::Hosts => "list; in the environment separated by commas".to_owned(),
+        Kind::Url(schemes) => {
+            let urls: Vec<String> = schemes.iter().map(|scheme| format!("`{scheme}://`")).collect();
+            format!("URL: {}", urls.join(", "))
+        }
+        Kind::Choice(words) => words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+        Kind::Number { min, max, unit } => format!("{unit}, {min} to {max}"),
+    }
+}

@@ -1,0 +1,113 @@
+//! `config print`: every setting, its value and its origin, with secrets masked.
+
+use super::check::Typed;
+use super::setting::{Kind, SETTINGS, Setting};
+use super::{Loaded, Value};
+use serde_json::json;
+use std::fmt::Write;
+
+/// The settings as TOML, or as JSON; with origins if asked for.
+pub(crate) fn show(loaded: &Loaded, as_json: bool, origins: bool) -> String {
+    if as_json { json_text(loaded, origins) } else { toml_text(loaded, origins) }
+}
+
+fn json_text(loaded: &Loaded, origins: bool) -> String {
+    let mut settings = serde_json::Map::new();
+    for setting in SETTINGS {
+        let found = loaded.values.get(setting.key);
+        let value = found.map_or(serde_json::Value::Null, |value| json_value(setting, value));
+        let origin = found.map_or("default".to_owned(), |value| value.origin.to_string());
+        let shown = if origins { json!({"value": value, "origin": origin}) } else { value };
+        settings.insert(setting.key.to_owned(), shown);
+    }
+    serde_json::Value::Object(settings).to_string() + "\n"
+}
+
+fn json_value(setting: &Setting, value: &Value) -> serde_json::Value {
+    match &value.typed {
+        Typed::Text(text) => masked(setting, text).into(),
+        Typed::Number(number) => (*number).into(),
+        Typed::List(items) => items.clone().into(),
+    }
+}
+
+/// Grouped settings stand behind the others, as TOML needs it; the table is in that order.
+fn toml_text(loaded: &Loaded, origins: bool) -> String {
+    let mut text = String::new();
+    let mut group = "";
+    for setting in SETTINGS {
+        let (inside, name) = setting.key.split_once('.').unwrap_or(("", setting.key));
+        if inside != group {
+            group = inside;
+            let _ = writeln!(text, "\n[{group}]");
+        }
+        let line = match loaded.values.get(setting.key) {
+            Some(value) => format!("{name} = {}", json_value(setting, value)),
+            None => format!("# {name} is not set: {}", setting.doc),
+        };
+        let origin = loaded.values.get(setting.key).filter(|_| origins).map(|value| format!("  # {}", value.origin));
+        let _ = writeln!(text, "{line}{}", origin.unwrap_or_default());
+    }
+    text
+}
+
+fn masked(setting: &Setting, text: &str) -> String {
+    if matches!(setting.kind, Kind::Url(_)) { masked_url(text) } else { text.to_owned() }
+}
+
+/// A URL without the secrets that it may carry: password, and every query value.
+pub(crate) fn masked_url(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (address, query) = match rest.split_once('?') {
+        Some((address, query)) => (address, Some(query)),
+        None => (rest, None),
+    };
+    let (authority, path) = match address.find('/') {
+        Some(at) => address.split_at(at),
+        None => (address, ""),
+    };
+    let authority = match authority.rsplit_once('@') {
+        Some((user, host)) => match user.split_once(':') {
+            Some((name, _)) => format!("{name}:***@{host}"),
+            None => format!("***@{host}"),
+        },
+        None => authority.to_owned(),
+    };
+    let query = query.map_or(String::new(), |query| {
+        let names: Vec<String> =
+            query.split('&').map(|pair| pair.split('=').next().unwrap_or("").to_owned() + "=***").collect();
+        format!("?{}", names.join("&"))
+    });
+    format!("{scheme}://{authority}{path}{query}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_shows_where_it_leads_and_hides_what_it_carries() {
+        for (url, shown) in [
+            ("postgres://chimera:hunter2@db:5432/main", "postgres://chimera:***@db:5432/main"),
+            ("redis://:hunter2@cache", "redis://:***@cache"),
+            ("https://hunter2@otel/v1?key=hunter2&a=b", "https://***@otel/v1?key=***&a=***"),
+            ("postgres://a:p@ss:hunter2@db/x", "postgres://a:***@db/x"),
+            ("secret://db", "secret://db"),
+        ] {
+            assert_eq!(masked_url(url), shown);
+        }
+    }
+
+    #[test]
+    fn grouped_settings_stand_last_and_together() {
+        let groups: Vec<&str> = SETTINGS.iter().map(|s| s.key.split_once('.').map_or("", |(group, _)| group)).collect();
+        let mut seen: Vec<&str> = Vec::new();
+        for group in groups {
+            if seen.last() != Some(&group) {
+                assert!(!seen.contains(&group), "{group} is split");
+                seen.push(group);
+            }
+        }
+        assert_eq!(seen.first(), Some(&""));
+    }
+}

@@ -1,0 +1,234 @@
+//! What a server needs, looked at one by one: verdict, words, hint.
+
+use crate::compose::{self, Ambient};
+use crate::config::Config;
+use crate::home;
+use chimera_core::time::Timestamp;
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+/// Free space below which an operator should act, and below which a server won't last.
+const DISK_BYTES_WARN: u64 = 1024 * 1024 * 1024;
+const DISK_BYTES_FAIL: u64 = 64 * 1024 * 1024;
+/// How far clocks may differ.
+const SKEW_SECONDS_MAX: i64 = 5;
+/// How long one service may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How one check ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Verdict {
+    /// As it should be.
+    Ok,
+    /// Works, but should be looked at.
+    Warn,
+    /// A server won't work like this.
+    Fail,
+}
+
+/// One check and its end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Finding {
+    pub(crate) name: &'static str,
+    pub(crate) verdict: Verdict,
+    pub(crate) message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) hint: Option<&'static str>,
+}
+
+/// What the record store says about itself.
+#[derive(Clone, Debug)]
+pub(crate) struct StoreFacts {
+    /// Which store it is.
+    pub(crate) kind: &'static str,
+    /// The version of its schema; zero when it is empty.
+    pub(crate) schema_version: i64,
+    /// The version that this binary brings.
+    pub(crate) schema_known: i64,
+    /// Whether a commit waits for the disk.
+    pub(crate) fsync: bool,
+    /// Its clock, if it has one of its own.
+    pub(crate) clock: Option<Timestamp>,
+}
+
+const fn ok(name: &'static str, message: String) -> Finding {
+    Finding { name, verdict: Verdict::Ok, message, hint: None }
+}
+
+const fn warn(name: &'static str, message: String, hint: &'static str) -> Finding {
+    Finding { name, verdict: Verdict::Warn, message, hint: Some(hint) }
+}
+
+const fn fail(name: &'static str, message: String, hint: &'static str) -> Finding {
+    Finding { name, verdict: Verdict::Fail, message, hint: Some(hint) }
+}
+
+/// Looks at everything. Nothing is changed but a probe file that is removed again.
+pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> {
+    let dir = &config.data_dir;
+    let mut findings = vec![folder(dir), disk(dir), signing_key(config)];
+    match compose::store_facts(config).await {
+        Ok(facts) => findings.extend(store(&facts, ambient.clock.now())),
+        Err(failure) => findings.push(fail(
+            "store",
+            failure.message,
+            "check database_url and that the server runs; without it the data folder must be readable",
+        )),
+    }
+    for check in compose::dependencies(config) {
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, check.run()).await;
+        findings.push(match answer.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
+            Ok(()) => ok(check.name, "answers".to_owned()),
+            Err(reason) => fail(check.name, reason, "check its URL in the configuration and that the server runs"),
+        });
+    }
+    findings
+}
+
+/// Whether a file can be made durable here; the reason names no path.
+pub(crate) fn write_probe(dir: &Path) -> Result<(), String> {
+    let path = dir.join("probe");
+    let written = File::create(&path).and_then(|mut file| file.write_all(b"probe").and_then(|()| file.sync_all()));
+    let _ = std::fs::remove_file(&path);
+    written.map_err(|error| format!("the data folder can't be written: {}", error.kind()))
+}
+
+fn folder(dir: &Path) -> Finding {
+    match write_probe(dir) {
+        Ok(()) => ok("data_folder", format!("{} can be written", dir.display())),
+        Err(_) if !dir.exists() => warn(
+            "data_folder",
+            format!("{} is not there yet", dir.display()),
+            "chimera dev or chimera serve creates it",
+        ),
+        Err(reason) => {
+            fail("data_folder", reason, "its owner must be the user that runs chimera, on a disk that is not read-only")
+        }
+    }
+}
+
+fn disk(dir: &Path) -> Finding {
+    let nearest = dir.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("."));
+    let nearest = if nearest.as_os_str().is_empty() { Path::new(".") } else { nearest };
+    match rustix::fs::statvfs(nearest) {
+        Ok(stat) => space(stat.f_bavail.saturating_mul(stat.f_frsize)),
+        Err(_) => warn("disk", "free space is unknown".to_owned(), "look at the disk of the data folder yourself"),
+    }
+}
+
+fn space(free: u64) -> Finding {
+    let message = format!("{} MiB free", free / (1024 * 1024));
+    let hint = "make room before the disk is full: what can't be recorded is not done";
+    match free {
+        0..DISK_BYTES_FAIL => fail("disk", message, hint),
+        DISK_BYTES_FAIL..DISK_BYTES_WARN => warn("disk", message, hint),
+        _ => ok("disk", message),
+    }
+}
+
+fn signing_key(config: &Config) -> Finding {
+    if let Some(name) = &config.signing_key {
+        return ok("signing_key", format!("comes from {name}"));
+    }
+    let path = home::ledger_key(&config.data_dir);
+    let open = |mode: u32| mode & 0o077 != 0;
+    match (home::existing_ledger_seed(&config.data_dir), path.metadata()) {
+        (Err(failure), _) => fail("signing_key", failure.message, "restore keys/ledger.key from a backup"),
+        (Ok(None), _) => warn("signing_key", "there is none yet".to_owned(), "it is made at the first start"),
+        (Ok(Some(_)), Ok(meta)) if open(meta.permissions().mode()) => {
+            warn("signing_key", "others may read it".to_owned(), "chmod 600 keys/ledger.key in the data folder")
+        }
+        (Ok(Some(_)), _) => ok("signing_key", "present and private".to_owned()),
+    }
+}
+
+fn store(facts: &StoreFacts, now: Timestamp) -> Vec<Finding> {
+    let mut findings = vec![ok("store", format!("{} answers", facts.kind))];
+    let (has, knows) = (facts.schema_version, facts.schema_known);
+    findings.push(match has.cmp(&knows) {
+        std::cmp::Ordering::Equal => ok("schema", format!("version {has}")),
+        std::cmp::Ordering::Less => {
+            warn("schema", format!("version {has}, this binary brings {knows}"), "chimera migrate brings it up to date")
+        }
+        std::cmp::Ordering::Greater => fail(
+            "schema",
+            format!("version {has}, this binary knows only {knows}"),
+            "use the newer binary that migrated it",
+        ),
+    });
+    findings.push(if facts.fsync {
+        ok("durability", "every commit waits for the disk".to_owned())
+    } else {
+        fail("durability", "commits do not wait for the disk".to_owned(), "set fsync and synchronous_commit to on")
+    });
+    if let Some(theirs) = facts.clock {
+        let skew = (theirs.micros() - now.micros()).abs() / 1_000_000;
+        findings.push(if skew <= SKEW_SECONDS_MAX {
+            ok("clock", "agrees with the store's".to_owned())
+        } else {
+            warn("clock", format!("differs from the store's by {skew} seconds"), "synchronise both machines (NTP)")
+        });
+    }
+    findings
+}
+
+/// The findings for a person, or as JSON.
+pub(crate) fn render(findings: &[Finding], json: bool) -> String {
+    if json {
+        let failed = findings.iter().any(|finding| finding.verdict == Verdict::Fail);
+        return serde_json::json!({"ok": !failed, "checks": findings}).to_string() + "\n";
+    }
+    findings.iter().fold(String::new(), |mut text, finding| {
+        let word = match finding.verdict {
+            Verdict::Ok => "ok  ",
+            Verdict::Warn => "warn",
+            Verdict::Fail => "FAIL",
+        };
+        let _ = writeln!(text, "{word}  {:<12} {}", finding.name, finding.message);
+        if let Some(hint) = finding.hint {
+            let _ = writeln!(text, "                   hint: {hint}");
+        }
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> StoreFacts {
+        StoreFacts { kind: "PostgreSQL", schema_version: 8, schema_known: 8, fsync: true, clock: None }
+    }
+
+    fn verdicts(facts: &StoreFacts) -> Vec<(&'static str, Verdict)> {
+        store(facts, Timestamp::from_micros(0)).iter().map(|finding| (finding.name, finding.verdict)).collect()
+    }
+
+    #[test]
+    fn a_store_without_fsync_or_with_a_newer_schema_fails() {
+        let bad = StoreFacts { schema_version: 9, fsync: false, ..facts() };
+        assert_eq!(verdicts(&bad), [("store", Verdict::Ok), ("schema", Verdict::Fail), ("durability", Verdict::Fail)]);
+        let old = StoreFacts { schema_version: 7, ..facts() };
+        assert_eq!(verdicts(&old)[1], ("schema", Verdict::Warn));
+    }
+
+    #[test]
+    fn a_clock_that_differs_is_a_warning() {
+        let skewed = StoreFacts { clock: Some(Timestamp::from_micros(6_000_000)), ..facts() };
+        assert_eq!(verdicts(&skewed)[3], ("clock", Verdict::Warn));
+        let right = StoreFacts { clock: Some(Timestamp::from_micros(-4_000_000)), ..facts() };
+        assert_eq!(verdicts(&right)[3], ("clock", Verdict::Ok));
+    }
+
+    #[test]
+    fn little_space_warns_and_almost_none_fails() {
+        let verdict = |mebibytes: u64| space(mebibytes * 1024 * 1024).verdict;
+        assert_eq!([verdict(10), verdict(100), verdict(2_000)], [Verdict::Fail, Verdict::Warn, Verdict::Ok]);
+    }
+}

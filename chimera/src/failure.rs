@@ -1,0 +1,91 @@
+//! How a command fails: a code of the one table, words for a person, a hint, an exit status.
+//!
+//! Exit statuses: 0 done, 1 failed, 2 the command line can't be understood, 3 something was checked
+//! and found wrong (ledger, doctor), 4 the configuration can't be used, 5 the data folder is taken,
+//! 130 stopped by a second signal.
+
+use chimera_core::error::{Code, ErrorBody};
+use chimera_engine::port::{CommitError, ReadError, Unavailable};
+use std::fmt::Write;
+
+/// What ended a command.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: Code,
+    pub(crate) message: String,
+    pub(crate) hint: Option<String>,
+}
+
+/// The result of a command.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), hint: None }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// A failure of the file system. The path is the operator's own, so it may be named here.
+    pub(crate) fn file(what: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
+        Self::new(Code::StoreUnavailable, format!("{what} {}: {}", path.display(), error.kind()))
+    }
+
+    /// The exit status of the process.
+    pub(crate) const fn exit(&self) -> u8 {
+        match self.code {
+            Code::LedgerBroken | Code::NotReady => 3,
+            Code::ConfigInvalid => 4,
+            Code::DataDirLocked => 5,
+            _ => 1,
+        }
+    }
+
+    /// The words for a person, or one JSON line.
+    pub(crate) fn render(&self, json: bool) -> String {
+        if json {
+            let mut body = ErrorBody::new(self.code, self.message.clone());
+            if let Some(hint) = &self.hint {
+                body = body.with("hint", hint.clone());
+            }
+            return serde_json::json!({ "error": body }).to_string();
+        }
+        let mut text = format!("error[{}]: {}", self.code, self.message);
+        if let Some(hint) = &self.hint {
+            let _ = write!(text, "\n  hint: {hint}");
+        }
+        text
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Unavailable(unavailable) => unavailable.into(),
+            ReadError::Cursor(error) => Self::new(Code::SchemaInvalid, error.to_string()),
+            ReadError::Invalid { .. } => Self::new(Code::Internal, error.to_string()),
+        }
+    }
+}
+
+impl From<Unavailable> for Failure {
+    fn from(error: Unavailable) -> Self {
+        Self::new(Code::StoreUnavailable, error.to_string()).hint("chimera doctor says which part is missing")
+    }
+}
+
+impl From<CommitError> for Failure {
+    fn from(error: CommitError) -> Self {
+        let code = match &error {
+            CommitError::Conflict(_) => Code::OccConflict,
+            CommitError::Invalid(_) | CommitError::Rejected { .. } => Code::Internal,
+            CommitError::Fenced | CommitError::Unavailable(_) => Code::StoreUnavailable,
+            CommitError::Overloaded => Code::Overloaded,
+            CommitError::Unknown => Code::OutcomeUnknown,
+        };
+        Self::new(code, error.to_string())
+    }
+}

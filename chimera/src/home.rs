@@ -1,0 +1,148 @@
+//! The data folder: who may use it, and the small files in it that are not records.
+//!
+//! One process at a time writes here. The lock belongs to the open file, so it ends with its
+//! process however that ends, and a leftover file means nothing. Commands that only read take no
+//! lock.
+
+use crate::failure::{Failure, Outcome};
+use chimera_core::error::Code;
+use chimera_engine::port::Random;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A data folder that this process may write to, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Home {
+    dir: PathBuf,
+    _lock: File,
+}
+
+impl Home {
+    /// Creates the folder if it is missing, for this user only, and takes the lock.
+    pub(crate) fn take(dir: &Path) -> Outcome<Self> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        made.map_err(|error| Failure::file("can't create the data folder", dir, &error))?;
+        let path = dir.join("lock");
+        let lock = private().read(true).write(true).create(true).truncate(false).open(&path);
+        let lock = lock.map_err(|error| {
+            Failure::file("can't write to the data folder", dir, &error)
+                .hint("its owner must be the user that runs chimera")
+        })?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { dir: dir.to_owned(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => {
+                let message = format!("another chimera process is using the data folder {}", dir.display());
+                let hint = "stop it first, or let it do the work; commands that only read can run beside it";
+                Err(Failure::new(Code::DataDirLocked, message).hint(hint))
+            }
+            Err(TryLockError::Error(error)) => Err(Failure::file("can't lock the data folder", dir, &error)),
+        }
+    }
+
+    /// The seed of the ledger's signing key; made at the first start.
+    pub(crate) fn ledger_seed(&self, random: &dyn Random) -> Outcome<[u8; 32]> {
+        let keys = self.dir.join("keys");
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&keys);
+        made.map_err(|error| Failure::file("can't create the key folder", &keys, &error))?;
+        seed(&self.kept(&ledger_key(&self.dir), random)?)
+    }
+
+    /// The token of `chimera dev`; made at the first start.
+    pub(crate) fn dev_token(&self, random: &dyn Random) -> Outcome<String> {
+        self.kept(&self.dir.join("dev.token"), random)
+    }
+
+    /// The one line of a private file, which is made of 32 random bytes if it is missing. It
+    /// appears whole or not at all.
+    fn kept(&self, path: &Path, random: &dyn Random) -> Outcome<String> {
+        if let Some(line) = line(path)? {
+            return Ok(line);
+        }
+        let mut bytes = [0; 32];
+        random.fill(&mut bytes);
+        let text = hex::encode(bytes);
+        let failed = |error: std::io::Error| Failure::file("can't write", path, &error);
+        let draft = path.with_extension("new");
+        let mut file = private().write(true).create(true).truncate(true).open(&draft).map_err(failed)?;
+        file.write_all(format!("{text}\n").as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
+        std::fs::rename(&draft, path).map_err(failed)?;
+        let folder = path.parent().unwrap_or(&self.dir);
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
+        Ok(text)
+    }
+}
+
+/// Where the ledger's signing key lies.
+pub(crate) fn ledger_key(dir: &Path) -> PathBuf {
+    dir.join("keys").join("ledger.key")
+}
+
+/// The ledger's seed, if the folder has one already.
+pub(crate) fn existing_ledger_seed(dir: &Path) -> Outcome<Option<[u8; 32]>> {
+    line(&ledger_key(dir))?.map(|text| seed(&text)).transpose()
+}
+
+fn seed(text: &str) -> Outcome<[u8; 32]> {
+    let bytes = hex::decode(text).ok().and_then(|bytes| bytes.try_into().ok());
+    bytes.ok_or_else(|| Failure::new(Code::ConfigInvalid, "the ledger's signing key is not 64 hex digits"))
+}
+
+fn line(path: &Path) -> Outcome<Option<String>> {
+    let mut text = String::new();
+    match File::open(path).and_then(|file| file.take(4_096).read_to_string(&mut text)) {
+        Ok(_) => Ok(Some(text.trim().to_owned())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::file("can't read", path, &error)),
+    }
+}
+
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.mode(0o600);
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ambient::SystemRandom;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_folder_has_one_user_at_a_time_and_frees_itself() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("data");
+        let home = Home::take(&dir).unwrap();
+        let refused = Home::take(&dir).unwrap_err();
+        assert_eq!((refused.code, refused.exit()), (Code::DataDirLocked, 5));
+        drop(home);
+        Home::take(&dir).unwrap();
+    }
+
+    #[test]
+    fn keys_are_made_once_and_for_their_owner_only() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("data");
+        assert_eq!(existing_ledger_seed(&dir).unwrap(), None);
+        let home = Home::take(&dir).unwrap();
+        let (seed, token) = (home.ledger_seed(&SystemRandom).unwrap(), home.dev_token(&SystemRandom).unwrap());
+        assert_eq!(home.ledger_seed(&SystemRandom).unwrap(), seed);
+        assert_eq!(home.dev_token(&SystemRandom).unwrap(), token);
+        assert_eq!(existing_ledger_seed(&dir).unwrap(), Some(seed));
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&dir), 0o700);
+        assert_eq!(mode(&ledger_key(&dir)), 0o600);
+        assert_eq!(mode(&dir.join("dev.token")), 0o600);
+    }
+
+    #[test]
+    fn a_damaged_key_is_refused_and_never_replaced() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = Home::take(temp.path()).unwrap();
+        home.ledger_seed(&SystemRandom).unwrap();
+        std::fs::write(ledger_key(temp.path()), "").unwrap();
+        assert_eq!(home.ledger_seed(&SystemRandom).unwrap_err().code, Code::ConfigInvalid);
+    }
+}

@@ -1,0 +1,67 @@
+//! Commands that run and end.
+
+use crate::support::Place;
+
+#[test]
+fn help_lists_every_command() {
+    let said = Place::new().run(&["--help"]);
+    assert_eq!(said.status, 0);
+    insta::assert_snapshot!(said.stdout);
+}
+
+#[test]
+fn every_command_explains_itself() {
+    for command in [
+        "dev",
+        "serve",
+        "migrate",
+        "doctor",
+        "config print",
+        "audit list",
+        "audit verify",
+        "audit export",
+        "bench store",
+    ] {
+        let args: Vec<&str> = command.split(' ').chain(["--help"]).collect();
+        let said = Place::new().run(&args);
+        assert_eq!(said.status, 0, "{command}");
+        insta::assert_snapshot!(format!("help_{}", command.replace(' ', "_")), said.stdout);
+    }
+}
+
+#[test]
+fn wrong_usage_ends_with_status_two() {
+    let said = Place::new().run(&["audit", "lst"]);
+    assert_eq!((said.status, said.stdout.as_str()), (2, ""));
+    insta::assert_snapshot!(said.stderr);
+}
+
+#[test]
+fn the_doctor_gives_a_verdict_and_a_hint_for_each_part() {
+    let place = Place::new();
+    let said = place.run(&["doctor", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
+    let verdict = |name: &str| {
+        let checks = report["checks"].as_array().unwrap();
+        checks.iter().find(|check| check["name"] == name).unwrap()["verdict"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(verdict("data_folder"), "warn");
+    assert_eq!(verdict("signing_key"), "warn");
+    assert_eq!(said.status == 0, report["ok"] == true);
+    for check in report["checks"].as_array().unwrap() {
+        assert_eq!(check["verdict"] != "ok", check["hint"].is_string(), "{check}");
+    }
+    assert!(!place.path(".chimera").exists(), "the doctor changed something");
+}
+
+#[test]
+fn the_doctor_sees_a_key_that_others_may_read() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    place.dev(&[]).stop();
+    let key = place.path(".chimera/keys/ledger.key");
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let said = place.run(&["doctor"]);
+    assert!(said.stdout.contains("warn  signing_key  others may read it"), "{}", said.stdout);
+    assert!(said.stdout.contains("ok    data_folder"), "{}", said.stdout);
+}

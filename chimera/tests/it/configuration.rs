@@ -1,0 +1,63 @@
+//! Configuration as an operator meets it.
+
+use crate::support::Place;
+
+#[test]
+fn a_misspelled_key_is_refused_with_its_line_and_a_hint() {
+    let said = Place::new()
+        .file("chimera.toml", "# mine\nlisten_at = \"x\"\n[log]\nlevl = \"info\"\n")
+        .run(&["config", "print"]);
+    assert_eq!((said.status, said.stdout.as_str()), (4, ""));
+    insta::assert_snapshot!(said.stderr);
+}
+
+#[test]
+fn a_misspelled_variable_is_refused_as_json_when_asked_for() {
+    let said = Place::new().env("CHIMERA_DATABSE_URL", "postgres://u:hunter2@h/d").run(&["config", "print", "--json"]);
+    assert_eq!(said.status, 4);
+    assert!(!said.stderr.contains("hunter2"));
+    insta::assert_snapshot!(said.stderr);
+}
+
+#[test]
+fn a_value_of_another_kind_names_key_source_and_expectation() {
+    let said = Place::new().env("CHIMERA_STORE__LANES", "many").run(&["serve", "--listen", "here"]);
+    assert_eq!(said.status, 4);
+    insta::assert_snapshot!(said.stderr);
+}
+
+#[test]
+fn printing_masks_secrets_and_shows_where_each_value_came_from() {
+    let place = Place::new()
+        .file("mine.toml", "database_url = \"postgres://chimera:hunter2@db/main\"\n[log]\nlevel = \"debug\"\n")
+        .env("CHIMERA_REDIS_URL", "redis://:hunter2@cache:6379")
+        .env("CHIMERA_S3_URL", "s3://key:hunter2@minio:9000/bucket?secret=hunter2")
+        .env("CHIMERA_EGRESS_ALLOW", "api.example.org, mail.example.org:25")
+        .env("CHIMERA_SECRET_SMTP", "hunter2");
+    let args = ["config", "print", "--origins", "--config", "mine.toml", "--log-format", "json"];
+    let text = place.run(&args);
+    assert_eq!(text.status, 0, "{}", text.stderr);
+    assert!(!text.stdout.contains("hunter2"));
+    insta::assert_snapshot!(text.stdout);
+    let json = place.run(&[&args[..], &["--json"]].concat());
+    assert!(!json.stdout.contains("hunter2"));
+    let value: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(value["redis_url"]["origin"], "env CHIMERA_REDIS_URL");
+    assert_eq!(value["egress_allow"]["value"][1], "mail.example.org:25");
+}
+
+#[test]
+fn what_is_printed_is_a_configuration_file_again() {
+    let place = Place::new();
+    let printed = place.run(&["config", "print", "--origins"]).stdout;
+    let again = Place::new().file("chimera.toml", &printed).run(&["config", "print"]);
+    assert_eq!(again.status, 0, "{}", again.stderr);
+    assert_eq!(again.stdout, place.run(&["config", "print"]).stdout);
+}
+
+#[test]
+fn a_named_file_that_is_missing_is_refused() {
+    let said = Place::new().run(&["config", "print", "--config", "none.toml"]);
+    assert_eq!(said.status, 4);
+    insta::assert_snapshot!(said.stderr);
+}

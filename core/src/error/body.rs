@@ -1,0 +1,141 @@
+//! The body of an error, and the problem document that carries it over HTTP.
+//!
+//! The body is the union of what the documents ask for: `code`, `message`, `error_type`,
+//! `retryable`, `details`, and `retry_after_seconds` where waiting is known to help.
+
+use super::{Code, ErrorType};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// One error as every surface tells it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// What happened, for machines. Text, because a skill may bring codes of its own.
+    pub code: String,
+    /// What happened, for people.
+    pub message: String,
+    /// Its class.
+    pub error_type: ErrorType,
+    /// Whether the same request may succeed when it is sent again; absent reads as no.
+    #[serde(default)]
+    pub retryable: bool,
+    /// More about it: pointers into the caller's own document, limits, ids.
+    #[serde(default)]
+    pub details: Map<String, Value>,
+    /// How long to wait before that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<u64>,
+}
+
+impl ErrorBody {
+    /// An error with the class and the retry rule of its code.
+    #[must_use]
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code: code.as_str().to_owned(),
+            message: message.into(),
+            error_type: code.error_type(),
+            retryable: code.retryable(),
+            details: Map::new(),
+            retry_after_seconds: None,
+        }
+    }
+
+    /// Adds a detail.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.details.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Says when a retry makes sense.
+    #[must_use]
+    pub const fn retry_after(mut self, seconds: u64) -> Self {
+        self.retry_after_seconds = Some(seconds);
+        self
+    }
+}
+
+/// A problem document (RFC 9457).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Problem {
+    /// Address of the code's page.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The code's title.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// What happened this time.
+    pub detail: String,
+    /// The address that was asked for.
+    pub instance: String,
+    /// The same in the shape that every surface shares.
+    pub error: ErrorBody,
+    /// Where to find it in logs and traces.
+    pub trace_id: String,
+}
+
+impl Problem {
+    /// The document for `error`, which happened at `instance` within the trace.
+    #[must_use]
+    pub fn new(code: Code, error: ErrorBody, instance: &str, trace_id: &str) -> Self {
+        Self {
+            kind: code.page(),
+            title: code.title().to_owned(),
+            status: code.status(),
+            detail: error.message.clone(),
+            instance: instance.to_owned(),
+            error,
+            trace_id: trace_id.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// CONTENT-135, CONTENT-133
+    #[test]
+    fn the_example_of_the_error_schema_reads_and_writes_unchanged() {
+        let example = json!({
+            "code": "VALIDATION_ERROR",
+            "message": "Input parameter 'sources' must be a non-empty array",
+            "error_type": "validation_error",
+            "details": {"parameter": "sources", "received_type": "string", "expected_type": "array"},
+            "retryable": false
+        });
+        let body: ErrorBody = serde_json::from_value(example.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&body).unwrap(), example);
+        for required in ["code", "message", "error_type"] {
+            let mut less = example.clone();
+            less.as_object_mut().unwrap().remove(required);
+            assert!(serde_json::from_value::<ErrorBody>(less).is_err(), "{required}");
+        }
+    }
+
+    /// CONTENT-134
+    #[test]
+    fn details_retryable_and_the_waiting_time_are_optional_and_typed() {
+        let least = json!({"code": "INTERNAL", "message": "m", "error_type": "system_error"});
+        let body: ErrorBody = serde_json::from_value(least.clone()).unwrap();
+        assert_eq!((body.retryable, body.details.len(), body.retry_after_seconds), (false, 0, None));
+        for (field, wrong) in [("details", json!([])), ("retryable", json!("no")), ("retry_after_seconds", json!(1.5))]
+        {
+            let mut bad = least.clone();
+            bad[field] = wrong;
+            assert!(serde_json::from_value::<ErrorBody>(bad).is_err(), "{field}");
+        }
+    }
+
+    #[test]
+    fn a_body_takes_class_and_retry_rule_from_its_code() {
+        for code in Code::ALL {
+            let body = ErrorBody::new(*code, "m");
+            assert_eq!((body.code.as_str(), body.error_type), (code.as_str(), code.error_type()));
+            assert_eq!(body.retryable, code.retryable());
+        }
+    }
+}
