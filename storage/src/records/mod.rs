@@ -20,9 +20,6 @@ pub enum OpenError {
     /// There is no data.
     #[error("there is no data in this folder")]
     Absent,
-    /// Another process writes to it.
-    #[error("another process is using this data folder")]
-    InUse,
     /// The folder can't be used.
     #[error("the data folder can't be used")]
     Folder(#[source] std::io::Error),

@@ -143,8 +143,11 @@ fn compare<'a>(
         return Err(invalid(table, format!("{column} is compared with another type")));
     }
     let operator = match (compare, value.is_null(), dialect) {
-        (Compare::Is, true, _) => return Ok(text.push(&format!("{column} IS NULL"))),
-        (Compare::IsNot, true, _) => return Ok(text.push(&format!("{column} IS NOT NULL"))),
+        (Compare::Is | Compare::IsNot, true, _) => {
+            let not = if *compare == Compare::IsNot { "NOT " } else { "" };
+            let _ = write!(text.sql, "{column} IS {not}NULL");
+            return Ok(());
+        }
         (_, true, _) => return Err(invalid(table, format!("{column} is ordered against null"))),
         (Compare::Is, ..) => "=",
         (Compare::IsNot, _, Dialect::Sqlite) => "IS NOT",

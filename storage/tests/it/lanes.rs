@@ -4,7 +4,7 @@ use crate::records::{fresh_database, one_lane, postgres, sqlite};
 use chimera_core::flow::tables::RUNS;
 use chimera_core::record::{Scope, Select, Tx};
 use chimera_engine::port::{CommitError, Records};
-use chimera_storage::records::{OpenError, PostgresOptions, PostgresRecords};
+use chimera_storage::records::{PostgresOptions, PostgresRecords};
 use chimera_testkit::build::{entry, run, run_update};
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::proxy::{Cut, Proxy};
@@ -88,13 +88,20 @@ async fn a_stale_epoch_cannot_write_to_the_embedded_store_either() {
 }
 
 #[tokio::test]
-async fn a_second_process_cannot_open_the_data_for_writing() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = sqlite(folder.path()).unwrap();
-    assert!(matches!(sqlite(folder.path()), Err(OpenError::InUse)));
-    store.close().await;
-    drop(store);
-    assert!(sqlite(folder.path()).is_ok());
+async fn two_writers_on_one_file_fence_each_other_and_break_no_chain() {
+    let (folder, seeded) = (tempfile::tempdir().unwrap(), Seeded::new(9));
+    let (one, two) = (sqlite(folder.path()).unwrap(), sqlite(folder.path()).unwrap());
+    let mut kept = 0;
+    for turn in 0..40 {
+        let store = if turn % 2 == 0 { &one } else { &two };
+        match store.commit(audited(&seeded)).await {
+            Ok(_) => kept += 1,
+            Err(CommitError::Fenced) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert!(kept >= 10, "somebody must get through");
+    assert_eq!(verify_chains(&one).await, kept);
 }
 
 #[tokio::test(flavor = "multi_thread")]

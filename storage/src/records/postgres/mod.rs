@@ -21,6 +21,7 @@ use chimera_engine::port::{CommitError, ReadError, Receipt, Records, Unavailable
 use connect::Server;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use worker::{Message, Worker};
@@ -50,7 +51,7 @@ impl PostgresOptions {
 /// Records in a PostgreSQL database.
 pub struct PostgresRecords {
     readers: reader::Readers,
-    lanes: Vec<mpsc::UnboundedSender<Message>>,
+    lanes: Vec<mpsc::Sender<Message>>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -64,7 +65,7 @@ impl PostgresRecords {
         let mut lanes = Vec::new();
         let mut tasks = Vec::new();
         for _ in 0..options.lanes.max(1) {
-            let (sender, inbox) = mpsc::unbounded_channel();
+            let (sender, inbox) = mpsc::channel(limits::LANE_QUEUE_MAX);
             let (server, node) = (server.clone(), options.node.clone());
             let worker = Worker { server, node, lease: options.lease, inbox, session: None };
             tasks.push(tokio::spawn(worker.run()));
@@ -88,7 +89,10 @@ impl Records for PostgresRecords {
         let lane = self.lanes.get(at).ok_or_else(|| connect::reason("the database is open for reading only"))?;
         let (waiter, answer) = oneshot::channel();
         let stopped = || connect::reason("the store is stopped");
-        lane.send(Message::Commit(tx, waiter)).map_err(|_| stopped())?;
+        lane.try_send(Message::Commit(tx, waiter)).map_err(|error| match error {
+            TrySendError::Full(_) => CommitError::Overloaded,
+            TrySendError::Closed(_) => stopped().into(),
+        })?;
         answer.await.unwrap_or_else(|_| Err(stopped().into()))
     }
 
@@ -110,7 +114,7 @@ impl Records for PostgresRecords {
     async fn close(&self) {
         for lane in &self.lanes {
             // A lane that is gone already has nothing left to finish.
-            let _ = lane.send(Message::Close);
+            let _ = lane.send(Message::Close).await;
         }
         let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         futures::future::join_all(tasks).await;

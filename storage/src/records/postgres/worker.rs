@@ -30,7 +30,7 @@ pub(super) struct Worker {
     pub(super) server: Server,
     pub(super) node: String,
     pub(super) lease: Duration,
-    pub(super) inbox: mpsc::UnboundedReceiver<Message>,
+    pub(super) inbox: mpsc::Receiver<Message>,
     pub(super) session: Option<Session>,
 }
 

@@ -1,7 +1,7 @@
 //! The embedded store: one SQLite file, one writer thread, readers beside it.
 //!
-//! A folder belongs to one writing process at a time: `open` takes the folder's lock file, and the
-//! lane's epoch fences whoever got past it. Reading needs no lock.
+//! A folder belongs to one writing process at a time; the binary holds a lock file for that. Should
+//! two write all the same, the lane's epoch fences the one that came first, and no chain breaks.
 
 pub(crate) mod cells;
 mod execute;
@@ -14,10 +14,11 @@ mod writer;
 use super::OpenError;
 use crate::migrate;
 use async_trait::async_trait;
+use chimera_core::limits;
 use chimera_core::record::{Page, Select, Tx};
 use chimera_engine::port::{Clock, CommitError, ReadError, Receipt, Records, Unavailable};
 use std::path::Path;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
@@ -39,9 +40,8 @@ pub struct SqliteRecords {
 }
 
 struct Writing {
-    inbox: Sender<Message>,
+    inbox: SyncSender<Message>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    _lock: std::fs::File,
 }
 
 impl SqliteRecords {
@@ -57,26 +57,14 @@ impl SqliteRecords {
             return Ok(Self { readers, writing: None });
         }
         std::fs::create_dir_all(folder).map_err(OpenError::Folder)?;
-        let lock = lock(folder)?;
         let mut conn = file::open_writer(&path).map_err(|error| failure::unavailable(&error))?;
         migrate::sqlite(&mut conn)?;
-        let (inbox, messages) = channel();
+        let (inbox, messages) = sync_channel(limits::LANE_QUEUE_MAX);
         let wal = wal::Keeper::start(path.clone()).map_err(OpenError::Folder)?;
         let writer = Writer { path, conn: Some(conn), clock, inbox: messages, wal };
         let thread = std::thread::Builder::new().name("chimera-writer".to_owned());
         let thread = thread.spawn(move || writer.run()).map_err(OpenError::Folder)?;
-        Ok(Self { readers, writing: Some(Writing { inbox, thread: Mutex::new(Some(thread)), _lock: lock }) })
-    }
-}
-
-/// The folder's lock, held until the process ends or the store is dropped.
-fn lock(folder: &Path) -> Result<std::fs::File, OpenError> {
-    let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(folder.join("lock"));
-    let file = file.map_err(OpenError::Folder)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(std::fs::TryLockError::WouldBlock) => Err(OpenError::InUse),
-        Err(std::fs::TryLockError::Error(error)) => Err(OpenError::Folder(error)),
+        Ok(Self { readers, writing: Some(Writing { inbox, thread: Mutex::new(Some(thread)) }) })
     }
 }
 
@@ -85,7 +73,10 @@ impl Records for SqliteRecords {
     async fn commit(&self, tx: Tx) -> Result<Receipt, CommitError> {
         let writing = self.writing.as_ref().ok_or_else(|| stopped("the data is open for reading only"))?;
         let (waiter, answer) = oneshot::channel();
-        writing.inbox.send(Message::Commit(tx, waiter)).map_err(|_| stopped("the store is stopped"))?;
+        writing.inbox.try_send(Message::Commit(tx, waiter)).map_err(|error| match error {
+            TrySendError::Full(_) => CommitError::Overloaded,
+            TrySendError::Disconnected(_) => stopped("the store is stopped").into(),
+        })?;
         answer.await.unwrap_or_else(|_| Err(stopped("the store is stopped").into()))
     }
 
@@ -106,12 +97,15 @@ impl Records for SqliteRecords {
 
     async fn close(&self) {
         let Some(writing) = &self.writing else { return };
-        // A writer that is gone already has nothing left to finish.
-        let _ = writing.inbox.send(Message::Close);
         let thread = writing.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
-            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
-        }
+        let inbox = writing.inbox.clone();
+        // Off the runtime's threads: a full inbox makes it wait. A writer that is gone already has
+        // nothing left to finish.
+        let _ = tokio::task::spawn_blocking(move || {
+            let _ = inbox.send(Message::Close);
+            thread.map(JoinHandle::join)
+        })
+        .await;
     }
 }
 
