@@ -4,7 +4,7 @@
 //! the server that it names, its absence means the data folder or this process.
 
 use crate::ambient::{SystemClock, SystemRandom};
-use crate::bench::Ceiling;
+use crate::bench::Subject;
 use crate::config::Config;
 use crate::doctor::StoreFacts;
 use crate::failure::{Failure, Outcome};
@@ -60,8 +60,8 @@ impl Parts {
     }
 }
 
-/// The record store for a command that reads or writes; the caller holds the lock if it writes.
-pub(crate) async fn records(_config: &Config, _ambient: &Ambient) -> Outcome<Arc<dyn Records>> {
+/// The record store, for reading only: it may run beside a live server.
+pub(crate) async fn records_to_read(_config: &Config, _ambient: &Ambient) -> Outcome<Arc<dyn Records>> {
     Err(absent())
 }
 
@@ -75,8 +75,8 @@ pub(crate) async fn store_facts(_config: &Config) -> Outcome<StoreFacts> {
     Err(absent())
 }
 
-/// The hand-written loop that the benchmark compares with.
-pub(crate) async fn ceiling(_config: &Config) -> Outcome<Arc<dyn Ceiling>> {
+/// The record store under measurement; the caller holds the lock.
+pub(crate) async fn bench_subject(_config: &Config, _ambient: &Ambient) -> Outcome<Arc<dyn Subject>> {
     Err(absent())
 }
 

@@ -10,7 +10,6 @@ mod config;
 mod doctor;
 mod failure;
 mod home;
-#[cfg(test)]
 mod reference;
 mod serve;
 mod telemetry;

@@ -12,21 +12,38 @@ use crate::telemetry::{self, Terminal};
 use chimera_api::{Edge, ServerLimits};
 use chimera_core::error::Code;
 use std::net::SocketAddr;
+use std::process::ExitCode;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
-/// The exit status after a second signal.
-const EXIT_IMPATIENT: i32 = 130;
+/// How a server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Everything was finished, closed and sent.
+    Whole,
+    /// Somebody asked twice and didn't want to wait; what was acknowledged is durable all the same.
+    Cut,
+}
+
+impl Ended {
+    /// The exit status of the process.
+    pub(crate) fn exit(self) -> ExitCode {
+        match self {
+            Self::Whole => ExitCode::SUCCESS,
+            Self::Cut => ExitCode::from(130),
+        }
+    }
+}
 
 /// Runs until a signal; `ready` is told the folder and the address once requests are served.
 pub(crate) async fn serve(
     config: &Config,
     terminal: Terminal,
     ready: impl FnOnce(&Home, SocketAddr, &Ambient) -> Outcome,
-) -> Outcome {
+) -> Outcome<Ended> {
     let ambient = Ambient::new();
-    let stop = stop_signal()?;
+    let Signals { first, second } = Signals::listen()?;
     let home = Home::take(&config.data_dir)?;
     let seed = compose::signing_seed(config, &home, &ambient).await?;
     let telemetry = telemetry::start(config, terminal, ambient.clock.clone(), &compose::redactor(config))?;
@@ -46,19 +63,26 @@ pub(crate) async fn serve(
     };
     ready(&home, address, &ambient)?;
     tracing::info!(address = %address, "serving");
-    let drained = chimera_api::serve(listener, chimera_api::router(edge.clone()), limits, async {
-        let _ = stop.await;
-        tracing::info!("stopping: running requests may finish");
-        edge.begin_stopping();
-    })
-    .await;
-    if drained.cut > 0 {
-        tracing::warn!(connections = drained.cut, "requests were cut because the grace time was over");
+    let whole = async {
+        let drained = chimera_api::serve(listener, chimera_api::router(edge.clone()), limits, async {
+            let _ = first.await;
+            tracing::info!("stopping: running requests may finish");
+            edge.begin_stopping();
+        });
+        let cut = drained.await.cut;
+        if cut > 0 {
+            tracing::warn!(connections = cut, "requests were cut because the grace time was over");
+        }
+        parts.close().await;
+        tracing::info!("stopped");
+        telemetry.flush().await;
+        Ended::Whole
+    };
+    tokio::select! {
+        biased;
+        ended = whole => Ok(ended),
+        Ok(()) = second => Ok(Ended::Cut),
     }
-    parts.close().await;
-    tracing::info!("stopped");
-    telemetry.flush().await;
-    Ok(())
 }
 
 async fn listen(address: SocketAddr) -> Outcome<(TcpListener, SocketAddr)> {
@@ -71,21 +95,27 @@ async fn listen(address: SocketAddr) -> Outcome<(TcpListener, SocketAddr)> {
     Ok((listener, bound))
 }
 
-/// Completes at the first SIGINT or SIGTERM; a second one ends the process on the spot.
-fn stop_signal() -> Outcome<oneshot::Receiver<()>> {
-    let failed =
-        |error: std::io::Error| Failure::new(Code::Internal, format!("can't listen to signals: {}", error.kind()));
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let (send, receive) = oneshot::channel();
-    tokio::spawn(async move {
-        either(&mut interrupt, &mut terminate).await;
-        let _ = send.send(());
-        either(&mut interrupt, &mut terminate).await;
-        #[allow(clippy::disallowed_methods)] // whoever asks twice doesn't want to wait for anything
-        std::process::exit(EXIT_IMPATIENT);
-    });
-    Ok(receive)
+/// SIGINT or SIGTERM, the first time and the second.
+struct Signals {
+    first: oneshot::Receiver<()>,
+    second: oneshot::Receiver<()>,
+}
+
+impl Signals {
+    fn listen() -> Outcome<Self> {
+        let failed =
+            |error: std::io::Error| Failure::new(Code::Internal, format!("can't listen to signals: {}", error.kind()));
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        let ((tell_first, first), (tell_second, second)) = (oneshot::channel(), oneshot::channel());
+        tokio::spawn(async move {
+            either(&mut interrupt, &mut terminate).await;
+            let _ = tell_first.send(());
+            either(&mut interrupt, &mut terminate).await;
+            let _ = tell_second.send(());
+        });
+        Ok(Self { first, second })
+    }
 }
 
 async fn either(one: &mut Signal, other: &mut Signal) {

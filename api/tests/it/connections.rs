@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-fn impatient() -> ServerLimits {
-    ServerLimits { header_timeout: Duration::from_millis(30), ..limits() }
+fn patient_for(milliseconds: u64) -> ServerLimits {
+    ServerLimits { header_timeout: Duration::from_millis(milliseconds), ..limits() }
 }
 
 async fn closed(stream: &mut TcpStream) -> bool {
@@ -17,7 +17,7 @@ async fn closed(stream: &mut TcpStream) -> bool {
 
 #[tokio::test]
 async fn a_client_that_dawdles_with_its_request_head_is_cut_off() {
-    let server = served_within(edge(), impatient()).await;
+    let server = served_within(edge(), patient_for(30)).await;
     let mut silent = server.connect().await;
     let mut slow = server.connect().await;
     slow.write_all(b"GET /healthz HTTP/1.1\r\nhost:").await.unwrap();
@@ -27,7 +27,7 @@ async fn a_client_that_dawdles_with_its_request_head_is_cut_off() {
 
 #[tokio::test]
 async fn an_idle_connection_is_closed_after_its_answer() {
-    let server = served_within(edge(), impatient()).await;
+    let server = served_within(edge(), patient_for(500)).await;
     let mut stream = server.connect().await;
     stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     assert!(read_to_end(&mut stream).await.starts_with("HTTP/1.1 200 OK"));

@@ -1,7 +1,7 @@
 //! `chimera bench store`: how fast the record store is, beside how fast it could be.
 
 use super::{Scene, print};
-use crate::bench::{Measured, WRITERS, measure};
+use crate::bench::{Measured, WRITERS, share};
 use crate::compose::{self, Ambient};
 use crate::failure::Outcome;
 use crate::home::Home;
@@ -9,25 +9,23 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::fmt::Write;
 use std::process::ExitCode;
-use std::time::Duration;
 
-pub(crate) async fn store(scene: &Scene<'_>, seconds: u64) -> Outcome<ExitCode> {
+pub(crate) async fn store(scene: &Scene<'_>, transactions: usize) -> Outcome<ExitCode> {
     let config = &scene.loaded.config;
-    let (ambient, time) = (Ambient::new(), Duration::from_secs(seconds));
     let _home = Home::take(&config.data_dir)?;
-    let records = compose::records(config, &ambient).await?;
-    let ceiling = compose::ceiling(config).await?;
+    let subject = compose::bench_subject(config, &Ambient::new()).await?;
     let progress = progress(scene);
     let (mut store, mut bare) = (Vec::new(), Vec::new());
     for writers in WRITERS {
         progress.set_message(format!("{writers} writers"));
-        store.push(measure(&records, &ambient, *writers, time).await?);
+        let transactions = share(*writers, transactions);
+        store.push(Measured::new(*writers, transactions, subject.store(*writers, transactions).await?));
         progress.inc(1);
-        bare.push(Measured::new(*writers, ceiling.run(*writers, time).await?, time));
+        bare.push(Measured::new(*writers, transactions, subject.bare(*writers, transactions).await?));
         progress.inc(1);
     }
     progress.finish_and_clear();
-    records.close().await;
+    subject.close().await;
     print(&render(scene.json, &store, &bare))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -57,6 +55,7 @@ fn render(json: bool, store: &[Measured], bare: &[Measured]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn both_columns_and_their_share_are_shown() {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 pub(crate) async fn run(scene: &Scene<'_>) -> Outcome<ExitCode> {
     let config = &scene.loaded.config;
-    crate::serve::serve(config, scene.terminal, |home, address, ambient| {
+    let ended = crate::serve::serve(config, scene.terminal, |home, address, ambient| {
         let url = format!("http://{address}");
         let token = home.dev_token(&*ambient.random)?;
         if scene.json {
@@ -20,5 +20,5 @@ pub(crate) async fn run(scene: &Scene<'_>) -> Outcome<ExitCode> {
         Ok(())
     })
     .await?;
-    Ok(ExitCode::SUCCESS)
+    Ok(ended.exit())
 }

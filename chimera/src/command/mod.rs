@@ -67,7 +67,7 @@ impl Scene<'_> {
             Command::Audit(AuditCommand::Export { tenant, out }) => {
                 audit::export::run(self, tenant.as_deref(), out.as_deref()).await
             }
-            Command::Bench(BenchCommand::Store { seconds }) => bench::store(self, seconds).await,
+            Command::Bench(BenchCommand::Store { transactions }) => bench::store(self, transactions).await,
         }
     }
 }

@@ -5,6 +5,6 @@ use crate::failure::Outcome;
 use std::process::ExitCode;
 
 pub(crate) async fn run(scene: &Scene<'_>) -> Outcome<ExitCode> {
-    crate::serve::serve(&scene.loaded.config, scene.terminal, |_, _, _| Ok(())).await?;
-    Ok(ExitCode::SUCCESS)
+    let ended = crate::serve::serve(&scene.loaded.config, scene.terminal, |_, _, _| Ok(())).await?;
+    Ok(ended.exit())
 }

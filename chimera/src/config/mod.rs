@@ -39,6 +39,8 @@ pub(crate) struct Config {
     pub(crate) redis_url: Option<Secretive>,
     /// S3; without it blobs live in the data folder.
     pub(crate) s3_url: Option<Secretive>,
+    /// The secret with the credentials for S3.
+    pub(crate) s3_credentials: Option<String>,
     /// Hosts that may be called, as `host` or `host:port`.
     pub(crate) egress_allow: Vec<String>,
     /// Log filter.
@@ -55,7 +57,7 @@ pub(crate) struct Config {
     pub(crate) lanes: usize,
     /// A folder with one file per secret.
     pub(crate) secrets_dir: Option<PathBuf>,
-    /// A file with one `name = value` per line.
+    /// A TOML or JSON file of secret names and values.
     pub(crate) secrets_file: Option<PathBuf>,
     /// Connections at one time.
     pub(crate) connections_max: usize,
@@ -76,6 +78,7 @@ impl Config {
             database_url: page.text("database_url").map(Secretive),
             redis_url: page.text("redis_url").map(Secretive),
             s3_url: page.text("s3_url").map(Secretive),
+            s3_credentials: page.text("s3_credentials"),
             egress_allow: page.list("egress_allow"),
             log_level: page.text("log.level").unwrap_or_default(),
             log_format: page.text("log.format").map_or(LogFormat::Auto, |word| LogFormat::of(&word)),

@@ -97,9 +97,15 @@ pub(crate) static SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         "s3_url",
-        Kind::Url(&["s3", "http", "https", "secret"]),
+        Kind::Url(&["s3", "secret"]),
         None,
-        "S3 for blobs; without it they live in the data folder.",
+        "S3 for blobs, such as `s3://bucket/prefix?endpoint=https://host&region=name`; without it they live in the data folder.",
+    ),
+    Setting::new(
+        "s3_credentials",
+        Kind::SecretName,
+        None,
+        "Secret that holds `ACCESS_KEY_ID:SECRET_ACCESS_KEY` for S3.",
     ),
     Setting::new("egress_allow", Kind::Hosts, Some(""), "Hosts that tools may call, as `host` or `host:port`."),
     Setting::new(
@@ -136,11 +142,11 @@ pub(crate) static SETTINGS: &[Setting] = &[
     Setting::new(
         "store.lanes",
         Kind::Number { min: 1, max: 64, unit: "lanes" },
-        Some("4"),
+        Some("2"),
         "Lanes that commit side by side on PostgreSQL.",
     ),
     Setting::new("secrets.dir", Kind::Path, None, "Folder with one file per secret, named like the secret."),
-    Setting::new("secrets.file", Kind::Path, None, "File with one `name = value` per line."),
+    Setting::new("secrets.file", Kind::Path, None, "TOML or JSON file of secret names and values."),
     Setting::new(
         "http.connections_max",
         Kind::Number { min: 1, max: 100_000, unit: "connections" },

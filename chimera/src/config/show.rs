@@ -55,7 +55,15 @@ fn masked(setting: &Setting, text: &str) -> String {
     if matches!(setting.kind, Kind::Url(_)) { masked_url(text) } else { text.to_owned() }
 }
 
-/// A URL without the secrets that it may carry: password, and every query value.
+/// Query parameters that are never secret.
+const PLAIN: &[&str] = &["endpoint", "region", "style", "sslmode"];
+
+fn masked_pair(pair: &str) -> String {
+    let name = pair.split('=').next().unwrap_or_default();
+    if PLAIN.contains(&name) && !pair.contains('@') { pair.to_owned() } else { format!("{name}=***") }
+}
+
+/// A URL without the secrets that it may carry: password, and query values not known to be plain.
 pub(crate) fn masked_url(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let (address, query) = match rest.split_once('?') {
@@ -74,9 +82,8 @@ pub(crate) fn masked_url(url: &str) -> String {
         None => authority.to_owned(),
     };
     let query = query.map_or(String::new(), |query| {
-        let names: Vec<String> =
-            query.split('&').map(|pair| pair.split('=').next().unwrap_or("").to_owned() + "=***").collect();
-        format!("?{}", names.join("&"))
+        let pairs: Vec<String> = query.split('&').map(masked_pair).collect();
+        format!("?{}", pairs.join("&"))
     });
     format!("{scheme}://{authority}{path}{query}")
 }
@@ -92,6 +99,7 @@ mod tests {
             ("redis://:hunter2@cache", "redis://:***@cache"),
             ("https://hunter2@otel/v1?key=hunter2&a=b", "https://***@otel/v1?key=***&a=***"),
             ("postgres://a:p@ss:hunter2@db/x", "postgres://a:***@db/x"),
+            ("s3://bucket?endpoint=http://h:9000&key=hunter2", "s3://bucket?endpoint=http://h:9000&key=***"),
             ("secret://db", "secret://db"),
         ] {
             assert_eq!(masked_url(url), shown);

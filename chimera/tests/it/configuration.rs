@@ -31,7 +31,7 @@ fn printing_masks_secrets_and_shows_where_each_value_came_from() {
     let place = Place::new()
         .file("mine.toml", "database_url = \"postgres://chimera:hunter2@db/main\"\n[log]\nlevel = \"debug\"\n")
         .env("CHIMERA_REDIS_URL", "redis://:hunter2@cache:6379")
-        .env("CHIMERA_S3_URL", "s3://key:hunter2@minio:9000/bucket?secret=hunter2")
+        .env("CHIMERA_S3_URL", "s3://key:hunter2@bucket/prefix?endpoint=http://minio:9000&secret=hunter2")
         .env("CHIMERA_EGRESS_ALLOW", "api.example.org, mail.example.org:25")
         .env("CHIMERA_SECRET_SMTP", "hunter2");
     let args = ["config", "print", "--origins", "--config", "mine.toml", "--log-format", "json"];

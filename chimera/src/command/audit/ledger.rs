@@ -2,9 +2,10 @@
 
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
-use chimera_engine::port::Records;
+use chimera_engine::port::{Clock, Records};
 use serde::Serialize;
-use std::io::{BufRead, Write};
+use std::io::BufRead;
+use tokio::io::AsyncWrite;
 
 /// What verification found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -42,12 +43,13 @@ pub(super) async fn verify_store(_records: &dyn Records, _keys: &[String]) -> Ou
     Err(absent())
 }
 
-/// Writes an export.
+/// Writes an export; with the seed of the signing key its end is signed.
 pub(super) async fn export(
     _records: &dyn Records,
+    _clock: &dyn Clock,
     _tenant: Option<&str>,
     _seed: Option<[u8; 32]>,
-    _out: &mut dyn Write,
+    _out: &mut (dyn AsyncWrite + Unpin + Send),
 ) -> Outcome<Exported> {
     Err(absent())
 }

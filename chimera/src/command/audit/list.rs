@@ -13,7 +13,7 @@ use std::fmt::Write;
 use std::process::ExitCode;
 
 pub(crate) async fn run(scene: &Scene<'_>, list: &AuditList) -> Outcome<ExitCode> {
-    let records = compose::records(&scene.loaded.config, &Ambient::new()).await?;
+    let records = compose::records_to_read(&scene.loaded.config, &Ambient::new()).await?;
     let page = page(&*records, list).await?;
     print(&render(&page, scene.json))?;
     if let Some(next) = page.next.filter(|_| !scene.json) {

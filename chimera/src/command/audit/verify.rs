@@ -17,7 +17,7 @@ pub(crate) async fn run(scene: &Scene<'_>, path: Option<&Path>, keys: &[String])
             ledger::verify_export(&mut BufReader::new(file), keys)?
         }
         None => {
-            let records = compose::records(&scene.loaded.config, &Ambient::new()).await?;
+            let records = compose::records_to_read(&scene.loaded.config, &Ambient::new()).await?;
             ledger::verify_store(&*records, keys).await?
         }
     };
