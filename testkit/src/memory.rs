@@ -10,7 +10,7 @@ use chimera_core::ledger::{Head, Link, SealedEntry};
 use chimera_core::record::{
     Compare, Condition, Conflict, Direction, Insert, Page, Row, RowCount, Scope, Select, Step, Table, Tx, Update, Value,
 };
-use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Loss, Outcome, Settled};
+use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Loss, Outcome, Prepared, Settled};
 use chimera_engine::port::{CommitError, ReadError, Receipt, Records, Unavailable};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
@@ -86,6 +86,7 @@ impl Records for MemoryRecords {
 
 impl State {
     fn commit(&mut self, tx: Tx) -> Result<Receipt, CommitError> {
+        let tx = Prepared::new(tx)?;
         self.waiters += 1;
         let me = self.waiters;
         let mut answer = Err(CommitError::Unavailable(Unavailable { reason: "the store is stopped".to_owned() }));
