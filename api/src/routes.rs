@@ -8,7 +8,7 @@ use crate::problem::ApiError;
 use crate::request;
 use axum::Router;
 use axum::http::{Method, Uri};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{MethodRouter, get};
 use chimera_core::error::Code;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -37,7 +37,9 @@ fn table() -> Vec<(&'static str, MethodRouter<Edge>)> {
         errors::error,
     ),
     components(schemas(schema::ProblemDocument)),
-    tags((name = "ops", description = "Health, metrics, documentation")),
+    tags(
+        (name = "ops", description = "Health, metrics, documentation"),
+    ),
 )]
 struct Document;
 
@@ -67,6 +69,7 @@ pub fn with_routes(edge: Edge, more: Router<Edge>) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(CatchPanicLayer::custom(request::after_panic))
         .layer(from_fn_with_state(edge.clone(), request::limit_time))
+        .layer(from_fn(request::check_head))
         .layer(from_fn_with_state(edge.clone(), request::observe))
         .with_state(edge)
 }

@@ -3,6 +3,7 @@
 
 mod connections;
 mod errors;
+mod heads;
 mod ops;
 mod reference;
 mod support;
