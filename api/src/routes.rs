@@ -3,6 +3,7 @@
 //! A test compares both: a route without documentation and a documented path without a route fail.
 
 use crate::edge::Edge;
+use crate::intent::artifact;
 use crate::ops::{docs, errors, healthz, metrics, openapi, readyz, schema};
 use crate::problem::ApiError;
 use crate::request;
@@ -22,6 +23,7 @@ fn table() -> Vec<(&'static str, MethodRouter<Edge>)> {
         ("/openapi.json", get(openapi::openapi)),
         ("/docs", get(docs::docs)),
         ("/docs/errors/{code}", get(errors::error)),
+        ("/artifacts/{sha256}", get(artifact::artifact)),
     ]
 }
 
@@ -35,10 +37,12 @@ fn table() -> Vec<(&'static str, MethodRouter<Edge>)> {
         openapi::openapi,
         docs::docs,
         errors::error,
+        artifact::artifact,
     ),
     components(schemas(schema::ProblemDocument)),
     tags(
         (name = "ops", description = "Health, metrics, documentation"),
+        (name = "intent", description = "Intents and what they produce"),
     ),
 )]
 struct Document;
