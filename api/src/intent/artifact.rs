@@ -7,7 +7,7 @@
 //! verified, so ranges are not offered.
 
 use crate::edge::Edge;
-use crate::ops::schema::ProblemDocument;
+use crate::ops::schema::{Octets, ProblemDocument};
 use crate::problem::ApiError;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
@@ -45,7 +45,7 @@ pub(crate) struct Link {
         (
             status = 200,
             description = "The content. The connection is cut before its end if it turns out to be damaged",
-            body = Vec<u8>,
+            body = inline(Octets),
             content_type = "application/octet-stream",
             headers(("etag" = String, description = "The digest"), ("cache-control" = String, description = "Until the link expires")),
         ),

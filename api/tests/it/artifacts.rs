@@ -322,3 +322,13 @@ async fn damage_is_logged_as_critical_under_the_trace_of_the_request() {
     }
     assert!(!text.contains("signature="), "the link is a secret: {text}");
 }
+
+#[test]
+fn the_document_names_every_answer_and_calls_the_content_binary() {
+    let document = serde_json::to_value(chimera_api::document()).unwrap();
+    let answers = document.pointer("/paths/~1artifacts~1{sha256}/get/responses").unwrap();
+    let statuses: Vec<&String> = answers.as_object().unwrap().keys().collect();
+    assert_eq!(statuses, ["200", "304", "400", "401", "404", "500", "503"]);
+    let content = &answers["200"]["content"]["application/octet-stream"]["schema"];
+    assert_eq!((content["type"].as_str(), content["format"].as_str()), (Some("string"), Some("binary")));
+}
