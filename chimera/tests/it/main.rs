@@ -3,6 +3,8 @@
 
 mod commands;
 mod configuration;
+mod disk;
+mod faults;
 mod logs;
 mod otlp;
 mod server;

@@ -5,12 +5,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::JoinHandle;
 use tempfile::TempDir;
 
 pub(crate) struct Place {
     pub(crate) dir: TempDir,
     env: Vec<(String, String)>,
+    via: Vec<String>,
 }
 
 /// What a finished command said.
@@ -23,7 +25,7 @@ pub(crate) struct Said {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap(), env: Vec::new() }
+        Self { dir: tempfile::tempdir().unwrap(), env: Vec::new(), via: Vec::new() }
     }
 
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
@@ -36,15 +38,34 @@ impl Place {
         self
     }
 
+    /// Runs everything through another program, such as one that enters a namespace.
+    pub(crate) fn via(mut self, program: Vec<String>) -> Self {
+        self.via = program;
+        self
+    }
+
     pub(crate) fn path(&self, name: &str) -> std::path::PathBuf {
         self.dir.path().join(name)
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_chimera"));
+        let binary = env!("CARGO_BIN_EXE_chimera");
+        let mut command = match self.via.split_first() {
+            None => Command::new(binary),
+            Some((program, rest)) => {
+                let mut command = Command::new(program);
+                command.args(rest).arg(binary);
+                command
+            }
+        };
         command.args(args).current_dir(self.dir.path()).env_clear().envs(self.env.iter().cloned());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
+    }
+
+    /// Starts a command and leaves it running.
+    pub(crate) fn start(&self, args: &[&str]) -> Child {
+        self.command(args).spawn().unwrap()
     }
 
     pub(crate) fn run(&self, args: &[&str]) -> Said {
@@ -53,22 +74,59 @@ impl Place {
         Said { status: status.code().unwrap(), stdout: text(stdout), stderr: text(stderr) }
     }
 
+    /// Runs a command that must end well, and reads its JSON.
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
+        let said = self.run(&[args, &["--json"]].concat());
+        assert_eq!(said.status, 0, "{args:?}: {}{}", said.stdout, said.stderr);
+        serde_json::from_str(&said.stdout).unwrap()
+    }
+
     /// Starts `chimera dev --json` on a free port and waits until it says that it is ready.
     pub(crate) fn dev(&self, args: &[&str]) -> Server {
-        let mut all = vec!["dev", "--json", "--listen", "127.0.0.1:0"];
-        all.extend(args);
-        let mut child = self.command(&all).spawn().unwrap();
-        let mut stderr = child.stderr.take().unwrap();
-        let log = std::thread::spawn(move || {
-            let mut text = String::new();
-            stderr.read_to_string(&mut text).unwrap();
-            text
-        });
+        let mut child = self.start(&[&["dev", "--json", "--listen", "127.0.0.1:0"], args].concat());
+        let (log, _) = follow(&mut child);
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("dev said {line:?}"));
         let address = ready["url"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
         Server { child, log: Some(log), ready, address }
+    }
+
+    /// Starts `chimera serve` on a free port and waits until it logs its address.
+    pub(crate) fn serve(&self, args: &[&str]) -> Server {
+        let mut child = self.start(&[&["serve", "--listen", "127.0.0.1:0"], args].concat());
+        let (log, address) = follow(&mut child);
+        let Ok(address) = address.recv() else { panic!("serve said {}", log.join().unwrap()) };
+        Server { child, log: Some(log), ready: Value::Null, address }
+    }
+}
+
+/// Reads a server's log to its end, and the address in it as soon as it serves.
+fn follow(child: &mut Child) -> (JoinHandle<String>, Receiver<String>) {
+    let stderr = BufReader::new(child.stderr.take().unwrap());
+    let (announce, address) = sync_channel(1);
+    let log = std::thread::spawn(move || {
+        let mut text = String::new();
+        for line in stderr.lines() {
+            let line = line.unwrap();
+            let fields: Value = serde_json::from_str(&line).unwrap_or_default();
+            if fields["message"] == "serving" {
+                let _ = announce.try_send(fields["metadata"]["address"].as_str().unwrap().to_owned());
+            }
+            text += &line;
+            text.push('\n');
+        }
+        text
+    });
+    (log, address)
+}
+
+/// Asks until nothing speaks against it any more; a minute of that is a failure.
+#[allow(clippy::disallowed_methods, reason = "a test that waits in vain has to end")]
+pub(crate) fn until(what: &str, mut no: impl FnMut() -> Option<String>) {
+    let begun = std::time::Instant::now();
+    while let Some(instead) = no() {
+        assert!(begun.elapsed().as_secs() < 60, "{what} never came, but {instead}");
     }
 }
 
@@ -92,6 +150,39 @@ impl Server {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
+    }
+
+    /// What `/readyz` says: status, and the document without its changing parts.
+    pub(crate) fn readiness(&self) -> (u16, Value) {
+        let answer = self.ask("GET /readyz HTTP/1.1");
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let kind = if status == 200 { "application/json" } else { "application/problem+json" };
+        assert!(head.contains(&format!("content-type: {kind}")), "{answer}");
+        (status, serde_json::from_str(body).unwrap())
+    }
+
+    /// Waits until it is not ready, and gives the reason of the part that is to blame.
+    pub(crate) fn until_not_ready(&self, part: &str, reason: &str) {
+        let mut said = Value::Null;
+        until(&format!("{part}: {reason}"), || {
+            let (status, document) = self.readiness();
+            said = document;
+            let checks = said["error"]["details"]["checks"].as_array().cloned().unwrap_or_default();
+            let found = checks.iter().find(|check| check["name"] == part && check["ok"] == false);
+            let told = found.is_some_and(|check| check["reason"].as_str().unwrap().contains(reason));
+            (status != 503 || !told).then(|| said.to_string())
+        });
+        assert_eq!(said["error"]["code"], "NOT_READY");
+        assert!(said["error"]["message"].as_str().unwrap().contains(part), "{said}");
+        assert!(!said.to_string().contains("chimera.db") && !said.to_string().contains("/tmp"), "{said}");
+    }
+
+    pub(crate) fn until_ready(&self) {
+        until("readiness", || {
+            let (status, document) = self.readiness();
+            (status != 200).then(|| document.to_string())
+        });
     }
 
     pub(crate) fn signal(&self, name: &str) {

@@ -210,7 +210,8 @@ async fn blocking<T: Send + 'static>(act: impl FnOnce() -> io::Result<T> + Send 
 fn reason(kind: ErrorKind) -> String {
     match kind {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => "the disk is full".into(),
-        ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => "the folder can't be written".into(),
+        ErrorKind::ReadOnlyFilesystem => "the folder is read-only".into(),
+        ErrorKind::PermissionDenied => "the folder can't be written".into(),
         ErrorKind::NotADirectory | ErrorKind::AlreadyExists => "the folder is not a folder".into(),
         other => format!("the folder failed: {other}"),
     }

@@ -245,6 +245,6 @@ fn failed(error: Error) -> BlobError {
         Error::Unauthenticated { .. } | Error::PermissionDenied { .. } => "the object store denies access",
         Error::NotFound { .. } => "the bucket is missing",
         Error::NotSupported { .. } | Error::NotImplemented { .. } => "the object store lacks an operation",
-        _ => "the object store does not answer as it should",
+        _ => "the object store can't be reached or does not answer as it should",
     })
 }

@@ -13,6 +13,7 @@ pub(super) fn unavailable(error: &Error) -> Unavailable {
         Some(code) if code.code().starts_with("28") => "the database refuses the credentials".to_owned(),
         Some(code) if *code == SqlState::INVALID_CATALOG_NAME => "the database does not exist".to_owned(),
         Some(code) if *code == SqlState::TOO_MANY_CONNECTIONS => "the database has no free connection".to_owned(),
+        Some(code) if *code == SqlState::CANNOT_CONNECT_NOW => "the database is starting or stopping".to_owned(),
         Some(code) => format!("the database refuses an operation ({})", code.code()),
         None => "the database can't be reached".to_owned(),
     };

@@ -7,9 +7,10 @@ use super::lane;
 use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Outcome, Prepared, Settled};
 use chimera_engine::port::{CommitError, Receipt, Unavailable};
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::{Sleep, timeout};
 
 /// Who waits for a commit.
 pub(super) type Waiter = oneshot::Sender<Result<Receipt, CommitError>>;
@@ -25,6 +26,9 @@ const CLAIM_PAUSE: Duration = Duration::from_millis(200);
 /// How long a busy lane lets more work arrive before it starts a smaller batch than the last.
 const GATHER: Duration = Duration::from_micros(150);
 
+/// The rest of the time until a server that is gone is tried again.
+type Pause = Pin<Box<Sleep>>;
+
 pub(super) struct Worker {
     pub(super) server: Server,
     pub(super) node: String,
@@ -38,7 +42,7 @@ impl Worker {
     pub(super) async fn run(mut self) {
         let mut committer = Committer::new();
         let mut commands: VecDeque<Command<Waiter>> = VecDeque::from([Command::Claim]);
-        let mut down = false;
+        let mut down = None;
         let mut last_batch = 0;
         loop {
             while let Some(command) = commands.pop_front() {
@@ -49,11 +53,11 @@ impl Worker {
                         let outcome = self.execute(&batch).await;
                         commands.extend(committer.step(Event::Executed { batch, outcome }));
                     }
-                    Command::Claim if down => {}
+                    Command::Claim if down.is_some() => {}
                     Command::Claim => match self.claim().await {
                         Ok(lane) => commands.extend(committer.step(Event::Claimed(lane))),
                         Err(reason) => {
-                            down = true;
+                            down = Some(Box::pin(tokio::time::sleep(CLAIM_PAUSE)));
                             commands.extend(committer.step(Event::ClaimFailed(reason)));
                         }
                     },
@@ -75,22 +79,28 @@ impl Worker {
         committer: &mut Committer<Waiter>,
         commands: &mut VecDeque<Command<Waiter>>,
         last_batch: usize,
-        down: &mut bool,
+        down: &mut Option<Pause>,
     ) {
         let mut arrived = 0;
         while let Ok(message) = self.inbox.try_recv() {
             commands.extend(committer.step(event(Some(message))));
             arrived += 1;
         }
-        let idle = committer.queued() == 0 && commands.is_empty();
-        if *down || idle {
-            let wait = if *down { CLAIM_PAUSE } else { self.lease / 3 };
-            match timeout(wait, self.inbox.recv()).await {
-                Ok(message) => commands.extend(committer.step(event(message))),
-                Err(_) if *down => {
-                    *down = false;
+        if let Some(pause) = down {
+            // The pause goes on while messages come: however many ask, the server is tried again.
+            tokio::select! {
+                biased;
+                () = pause => {
+                    *down = None;
                     commands.push_back(Command::Claim);
                 }
+                message = self.inbox.recv() => commands.extend(committer.step(event(message))),
+            }
+            return;
+        }
+        if committer.queued() == 0 && commands.is_empty() {
+            match timeout(self.lease / 3, self.inbox.recv()).await {
+                Ok(message) => commands.extend(committer.step(event(message))),
                 Err(_) => commands.extend(committer.step(Event::Tick)),
             }
             arrived += 1;

@@ -71,8 +71,10 @@ fn attempt(conn: &Connection, texts: &mut Texts, batch: &Batch, careful: bool) -
     advance(conn, batch, head).map_err(whole)?;
     match conn.prepare_cached("COMMIT").and_then(|mut s| s.raw_execute()) {
         Ok(_) => Ok(Outcome::Committed { head, lost }),
-        // A commit that failed on the disk may still be found there after a crash.
+        // The commit's own record is written last: without room or right to write it is not there.
+        // After any other failure of the disk, such as that of a sync, it may be found there later.
         Err(error) => match failure::of_statement(&error) {
+            Err(Outcome::Unavailable(reason)) if failure::wrote_nothing(&error) => Ok(Outcome::Unavailable(reason)),
             Err(Outcome::Unavailable(_)) => Ok(Outcome::Unsure { lost }),
             Err(outcome) => Ok(outcome),
             Ok(_) => Ok(refused(&error)),

@@ -18,6 +18,11 @@ pub(crate) fn unavailable(error: &rusqlite::Error) -> Unavailable {
     Unavailable { reason: reason.to_owned() }
 }
 
+/// Whether the failure means that the end of what was to be written is certainly not on the disk.
+pub(super) fn wrote_nothing(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DiskFull | ErrorCode::ReadOnly))
+}
+
 /// A failure that concerns one transaction only, or everything.
 pub(super) fn of_statement(error: &rusqlite::Error) -> Result<Loss, Outcome> {
     match error {

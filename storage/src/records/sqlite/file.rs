@@ -58,7 +58,19 @@ pub(crate) fn claim(conn: &Connection, lease_until: i64) -> Result<Lane, Unavail
                 VALUES (?1, 1, 0, zeroblob(32), ?2) \
                 ON CONFLICT (lane) DO UPDATE SET epoch = epoch + 1, lease_until = excluded.lease_until \
                 RETURNING epoch, head_seq, head_hash";
-    conn.query_row(text, params![LANE, lease_until], lane).map_err(|error| unavailable(&error))
+    durably(conn, || conn.query_row(text, params![LANE, lease_until], lane)).map_err(|error| unavailable(&error))
+}
+
+/// Runs a changing query in a transaction whose commit is looked at: a statement that commits by
+/// itself gives its row first, and a full disk after that would go unnoticed.
+fn durably<T>(conn: &Connection, work: impl FnOnce() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+    conn.execute_batch("BEGIN IMMEDIATE")?;
+    let done = work().and_then(|value| conn.execute_batch("COMMIT").map(|()| value));
+    if !conn.is_autocommit() {
+        // A connection that can't even roll back refuses the next transaction and is replaced then.
+        let _ = conn.execute_batch("ROLLBACK");
+    }
+    done
 }
 
 fn lane(row: &rusqlite::Row<'_>) -> rusqlite::Result<Lane> {
@@ -71,12 +83,11 @@ fn lane(row: &rusqlite::Row<'_>) -> rusqlite::Result<Lane> {
 pub(crate) fn settle(conn: &Connection, batch: &Batch) -> Result<Settled, Unavailable> {
     let text = "UPDATE ledger_lanes SET epoch = epoch + 1 WHERE lane = ?1 AND epoch = ?2 \
                 RETURNING epoch, head_seq, head_hash, last_batch_id";
-    let found = conn
-        .query_row(text, params![batch.lane.id, batch.lane.epoch], |row| {
-            Ok((lane(row)?, row.get::<_, Option<Vec<u8>>>(3)?))
-        })
-        .optional()
-        .map_err(|error| unavailable(&error))?;
+    let found = durably(conn, || {
+        let place = params![batch.lane.id, batch.lane.epoch];
+        conn.query_row(text, place, |row| Ok((lane(row)?, row.get::<_, Option<Vec<u8>>>(3)?))).optional()
+    });
+    let found = found.map_err(|error| unavailable(&error))?;
     Ok(match found {
         Some((lane, last)) if last.as_deref() == Some(batch.id.as_bytes()) => Settled::Ours(lane),
         Some((lane, _)) => Settled::Never(lane),

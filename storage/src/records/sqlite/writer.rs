@@ -27,7 +27,8 @@ pub(super) enum Message {
 }
 
 /// How long to wait before trying again to take the lane of a store that is down.
-const CLAIM_PAUSE: Duration = Duration::from_millis(100);
+const CLAIM_PAUSE: Duration = Duration::from_micros(CLAIM_PAUSE_MICROS.unsigned_abs());
+const CLAIM_PAUSE_MICROS: i64 = 100_000;
 /// How long a busy store lets more work arrive before it starts a smaller batch than the last.
 const GATHER: Duration = Duration::from_micros(150);
 
@@ -45,7 +46,7 @@ impl Writer {
     pub(super) fn run(mut self) {
         let mut committer = Committer::new();
         let mut commands: VecDeque<Command<Waiter>> = VecDeque::from([Command::Claim]);
-        let mut claims = false;
+        let mut retry_at = None;
         let mut last_batch = 0;
         loop {
             while let Some(command) = commands.pop_front() {
@@ -60,11 +61,11 @@ impl Writer {
                         observe::executed("sqlite", &batch, &outcome);
                         commands.extend(committer.step(Event::Executed { batch, outcome }));
                     }
-                    Command::Claim if claims => {}
+                    Command::Claim if retry_at.is_some() => {}
                     Command::Claim => match self.claim() {
                         Ok(lane) => commands.extend(committer.step(Event::Claimed(lane))),
                         Err(reason) => {
-                            claims = true;
+                            retry_at = Some(self.clock.now().micros() + CLAIM_PAUSE_MICROS);
                             commands.extend(committer.step(Event::ClaimFailed(reason)));
                         }
                     },
@@ -78,7 +79,7 @@ impl Writer {
             if let Some(conn) = &self.conn {
                 self.wal.between_batches(conn, last_batch);
             }
-            self.gather(&mut committer, &mut commands, last_batch, &mut claims);
+            self.gather(&mut committer, &mut commands, last_batch, &mut retry_at);
             commands.extend(committer.start());
         }
     }
@@ -89,7 +90,7 @@ impl Writer {
         committer: &mut Committer<Waiter>,
         commands: &mut VecDeque<Command<Waiter>>,
         last_batch: usize,
-        claims: &mut bool,
+        retry_at: &mut Option<i64>,
     ) {
         let mut take = |message| match message {
             Message::Commit(tx, waiter) => commands.extend(committer.step(Event::Submitted { tx, waiter })),
@@ -100,11 +101,13 @@ impl Writer {
             take(message);
             arrived += 1;
         }
-        if *claims {
-            match self.inbox.recv_timeout(CLAIM_PAUSE) {
+        if let Some(at) = *retry_at {
+            // The pause does not begin anew with each message: however many ask, it is tried again.
+            let rest = u64::try_from(at - self.clock.now().micros()).map_or(Duration::ZERO, Duration::from_micros);
+            match self.inbox.recv_timeout(rest.min(CLAIM_PAUSE)) {
                 Ok(message) => take(message),
                 Err(RecvTimeoutError::Timeout) => {
-                    *claims = false;
+                    *retry_at = None;
                     commands.push_back(Command::Claim);
                 }
                 Err(RecvTimeoutError::Disconnected) => commands.extend(committer.step(Event::Closing)),

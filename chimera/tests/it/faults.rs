@@ -1,0 +1,160 @@
+//! What breaks outside: a full disk, a read-only folder, lost servers. Each time the server says so
+//! clearly, recovers by itself, and has lost nothing that it acknowledged.
+
+use crate::disk::SmallDisk;
+use crate::support::{Place, Server};
+use chimera_testkit::postgres::PrivatePostgres;
+use chimera_testkit::redis::PrivateRedis;
+use chimera_testkit::s3::PrivateS3;
+use serde_json::Value;
+
+/// The ledger is whole, and has what started and stopped in this order.
+fn assert_nothing_is_lost(place: &Place, data: &[&str], events: &[&str]) {
+    let found = place.json(&[&["audit", "verify"], data].concat());
+    assert_eq!(found["intact"], true, "{found}");
+    let listed = place.json(&[&["audit", "list", "--limit", "1000"], data].concat());
+    let mut items = listed["items"].as_array().unwrap().clone();
+    items.sort_by_key(|entry| entry["timestamp"].as_str().unwrap().to_owned());
+    let types: Vec<&str> = items.iter().map(|entry| entry["event_type"].as_str().unwrap()).collect();
+    assert_eq!(types, events);
+}
+
+fn has_line(log: &str, level: &str, message: &str) -> bool {
+    let fields = |line: &str| serde_json::from_str::<Value>(line).unwrap();
+    log.lines().map(fields).any(|line| line["level"] == level && line["message"].as_str().unwrap().contains(message))
+}
+
+fn assert_told(server: Server, part: &str) {
+    let (status, log) = server.stop();
+    assert_eq!(status, Some(0), "{log}");
+    assert!(has_line(&log, "ERROR", &format!("not ready: {part}")), "{log}");
+    assert!(has_line(&log, "CRITICAL", "changes and their audit entries can't be written"), "{log}");
+}
+
+#[test]
+fn a_full_disk_is_told_and_when_there_is_room_again_everything_goes_on() {
+    let disk = SmallDisk::new(8);
+    let place = Place::new().via(disk.entrance());
+    let data = disk.data();
+    let server = place.dev(&["--data", &data]);
+    server.until_ready();
+    disk.fill();
+    server.until_not_ready("records", "the disk is full");
+    disk.empty();
+    server.until_ready();
+    assert_told(server, "records");
+    assert_nothing_is_lost(&place, &["--data", &data], &["NodeStarted", "NodeStopped"]);
+}
+
+#[test]
+fn a_folder_that_becomes_read_only_is_told_and_when_it_can_be_written_again_everything_goes_on() {
+    let disk = SmallDisk::new(64);
+    let place = Place::new().via(disk.entrance());
+    let data = disk.data();
+    let server = place.dev(&["--data", &data]);
+    server.until_ready();
+    disk.make_read_only();
+    server.until_not_ready("blobs", "the folder is read-only");
+    disk.make_writable();
+    server.until_ready();
+    let (status, log) = server.stop();
+    assert_eq!(status, Some(0), "{log}");
+    assert!(has_line(&log, "ERROR", "not ready: blobs"), "{log}");
+    disk.make_read_only();
+    let refused = place.run(&["dev", "--data", &data, "--listen", "127.0.0.1:0"]);
+    assert_eq!(refused.status, 1, "{}", refused.stderr);
+    assert!(refused.stderr.contains("can't write to the data folder"), "{}", refused.stderr);
+    assert_nothing_is_lost(&place, &["--data", &data], &["NodeStarted", "NodeStopped"]);
+    disk.make_writable();
+    assert_eq!(place.dev(&["--data", &data]).stop().0, Some(0));
+}
+
+#[test]
+fn a_stop_on_a_full_disk_ends_and_the_next_start_on_the_same_data_goes_on() {
+    let disk = SmallDisk::new(8);
+    let place = Place::new().via(disk.entrance());
+    let data = disk.data();
+    let server = place.dev(&["--data", &data]);
+    disk.fill();
+    server.until_not_ready("records", "the disk is full");
+    let (status, log) = server.stop();
+    assert_eq!(status, Some(0), "{log}");
+    assert!(has_line(&log, "WARNING", "the stop is not in the ledger"), "{log}");
+    let refused = place.run(&["dev", "--data", &data, "--listen", "127.0.0.1:0"]);
+    assert_eq!(refused.status, 1, "{}", refused.stderr);
+    assert!(refused.stderr.contains("the disk is full"), "{}", refused.stderr);
+    disk.empty();
+    assert_eq!(place.dev(&["--data", &data]).stop().0, Some(0));
+    assert_nothing_is_lost(&place, &["--data", &data], &["NodeStarted", "NodeStarted", "NodeStopped"]);
+}
+
+#[test]
+fn a_lost_postgres_is_told_and_when_it_is_back_everything_goes_on() {
+    let postgres = PrivatePostgres::start().unwrap();
+    let place = Place::new().env("CHIMERA_DATABASE_URL", &postgres.url());
+    let server = place.serve(&[]);
+    server.until_ready();
+    postgres.stop().unwrap();
+    server.until_not_ready("records", "the database can't be reached");
+    postgres.start_again().unwrap();
+    server.until_ready();
+    postgres.kill().unwrap();
+    server.until_not_ready("records", "the database can't be reached");
+    postgres.start_again().unwrap();
+    server.until_ready();
+    let (status, log) = server.stop();
+    assert_eq!(status, Some(0), "{log}");
+    assert!(has_line(&log, "CRITICAL", "changes and their audit entries can't be written"), "{log}");
+    assert_nothing_is_lost(&place, &[], &["NodeStarted", "NodeStopped"]);
+}
+
+#[test]
+fn a_start_without_the_database_is_refused_in_words() {
+    let port = chimera_testkit::net::free_port();
+    let place = Place::new().env("CHIMERA_DATABASE_URL", &format!("postgres://chimera:hunter2@127.0.0.1:{port}/db"));
+    let said = place.run(&["serve", "--listen", "127.0.0.1:0"]);
+    assert_eq!((said.status, said.stdout.as_str()), (1, ""));
+    assert!(!said.stderr.contains("hunter2"));
+    insta::assert_snapshot!(said.stderr);
+    let said = place.run(&["doctor"]);
+    assert_eq!(said.status, 3, "{}", said.stdout);
+    assert!(
+        said.stdout.contains("FAIL  store        the record store is unavailable: the database can't be reached"),
+        "{}",
+        said.stdout
+    );
+}
+
+#[test]
+fn a_lost_redis_is_told_and_when_it_is_back_the_server_is_ready_again() {
+    let mut redis = PrivateRedis::start();
+    let place = Place::new().env("CHIMERA_REDIS_URL", &redis.url());
+    let server = place.serve(&[]);
+    server.until_ready();
+    redis.stop();
+    server.until_not_ready("redis", "redis refuses connections");
+    assert_eq!(server.readiness().1["error"]["message"], "not ready: redis");
+    redis.start_again();
+    server.until_ready();
+    assert_eq!(server.stop().0, Some(0));
+}
+
+#[test]
+fn a_lost_s3_is_told_and_when_it_is_back_the_server_is_ready_again() {
+    let mut s3 = PrivateS3::start();
+    let credentials = format!("{}:{}", PrivateS3::ACCESS_KEY_ID, PrivateS3::SECRET_ACCESS_KEY);
+    let place = Place::new()
+        .env("CHIMERA_S3_URL", &s3.url("blobs"))
+        .env("CHIMERA_S3_CREDENTIALS", "secret://s3")
+        .env("CHIMERA_SECRET_S3", &credentials);
+    let server = place.serve(&[]);
+    server.until_ready();
+    s3.stop();
+    server.until_not_ready("blobs", "the object store can't be reached or does not answer as it should");
+    assert_eq!(server.readiness().1["error"]["message"], "not ready: blobs");
+    s3.start_again();
+    server.until_ready();
+    let (status, log) = server.stop();
+    assert_eq!(status, Some(0));
+    assert!(!log.contains(PrivateS3::SECRET_ACCESS_KEY));
+}
