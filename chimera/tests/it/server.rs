@@ -2,8 +2,7 @@
 
 use crate::support::{Place, Server, mode};
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::process::Command;
+use std::net::{TcpListener, TcpStream};
 
 #[test]
 fn dev_creates_its_private_folder_says_where_it_is_and_stops_on_request() {
@@ -48,15 +47,14 @@ fn a_second_server_and_a_writing_command_beside_a_live_server_are_refused() {
         );
     }
     assert_eq!(place.run(&["config", "print", "--data", "d"]).status, 0);
-    assert!(server.ask("GET /readyz HTTP/1.1").contains("data_folder"));
+    server.until_ready();
 }
 
-/// A pipe in place of the probe file makes the readiness check hang until its time is over.
-fn with_a_slow_disk() -> Place {
-    let place = Place::new();
-    std::fs::create_dir(place.path("d")).unwrap();
-    assert!(Command::new("mkfifo").arg(place.path("d/probe")).status().unwrap().success());
-    place
+/// A Redis that takes connections and never answers makes the readiness check wait for its time.
+fn with_a_silent_redis() -> (Place, TcpListener) {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}/", silent.local_addr().unwrap());
+    (Place::new().env("CHIMERA_REDIS_URL", &url), silent)
 }
 
 /// Sends a request that hangs, and waits until the server has begun it.
@@ -73,14 +71,14 @@ fn wait_until_nobody_gets_in(server: &Server) {
 
 #[test]
 fn a_request_in_flight_is_answered_after_sigterm() {
-    let place = with_a_slow_disk();
-    let server = place.dev(&["--data", "d"]);
+    let (place, _silent) = with_a_silent_redis();
+    let server = place.dev(&[]);
     let mut running = hanging_request(&server);
     server.signal("TERM");
     wait_until_nobody_gets_in(&server);
     let mut answer = String::new();
     running.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("no answer in time"), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("not ready: redis"), "{answer}");
     let (status, log) = server.wait();
     assert_eq!(status, Some(0), "{log}");
     assert!(log.contains("\"stopping: running requests may finish\"") && log.contains("\"stopped\""), "{log}");
@@ -88,8 +86,8 @@ fn a_request_in_flight_is_answered_after_sigterm() {
 
 #[test]
 fn a_second_signal_ends_at_once() {
-    let place = with_a_slow_disk();
-    let server = place.dev(&["--data", "d"]);
+    let (place, _silent) = with_a_silent_redis();
+    let server = place.dev(&[]);
     let _running = hanging_request(&server);
     server.signal("INT");
     wait_until_nobody_gets_in(&server);

@@ -4,7 +4,7 @@ use super::failure::unavailable;
 use chimera_core::ledger::{Digest32, Head};
 use chimera_engine::commit::{Batch, Lane, Settled};
 use chimera_engine::port::Unavailable;
-use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -32,15 +32,48 @@ pub(crate) fn open_writer(path: &Path) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
-/// Opens the file for reading. Works beside a live writer and on a stopped one's data.
+/// Opens the file for reading. Works beside a live writer, on a stopped one's data, and where
+/// nothing can be written.
 pub(crate) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let conn = Connection::open_with_flags(path, flags)
-        .or_else(|_| Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY))?;
-    conn.busy_timeout(BUSY_WAIT)?;
+    let opened = Connection::open_with_flags(path, flags)
+        .or_else(|_| Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY))
+        .and_then(|conn| {
+            conn.busy_timeout(BUSY_WAIT)?;
+            conn.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+            Ok(conn)
+        });
+    let conn = match opened {
+        // Reading takes two files beside it. Where they can't be made nobody writes either, and
+        // without a log left to apply the file alone is everything.
+        Err(error) if needs_writing(&error) && !log_of(path).exists() => open_unchanging(path)?,
+        other => other?,
+    };
     settle_rules(&conn)?;
     conn.pragma_update(None, "query_only", true)?;
     Ok(conn)
+}
+
+fn needs_writing(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
+}
+
+fn log_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-wal");
+    name.into()
+}
+
+fn open_unchanging(path: &Path) -> rusqlite::Result<Connection> {
+    let mut uri = "file:".to_owned();
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => uri.push(char::from(*byte)),
+            other => uri.push_str(&format!("%{other:02x}")),
+        }
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    Connection::open_with_flags(uri + "?immutable=1", flags)
 }
 
 fn settle_rules(conn: &Connection) -> rusqlite::Result<()> {
