@@ -3,4 +3,5 @@
 pub mod blobs;
 pub mod bus;
 pub mod counters;
+pub mod ledger;
 pub mod records;
