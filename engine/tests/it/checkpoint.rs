@@ -51,6 +51,29 @@ async fn nothing_is_signed_that_does_not_continue_what_was_signed() {
     assert_eq!(broken().await, (Some(1), Some(3), Fault::Checkpoint), "the lane is shorter than what was signed");
 }
 
+/// Nothing guards the tree, so somebody could put a hash where a coming checkpoint needs one.
+#[tokio::test]
+async fn a_tree_hash_that_stands_in_the_way_is_reported_and_not_taken_for_a_lost_race() {
+    let (world, store) = (World::new(1), MemoryRecords::new());
+    world.write(&store, 0, "acme", 300).await;
+    world.checkpoint(&store).await;
+    store.tamper(&LEDGER_NODES, |rows| rows[0].cells[2] = Value::Int(1));
+    world.write(&store, 0, "acme", 300).await;
+    let broken = make(&store, &world.signer, &world.clock, ORIGIN).await;
+    assert!(matches!(broken, Err(LedgerError::Broken(_))), "the tree under the last checkpoint has a hole");
+    store.tamper(&LEDGER_NODES, |rows| {
+        let mut moved = rows[0].clone();
+        moved.cells[2] = Value::Int(0);
+        rows.push(moved);
+    });
+    match make(&store, &world.signer, &world.clock, ORIGIN).await {
+        Err(LedgerError::Broken(broken)) => {
+            assert_eq!((broken.lane, broken.seq, broken.why), (Some(1), Some(257), Fault::Lane));
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn checkpoints_are_due_after_a_time_or_a_number_of_entries() {
     let pace = Pace { seconds: 10, entries: 100 };

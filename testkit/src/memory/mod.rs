@@ -141,3 +141,59 @@ impl Records for MemoryRecords {
         self.lanes.iter().for_each(|lane| lock(lane).close(&self.disk));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::World;
+    use chimera_core::ledger::Head;
+    use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES};
+    use chimera_engine::commit::Loss;
+    use futures::future::join_all;
+
+    #[tokio::test]
+    async fn a_commit_whose_answer_is_lost_ends_in_a_receipt_and_happens_once() {
+        let (world, store) = (World::new(1), MemoryRecords::new());
+        let mut first = true;
+        let committed = || Outcome::Committed { head: Head::EMPTY, lost: Vec::<(usize, Loss)>::new() };
+        store.inject(Box::new(move |_| std::mem::take(&mut first).then(committed)));
+        assert_eq!(world.write(&store, 0, "acme", 2).await.first_seq, Some(1));
+        let receipt = world.write(&store, 0, "acme", 1).await;
+        assert_eq!((receipt.lane, receipt.epoch, receipt.first_seq), (1, 2, Some(3)));
+        assert_eq!(store.rows(&AUDIT_LOG_ENTRIES).len(), 3);
+    }
+
+    #[tokio::test]
+    async fn calls_that_are_made_together_share_a_batch() {
+        let (world, store) = (World::new(1), MemoryRecords::new());
+        let batches = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&batches);
+        store.inject(Box::new(move |_| {
+            *lock(&count) += 1;
+            None
+        }));
+        join_all((0..5).map(|_| world.write(&store, 0, "acme", 1))).await;
+        assert_eq!((*lock(&batches), *store.commits().borrow()), (1, 5));
+    }
+
+    #[tokio::test]
+    async fn a_node_takes_lanes_that_were_given_back_and_no_others() {
+        let (world, one) = (World::new(1), MemoryRecords::with_lanes(2));
+        let two = one.beside();
+        assert_eq!(world.write(&two, 0, "acme", 1).await.lane, 3);
+        one.close().await;
+        assert!(matches!(one.commit(Tx::default()).await, Err(CommitError::Unavailable(_))));
+        let three = one.beside();
+        let receipt = world.write(&three, 1, "acme", 1).await;
+        assert_eq!((receipt.lane, receipt.epoch), (2, 2));
+        store_is_fenced(&world, &three).await;
+        assert_eq!(three.rows(&LEDGER_LANES).len(), 5, "a lane that was taken away is left alone");
+    }
+
+    async fn store_is_fenced(world: &World, store: &MemoryRecords) {
+        let epoch = LEDGER_LANES.position("epoch").unwrap();
+        store.tamper(&LEDGER_LANES, |rows| rows[0].cells[epoch] = 9.into());
+        assert_eq!(store.commit(world.entries(0, "acme", 1)).await, Err(CommitError::Fenced));
+        world.write(store, 0, "acme", 1).await;
+    }
+}

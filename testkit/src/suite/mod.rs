@@ -5,3 +5,4 @@ pub mod bus;
 pub mod counters;
 pub mod ledger;
 pub mod records;
+pub mod views;
