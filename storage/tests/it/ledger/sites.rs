@@ -50,12 +50,16 @@ impl Site for Database {
 }
 
 /// Each kind of store, empty.
-pub(crate) fn every_site() -> [Box<dyn Site>; 3] {
-    [
-        Box::new(Memory(MemoryRecords::with_lanes(2))),
-        Box::new(File(tempfile::tempdir().unwrap())),
-        Box::new(Database(fresh_database())),
-    ]
+pub(crate) fn every_site() -> impl Iterator<Item = Box<dyn Site>> {
+    let sites: [(&str, Box<dyn Site>); 3] = [
+        ("memory", Box::new(Memory(MemoryRecords::with_lanes(2)))),
+        ("SQLite", Box::new(File(tempfile::tempdir().unwrap()))),
+        ("PostgreSQL", Box::new(Database(fresh_database()))),
+    ];
+    sites.into_iter().map(|(name, site)| {
+        println!("on {name}");
+        site
+    })
 }
 
 /// A second connection to the data file in `folder`.

@@ -11,7 +11,7 @@ use chimera_core::record::{Compare, Scope, Select, Tx};
 use chimera_engine::ledger::audit::Event;
 use chimera_engine::ledger::{last_checkpoint, verify};
 use chimera_engine::port::{Clock as _, Records};
-use chimera_testkit::world::{World, event};
+use chimera_testkit::world::World;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -78,7 +78,6 @@ impl Scene {
             run_id: Some(Uuid::from_u128(n.unsigned_abs().into())),
             run_seq: Some(n),
             trace_id: even.then(|| "0af7651916cd43dd8448eb211c80319c".to_owned()),
-            ..event("acme")
         }
     }
 
