@@ -1,7 +1,7 @@
-//! What the handlers share: time, randomness, the checks behind readiness, the metrics text.
+//! What the handlers share: time, randomness, stores, the checks behind readiness, the metrics text.
 
 use crate::trace::TraceContext;
-use chimera_engine::port::{Clock, Random};
+use chimera_engine::port::{Blobs, Clock, Random};
 use futures::future::BoxFuture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,6 +43,7 @@ impl Check {
 pub struct Edge {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
+    pub(crate) blobs: Option<Arc<dyn Blobs>>,
     pub(crate) checks: Arc<[Check]>,
     pub(crate) check_timeout: Duration,
     pub(crate) metrics: Arc<dyn Fn() -> String + Send + Sync>,
@@ -52,12 +53,13 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// An edge without checks, metrics or exported traces.
+    /// An edge without stores, checks, metrics or exported traces.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
         Self {
             clock,
             random,
+            blobs: None,
             checks: Arc::new([]),
             check_timeout: Duration::from_secs(2),
             metrics: Arc::new(String::new),
@@ -65,6 +67,13 @@ impl Edge {
             request_timeout: Duration::from_secs(30),
             stopping: Arc::default(),
         }
+    }
+
+    /// Sets where artifacts are kept. Without it, no link to an artifact leads anywhere.
+    #[must_use]
+    pub fn with_blobs(mut self, blobs: Arc<dyn Blobs>) -> Self {
+        self.blobs = Some(blobs);
+        self
     }
 
     /// Sets the parts that readiness asks.

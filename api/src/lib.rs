@@ -7,6 +7,7 @@
 
 mod edge;
 mod extract;
+mod intent;
 mod json;
 mod ops;
 mod problem;

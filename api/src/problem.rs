@@ -7,7 +7,9 @@
 use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use chimera_core::error::{Code, ErrorBody, Problem};
-use chimera_engine::port::{CommitError, ReadError};
+use chimera_core::limits::ERROR_TEXT_CHARS_MAX;
+use chimera_engine::port::{BlobError, CommitError, LinkRefused, ReadError};
+use serde_json::Value;
 
 /// The media type of a problem document.
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
@@ -25,7 +27,7 @@ impl ApiError {
     /// An error with a message for the caller.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, body: ErrorBody::new(code, message) }
+        Self { code, body: ErrorBody::new(code, told(message.into(), ERROR_TEXT_CHARS_MAX)) }
     }
 
     /// Our own fault: the caller learns nothing but that.
@@ -36,7 +38,11 @@ impl ApiError {
 
     /// Adds a detail.
     #[must_use]
-    pub fn with(mut self, name: &str, value: impl Into<serde_json::Value>) -> Self {
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        let value = match value.into() {
+            Value::String(text) => Value::String(told(text, ERROR_TEXT_CHARS_MAX)),
+            other => other,
+        };
         self.body = self.body.with(name, value);
         self
     }
@@ -72,6 +78,18 @@ impl ApiError {
     pub(crate) fn problem(&self, instance: &str, trace_id: &str) -> Problem {
         Problem::new(self.code, self.body.clone(), instance, trace_id)
     }
+}
+
+/// Text that may repeat what the caller sent, made fit for an answer and a log line: of bounded
+/// length, and without characters that steer a terminal.
+pub(crate) fn told(text: String, chars_max: usize) -> String {
+    let bounded = text.len() <= chars_max || text.chars().nth(chars_max).is_none();
+    if bounded && !text.contains(char::is_control) {
+        return text;
+    }
+    let harmless = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    let cut = if bounded { None } else { Some('…') };
+    text.chars().take(chars_max).map(harmless).chain(cut).collect()
 }
 
 /// Attached to a response that still needs its document.
@@ -114,6 +132,32 @@ impl From<ReadError> for ApiError {
                 .with("pointer", "/cursor")
                 .with("reason", "not a cursor of this listing"),
             ReadError::Invalid { .. } => Self::internal(),
+        }
+    }
+}
+
+impl From<BlobError> for ApiError {
+    fn from(error: BlobError) -> Self {
+        match error {
+            BlobError::NotFound(_) => Self::new(Code::NotFound, "there is no such content, or it is no longer kept"),
+            BlobError::TooLarge { bytes_max } => {
+                Self::new(Code::PayloadTooLarge, format!("the content may have at most {bytes_max} bytes"))
+                    .with("bytes_max", bytes_max)
+            }
+            BlobError::Interrupted => Self::new(Code::SchemaInvalid, "the content ended before its end"),
+            BlobError::Damaged(_) => Self::internal(),
+            BlobError::Unavailable { .. } => {
+                Self::new(Code::StoreUnavailable, "the store is not available").retry_after(1)
+            }
+        }
+    }
+}
+
+impl From<LinkRefused> for ApiError {
+    fn from(refused: LinkRefused) -> Self {
+        match refused {
+            LinkRefused::Expired => Self::new(Code::ExpiredTtl, "the link has expired; ask for a new one"),
+            LinkRefused::Forged => Self::new(Code::SignatureInvalid, "the link is not one that was given out here"),
         }
     }
 }

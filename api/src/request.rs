@@ -4,14 +4,16 @@
 //! time limit or a library, leaves as a problem document with the trace it belongs to.
 
 use crate::edge::Edge;
-use crate::problem::{ApiError, Attached, PROBLEM_JSON};
+use crate::problem::{ApiError, Attached, PROBLEM_JSON, told};
 use crate::trace::TraceContext;
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use chimera_core::error::Code;
+use chimera_core::limits::TARGET_BYTES_MAX;
 use tracing::Instrument;
 use tracing::field::Empty;
 
@@ -28,7 +30,7 @@ pub(crate) async fn observe(State(edge): State<Edge>, request: Request, next: Ne
     let _running = Running::begin();
     let method = method_label(request.method());
     let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
-    let instance = request.uri().path().to_owned();
+    let instance = told(request.uri().path().to_owned(), TARGET_BYTES_MAX);
     let correlation = correlation_id(request.headers()).unwrap_or_else(|| edge.random.opaque_id());
     let caller = header_text(request.headers(), &TRACEPARENT).and_then(TraceContext::parse);
     let span = tracing::info_span!(
@@ -72,6 +74,34 @@ pub(crate) async fn observe(State(edge): State<Edge>, request: Request, next: Ne
         set(headers, CORRELATION_ID, &correlation);
     }
     response
+}
+
+/// Refuses a head that HTTP forbids and its parser lets pass: proxies before us may read such a
+/// request differently than we do.
+pub(crate) async fn check_head(request: Request, next: Next) -> Response {
+    match fault(&request) {
+        None => next.run(request).await,
+        Some(fault) => ApiError::new(Code::SchemaInvalid, fault).into_response(),
+    }
+}
+
+fn fault(request: &Request) -> Option<&'static str> {
+    let hosts: Vec<&HeaderValue> = request.headers().get_all(header::HOST).iter().take(2).collect();
+    let is_host = |value: &HeaderValue| {
+        let authority = value.to_str().ok().and_then(|text| text.parse::<Authority>().ok());
+        value.is_empty() || authority.is_some_and(|authority| !authority.as_str().contains('@'))
+    };
+    let mut codings = request.headers().get_all(header::TRANSFER_ENCODING).iter();
+    let target = request.uri().path_and_query().map_or("", |target| target.as_str());
+    match hosts[..] {
+        _ if target.len() > TARGET_BYTES_MAX => Some("the address is too long"),
+        _ if codings.any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked")) => {
+            Some("the only transfer coding that is taken is chunked")
+        }
+        [] if request.version() < Version::HTTP_11 => None,
+        [host] if is_host(host) => None,
+        _ => Some("a request names its host, once"),
+    }
 }
 
 /// Gives up on an answer that doesn't begin in time.

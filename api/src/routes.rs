@@ -3,12 +3,13 @@
 //! A test compares both: a route without documentation and a documented path without a route fail.
 
 use crate::edge::Edge;
+use crate::intent::artifact;
 use crate::ops::{docs, errors, healthz, metrics, openapi, readyz, schema};
 use crate::problem::ApiError;
 use crate::request;
 use axum::Router;
 use axum::http::{Method, Uri};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{MethodRouter, get};
 use chimera_core::error::Code;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -22,6 +23,7 @@ fn table() -> Vec<(&'static str, MethodRouter<Edge>)> {
         ("/openapi.json", get(openapi::openapi)),
         ("/docs", get(docs::docs)),
         ("/docs/errors/{code}", get(errors::error)),
+        ("/artifacts/{sha256}", get(artifact::artifact)),
     ]
 }
 
@@ -35,9 +37,13 @@ fn table() -> Vec<(&'static str, MethodRouter<Edge>)> {
         openapi::openapi,
         docs::docs,
         errors::error,
+        artifact::artifact,
     ),
     components(schemas(schema::ProblemDocument)),
-    tags((name = "ops", description = "Health, metrics, documentation")),
+    tags(
+        (name = "ops", description = "Health, metrics, documentation"),
+        (name = "intent", description = "Intents and what they produce"),
+    ),
 )]
 struct Document;
 
@@ -67,6 +73,7 @@ pub fn with_routes(edge: Edge, more: Router<Edge>) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(CatchPanicLayer::custom(request::after_panic))
         .layer(from_fn_with_state(edge.clone(), request::limit_time))
+        .layer(from_fn(request::check_head))
         .layer(from_fn_with_state(edge.clone(), request::observe))
         .with_state(edge)
 }

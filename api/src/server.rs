@@ -1,14 +1,19 @@
 //! Connections: how many, how slow, and how they end.
 //!
 //! Connections beyond the limit wait in the kernel's queue. A client that dawdles with its request
-//! head, or keeps an idle connection open too long, is cut off. On stop nobody new is let in, every
-//! request that has begun may finish within the grace time, and what is left then is dropped.
+//! head, keeps an idle connection open too long, or doesn't take its answer, is cut off. On stop
+//! nobody new is let in, every request that has begun may finish, to the last byte of its answer,
+//! within the grace time, and what is left then is dropped.
 //! Only HTTP/1.1 is spoken: its head timer covers the whole life of a connection.
 
+mod stall;
+
 use axum::Router;
+use chimera_core::limits::HEAD_BYTES_MAX;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use stall::Impatient;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +26,8 @@ use tokio::task::JoinSet;
 pub struct ServerLimits {
     /// Connections at one time.
     pub connections_max: usize,
-    /// How long a client may take to send a request head, and how long a connection may idle.
+    /// How long a client may take to send a request head, how long a connection may idle, and how
+    /// long an answer may wait for a client that takes nothing of it.
     pub header_timeout: Duration,
     /// How long requests may run on after the stop.
     pub shutdown_grace: Duration,
@@ -93,7 +99,8 @@ async fn converse(
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(header_timeout)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(Impatient::new(stream, header_timeout)), TowerToHyperService::new(router))
         .with_upgrades();
     let mut connection = pin!(connection);
     let ended = tokio::select! {

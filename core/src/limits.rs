@@ -27,6 +27,12 @@ pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 256;
 pub const IDEMPOTENCY_TTL_SECONDS: i64 = 86_400;
 /// Seconds a lane's lease lasts without a renewal.
 pub const LANE_LEASE_SECONDS: i64 = 15;
+/// Bytes of an HTTP request head at the most, and of an answer that waits to be taken.
+pub const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of an HTTP request's path and query at the most.
+pub const TARGET_BYTES_MAX: usize = 8 * 1024;
+/// Characters of one text in an error at the most; it may repeat what the caller sent.
+pub const ERROR_TEXT_CHARS_MAX: usize = 500;
 /// Bytes of an HTTP request body at the most.
 pub const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Bytes of one stored blob at the most.

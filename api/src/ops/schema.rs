@@ -1,9 +1,15 @@
-//! The problem document in the words of OpenAPI.
+//! The problem document, and plain bytes, in the words of OpenAPI.
 //!
 //! The types that are sent live in `core`, which knows no OpenAPI; these only describe them. A test
 //! compares the two.
 
 use utoipa::ToSchema;
+
+/// Bytes as they are.
+#[derive(ToSchema)]
+#[schema(value_type = String, format = Binary)]
+#[allow(dead_code)]
+pub(crate) struct Octets(Vec<u8>);
 
 /// RFC 9457 problem document.
 #[derive(ToSchema)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
 /// Checks the headers of a problem answer and gives its body.
-async fn problem(response: reqwest::Response) -> Value {
+pub(crate) async fn problem(response: reqwest::Response) -> Value {
     assert_eq!(response.headers()["content-type"], "application/problem+json");
     assert_eq!(response.headers()["cache-control"], "no-store");
     let (status, traceparent) = (response.status(), response.headers()["traceparent"].to_str().unwrap().to_owned());

@@ -1,8 +1,11 @@
 //! The HTTP edge over a real socket.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod artifacts;
 mod connections;
+mod downloads;
 mod errors;
+mod heads;
 mod ops;
 mod reference;
 mod support;

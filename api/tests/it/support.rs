@@ -7,8 +7,8 @@ use chimera_core::time::Timestamp;
 use chimera_engine::port::{Clock, Random};
 use serde_json::Value;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -155,4 +155,31 @@ pub(crate) fn client() -> reqwest::Client {
 pub(crate) async fn get_json(url: String) -> (u16, Value) {
     let response = client().get(url).send().await.unwrap();
     (response.status().as_u16(), response.json().await.unwrap())
+}
+
+/// What is logged on this thread, as text.
+#[derive(Clone, Default)]
+pub(crate) struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Lines {
+    pub(crate) fn listen(&self) -> tracing::subscriber::DefaultGuard {
+        let into = self.clone();
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || into.clone()).finish();
+        tracing::subscriber::set_default(subscriber)
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }

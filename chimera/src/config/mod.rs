@@ -61,7 +61,7 @@ pub(crate) struct Config {
     pub(crate) secrets_file: Option<PathBuf>,
     /// Connections at one time.
     pub(crate) connections_max: usize,
-    /// How long a client may take for a request head, or idle.
+    /// How long a client may take for a request head, idle, or leave an answer untaken.
     pub(crate) header_timeout: Duration,
     /// How long a request may take until its answer begins.
     pub(crate) request_timeout: Duration,

@@ -157,7 +157,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "http.header_timeout_seconds",
         seconds(1, 600),
         Some("15"),
-        "How long a client may take for a request head, or idle.",
+        "How long a client may take for a request head, idle, or leave an answer untaken.",
     ),
     Setting::new(
         "http.request_timeout_seconds",

@@ -110,8 +110,8 @@ codes! {
     Unauthenticated "UNAUTHENTICATED" ValidationError final 401 "No valid credential";
     /// A signature doesn't fit what it signs.
     SignatureInvalid "SIGNATURE_INVALID" PolicyViolationError final 401 "The signature is not valid";
-    /// An envelope is older than it allows.
-    ExpiredTtl "EXPIRED_TTL" ValidationError final 401 "The envelope has expired";
+    /// An envelope is older than it allows, or a link is.
+    ExpiredTtl "EXPIRED_TTL" ValidationError final 401 "It has expired";
     /// The actor lacks a capability or role.
     RbacForbidden "RBAC_FORBIDDEN" PolicyViolationError final 403 "The actor lacks the capability";
     /// A policy rule refuses the act.
@@ -156,7 +156,7 @@ codes! {
     ExternalServiceUnavailable "EXTERNAL_SERVICE_UNAVAILABLE" ExternalServiceError retry 503 "A service outside is not available";
     /// A tool can't be used now.
     ToolUnavailable "TOOL_UNAVAILABLE" ExternalServiceError retry 503 "The tool is not available";
-    /// The record store can't be reached or can't write.
+    /// The record store or the blob store can't be reached or can't write.
     StoreUnavailable "STORE_UNAVAILABLE" SystemError retry 503 "The store is not available";
     /// The change was sent and nobody can tell whether it was made.
     OutcomeUnknown "OUTCOME_UNKNOWN" SystemError final 503 "The outcome is unknown";

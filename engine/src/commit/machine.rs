@@ -18,7 +18,7 @@
 //! | any      | Closing                    | Closed once nothing is queued or under way         |
 
 use super::batch::{Batch, Lane, Loss, Outcome, Settled};
-use super::queue::{Queue, Waiting};
+use super::queue::{Prepared, Queue, Waiting};
 use crate::port::{CommitError, Receipt, Unavailable};
 use chimera_core::limits;
 use chimera_core::record::Tx;
@@ -30,7 +30,7 @@ pub enum Event<W> {
     /// Somebody wants this committed.
     Submitted {
         /// What.
-        tx: Tx,
+        tx: Prepared,
         /// Who is told.
         waiter: W,
     },
@@ -151,20 +151,17 @@ impl<W> Committer<W> {
         (!drawn.is_empty()).then(|| self.send(lane, drawn))
     }
 
-    fn submitted(&mut self, mut tx: Tx, waiter: W, commands: &mut Vec<Command<W>>) {
+    fn submitted(&mut self, tx: Prepared, waiter: W, commands: &mut Vec<Command<W>>) {
         let refusal = match &self.state {
             _ if self.closing => Some(CommitError::Unavailable(stopping())),
             State::Closed => Some(CommitError::Unavailable(stopping())),
             State::Claiming { down: Some(reason) } => Some(CommitError::Unavailable(reason.clone())),
             _ if self.queue.len() >= limits::LANE_QUEUE_MAX => Some(CommitError::Overloaded),
-            _ => tx.check().err().map(CommitError::Invalid),
+            _ => None,
         };
         match refusal {
             Some(error) => commands.push(Command::Reply(waiter, Err(error))),
-            None => {
-                tx.sort();
-                self.queue.push(Waiting::new(tx, waiter));
-            }
+            None => self.queue.push(Waiting::new(tx, waiter)),
         }
     }
 

@@ -13,3 +13,4 @@ mod tests;
 
 pub use batch::{Batch, Lane, Loss, Outcome, Settled};
 pub use machine::{Command, Committer, Event};
+pub use queue::Prepared;

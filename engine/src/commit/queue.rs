@@ -4,8 +4,26 @@
 //! keys against those behind it, so nothing overtakes on a row.
 
 use chimera_core::limits;
-use chimera_core::record::{Touch, Tx};
+use chimera_core::record::{InvalidTx, Touch, Tx};
 use std::collections::{BTreeSet, VecDeque};
+
+/// A transaction that was checked and put into order. Whoever wants it committed does this work,
+/// because many can do it at the same time and a committer can't.
+#[derive(Debug)]
+pub struct Prepared {
+    tx: Tx,
+    touches: Vec<Touch>,
+}
+
+impl Prepared {
+    /// Checks everything that can be known before a store is asked.
+    pub fn new(mut tx: Tx) -> Result<Self, InvalidTx> {
+        tx.check()?;
+        tx.sort();
+        let touches = tx.all_touches();
+        Ok(Self { tx, touches })
+    }
+}
 
 /// One waiting transaction.
 #[derive(Debug)]
@@ -18,8 +36,7 @@ pub(super) struct Waiting<W> {
 }
 
 impl<W> Waiting<W> {
-    pub(super) fn new(tx: Tx, waiter: W) -> Self {
-        let touches = tx.all_touches();
+    pub(super) fn new(Prepared { tx, touches }: Prepared, waiter: W) -> Self {
         Self { tx, waiter, tries: 0, touches }
     }
 

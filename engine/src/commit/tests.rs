@@ -64,7 +64,7 @@ fn ready() -> Machine {
 }
 
 fn submit(machine: &mut Machine, waiter: usize, tx: Tx) -> Answers {
-    answers(machine.step(Event::Submitted { tx, waiter }))
+    answers(machine.step(Event::Submitted { tx: Prepared::new(tx).unwrap(), waiter }))
 }
 
 fn started(machine: &mut Machine) -> Batch {
@@ -265,11 +265,9 @@ fn a_full_queue_refuses_instead_of_growing() {
 }
 
 #[test]
-fn an_impossible_transaction_is_refused_before_the_store_sees_it() {
-    let mut machine = ready();
+fn an_impossible_transaction_is_refused_before_a_store_sees_it() {
     let twice = Tx { inserts: insert(1).inserts, updates: update(1).updates, ..Tx::default() };
-    let told = submit(&mut machine, 0, twice);
-    assert_eq!(told, [(0, Err(CommitError::Invalid(InvalidTx::Twice { table: "things" })))]);
+    assert_eq!(Prepared::new(twice).err(), Some(InvalidTx::Twice { table: "things" }));
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub async fn bare_postgres(
     for lane in 0..lanes {
         // Far from the numbers that the store gives out.
         let lane = 1_000_000 + i64::try_from(lane).unwrap_or_default();
-        let client = server.connect().await.map_err(crate::records::OpenError::Unavailable)?;
+        let client = server.connect_lane().await.map_err(crate::records::OpenError::Unavailable)?;
         let prepared = Prepared::new(workload, lane, batch, batches)?;
         client.execute(ADD_LANE, &[&lane]).await?;
         let runs: Vec<&Insert> = prepared.runs.iter().map(|tx| &tx.inserts[0]).collect();

@@ -9,6 +9,9 @@ use serde_json::json;
 use std::sync::Arc;
 use uuid::Uuid;
 
+/// Steps of a run before its writer goes on to the next run.
+const STEPS_PER_RUN: usize = 8;
+
 /// Makes the rows of the benchmark.
 #[derive(Clone)]
 pub struct Workload {
@@ -147,33 +150,45 @@ fn effect_cells(id: Uuid, step: Uuid, run: Uuid, now: Timestamp) -> Cells {
     ]
 }
 
-/// Lets `writers` commit steps of their own runs until `txs` are done, each waiting for its answer
-/// before it sends the next.
+/// Which run of a lane's list step `n` of writer `w` belongs to, and at which version: runs that are
+/// written at the same time were started at the same time, as in a server.
+const fn place(writers: usize, w: usize, n: usize) -> (usize, i64) {
+    (n / STEPS_PER_RUN * writers + w, (n % STEPS_PER_RUN) as i64 + 1)
+}
+
+/// Lets `writers` commit `txs` steps in all, each waiting for its answer before it sends the next.
+/// Their runs are started before; `start` is called when the work begins.
 pub async fn drive(
     store: &Arc<dyn Records>,
     workload: &Workload,
     writers: usize,
     txs: usize,
-) -> Result<(), BenchError> {
+    start: impl FnOnce(),
+) -> Result<usize, BenchError> {
     let share = txs.div_ceil(writers);
-    let tasks: Vec<_> = (0..writers)
-        .map(|_| {
-            let (store, workload) = (Arc::clone(store), workload.clone());
-            tokio::spawn(async move {
-                let (run, tx) = workload.run()?;
-                store.commit(tx).await?;
-                for version in 1..=share {
-                    let tx = workload.step(run, i64::try_from(version).unwrap_or(i64::MAX))?;
-                    store.commit(tx).await?;
-                }
-                Ok::<(), BenchError>(())
-            })
+    let mut runs = Vec::new();
+    for _ in 0..share.div_ceil(STEPS_PER_RUN) {
+        let started = (0..writers).map(|_| workload.run()).collect::<Result<Vec<_>, _>>()?;
+        let (ids, txs): (Vec<Uuid>, Vec<Tx>) = started.into_iter().unzip();
+        runs.extend(ids);
+        futures::future::try_join_all(txs.into_iter().map(|tx| store.commit(tx))).await?;
+    }
+    start();
+    let runs: Arc<[Uuid]> = runs.into();
+    let writer = |w: usize| {
+        let (store, workload, runs) = (Arc::clone(store), workload.clone(), Arc::clone(&runs));
+        tokio::spawn(async move {
+            for n in 0..share {
+                let (run, version) = place(writers, w, n);
+                store.commit(workload.step(runs[run], version)?).await?;
+            }
+            Ok::<(), BenchError>(())
         })
-        .collect();
-    for task in tasks {
+    };
+    for task in (0..writers).map(writer).collect::<Vec<_>>() {
         task.await??;
     }
-    Ok(())
+    Ok(share * writers)
 }
 
 /// Batches of steps, made before the clock of a bare loop starts.
@@ -186,12 +201,16 @@ pub(super) struct Prepared {
 
 impl Prepared {
     pub(super) fn new(workload: &Workload, lane: i64, batch: usize, batches: usize) -> Result<Self, BenchError> {
-        let runs: Vec<(Uuid, Tx)> = (0..batch).map(|_| workload.run()).collect::<Result<_, _>>()?;
+        let runs = (0..batches.div_ceil(STEPS_PER_RUN) * batch).map(|_| workload.run());
+        let runs: Vec<(Uuid, Tx)> = runs.collect::<Result<_, _>>()?;
         let mut head = Head::EMPTY;
         let mut prepared = Vec::with_capacity(batches);
-        for version in 1..=batches {
-            let version = i64::try_from(version).unwrap_or(i64::MAX);
-            let steps = runs.iter().map(|(run, _)| workload.step(*run, version)).collect::<Result<Vec<_>, _>>()?;
+        for n in 0..batches {
+            let step = |w: usize| {
+                let (run, version) = place(batch, w, n);
+                workload.step(runs[run].0, version)
+            };
+            let steps = (0..batch).map(step).collect::<Result<Vec<_>, _>>()?;
             let mut link = |tx: &Tx| {
                 let link = extend(lane, head, tx.entries[0].content_digest);
                 head = link.head();

@@ -44,6 +44,8 @@ impl RedisBus {
     #[must_use]
     pub fn new(redis: Redis) -> Self {
         let (requests, incoming) = mpsc::channel(REQUESTS_MAX);
+        // One message per listener at the most, and listeners are limited; dropping one can't wait.
+        #[allow(clippy::disallowed_methods, reason = "bounded by the number of listeners")]
         let (departures, leaving) = mpsc::unbounded_channel();
         let ear = Ear { redis: redis.clone(), topics: HashMap::new(), line: None, gap: false, rounds: 0, departures };
         tokio::spawn(ear.run(incoming, leaving));

@@ -8,9 +8,9 @@ use crate::build::NOON;
 use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::ledger::{Digest32, Head};
 use chimera_core::limits::LANE_LEASE_SECONDS;
-use chimera_core::record::{Row, Tx, Value};
+use chimera_core::record::{Row, Value};
 use chimera_core::time::Timestamp;
-use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Loss, Outcome, Settled};
+use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Loss, Outcome, Prepared, Settled};
 use chimera_engine::port::{CommitError, Receipt};
 use std::collections::VecDeque;
 use tokio::sync::oneshot;
@@ -37,7 +37,7 @@ impl LaneLoop {
         Self { committer, commands, mine }
     }
 
-    pub(super) fn submit(&mut self, tx: Tx, waiter: Waiter) {
+    pub(super) fn submit(&mut self, tx: Prepared, waiter: Waiter) {
         self.commands.extend(self.committer.step(Event::Submitted { tx, waiter }));
     }
 

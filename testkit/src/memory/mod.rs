@@ -16,7 +16,7 @@ pub use defaults::default_of;
 
 use async_trait::async_trait;
 use chimera_core::record::{Page, Row, Select, Table, Tx};
-use chimera_engine::commit::{Batch, Outcome};
+use chimera_engine::commit::{Batch, Outcome, Prepared};
 use chimera_engine::port::{CommitError, ReadError, Receipt, Records, Unavailable};
 use lane::LaneLoop;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -117,6 +117,7 @@ impl MemoryRecords {
 impl Records for MemoryRecords {
     async fn commit(&self, tx: Tx) -> Result<Receipt, CommitError> {
         let at = usize::try_from(tx.affinity % self.lanes.len() as u64).unwrap_or_default();
+        let tx = Prepared::new(tx)?;
         let (waiter, answer) = oneshot::channel();
         lock(&self.lanes[at]).submit(tx, waiter);
         tokio::task::yield_now().await;

@@ -208,6 +208,7 @@ pub async fn an_idempotency_record_commits_with_what_it_guards(store: &dyn Recor
             ("state", "in_flight".into()),
             ("created_at", NOON.into()),
             ("expires_at", NOON.plus_seconds(60).into()),
+            ("state_version", Value::Int(1)),
         ];
         Insert::into(&IDEMPOTENCY_RECORDS, cells).unwrap()
     };

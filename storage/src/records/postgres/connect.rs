@@ -11,6 +11,11 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 const SESSION: &str = "SET TIME ZONE 'UTC'; SET synchronous_commit = on; SET standard_conforming_strings = on; \
      SET lock_timeout = '10s'; SET statement_timeout = '30s'; SET idle_in_transaction_session_timeout = '60s'";
 
+/// A lane only touches rows by their keys. A plan made while a table is small and kept while it
+/// grows must not scan it.
+const LANE: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
+     SET plan_cache_mode = force_generic_plan; SET jit = off";
+
 /// How long the server has to answer a new connection.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 
@@ -47,6 +52,13 @@ impl Server {
             }
         };
         client.batch_execute(SESSION).await.map_err(|error| unavailable(&error))?;
+        Ok(client)
+    }
+
+    /// Opens a session for a lane.
+    pub(crate) async fn connect_lane(&self) -> Result<Client, Unavailable> {
+        let client = self.connect().await?;
+        client.batch_execute(LANE).await.map_err(|error| unavailable(&error))?;
         Ok(client)
     }
 }

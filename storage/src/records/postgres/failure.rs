@@ -51,3 +51,8 @@ pub(super) fn is_lost(error: &Error) -> bool {
         error.as_db_error().is_some_and(|db| ["57P", "08"].iter().any(|class| db.code().code().starts_with(class)));
     error.is_closed() || io || shut
 }
+
+/// Whether an insert met a key that another row has.
+pub(super) fn is_taken_key(error: &Error) -> bool {
+    error.code() == Some(&SqlState::UNIQUE_VIOLATION)
+}

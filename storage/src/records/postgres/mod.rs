@@ -17,6 +17,7 @@ use crate::migrate;
 use async_trait::async_trait;
 use chimera_core::limits;
 use chimera_core::record::{Page, Select, Tx};
+use chimera_engine::commit::Prepared;
 use chimera_engine::port::{CommitError, ReadError, Receipt, Records, Unavailable};
 use connect::Server;
 use std::sync::{Mutex, PoisonError};
@@ -87,6 +88,7 @@ impl Records for PostgresRecords {
         let lanes = self.lanes.len().max(1) as u64;
         let at = usize::try_from(tx.affinity % lanes).unwrap_or_default();
         let lane = self.lanes.get(at).ok_or_else(|| connect::reason("the database is open for reading only"))?;
+        let tx = Prepared::new(tx)?;
         let (waiter, answer) = oneshot::channel();
         let stopped = || connect::reason("the store is stopped");
         lane.try_send(Message::Commit(tx, waiter)).map_err(|error| match error {

@@ -20,6 +20,15 @@ pub(super) struct Statement<'a> {
     pub(super) expects: Expect<'a>,
 }
 
+/// What an insert does when its key is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Inserts {
+    /// It fails, and everything with it.
+    Plain,
+    /// It passes over the row and leaves it out of its answer.
+    PassingOver,
+}
+
 /// What must come back.
 pub(super) enum Expect<'a> {
     /// The position of each of these updates.
@@ -30,6 +39,8 @@ pub(super) enum Expect<'a> {
     Step { tx: usize, at: usize, step: &'a Step },
     /// As many rows as there are entries.
     Entries(usize),
+    /// Nothing: it succeeds or fails as a whole.
+    Nothing,
 }
 
 /// Compares the lane with what the batch builds on and moves it on.
@@ -50,9 +61,13 @@ pub(super) fn locks(batch: &Batch) -> Vec<i64> {
 }
 
 /// Every statement of the batch, in order.
-pub(super) fn statements<'a>(batch: &'a Batch, entries: &'a [Row]) -> Result<Vec<Statement<'a>>, (usize, ReadError)> {
+pub(super) fn statements<'a>(
+    batch: &'a Batch,
+    entries: &'a [Row],
+    mode: Inserts,
+) -> Result<Vec<Statement<'a>>, (usize, ReadError)> {
     let mut all = updates(batch);
-    all.extend(inserts(batch));
+    all.extend(inserts(batch, mode));
     for (tx, steps) in batch.txs.iter().map(|tx| &tx.steps).enumerate() {
         for (at, step) in steps.iter().enumerate() {
             all.push(ordered(tx, at, step).map_err(|error| (tx, error))?);
@@ -124,7 +139,7 @@ fn bulk_update<'a>(rows: Vec<(usize, &'a Update)>) -> Statement<'a> {
 }
 
 /// Inserts into the same columns of one table share a statement.
-fn inserts<'a>(batch: &'a Batch) -> Vec<Statement<'a>> {
+fn inserts<'a>(batch: &'a Batch, mode: Inserts) -> Vec<Statement<'a>> {
     type Shape = (u16, &'static str, Vec<usize>);
     let mut groups: BTreeMap<Shape, Vec<(usize, &'a Insert)>> = BTreeMap::new();
     for (tx, insert) in batch.txs.iter().enumerate().flat_map(|(n, tx)| tx.inserts.iter().map(move |i| (n, i))) {
@@ -136,8 +151,13 @@ fn inserts<'a>(batch: &'a Batch) -> Vec<Statement<'a>> {
         rows.sort_by_cached_key(|(_, insert)| order_key(insert));
         let cells = (0..positions.len()).map(|n| rows.iter().map(|(_, insert)| &insert.cells[n].1).collect());
         let params = arrays(cells);
-        let tail = format!("ON CONFLICT DO NOTHING RETURNING {}", table.key.join(", "));
-        Statement { sql: bulk_insert(table, &positions, &tail), params, expects: Expect::Inserts(rows) }
+        let (tail, expects) = match mode {
+            Inserts::Plain => (String::new(), Expect::Nothing),
+            Inserts::PassingOver => {
+                (format!("ON CONFLICT DO NOTHING RETURNING {}", table.key.join(", ")), Expect::Inserts(rows))
+            }
+        };
+        Statement { sql: bulk_insert(table, &positions, &tail), params, expects }
     };
     groups.into_iter().map(statement).collect()
 }

@@ -4,8 +4,7 @@ use super::super::observe;
 use super::connect::Server;
 use super::flight::Session;
 use super::lane;
-use chimera_core::record::Tx;
-use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Outcome, Settled};
+use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Outcome, Prepared, Settled};
 use chimera_engine::port::{CommitError, Receipt, Unavailable};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,7 +16,7 @@ pub(super) type Waiter = oneshot::Sender<Result<Receipt, CommitError>>;
 
 /// What the rest of the store tells a lane.
 pub(super) enum Message {
-    Commit(Tx, Waiter),
+    Commit(Prepared, Waiter),
     Close,
 }
 
@@ -120,7 +119,7 @@ impl Worker {
     async fn claim(&mut self) -> Result<Lane, Unavailable> {
         let session = match self.session.take() {
             Some(session) if !session.is_lost() => session,
-            _ => Session::new(self.server.connect().await?, self.lease.as_secs_f64()),
+            _ => Session::new(self.server.connect_lane().await?, self.lease.as_secs_f64()),
         };
         let lane = lane::claim(session.client(), &self.node, self.lease.as_secs_f64()).await?;
         self.session = Some(session);
@@ -130,7 +129,7 @@ impl Worker {
     /// Looks until there is an answer: who waits must not be told anything wrong.
     async fn settle(&mut self, batch: &Batch) -> Settled {
         loop {
-            if let Ok(client) = self.server.connect().await
+            if let Ok(client) = self.server.connect_lane().await
                 && let Ok(settled) = lane::settle(&client, batch, self.lease.as_secs_f64()).await
             {
                 self.session = Some(Session::new(client, self.lease.as_secs_f64()));

@@ -1,13 +1,17 @@
-//! One batch on the writer's connection: a savepoint per transaction, so that a loser fails alone.
+//! One batch on the writer's connection.
 //!
-//! The lane row is compared first and written last, in the same transaction as everything else.
+//! Losers are rare and savepoints cost a copy of every page they touch, so a batch is tried without
+//! them first. If one of its transactions loses, the batch begins anew with a savepoint for each,
+//! and the loser fails alone. The lane row is compared first and written last, in the same database
+//! transaction as everything else.
 
 use super::super::is_probe;
 use super::super::sql::{self, Dialect};
 use super::cells;
 use super::failure;
+use super::texts::Texts;
 use chimera_core::ledger::{Head, Link, SealedEntry};
-use chimera_core::record::{Conflict, Insert, RowCount, RowKey, Step, Table, Tx, Update, Value};
+use chimera_core::record::{Conflict, Insert, RowCount, RowKey, Step, Table, Tx, Update};
 use chimera_engine::commit::{Batch, Loss, Outcome};
 use rusqlite::{Connection, params};
 
@@ -26,16 +30,21 @@ impl From<rusqlite::Error> for Failure {
 }
 
 /// Runs the batch to its end. Whatever happens, no transaction stays open.
-pub(super) fn execute(conn: &Connection, batch: &Batch) -> Outcome {
-    let outcome = attempt(conn, batch).unwrap_or_else(|outcome| outcome);
-    if !conn.is_autocommit() {
-        // A failed rollback leaves a connection that refuses everything; the next claim reopens it.
-        let _ = conn.execute_batch("ROLLBACK");
+pub(super) fn execute(conn: &Connection, texts: &mut Texts, batch: &Batch) -> Outcome {
+    for careful in [false, true] {
+        let outcome = attempt(conn, texts, batch, careful).unwrap_or_else(|outcome| outcome);
+        if !conn.is_autocommit() {
+            // A failed rollback leaves a connection that refuses everything; the next claim reopens it.
+            let _ = conn.execute_batch("ROLLBACK");
+        }
+        if careful || !matches!(outcome, Outcome::Lost(_)) {
+            return outcome;
+        }
     }
-    outcome
+    Outcome::Contended
 }
 
-fn attempt(conn: &Connection, batch: &Batch) -> Result<Outcome, Outcome> {
+fn attempt(conn: &Connection, texts: &mut Texts, batch: &Batch, careful: bool) -> Result<Outcome, Outcome> {
     let whole = |error: rusqlite::Error| failure::of_statement(&error).err().unwrap_or_else(|| refused(&error));
     conn.prepare_cached("BEGIN IMMEDIATE").and_then(|mut s| s.raw_execute()).map_err(whole)?;
     if !holds_lane(conn, batch).map_err(whole)? {
@@ -43,15 +52,18 @@ fn attempt(conn: &Connection, batch: &Batch) -> Result<Outcome, Outcome> {
     }
     let mut lost = Vec::new();
     for (at, tx) in batch.txs.iter().enumerate() {
-        if let Some(loss) = savepoint(conn, tx)? {
-            lost.push((at, loss));
+        let loss = if careful { savepoint(conn, texts, tx)? } else { plain(conn, texts, tx)? };
+        match loss {
+            Some(loss) if careful => lost.push((at, loss)),
+            Some(loss) => return Ok(Outcome::Lost(vec![(at, loss)])),
+            None => {}
         }
     }
     let keep = |at: usize| lost.iter().all(|(position, _)| *position != at);
     let (links, head) = batch.chain(keep);
     let kept = batch.txs.iter().enumerate().filter(|(at, _)| keep(*at));
     for (sealed, link) in kept.flat_map(|(_, tx)| &tx.entries).zip(&links) {
-        append(conn, batch.lane.id, sealed, link).map_err(whole)?;
+        append(conn, texts, batch.lane.id, sealed, link).map_err(whole)?;
     }
     if batch.txs.iter().any(is_probe) {
         probe(conn, batch).map_err(whole)?;
@@ -102,33 +114,33 @@ fn probe(conn: &Connection, batch: &Batch) -> rusqlite::Result<()> {
     conn.execute_batch("ROLLBACK TO probe; RELEASE probe")
 }
 
-fn savepoint(conn: &Connection, tx: &Tx) -> Result<Option<Loss>, Outcome> {
-    let whole = |error: rusqlite::Error| Outcome::Unavailable(failure::unavailable(&error));
-    if tx.inserts.is_empty() && tx.updates.is_empty() && tx.steps.is_empty() {
-        return Ok(None);
+fn plain(conn: &Connection, texts: &mut Texts, tx: &Tx) -> Result<Option<Loss>, Outcome> {
+    match apply(conn, texts, tx) {
+        Ok(()) => Ok(None),
+        Err(Failure::Loss(loss)) => Ok(Some(loss)),
+        Err(Failure::Whole(outcome)) => Err(outcome),
     }
+}
+
+fn savepoint(conn: &Connection, texts: &mut Texts, tx: &Tx) -> Result<Option<Loss>, Outcome> {
+    let whole = |error: rusqlite::Error| Outcome::Unavailable(failure::unavailable(&error));
     conn.prepare_cached("SAVEPOINT tx").and_then(|mut s| s.raw_execute()).map_err(whole)?;
-    let loss = match apply(conn, tx) {
-        Ok(()) => None,
-        Err(Failure::Loss(loss)) => {
-            conn.prepare_cached("ROLLBACK TO tx").and_then(|mut s| s.raw_execute()).map_err(whole)?;
-            Some(loss)
-        }
-        Err(Failure::Whole(outcome)) => return Err(outcome),
-    };
+    let loss = plain(conn, texts, tx)?;
+    if loss.is_some() {
+        conn.prepare_cached("ROLLBACK TO tx").and_then(|mut s| s.raw_execute()).map_err(whole)?;
+    }
     conn.prepare_cached("RELEASE tx").and_then(|mut s| s.raw_execute()).map_err(whole)?;
     Ok(loss)
 }
 
-fn apply(conn: &Connection, tx: &Tx) -> Result<(), Failure> {
-    tx.updates.iter().try_for_each(|update| compare_and_set(conn, update))?;
-    tx.inserts.iter().try_for_each(|insert| add(conn, insert))?;
-    tx.steps.iter().enumerate().try_for_each(|(at, step)| run(conn, at, step))
+fn apply(conn: &Connection, texts: &mut Texts, tx: &Tx) -> Result<(), Failure> {
+    tx.updates.iter().try_for_each(|update| compare_and_set(conn, texts, update))?;
+    tx.inserts.iter().try_for_each(|insert| add(conn, texts, insert))?;
+    tx.steps.iter().enumerate().try_for_each(|(at, step)| run(conn, texts, at, step))
 }
 
-fn add(conn: &Connection, insert: &Insert) -> Result<(), Failure> {
-    let text = sql::insert(D, insert.table, insert.cells.iter().map(|(at, _)| *at));
-    let mut statement = conn.prepare_cached(&text)?;
+fn add(conn: &Connection, texts: &mut Texts, insert: &Insert) -> Result<(), Failure> {
+    let mut statement = conn.prepare_cached(texts.insert(insert))?;
     cells::bind(&mut statement, insert.cells.iter().map(|(_, value)| value))?;
     let refusal = match statement.raw_execute() {
         Ok(1) => return Ok(()),
@@ -154,26 +166,9 @@ fn exists(conn: &Connection, table: &Table, key: &RowKey) -> rusqlite::Result<bo
     Ok(statement.raw_query().next()?.is_some())
 }
 
-fn compare_and_set(conn: &Connection, update: &Update) -> Result<(), Failure> {
+fn compare_and_set(conn: &Connection, texts: &mut Texts, update: &Update) -> Result<(), Failure> {
     let table = update.table;
-    let mut text = format!("UPDATE {} SET ", table.name);
-    let mut n = 0;
-    let mut terms = |columns: Vec<&str>, operator: &str, glue: &str| {
-        let term = |column: &str| {
-            n += 1;
-            format!("{column} {operator} ?{n}")
-        };
-        columns.into_iter().map(term).collect::<Vec<_>>().join(glue)
-    };
-    let name = |(at, _): &(usize, Value)| table.columns[*at].name;
-    text.push_str(&terms(update.set.iter().map(name).collect(), "=", ", "));
-    text.push_str(" WHERE ");
-    text.push_str(&terms(table.key.to_vec(), "=", " AND "));
-    if !update.expect.is_empty() {
-        text.push_str(" AND ");
-        text.push_str(&terms(update.expect.iter().map(name).collect(), "IS", " AND "));
-    }
-    let mut statement = conn.prepare_cached(&text)?;
+    let mut statement = conn.prepare_cached(texts.update(update))?;
     let values = update.set.iter().map(|(_, v)| v).chain(&update.key).chain(update.expect.iter().map(|(_, v)| v));
     cells::bind(&mut statement, values)?;
     if statement.raw_execute()? == 1 {
@@ -184,10 +179,10 @@ fn compare_and_set(conn: &Connection, update: &Update) -> Result<(), Failure> {
     Err(Failure::Loss(Loss::Conflict(conflict)))
 }
 
-fn run(conn: &Connection, at: usize, step: &Step) -> Result<(), Failure> {
+fn run(conn: &Connection, texts: &mut Texts, at: usize, step: &Step) -> Result<(), Failure> {
     let unreadable = |error: chimera_engine::port::ReadError| Failure::Loss(Loss::Rejected(error.to_string()));
     let (table, text, rows, counts) = match step {
-        Step::Insert(insert) => return add(conn, insert),
+        Step::Insert(insert) => return add(conn, texts, insert),
         Step::Lock { table, conditions, rows } => (table, sql::lock(D, table, conditions), rows, true),
         Step::Update { table, conditions, set, rows } => (table, sql::update(D, table, set, conditions), rows, false),
         Step::Delete { table, conditions, rows } => (table, sql::delete(D, table, conditions), rows, false),
@@ -215,10 +210,9 @@ fn check_rows(step: usize, table: &'static Table, rows: RowCount, touched: u64) 
     Err(Failure::Loss(Loss::Conflict(Conflict::Rows { step, table: table.name, touched })))
 }
 
-fn append(conn: &Connection, lane: i64, sealed: &SealedEntry, link: &Link) -> rusqlite::Result<()> {
+fn append(conn: &Connection, texts: &mut Texts, lane: i64, sealed: &SealedEntry, link: &Link) -> rusqlite::Result<()> {
     let row = sealed.row(lane, link);
-    let text = sql::insert(D, row.table, 0..row.cells.len());
-    let mut statement = conn.prepare_cached(&text)?;
+    let mut statement = conn.prepare_cached(texts.whole_row(row.table))?;
     cells::bind(&mut statement, row.cells.iter())?;
     match statement.raw_execute()? {
         1 => Ok(()),

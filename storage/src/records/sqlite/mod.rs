@@ -8,6 +8,7 @@ mod execute;
 mod failure;
 pub(crate) mod file;
 mod reader;
+mod texts;
 mod wal;
 mod writer;
 
@@ -16,6 +17,7 @@ use crate::migrate;
 use async_trait::async_trait;
 use chimera_core::limits;
 use chimera_core::record::{Page, Select, Tx};
+use chimera_engine::commit::Prepared;
 use chimera_engine::port::{Clock, CommitError, ReadError, Receipt, Records, Unavailable};
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -61,7 +63,7 @@ impl SqliteRecords {
         migrate::sqlite(&mut conn)?;
         let (inbox, messages) = sync_channel(limits::LANE_QUEUE_MAX);
         let wal = wal::Keeper::start(path.clone()).map_err(OpenError::Folder)?;
-        let writer = Writer { path, conn: Some(conn), clock, inbox: messages, wal };
+        let writer = Writer { path, conn: Some(conn), clock, inbox: messages, wal, texts: texts::Texts::default() };
         let thread = std::thread::Builder::new().name("chimera-writer".to_owned());
         let thread = thread.spawn(move || writer.run()).map_err(OpenError::Folder)?;
         Ok(Self { readers, writing: Some(Writing { inbox, thread: Mutex::new(Some(thread)) }) })
@@ -72,6 +74,7 @@ impl SqliteRecords {
 impl Records for SqliteRecords {
     async fn commit(&self, tx: Tx) -> Result<Receipt, CommitError> {
         let writing = self.writing.as_ref().ok_or_else(|| stopped("the data is open for reading only"))?;
+        let tx = Prepared::new(tx)?;
         let (waiter, answer) = oneshot::channel();
         writing.inbox.try_send(Message::Commit(tx, waiter)).map_err(|error| match error {
             TrySendError::Full(_) => CommitError::Overloaded,

@@ -4,10 +4,10 @@
 //! that arrives waits in the channel and becomes the next batch.
 
 use super::super::observe;
+use super::texts::Texts;
 use super::{execute, file, wal};
 use chimera_core::limits;
-use chimera_core::record::Tx;
-use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Outcome, Settled};
+use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Outcome, Prepared, Settled};
 use chimera_engine::port::{Clock, CommitError, Receipt, Unavailable};
 use rusqlite::Connection;
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ pub(super) type Waiter = oneshot::Sender<Result<Receipt, CommitError>>;
 
 /// What the rest of the store tells the writer.
 pub(super) enum Message {
-    Commit(Tx, Waiter),
+    Commit(Prepared, Waiter),
     Close,
 }
 
@@ -37,6 +37,7 @@ pub(super) struct Writer {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) inbox: Receiver<Message>,
     pub(super) wal: wal::Keeper,
+    pub(super) texts: Texts,
 }
 
 impl Writer {
@@ -53,7 +54,7 @@ impl Writer {
                     Command::Execute(batch) => {
                         last_batch = batch.txs.len();
                         let outcome = match &self.conn {
-                            Some(conn) => execute::execute(conn, &batch),
+                            Some(conn) => execute::execute(conn, &mut self.texts, &batch),
                             None => Outcome::Unavailable(closed()),
                         };
                         observe::executed("sqlite", &batch, &outcome);

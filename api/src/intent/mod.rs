@@ -1,0 +1,3 @@
+//! Endpoints of intents and of what they produce.
+
+pub(crate) mod artifact;
