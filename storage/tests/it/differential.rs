@@ -50,7 +50,9 @@ impl Story {
                 3 => tx.inserts.push(signal(&self.seeded, self.run_id(), "tick").unwrap()),
                 4 => tx.inserts.push(self.record()),
                 5 => tx.steps.push(self.step()),
-                _ => tx.entries.push(entry(&self.seeded, *self.seeded.pick(&["acme", "globex"]), "told").unwrap()),
+                _ => {
+                    tx.entries.push(entry(&self.seeded, self.seeded.pick::<&str>(&["acme", "globex"]), "told").unwrap())
+                }
             }
         }
         tx
@@ -93,7 +95,8 @@ impl Story {
     }
 
     fn select(&self) -> Select {
-        let table: &'static Table = *self.seeded.pick(&[&RUNS, &RUN_SIGNALS, &IDEMPOTENCY_RECORDS, &AUDIT_LOG_ENTRIES]);
+        let table =
+            *self.seeded.pick::<&'static Table>(&[&RUNS, &RUN_SIGNALS, &IDEMPOTENCY_RECORDS, &AUDIT_LOG_ENTRIES]);
         let scope = match self.seeded.below(3) {
             0 => Scope::System,
             1 => Scope::Tenant("acme".to_owned()),
