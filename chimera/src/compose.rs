@@ -5,16 +5,40 @@
 
 use crate::ambient::{SystemClock, SystemRandom};
 use crate::bench::Subject;
-use crate::config::Config;
+use crate::config::{Config, Secretive};
 use crate::doctor::StoreFacts;
 use crate::failure::{Failure, Outcome};
-use crate::home::Home;
+use crate::home::{self, Home};
 use crate::telemetry::Redactor;
+use async_trait::async_trait;
 use chimera_api::Check;
+use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::Code;
-use chimera_engine::port::{Clock, Random, Records};
-use std::path::Path;
+use chimera_core::ledger::checkpoint::Signer;
+use chimera_core::ledger::{ActorType, SubjectType};
+use chimera_core::record::Tx;
+use chimera_engine::ledger::audit::{Event, Writer};
+use chimera_engine::ledger::checkpoint::{Checkpointer, Pace};
+use chimera_engine::port::{Blobs, Clock, Counters, Random, Records, Secrets};
+use chimera_storage::Redis;
+use chimera_storage::bench::{Workload, bare_postgres, bare_sqlite, drive};
+use chimera_storage::blob::{FolderBlobs, LinkSigner, S3Blobs, S3Credentials, S3Url};
+use chimera_storage::counter::RedisCounters;
+use chimera_storage::migrate::MIGRATIONS;
+use chimera_storage::records::{Access, OpenError, PostgresOptions, PostgresRecords, SqliteRecords};
+use chimera_storage::secret::{DirectorySecrets, EnvironmentSecrets, FileSecrets, LayeredSecrets};
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// How many new entries make a checkpoint due before its time.
+const CHECKPOINT_ENTRIES: i64 = 10_000;
+/// How often it is looked whether a checkpoint is due.
+const CHECKPOINT_TICK: Duration = Duration::from_secs(1);
+/// Whose the system's own ledger entries are.
+const SYSTEM_TENANT: &str = "system";
 
 /// Time and randomness of this machine.
 #[derive(Clone)]
@@ -29,78 +53,328 @@ impl Ambient {
     }
 }
 
-/// The seed of the key that signs the ledger: a secret if one is named, else the folder's own.
-pub(crate) async fn signing_seed(config: &Config, home: &Home, ambient: &Ambient) -> Outcome<[u8; 32]> {
-    match &config.signing_key {
-        None => home.ledger_seed(&*ambient.random),
-        Some(name) => Err(Failure::new(Code::ConfigInvalid, format!("`ledger.signing_key`: {name} is not set"))),
+/// What keeps secrets out of logs and spans, beyond the built-in rules.
+pub(crate) fn redactor() -> Redactor {
+    let known = chimera_core::ledger::Redactor::default();
+    Redactor::with(vec![Arc::new(move |text| known.text(text))])
+}
+
+/// Where secrets come from: environment before directory before file.
+fn secrets(config: &Config) -> LayeredSecrets {
+    let variables = config.secret_variables.clone();
+    let environment = EnvironmentSecrets::new(Config::SECRET_PREFIX, move |name| variables.0.get(name).cloned());
+    let mut sources: Vec<Box<dyn Secrets>> = vec![Box::new(environment)];
+    sources.extend(config.secrets_dir.iter().map(|dir| Box::new(DirectorySecrets::new(dir)) as Box<dyn Secrets>));
+    sources.extend(config.secrets_file.iter().map(|file| Box::new(FileSecrets::new(file)) as Box<dyn Secrets>));
+    LayeredSecrets::new(sources)
+}
+
+async fn secret(config: &Config, setting: &str, name: &str) -> Outcome<Secret> {
+    let refused = |error: String| Failure::new(Code::ConfigInvalid, format!("`{setting}`: {error}"));
+    let name: SecretName = name.parse().map_err(|_| refused(format!("{name} is not a secret's name")))?;
+    secrets(config).resolve(&name).await.map_err(|error| refused(error.to_string()))
+}
+
+/// The text of a setting that may be the name of a secret.
+async fn plain(config: &Config, setting: &str, value: &Secretive) -> Outcome<String> {
+    if !value.0.starts_with("secret://") {
+        return Ok(value.0.clone());
     }
+    let found = secret(config, setting, &value.0).await?;
+    let text = found.expose_text().map(|text| text.trim().to_owned());
+    text.ok_or_else(|| Failure::new(Code::ConfigInvalid, format!("`{setting}`: the secret is not text")))
+}
+
+/// The key that signs the ledger: a secret if one is named, else the folder's own.
+pub(crate) async fn signer(config: &Config, home: &Home, ambient: &Ambient) -> Outcome<Signer> {
+    let seed = match &config.signing_key {
+        None => home.ledger_seed(&*ambient.random)?,
+        Some(_) => named_seed(config).await?.unwrap_or_default(),
+    };
+    Ok(Signer::from_seed(&seed))
+}
+
+/// The key that signed the ledger so far, for commands that only read.
+pub(crate) async fn existing_signer(config: &Config) -> Outcome<Option<Signer>> {
+    let seed = match &config.signing_key {
+        None => home::existing_ledger_seed(&config.data_dir)?,
+        Some(_) => named_seed(config).await?,
+    };
+    Ok(seed.map(|seed| Signer::from_seed(&seed)))
+}
+
+async fn named_seed(config: &Config) -> Outcome<Option<[u8; 32]>> {
+    let Some(name) = &config.signing_key else { return Ok(None) };
+    let found = secret(config, "ledger.signing_key", name).await?;
+    home::seed(found.expose_text().unwrap_or_default().trim()).map(Some)
 }
 
 /// What a server runs on.
 pub(crate) struct Parts {
     /// What readiness asks.
     pub(crate) checks: Vec<Check>,
-    records: Option<Arc<dyn Records>>,
+    /// Artifacts.
+    pub(crate) blobs: Arc<dyn Blobs>,
+    records: Arc<dyn Records>,
+    ambient: Ambient,
+    node: String,
+    checkpoints: (watch::Sender<bool>, JoinHandle<()>),
 }
 
-/// Opens everything that a server needs. The ledger is signed with `seed`.
-pub(crate) async fn open(config: &Config, _ambient: &Ambient, _seed: [u8; 32]) -> Outcome<Parts> {
-    let mut checks = dependencies(config);
-    checks.push(data_folder(&config.data_dir));
-    Ok(Parts { checks, records: None })
+/// Opens everything that a server needs; `address` is where its own links lead.
+pub(crate) async fn open(config: &Config, home: &Home, ambient: &Ambient, address: SocketAddr) -> Outcome<Parts> {
+    let signer = Arc::new(signer(config, home, ambient).await?);
+    let node = ambient.random.opaque_id();
+    let records = records(config, ambient, &node).await?;
+    let blobs = blobs(config, home, ambient, address).await?;
+    let mut checks = vec![records_check(&records), blobs_check(&blobs)];
+    checks.extend(redis_check(config).await?);
+    let (stop, stopped) = watch::channel(false);
+    let checkpointer = Checkpointer {
+        records: Arc::clone(&records),
+        signer: Arc::clone(&signer),
+        clock: Arc::clone(&ambient.clock),
+        origin: format!("chimera/{}", signer.public_key().id()),
+        pace: Pace { seconds: seconds(config.checkpoint_interval), entries: CHECKPOINT_ENTRIES },
+        tick: CHECKPOINT_TICK,
+    };
+    let checkpoints = (stop, tokio::spawn(checkpointer.run(stopped)));
+    let parts = Parts { checks, blobs, records, ambient: ambient.clone(), node, checkpoints };
+    parts.record("NodeStarted").await?;
+    Ok(parts)
 }
 
 impl Parts {
-    /// Finishes what is queued and closes.
+    /// Writes into the ledger what this process does as a whole.
+    async fn record(&self, event_type: &str) -> Outcome {
+        let mut tx = Tx::default();
+        let event = Event {
+            tenant_id: SYSTEM_TENANT.to_owned(),
+            subject_type: SubjectType::Other,
+            subject_id: self.node.clone(),
+            event_type: event_type.to_owned(),
+            actor_type: ActorType::System,
+            actor_id: None,
+            data: serde_json::json!({"version": env!("CARGO_PKG_VERSION")}),
+            run_id: None,
+            run_seq: None,
+            trace_id: None,
+        };
+        let audit = Writer { random: &*self.ambient.random, clock: &*self.ambient.clock };
+        let written = audit.event(&mut tx, event);
+        written.map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
+        self.records.commit(tx).await?;
+        Ok(())
+    }
+
+    /// Finishes what is queued, seals the ledger and closes.
     pub(crate) async fn close(self) {
-        if let Some(records) = self.records {
-            records.close().await;
+        if let Err(failure) = self.record("NodeStopped").await {
+            tracing::warn!(reason = failure.message, "the stop is not in the ledger");
+        }
+        let (stop, checkpoints) = self.checkpoints;
+        let _ = stop.send(true);
+        // A checkpointer that broke has said so itself.
+        let _ = checkpoints.await;
+        self.records.close().await;
+    }
+}
+
+fn seconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// The record store to write to; the caller holds the folder's lock.
+async fn records(config: &Config, ambient: &Ambient, node: &str) -> Outcome<Arc<dyn Records>> {
+    let Some(url) = &config.database_url else {
+        let opened = SqliteRecords::open(&config.data_dir, Access::Write, Arc::clone(&ambient.clock));
+        return Ok(Arc::new(opened?));
+    };
+    let url = plain(config, "database_url", url).await?;
+    let options = PostgresOptions { lanes: config.lanes, node: node.to_owned(), ..PostgresOptions::new(url) };
+    Ok(Arc::new(PostgresRecords::open(options).await?))
+}
+
+/// The record store for a command that only reads, beside whoever writes.
+pub(crate) async fn records_to_read(config: &Config, ambient: &Ambient) -> Outcome<Arc<dyn Records>> {
+    let Some(url) = &config.database_url else {
+        let opened = SqliteRecords::open(&config.data_dir, Access::Read, Arc::clone(&ambient.clock));
+        return Ok(Arc::new(opened?));
+    };
+    Ok(Arc::new(PostgresRecords::open_read_only(&plain(config, "database_url", url).await?)?))
+}
+
+async fn blobs(config: &Config, home: &Home, ambient: &Ambient, address: SocketAddr) -> Outcome<Arc<dyn Blobs>> {
+    let random = Arc::clone(&ambient.random);
+    let invalid = |error: String| Failure::new(Code::ConfigInvalid, format!("`s3_url`: {error}"));
+    let Some(url) = &config.s3_url else {
+        let key = Secret::new(home.link_key(&*ambient.random)?.into_bytes());
+        let base = config.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
+        let links = LinkSigner::new(&base, &key);
+        let links = links.ok_or_else(|| Failure::new(Code::ConfigInvalid, "the key of signed links is empty"))?;
+        return Ok(Arc::new(FolderBlobs::open(config.data_dir.join("blobs"), links, random)));
+    };
+    let url: S3Url = plain(config, "s3_url", url).await?.parse().map_err(|error| invalid(format!("{error}")))?;
+    let credentials = match &config.s3_credentials {
+        None => None,
+        Some(name) => Some(s3_credentials(&secret(config, "s3_credentials", name).await?)?),
+    };
+    let blobs = S3Blobs::new(&url, credentials.as_ref(), random).map_err(|error| invalid(error.to_string()))?;
+    Ok(Arc::new(blobs))
+}
+
+fn s3_credentials(secret: &Secret) -> Outcome<S3Credentials> {
+    let parts = secret.expose_text().and_then(|text| text.trim().split_once(':'));
+    let invalid = || Failure::new(Code::ConfigInvalid, "`s3_credentials`: the secret is not `ID:KEY`");
+    let (id, key) = parts.ok_or_else(invalid)?;
+    let secret_access_key = Secret::new(key.as_bytes().to_vec());
+    Ok(S3Credentials { access_key_id: id.to_owned(), secret_access_key, session_token: None })
+}
+
+fn records_check(records: &Arc<dyn Records>) -> Check {
+    let records = Arc::clone(records);
+    Check::new("records", move || {
+        let records = Arc::clone(&records);
+        async move { records.ready().await.map_err(|error| error.reason) }
+    })
+}
+
+fn blobs_check(blobs: &Arc<dyn Blobs>) -> Check {
+    let blobs = Arc::clone(blobs);
+    Check::new("blobs", move || {
+        let blobs = Arc::clone(&blobs);
+        async move { blobs.ready().await.map_err(|error| error.to_string()) }
+    })
+}
+
+async fn redis_check(config: &Config) -> Outcome<Option<Check>> {
+    let Some(url) = &config.redis_url else { return Ok(None) };
+    let redis = Redis::new(&plain(config, "redis_url", url).await?);
+    let redis = redis.map_err(|error| Failure::new(Code::ConfigInvalid, format!("`redis_url`: {error}")))?;
+    let counters: Arc<dyn Counters> = Arc::new(RedisCounters::new(redis));
+    Ok(Some(Check::new("redis", move || {
+        let counters = Arc::clone(&counters);
+        async move { counters.ready().await.map_err(|error| error.to_string()) }
+    })))
+}
+
+/// The services beside the record store, each with a way to ask whether it answers. Local parts
+/// need no asking: the data folder is looked at by itself.
+pub(crate) async fn services(config: &Config, ambient: &Ambient) -> Outcome<Vec<Check>> {
+    let mut checks: Vec<Check> = redis_check(config).await?.into_iter().collect();
+    if config.s3_url.is_some() {
+        let home = Home::beside(&config.data_dir);
+        checks.push(blobs_check(&blobs(config, &home, ambient, config.listen).await?));
+    }
+    Ok(checks)
+}
+
+/// Brings the schema up to date; the names of what was applied, and the version.
+pub(crate) async fn migrate(config: &Config) -> Outcome<(Vec<String>, i64)> {
+    let applied = match &config.database_url {
+        Some(url) => PostgresRecords::migrate(&plain(config, "database_url", url).await?).await?,
+        None => SqliteRecords::migrate(&config.data_dir)?,
+    };
+    Ok((applied.names.into_iter().map(str::to_owned).collect(), applied.version))
+}
+
+/// What the doctor wants to know about the record store.
+pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
+    let (kind, facts) = match &config.database_url {
+        Some(url) => ("PostgreSQL", PostgresRecords::facts(&plain(config, "database_url", url).await?).await?),
+        None => ("SQLite", SqliteRecords::facts(&config.data_dir)?),
+    };
+    let schema_known = MIGRATIONS.last().map_or(0, |migration| migration.version);
+    let schema_version = facts.schema.version;
+    Ok(StoreFacts { kind, schema_version, schema_known, fsync: facts.durable, clock: facts.clock })
+}
+
+/// What the benchmark measures. On PostgreSQL it works in the configured database; embedded, in a
+/// folder of its own that it removes.
+pub(crate) async fn bench_subject(config: &Config, ambient: &Ambient) -> Outcome<Arc<dyn Subject>> {
+    let workload = Workload::new(Arc::clone(&ambient.clock), Arc::clone(&ambient.random));
+    let scratch = config.data_dir.join(format!("bench-{}", ambient.random.opaque_id()));
+    let config = Config { data_dir: scratch.clone(), ..config.clone() };
+    let url = match &config.database_url {
+        Some(url) => Some(plain(&config, "database_url", url).await?),
+        None => None,
+    };
+    let store = records(&config, ambient, "bench").await?;
+    Ok(Arc::new(Bench { store, workload, scratch, url, lanes: config.lanes, clock: Arc::clone(&ambient.clock) }))
+}
+
+struct Bench {
+    store: Arc<dyn Records>,
+    workload: Workload,
+    scratch: std::path::PathBuf,
+    url: Option<String>,
+    lanes: usize,
+    clock: Arc<dyn Clock>,
+}
+
+impl Bench {
+    fn since(&self, start: i64) -> Duration {
+        Duration::from_micros(self.clock.now().micros().saturating_sub(start).unsigned_abs())
+    }
+}
+
+#[async_trait]
+impl Subject for Bench {
+    async fn store(&self, writers: usize, transactions: usize) -> Outcome<Duration> {
+        let mut start = 0;
+        drive(&self.store, &self.workload, writers, transactions, || start = self.clock.now().micros()).await?;
+        Ok(self.since(start))
+    }
+
+    async fn bare(&self, batch: usize, transactions: usize) -> Outcome<Duration> {
+        let mut start = 0;
+        let batches = transactions.div_ceil(batch);
+        let mark = || start = self.clock.now().micros();
+        match &self.url {
+            Some(url) => {
+                let lanes = self.lanes.min(batch);
+                let (batch, batches) = (batch.div_ceil(lanes), batches);
+                bare_postgres(url, &self.workload, lanes, batch, batches, mark).await?;
+            }
+            None => {
+                let folder = self.scratch.join(format!("bare-{batch}"));
+                SqliteRecords::migrate(&folder)?;
+                bare_sqlite(&folder, &self.workload, batch, batches, mark)?;
+            }
+        }
+        Ok(self.since(start))
+    }
+
+    async fn close(&self) {
+        self.store.close().await;
+        // Scratch that can't be removed is the operator's to see.
+        if let Err(error) = std::fs::remove_dir_all(&self.scratch)
+            && self.url.is_none()
+        {
+            tracing::warn!(error = %error.kind(), "the benchmark's folder could not be removed");
         }
     }
 }
 
-/// The record store, for reading only: it may run beside a live server.
-pub(crate) async fn records_to_read(_config: &Config, _ambient: &Ambient) -> Outcome<Arc<dyn Records>> {
-    Err(absent())
-}
-
-/// Brings the schema up to date; the names of what was applied, and the version.
-pub(crate) async fn migrate(_config: &Config) -> Outcome<(Vec<String>, i64)> {
-    Err(absent())
-}
-
-/// What the doctor wants to know about the record store.
-pub(crate) async fn store_facts(_config: &Config) -> Outcome<StoreFacts> {
-    Err(absent())
-}
-
-/// The record store under measurement; the caller holds the lock.
-pub(crate) async fn bench_subject(_config: &Config, _ambient: &Ambient) -> Outcome<Arc<dyn Subject>> {
-    Err(absent())
-}
-
-/// The services that are configured, each with a way to ask whether it answers.
-pub(crate) fn dependencies(_config: &Config) -> Vec<Check> {
-    Vec::new()
-}
-
-/// What keeps secrets out of logs and spans, beyond the built-in rules.
-pub(crate) fn redactor(_config: &Config) -> Redactor {
-    Redactor::with(Vec::new())
-}
-
-fn absent() -> Failure {
-    Failure::new(Code::StoreUnavailable, "this build has no record store")
-}
-
-fn data_folder(dir: &Path) -> Check {
-    let dir = dir.to_owned();
-    Check::new("data_folder", move || {
-        let dir = dir.clone();
-        async move {
-            let tried = tokio::task::spawn_blocking(move || crate::doctor::write_probe(&dir)).await;
-            tried.unwrap_or(Err("the check did not finish".to_owned()))
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Unavailable(unavailable) => unavailable.into(),
+            OpenError::Absent => {
+                Self::new(Code::NotFound, error.to_string()).hint("chimera dev creates it; --data names another folder")
+            }
+            OpenError::Migrate(reason) => Self::new(Code::StoreUnavailable, reason.to_string())
+                .hint("use the binary that migrated it, or a newer one"),
+            OpenError::Folder(reason) => {
+                Self::new(Code::StoreUnavailable, format!("the data folder can't be used: {}", reason.kind()))
+            }
         }
-    })
+    }
+}
+
+impl From<chimera_storage::bench::BenchError> for Failure {
+    fn from(error: chimera_storage::bench::BenchError) -> Self {
+        let cause = std::error::Error::source(&error).map_or(String::new(), |cause| format!(": {cause}"));
+        Self::new(Code::StoreUnavailable, format!("{error}{cause}"))
+    }
 }

@@ -81,7 +81,14 @@ pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> 
             "check database_url and that the server runs; without it the data folder must be readable",
         )),
     }
-    for check in compose::dependencies(config) {
+    let services = match compose::services(config, ambient).await {
+        Ok(services) => services,
+        Err(failure) => {
+            findings.push(fail("services", failure.message, "chimera config print shows what is in force"));
+            Vec::new()
+        }
+    };
+    for check in services {
         let answer = tokio::time::timeout(ANSWER_TIMEOUT, check.run()).await;
         findings.push(match answer.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
             Ok(()) => ok(check.name, "answers".to_owned()),

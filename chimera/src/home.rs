@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(crate) struct Home {
     dir: PathBuf,
-    _lock: File,
+    _lock: Option<File>,
 }
 
 impl Home {
@@ -31,7 +31,7 @@ impl Home {
                 .hint("its owner must be the user that runs chimera")
         })?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { dir: dir.to_owned(), _lock: lock }),
+            Ok(()) => Ok(Self { dir: dir.to_owned(), _lock: Some(lock) }),
             Err(TryLockError::WouldBlock) => {
                 let message = format!("another chimera process is using the data folder {}", dir.display());
                 let hint = "stop it first, or let it do the work; commands that only read can run beside it";
@@ -41,11 +41,26 @@ impl Home {
         }
     }
 
-    /// The seed of the ledger's signing key; made at the first start.
-    pub(crate) fn ledger_seed(&self, random: &dyn Random) -> Outcome<[u8; 32]> {
+    /// The folder of whoever else is using it, for a command that only looks.
+    pub(crate) fn beside(dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), _lock: None }
+    }
+
+    /// The key of the links that the blob folder signs; made at the first start.
+    pub(crate) fn link_key(&self, random: &dyn Random) -> Outcome<String> {
+        self.kept(&self.keys()?.join("links.key"), random)
+    }
+
+    fn keys(&self) -> Outcome<PathBuf> {
         let keys = self.dir.join("keys");
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&keys);
         made.map_err(|error| Failure::file("can't create the key folder", &keys, &error))?;
+        Ok(keys)
+    }
+
+    /// The seed of the ledger's signing key; made at the first start.
+    pub(crate) fn ledger_seed(&self, random: &dyn Random) -> Outcome<[u8; 32]> {
+        self.keys()?;
         seed(&self.kept(&ledger_key(&self.dir), random)?)
     }
 
@@ -84,7 +99,8 @@ pub(crate) fn existing_ledger_seed(dir: &Path) -> Outcome<Option<[u8; 32]>> {
     line(&ledger_key(dir))?.map(|text| seed(&text)).transpose()
 }
 
-fn seed(text: &str) -> Outcome<[u8; 32]> {
+/// The seed that 64 hex digits spell.
+pub(crate) fn seed(text: &str) -> Outcome<[u8; 32]> {
     let bytes = hex::decode(text).ok().and_then(|bytes| bytes.try_into().ok());
     bytes.ok_or_else(|| Failure::new(Code::ConfigInvalid, "the ledger's signing key is not 64 hex digits"))
 }

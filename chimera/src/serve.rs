@@ -1,7 +1,7 @@
 //! A running server, from the lock to the last flushed line.
 //!
-//! Order matters at both ends. Start: lock, keys, telemetry, stores, listener, then the word that
-//! it is ready. Stop: readiness says no, no new connection, running requests finish, stores close,
+//! Order matters at both ends. Start: lock, telemetry, address, stores, then the word that it is
+//! ready. Stop: readiness says no, no new connection, running requests finish, stores close,
 //! spans are sent.
 
 use crate::compose::{self, Ambient};
@@ -45,12 +45,12 @@ pub(crate) async fn serve(
     let ambient = Ambient::new();
     let Signals { first, second } = Signals::listen()?;
     let home = Home::take(&config.data_dir)?;
-    let seed = compose::signing_seed(config, &home, &ambient).await?;
-    let telemetry = telemetry::start(config, terminal, ambient.clock.clone(), &compose::redactor(config))?;
-    let parts = compose::open(config, &ambient, seed).await?;
+    let telemetry = telemetry::start(config, terminal, ambient.clock.clone(), &compose::redactor())?;
     let (listener, address) = listen(config.listen).await?;
+    let parts = compose::open(config, &home, &ambient, address).await?;
     let mut edge = Edge::new(ambient.clock.clone(), ambient.random.clone())
         .with_checks(parts.checks.clone())
+        .with_blobs(parts.blobs.clone())
         .with_metrics(telemetry.render_metrics())
         .with_request_timeout(config.request_timeout);
     if let Some(link) = telemetry.link() {

@@ -50,7 +50,7 @@ impl Scene<'_> {
         }
         config.otlp_endpoint = None;
         let clock = Ambient::new().clock;
-        telemetry::start(&config, self.terminal, clock, &compose::redactor(&config)).map(Some)
+        telemetry::start(&config, self.terminal, clock, &compose::redactor()).map(Some)
     }
 
     async fn perform(&self, command: Command) -> Outcome<ExitCode> {

@@ -5,7 +5,7 @@
 
 use super::check::{Raw, check, describe};
 use super::setting::{ENV_CONFIG, ENV_SECRET_PREFIX, SETTINGS, Setting};
-use super::{Config, Loaded, Origin, Value};
+use super::{Config, Loaded, Origin, SecretVariables, Value};
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
 use std::collections::BTreeMap;
@@ -33,7 +33,10 @@ pub(crate) fn load(flags: &Flags, env: &BTreeMap<String, String>) -> Outcome<Loa
     }
     layers.env(env);
     layers.flags(&flags.values);
-    layers.finish()
+    let mut loaded = layers.finish()?;
+    let secrets = env.iter().filter(|(name, _)| name.starts_with(ENV_SECRET_PREFIX));
+    loaded.config.secret_variables = SecretVariables(secrets.map(|(n, v)| (n.clone(), v.clone())).collect());
+    Ok(loaded)
 }
 
 fn file(named: Option<&Path>) -> Outcome<Option<(PathBuf, String)>> {

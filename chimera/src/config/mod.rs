@@ -27,12 +27,13 @@ use std::time::Duration;
 
 /// Every setting of a process.
 #[derive(Clone, Debug)]
-#[allow(dead_code)] // some are read only by adapters that a build may lack
 pub(crate) struct Config {
     /// Where everything local lives.
     pub(crate) data_dir: PathBuf,
     /// Where HTTP is served.
     pub(crate) listen: SocketAddr,
+    /// Where clients reach this server, if it is not where it listens.
+    pub(crate) public_url: Option<String>,
     /// PostgreSQL; without it the records live in the data folder.
     pub(crate) database_url: Option<Secretive>,
     /// Redis; without it bus and counters live in this process.
@@ -41,8 +42,6 @@ pub(crate) struct Config {
     pub(crate) s3_url: Option<Secretive>,
     /// The secret with the credentials for S3.
     pub(crate) s3_credentials: Option<String>,
-    /// Hosts that may be called, as `host` or `host:port`.
-    pub(crate) egress_allow: Vec<String>,
     /// Log filter.
     pub(crate) log_level: String,
     /// Log format.
@@ -59,6 +58,8 @@ pub(crate) struct Config {
     pub(crate) secrets_dir: Option<PathBuf>,
     /// A TOML or JSON file of secret names and values.
     pub(crate) secrets_file: Option<PathBuf>,
+    /// The environment's secrets by the names of their variables.
+    pub(crate) secret_variables: SecretVariables,
     /// Connections at one time.
     pub(crate) connections_max: usize,
     /// How long a client may take for a request head, idle, or leave an answer untaken.
@@ -70,16 +71,19 @@ pub(crate) struct Config {
 }
 
 impl Config {
+    /// What the names of the environment's secrets begin with.
+    pub(crate) const SECRET_PREFIX: &'static str = setting::ENV_SECRET_PREFIX;
+
     fn of(values: &BTreeMap<&'static str, Value>) -> Self {
         let page = Page(values);
         Self {
             data_dir: page.path("data_dir").unwrap_or_default(),
             listen: page.text("listen").and_then(|text| text.parse().ok()).unwrap_or(([127, 0, 0, 1], 0).into()),
+            public_url: page.text("public_url"),
             database_url: page.text("database_url").map(Secretive),
             redis_url: page.text("redis_url").map(Secretive),
             s3_url: page.text("s3_url").map(Secretive),
             s3_credentials: page.text("s3_credentials"),
-            egress_allow: page.list("egress_allow"),
             log_level: page.text("log.level").unwrap_or_default(),
             log_format: page.text("log.format").map_or(LogFormat::Auto, |word| LogFormat::of(&word)),
             otlp_endpoint: page.text("otlp.endpoint").map(Secretive),
@@ -88,6 +92,7 @@ impl Config {
             lanes: page.count("store.lanes"),
             secrets_dir: page.path("secrets.dir"),
             secrets_file: page.path("secrets.file"),
+            secret_variables: SecretVariables::default(),
             connections_max: page.count("http.connections_max"),
             header_timeout: page.seconds("http.header_timeout_seconds"),
             request_timeout: page.seconds("http.request_timeout_seconds"),
@@ -136,6 +141,16 @@ impl fmt::Display for Origin {
             Self::Env(name) => write!(f, "env {name}"),
             Self::Flag(name) => write!(f, "flag {name}"),
         }
+    }
+}
+
+/// Variables that hold secrets; never shown.
+#[derive(Clone, Default)]
+pub(crate) struct SecretVariables(pub(crate) BTreeMap<String, String>);
+
+impl fmt::Debug for SecretVariables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
     }
 }
 
@@ -198,12 +213,5 @@ impl Page<'_> {
 
     fn seconds(&self, key: &str) -> Duration {
         Duration::from_secs(self.number(key))
-    }
-
-    fn list(&self, key: &str) -> Vec<String> {
-        match self.0.get(key).map(|value| &value.typed) {
-            Some(Typed::List(items)) => items.clone(),
-            _ => Vec::new(),
-        }
     }
 }

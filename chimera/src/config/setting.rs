@@ -84,6 +84,12 @@ pub(crate) static SETTINGS: &[Setting] = &[
     )
     .flag("--listen"),
     Setting::new(
+        "public_url",
+        Kind::Url(&["http", "https"]),
+        None,
+        "Address at which clients reach the server, for links in its answers; without it the one it listens at.",
+    ),
+    Setting::new(
         "database_url",
         Kind::Url(&["postgres", "postgresql", "secret"]),
         None,

@@ -3,11 +3,13 @@
 //! Both run the same committer and answer the same suite. They differ in how a batch becomes
 //! statements: row by row under savepoints here, one statement per table there.
 
+mod facts;
 mod observe;
 pub(crate) mod postgres;
 mod sql;
 pub(crate) mod sqlite;
 
+pub use facts::Facts;
 pub use postgres::{PostgresOptions, PostgresRecords};
 pub use sqlite::{Access, SqliteRecords};
 
@@ -29,6 +31,10 @@ pub enum OpenError {
     /// The schema can't be brought up to date.
     #[error("the schema can't be brought up to date")]
     Migrate(#[from] crate::migrate::MigrateError),
+}
+
+fn unavailable_sqlite(error: &rusqlite::Error) -> Unavailable {
+    sqlite::failure::unavailable(error)
 }
 
 /// An empty transaction asks whether the store is ready: it must be able to append.

@@ -12,6 +12,9 @@ use chimera_testkit::memory::MemoryRecords;
 use chimera_testkit::seeded::Seeded;
 use uuid::Uuid;
 
+const TENANTS: [&str; 2] = ["acme", "globex"];
+static TABLES: [&Table; 4] = [&RUNS, &RUN_SIGNALS, &IDEMPOTENCY_RECORDS, &AUDIT_LOG_ENTRIES];
+
 /// Few ids and keys, so that transactions meet each other.
 struct Story {
     seeded: Seeded,
@@ -23,10 +26,9 @@ impl Story {
     fn new(seed: u64) -> Self {
         let seeded = Seeded::new(seed);
         let keys: Vec<String> = (0..4).map(|_| seeded.opaque_id()).collect();
-        let tenants = ["acme", "globex"];
         let runs = (0..8)
             .map(|n| {
-                let row = run(&seeded).of(tenants[n % 2]);
+                let row = run(&seeded).of(TENANTS[n % 2]);
                 if n % 3 == 0 { row.keyed(&keys[n % 4]) } else { row }
             })
             .collect();
@@ -50,9 +52,7 @@ impl Story {
                 3 => tx.inserts.push(signal(&self.seeded, self.run_id(), "tick").unwrap()),
                 4 => tx.inserts.push(self.record()),
                 5 => tx.steps.push(self.step()),
-                _ => {
-                    tx.entries.push(entry(&self.seeded, self.seeded.pick::<&str>(&["acme", "globex"]), "told").unwrap())
-                }
+                _ => tx.entries.push(entry(&self.seeded, TENANTS[self.seeded.below(2) as usize], "told").unwrap()),
             }
         }
         tx
@@ -95,8 +95,7 @@ impl Story {
     }
 
     fn select(&self) -> Select {
-        let table =
-            *self.seeded.pick::<&'static Table>(&[&RUNS, &RUN_SIGNALS, &IDEMPOTENCY_RECORDS, &AUDIT_LOG_ENTRIES]);
+        let table = TABLES[self.seeded.below(4) as usize];
         let scope = match self.seeded.below(3) {
             0 => Scope::System,
             1 => Scope::Tenant("acme".to_owned()),

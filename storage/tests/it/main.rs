@@ -1,6 +1,7 @@
 //! Storage against the real things: files, PostgreSQL, Redis, S3.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::disallowed_methods, reason = "tests hold the real environment")]
 
 mod blobs;
 mod bus;

@@ -2,6 +2,9 @@
 
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
+use chimera_core::ledger::Report;
+use chimera_core::ledger::checkpoint::{PublicKey, Signer};
+use chimera_engine::ledger::{LedgerError, verify};
 use chimera_engine::port::{Clock, Records};
 use serde::Serialize;
 use std::io::BufRead;
@@ -34,26 +37,62 @@ pub(super) struct Exported {
 }
 
 /// Verifies an export, offline.
-pub(super) fn verify_export(_reader: &mut dyn BufRead, _keys: &[String]) -> Outcome<Verified> {
-    Err(absent())
+pub(super) fn verify_export(reader: &mut dyn BufRead, keys: &[String]) -> Outcome<Verified> {
+    let report = chimera_core::ledger::verify(reader, &public_keys(keys)?);
+    let failed = |error: std::io::Error| Failure::new(Code::StoreUnavailable, format!("can't read: {}", error.kind()));
+    report.map(Verified::from).map_err(failed)
 }
 
-/// Verifies the ledger of a store.
-pub(super) async fn verify_store(_records: &dyn Records, _keys: &[String]) -> Outcome<Verified> {
-    Err(absent())
+/// Verifies the ledger of a store, with the keys given or, without any, with its own.
+pub(super) async fn verify_store(records: &dyn Records, keys: &[String], own: Option<&Signer>) -> Outcome<Verified> {
+    let mut keys = public_keys(keys)?;
+    let trusted = !keys.is_empty();
+    if !trusted {
+        keys.extend(own.map(Signer::public_key));
+    }
+    let report = verify(records, &keys).await.map_err(ledger)?;
+    Ok(Verified { trusted, ..report.into() })
 }
 
-/// Writes an export; with the seed of the signing key its end is signed.
+/// Writes an export. With the ledger's key it is signed.
 pub(super) async fn export(
-    _records: &dyn Records,
-    _clock: &dyn Clock,
-    _tenant: Option<&str>,
-    _seed: Option<[u8; 32]>,
-    _out: &mut (dyn AsyncWrite + Unpin + Send),
+    records: &dyn Records,
+    clock: &dyn Clock,
+    tenant: Option<&str>,
+    signer: Option<&Signer>,
+    out: &mut (dyn AsyncWrite + Unpin + Send),
 ) -> Outcome<Exported> {
-    Err(absent())
+    let keys: Vec<PublicKey> = signer.map(Signer::public_key).into_iter().collect();
+    let done = chimera_engine::ledger::export(records, clock, tenant, &keys, signer, out).await.map_err(ledger)?;
+    Ok(Exported { entries: done.entries, checkpoints: done.checkpoints })
 }
 
-fn absent() -> Failure {
-    Failure::new(Code::StoreUnavailable, "this build has no ledger")
+fn public_keys(keys: &[String]) -> Outcome<Vec<PublicKey>> {
+    let read = |text: &String| {
+        PublicKey::from_hex(text).ok_or_else(|| {
+            Failure::new(Code::SchemaInvalid, "a key is not an Ed25519 public key").hint("64 hex digits each")
+        })
+    };
+    keys.iter().map(read).collect()
+}
+
+fn ledger(error: LedgerError) -> Failure {
+    match error {
+        LedgerError::Read(error) => error.into(),
+        other => Failure::new(Code::StoreUnavailable, other.to_string()),
+    }
+}
+
+impl From<Report> for Verified {
+    fn from(report: Report) -> Self {
+        Self {
+            tenant: report.tenant,
+            entries: report.entries,
+            lanes: report.lanes,
+            checkpoints: report.checkpoints,
+            covered: report.covered,
+            trusted: report.trusted,
+            first_broken: report.first_broken.map(|broken| broken.to_string()),
+        }
+    }
 }

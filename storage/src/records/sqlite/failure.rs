@@ -5,7 +5,7 @@ use chimera_engine::port::Unavailable;
 use rusqlite::ErrorCode;
 
 /// The store as a whole can't do it now; the words name no path.
-pub(super) fn unavailable(error: &rusqlite::Error) -> Unavailable {
+pub(crate) fn unavailable(error: &rusqlite::Error) -> Unavailable {
     let reason = match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => "the disk is full",
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => "the data folder is read-only",

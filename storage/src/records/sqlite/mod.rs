@@ -5,7 +5,7 @@
 
 pub(crate) mod cells;
 mod execute;
-mod failure;
+pub(super) mod failure;
 pub(crate) mod file;
 mod reader;
 mod texts;
