@@ -33,6 +33,7 @@ async fn memory_keeps_every_promise_the_catalogue_can_express() {
     suite::records::all(&MemoryRecords::new(), 1).await;
 }
 
+/// SWARM-110
 #[tokio::test]
 async fn sqlite_keeps_every_promise() {
     let folder = tempfile::tempdir().unwrap();
@@ -41,6 +42,7 @@ async fn sqlite_keeps_every_promise() {
     store.close().await;
 }
 
+/// SWARM-110
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_keeps_every_promise() {
     let store = postgres(&fresh_database()).await;
