@@ -58,7 +58,11 @@ pub(crate) enum Command {
     /// Run as configured.
     Serve(Listen),
     /// Bring the schema of the record store up to date.
-    Migrate,
+    Migrate {
+        /// Change nothing; end with status 3 if something would be applied.
+        #[arg(long)]
+        check: bool,
+    },
     /// Check everything that a server needs, with hints.
     Doctor,
     /// Look at the configuration.

@@ -4,7 +4,7 @@
 //! the server that it names, its absence means the data folder or this process.
 
 use crate::ambient::{SystemClock, SystemRandom};
-use crate::bench::Subject;
+use crate::bench::{Setting, Subject, Work};
 use crate::config::{Config, Secretive};
 use crate::doctor::StoreFacts;
 use crate::failure::{Failure, Outcome};
@@ -21,14 +21,14 @@ use chimera_engine::ledger::audit::{Event, Writer};
 use chimera_engine::ledger::checkpoint::{Checkpointer, Pace};
 use chimera_engine::port::{Blobs, Clock, Counters, Random, Records, Secrets};
 use chimera_storage::Redis;
-use chimera_storage::bench::{Workload, bare_postgres, bare_sqlite, drive};
+use chimera_storage::bench::{ScratchSchema, Workload, bare_postgres, bare_sqlite, drive};
 use chimera_storage::blob::{FolderBlobs, LinkSigner, S3Blobs, S3Credentials, S3Url};
 use chimera_storage::counter::RedisCounters;
 use chimera_storage::migrate::MIGRATIONS;
 use chimera_storage::records::{Access, OpenError, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_storage::secret::{DirectorySecrets, EnvironmentSecrets, FileSecrets, LayeredSecrets};
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -38,6 +38,8 @@ use tokio::task::JoinHandle;
 const CHECKPOINT_ENTRIES: i64 = 10_000;
 /// How often it is looked whether a checkpoint is due.
 const CHECKPOINT_TICK: Duration = Duration::from_secs(1);
+/// How long the record store may take to finish at a stop.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Whose the system's own ledger entries are.
 const SYSTEM_TENANT: &str = "system";
 
@@ -168,8 +170,14 @@ impl Parts {
         Ok(())
     }
 
-    /// Finishes what is queued, seals the ledger and closes.
+    /// Finishes what is queued, seals the ledger and closes, as long as the store still answers.
     pub(crate) async fn close(self) {
+        if tokio::time::timeout(CLOSE_TIMEOUT, self.finish()).await.is_err() {
+            tracing::warn!("the record store was not closed in time; what was acknowledged is durable");
+        }
+    }
+
+    async fn finish(self) {
         if let Err(failure) = self.record("NodeStopped").await {
             tracing::warn!(reason = failure.message, "the stop is not in the ledger");
         }
@@ -290,6 +298,15 @@ pub(crate) async fn migrate(config: &Config) -> Outcome<(Vec<String>, i64)> {
     Ok((applied.names.into_iter().map(str::to_owned).collect(), applied.version))
 }
 
+/// What `migrate` would apply, and the version of the schema; changes nothing.
+pub(crate) async fn pending(config: &Config) -> Outcome<(Vec<String>, i64)> {
+    let schema = match &config.database_url {
+        Some(url) => PostgresRecords::facts(&plain(config, "database_url", url).await?).await?.schema,
+        None => SqliteRecords::facts(&config.data_dir)?.schema,
+    };
+    Ok((schema.pending.into_iter().map(str::to_owned).collect(), schema.version))
+}
+
 /// What the doctor wants to know about the record store.
 pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
     let (kind, facts) = match &config.database_url {
@@ -301,26 +318,40 @@ pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
     Ok(StoreFacts { kind, schema_version, schema_known, fsync: facts.durable, clock: facts.clock })
 }
 
-/// What the benchmark measures. On PostgreSQL it works in the configured database; embedded, in a
-/// folder of its own that it removes.
+/// What the benchmark measures: a store of its own, in a folder below the data folder or in a schema
+/// of the configured database, that it removes at the end.
 pub(crate) async fn bench_subject(config: &Config, ambient: &Ambient) -> Outcome<Arc<dyn Subject>> {
     let workload = Workload::new(Arc::clone(&ambient.clock), Arc::clone(&ambient.random));
-    let scratch = config.data_dir.join(format!("bench-{}", ambient.random.opaque_id()));
-    let config = Config { data_dir: scratch.clone(), ..config.clone() };
-    let url = match &config.database_url {
-        Some(url) => Some(plain(&config, "database_url", url).await?),
-        None => None,
+    let id = ambient.random.opaque_id();
+    let folder = config.data_dir.join(format!("bench-{id}"));
+    let mut config = Config { data_dir: folder.clone(), ..config.clone() };
+    let scratch = match &config.database_url {
+        None => Scratch::Folder(folder),
+        Some(url) => {
+            let schema = ScratchSchema::create(&plain(&config, "database_url", url).await?, &id).await?;
+            tracing::info!(schema = schema.name(), "the benchmark works in a schema of its own");
+            config.database_url = Some(Secretive(schema.url()));
+            Scratch::Schema(schema)
+        }
     };
     let store = records(&config, ambient, "bench").await?;
-    Ok(Arc::new(Bench { store, workload, scratch, url, lanes: config.lanes, clock: Arc::clone(&ambient.clock) }))
+    let facts = store_facts(&config).await?;
+    let lanes = if config.database_url.is_some() { config.lanes } else { 1 };
+    let setting = Setting { record_store: facts.kind, fsync: facts.fsync, lanes };
+    Ok(Arc::new(Bench { store, workload, scratch, setting, clock: Arc::clone(&ambient.clock) }))
+}
+
+/// Where a benchmark leaves its traces until it ends.
+enum Scratch {
+    Folder(PathBuf),
+    Schema(ScratchSchema),
 }
 
 struct Bench {
     store: Arc<dyn Records>,
     workload: Workload,
-    scratch: std::path::PathBuf,
-    url: Option<String>,
-    lanes: usize,
+    scratch: Scratch,
+    setting: Setting,
     clock: Arc<dyn Clock>,
 }
 
@@ -332,38 +363,46 @@ impl Bench {
 
 #[async_trait]
 impl Subject for Bench {
-    async fn store(&self, writers: usize, transactions: usize) -> Outcome<Duration> {
-        let mut start = 0;
-        drive(&self.store, &self.workload, writers, transactions, || start = self.clock.now().micros()).await?;
-        Ok(self.since(start))
+    fn setting(&self) -> Setting {
+        self.setting
     }
 
-    async fn bare(&self, batch: usize, transactions: usize) -> Outcome<Duration> {
+    async fn store(&self, writers: usize, transactions: usize) -> Outcome<Work> {
         let mut start = 0;
-        let batches = transactions.div_ceil(batch);
         let mark = || start = self.clock.now().micros();
-        match &self.url {
-            Some(url) => {
-                let lanes = self.lanes.min(batch);
-                let (batch, batches) = (batch.div_ceil(lanes), batches);
-                bare_postgres(url, &self.workload, lanes, batch, batches, mark).await?;
+        let driven = drive(&self.store, &self.workload, writers, transactions, mark).await?;
+        Ok(Work { transactions: driven.txs, commits: driven.batches, time: self.since(start) })
+    }
+
+    async fn bare(&self, writers: usize, transactions: usize) -> Outcome<Work> {
+        let mut start = 0;
+        let mark = || start = self.clock.now().micros();
+        // The lanes work side by side, so each takes its share of the writers, as in the store.
+        let lanes = self.setting.lanes.min(writers);
+        let batch = writers.div_ceil(lanes);
+        let batches = transactions.div_ceil(batch * lanes);
+        let transactions = match &self.scratch {
+            Scratch::Schema(schema) => {
+                bare_postgres(&schema.url(), &self.workload, lanes, batch, batches, mark).await?
             }
-            None => {
-                let folder = self.scratch.join(format!("bare-{batch}"));
+            Scratch::Folder(folder) => {
+                let folder = folder.join(format!("bare-{batch}"));
                 SqliteRecords::migrate(&folder)?;
-                bare_sqlite(&folder, &self.workload, batch, batches, mark)?;
+                bare_sqlite(&folder, &self.workload, batch, batches, mark)?
             }
-        }
-        Ok(self.since(start))
+        };
+        Ok(Work { transactions, commits: lanes * batches, time: self.since(start) })
     }
 
     async fn close(&self) {
         self.store.close().await;
+        let removed = match &self.scratch {
+            Scratch::Folder(folder) => std::fs::remove_dir_all(folder).map_err(|error| error.kind().to_string()),
+            Scratch::Schema(schema) => schema.remove().await.map_err(|error| error.to_string()),
+        };
         // Scratch that can't be removed is the operator's to see.
-        if let Err(error) = std::fs::remove_dir_all(&self.scratch)
-            && self.url.is_none()
-        {
-            tracing::warn!(error = %error.kind(), "the benchmark's folder could not be removed");
+        if let Err(error) = removed {
+            tracing::warn!(error, "what the benchmark wrote could not be removed");
         }
     }
 }
@@ -386,7 +425,8 @@ impl From<OpenError> for Failure {
 
 impl From<chimera_storage::bench::BenchError> for Failure {
     fn from(error: chimera_storage::bench::BenchError) -> Self {
-        let cause = std::error::Error::source(&error).map_or(String::new(), |cause| format!(": {cause}"));
+        let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
+        let cause = causes.last().map_or(String::new(), |cause| format!(": {cause}"));
         Self::new(Code::StoreUnavailable, format!("{error}{cause}"))
     }
 }

@@ -1,7 +1,7 @@
 //! `chimera bench store`: how fast the record store is, beside how fast it could be.
 
 use super::{Scene, print};
-use crate::bench::{Measured, WRITERS, share};
+use crate::bench::{Measured, Ratios, Setting, Subject, WRITERS, share};
 use crate::compose::{self, Ambient};
 use crate::failure::Outcome;
 use crate::home::Home;
@@ -14,20 +14,30 @@ pub(crate) async fn store(scene: &Scene<'_>, transactions: usize) -> Outcome<Exi
     let config = &scene.loaded.config;
     let _home = Home::take(&config.data_dir)?;
     let subject = compose::bench_subject(config, &Ambient::new()).await?;
+    let measured = measure(scene, &*subject, transactions).await;
+    subject.close().await;
+    let (store, bare) = measured?;
+    print(&render(scene.json, subject.setting(), &store, &bare))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn measure(
+    scene: &Scene<'_>,
+    subject: &dyn Subject,
+    transactions: usize,
+) -> Outcome<(Vec<Measured>, Vec<Measured>)> {
     let progress = progress(scene);
     let (mut store, mut bare) = (Vec::new(), Vec::new());
     for writers in WRITERS {
         progress.set_message(format!("{writers} writers"));
         let transactions = share(*writers, transactions);
-        store.push(Measured::new(*writers, transactions, subject.store(*writers, transactions).await?));
+        store.push(Measured::new(*writers, subject.store(*writers, transactions).await?));
         progress.inc(1);
-        bare.push(Measured::new(*writers, transactions, subject.bare(*writers, transactions).await?));
+        bare.push(Measured::new(*writers, subject.bare(*writers, transactions).await?));
         progress.inc(1);
     }
     progress.finish_and_clear();
-    subject.close().await;
-    print(&render(scene.json, &store, &bare))?;
-    Ok(ExitCode::SUCCESS)
+    Ok((store, bare))
 }
 
 fn progress(scene: &Scene<'_>) -> ProgressBar {
@@ -41,30 +51,51 @@ fn progress(scene: &Scene<'_>) -> ProgressBar {
     }
 }
 
-fn render(json: bool, store: &[Measured], bare: &[Measured]) -> String {
+fn render(json: bool, setting: Setting, store: &[Measured], bare: &[Measured]) -> String {
+    let ratios = Ratios::of(store, bare);
+    let Setting { record_store, fsync, lanes } = setting;
     if json {
-        return json!({"store": store, "bare_loop": bare}).to_string() + "\n";
+        let report = json!({
+            "record_store": record_store, "fsync": fsync, "lanes": lanes,
+            "store": store, "bare_loop": bare, "ratios": ratios,
+        });
+        return report.to_string() + "\n";
     }
-    store.iter().zip(bare).fold(String::from("writers     tx/s   bare loop   share\n"), |mut text, (ours, theirs)| {
-        let share = ours.per_second / theirs.per_second.max(1.0);
-        let _ = writeln!(text, "{:>7} {:>8} {:>11} {share:>7.2}", ours.writers, ours.per_second, theirs.per_second);
-        text
-    })
+    let disk = if fsync { "each commit on the disk" } else { "COMMITS DO NOT WAIT FOR THE DISK" };
+    let mut text = format!("{record_store}, {disk}, lanes: {lanes}\n");
+    text.push_str("writers     tx/s  tx/commit   bare loop  of bare\n");
+    for (ours, theirs) in store.iter().zip(bare) {
+        let of_bare = ours.per_second / theirs.per_second.max(1.0);
+        let _ = writeln!(
+            text,
+            "{:>7} {:>8} {:>10.1} {:>11} {of_bare:>8.2}",
+            ours.writers, ours.per_second, ours.batch_average, theirs.per_second
+        );
+    }
+    for (name, ratio) in [("64", ratios.writers_64_to_1), ("256", ratios.writers_256_to_1)] {
+        if let Some(ratio) = ratio {
+            let _ = writeln!(text, "{name} writers do {ratio:.2} times as much as one");
+        }
+    }
+    text
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::Work;
     use std::time::Duration;
 
+    fn measured(writers: usize, transactions: usize, commits: usize) -> Measured {
+        Measured::new(writers, Work { transactions, commits, time: Duration::from_secs(2) })
+    }
+
     #[test]
-    fn both_columns_and_their_share_are_shown() {
-        let time = Duration::from_secs(2);
-        let (store, bare) = (
-            [Measured::new(1, 200, time), Measured::new(64, 8_000, time)],
-            [Measured::new(1, 400, time), Measured::new(64, 9_000, time)],
-        );
-        insta::assert_snapshot!(render(false, &store, &bare));
-        insta::assert_snapshot!(render(true, &store, &bare));
+    fn both_columns_and_their_ratios_are_shown() {
+        let setting = Setting { record_store: "SQLite", fsync: true, lanes: 1 };
+        let store = [measured(1, 200, 200), measured(64, 8_000, 130), measured(256, 12_000, 50)];
+        let bare = [measured(1, 400, 400), measured(64, 9_000, 141), measured(256, 16_000, 63)];
+        insta::assert_snapshot!(render(false, setting, &store, &bare));
+        insta::assert_snapshot!(render(true, setting, &store, &bare));
     }
 }

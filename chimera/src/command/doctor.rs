@@ -1,13 +1,10 @@
 //! `chimera doctor`: look at everything that a server needs.
 
-use super::{Scene, print};
+use super::{EXIT_FOUND_WRONG, Scene, print};
 use crate::compose::Ambient;
 use crate::doctor::{Verdict, examine, render};
 use crate::failure::Outcome;
 use std::process::ExitCode;
-
-/// Something was checked and found wrong.
-const EXIT_FOUND_WRONG: u8 = 3;
 
 pub(crate) async fn run(scene: &Scene<'_>) -> Outcome<ExitCode> {
     let findings = examine(&scene.loaded.config, &Ambient::new()).await;

@@ -1,6 +1,6 @@
 //! `chimera migrate`: bring the schema up to date.
 
-use super::{Scene, print, say};
+use super::{EXIT_FOUND_WRONG, Scene, print, say};
 use crate::compose;
 use crate::failure::Outcome;
 use crate::home::Home;
@@ -19,4 +19,17 @@ pub(crate) async fn run(scene: &Scene<'_>) -> Outcome<ExitCode> {
         say(&format!("Applied {}; the schema has version {version} now.", applied.join(", ")));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what is missing, beside whoever uses the store.
+pub(crate) async fn check(scene: &Scene<'_>) -> Outcome<ExitCode> {
+    let (pending, version) = compose::pending(&scene.loaded.config).await?;
+    if scene.json {
+        print(&format!("{}\n", json!({"pending": pending, "version": version})))?;
+    } else if pending.is_empty() {
+        say(&format!("The schema is up to date (version {version})."));
+    } else {
+        say(&format!("The schema has version {version}; chimera migrate would apply {}.", pending.join(", ")));
+    }
+    Ok(if pending.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_FOUND_WRONG) })
 }

@@ -18,6 +18,9 @@ use chimera_core::error::Code;
 use std::io::Write;
 use std::process::ExitCode;
 
+/// The exit status when something was checked and found wrong.
+const EXIT_FOUND_WRONG: u8 = 3;
+
 /// What every command may use.
 pub(crate) struct Scene<'a> {
     pub(crate) loaded: &'a Loaded,
@@ -57,7 +60,8 @@ impl Scene<'_> {
         match command {
             Command::Dev(_) => dev::run(self).await,
             Command::Serve(_) => serve::run(self).await,
-            Command::Migrate => migrate::run(self).await,
+            Command::Migrate { check: true } => migrate::check(self).await,
+            Command::Migrate { check: false } => migrate::run(self).await,
             Command::Doctor => doctor::run(self).await,
             Command::Config(ConfigCommand::Print { origins }) => config::print(self, origins),
             Command::Audit(AuditCommand::List(list)) => audit::list::run(self, &list).await,

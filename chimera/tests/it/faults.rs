@@ -27,7 +27,7 @@ fn has_line(log: &str, level: &str, message: &str) -> bool {
 fn assert_told(server: Server, part: &str) {
     let (status, log) = server.stop();
     assert_eq!(status, Some(0), "{log}");
-    assert!(has_line(&log, "ERROR", &format!("not ready: {part}")), "{log}");
+    assert!(has_line(&log, "ERROR", part), "{log}");
     assert!(has_line(&log, "CRITICAL", "changes and their audit entries can't be written"), "{log}");
 }
 
@@ -54,12 +54,13 @@ fn a_folder_that_becomes_read_only_is_told_and_when_it_can_be_written_again_ever
     let server = place.dev(&["--data", &data]);
     server.until_ready();
     disk.make_read_only();
+    server.until_not_ready("data_folder", "the data folder can't be written: read-only");
     server.until_not_ready("blobs", "the folder is read-only");
     disk.make_writable();
     server.until_ready();
     let (status, log) = server.stop();
     assert_eq!(status, Some(0), "{log}");
-    assert!(has_line(&log, "ERROR", "not ready: blobs"), "{log}");
+    assert!(has_line(&log, "ERROR", "not ready: data_folder, blobs"), "{log}");
     disk.make_read_only();
     let refused = place.run(&["dev", "--data", &data, "--listen", "127.0.0.1:0"]);
     assert_eq!(refused.status, 1, "{}", refused.stderr);

@@ -1,11 +1,15 @@
 //! The real binary: what it prints, how it ends, what it leaves behind.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod audit;
+mod bench;
 mod commands;
 mod configuration;
+mod crash;
 mod disk;
 mod faults;
 mod logs;
+mod migrate;
 mod otlp;
 mod server;
 mod support;

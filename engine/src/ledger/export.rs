@@ -8,7 +8,7 @@ use super::prove::TreeReader;
 use super::read::{self, CheckpointReader, LaneReader, LedgerError, damaged, size};
 use crate::port::{Clock, Records};
 use chimera_core::ledger::StoredEntry;
-use chimera_core::ledger::checkpoint::{PublicKey, Signer};
+use chimera_core::ledger::checkpoint::{LaneState, PublicKey, Signer};
 use chimera_core::ledger::export::{Exporter, Header};
 use chimera_core::record::{Row, Scope};
 use std::collections::BTreeMap;
@@ -21,6 +21,9 @@ pub struct Exported {
     pub entries: u64,
     /// Checkpoints.
     pub checkpoints: u64,
+    /// Entries that are newer than the last checkpoint. Everybody's export holds them, under its
+    /// signed end; one tenant's leaves them out, because nothing proves them yet.
+    pub newer: u64,
 }
 
 type Output<'a> = &'a mut (dyn AsyncWrite + Unpin + Send);
@@ -87,10 +90,12 @@ async fn all(records: &dyn Records, writer: &mut Writer<'_>) -> Result<(), Ledge
         writer.done.checkpoints += 1;
         writer.put(line).await?;
     }
+    let covered = writer.done.entries;
     for (number, head) in heads {
         let reader = readers.entry(number).or_insert_with(|| LaneReader::from(number, 1, Scope::System));
         lane(records, reader, head.seq, writer).await?;
     }
+    writer.done.newer = writer.done.entries - covered;
     Ok(())
 }
 
@@ -112,6 +117,7 @@ async fn one(records: &dyn Records, tenant: &str, writer: &mut Writer<'_>) -> Re
         return if written { Err(LedgerError::NoCheckpoint) } else { Ok(()) };
     };
     let lanes = signed.checkpoint.lanes.clone();
+    writer.done.newer = newer(records, tenant, &lanes).await?;
     let line = writer.exporter.checkpoint(signed)?;
     writer.done.checkpoints += 1;
     writer.put(line).await?;
@@ -124,4 +130,17 @@ async fn one(records: &dyn Records, tenant: &str, writer: &mut Writer<'_>) -> Re
         }
     }
     Ok(())
+}
+
+/// How many of a tenant's entries no checkpoint covers yet.
+async fn newer(records: &dyn Records, tenant: &str, covered: &[LaneState]) -> Result<u64, LedgerError> {
+    let mut count = 0;
+    for (number, head) in read::lanes(records).await? {
+        let first = covered.iter().find(|state| state.lane == number).map_or(1, |state| state.head.seq + 1);
+        let mut reader = LaneReader::from(number, first, Scope::Tenant(tenant.to_owned()));
+        while reader.next(records, head.seq).await?.is_some() {
+            count += 1;
+        }
+    }
+    Ok(count)
 }

@@ -5,6 +5,7 @@ use super::workload::{BenchError, Prepared, Workload};
 use crate::records::postgres::{cells, connect::Server};
 use cells::Cells;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
+use chimera_core::ledger::{Head, Link};
 use chimera_core::record::{Insert, Row, Table, Value};
 use futures::future::{join_all, try_join_all};
 use tokio_postgres::types::ToSql;
@@ -13,7 +14,8 @@ use tokio_postgres::{Client, Statement};
 const UPDATE: &str = "UPDATE runs AS t SET status = v.s, state_version = v.n, run_seq = v.q \
      FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::uuid[], $5::bigint[]) AS v(s, n, q, id, old) \
      WHERE t.id = v.id AND t.state_version = v.old";
-const ADVANCE: &str = "UPDATE ledger_lanes SET head_seq = $2, lease_until = now() + interval '15 s' WHERE lane = $1";
+const ADVANCE: &str = "UPDATE ledger_lanes SET head_seq = $2, head_hash = $3, lease_until = now() + interval '15 s' \
+     WHERE lane = $1";
 const ADD_LANE: &str = "INSERT INTO ledger_lanes (lane, epoch, head_seq, head_hash, lease_until) \
      VALUES ($1, 1, 0, decode(repeat('00', 32), 'hex'), now() + interval '1 hour') ON CONFLICT DO NOTHING";
 
@@ -30,8 +32,8 @@ pub async fn bare_postgres(
     let server = Server::parse(url).map_err(crate::records::OpenError::Unavailable)?;
     let mut sessions = Vec::new();
     for lane in 0..lanes {
-        // Far from the numbers that the store gives out.
-        let lane = 1_000_000 + i64::try_from(lane).unwrap_or_default();
+        // Far from the numbers that the store gives out, and others for each size of a batch.
+        let lane = i64::try_from(batch * 1_000_000 + lane).unwrap_or_default();
         let client = server.connect_lane().await.map_err(crate::records::OpenError::Unavailable)?;
         let prepared = Prepared::new(workload, lane, batch, batches)?;
         client.execute(ADD_LANE, &[&lane]).await?;
@@ -67,7 +69,7 @@ async fn commit_all(lane: i64, client: &Client, prepared: &Prepared) -> Result<(
             params.push(columns(&steps.iter().map(|tx| &tx.inserts[n]).collect::<Vec<_>>()));
         }
         params.push(all.iter().map(|at| Cells(rows.iter().map(|row| &row.cells[*at]).collect())).collect());
-        let head = links.last().map_or(0, |link| link.seq);
+        let Some(head) = links.last().map(Link::head) else { continue };
         flight(client, &statements, &params, &advance, lane, head).await?;
     }
     Ok(())
@@ -79,10 +81,11 @@ async fn flight(
     params: &[Vec<Cells<'_>>],
     advance: &Statement,
     lane: i64,
-    head: i64,
+    head: Head,
 ) -> Result<(), BenchError> {
     let borrowed: Vec<_> = params.iter().map(|params| borrowed(params)).collect();
-    let place: [&(dyn ToSql + Sync); 2] = [&lane, &head];
+    let hash = head.hash.0.as_slice();
+    let place: [&(dyn ToSql + Sync); 3] = [&lane, &head.seq, &hash];
     let begin = client.batch_execute("BEGIN");
     let advanced = client.execute(advance, &place);
     let work = join_all(statements.iter().zip(&borrowed).map(|(text, params)| client.execute(text, params)));

@@ -6,8 +6,10 @@
 
 mod bare_postgres;
 mod bare_sqlite;
+mod scratch;
 mod workload;
 
 pub use bare_postgres::bare_postgres;
 pub use bare_sqlite::bare_sqlite;
-pub use workload::{BenchError, Workload, drive};
+pub use scratch::ScratchSchema;
+pub use workload::{BenchError, Driven, Workload, drive};

@@ -6,6 +6,7 @@ use chimera_core::record::{Insert, InvalidTx, Json, JsonError, Tx, Update, Value
 use chimera_core::{id, time::Timestamp};
 use chimera_engine::port::{Clock, CommitError, Random, Records};
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -156,15 +157,24 @@ const fn place(writers: usize, w: usize, n: usize) -> (usize, i64) {
     (n / STEPS_PER_RUN * writers + w, (n % STEPS_PER_RUN) as i64 + 1)
 }
 
-/// Lets `writers` commit `txs` steps in all, each waiting for its answer before it sends the next.
-/// Their runs are started before; `start` is called when the work begins.
+/// What was committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Driven {
+    /// Transactions.
+    pub txs: usize,
+    /// Commits of the database that carried them.
+    pub batches: usize,
+}
+
+/// Lets `writers` commit at least `txs` steps in all, each waiting for its answer before it sends
+/// the next. Their runs are started before; `start` is called when the work begins.
 pub async fn drive(
     store: &Arc<dyn Records>,
     workload: &Workload,
     writers: usize,
     txs: usize,
     start: impl FnOnce(),
-) -> Result<usize, BenchError> {
+) -> Result<Driven, BenchError> {
     let share = txs.div_ceil(writers);
     let mut runs = Vec::new();
     for _ in 0..share.div_ceil(STEPS_PER_RUN) {
@@ -178,17 +188,21 @@ pub async fn drive(
     let writer = |w: usize| {
         let (store, workload, runs) = (Arc::clone(store), workload.clone(), Arc::clone(&runs));
         tokio::spawn(async move {
+            let mut ends = Vec::with_capacity(share);
             for n in 0..share {
                 let (run, version) = place(writers, w, n);
-                store.commit(workload.step(runs[run], version)?).await?;
+                let receipt = store.commit(workload.step(runs[run], version)?).await?;
+                ends.push((receipt.lane, receipt.head_seq));
             }
-            Ok::<(), BenchError>(())
+            Ok::<_, BenchError>(ends)
         })
     };
+    // Those of one batch are told the same end of the chain.
+    let mut batches = BTreeSet::new();
     for task in (0..writers).map(writer).collect::<Vec<_>>() {
-        task.await??;
+        batches.extend(task.await??);
     }
-    Ok(share * writers)
+    Ok(Driven { txs: share * writers, batches: batches.len() })
 }
 
 /// Batches of steps, made before the clock of a bare loop starts.

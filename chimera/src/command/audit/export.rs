@@ -3,11 +3,12 @@
 //! A file appears only when it is complete.
 
 use super::ledger::{self, Exported};
-use crate::command::{Scene, say};
+use crate::command::{Scene, print, say};
 use crate::compose::{self, Ambient};
 use crate::failure::{Failure, Outcome};
+use serde_json::json;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tokio::fs::File;
 use tokio::io::{AsyncWriteExt, BufWriter};
@@ -25,17 +26,60 @@ pub(crate) async fn run(scene: &Scene<'_>, tenant: Option<&str>, out: Option<&Pa
             ledger::export(&*records, &*ambient.clock, tenant, signer.as_ref(), &mut file).await?
         }
         Some(path) => {
+            let mut draft = path.as_os_str().to_owned();
+            draft.push(".partial");
+            let draft = PathBuf::from(draft);
             let failed = |error: std::io::Error| Failure::file("can't write the export", path, &error);
-            let draft = path.with_extension("partial");
-            let mut file = BufWriter::new(File::create(&draft).await.map_err(failed)?);
-            let exported = ledger::export(&*records, &*ambient.clock, tenant, signer.as_ref(), &mut file).await?;
-            file.flush().await.map_err(failed)?;
-            file.get_ref().sync_all().await.map_err(failed)?;
-            tokio::fs::rename(&draft, path).await.map_err(failed)?;
-            exported
+            let file = File::create(&draft).await.map_err(failed)?;
+            let written = async {
+                let mut file = BufWriter::new(file);
+                let exported = ledger::export(&*records, &*ambient.clock, tenant, signer.as_ref(), &mut file).await?;
+                file.flush().await.map_err(failed)?;
+                file.get_ref().sync_all().await.map_err(failed)?;
+                tokio::fs::rename(&draft, path).await.map_err(failed)?;
+                Ok(exported)
+            };
+            let written: Outcome<Exported> = written.await;
+            if written.is_err() {
+                // What is not complete must not be taken for an export; a leftover says by its name.
+                let _ = tokio::fs::remove_file(&draft).await;
+            }
+            written?
         }
     };
-    let Exported { entries, checkpoints } = exported;
-    say(&format!("exported {entries} entries and {checkpoints} checkpoints"));
+    // Where the export goes to stdout, what is said about it must not.
+    match (scene.json, out) {
+        (true, Some(_)) => print(&format!("{}\n", json!(exported)))?,
+        (true, None) => say(&json!(exported).to_string()),
+        (false, _) => say(&summary(tenant, exported)),
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+fn summary(tenant: Option<&str>, exported: Exported) -> String {
+    let Exported { entries, checkpoints, newer_than_last_checkpoint: newer } = exported;
+    let mut text = format!("exported entries: {entries}, checkpoints: {checkpoints}");
+    match (newer, tenant) {
+        (0, _) => {}
+        (_, None) => text += &format!("\n{newer} of the entries are newer than the last checkpoint"),
+        (_, Some(tenant)) => {
+            text += &format!(
+                "\nleft out: {newer} entries of tenant {tenant} that are newer than the last checkpoint\n  \
+                 hint: export again after the next one; a server makes one at intervals and when it stops"
+            );
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_checkpoint_covers_is_told() {
+        let exported = Exported { entries: 5, checkpoints: 2, newer_than_last_checkpoint: 3 };
+        insta::assert_snapshot!(summary(None, exported));
+        insta::assert_snapshot!(summary(Some("acme"), exported));
+    }
 }

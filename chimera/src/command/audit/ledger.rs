@@ -4,10 +4,12 @@ use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
 use chimera_core::ledger::Report;
 use chimera_core::ledger::checkpoint::{PublicKey, Signer};
-use chimera_engine::ledger::{LedgerError, verify};
+use chimera_engine::ledger::{LedgerError, last_checkpoint, verify};
 use chimera_engine::port::{Clock, Records};
 use serde::Serialize;
-use std::io::BufRead;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
 use tokio::io::AsyncWrite;
 
 /// What verification found.
@@ -34,13 +36,15 @@ pub(super) struct Verified {
 pub(super) struct Exported {
     pub(super) entries: u64,
     pub(super) checkpoints: u64,
+    /// In a tenant's export these are left out.
+    pub(super) newer_than_last_checkpoint: u64,
 }
 
 /// Verifies an export, offline.
-pub(super) fn verify_export(reader: &mut dyn BufRead, keys: &[String]) -> Outcome<Verified> {
-    let report = chimera_core::ledger::verify(reader, &public_keys(keys)?);
-    let failed = |error: std::io::Error| Failure::new(Code::StoreUnavailable, format!("can't read: {}", error.kind()));
-    report.map(Verified::from).map_err(failed)
+pub(super) fn verify_export(path: &Path, keys: &[String]) -> Outcome<Verified> {
+    let keys = public_keys(keys)?;
+    let report = File::open(path).and_then(|file| chimera_core::ledger::verify(BufReader::new(file), &keys));
+    report.map(Verified::from).map_err(|error| Failure::file("can't read the export", path, &error))
 }
 
 /// Verifies the ledger of a store, with the keys given or, without any, with its own.
@@ -49,6 +53,10 @@ pub(super) async fn verify_store(records: &dyn Records, keys: &[String], own: Op
     let trusted = !keys.is_empty();
     if !trusted {
         keys.extend(own.map(Signer::public_key));
+    }
+    if keys.is_empty() && last_checkpoint(records).await.map_err(ledger)?.is_some() {
+        return Err(Failure::new(Code::ConfigInvalid, "there is no key to check the ledger's signatures with")
+            .hint("give the public key with --key; it stands in the first line of every export"));
     }
     let report = verify(records, &keys).await.map_err(ledger)?;
     Ok(Verified { trusted, ..report.into() })
@@ -64,7 +72,7 @@ pub(super) async fn export(
 ) -> Outcome<Exported> {
     let keys: Vec<PublicKey> = signer.map(Signer::public_key).into_iter().collect();
     let done = chimera_engine::ledger::export(records, clock, tenant, &keys, signer, out).await.map_err(ledger)?;
-    Ok(Exported { entries: done.entries, checkpoints: done.checkpoints })
+    Ok(Exported { entries: done.entries, checkpoints: done.checkpoints, newer_than_last_checkpoint: done.newer })
 }
 
 fn public_keys(keys: &[String]) -> Outcome<Vec<PublicKey>> {
@@ -79,6 +87,9 @@ fn public_keys(keys: &[String]) -> Outcome<Vec<PublicKey>> {
 fn ledger(error: LedgerError) -> Failure {
     match error {
         LedgerError::Read(error) => error.into(),
+        LedgerError::Broken(broken) => Failure::new(Code::LedgerBroken, format!("the ledger is broken: {broken}")),
+        LedgerError::NoCheckpoint => Failure::new(Code::NotReady, "no checkpoint covers the entries yet")
+            .hint("a server makes one at intervals (ledger.checkpoint_seconds) and when it stops"),
         other => Failure::new(Code::StoreUnavailable, other.to_string()),
     }
 }

@@ -5,17 +5,12 @@ use crate::command::{Scene, print, say};
 use crate::compose::{self, Ambient};
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
-use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) async fn run(scene: &Scene<'_>, path: Option<&Path>, keys: &[String]) -> Outcome<ExitCode> {
     let found = match path {
-        Some(path) => {
-            let file = File::open(path).map_err(|error| Failure::file("can't read the export", path, &error))?;
-            ledger::verify_export(&mut BufReader::new(file), keys)?
-        }
+        Some(path) => ledger::verify_export(path, keys)?,
         None => {
             let records = compose::records_to_read(&scene.loaded.config, &Ambient::new()).await?;
             let own = compose::existing_signer(&scene.loaded.config).await?;
@@ -44,8 +39,8 @@ fn summary(found: &Verified) -> String {
     let whose = found.tenant.as_ref().map_or(String::new(), |tenant| format!(" of tenant {tenant}"));
     let keys = if found.trusted { "the keys you trust" } else { "the keys that it names itself" };
     format!(
-        "intact: {} entries{whose} in {} lanes, {} under {} checkpoints signed with {keys}",
-        found.entries, found.lanes, found.covered, found.checkpoints
+        "intact{whose}: entries: {} (under a checkpoint: {}), lanes: {}, checkpoints: {}, checked with {keys}",
+        found.entries, found.covered, found.lanes, found.checkpoints
     )
 }
 

@@ -1,0 +1,38 @@
+//! The benchmark's report, and that it leaves nothing behind. How fast a store is, no test says.
+
+use crate::support::Place;
+use chimera_testkit::postgres::PrivatePostgres;
+
+fn report(place: &Place, store: &str, lanes: u64) {
+    let report = place.json(&["bench", "store", "--transactions", "300"]);
+    assert_eq!((&report["record_store"], &report["lanes"]), (&store.into(), &lanes.into()), "{report}");
+    for part in ["store", "bare_loop"] {
+        let measured = report[part].as_array().unwrap();
+        let writers: Vec<u64> = measured.iter().map(|one| one["writers"].as_u64().unwrap()).collect();
+        assert_eq!(writers, [1, 64, 256], "{part}");
+        for one in measured {
+            assert!(one["transactions"].as_u64().unwrap() >= 30 && one["per_second"].as_f64().unwrap() > 0.0, "{one}");
+            let batch = one["batch_average"].as_f64().unwrap();
+            assert!((1.0..=one["writers"].as_f64().unwrap()).contains(&batch), "{one}");
+        }
+    }
+    for ratio in ["writers_64_to_1", "writers_256_to_1", "store_to_bare_64", "store_to_bare_256"] {
+        assert!(report["ratios"][ratio].as_f64().unwrap() > 0.0, "{report}");
+    }
+    assert!(report["fsync"].is_boolean());
+    let left: Vec<_> = std::fs::read_dir(place.path(".chimera")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, ["lock"]);
+}
+
+#[test]
+fn the_embedded_store_is_measured_beside_its_bare_loop() {
+    report(&Place::new(), "SQLite", 1);
+}
+
+#[test]
+fn postgres_is_measured_in_a_schema_of_its_own_that_is_gone_afterwards() {
+    let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+    let place = Place::new().env("CHIMERA_DATABASE_URL", &url);
+    report(&place, "PostgreSQL", 2);
+    assert_eq!(place.run(&["migrate", "--check"]).status, 3, "the benchmark migrated the real schema");
+}

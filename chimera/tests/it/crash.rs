@@ -1,0 +1,178 @@
+//! Processes that are killed, that start together, and that stand beside a live server.
+
+use crate::support::{Place, until};
+use chimera_testkit::postgres::PrivatePostgres;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::Child;
+
+/// Chains that were broken or cut by a kill would show here.
+fn entries_of(place: &Place, args: &[&str]) -> u64 {
+    let found = place.json(&[&["audit", "verify"], args].concat());
+    assert_eq!(found["intact"], true, "{found}");
+    found["report"]["entries"].as_u64().unwrap()
+}
+
+fn kill(mut child: Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// The folders in which benchmarks below `data` work or worked.
+fn scratch(place: &Place, data: &str) -> Vec<String> {
+    let folders = std::fs::read_dir(place.path(data)).into_iter().flatten().flatten();
+    let names = folders.map(|entry| entry.file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with("bench-")).map(|name| format!("{data}/{name}")).collect()
+}
+
+/// Listing is allowed to fail until there is a file with a schema in it.
+fn written(place: &Place, folder: &str) -> u64 {
+    let said = place.run(&["audit", "verify", "--data", folder, "--json"]);
+    let found: Value = serde_json::from_str(&said.stdout).unwrap_or_default();
+    found["report"]["entries"].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn a_kill_under_load_leaves_an_intact_ledger_with_everything_that_was_seen() {
+    let place = Place::new();
+    // Later each time: while one writer works, then with many.
+    for (round, enough) in [1, 40, 400, 900].into_iter().enumerate() {
+        let data = format!("d{round}");
+        let child = place.start(&["bench", "store", "--data", &data, "--transactions", "3000"]);
+        let mut seen = 0;
+        until("entries", || {
+            seen = scratch(&place, &data).first().map_or(0, |folder| written(&place, folder));
+            (seen < enough).then(|| format!("{seen} entries"))
+        });
+        kill(child);
+        let folder = scratch(&place, &data).remove(0);
+        let left = entries_of(&place, &["--data", &folder]);
+        assert!(left >= seen, "{left} of {seen} entries are left");
+        // A server goes on where the killed one was.
+        assert_eq!(place.dev(&["--data", &folder]).stop().0, Some(0));
+        assert_eq!(entries_of(&place, &["--data", &folder]), left + 2);
+    }
+}
+
+/// The settings that let a command work in the schema of a benchmark that has just begun.
+fn inside(place: &Place, url: &str, data: &str) -> (Child, Place) {
+    let mut child = place.start(&["bench", "store", "--data", data, "--transactions", "3000"]);
+    let mut line = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let fields: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+    let schema = fields["metadata"]["schema"].as_str().unwrap();
+    let url = format!("{url}?options=-csearch_path%3D{schema}");
+    (child, Place::new().env("CHIMERA_DATABASE_URL", &url))
+}
+
+fn written_to_schema(inside: &Place) -> u64 {
+    let said = inside.run(&["audit", "verify", "--json"]);
+    let found: Value = serde_json::from_str(&said.stdout).unwrap_or_default();
+    found["report"]["entries"].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn a_kill_under_load_on_postgres_leaves_intact_chains_that_go_on() {
+    let postgres = PrivatePostgres::start().unwrap();
+    let url = postgres.url();
+    let place = Place::new().env("CHIMERA_DATABASE_URL", &url).env("CHIMERA_LOG__LEVEL", "info");
+    for (data, enough) in [("a", 10), ("b", 500)] {
+        let (child, inside) = inside(&place, &url, data);
+        let mut seen = 0;
+        until("entries", || {
+            seen = written_to_schema(&inside);
+            (seen < enough).then(|| format!("{seen} entries"))
+        });
+        kill(child);
+        let left = entries_of(&inside, &[]);
+        assert!(left >= seen, "{left} of {seen} entries are left");
+        assert_eq!(inside.serve(&[]).stop().0, Some(0));
+        assert_eq!(entries_of(&inside, &[]), left + 2);
+    }
+}
+
+#[test]
+fn processes_that_start_together_on_one_fresh_postgres_share_it_and_no_chain_breaks() {
+    let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+    let places: Vec<Place> = (0..3).map(|_| Place::new().env("CHIMERA_DATABASE_URL", &url)).collect();
+    let servers: Vec<_> = std::thread::scope(|scope| {
+        let started: Vec<_> = places.iter().map(|place| scope.spawn(|| place.serve(&[]))).collect();
+        started.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    servers.iter().for_each(|server| server.until_ready());
+    for server in servers {
+        assert_eq!(server.stop().0, Some(0));
+    }
+    // Each signed with the key of its own folder.
+    let keys: Vec<String> = places.iter().map(public_key).collect();
+    let trusted: Vec<&str> = keys.iter().flat_map(|key| ["--key", key.as_str()]).collect();
+    assert_eq!(entries_of(&places[0], &trusted), 6);
+}
+
+fn public_key(place: &Place) -> String {
+    let text = place.run(&["audit", "export"]).stdout;
+    let header: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    header["keys"][0].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn benchmarks_beside_each_other_on_one_postgres_leave_its_ledger_alone() {
+    let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+    let place = Place::new().env("CHIMERA_DATABASE_URL", &url);
+    assert_eq!(place.serve(&[]).stop().0, Some(0));
+    let small = |data: &str| place.start(&["bench", "store", "--data", data, "--transactions", "300"]);
+    let running = [small("a"), small("b")];
+    for child in running {
+        let done = child.wait_with_output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+    assert_eq!(entries_of(&place, &[]), 2);
+}
+
+#[test]
+fn of_two_that_start_together_on_one_folder_one_serves_and_the_other_is_refused() {
+    let place = Place::new();
+    let start = || place.start(&["dev", "--json", "--listen", "127.0.0.1:0"]);
+    let mut both = [start(), start()];
+    let mut said: Vec<String> = Vec::new();
+    for child in &mut both {
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        said.push(line);
+    }
+    let serving = said.iter().filter(|line| line.contains("\"url\"")).count();
+    assert_eq!(serving, 1, "{said:?}");
+    let refused = usize::from(said[1].is_empty());
+    let status = both[refused].wait().unwrap();
+    assert_eq!(status.code(), Some(5));
+    for child in both {
+        kill(child);
+    }
+    assert_eq!(entries_of(&place, &[]), 1);
+}
+
+#[test]
+fn commands_that_only_read_work_beside_a_live_server_and_leave_it_unharmed() {
+    let place = Place::new();
+    let server = place.dev(&[]);
+    for args in [
+        &["audit", "list"][..],
+        &["audit", "verify"],
+        &["audit", "export", "--out", "x.jsonl"],
+        &["doctor"],
+        &["config", "print"],
+        &["migrate", "--check"],
+    ] {
+        let said = place.run(args);
+        assert_eq!(said.status, 0, "{args:?}: {}{}", said.stdout, said.stderr);
+    }
+    for args in [&["migrate"][..], &["bench", "store"], &["dev"]] {
+        let said = place.run(args);
+        assert_eq!(said.status, 5, "{args:?}: {}", said.stderr);
+        assert!(said.stderr.starts_with("error[DATA_DIR_LOCKED]"), "{}", said.stderr);
+    }
+    server.until_ready();
+    assert_eq!(server.stop().0, Some(0));
+    let found = place.json(&["audit", "verify"]);
+    assert_eq!((&found["report"]["entries"], &found["report"]["covered"]), (&2.into(), &2.into()), "{found}");
+}

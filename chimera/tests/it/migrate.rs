@@ -1,0 +1,60 @@
+//! Bringing the schema up to date, and asking whether it is, on both stores.
+
+use crate::support::Place;
+use chimera_testkit::postgres::PrivatePostgres;
+
+fn up_to_date_by_steps(place: &Place) -> String {
+    let mut story = String::new();
+    for args in [&["migrate", "--check"][..], &["migrate"], &["migrate", "--check"], &["migrate"]] {
+        for json in [&[][..], &["--json"]] {
+            // Twice the same: asking changes nothing, and applying again finds nothing.
+            let said = place.run(&[args, json].concat());
+            story += &format!(
+                "$ chimera {} {}\n{}{}= {}\n",
+                args.join(" "),
+                json.join(""),
+                said.stdout,
+                said.stderr,
+                said.status
+            );
+        }
+    }
+    story
+}
+
+#[test]
+fn both_stores_are_brought_up_to_date_by_the_same_steps() {
+    let embedded = Place::new();
+    let story = up_to_date_by_steps(&embedded);
+    insta::assert_snapshot!(story);
+    let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+    assert_eq!(up_to_date_by_steps(&Place::new().env("CHIMERA_DATABASE_URL", &url)), story);
+}
+
+#[test]
+fn asking_whether_a_schema_is_up_to_date_creates_nothing() {
+    let place = Place::new();
+    assert_eq!(place.run(&["migrate", "--check"]).status, 3);
+    assert_eq!(std::fs::read_dir(place.dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_doctor_finds_a_fresh_server_healthy_on_both_stores() {
+    let postgres = PrivatePostgres::options().start().unwrap();
+    for place in [Place::new(), Place::new().env("CHIMERA_DATABASE_URL", &postgres.url())] {
+        assert_eq!(place.serve(&[]).stop().0, Some(0));
+        let report = place.json(&["doctor"]);
+        assert_eq!(report["ok"], true);
+        let checks = report["checks"].as_array().unwrap();
+        let bad: Vec<_> = checks.iter().filter(|check| check["verdict"] != "ok" && check["name"] != "disk").collect();
+        assert!(bad.is_empty(), "{bad:?}");
+    }
+}
+
+#[test]
+fn a_database_whose_commits_do_not_wait_for_the_disk_fails_the_doctor() {
+    let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+    let said = Place::new().env("CHIMERA_DATABASE_URL", &url).run(&["doctor"]);
+    assert_eq!(said.status, 3);
+    assert!(said.stdout.contains("FAIL  durability   commits do not wait for the disk"), "{}", said.stdout);
+}
