@@ -27,6 +27,7 @@ use chimera_storage::migrate::MIGRATIONS;
 use chimera_storage::records::{Access, OpenError, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_storage::secret::{DirectorySecrets, EnvironmentSecrets, FileSecrets, LayeredSecrets};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -124,7 +125,7 @@ pub(crate) async fn open(config: &Config, home: &Home, ambient: &Ambient, addres
     let node = ambient.random.opaque_id();
     let records = records(config, ambient, &node).await?;
     let blobs = blobs(config, home, ambient, address).await?;
-    let mut checks = vec![records_check(&records), blobs_check(&blobs)];
+    let mut checks = vec![data_folder(&config.data_dir), records_check(&records), blobs_check(&blobs)];
     checks.extend(redis_check(config).await?);
     let (stop, stopped) = watch::channel(false);
     let checkpointer = Checkpointer {
@@ -228,6 +229,17 @@ fn s3_credentials(config: &Config, secret: &Secret) -> Outcome<S3Credentials> {
     let secret_access_key = Secret::new(key.as_bytes().to_vec());
     config.mask.learn(&secret_access_key);
     Ok(S3Credentials { access_key_id: id.to_owned(), secret_access_key, session_token: None })
+}
+
+fn data_folder(dir: &Path) -> Check {
+    let dir = dir.to_owned();
+    Check::new("data_folder", move || {
+        let dir = dir.clone();
+        async move {
+            let tried = tokio::task::spawn_blocking(move || crate::doctor::write_probe(&dir)).await;
+            tried.unwrap_or(Err("the check did not finish".to_owned()))
+        }
+    })
 }
 
 fn records_check(records: &Arc<dyn Records>) -> Check {

@@ -12,3 +12,4 @@ pub mod redis;
 pub mod s3;
 pub mod seeded;
 pub mod suite;
+pub mod world;

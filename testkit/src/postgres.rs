@@ -107,10 +107,12 @@ impl PrivatePostgres {
         if is_root()? {
             run(Command::new("chown").arg(SUPERUSER).arg(&server.folder))?;
         }
-        run(server
-            .program("initdb")
-            .args(["--no-sync", "--auth=trust", "--encoding=UTF8", "--locale=C", "-U", SUPERUSER, "-D"])
-            .arg(server.data()))?;
+        // Texts must sort the same whatever language the server was set up for, so it is not "C".
+        let english = ["--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en"];
+        if server.initialise(&english).is_err() {
+            // Servers before 15 know no such provider.
+            server.initialise(&["--locale=C"])?;
+        }
         server.configure(options)?;
         let mut started = server.start_on_free_port();
         for _ in 1..PORTS_TRIED_MAX {
@@ -120,6 +122,11 @@ impl PrivatePostgres {
             started = server.start_on_free_port();
         }
         started.map(|()| server)
+    }
+
+    fn initialise(&self, locale: &[&str]) -> Result<()> {
+        let common = ["--no-sync", "--auth=trust", "--encoding=UTF8", "-U", SUPERUSER, "-D"];
+        run(self.program("initdb").args(locale).args(common).arg(self.data()))
     }
 
     fn configure(&self, options: Options) -> Result<()> {

@@ -27,5 +27,5 @@ pub use chain::{Digest32, Head, Link, extend};
 pub use entry::{ActorType, Entry, EntryError, SealedEntry, SubjectType, content_digest};
 pub use redact::{REDACTED, Redactor};
 pub use stored::{DamagedRow, StoredEntry, StoredLink};
-pub use verify::{Report, Verifier, verify};
+pub use verify::{Report, Verifier, verify, verify_entry};
 pub use walk::{Broken, Fault, Walk};

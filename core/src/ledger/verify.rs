@@ -4,7 +4,7 @@
 //! trusted keys it believes the keys that the export itself names: that finds damage, but not a
 //! forger who signs anew, so the report says which it was.
 
-use super::checkpoint::{PublicKey, SignedCheckpoint};
+use super::checkpoint::{Checkpoint, PublicKey, SignedCheckpoint};
 use super::export::{Header, Line, Trailer};
 use super::merkle::leaf_hash;
 use super::proof::verify_inclusion;
@@ -228,23 +228,28 @@ impl TenantPart {
         if entry.sealed.entry.tenant_id != self.tenant || self.last.is_some_and(|last| last >= place) {
             return Err(Fault::Malformed);
         }
-        if !entry.sealed.is_intact() {
-            return Err(Fault::Content);
-        }
-        if !entry.is_linked() {
-            return Err(Fault::Link);
-        }
         let checkpoint = self.checkpoint.as_ref().ok_or(Fault::Checkpoint)?;
-        let state = checkpoint.checkpoint.lane(entry.lane).ok_or(Fault::Checkpoint)?;
-        let index = u64::try_from(entry.link.seq - 1).map_err(|_| Fault::Link)?;
-        let size = u64::try_from(state.head.seq).map_err(|_| Fault::Checkpoint)?;
-        if !verify_inclusion(leaf_hash(&entry.link.hash.0), index, size, proof, state.root) {
-            return Err(Fault::Proof);
-        }
+        verify_entry(entry, proof, &checkpoint.checkpoint)?;
         self.last = Some(place);
         self.lanes.insert(entry.lane);
         Ok(())
     }
+}
+
+/// Checks that `entry` is what was digested and chained, and that `proof` leads from it to the root
+/// of its lane in `checkpoint`. Whose signature the checkpoint has is another question.
+pub fn verify_entry(entry: &StoredEntry, proof: &[Digest32], checkpoint: &Checkpoint) -> Result<(), Fault> {
+    if !entry.sealed.is_intact() {
+        return Err(Fault::Content);
+    }
+    if !entry.is_linked() {
+        return Err(Fault::Link);
+    }
+    let state = checkpoint.lane(entry.lane).ok_or(Fault::Checkpoint)?;
+    let index = u64::try_from(entry.link.seq - 1).map_err(|_| Fault::Link)?;
+    let size = u64::try_from(state.head.seq).map_err(|_| Fault::Checkpoint)?;
+    let leads = verify_inclusion(leaf_hash(&entry.link.hash.0), index, size, proof, state.root);
+    if leads { Ok(()) } else { Err(Fault::Proof) }
 }
 
 /// Names the entry of a damaged line, as far as its text still does. Members are sorted, so the

@@ -6,6 +6,7 @@
 
 use super::{Condition, Table, Value};
 use crate::ledger::SealedEntry;
+use crate::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES};
 
 /// A row to add.
 #[derive(Clone, Debug, PartialEq)]
@@ -188,6 +189,13 @@ pub enum InvalidTx {
         /// The table.
         table: &'static str,
     },
+    /// A table that only the committer writes: a row there that it did not chain would break the
+    /// ledger.
+    #[error("{table} is written by the committer alone")]
+    Reserved {
+        /// The table.
+        table: &'static str,
+    },
     /// More rows than a transaction may hold.
     #[error("a transaction may hold at most {rows_max} rows")]
     TooLarge {
@@ -305,6 +313,9 @@ impl Tx {
         if self.inserts.len() + self.updates.len() + self.steps.len() + self.entries.len() > rows_max {
             return Err(InvalidTx::TooLarge { rows_max });
         }
+        if let Some(table) = self.tables().find(|table| [&AUDIT_LOG_ENTRIES, &LEDGER_LANES].contains(table)) {
+            return Err(InvalidTx::Reserved { table: table.name });
+        }
         self.inserts.iter().try_for_each(Insert::check)?;
         for update in &self.updates {
             check_cells(update.table, &update.expect)?;
@@ -318,6 +329,16 @@ impl Tx {
             }
         }
         self.check_once()
+    }
+
+    /// Every table that is written or locked.
+    fn tables(&self) -> impl Iterator<Item = &'static Table> {
+        let steps = self.steps.iter().map(|step| match step {
+            Step::Insert(insert) => insert.table,
+            Step::Lock { table, .. } | Step::Update { table, .. } | Step::Delete { table, .. } => table,
+        });
+        let bulk = self.inserts.iter().map(|insert| insert.table).chain(self.updates.iter().map(|update| update.table));
+        bulk.chain(steps)
     }
 
     /// One change per row: what a second change of the same row would mean depends on the order.

@@ -1,13 +1,13 @@
 //! The audit writer: one call puts a decision into every audit table that asks for it.
 //!
-//! It writes nothing itself: it adds the ledger entry and the `audit_logs` row to the transaction
-//! of the act. So an act without its audit entry can't exist, and when the entry can't be
-//! written, the act does not happen. `commit` sends such a transaction and raises a critical
-//! alarm when the store refuses to write.
+//! It writes nothing itself: it adds the ledger entry, the `audit_logs` row and the scope that says
+//! whose row that is to the transaction of the act. So an act without its audit entry can't exist,
+//! and when the entry can't be written, the act does not happen. `commit` sends such a transaction
+//! and raises a critical alarm when the store refuses to write.
 
 use crate::port::{Clock, CommitError, Random, Receipt, Records};
 use chimera_core::ledger::decision::{Outcome, Source};
-use chimera_core::ledger::tables::AUDIT_LOGS;
+use chimera_core::ledger::tables::{AUDIT_LOGS, RECORD_SCOPES};
 use chimera_core::ledger::{ActorType, Entry, EntryError, SubjectType};
 use chimera_core::record::{Insert, InvalidTx, Json, JsonError, Tx, Value};
 use serde_json::json;
@@ -57,6 +57,10 @@ pub struct Decision {
     pub action_data: Option<serde_json::Value>,
     /// The policies that were looked at.
     pub policies: Vec<String>,
+    /// The campaign it belongs to.
+    pub campaign_id: Option<String>,
+    /// The swarm's task it belongs to.
+    pub task_id: Option<String>,
 }
 
 /// Why an audit entry can't be made; then the act must not happen.
@@ -108,25 +112,16 @@ impl Writer<'_> {
     }
 
     /// Adds a decision to `tx`: its `audit_logs` row and its ledger entry, which name each other
-    /// and the trace; gives the entry's id. On an error `tx` is as it was.
+    /// and the trace, and the row's scope, without which no tenant could see it; gives the entry's
+    /// id. On an error `tx` is as it was.
     pub fn decision(&self, tx: &mut Tx, decision: Decision) -> Result<String, AuditError> {
         let now = self.clock.now();
         let audit_log_id = self.random.row_id(now);
         let mut draft = Tx::default();
         let id = self.event(&mut draft, decided(&decision, audit_log_id))?;
-        let Decision { event, source, outcome, rationale, agent_id, action_type, action_data, policies } = decision;
-        let metadata = json!({
-            "trace_id": event.trace_id,
-            "tenant_id": event.tenant_id,
-            "entry_id": id,
-            "event_type": event.event_type,
-            "source": source.as_str(),
-            "subject_type": event.subject_type.as_str(),
-            "subject_id": event.subject_id,
-            "actor_type": event.actor_type.as_str(),
-            "actor_id": event.actor_id,
-            "run_id": event.run_id,
-        });
+        let scope = scope(&decision, audit_log_id)?;
+        let metadata = metadata(&decision, &id);
+        let Decision { source, outcome, rationale, agent_id, action_type, action_data, policies, .. } = decision;
         let policies = if policies.is_empty() { Value::Null } else { policies.into() };
         let row = Insert::into(
             &AUDIT_LOGS,
@@ -143,10 +138,44 @@ impl Writer<'_> {
                 ("metadata", Json::of(&metadata)?.into()),
             ],
         )?;
-        tx.inserts.push(row);
+        tx.inserts.extend([row, scope]);
         tx.entries.append(&mut draft.entries);
         Ok(id)
     }
+}
+
+/// Whose the row is: its table has no tenant of its own.
+fn scope(decision: &Decision, audit_log_id: Uuid) -> Result<Insert, InvalidTx> {
+    Insert::into(
+        &RECORD_SCOPES,
+        vec![
+            ("record_kind", "audit_log".into()),
+            ("record_id", audit_log_id.into()),
+            ("tenant_id", decision.event.tenant_id.as_str().into()),
+            ("campaign_id", decision.campaign_id.clone().into()),
+            ("task_id", decision.task_id.clone().into()),
+            ("trace_id", decision.event.trace_id.clone().into()),
+        ],
+    )
+}
+
+/// What the row's own columns have no place for.
+fn metadata(decision: &Decision, entry_id: &str) -> serde_json::Value {
+    let event = &decision.event;
+    json!({
+        "trace_id": event.trace_id,
+        "tenant_id": event.tenant_id,
+        "campaign_id": decision.campaign_id,
+        "task_id": decision.task_id,
+        "entry_id": entry_id,
+        "event_type": event.event_type,
+        "source": decision.source.as_str(),
+        "subject_type": event.subject_type.as_str(),
+        "subject_id": event.subject_id,
+        "actor_type": event.actor_type.as_str(),
+        "actor_id": event.actor_id,
+        "run_id": event.run_id,
+    })
 }
 
 /// The ledger's view of a decision: the event with verdict, reason and the row beside it.
@@ -159,6 +188,8 @@ fn decided(decision: &Decision, audit_log_id: Uuid) -> Event {
         "policies": decision.policies,
         "action_type": decision.action_type,
         "agent_id": decision.agent_id,
+        "campaign_id": decision.campaign_id,
+        "task_id": decision.task_id,
         "details": decision.event.data,
     });
     Event { data, ..decision.event.clone() }

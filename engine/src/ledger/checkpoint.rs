@@ -11,7 +11,7 @@ use chimera_core::ledger::merkle::{FANOUT, Frontier, Node, NodeId, leaf_hash};
 use chimera_core::ledger::tables::LEDGER_NODES;
 use chimera_core::ledger::{Broken, Digest32, Fault, Head, StoredLink};
 use chimera_core::limits::{CHECKPOINT_ENTRIES_MAX, TX_ROWS_MAX};
-use chimera_core::record::{Insert, InvalidTx, Scope, Tx, Value};
+use chimera_core::record::{Conflict, Insert, InvalidTx, Scope, Tx, Value};
 use chimera_core::time::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,8 +51,22 @@ pub async fn make(
     inserts.push(made.insert()?);
     match records.commit(Tx { inserts, ..Tx::default() }).await {
         Ok(_) => Ok(Made::New(Box::new(made))),
-        Err(CommitError::Conflict(_)) => Ok(Made::Lost),
+        Err(CommitError::Conflict(conflict)) => lost(&conflict),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Two that race clash in the checkpoint's number, which every store reports before the tree. A
+/// tree hash that is there without a checkpoint over it is nobody's race: it would stop every
+/// checkpoint to come.
+fn lost(conflict: &Conflict) -> Result<Made, LedgerError> {
+    match conflict {
+        Conflict::Exists(key) if key.table == LEDGER_NODES.name => {
+            let number = |at: usize| key.values.get(at).and_then(Value::as_int).unwrap_or_default();
+            let first = number(2).checked_shl(u32::try_from(number(1)).unwrap_or(u32::MAX)).unwrap_or_default() + 1;
+            Err(Broken::lane(number(0), first, Fault::Lane).into())
+        }
+        _ => Ok(Made::Lost),
     }
 }
 

@@ -6,10 +6,10 @@
 
 use super::read::{self, LedgerError, damaged, size};
 use crate::port::Records;
-use chimera_core::ledger::checkpoint::SignedCheckpoint;
+use chimera_core::ledger::checkpoint::{PublicKey, SignedCheckpoint};
 use chimera_core::ledger::merkle::{FANOUT, NodeId, Span};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_core::ledger::{Digest32, StoredEntry, proof};
+use chimera_core::ledger::{Digest32, Fault, StoredEntry, proof, verify_entry};
 use chimera_core::record::{Scope, Select};
 use std::collections::BTreeMap;
 
@@ -22,6 +22,14 @@ pub struct Proof {
     pub checkpoint: SignedCheckpoint,
     /// The hashes beside the way from the entry to the root.
     pub path: Vec<Digest32>,
+}
+
+impl Proof {
+    /// Checks the proof without a store, trusting these keys.
+    pub fn verify(&self, keys: &[PublicKey]) -> Result<(), Fault> {
+        self.checkpoint.verify(keys)?;
+        verify_entry(&self.entry, &self.path, &self.checkpoint.checkpoint)
+    }
 }
 
 /// The proof of entry `seq` of `lane` under the newest checkpoint; none when `scope` has no such

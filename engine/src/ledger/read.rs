@@ -146,6 +146,19 @@ impl LaneReader {
     }
 }
 
+/// The lowest lane above `lane` that has entries, whether it has a row or not.
+pub(crate) async fn next_lane(records: &dyn Records, lane: Option<i64>) -> Result<Option<i64>, LedgerError> {
+    let all = system(&AUDIT_LOG_ENTRIES).take(1);
+    let select = lane.into_iter().fold(all, |select, lane| select.filter("lane", Compare::Above, lane));
+    Ok(records.read(select).await?.rows.first().map(|row| row.int("lane")))
+}
+
+/// The number of a lane's last entry, whatever its head says.
+pub(crate) async fn last_seq(records: &dyn Records, lane: i64) -> Result<i64, LedgerError> {
+    let select = system(&AUDIT_LOG_ENTRIES).with("lane", lane).by(&[], Direction::Descending).take(1);
+    Ok(records.read(select).await?.rows.first().map_or(0, |row| row.int("seq")))
+}
+
 /// What a damaged row of a lane is called.
 pub(crate) fn damaged(row: &Row) -> Broken {
     let id = row.get("id").as_text().map(str::to_owned);

@@ -1,7 +1,8 @@
 //! Verifying a store in place: every entry, every checkpoint, every stored tree hash, every head.
 //!
 //! The newest checkpoint and then the heads are read first and bound the walk, so a ledger that
-//! grows meanwhile verifies like one that rests.
+//! grows meanwhile verifies like one that rests. Last it looks for entries that no head leads to,
+//! because added rows are what no guard of a database refuses.
 
 use super::read::{self, CheckpointReader, LaneReader, LedgerError, damaged, size};
 use crate::port::Records;
@@ -57,10 +58,10 @@ impl Verifier<'_> {
             }
             self.walk.checkpoint(&signed, self.keys)?;
         }
-        for (lane, head) in heads {
-            self.head(lane, head).await?;
+        for (lane, head) in &heads {
+            self.head(*lane, *head).await?;
         }
-        Ok(())
+        self.strays(heads).await
     }
 
     async fn lane(&mut self, lane: i64, upto: i64) -> Result<(), LedgerError> {
@@ -86,6 +87,29 @@ impl Verifier<'_> {
         }
         let at = if found.seq == head.seq { head.seq } else { found.seq.min(head.seq) + 1 };
         Err(Broken::lane(lane, at, Fault::Lane).into())
+    }
+
+    /// Looks for entries behind the end of their lane, or in a lane that has no row. An entry and
+    /// its head become visible together, so a head that is read after an entry leads to it.
+    async fn strays(&self, mut heads: Vec<(i64, Head)>) -> Result<(), LedgerError> {
+        let end = |heads: &[(i64, Head)], lane| {
+            heads.iter().find(|(known, _)| *known == lane).map_or(0, |(_, head)| head.seq)
+        };
+        let mut at = None;
+        while let Some(lane) = read::next_lane(self.records, at).await? {
+            let last = read::last_seq(self.records, lane).await?;
+            if last > end(&heads, lane) {
+                heads = read::lanes(self.records).await?;
+            }
+            let seq = end(&heads, lane);
+            if last > seq {
+                let first = LaneReader::from(lane, seq + 1, Scope::System).next(self.records, last).await?;
+                let broken = first.map_or_else(|| Broken::lane(lane, seq + 1, Fault::Lane), |row| damaged(&row));
+                return Err(Broken { why: Fault::Lane, ..broken }.into());
+            }
+            at = Some(lane);
+        }
+        Ok(())
     }
 
     /// Compares a tree hash that follows from the entries with the stored one.

@@ -1,58 +1,27 @@
-//! Checkpoints of a store.
+//! Checkpoints: what is stored for them, what is not signed, and the loop that makes them.
 
-use crate::memory::{Memory, entry_at};
-use crate::world::{FakeClock, ORIGIN, World};
+use crate::verify::entry;
 use chimera_core::ledger::Fault;
-use chimera_core::ledger::checkpoint::{SignedCheckpoint, Signer};
+use chimera_core::ledger::checkpoint::Signer;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_CHECKPOINTS, LEDGER_LANES, LEDGER_NODES};
-use chimera_core::record::Value;
+use chimera_core::record::{Row, Value};
 use chimera_core::time::Timestamp;
-use chimera_engine::ledger::checkpoint::{Checkpointer, Made, Pace, make};
+use chimera_engine::ledger::checkpoint::{Checkpointer, Pace, make};
 use chimera_engine::ledger::{LedgerError, last_checkpoint};
+use chimera_testkit::build::NOON;
+use chimera_testkit::memory::MemoryRecords;
+use chimera_testkit::seeded::FakeClock;
+use chimera_testkit::world::{ORIGIN, World};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-fn new(made: Made) -> SignedCheckpoint {
-    match made {
-        Made::New(signed) => *signed,
-        other => panic!("{other:?}"),
-    }
-}
-
-#[tokio::test]
-async fn a_checkpoint_covers_every_lane_and_names_the_one_before() {
-    let (world, store) = (World::new(), Memory::new());
-    world.write(&store, 0, "acme", 3).await;
-    world.write(&store, 1, "acme", 1).await;
-    let first = new(world.checkpoint(&store).await);
-    world.write(&store, 1, "zeta", 2).await;
-    let second = new(world.checkpoint(&store).await);
-    let sizes = |signed: &SignedCheckpoint| -> Vec<(i64, i64)> {
-        signed.checkpoint.lanes.iter().map(|state| (state.lane, state.head.seq)).collect()
-    };
-    assert_eq!((sizes(&first), sizes(&second)), (vec![(1, 3), (2, 1)], vec![(1, 3), (2, 3)]));
-    assert_eq!((first.checkpoint.previous, second.checkpoint.previous), (None, Some(first.digest())));
-    assert_eq!(last_checkpoint(&store).await.unwrap(), Some(second.clone()));
-    assert_eq!(second.verify(&[world.signer.public_key()]), Ok(()));
-}
-
-#[tokio::test]
-async fn no_checkpoint_is_made_when_nothing_is_new() {
-    let (world, store) = (World::new(), Memory::new());
-    assert_eq!(world.checkpoint(&store).await, Made::Nothing);
-    world.write(&store, 0, "acme", 1).await;
-    new(world.checkpoint(&store).await);
-    assert_eq!(world.checkpoint(&store).await, Made::Nothing);
-    assert_eq!(store.rows(&LEDGER_CHECKPOINTS).len(), 1);
-}
-
 #[tokio::test]
 async fn every_full_block_of_256_entries_leaves_one_tree_hash() {
-    let (world, store) = (World::new(), Memory::new());
+    let (world, store) = (World::new(1), MemoryRecords::new());
     for _ in 0..3 {
         world.write(&store, 0, "acme", 200).await;
-        new(world.checkpoint(&store).await);
+        world.checkpoint(&store).await;
     }
     let places: Vec<_> = store.rows(&LEDGER_NODES).iter().map(|row| (row.int("level"), row.int("idx"))).collect();
     assert_eq!(places, [(8, 0), (8, 1)]);
@@ -60,9 +29,9 @@ async fn every_full_block_of_256_entries_leaves_one_tree_hash() {
 
 #[tokio::test]
 async fn nothing_is_signed_that_does_not_continue_what_was_signed() {
-    let (world, store) = (World::new(), Memory::new());
+    let (world, store) = (World::new(1), MemoryRecords::new());
     world.write(&store, 0, "acme", 4).await;
-    new(world.checkpoint(&store).await);
+    world.checkpoint(&store).await;
     world.write(&store, 0, "acme", 4).await;
     let broken = || async {
         match make(&store, &world.signer, &world.clock, ORIGIN).await {
@@ -70,25 +39,39 @@ async fn nothing_is_signed_that_does_not_continue_what_was_signed() {
             other => panic!("{other:?}"),
         }
     };
-    let change = |rows: &mut Vec<Vec<Value>>, seq| {
-        let (at, hash) = (entry_at(rows, 1, seq), AUDIT_LOG_ENTRIES.position("hash").unwrap());
-        rows[at][hash] = Value::Bytes(vec![9; 32]);
+    let change = |rows: &mut Vec<Row>, seq| {
+        let hash = AUDIT_LOG_ENTRIES.position("hash").unwrap();
+        entry(rows, 1, seq).cells[hash] = Value::Bytes(vec![9; 32]);
     };
     store.tamper(&AUDIT_LOG_ENTRIES, |rows| change(rows, 6));
     assert_eq!(broken().await, (Some(1), Some(6), Fault::Link));
     store.tamper(&AUDIT_LOG_ENTRIES, |rows| change(rows, 2));
     assert_eq!(broken().await, (Some(1), Some(5), Fault::Lane), "the tree under the last checkpoint has changed");
-    store.tamper(&LEDGER_LANES, |rows| rows[0][2] = Value::Int(2));
+    store.tamper(&LEDGER_LANES, |rows| rows[0].cells[2] = Value::Int(2));
     assert_eq!(broken().await, (Some(1), Some(3), Fault::Checkpoint), "the lane is shorter than what was signed");
 }
 
+/// Nothing guards the tree, so somebody could put a hash where a coming checkpoint needs one.
 #[tokio::test]
-async fn of_two_nodes_that_make_the_same_checkpoint_one_wins() {
-    let (world, store) = (World::new(), Memory::new());
-    world.write(&store, 0, "acme", 1).await;
-    let (one, two) = tokio::join!(world.checkpoint(&store), world.checkpoint(&store));
-    assert!(matches!((&one, &two), (Made::New(_), Made::Lost)), "{one:?} {two:?}");
-    assert_eq!(store.rows(&LEDGER_CHECKPOINTS).len(), 1);
+async fn a_tree_hash_that_stands_in_the_way_is_reported_and_not_taken_for_a_lost_race() {
+    let (world, store) = (World::new(1), MemoryRecords::new());
+    world.write(&store, 0, "acme", 300).await;
+    world.checkpoint(&store).await;
+    store.tamper(&LEDGER_NODES, |rows| rows[0].cells[2] = Value::Int(1));
+    world.write(&store, 0, "acme", 300).await;
+    let broken = make(&store, &world.signer, &world.clock, ORIGIN).await;
+    assert!(matches!(broken, Err(LedgerError::Broken(_))), "the tree under the last checkpoint has a hole");
+    store.tamper(&LEDGER_NODES, |rows| {
+        let mut moved = rows[0].clone();
+        moved.cells[2] = Value::Int(0);
+        rows.push(moved);
+    });
+    match make(&store, &world.signer, &world.clock, ORIGIN).await {
+        Err(LedgerError::Broken(broken)) => {
+            assert_eq!((broken.lane, broken.seq, broken.why), (Some(1), Some(257), Fault::Lane));
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]
@@ -103,13 +86,13 @@ fn checkpoints_are_due_after_a_time_or_a_number_of_entries() {
 
 #[tokio::test]
 async fn the_loop_makes_checkpoints_and_a_last_one_when_it_stops() {
-    let (world, store) = (World::new(), Arc::new(Memory::new()));
+    let (world, store) = (World::new(1), Arc::new(MemoryRecords::new()));
     let (stop, stopped) = watch::channel(false);
     let mut commits = store.commits();
     let checkpointer = Checkpointer {
         records: store.clone(),
         signer: Arc::new(Signer::from_seed(&[7; 32])),
-        clock: Arc::new(FakeClock::new()),
+        clock: Arc::new(FakeClock::at(NOON)),
         origin: ORIGIN.into(),
         pace: Pace { seconds: 1_000, entries: 2 },
         tick: Duration::from_millis(1),

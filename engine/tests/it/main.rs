@@ -1,12 +1,8 @@
-//! Integration tests of the use cases. They are written against the port `Records`: any store
-//! that keeps its contract can stand in for the small one here.
+//! Integration tests of the use cases that need a fault, a clock or an intruder in the memory
+//! store. What every store promises stands in the suites of the test kit.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod audit;
 mod checkpoint;
-mod export;
 mod feed;
-mod idempotency;
-mod memory;
 mod verify;
-mod world;

@@ -1,8 +1,8 @@
 -- Who acts: tenants, actors, their keys and their tokens.
 
 CREATE TABLE tenants (
-    id TEXT NOT NULL PRIMARY KEY,
-    slug TEXT NOT NULL UNIQUE,
+    id TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    slug TEXT COLLATE "C" NOT NULL UNIQUE,
     name TEXT NOT NULL,
     status TEXT NOT NULL DEFAULT 'active' CHECK (status IN ('active', 'suspended')),
     created_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
@@ -13,7 +13,7 @@ CREATE TABLE tenants (
 -- An id that ends in `*` is a pattern; the exact name goes before the longest pattern. The id is
 -- unique over all tenants because a token names the actor alone.
 CREATE TABLE actors (
-    id TEXT NOT NULL PRIMARY KEY,
+    id TEXT COLLATE "C" NOT NULL PRIMARY KEY,
     tenant_id TEXT NOT NULL REFERENCES tenants(id),
     kind TEXT NOT NULL CHECK (kind IN ('human', 'service')),
     identity_id UUID NOT NULL UNIQUE,
@@ -74,7 +74,7 @@ CREATE TABLE refresh_tokens (
 CREATE INDEX idx_refresh_tokens_family ON refresh_tokens(family_id);
 
 CREATE TABLE revoked_tokens (
-    token_id TEXT NOT NULL PRIMARY KEY,
+    token_id TEXT COLLATE "C" NOT NULL PRIMARY KEY,
     actor_id TEXT NOT NULL,
     tenant_id TEXT NOT NULL,
     revoked_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
@@ -84,8 +84,8 @@ CREATE TABLE revoked_tokens (
 CREATE INDEX idx_revoked_tokens_expires_at ON revoked_tokens(expires_at);
 
 CREATE TABLE nonces (
-    actor_id TEXT NOT NULL,
-    nonce TEXT NOT NULL,
+    actor_id TEXT COLLATE "C" NOT NULL,
+    nonce TEXT COLLATE "C" NOT NULL,
     seen_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
     expires_at TIMESTAMPTZ NOT NULL,
     PRIMARY KEY (actor_id, nonce)

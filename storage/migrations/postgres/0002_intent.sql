@@ -2,7 +2,7 @@
 
 -- A private key is the name of a secret or sealed bytes; a key we only verify with has neither.
 CREATE TABLE intent_keys (
-    kid TEXT NOT NULL PRIMARY KEY,
+    kid TEXT COLLATE "C" NOT NULL PRIMARY KEY,
     tenant_id TEXT REFERENCES tenants(id),
     public_jwk JSONB NOT NULL,
     secret_ref TEXT,
@@ -45,7 +45,7 @@ CREATE INDEX idx_intent_sightings_expires_at ON intent_sightings(expires_at);
 
 -- The bytes live in the blob store under their digest; this says which tenant may read them.
 CREATE TABLE artifacts (
-    tenant_id TEXT NOT NULL REFERENCES tenants(id),
+    tenant_id TEXT COLLATE "C" NOT NULL REFERENCES tenants(id),
     sha256 BYTEA NOT NULL CHECK (length(sha256) = 32),
     size_bytes BIGINT NOT NULL CHECK (size_bytes >= 0),
     media_type TEXT NOT NULL,
@@ -56,8 +56,8 @@ CREATE TABLE artifacts (
 );
 
 CREATE TABLE kb_documents (
-    tenant_id TEXT NOT NULL REFERENCES tenants(id),
-    id TEXT NOT NULL,
+    tenant_id TEXT COLLATE "C" NOT NULL REFERENCES tenants(id),
+    id TEXT COLLATE "C" NOT NULL,
     title TEXT NOT NULL,
     source_uri TEXT,
     sha256 BYTEA NOT NULL,

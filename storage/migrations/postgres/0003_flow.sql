@@ -4,8 +4,8 @@
 
 -- The document is kept byte for byte; a version never changes.
 CREATE TABLE workflows (
-    tenant_id TEXT NOT NULL REFERENCES tenants(id),
-    workflow_id TEXT NOT NULL,
+    tenant_id TEXT COLLATE "C" NOT NULL REFERENCES tenants(id),
+    workflow_id TEXT COLLATE "C" NOT NULL,
     version BIGINT NOT NULL CHECK (version >= 1),
     digest BYTEA NOT NULL CHECK (length(digest) = 32),
     document JSON NOT NULL,
@@ -124,13 +124,13 @@ CREATE INDEX idx_tool_calls_step ON tool_calls(step_id);
 -- unique index grows at its right edge.
 CREATE TABLE effects (
     id UUID NOT NULL PRIMARY KEY,
-    tenant_id TEXT NOT NULL,
+    tenant_id TEXT COLLATE "C" NOT NULL,
     run_id UUID NOT NULL,
     step_id UUID NOT NULL,
     kind TEXT NOT NULL DEFAULT 'tool' CHECK (kind IN ('tool', 'job', 'child_run', 'compensation')),
     tool TEXT NOT NULL,
     status TEXT NOT NULL CHECK (status IN ('prepared', 'dispatched', 'succeeded', 'failed', 'unknown')),
-    idempotency_key TEXT NOT NULL,
+    idempotency_key TEXT COLLATE "C" NOT NULL,
     attempt INTEGER NOT NULL DEFAULT 1,
     deadline TIMESTAMPTZ,
     input_digest BYTEA NOT NULL,
@@ -185,9 +185,9 @@ CREATE TABLE run_patches (
 );
 
 CREATE TABLE cache_entries (
-    tenant_id TEXT NOT NULL,
-    workflow_id TEXT NOT NULL,
-    cache_key TEXT NOT NULL,
+    tenant_id TEXT COLLATE "C" NOT NULL,
+    workflow_id TEXT COLLATE "C" NOT NULL,
+    cache_key TEXT COLLATE "C" NOT NULL,
     tool_version TEXT NOT NULL,
     output JSONB NOT NULL,
     run_id UUID NOT NULL,

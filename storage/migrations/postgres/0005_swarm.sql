@@ -103,8 +103,8 @@ CREATE INDEX idx_trends_created_at ON trends(created_at);
 -- From here on every key begins with the tenant and every reference carries it along: a row of
 -- one tenant can't name a row of another, nor learn from a clash that it exists.
 CREATE TABLE swarm_campaigns (
-    tenant_id TEXT NOT NULL REFERENCES tenants(id),
-    id TEXT NOT NULL,
+    tenant_id TEXT COLLATE "C" NOT NULL REFERENCES tenants(id),
+    id TEXT COLLATE "C" NOT NULL,
     name TEXT NOT NULL,
     status TEXT NOT NULL DEFAULT 'pending'
         CHECK (status IN ('pending', 'in_progress', 'paused', 'complete', 'failed', 'cancelled')),
@@ -116,9 +116,9 @@ CREATE TABLE swarm_campaigns (
 );
 
 CREATE TABLE swarm_goals (
-    tenant_id TEXT NOT NULL,
-    id TEXT NOT NULL,
-    campaign_id TEXT NOT NULL,
+    tenant_id TEXT COLLATE "C" NOT NULL,
+    id TEXT COLLATE "C" NOT NULL,
+    campaign_id TEXT COLLATE "C" NOT NULL,
     description TEXT NOT NULL,
     status TEXT NOT NULL DEFAULT 'pending'
         CHECK (status IN ('pending', 'in_progress', 'paused', 'complete', 'failed', 'cancelled')),
@@ -135,9 +135,9 @@ CREATE TABLE swarm_goals (
 -- The planner's specification is kept byte for byte and never changes; a new version is a new
 -- task that names the one it replaces. `plan_task_id` is the task of the plan it stands for.
 CREATE TABLE swarm_tasks (
-    tenant_id TEXT NOT NULL,
-    id TEXT NOT NULL,
-    campaign_id TEXT NOT NULL,
+    tenant_id TEXT COLLATE "C" NOT NULL,
+    id TEXT COLLATE "C" NOT NULL,
+    campaign_id TEXT COLLATE "C" NOT NULL,
     goal_id TEXT NOT NULL,
     task_type TEXT NOT NULL
         CHECK (task_type IN ('trend_research', 'content_generation', 'engagement', 'media_production', 'commerce',
@@ -147,7 +147,7 @@ CREATE TABLE swarm_tasks (
         CHECK (status IN ('pending', 'in_progress', 'complete', 'failed', 'cancelled', 'rejected', 'approved',
             'escalated')),
     spec_json JSON NOT NULL,
-    idempotency_key TEXT NOT NULL,
+    idempotency_key TEXT COLLATE "C" NOT NULL,
     replaces_task_id TEXT,
     plan_task_id UUID UNIQUE REFERENCES tasks(task_id),
     run_id UUID,
@@ -164,10 +164,10 @@ CREATE TABLE swarm_tasks (
 CREATE INDEX idx_swarm_tasks_goal ON swarm_tasks(tenant_id, goal_id);
 
 CREATE TABLE swarm_task_dependencies (
-    tenant_id TEXT NOT NULL,
-    id TEXT NOT NULL,
-    task_id TEXT NOT NULL,
-    depends_on_task_id TEXT NOT NULL,
+    tenant_id TEXT COLLATE "C" NOT NULL,
+    id TEXT COLLATE "C" NOT NULL,
+    task_id TEXT COLLATE "C" NOT NULL,
+    depends_on_task_id TEXT COLLATE "C" NOT NULL,
     PRIMARY KEY (tenant_id, id),
     UNIQUE (tenant_id, task_id, depends_on_task_id),
     FOREIGN KEY (tenant_id, task_id) REFERENCES swarm_tasks(tenant_id, id),
@@ -179,8 +179,8 @@ CREATE INDEX idx_swarm_task_dependencies_depends_on ON swarm_task_dependencies(t
 
 -- An envelope may name a task that it is about to create, so only its tenant is a reference.
 CREATE TABLE swarm_envelopes (
-    tenant_id TEXT NOT NULL REFERENCES tenants(id),
-    id TEXT NOT NULL,
+    tenant_id TEXT COLLATE "C" NOT NULL REFERENCES tenants(id),
+    id TEXT COLLATE "C" NOT NULL,
     campaign_id TEXT,
     goal_id TEXT,
     task_id TEXT,
@@ -202,9 +202,9 @@ CREATE TABLE swarm_envelopes (
 CREATE INDEX idx_swarm_envelopes_task ON swarm_envelopes(tenant_id, task_id) WHERE task_id IS NOT NULL;
 
 CREATE TABLE swarm_worker_runs (
-    tenant_id TEXT NOT NULL,
-    id TEXT NOT NULL,
-    task_id TEXT NOT NULL,
+    tenant_id TEXT COLLATE "C" NOT NULL,
+    id TEXT COLLATE "C" NOT NULL,
+    task_id TEXT COLLATE "C" NOT NULL,
     attempt_number INTEGER NOT NULL CHECK (attempt_number >= 1),
     status TEXT NOT NULL DEFAULT 'pending'
         CHECK (status IN ('pending', 'in_progress', 'complete', 'failed', 'cancelled')),
@@ -221,10 +221,10 @@ CREATE TABLE swarm_worker_runs (
 );
 
 CREATE TABLE swarm_worker_results (
-    tenant_id TEXT NOT NULL,
-    id TEXT NOT NULL,
-    task_id TEXT NOT NULL,
-    worker_run_id TEXT NOT NULL,
+    tenant_id TEXT COLLATE "C" NOT NULL,
+    id TEXT COLLATE "C" NOT NULL,
+    task_id TEXT COLLATE "C" NOT NULL,
+    worker_run_id TEXT COLLATE "C" NOT NULL,
     status TEXT NOT NULL CHECK (status IN ('complete', 'failed')),
     confidence_score NUMERIC NOT NULL,
     risk_tags_json JSONB NOT NULL,
@@ -240,10 +240,10 @@ CREATE TABLE swarm_worker_results (
 -- Decisions on one result are numbered without a gap, and each after the first supersedes the one
 -- before: the one with the greatest round is in force, and there is never more than one.
 CREATE TABLE swarm_judge_decisions (
-    tenant_id TEXT NOT NULL,
-    id TEXT NOT NULL,
-    task_id TEXT NOT NULL,
-    worker_result_id TEXT NOT NULL,
+    tenant_id TEXT COLLATE "C" NOT NULL,
+    id TEXT COLLATE "C" NOT NULL,
+    task_id TEXT COLLATE "C" NOT NULL,
+    worker_result_id TEXT COLLATE "C" NOT NULL,
     round INTEGER NOT NULL DEFAULT 1 CHECK (round >= 1),
     supersedes_round INTEGER,
     decision TEXT NOT NULL CHECK (decision IN ('approve', 'reject', 'escalate')),
@@ -267,8 +267,8 @@ CREATE TABLE swarm_judge_decisions (
 );
 
 CREATE TABLE swarm_media_assets (
-    tenant_id TEXT NOT NULL,
-    id TEXT NOT NULL,
+    tenant_id TEXT COLLATE "C" NOT NULL,
+    id TEXT COLLATE "C" NOT NULL,
     campaign_id TEXT NOT NULL,
     task_id TEXT,
     kind TEXT NOT NULL CHECK (kind IN ('image', 'video', 'audio', 'other')),
@@ -289,8 +289,8 @@ CREATE INDEX idx_swarm_media_assets_task ON swarm_media_assets(tenant_id, task_i
 
 -- Nothing is published without a decision.
 CREATE TABLE swarm_publish_events (
-    tenant_id TEXT NOT NULL,
-    id TEXT NOT NULL,
+    tenant_id TEXT COLLATE "C" NOT NULL,
+    id TEXT COLLATE "C" NOT NULL,
     campaign_id TEXT NOT NULL,
     task_id TEXT NOT NULL,
     media_asset_id TEXT,
@@ -300,7 +300,7 @@ CREATE TABLE swarm_publish_events (
     published_at TIMESTAMPTZ,
     status TEXT NOT NULL DEFAULT 'scheduled' CHECK (status IN ('scheduled', 'published', 'failed', 'cancelled')),
     disclosure_applied BOOLEAN NOT NULL DEFAULT FALSE,
-    idempotency_key TEXT NOT NULL,
+    idempotency_key TEXT COLLATE "C" NOT NULL,
     created_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
     updated_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
     state_version BIGINT NOT NULL DEFAULT 1,
@@ -317,8 +317,8 @@ CREATE INDEX idx_swarm_publish_events_external ON swarm_publish_events(tenant_id
 CREATE INDEX idx_swarm_publish_events_task ON swarm_publish_events(tenant_id, task_id);
 
 CREATE TABLE swarm_wallets (
-    tenant_id TEXT NOT NULL REFERENCES tenants(id),
-    id TEXT NOT NULL,
+    tenant_id TEXT COLLATE "C" NOT NULL REFERENCES tenants(id),
+    id TEXT COLLATE "C" NOT NULL,
     agent_or_campaign_id TEXT NOT NULL,
     kind TEXT NOT NULL CHECK (kind IN ('commerce', 'internal')),
     provider_ref TEXT NOT NULL,
@@ -328,11 +328,11 @@ CREATE TABLE swarm_wallets (
 
 -- A decision gates at most one transaction, and none is approved without one.
 CREATE TABLE swarm_transactions (
-    tenant_id TEXT NOT NULL,
-    id TEXT NOT NULL,
+    tenant_id TEXT COLLATE "C" NOT NULL,
+    id TEXT COLLATE "C" NOT NULL,
     wallet_id TEXT NOT NULL,
     task_id TEXT,
-    judge_decision_id TEXT,
+    judge_decision_id TEXT COLLATE "C",
     direction TEXT NOT NULL CHECK (direction IN ('debit', 'credit')),
     amount NUMERIC NOT NULL CHECK (amount >= 0),
     currency TEXT NOT NULL,
@@ -340,7 +340,7 @@ CREATE TABLE swarm_transactions (
     requested_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
     executed_at TIMESTAMPTZ,
     status TEXT NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'approved', 'executed', 'failed', 'cancelled')),
-    idempotency_key TEXT NOT NULL,
+    idempotency_key TEXT COLLATE "C" NOT NULL,
     updated_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
     state_version BIGINT NOT NULL DEFAULT 1,
     PRIMARY KEY (tenant_id, id),
@@ -358,8 +358,8 @@ CREATE INDEX idx_swarm_transactions_chain ON swarm_transactions(tenant_id, chain
 CREATE INDEX idx_swarm_transactions_wallet ON swarm_transactions(tenant_id, wallet_id);
 
 CREATE TABLE swarm_budgets (
-    tenant_id TEXT NOT NULL REFERENCES tenants(id),
-    id TEXT NOT NULL,
+    tenant_id TEXT COLLATE "C" NOT NULL REFERENCES tenants(id),
+    id TEXT COLLATE "C" NOT NULL,
     campaign_id TEXT,
     wallet_id TEXT,
     currency TEXT NOT NULL,

@@ -81,7 +81,7 @@ CREATE TABLE ledger_nodes (
 
 -- How far a consumer of the feed has come in each lane.
 CREATE TABLE feed_cursors (
-    consumer TEXT NOT NULL,
+    consumer TEXT COLLATE "C" NOT NULL,
     lane BIGINT NOT NULL,
     seq BIGINT NOT NULL CHECK (seq >= 0),
     updated_at TIMESTAMPTZ NOT NULL DEFAULT NOW(),
@@ -89,8 +89,8 @@ CREATE TABLE feed_cursors (
 );
 
 CREATE TABLE idempotency_records (
-    owner TEXT NOT NULL,
-    key TEXT NOT NULL,
+    owner TEXT COLLATE "C" NOT NULL,
+    key TEXT COLLATE "C" NOT NULL,
     fingerprint BYTEA NOT NULL,
     state TEXT NOT NULL CHECK (state IN ('in_flight', 'done')),
     answer JSONB,
@@ -105,7 +105,7 @@ CREATE INDEX idx_idempotency_records_expires_at ON idempotency_records(expires_a
 
 -- Whose a row is, for tables that may not say so themselves. Written with the row.
 CREATE TABLE record_scopes (
-    record_kind TEXT NOT NULL
+    record_kind TEXT COLLATE "C" NOT NULL
         CHECK (record_kind IN ('objective', 'plan', 'task', 'skill_invocation', 'trend', 'approval_request',
             'audit_log', 'agent_execution', 'agent', 'agent_job', 'agent_output')),
     record_id UUID NOT NULL,

@@ -1,6 +1,6 @@
 //! What an operator wants to know about a store before anything runs on it.
 
-use super::postgres::connect::Server;
+use super::postgres::connect::{Server, check};
 use super::sqlite::file;
 use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_sqlite};
 use crate::migrate::{self, Applied, Status};
@@ -45,6 +45,7 @@ impl PostgresRecords {
     /// Looks at the database without changing it.
     pub async fn facts(url: &str) -> Result<Facts, OpenError> {
         let client = Server::parse(url)?.connect().await?;
+        check(&client).await?;
         let schema = migrate::postgres_status(&client).await?;
         let text = "SELECT current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on', \
                     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
@@ -56,6 +57,7 @@ impl PostgresRecords {
     /// Brings the database's schema up to date.
     pub async fn migrate(url: &str) -> Result<Applied, OpenError> {
         let mut client = Server::parse(url)?.connect().await?;
+        check(&client).await?;
         Ok(migrate::postgres(&mut client).await?)
     }
 }

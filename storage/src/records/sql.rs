@@ -23,6 +23,15 @@ impl Dialect {
         }
     }
 
+    /// A column where its order matters: texts sort by their bytes in either database, whatever
+    /// language the server was set up for.
+    fn ordered(self, name: &str, kind: Kind) -> String {
+        match (self, kind) {
+            (Self::Postgres, Kind::Text) => format!("{name} COLLATE \"C\""),
+            _ => name.to_owned(),
+        }
+    }
+
     /// How a column is read, so that every kind arrives in a form that keeps its value.
     fn column(self, name: &str, kind: Kind) -> String {
         match (self, kind) {
@@ -158,6 +167,8 @@ fn compare<'a>(
         (Compare::AtMost, ..) => "<=",
     };
     let placeholder = text.bind(dialect, kind, value);
+    let equality = matches!(compare, Compare::Is | Compare::IsNot);
+    let column = if equality { (*column).to_owned() } else { dialect.ordered(column, kind) };
     let _ = write!(text.sql, "{column} {operator} {placeholder}");
     Ok(())
 }
@@ -173,26 +184,24 @@ pub(crate) fn select<'a>(dialect: Dialect, select: &'a Select, tenant: &'a Value
         let _ = write!(text.sql, " WHERE {column} = {placeholder}");
     }
     all_of(dialect, table, &select.conditions, &mut text)?;
-    let order = select.order_columns();
     let (operator, direction) = match select.direction {
         Direction::Ascending => (">", "ASC"),
         Direction::Descending => ("<", "DESC"),
     };
+    let mut order = Vec::new();
+    for column in select.order_columns() {
+        let found = table.columns.iter().find(|c| c.name == column && !c.nullable);
+        let refusal = || invalid(table, "it is ordered by a column that is absent or may be null".to_owned());
+        order.push(found.ok_or_else(refusal)?);
+    }
+    let names: Vec<_> = order.iter().map(|column| dialect.ordered(column.name, column.kind)).collect();
     if let Some(cursor) = &select.after {
-        let mut placeholders = Vec::with_capacity(order.len());
-        for (column, value) in order.iter().zip(&cursor.position) {
-            placeholders.push(text.bind(dialect, kind_of(table, column)?, value));
-        }
+        let values = order.iter().zip(&cursor.position);
+        let places: Vec<_> = values.map(|(column, value)| text.bind(dialect, column.kind, value)).collect();
         text.push(if text.sql.contains(" WHERE ") { " AND " } else { " WHERE " });
-        let _ = write!(text.sql, "({}) {operator} ({})", order.join(", "), placeholders.join(", "));
+        let _ = write!(text.sql, "({}) {operator} ({})", names.join(", "), places.join(", "));
     }
-    for column in &order {
-        let column = table.columns.iter().find(|c| c.name == *column);
-        if column.is_none_or(|c| c.nullable) {
-            return Err(invalid(table, "it is ordered by a column that is absent or may be null".to_owned()));
-        }
-    }
-    let order: Vec<_> = order.iter().map(|column| format!("{column} {direction}")).collect();
+    let order: Vec<_> = names.iter().map(|name| format!("{name} {direction}")).collect();
     let _ = write!(text.sql, " ORDER BY {} LIMIT {}", order.join(", "), select.limit() + 1);
     Ok(text)
 }

@@ -66,7 +66,6 @@ impl Story {
             ("state", "in_flight".into()),
             ("created_at", NOON.into()),
             ("expires_at", NOON.plus_seconds(60).into()),
-            ("state_version", Value::Int(1)),
         ];
         Insert::into(&IDEMPOTENCY_RECORDS, cells).unwrap()
     }

@@ -2,6 +2,7 @@
 
 use crate::records::{fresh_database, one_lane, postgres, sqlite};
 use chimera_core::flow::tables::RUNS;
+use chimera_core::limits::{BATCH_TXS_MAX, LANE_QUEUE_MAX};
 use chimera_core::record::{Scope, Select, Tx};
 use chimera_engine::port::{CommitError, Records};
 use chimera_storage::records::{PostgresOptions, PostgresRecords};
@@ -10,6 +11,7 @@ use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::proxy::{Cut, Proxy};
 use chimera_testkit::seeded::Seeded;
 use chimera_testkit::suite::records::verify_chains;
+use futures::StreamExt;
 use futures::future::join_all;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -235,4 +237,31 @@ async fn a_change_whose_audit_entry_cannot_be_written_does_not_happen_on_the_emb
     };
     let mend = async || other.execute_batch("DROP TRIGGER no").unwrap();
     without_a_ledger(&store, &seeded, hurt, mend).await;
+}
+
+#[tokio::test]
+async fn more_than_may_wait_is_refused_at_once_and_the_rest_is_done() {
+    let (folder, seeded) = (tempfile::tempdir().unwrap(), Seeded::new(10));
+    let store = sqlite(folder.path()).unwrap();
+    store.commit(audited(&seeded)).await.unwrap();
+    let other = rusqlite::Connection::open(folder.path().join("chimera.db")).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let room = LANE_QUEUE_MAX + BATCH_TXS_MAX + 1;
+    let sent: Vec<_> =
+        (0..2 * room).map(|_| Tx { entries: vec![entry(&seeded, "acme", "made").unwrap()], ..Tx::default() }).collect();
+    let mut waiting = futures::stream::FuturesUnordered::from_iter(sent.into_iter().map(|tx| store.commit(tx)));
+    let first = waiting.next().await.unwrap();
+    assert_eq!(first, Err(CommitError::Overloaded), "the store is held, so the first answer is a refusal");
+    other.execute_batch("ROLLBACK").unwrap();
+    let (mut done, mut refused) = (0, 1);
+    while let Some(answer) = waiting.next().await {
+        match answer {
+            Ok(_) => done += 1,
+            Err(CommitError::Overloaded) => refused += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!(done + refused, 2 * room);
+    assert!(refused >= room - 1 && done >= LANE_QUEUE_MAX, "{done} done, {refused} refused");
+    assert_eq!(verify_chains(&store).await, done + 1);
 }

@@ -8,6 +8,7 @@ mod bus;
 mod counters;
 mod differential;
 mod lanes;
+mod ledger;
 mod migrate;
 mod private_postgres;
 mod records;

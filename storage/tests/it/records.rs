@@ -1,5 +1,7 @@
 //! Every record store passes the same suite.
 
+use chimera_core::job::tables::AGENTS;
+use chimera_core::record::{Insert, Scope, Select, Tx, Value};
 use chimera_engine::port::Records;
 use chimera_storage::records::{Access, OpenError, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_testkit::build::NOON;
@@ -31,6 +33,7 @@ async fn memory_keeps_every_promise_the_catalogue_can_express() {
     suite::records::all(&MemoryRecords::new(), 1).await;
 }
 
+/// SWARM-110
 #[tokio::test]
 async fn sqlite_keeps_every_promise() {
     let folder = tempfile::tempdir().unwrap();
@@ -39,6 +42,7 @@ async fn sqlite_keeps_every_promise() {
     store.close().await;
 }
 
+/// SWARM-110
 #[tokio::test(flavor = "multi_thread")]
 async fn postgres_keeps_every_promise() {
     let store = postgres(&fresh_database()).await;
@@ -54,4 +58,45 @@ async fn sqlite_goes_on_where_it_stopped() {
         suite::records::all(&store, seed).await;
         store.close().await;
     }
+}
+
+/// CONTENT-053
+#[tokio::test]
+async fn a_database_in_another_encoding_is_refused_before_anything_is_written() {
+    let url = fresh_database();
+    let name = url.rsplit('/').next().unwrap();
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let options = "ENCODING 'LATIN1' LOCALE_PROVIDER libc LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0";
+    client.batch_execute(&format!("CREATE DATABASE latin_{name} {options}")).await.unwrap();
+    let refused = PostgresRecords::open(PostgresOptions::new(url.replace(name, &format!("latin_{name}")))).await;
+    assert!(refused.is_err_and(|error| error.to_string().contains("UTF-8")));
+}
+
+/// CONTENT-054
+#[tokio::test]
+async fn times_are_utc_whatever_the_servers_zone_is() {
+    let url = fresh_database();
+    let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let name = url.rsplit('/').next().unwrap();
+    client.batch_execute(&format!("ALTER DATABASE {name} SET timezone = 'Asia/Tokyo'")).await.unwrap();
+    let store = postgres(&url).await;
+    let id = uuid::Uuid::from_u64_pair(1, 1);
+    let cells = vec![
+        ("id", id.into()),
+        ("name", "a".into()),
+        ("agent_level", "L0".into()),
+        ("llm_provider", "local".into()),
+        ("llm_model", "m".into()),
+        ("max_tokens", Value::Int(1)),
+        ("allowed_skills", Vec::<String>::new().into()),
+    ];
+    let tx = Tx { inserts: vec![Insert::into(&AGENTS, cells).unwrap()], ..Tx::default() };
+    store.commit(tx).await.unwrap();
+    let page = store.read(Select::from(&AGENTS, Scope::System)).await.unwrap();
+    let stored = page.rows[0].get("created_at").as_time().unwrap();
+    let text = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+    let now: i64 = client.query_one(text, &[]).await.unwrap().get(0);
+    assert!((now - stored.micros()).abs() < 60_000_000, "the default of a column without a zone is {stored}");
 }

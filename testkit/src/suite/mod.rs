@@ -3,4 +3,6 @@
 pub mod blobs;
 pub mod bus;
 pub mod counters;
+pub mod ledger;
 pub mod records;
+pub mod views;

@@ -7,6 +7,7 @@
 
 use crate::build::{self, NOON, entry, run, run_update, signal};
 use crate::seeded::Seeded;
+use crate::suite::views;
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, RUN_SIGNALS, RUNS};
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, IDEMPOTENCY_RECORDS, LEDGER_LANES};
 use chimera_core::ledger::{Digest32, Head, extend};
@@ -33,6 +34,7 @@ pub async fn all(store: &dyn Records, seed: u64) {
     pages_are_complete_bounded_and_ordered(store, &s).await;
     a_tenant_sees_only_its_own_rows(store, &s).await;
     what_no_store_can_hold_is_refused(store, &s).await;
+    views::a_scoped_row_is_shown_whole_and_to_its_tenant_only(store, &s).await;
     it_says_that_it_is_ready(store).await;
 }
 
@@ -381,6 +383,14 @@ pub async fn what_no_store_can_hold_is_refused(store: &dyn Records, s: &Seeded) 
         ..Tx::default()
     };
     assert_eq!(refused(commit(store, twice).await), InvalidTx::Twice { table: "runs" });
+    let unchained = entry(s, "acme", "unchained").unwrap().row(1, &extend(1, Head::EMPTY, Digest32::ZERO));
+    let unchained = Insert { table: &AUDIT_LOG_ENTRIES, cells: unchained.cells.into_iter().enumerate().collect() };
+    let unchained = Tx { inserts: vec![unchained], ..Tx::default() };
+    let reserved = InvalidTx::Reserved { table: "audit_log_entries" };
+    assert_eq!(refused(commit(store, unchained).await), reserved, "an entry behind the committer's back");
+    let unlocked = Step::Delete { table: &LEDGER_LANES, conditions: vec![], rows: RowCount::AtMost(9) };
+    let reserved = InvalidTx::Reserved { table: "ledger_lanes" };
+    assert_eq!(refused(commit(store, Tx { steps: vec![unlocked], ..Tx::default() }).await), reserved);
     assert!(run_row(store, row.id).await.is_none());
 }
 

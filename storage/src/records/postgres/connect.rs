@@ -63,6 +63,26 @@ impl Server {
     }
 }
 
+/// The oldest server whose SQL we speak.
+const VERSION_MIN: i32 = 140_000;
+
+/// Refuses a server that can't hold what we store.
+pub(crate) async fn check(client: &Client) -> Result<(), Unavailable> {
+    let text = "SELECT current_setting('server_version_num')::integer, current_setting('server_encoding')";
+    let row = client.query_one(text, &[]).await.map_err(|error| unavailable(&error))?;
+    suits(row.get(0), row.get(1))
+}
+
+fn suits(version: i32, encoding: &str) -> Result<(), Unavailable> {
+    if version < VERSION_MIN {
+        return Err(reason("the database server is older than PostgreSQL 14"));
+    }
+    if encoding != "UTF8" {
+        return Err(reason("the database's encoding is not UTF-8"));
+    }
+    Ok(())
+}
+
 fn tls() -> Result<MakeRustlsConnect, Unavailable> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let found = rustls_native_certs::load_native_certs();
@@ -78,4 +98,17 @@ fn tls() -> Result<MakeRustlsConnect, Unavailable> {
 
 pub(crate) fn reason(words: &str) -> Unavailable {
     Unavailable { reason: words.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CONTENT-052, CONTENT-053
+    #[test]
+    fn servers_before_14_and_other_encodings_are_refused() {
+        assert!(suits(140_000, "UTF8").is_ok() && suits(180_001, "UTF8").is_ok());
+        assert!(suits(130_014, "UTF8").is_err_and(|error| error.reason.contains("PostgreSQL 14")));
+        assert!(suits(150_000, "LATIN1").is_err_and(|error| error.reason.contains("UTF-8")));
+    }
 }

@@ -61,6 +61,7 @@ impl PostgresRecords {
     pub async fn open(options: PostgresOptions) -> Result<Self, OpenError> {
         let server = Server::parse(&options.url)?;
         let mut client = server.connect().await?;
+        connect::check(&client).await?;
         migrate::postgres(&mut client).await?;
         drop(client);
         let mut lanes = Vec::new();

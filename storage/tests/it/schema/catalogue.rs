@@ -1,7 +1,8 @@
 //! The catalogue in `core` and the live schema of both stores say the same.
 
 use crate::migrate::{migrated_sqlite, shared_postgres};
-use chimera_core::record::{Column, Kind, Table, catalog};
+use chimera_core::record::{Column, Kind, Table, Value, catalog};
+use chimera_testkit::memory::default_of;
 use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio_postgres::Client;
@@ -263,5 +264,34 @@ fn every_relation_of_records_has_a_tenant_or_a_view_that_does() {
         let view = format!("scoped_{}", if name == "approval_requests" { "approvals" } else { name });
         let view = catalog().into_iter().find(|table| table.name == view).unwrap();
         assert_eq!(view.tenant, Some("tenant_id"), "{name}");
+    }
+}
+
+/// A default as PostgreSQL spells it, without the type that it appends.
+fn spelled(value: &Value) -> String {
+    match value {
+        Value::Bool(value) => value.to_string(),
+        Value::Int(number) => number.to_string(),
+        Value::Decimal(number) => number.clone(),
+        Value::Text(text) => format!("'{text}'"),
+        Value::Time(_) => "now()".to_owned(),
+        Value::Texts(_) => "'{}'".to_owned(),
+        Value::Json(json) => format!("'{}'", json.as_str()),
+        other => panic!("{other:?} is no default"),
+    }
+}
+
+#[tokio::test]
+async fn the_memory_store_fills_what_the_database_fills() {
+    let client = shared_postgres().await;
+    let query = "SELECT column_default FROM information_schema.columns
+        WHERE table_schema = 'public' AND table_name = $1 AND column_name = $2";
+    for table in catalog() {
+        for column in table.columns.iter().filter(|column| column.default && !table.name.starts_with("scoped_")) {
+            let row = client.query_one(query, &[&table.name, &column.name]).await.unwrap();
+            let Some(default) = row.get::<_, Option<String>>(0) else { continue };
+            let default = default.split("::").next().unwrap_or_default();
+            assert_eq!(spelled(&default_of(table, column)), default, "{}.{}", table.name, column.name);
+        }
     }
 }

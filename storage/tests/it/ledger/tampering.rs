@@ -1,0 +1,293 @@
+//! An intruder who owns the database: what was changed behind the guards is found and named.
+//!
+//! The guards are taken down as only the owner of the tables can, rows are changed with SQL that
+//! both stores understand, and put back from a copy before the next attempt.
+
+use super::sites;
+use crate::records::{fresh_database, one_lane, sqlite};
+use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
+use chimera_core::ledger::{ActorType, Fault, Head, Report, StoredEntry, SubjectType};
+use chimera_core::record::{Compare, Scope, Select, Tx};
+use chimera_engine::ledger::audit::Event;
+use chimera_engine::ledger::{last_checkpoint, verify};
+use chimera_engine::port::{Clock as _, Records};
+use chimera_testkit::world::World;
+use serde_json::json;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use uuid::Uuid;
+
+const TABLES: [&str; 4] = ["audit_log_entries", "ledger_lanes", "ledger_checkpoints", "ledger_nodes"];
+const COVERED: i64 = 300;
+const LAST: i64 = 303;
+
+enum Door {
+    Postgres(tokio_postgres::Client),
+    Sqlite(rusqlite::Connection, #[expect(dead_code, reason = "the folder lives as long")] tempfile::TempDir),
+}
+
+/// A ledger of one lane, and the way in behind its back. Two checkpoints cover 300 entries; three
+/// more stand behind them.
+struct Scene {
+    world: World,
+    store: Arc<dyn Records>,
+    door: Door,
+}
+
+impl Scene {
+    async fn both() -> [Self; 2] {
+        let url = fresh_database();
+        let postgres = Self::set(Arc::new(one_lane(&url).await), Door::Postgres(sites::client(&url).await)).await;
+        let folder = tempfile::tempdir().unwrap();
+        let store = Arc::new(sqlite(folder.path()).unwrap());
+        let door = Door::Sqlite(sites::file(folder.path()), folder);
+        [postgres, Self::set(store, door).await]
+    }
+
+    async fn set(store: Arc<dyn Records>, door: Door) -> Self {
+        let scene = Self { world: World::new(1), store, door };
+        for (from, to) in [(1, 100), (101, COVERED), (COVERED + 1, LAST)] {
+            let mut tx = Tx::default();
+            for n in from..=to {
+                scene.world.writer().event(&mut tx, scene.event(n)).unwrap();
+                scene.world.wait_seconds(1);
+            }
+            scene.store.commit(tx).await.unwrap();
+            if to <= COVERED {
+                scene.world.checkpoint(&*scene.store).await;
+            }
+        }
+        scene.open().await;
+        for table in TABLES {
+            scene.run(&format!("CREATE TABLE kept_{table} AS SELECT * FROM {table}")).await;
+        }
+        scene
+    }
+
+    /// No two neighbours have a value in common.
+    fn event(&self, n: i64) -> Event {
+        let even = n % 2 == 0;
+        Event {
+            tenant_id: format!("tenant-{n}"),
+            subject_type: if even { SubjectType::Task } else { SubjectType::Other },
+            subject_id: format!("subject-{n}"),
+            event_type: format!("event-{n}"),
+            actor_type: if even { ActorType::Human } else { ActorType::System },
+            actor_id: Some(format!("actor-{n}")),
+            data: json!({"n": n, "at": self.world.clock.now().to_string()}),
+            run_id: Some(Uuid::from_u128(n.unsigned_abs().into())),
+            run_seq: Some(n),
+            trace_id: even.then(|| "0af7651916cd43dd8448eb211c80319c".to_owned()),
+        }
+    }
+
+    async fn run(&self, text: &str) {
+        match &self.door {
+            Door::Postgres(client) => client.batch_execute(text).await.unwrap(),
+            Door::Sqlite(connection, _) => connection.execute_batch(text).unwrap(),
+        }
+    }
+
+    /// Takes the guards down.
+    async fn open(&self) {
+        for table in ["audit_log_entries", "ledger_checkpoints"] {
+            let text = match &self.door {
+                Door::Postgres(_) => format!("ALTER TABLE {table} DISABLE TRIGGER {table}_append_only"),
+                Door::Sqlite(..) => {
+                    ["update", "delete", "replace"].map(|act| format!("DROP TRIGGER {table}_no_{act}")).join(";")
+                }
+            };
+            self.run(&text).await;
+        }
+    }
+
+    /// Puts everything back as it was.
+    async fn restore(&self) {
+        for table in TABLES {
+            self.run(&format!("DELETE FROM {table}; INSERT INTO {table} SELECT * FROM kept_{table}")).await;
+        }
+        assert!(self.report().await.is_intact());
+    }
+
+    async fn report(&self) -> Report {
+        verify(&*self.store, &self.world.keys()).await.unwrap()
+    }
+
+    /// Runs statements, says which entry is found broken and why, and undoes them.
+    async fn after(&self, text: &str) -> (Option<i64>, Fault) {
+        self.run(text).await;
+        let report = self.report().await;
+        let broken = report.first_broken.unwrap_or_else(|| panic!("not found: {text}"));
+        self.restore().await;
+        (broken.seq, broken.why)
+    }
+
+    /// The stored entries from number `first` on.
+    async fn entries(&self, first: i64) -> Vec<StoredEntry> {
+        let select = Select::from(&AUDIT_LOG_ENTRIES, Scope::System).filter("seq", Compare::AtLeast, first);
+        let rows = self.store.read(select.take(1_000)).await.unwrap().rows;
+        rows.iter().map(|row| StoredEntry::from_row(row).unwrap()).collect()
+    }
+
+    fn bytes(&self, bytes: &[u8]) -> String {
+        let hex = bytes.iter().fold(String::new(), |mut hex, byte| {
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        });
+        match &self.door {
+            Door::Postgres(_) => format!("decode('{hex}', 'hex')"),
+            Door::Sqlite(..) => format!("x'{hex}'"),
+        }
+    }
+
+    /// The statement that makes the lane end at `head`.
+    fn end_at(&self, head: Head) -> String {
+        let hash = self.bytes(&head.hash.0);
+        format!("UPDATE ledger_lanes SET head_seq = {}, head_hash = {hash};", head.seq)
+    }
+
+    /// The statement that puts forged content and hashes in an entry's place.
+    fn forge(&self, entry: &StoredEntry) -> String {
+        let (digest, link) = (self.bytes(&entry.sealed.content_digest.0), &entry.link);
+        format!(
+            "UPDATE audit_log_entries SET actor_id = '{}', content_digest = {digest}, prev_hash = {}, hash = {} \
+             WHERE seq = {};",
+            entry.sealed.entry.actor_id.as_deref().unwrap_or_default(),
+            self.bytes(&link.prev_hash.0),
+            self.bytes(&link.hash.0),
+            link.seq
+        )
+    }
+}
+
+/// `entry` by another actor, with digest and hash that fit, behind `head`.
+fn forged(entry: &StoredEntry, head: Head, actor: &str) -> StoredEntry {
+    let mut content = entry.sealed.entry.clone();
+    content.actor_id = Some(actor.to_owned());
+    StoredEntry::after(entry.lane, head, content.seal(entry.sealed.salt).unwrap())
+}
+
+fn before(entry: &StoredEntry) -> Head {
+    Head { seq: entry.link.seq - 1, hash: entry.link.prev_hash }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_untouched_ledger_verifies_on_both_stores() {
+    for scene in Scene::both().await {
+        let report = scene.report().await;
+        assert!(report.is_intact(), "{report:?}");
+        assert_eq!((report.entries, report.lanes, report.checkpoints, report.covered), (303, 1, 2, 300));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_in_any_column_of_an_entry_is_found_and_named() {
+    for scene in Scene::both().await {
+        for column in AUDIT_LOG_ENTRIES.columns.iter().map(|column| column.name) {
+            let other = match column {
+                "lane" | "seq" => "1000".to_owned(),
+                _ => format!("(SELECT o.{column} FROM audit_log_entries o WHERE o.seq = 43)"),
+            };
+            let text = format!("UPDATE audit_log_entries SET {column} = {other} WHERE seq = 42");
+            let expected = match column {
+                "lane" | "seq" => (Some(43), Fault::Link),
+                "prev_hash" | "hash" => (Some(42), Fault::Link),
+                _ => (Some(42), Fault::Content),
+            };
+            assert_eq!(scene.after(&text).await, expected, "{column}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replaced_payload_is_found_even_when_its_digests_fit() {
+    for scene in Scene::both().await {
+        let plain = r#"UPDATE audit_log_entries SET data_json = '{"n":42}' WHERE seq = 42"#;
+        assert_eq!(scene.after(plain).await, (Some(42), Fault::Content));
+        let spelled = "UPDATE audit_log_entries SET data_json = '{ \"a\": 1 }' WHERE seq = 42";
+        assert_eq!(scene.after(spelled).await, (Some(42), Fault::Content));
+        let entries = scene.entries(42).await;
+        let one = scene.forge(&forged(&entries[0], before(&entries[0]), "nobody"));
+        assert_eq!(scene.after(&one).await, (Some(43), Fault::Link), "the next entry names the old hash");
+        let mut head = before(&entries[0]);
+        let mut text = String::new();
+        for (at, entry) in entries.iter().enumerate() {
+            let actor = if at == 0 { "nobody" } else { entry.sealed.entry.actor_id.as_deref().unwrap() };
+            let entry = forged(entry, head, actor);
+            head = entry.link.head();
+            text += &scene.forge(&entry);
+        }
+        let whole = scene.after(&(text + &scene.end_at(head))).await;
+        assert_eq!(whole, (Some(1), Fault::Checkpoint), "the signature covers the first hundred entries");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deleted_and_swapped_entries_are_found_and_named() {
+    for scene in Scene::both().await {
+        let delete = |seq| format!("DELETE FROM audit_log_entries WHERE seq = {seq}");
+        assert_eq!(scene.after(&delete(1)).await, (Some(2), Fault::Link));
+        assert_eq!(scene.after(&delete(42)).await, (Some(43), Fault::Link));
+        assert_eq!(scene.after(&delete(COVERED)).await, (Some(COVERED), Fault::Checkpoint));
+        assert_eq!(scene.after(&delete(LAST)).await, (Some(LAST), Fault::Lane));
+        let rename = |from, to| format!("UPDATE audit_log_entries SET seq = {to} WHERE seq = {from};");
+        let swap = rename(41, 1000) + &rename(42, 41) + &rename(1000, 42);
+        assert_eq!(scene.after(&swap).await, (Some(41), Fault::Link));
+    }
+}
+
+/// No guard refuses an added row, so this needs no owner of the tables.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_added_entry_that_no_head_leads_to_is_found() {
+    for scene in Scene::both().await {
+        let columns: Vec<&str> = AUDIT_LOG_ENTRIES.columns.iter().map(|column| column.name).skip(2).collect();
+        let columns = columns.join(", ");
+        let add = |lane: i64, seq: i64| {
+            format!(
+                "INSERT INTO audit_log_entries (lane, seq, {columns}) \
+                 SELECT {lane}, {seq}, {columns} FROM audit_log_entries WHERE seq = 42"
+            )
+        };
+        for (lane, seq) in [(1, LAST + 1), (1, LAST + 1_000), (77, 1), (0, 9)] {
+            assert_eq!(scene.after(&add(lane, seq)).await, (Some(seq), Fault::Lane), "lane {lane}");
+        }
+        let unknown = scene.after("DELETE FROM ledger_lanes").await;
+        assert_eq!(unknown, (Some(1), Fault::Lane), "entries without their lane");
+    }
+}
+
+/// A cut that takes the lane's head along goes unnoticed only behind the newest checkpoint.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cut_tail_is_found_up_to_the_newest_checkpoint() {
+    for scene in Scene::both().await {
+        let entries = scene.entries(1).await;
+        let cut = |last: i64| {
+            let head = entries[usize::try_from(last - 1).unwrap()].link.head();
+            format!("DELETE FROM audit_log_entries WHERE seq > {last};") + &scene.end_at(head)
+        };
+        assert_eq!(scene.after(&cut(COVERED - 1)).await, (Some(COVERED), Fault::Checkpoint));
+        assert_eq!(scene.after(&cut(50)).await, (Some(51), Fault::Checkpoint));
+        let alone = format!("DELETE FROM audit_log_entries WHERE seq > {COVERED}");
+        assert_eq!(scene.after(&alone).await, (Some(COVERED + 1), Fault::Lane), "the head still names them");
+        scene.run(&cut(COVERED)).await;
+        let report = scene.report().await;
+        assert_eq!((report.first_broken, report.entries, report.covered), (None, 300, 300));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changed_checkpoints_tree_hashes_and_heads_are_found() {
+    for scene in Scene::both().await {
+        let (hash, signature) = (scene.bytes(&[9; 32]), scene.bytes(&[9; 64]));
+        let head = format!("UPDATE ledger_lanes SET head_hash = {hash}");
+        assert_eq!(scene.after(&head).await, (Some(LAST), Fault::Lane));
+        let node = format!("UPDATE ledger_nodes SET hash = {hash}");
+        assert_eq!(scene.after(&node).await, (Some(1), Fault::Lane));
+        assert_eq!(scene.after("DELETE FROM ledger_nodes").await, (Some(1), Fault::Lane));
+        let forged = format!("UPDATE ledger_checkpoints SET signature = {signature} WHERE seq = 2");
+        assert_eq!(scene.after(&forged).await, (None, Fault::Signature));
+        assert_eq!(scene.after("DELETE FROM ledger_checkpoints WHERE seq = 1").await, (None, Fault::Checkpoint));
+        let newest = last_checkpoint(&*scene.store).await.unwrap().unwrap();
+        assert_eq!(newest.checkpoint.seq, 2);
+    }
+}

@@ -1,0 +1,48 @@
+//! What a column holds when an insert leaves it out, as the migrations define it.
+//!
+//! The catalogue knows that there is a default, not which; a test compares these with the live
+//! schema. The time now is always noon here.
+
+use crate::build::NOON;
+use chimera_core::record::{Column, Json, Kind, Table, Value};
+
+/// The default of a column; null when it has none.
+#[must_use]
+pub fn default_of(table: &Table, column: &Column) -> Value {
+    if !column.default {
+        return Value::Null;
+    }
+    match column.kind {
+        Kind::Time | Kind::LocalTime => NOON.into(),
+        Kind::Bool => Value::Bool(false),
+        Kind::Texts => Value::Texts(Vec::new()),
+        Kind::Json | Kind::ExactJson => Value::Json(Json::stored("[]".to_owned())),
+        Kind::Decimal => Value::Decimal(if column.name == "temperature" { "0.2" } else { "0" }.to_owned()),
+        Kind::Int | Kind::Int32 => Value::Int(number(table.name, column.name)),
+        Kind::Text => word(table.name, column.name).into(),
+        Kind::Uuid | Kind::Bytes | Kind::Uuids => Value::Null,
+    }
+}
+
+fn number(table: &str, column: &str) -> i64 {
+    match (table, column) {
+        (_, "state_version" | "round" | "approvals_needed") | ("tool_calls" | "effects", "attempt") => 1,
+        (_, "priority") => 5,
+        (_, "quota_per_minute") => 60,
+        _ => 0,
+    }
+}
+
+fn word(table: &str, column: &str) -> &'static str {
+    match (table, column) {
+        ("tenants", "status") => "active",
+        ("agent_jobs", "status") => "created",
+        ("swarm_publish_events", "status") => "scheduled",
+        ("runs", "source") => "act",
+        ("steps", "node_type") => "function",
+        ("effects", "kind") => "tool",
+        ("job_details", "sandbox_state") => "none",
+        ("swarm_tasks", "priority") => "normal",
+        _ => "pending",
+    }
+}

@@ -1,0 +1,171 @@
+//! One lane of a node: the loop around its committer, and the lane's row.
+//!
+//! There is no clock: a lane is free when its holder gave it back, and its holder's otherwise.
+
+use super::tables::Tables;
+use super::{Disk, lock};
+use crate::build::NOON;
+use chimera_core::ledger::tables::LEDGER_LANES;
+use chimera_core::ledger::{Digest32, Head};
+use chimera_core::limits::LANE_LEASE_SECONDS;
+use chimera_core::record::{Row, Value};
+use chimera_core::time::Timestamp;
+use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Loss, Outcome, Prepared, Settled};
+use chimera_engine::port::{CommitError, Receipt};
+use std::collections::VecDeque;
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+/// Who waits for a commit.
+pub(super) type Waiter = oneshot::Sender<Result<Receipt, CommitError>>;
+
+const FREE: Timestamp = Timestamp::from_micros(0);
+const HELD: Timestamp = NOON.plus_seconds(LANE_LEASE_SECONDS);
+
+pub(super) struct LaneLoop {
+    committer: Committer<Waiter>,
+    commands: VecDeque<Command<Waiter>>,
+    mine: Lane,
+}
+
+impl LaneLoop {
+    /// Takes a free lane, or adds one.
+    pub(super) fn claim(disk: &Disk) -> Self {
+        let mine = take(&mut lock(&disk.tables), None);
+        let mut committer = Committer::new();
+        let commands = committer.step(Event::Claimed(mine)).into();
+        Self { committer, commands, mine }
+    }
+
+    pub(super) fn submit(&mut self, tx: Prepared, waiter: Waiter) {
+        self.commands.extend(self.committer.step(Event::Submitted { tx, waiter }));
+    }
+
+    pub(super) fn close(&mut self, disk: &Disk) {
+        self.commands.extend(self.committer.step(Event::Closing));
+        self.run(disk);
+    }
+
+    /// Works until nothing is left to do.
+    pub(super) fn run(&mut self, disk: &Disk) {
+        self.commands.extend(self.committer.start());
+        while let Some(command) = self.commands.pop_front() {
+            let event = match command {
+                // Whoever stopped waiting needs no answer.
+                Command::Reply(waiter, answer) => {
+                    let _ = waiter.send(answer);
+                    continue;
+                }
+                Command::Execute(batch) => {
+                    let outcome = execute(disk, &batch);
+                    Event::Executed { batch, outcome }
+                }
+                Command::Claim => {
+                    self.mine = take(&mut lock(&disk.tables), Some(self.mine));
+                    Event::Claimed(self.mine)
+                }
+                Command::Settle(batch) => {
+                    let settled = settle(&mut lock(&disk.tables), &batch);
+                    if let Settled::Ours(lane) | Settled::Never(lane) = settled {
+                        self.mine = lane;
+                    }
+                    Event::Settled { batch, settled }
+                }
+                Command::Release(lane) => {
+                    lane.into_iter().for_each(|lane| release(&mut lock(&disk.tables), lane));
+                    continue;
+                }
+            };
+            self.commands.extend(self.committer.step(event));
+            self.commands.extend(self.committer.start());
+        }
+    }
+}
+
+fn execute(disk: &Disk, batch: &Batch) -> Outcome {
+    let fault = lock(&disk.fault).as_mut().and_then(|fault| fault(batch));
+    let mut tables = lock(&disk.tables);
+    let answer_lost = match fault {
+        None if !holds(&tables, batch) => return Outcome::Fenced,
+        None => false,
+        Some(Outcome::Committed { .. }) => true,
+        Some(outcome) => return outcome,
+    };
+    let (head, lost) = apply(&mut tables, batch);
+    drop(tables);
+    disk.commits.send_modify(|commits| *commits += (batch.txs.len() - lost.len()) as u64);
+    if answer_lost { Outcome::Unsure { lost } } else { Outcome::Committed { head, lost } }
+}
+
+fn apply(tables: &mut Tables, batch: &Batch) -> (Head, Vec<(usize, Loss)>) {
+    let mut lost = Vec::new();
+    for (at, tx) in batch.txs.iter().enumerate() {
+        let before = tables.clone();
+        if let Err(conflict) = tables.apply(tx) {
+            *tables = before;
+            lost.push((at, Loss::Conflict(conflict)));
+        }
+    }
+    let keep = |at: usize| lost.iter().all(|(position, _)| *position != at);
+    let (links, head) = batch.chain(keep);
+    let kept = batch.txs.iter().enumerate().filter(|(at, _)| keep(*at));
+    for (sealed, link) in kept.flat_map(|(_, tx)| &tx.entries).zip(&links) {
+        tables.put(sealed.row(batch.lane.id, link));
+    }
+    put(tables, Lane { head, ..batch.lane }, Some(batch.id), HELD);
+    (head, lost)
+}
+
+fn put(tables: &mut Tables, lane: Lane, last_batch: Option<Uuid>, lease_until: Timestamp) {
+    let cells = vec![
+        lane.id.into(),
+        lane.epoch.into(),
+        lane.head.seq.into(),
+        lane.head.hash.0.to_vec().into(),
+        last_batch.into(),
+        lease_until.into(),
+        Value::Null,
+    ];
+    tables.put(Row { table: &LEDGER_LANES, cells });
+}
+
+fn lane_of(row: &Row) -> Lane {
+    let hash = row.get("head_hash").as_bytes().and_then(Digest32::from_slice).unwrap_or(Digest32::ZERO);
+    Lane { id: row.int("lane"), epoch: row.int("epoch"), head: Head { seq: row.int("head_seq"), hash } }
+}
+
+/// The row of a lane, while it is still in the epoch in which its holder took it.
+fn held(tables: &Tables, lane: Lane) -> Option<Row> {
+    tables.all(&LEDGER_LANES).into_iter().find(|row| (row.int("lane"), row.int("epoch")) == (lane.id, lane.epoch))
+}
+
+fn holds(tables: &Tables, batch: &Batch) -> bool {
+    held(tables, batch.lane).is_some_and(|row| lane_of(&row) == batch.lane)
+}
+
+/// Takes the lane that was held, else a free one, else a new one, in a new epoch.
+fn take(tables: &mut Tables, mine: Option<Lane>) -> Lane {
+    let rows = tables.all(&LEDGER_LANES);
+    let free = |row: &&Row| row.get("lease_until").as_time() == Some(FREE);
+    let found = mine.and_then(|mine| held(tables, mine)).or_else(|| rows.iter().find(free).cloned());
+    let last = rows.last().map_or(0, |row| row.int("lane"));
+    let lane = match &found {
+        Some(row) => Lane { epoch: row.int("epoch") + 1, ..lane_of(row) },
+        None => Lane { id: last + 1, epoch: 1, head: Head::EMPTY },
+    };
+    put(tables, lane, found.and_then(|row| row.get("last_batch_id").as_uuid()), HELD);
+    lane
+}
+
+fn settle(tables: &mut Tables, batch: &Batch) -> Settled {
+    let Some(row) = held(tables, batch.lane) else { return Settled::Fenced { durable: None } };
+    let lane = take(tables, Some(batch.lane));
+    let ours = row.get("last_batch_id").as_uuid() == Some(batch.id);
+    if ours { Settled::Ours(lane) } else { Settled::Never(lane) }
+}
+
+fn release(tables: &mut Tables, lane: Lane) {
+    if let Some(row) = held(tables, lane) {
+        put(tables, lane_of(&row), row.get("last_batch_id").as_uuid(), FREE);
+    }
+}

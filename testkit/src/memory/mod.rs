@@ -1,0 +1,200 @@
+//! The record store of the simulator: tables in memory, the real committer in front of them.
+//!
+//! A commit is queued when its call is polled first and decided when it is polled again, so calls
+//! that are made together share a batch, as on the real stores, and a single thread always
+//! repeats itself. A fault hook may replace the outcome of any batch, and `tamper` changes rows
+//! behind everybody's back. Checks, foreign keys and append-only guards of the databases are not
+//! modelled; what the catalogue knows, defaults and views are.
+
+mod defaults;
+mod lane;
+mod order;
+mod tables;
+mod views;
+
+pub use defaults::default_of;
+
+use async_trait::async_trait;
+use chimera_core::record::{Page, Row, Select, Table, Tx};
+use chimera_engine::commit::{Batch, Outcome, Prepared};
+use chimera_engine::port::{CommitError, ReadError, Receipt, Records, Unavailable};
+use lane::LaneLoop;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tables::Tables;
+use tokio::sync::{oneshot, watch};
+
+/// Decides what becomes of a batch before it is applied; `None` applies it. `Committed` applies it
+/// too, but loses the answer.
+pub type Fault = Box<dyn FnMut(&Batch) -> Option<Outcome> + Send>;
+
+/// One node of a store in memory.
+pub struct MemoryRecords {
+    disk: Arc<Disk>,
+    lanes: Vec<Mutex<LaneLoop>>,
+}
+
+/// What outlives a node and is shared by all of them.
+#[derive(Default)]
+struct Disk {
+    tables: Mutex<Tables>,
+    fault: Mutex<Option<Fault>>,
+    commits: watch::Sender<u64>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Default for MemoryRecords {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemoryRecords {
+    /// An empty store of one lane that never fails.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_lanes(1)
+    }
+
+    /// An empty store of several lanes, chosen by affinity.
+    #[must_use]
+    pub fn with_lanes(lanes: usize) -> Self {
+        Self::on(Arc::default(), lanes)
+    }
+
+    /// Another node on the same tables. It takes lanes that a closed node gave back; the lanes of
+    /// one that was only dropped stay held, as after a crash.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        Self::on(Arc::clone(&self.disk), self.lanes.len())
+    }
+
+    fn on(disk: Arc<Disk>, lanes: usize) -> Self {
+        let lanes = (0..lanes.max(1)).map(|_| Mutex::new(LaneLoop::claim(&disk))).collect();
+        Self { disk, lanes }
+    }
+
+    /// Lets `fault` decide about every batch from now on.
+    pub fn inject(&self, fault: Fault) {
+        *lock(&self.disk.fault) = Some(fault);
+    }
+
+    /// Refuses every batch from now on, as a full disk would.
+    pub fn refuse_writes(&self) {
+        let full = || Unavailable { reason: "the disk is full".to_owned() };
+        self.inject(Box::new(move |_| Some(Outcome::Unavailable(full()))));
+    }
+
+    /// Every batch is applied again.
+    pub fn heal(&self) {
+        *lock(&self.disk.fault) = None;
+    }
+
+    /// How many transactions were committed so far, for tests that wait for one.
+    #[must_use]
+    pub fn commits(&self) -> watch::Receiver<u64> {
+        self.disk.commits.subscribe()
+    }
+
+    /// Every row of a table or view, in the order of its key.
+    #[must_use]
+    pub fn rows(&self, table: &'static Table) -> Vec<Row> {
+        lock(&self.disk.tables).all(table)
+    }
+
+    /// Changes a table behind everybody's back, as an intruder with the database's password would.
+    pub fn tamper(&self, table: &'static Table, change: impl FnOnce(&mut Vec<Row>)) {
+        let mut tables = lock(&self.disk.tables);
+        let mut rows = tables.all(table);
+        change(&mut rows);
+        tables.replace(table, rows);
+    }
+}
+
+#[async_trait]
+impl Records for MemoryRecords {
+    async fn commit(&self, tx: Tx) -> Result<Receipt, CommitError> {
+        let at = usize::try_from(tx.affinity % self.lanes.len() as u64).unwrap_or_default();
+        let tx = Prepared::new(tx)?;
+        let (waiter, answer) = oneshot::channel();
+        lock(&self.lanes[at]).submit(tx, waiter);
+        tokio::task::yield_now().await;
+        lock(&self.lanes[at]).run(&self.disk);
+        answer.await.unwrap_or_else(|_| Err(Unavailable { reason: "the store is stopped".to_owned() }.into()))
+    }
+
+    async fn read(&self, select: Select) -> Result<Page, ReadError> {
+        tokio::task::yield_now().await;
+        lock(&self.disk.tables).read(&select)
+    }
+
+    async fn ready(&self) -> Result<(), Unavailable> {
+        for affinity in 0..self.lanes.len() as u64 {
+            let answer = self.commit(Tx { affinity, ..Tx::default() }).await;
+            answer.map_err(|error| Unavailable { reason: error.to_string() })?;
+        }
+        Ok(())
+    }
+
+    async fn close(&self) {
+        self.lanes.iter().for_each(|lane| lock(lane).close(&self.disk));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::World;
+    use chimera_core::ledger::Head;
+    use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES};
+    use chimera_engine::commit::Loss;
+    use futures::future::join_all;
+
+    #[tokio::test]
+    async fn a_commit_whose_answer_is_lost_ends_in_a_receipt_and_happens_once() {
+        let (world, store) = (World::new(1), MemoryRecords::new());
+        let mut first = true;
+        let committed = || Outcome::Committed { head: Head::EMPTY, lost: Vec::<(usize, Loss)>::new() };
+        store.inject(Box::new(move |_| std::mem::take(&mut first).then(committed)));
+        assert_eq!(world.write(&store, 0, "acme", 2).await.first_seq, Some(1));
+        let receipt = world.write(&store, 0, "acme", 1).await;
+        assert_eq!((receipt.lane, receipt.epoch, receipt.first_seq), (1, 2, Some(3)));
+        assert_eq!(store.rows(&AUDIT_LOG_ENTRIES).len(), 3);
+    }
+
+    #[tokio::test]
+    async fn calls_that_are_made_together_share_a_batch() {
+        let (world, store) = (World::new(1), MemoryRecords::new());
+        let batches = Arc::new(Mutex::new(0));
+        let count = Arc::clone(&batches);
+        store.inject(Box::new(move |_| {
+            *lock(&count) += 1;
+            None
+        }));
+        join_all((0..5).map(|_| world.write(&store, 0, "acme", 1))).await;
+        assert_eq!((*lock(&batches), *store.commits().borrow()), (1, 5));
+    }
+
+    #[tokio::test]
+    async fn a_node_takes_lanes_that_were_given_back_and_no_others() {
+        let (world, one) = (World::new(1), MemoryRecords::with_lanes(2));
+        let two = one.beside();
+        assert_eq!(world.write(&two, 0, "acme", 1).await.lane, 3);
+        one.close().await;
+        assert!(matches!(one.commit(Tx::default()).await, Err(CommitError::Unavailable(_))));
+        let three = one.beside();
+        let receipt = world.write(&three, 1, "acme", 1).await;
+        assert_eq!((receipt.lane, receipt.epoch), (2, 2));
+        store_is_fenced(&world, &three).await;
+        assert_eq!(three.rows(&LEDGER_LANES).len(), 5, "a lane that was taken away is left alone");
+    }
+
+    async fn store_is_fenced(world: &World, store: &MemoryRecords) {
+        let epoch = LEDGER_LANES.position("epoch").unwrap();
+        store.tamper(&LEDGER_LANES, |rows| rows[0].cells[epoch] = 9.into());
+        assert_eq!(store.commit(world.entries(0, "acme", 1)).await, Err(CommitError::Fenced));
+        world.write(store, 0, "acme", 1).await;
+    }
+}

@@ -1,0 +1,108 @@
+//! The audit writer: every record of a decision or none, and no act without them.
+
+use super::{Stage, all_rows, entries};
+use crate::build::run;
+use crate::world::{World, decision, event};
+use chimera_core::flow::tables::RUNS;
+use chimera_core::ledger::tables::{RECORD_SCOPES, SCOPED_AUDIT_LOGS};
+use chimera_core::record::{Row, Scope, Select, Table, Tx, Value};
+use chimera_engine::ledger::audit::{Decision, commit};
+use chimera_engine::port::{Clock as _, CommitError, Records};
+use serde_json::json;
+use uuid::Uuid;
+
+async fn system(records: &dyn Records, table: &'static Table) -> Vec<Row> {
+    all_rows(records, Select::from(table, Scope::System)).await
+}
+
+/// An act (a row that must not be there without its audit entry) and the decision that allowed it.
+fn decided(world: &World, decision: Decision) -> (Tx, String) {
+    let mut tx = run(&world.random).tx().unwrap();
+    let id = world.writer().decision(&mut tx, decision).unwrap();
+    (tx, id)
+}
+
+/// Everything that an audited act may leave behind.
+async fn traces(records: &dyn Records) -> [usize; 4] {
+    let rows = [&RUNS, &SCOPED_AUDIT_LOGS, &RECORD_SCOPES].map(|table| system(records, table));
+    let [runs, logs, scopes] = rows;
+    [runs.await.len(), logs.await.len(), scopes.await.len(), entries(records).await.len()]
+}
+
+pub(super) async fn a_decision_leaves_a_row_an_entry_and_a_scope(stage: &Stage) {
+    let (tx, id) = decided(&stage.world, decision("acme"));
+    commit(&*stage.one, tx).await.unwrap();
+    let row = system(&*stage.two, &SCOPED_AUDIT_LOGS).await.pop().unwrap();
+    assert_eq!(row.text("event_type"), "policy_evaluation");
+    assert_eq!(row.text("decision_outcome"), "rejected");
+    assert_eq!(row.text("decision_rationale"), "the budget is spent");
+    assert_eq!(row.text("action_type"), "publish");
+    assert_eq!(row.uuid("agent_id"), Uuid::from_u128(5));
+    assert_eq!(row.get("policy_references"), &Value::Texts(vec!["budget/v3".into()]));
+    assert_eq!(row.get("action_data").as_json().unwrap().to_value(), json!({"channel": "blog"}));
+    assert_eq!(row.get("event_timestamp").as_time(), Some(stage.world.clock.now()));
+    assert_eq!((row.text("tenant_id"), row.text("campaign_id")), ("acme", "campaign-1"));
+    assert_eq!(row.text("swarm_task_id"), "task-1");
+    let entry = entries(&*stage.two).await.pop().unwrap();
+    let metadata = row.get("metadata").as_json().unwrap().to_value();
+    assert_eq!((&metadata["entry_id"], &metadata["trace_id"]), (&json!(id), &json!(entry.text("trace_id"))));
+    assert_eq!((entry.text("id"), entry.text("event_type")), (id.as_str(), "intent.denied"));
+    assert_eq!(row.text("trace_id"), entry.text("trace_id"));
+    let data = entry.get("data_json").as_json().unwrap().to_value();
+    assert_eq!(data["audit_log_id"], json!(row.uuid("audit_log_id")));
+    assert_eq!((&data["outcome"], &data["policies"]), (&json!("rejected"), &json!(["budget/v3"])));
+}
+
+pub(super) async fn a_decision_is_seen_by_its_tenant_only(stage: &Stage) {
+    for tenant in ["globex", "globex", "initech"] {
+        commit(&*stage.one, decided(&stage.world, decision(tenant)).0).await.unwrap();
+    }
+    for (tenant, count) in [("globex", 2), ("initech", 1), ("nobody", 0)] {
+        let select = Select::from(&SCOPED_AUDIT_LOGS, Scope::Tenant(tenant.to_owned()));
+        let rows = all_rows(&*stage.two, select).await;
+        assert_eq!(rows.len(), count, "{tenant}");
+        assert!(rows.iter().all(|row| row.text("tenant_id") == tenant));
+    }
+}
+
+pub(super) async fn a_persons_action_names_the_person_and_the_subject(stage: &Stage) {
+    let mut tx = Tx::default();
+    let id = stage.world.writer().event(&mut tx, event("acme")).unwrap();
+    commit(&*stage.one, tx).await.unwrap();
+    let rows = entries(&*stage.two).await;
+    let entry = rows.iter().find(|row| row.text("id") == id).unwrap();
+    assert_eq!((entry.text("actor_type"), entry.text("actor_id")), ("human", "ann"));
+    assert_eq!((entry.text("subject_type"), entry.text("subject_id")), ("task", "task-1"));
+}
+
+pub(super) async fn an_act_that_loses_leaves_no_half_entry(stage: &Stage) {
+    let (tx, _) = decided(&stage.world, decision("acme"));
+    commit(&*stage.one, tx.clone()).await.unwrap();
+    let (before, mut late) = (traces(&*stage.two).await, decided(&stage.world, decision("acme")).0);
+    // The decision is new, the act was done already.
+    late.inserts[0] = tx.inserts[0].clone();
+    assert!(matches!(commit(&*stage.two, late).await, Err(CommitError::Conflict(_))));
+    assert!(matches!(commit(&*stage.two, tx).await, Err(CommitError::Conflict(_))), "the very same decision");
+    assert_eq!(traces(&*stage.one).await, before);
+}
+
+/// When the row in `audit_logs` can't be written, nothing of the act is there; once it can be, all
+/// of it is. `hurt` makes the table refuse rows, `mend` lets it take them again.
+pub async fn without_its_audit_row_an_act_does_not_happen(
+    records: &dyn Records,
+    hurt: impl AsyncFn(),
+    mend: impl AsyncFn(),
+) {
+    let world = World::new(3);
+    commit(records, decided(&world, decision("acme")).0).await.unwrap();
+    let [runs, logs, scopes, written] = traces(records).await;
+    let (tx, _) = decided(&world, decision("acme"));
+    hurt().await;
+    let refused = commit(records, tx.clone()).await;
+    let is_refusal = matches!(refused, Err(CommitError::Rejected { .. } | CommitError::Unavailable(_)));
+    assert!(is_refusal, "{refused:?}");
+    assert_eq!(traces(records).await, [runs, logs, scopes, written]);
+    mend().await;
+    commit(records, tx).await.unwrap();
+    assert_eq!(traces(records).await, [runs + 1, logs + 1, scopes + 1, written + 1]);
+}

@@ -1,0 +1,95 @@
+//! Checkpoints: what they cover, and who may make them.
+
+use super::{Stage, all_rows, entries, joined};
+use chimera_core::ledger::checkpoint::SignedCheckpoint;
+use chimera_core::ledger::tables::{LEDGER_CHECKPOINTS, LEDGER_LANES};
+use chimera_core::ledger::{Digest32, Head};
+use chimera_core::record::{Row, Scope, Select};
+use chimera_engine::ledger::checkpoint::Made;
+use chimera_engine::ledger::{last_checkpoint, verify};
+use chimera_engine::port::Records;
+use futures::future::join_all;
+use sha2::{Digest, Sha256};
+
+/// The root as RFC 6962 defines it, without our tree.
+fn root(leaves: &[Vec<u8>]) -> [u8; 32] {
+    let hash = |parts: &[&[u8]]| parts.iter().fold(Sha256::new(), |hasher, part| hasher.chain_update(part)).finalize();
+    match leaves {
+        [leaf] => hash(&[&[0], leaf]).into(),
+        _ => {
+            let (left, right) = leaves.split_at(leaves.len().next_power_of_two() / 2);
+            hash(&[&[1], &root(left), &root(right)]).into()
+        }
+    }
+}
+
+async fn stored(records: &dyn Records) -> Vec<SignedCheckpoint> {
+    let rows = all_rows(records, Select::from(&LEDGER_CHECKPOINTS, Scope::System)).await;
+    rows.iter().map(|row| SignedCheckpoint::from_row(row).unwrap()).collect()
+}
+
+async fn assert_intact(stage: &Stage) {
+    let report = verify(&*stage.two, &stage.world.keys()).await.unwrap();
+    assert!(report.is_intact(), "{report:?}");
+    assert_eq!((report.entries, report.covered), (report.entries, report.entries), "everything is covered");
+    assert_eq!(report.entries as usize, entries(&*stage.one).await.len());
+    assert_eq!(report.checkpoints as usize, stored(&*stage.one).await.len());
+}
+
+pub(super) async fn without_anything_new_there_is_no_checkpoint(stage: &Stage) {
+    assert_eq!(stage.world.try_checkpoint(&*stage.one).await, Made::Nothing);
+    stage.world.write(&*stage.one, 0, "acme", 1).await;
+    let made = stage.world.checkpoint(&*stage.one).await;
+    assert_eq!(stage.world.try_checkpoint(&*stage.two).await, Made::Nothing);
+    assert_eq!(last_checkpoint(&*stage.two).await.unwrap(), Some(made));
+}
+
+pub(super) async fn a_checkpoint_has_the_right_root_of_every_lane(stage: &Stage) {
+    // More than one block of stored tree hashes, begun in one checkpoint and ended in another.
+    for (affinity, count) in [(0, 200), (1, 7), (0, 100), (1, 1)] {
+        stage.world.write(&*stage.one, affinity, "acme", count).await;
+        stage.world.write(&*stage.two, affinity, "zeta", count + 1).await;
+        let before = last_checkpoint(&*stage.one).await.unwrap().unwrap();
+        let made = stage.world.checkpoint(&*stage.one).await;
+        assert_eq!(made.verify(&stage.world.keys()), Ok(()));
+        assert_eq!((made.checkpoint.seq, made.checkpoint.previous), (before.checkpoint.seq + 1, Some(before.digest())));
+        let rows = entries(&*stage.two).await;
+        let lanes = all_rows(&*stage.two, Select::from(&LEDGER_LANES, Scope::System)).await;
+        let used: Vec<&Row> = lanes.iter().filter(|lane| lane.int("head_seq") > 0).collect();
+        assert_eq!(made.checkpoint.lanes.len(), used.len());
+        for lane in used {
+            let hashes = rows.iter().filter(|row| row.int("lane") == lane.int("lane"));
+            let leaves: Vec<Vec<u8>> = hashes.map(|row| row.get("hash").as_bytes().unwrap().to_vec()).collect();
+            let state = made.checkpoint.lane(lane.int("lane")).unwrap();
+            let hash = Digest32::from_slice(lane.get("head_hash").as_bytes().unwrap()).unwrap();
+            assert_eq!(state.head, Head { seq: lane.int("head_seq"), hash });
+            assert_eq!(state.root, Digest32(root(&leaves)));
+        }
+    }
+    assert_intact(stage).await;
+}
+
+pub(super) async fn of_makers_at_once_one_wins(stage: &Stage) {
+    for affinity in 0..5 {
+        stage.world.write(&*stage.one, affinity, "acme", 1).await;
+        let before = stored(&*stage.one).await.len();
+        let made = join_all(stage.nodes().take(6).map(|node| stage.world.try_checkpoint(&**node))).await;
+        assert_eq!(made.iter().filter(|made| matches!(made, Made::New(_))).count(), 1, "{made:?}");
+        let chain = stored(&*stage.two).await;
+        assert_eq!(chain.len(), before + 1);
+        assert!(chain.windows(2).all(|pair| pair[1].checkpoint.previous == Some(pair[0].digest())));
+    }
+    assert_intact(stage).await;
+}
+
+pub(super) async fn a_ledger_that_grows_is_covered_and_verifies(stage: &Stage) {
+    let writing = tokio::spawn(joined(stage.writers(4, 20)));
+    while !writing.is_finished() {
+        join_all(stage.nodes().take(2).map(|node| stage.world.try_checkpoint(&**node))).await;
+        let report = verify(&*stage.two, &stage.world.keys()).await.unwrap();
+        assert!(report.is_intact(), "{report:?}");
+    }
+    writing.await.unwrap();
+    stage.world.try_checkpoint(&*stage.one).await;
+    assert_intact(stage).await;
+}
