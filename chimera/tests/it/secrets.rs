@@ -5,18 +5,20 @@
 use crate::support::{Place, Said};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+/// What a server remembers of what it was told.
+const TOLD_MAX: usize = 64;
 const SMTP: &str = "marked-smtp-swordfish";
 const CACHE: &str = "marked-cache-swordfish";
 const DATABASE: &str = "marked-database-swordfish";
 const SEED: &str = "6d61726b65646d61726b65646d61726b65646d61726b65646d61726b65646d61";
 
 /// A server on a free port that talks like this to each who connects; what it was told comes back.
-fn server(talk: fn(TcpStream, &Sender<String>) -> std::io::Result<()>) -> (u16, Receiver<String>) {
+fn server(talk: fn(TcpStream, &SyncSender<String>) -> std::io::Result<()>) -> (u16, Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let (tell, told) = channel();
+    let (tell, told) = sync_channel(TOLD_MAX);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             // A client that hangs up has heard enough.
@@ -27,7 +29,7 @@ fn server(talk: fn(TcpStream, &Sender<String>) -> std::io::Result<()>) -> (u16, 
 }
 
 /// PostgreSQL: asks for the password in clear and refuses it.
-fn postgres(mut stream: TcpStream, tell: &Sender<String>) -> std::io::Result<()> {
+fn postgres(mut stream: TcpStream, tell: &SyncSender<String>) -> std::io::Result<()> {
     const ENCRYPTION: [u8; 4] = 80_877_103_u32.to_be_bytes();
     while frame(&mut stream)?.starts_with(&ENCRYPTION) {
         stream.write_all(b"N")?;
@@ -39,7 +41,7 @@ fn postgres(mut stream: TcpStream, tell: &Sender<String>) -> std::io::Result<()>
     stream.write_all(b"E")?;
     stream.write_all(&u32::try_from(fields.len() + 4).unwrap().to_be_bytes())?;
     stream.write_all(fields.as_bytes())?;
-    let _ = tell.send(password);
+    let _ = tell.try_send(password);
     Ok(())
 }
 
@@ -53,7 +55,7 @@ fn frame(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
 }
 
 /// Redis: answers every command with an error that repeats it.
-fn redis(mut stream: TcpStream, tell: &Sender<String>) -> std::io::Result<()> {
+fn redis(mut stream: TcpStream, tell: &SyncSender<String>) -> std::io::Result<()> {
     let mut bytes = [0; 4096];
     loop {
         let length = stream.read(&mut bytes)?;
@@ -63,7 +65,7 @@ fn redis(mut stream: TcpStream, tell: &Sender<String>) -> std::io::Result<()> {
         let words = String::from_utf8_lossy(&bytes[..length]).replace("\r\n", " ");
         let commands = words.matches('*').count();
         stream.write_all(format!("-WRONGPASS refused {words}\r\n").repeat(commands).as_bytes())?;
-        let _ = tell.send(words);
+        let _ = tell.try_send(words);
     }
 }
 
