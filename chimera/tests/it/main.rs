@@ -5,5 +5,6 @@ mod commands;
 mod configuration;
 mod logs;
 mod otlp;
+mod secrets;
 mod server;
 mod support;
