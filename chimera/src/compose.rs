@@ -9,7 +9,6 @@ use crate::config::{Config, Secretive};
 use crate::doctor::StoreFacts;
 use crate::failure::{Failure, Outcome};
 use crate::home::{self, Home};
-use crate::telemetry::Redactor;
 use async_trait::async_trait;
 use chimera_api::Check;
 use chimera_core::access::{Secret, SecretName};
@@ -56,12 +55,6 @@ impl Ambient {
     }
 }
 
-/// What keeps secrets out of logs and spans, beyond the built-in rules.
-pub(crate) fn redactor() -> Redactor {
-    let known = chimera_core::ledger::Redactor::default();
-    Redactor::with(vec![Arc::new(move |text| known.text(text))])
-}
-
 /// Where secrets come from: environment before directory before file.
 fn secrets(config: &Config) -> LayeredSecrets {
     let variables = config.secret_variables.clone();
@@ -75,7 +68,9 @@ fn secrets(config: &Config) -> LayeredSecrets {
 async fn secret(config: &Config, setting: &str, name: &str) -> Outcome<Secret> {
     let refused = |error: String| Failure::new(Code::ConfigInvalid, format!("`{setting}`: {error}"));
     let name: SecretName = name.parse().map_err(|_| refused(format!("{name} is not a secret's name")))?;
-    secrets(config).resolve(&name).await.map_err(|error| refused(error.to_string()))
+    let found = secrets(config).resolve(&name).await.map_err(|error| refused(error.to_string()))?;
+    config.mask.learn(&found);
+    Ok(found)
 }
 
 /// The text of a setting that may be the name of a secret.
@@ -94,6 +89,7 @@ pub(crate) async fn signer(config: &Config, home: &Home, ambient: &Ambient) -> O
         None => home.ledger_seed(&*ambient.random)?,
         Some(_) => named_seed(config).await?.unwrap_or_default(),
     };
+    config.mask.learn(&Secret::new(hex::encode(seed)));
     Ok(Signer::from_seed(&seed))
 }
 
@@ -103,6 +99,7 @@ pub(crate) async fn existing_signer(config: &Config) -> Outcome<Option<Signer>> 
         None => home::existing_ledger_seed(&config.data_dir)?,
         Some(_) => named_seed(config).await?,
     };
+    seed.iter().for_each(|seed| config.mask.learn(&Secret::new(hex::encode(seed))));
     Ok(seed.map(|seed| Signer::from_seed(&seed)))
 }
 
@@ -218,6 +215,7 @@ async fn blobs(config: &Config, home: &Home, ambient: &Ambient, address: SocketA
     let invalid = |error: String| Failure::new(Code::ConfigInvalid, format!("`s3_url`: {error}"));
     let Some(url) = &config.s3_url else {
         let key = Secret::new(home.link_key(&*ambient.random)?.into_bytes());
+        config.mask.learn(&key);
         let base = config.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
         let links = LinkSigner::new(&base, &key);
         let links = links.ok_or_else(|| Failure::new(Code::ConfigInvalid, "the key of signed links is empty"))?;
@@ -226,17 +224,18 @@ async fn blobs(config: &Config, home: &Home, ambient: &Ambient, address: SocketA
     let url: S3Url = plain(config, "s3_url", url).await?.parse().map_err(|error| invalid(format!("{error}")))?;
     let credentials = match &config.s3_credentials {
         None => None,
-        Some(name) => Some(s3_credentials(&secret(config, "s3_credentials", name).await?)?),
+        Some(name) => Some(s3_credentials(config, &secret(config, "s3_credentials", name).await?)?),
     };
     let blobs = S3Blobs::new(&url, credentials.as_ref(), random).map_err(|error| invalid(error.to_string()))?;
     Ok(Arc::new(blobs))
 }
 
-fn s3_credentials(secret: &Secret) -> Outcome<S3Credentials> {
+fn s3_credentials(config: &Config, secret: &Secret) -> Outcome<S3Credentials> {
     let parts = secret.expose_text().and_then(|text| text.trim().split_once(':'));
     let invalid = || Failure::new(Code::ConfigInvalid, "`s3_credentials`: the secret is not `ID:KEY`");
     let (id, key) = parts.ok_or_else(invalid)?;
     let secret_access_key = Secret::new(key.as_bytes().to_vec());
+    config.mask.learn(&secret_access_key);
     Ok(S3Credentials { access_key_id: id.to_owned(), secret_access_key, session_token: None })
 }
 

@@ -4,6 +4,7 @@
 //! and found wrong (ledger, doctor), 4 the configuration can't be used, 5 the data folder is taken,
 //! 130 stopped by a second signal.
 
+use crate::mask::Mask;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_engine::port::{CommitError, ReadError, Unavailable};
 use std::fmt::Write;
@@ -26,6 +27,12 @@ impl Failure {
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// The same, without secrets in its words.
+    pub(crate) fn masked(mut self, mask: &Mask) -> Self {
+        self.message = mask.text(&self.message).into_owned();
         self
     }
 

@@ -10,6 +10,7 @@ mod config;
 mod doctor;
 mod failure;
 mod home;
+mod mask;
 mod reference;
 mod serve;
 mod telemetry;
@@ -49,5 +50,5 @@ fn run(cli: Cli) -> Outcome<ExitCode> {
     let outcome = runtime.block_on(command::run(cli, &loaded, &environment));
     // A thread that hangs on a dead disk must not keep the process from ending.
     runtime.shutdown_timeout(LAST_TASKS);
-    outcome
+    outcome.map_err(|failure| failure.masked(&loaded.config.mask))
 }

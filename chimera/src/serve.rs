@@ -45,11 +45,11 @@ pub(crate) async fn serve(
     let ambient = Ambient::new();
     let Signals { first, second } = Signals::listen()?;
     let home = Home::take(&config.data_dir)?;
-    let telemetry = telemetry::start(config, terminal, ambient.clock.clone(), &compose::redactor())?;
+    let telemetry = telemetry::start(config, terminal, ambient.clock.clone())?;
     let (listener, address) = listen(config.listen).await?;
     let parts = compose::open(config, &home, &ambient, address).await?;
     let mut edge = Edge::new(ambient.clock.clone(), ambient.random.clone())
-        .with_checks(parts.checks.clone())
+        .with_checks(parts.checks.iter().map(|check| config.mask.check(check)).collect())
         .with_blobs(parts.blobs.clone())
         .with_metrics(telemetry.render_metrics())
         .with_request_timeout(config.request_timeout);

@@ -2,6 +2,7 @@
 
 use super::{Scene, print, say};
 use crate::failure::Outcome;
+use chimera_core::access::Secret;
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -10,6 +11,7 @@ pub(crate) async fn run(scene: &Scene<'_>) -> Outcome<ExitCode> {
     let ended = crate::serve::serve(config, scene.terminal, |home, address, ambient| {
         let url = format!("http://{address}");
         let token = home.dev_token(&*ambient.random)?;
+        config.mask.learn(&Secret::new(token.as_bytes()));
         if scene.json {
             return print(&format!("{}\n", json!({"url": url, "token": token, "actors": []})));
         }

@@ -7,7 +7,11 @@ use crate::failure::Outcome;
 use std::process::ExitCode;
 
 pub(crate) async fn run(scene: &Scene<'_>) -> Outcome<ExitCode> {
-    let findings = examine(&scene.loaded.config, &Ambient::new()).await;
+    let config = &scene.loaded.config;
+    let mut findings = examine(config, &Ambient::new()).await;
+    for finding in &mut findings {
+        finding.message = config.mask.text(&finding.message).into_owned();
+    }
     print(&render(&findings, scene.json))?;
     let failed = findings.iter().any(|finding| finding.verdict == Verdict::Fail);
     Ok(if failed { ExitCode::from(EXIT_FOUND_WRONG) } else { ExitCode::SUCCESS })

@@ -10,7 +10,7 @@ mod serve;
 
 use crate::ambient::{Environment, stderr_is_terminal};
 use crate::cli::{AuditCommand, BenchCommand, Cli, Command, ConfigCommand};
-use crate::compose::{self, Ambient};
+use crate::compose::Ambient;
 use crate::config::{Loaded, Origin};
 use crate::failure::{Failure, Outcome};
 use crate::telemetry::{self, Telemetry, Terminal};
@@ -53,7 +53,7 @@ impl Scene<'_> {
         }
         config.otlp_endpoint = None;
         let clock = Ambient::new().clock;
-        telemetry::start(&config, self.terminal, clock, &compose::redactor()).map(Some)
+        telemetry::start(&config, self.terminal, clock).map(Some)
     }
 
     async fn perform(&self, command: Command) -> Outcome<ExitCode> {

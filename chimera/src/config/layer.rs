@@ -3,10 +3,11 @@
 //! Nothing is passed over: a key that no setting has, a table where a value should be and a value
 //! of another kind are all refused, all at once, each with its place.
 
-use super::check::{Raw, check, describe};
+use super::check::{Raw, Typed, check, describe};
 use super::setting::{ENV_CONFIG, ENV_SECRET_PREFIX, SETTINGS, Setting};
 use super::{Config, Loaded, Origin, SecretVariables, Value};
 use crate::failure::{Failure, Outcome};
+use chimera_core::access::Secret;
 use chimera_core::error::Code;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,21 @@ pub(crate) fn load(flags: &Flags, env: &BTreeMap<String, String>) -> Outcome<Loa
     let mut loaded = layers.finish()?;
     let secrets = env.iter().filter(|(name, _)| name.starts_with(ENV_SECRET_PREFIX));
     loaded.config.secret_variables = SecretVariables(secrets.map(|(n, v)| (n.clone(), v.clone())).collect());
+    learn(&loaded);
     Ok(loaded)
+}
+
+/// Has everything masked that the layers give away.
+fn learn(loaded: &Loaded) {
+    let mask = &loaded.config.mask;
+    for value in loaded.values.values() {
+        if let Typed::Text(text) = &value.typed {
+            mask.learn_url(text);
+        }
+    }
+    for secret in loaded.config.secret_variables.0.values() {
+        mask.learn(&Secret::new(secret.as_bytes()));
+    }
 }
 
 fn file(named: Option<&Path>) -> Outcome<Option<(PathBuf, String)>> {

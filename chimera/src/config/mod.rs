@@ -18,6 +18,7 @@ pub(crate) use layer::{Flags, load};
 pub(crate) use reference::reference;
 pub(crate) use show::{masked_url, show};
 
+use crate::mask::Mask;
 use check::Typed;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -60,6 +61,8 @@ pub(crate) struct Config {
     pub(crate) secrets_file: Option<PathBuf>,
     /// The environment's secrets by the names of their variables.
     pub(crate) secret_variables: SecretVariables,
+    /// What of all this, and of the secrets that it names, must not be read.
+    pub(crate) mask: Mask,
     /// Connections at one time.
     pub(crate) connections_max: usize,
     /// How long a client may take for a request head, idle, or leave an answer untaken.
@@ -93,6 +96,7 @@ impl Config {
             secrets_dir: page.path("secrets.dir"),
             secrets_file: page.path("secrets.file"),
             secret_variables: SecretVariables::default(),
+            mask: Mask::default(),
             connections_max: page.count("http.connections_max"),
             header_timeout: page.seconds("http.header_timeout_seconds"),
             request_timeout: page.seconds("http.request_timeout_seconds"),

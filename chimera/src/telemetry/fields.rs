@@ -1,6 +1,7 @@
 //! Collects the fields of spans and events, already without secrets.
 
-use super::redact::{MASK, Redactor};
+use crate::mask::Mask;
+use chimera_core::ledger::{REDACTED, Redactor};
 use serde_json::Value;
 use std::error::Error;
 use std::fmt::Debug;
@@ -52,19 +53,19 @@ impl Fields {
 /// Reads fields as `tracing` offers them.
 pub(crate) struct Reader<'a> {
     pub(crate) fields: &'a mut Fields,
-    pub(crate) redactor: &'a Redactor,
+    pub(crate) mask: &'a Mask,
 }
 
 impl Reader<'_> {
-    fn put(&mut self, field: &Field, value: impl FnOnce(&Redactor) -> Value) {
-        let value = if Redactor::hides(field.name()) { MASK.into() } else { value(self.redactor) };
+    fn put(&mut self, field: &Field, value: impl FnOnce(&Mask) -> Value) {
+        let value = if Redactor::hides(field.name()) { REDACTED.into() } else { value(self.mask) };
         self.fields.set(field.name(), value);
     }
 }
 
 impl Visit for Reader<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.put(field, |redactor| redactor.text(value).into());
+        self.put(field, |mask| mask.text(value).into());
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
@@ -84,11 +85,11 @@ impl Visit for Reader<'_> {
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
-        self.put(field, |redactor| redactor.text(&chain(value)).into());
+        self.put(field, |mask| mask.text(&chain(value)).into());
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.put(field, |redactor| redactor.text(&format!("{value:?}")).into());
+        self.put(field, |mask| mask.text(&format!("{value:?}")).into());
     }
 }
 

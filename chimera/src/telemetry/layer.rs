@@ -5,7 +5,7 @@
 
 use super::fields::{Fields, Reader};
 use super::line::{Level, Line};
-use super::redact::Redactor;
+use crate::mask::Mask;
 use chimera_engine::port::Clock;
 use std::sync::Arc;
 use tracing::span::{Attributes, Id, Record};
@@ -28,7 +28,7 @@ pub(crate) enum Form {
 /// Writes a line for every event.
 pub(crate) struct LogLayer {
     form: Form,
-    redactor: Redactor,
+    mask: Mask,
     clock: Arc<dyn Clock>,
     write: Box<dyn Fn(&str) + Send + Sync>,
 }
@@ -36,11 +36,11 @@ pub(crate) struct LogLayer {
 impl LogLayer {
     pub(crate) fn new(
         form: Form,
-        redactor: Redactor,
+        mask: Mask,
         clock: Arc<dyn Clock>,
         write: impl Fn(&str) + Send + Sync + 'static,
     ) -> Self {
-        Self { form, redactor, clock, write: Box::new(write) }
+        Self { form, mask, clock, write: Box::new(write) }
     }
 
     fn emit(&self, line: &Line) {
@@ -55,7 +55,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(span) = context.span(id) else { return };
         let mut fields = Fields::default();
-        attributes.record(&mut Reader { fields: &mut fields, redactor: &self.redactor });
+        attributes.record(&mut Reader { fields: &mut fields, mask: &self.mask });
         span.extensions_mut().insert(fields);
     }
 
@@ -63,7 +63,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
         let Some(span) = context.span(id) else { return };
         let mut extensions = span.extensions_mut();
         if let Some(fields) = extensions.get_mut::<Fields>() {
-            values.record(&mut Reader { fields, redactor: &self.redactor });
+            values.record(&mut Reader { fields, mask: &self.mask });
         }
     }
 
@@ -75,7 +75,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
             }
             fields.set("span", span.name().into());
         }
-        event.record(&mut Reader { fields: &mut fields, redactor: &self.redactor });
+        event.record(&mut Reader { fields: &mut fields, mask: &self.mask });
         let critical = fields.take("critical").is_some_and(|value| value == true);
         let level = Level::of(*event.metadata().level());
         let mut line = Line::new(self.clock.now(), level, event.metadata().target(), fields);

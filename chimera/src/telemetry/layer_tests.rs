@@ -17,8 +17,7 @@ impl Clock for Noon {
 fn written(form: Form, act: impl FnOnce()) -> String {
     let lines = Arc::new(Mutex::new(String::new()));
     let sink = lines.clone();
-    let layer =
-        LogLayer::new(form, Redactor::default(), Arc::new(Noon), move |line| sink.lock().unwrap().push_str(line));
+    let layer = LogLayer::new(form, Mask::default(), Arc::new(Noon), move |line| sink.lock().unwrap().push_str(line));
     tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), act);
     Arc::into_inner(lines).map_or_else(String::new, |lines| lines.into_inner().unwrap())
 }

@@ -1,16 +1,13 @@
 //! Logs, spans, metrics: set up once, flushed at the end.
 //!
 //! Log lines go to stderr, because stdout is for data. Whatever leaves the process here, line or
-//! span, passes the redactor first.
+//! span, passes the mask first.
 
 mod fields;
 mod layer;
 mod line;
 mod otlp;
 mod panic;
-mod redact;
-
-pub(crate) use redact::Redactor;
 
 use crate::config::{Config, LogFormat};
 use crate::failure::{Failure, Outcome};
@@ -45,18 +42,13 @@ pub(crate) struct Terminal {
 
 /// Sets up logs, spans and metrics for this process. Must run inside the runtime that will send
 /// the spans.
-pub(crate) fn start(
-    config: &Config,
-    terminal: Terminal,
-    clock: Arc<dyn Clock>,
-    redactor: &Redactor,
-) -> Outcome<Telemetry> {
+pub(crate) fn start(config: &Config, terminal: Terminal, clock: Arc<dyn Clock>) -> Outcome<Telemetry> {
     let metrics = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), DURATION_BUCKETS)
         .and_then(PrometheusBuilder::install_recorder)
         .map_err(|error| Failure::new(Code::Internal, format!("metrics can't be set up: {error}")))?;
     let spans = match &config.otlp_endpoint {
-        Some(endpoint) => Some(otlp::Spans::start(&endpoint.0, redactor)?),
+        Some(endpoint) => Some(otlp::Spans::start(&endpoint.0, &config.mask)?),
         None => None,
     };
     let form = match (config.log_format, terminal.attached) {
@@ -65,7 +57,7 @@ pub(crate) fn start(
             Form::Human { color: terminal.attached && !terminal.no_color }
         }
     };
-    let lines = LogLayer::new(form, redactor.clone(), clock, |line| {
+    let lines = LogLayer::new(form, config.mask.clone(), clock, |line| {
         let _ = std::io::stderr().lock().write_all(line.as_bytes());
     });
     tracing_subscriber::registry()

@@ -4,14 +4,15 @@
 //! away costs nothing but the spans: the queue is bounded, and the log says once that sending
 //! fails and once that it works again.
 
-use super::redact::{MASK, Redactor};
 use crate::failure::{Failure, Outcome};
+use crate::mask::Mask;
 use chimera_api::{TraceContext, TraceLink};
 use chimera_core::error::Code;
+use chimera_core::ledger::{REDACTED, Redactor};
 use opentelemetry::trace::{
     SpanContext, SpanId, Status, TraceContextExt, TraceFlags, TraceId, TraceState, TracerProvider,
 };
-use opentelemetry::{Context, KeyValue, StringValue, Value};
+use opentelemetry::{Array, Context, KeyValue, StringValue, Value};
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{SpanExporter as OtlpExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
@@ -38,7 +39,7 @@ pub(crate) struct Spans {
 
 impl Spans {
     /// Begins to export to the collector at `endpoint`.
-    pub(crate) fn start(endpoint: &str, redactor: &Redactor) -> Outcome<Self> {
+    pub(crate) fn start(endpoint: &str, mask: &Mask) -> Outcome<Self> {
         let failed = |error: String| Failure::new(Code::ConfigInvalid, format!("spans can't be exported: {error}"));
         let client =
             reqwest::Client::builder().timeout(SEND_TIMEOUT).build().map_err(|error| failed(error.to_string()))?;
@@ -55,7 +56,7 @@ impl Spans {
             .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
             .build();
         let provider = SdkTracerProvider::builder()
-            .with_batch_exporter(Scrubbed { inner: exporter, redactor: redactor.clone() })
+            .with_batch_exporter(Scrubbed { inner: exporter, mask: mask.clone() })
             .with_resource(resource)
             .build();
         Ok(Self { provider })
@@ -148,26 +149,38 @@ impl HttpClient for Sender {
 #[derive(Debug)]
 struct Scrubbed {
     inner: OtlpExporter,
-    redactor: Redactor,
+    mask: Mask,
 }
 
 impl Scrubbed {
     fn attribute(&self, attribute: &mut KeyValue) {
         if Redactor::hides(attribute.key.as_str()) {
-            attribute.value = Value::String(MASK.into());
-        } else if let Value::String(text) = &attribute.value {
-            attribute.value = Value::String(StringValue::from(self.redactor.text(text.as_str()).into_owned()));
+            attribute.value = Value::String(REDACTED.into());
+            return;
+        }
+        match &mut attribute.value {
+            Value::String(text) => self.text(text),
+            // The causes of an error.
+            Value::Array(Array::String(texts)) => texts.iter_mut().for_each(|text| self.text(text)),
+            _ => {}
+        }
+    }
+
+    fn text(&self, text: &mut StringValue) {
+        if let Cow::Owned(masked) = self.mask.text(text.as_str()) {
+            *text = masked.into();
         }
     }
 
     fn span(&self, mut span: SpanData) -> SpanData {
+        span.name = Cow::Owned(self.mask.text(&span.name).into_owned());
         span.attributes.iter_mut().for_each(|attribute| self.attribute(attribute));
         for event in &mut span.events.events {
-            event.name = Cow::Owned(self.redactor.text(&event.name).into_owned());
+            event.name = Cow::Owned(self.mask.text(&event.name).into_owned());
             event.attributes.iter_mut().for_each(|attribute| self.attribute(attribute));
         }
         if let Status::Error { description } = &mut span.status {
-            *description = Cow::Owned(self.redactor.text(description).into_owned());
+            *description = Cow::Owned(self.mask.text(description).into_owned());
         }
         span
     }

@@ -11,5 +11,6 @@ mod faults;
 mod logs;
 mod migrate;
 mod otlp;
+mod secrets;
 mod server;
 mod support;

@@ -49,7 +49,9 @@ async fn weather(seed: u64) -> (usize, usize) {
         for ((id, _), answer) in changes.iter().zip(answers) {
             match answer {
                 Ok(_) => kept.push(*id),
-                Err(CommitError::Unavailable(_) | CommitError::Fenced | CommitError::Rejected { .. }) => refused.push(*id),
+                Err(CommitError::Unavailable(_) | CommitError::Fenced | CommitError::Rejected { .. }) => {
+                    refused.push(*id)
+                }
                 Err(other) => panic!("seed {seed}: {other}"),
             }
         }

@@ -2,8 +2,8 @@
 //! store. What every store promises stands in the suites of the test kit.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod commit;
 mod audit;
 mod checkpoint;
+mod commit;
 mod feed;
 mod verify;

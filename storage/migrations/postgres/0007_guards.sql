@@ -15,11 +15,14 @@ CREATE TRIGGER audit_logs_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON aud
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_change('append_only');
 CREATE TRIGGER ledger_checkpoints_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON ledger_checkpoints
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_change('append_only');
+CREATE TRIGGER record_scopes_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON record_scopes
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change('append_only');
 CREATE TRIGGER swarm_judge_decisions_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON swarm_judge_decisions
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_change('append_only');
 ALTER TABLE audit_log_entries ENABLE ALWAYS TRIGGER audit_log_entries_append_only;
 ALTER TABLE audit_logs ENABLE ALWAYS TRIGGER audit_logs_append_only;
 ALTER TABLE ledger_checkpoints ENABLE ALWAYS TRIGGER ledger_checkpoints_append_only;
+ALTER TABLE record_scopes ENABLE ALWAYS TRIGGER record_scopes_append_only;
 ALTER TABLE swarm_judge_decisions ENABLE ALWAYS TRIGGER swarm_judge_decisions_append_only;
 
 -- An execution is completed once, then frozen; it is never removed.

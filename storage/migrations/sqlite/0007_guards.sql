@@ -25,6 +25,13 @@ CREATE TRIGGER ledger_checkpoints_no_delete BEFORE DELETE ON ledger_checkpoints
 CREATE TRIGGER ledger_checkpoints_no_replace BEFORE INSERT ON ledger_checkpoints
     WHEN EXISTS (SELECT 1 FROM ledger_checkpoints WHERE seq = NEW.seq)
     BEGIN SELECT RAISE(ABORT, 'append_only: ledger_checkpoints (key exists)'); END;
+CREATE TRIGGER record_scopes_no_update BEFORE UPDATE ON record_scopes
+    BEGIN SELECT RAISE(ABORT, 'append_only: record_scopes'); END;
+CREATE TRIGGER record_scopes_no_delete BEFORE DELETE ON record_scopes
+    BEGIN SELECT RAISE(ABORT, 'append_only: record_scopes'); END;
+CREATE TRIGGER record_scopes_no_replace BEFORE INSERT ON record_scopes
+    WHEN EXISTS (SELECT 1 FROM record_scopes WHERE record_kind = NEW.record_kind AND record_id = NEW.record_id)
+    BEGIN SELECT RAISE(ABORT, 'append_only: record_scopes (key exists)'); END;
 CREATE TRIGGER swarm_judge_decisions_no_update BEFORE UPDATE ON swarm_judge_decisions
     BEGIN SELECT RAISE(ABORT, 'append_only: swarm_judge_decisions'); END;
 CREATE TRIGGER swarm_judge_decisions_no_delete BEFORE DELETE ON swarm_judge_decisions

@@ -6,6 +6,7 @@
 //! much is a nuisance, too little a leak; still, ordinary words near these patterns stay. A
 //! reference such as `secret://smtp` is a name and stays readable.
 
+mod name;
 mod pattern;
 
 use crate::access::Secret;
@@ -34,16 +35,41 @@ impl Redactor {
         redactor
     }
 
-    /// Masks this value too from now on: as it is, and as JSON and URLs spell it. Values that are
-    /// very short or not text are left to the patterns.
+    /// Masks this value too from now on, and if it is a URL also what it carries.
     pub fn learn(&mut self, secret: &Secret) {
-        let Some(plain) = secret.expose_text().filter(|text| text.len() >= SECRET_MASK_BYTES_MIN) else { return };
-        let quoted = Value::from(plain).to_string();
-        for spelling in [plain, &quoted[1..quoted.len() - 1], &percent_encoded(plain)] {
+        let Some(text) = secret.expose_text().map(str::trim) else { return };
+        self.learn_text(text);
+        self.learn_url(text);
+    }
+
+    /// Masks from now on what this URL carries: its password, and parameters named like secrets.
+    pub fn learn_url(&mut self, url: &str) {
+        for spelled in pattern::secrets_of_url(url) {
+            self.learn_text(spelled);
+            if let Some(meant) = percent_decoded(spelled) {
+                self.learn_text(&meant);
+            }
+        }
+    }
+
+    /// As it is, and as JSON and URLs spell it. Values that are very short are left to the patterns.
+    fn learn_text(&mut self, plain: &str) {
+        if plain.len() < SECRET_MASK_BYTES_MIN || pattern::is_harmless(plain) {
+            return;
+        }
+        let quoted = Zeroizing::new(Value::from(plain).to_string());
+        let encoded = Zeroizing::new(percent_encoded(plain));
+        for spelling in [plain, &quoted[1..quoted.len() - 1], &encoded] {
             if !self.needles.iter().any(|known| known.as_str() == spelling) {
                 self.needles.push(Zeroizing::new(spelling.to_owned()));
             }
         }
+    }
+
+    /// Whether a field of this name is to be masked whole, whatever it holds.
+    #[must_use]
+    pub fn hides(name: &str) -> bool {
+        name::is_secret(name)
     }
 
     /// `text` without its secrets; borrowed when there are none.
@@ -75,7 +101,7 @@ impl Redactor {
             Value::Array(items) => items.iter_mut().for_each(|item| self.json_at(item, depth + 1)),
             Value::Object(fields) => {
                 for (name, field) in fields.iter_mut() {
-                    if pattern::names_a_secret(name) && hides(field) {
+                    if Self::hides(name) && is_worth_hiding(field) {
                         *field = REDACTED.into();
                     } else {
                         self.json_at(field, depth + 1);
@@ -98,7 +124,7 @@ impl std::fmt::Debug for Redactor {
 }
 
 /// Whether a field that is named like a secret holds anything worth hiding.
-fn hides(field: &Value) -> bool {
+fn is_worth_hiding(field: &Value) -> bool {
     match field {
         Value::Null | Value::Bool(_) => false,
         Value::String(text) => !pattern::is_harmless(text),
@@ -134,6 +160,18 @@ fn percent_encoded(text: &str) -> String {
         }
     }
     out
+}
+
+/// The text that is meant, unless that is not text.
+fn percent_decoded(text: &str) -> Option<Zeroizing<String>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [byte, tail @ ..] = rest {
+        let digits = tail.get(..2).filter(|_| *byte == b'%').and_then(|pair| hex::decode(pair).ok());
+        rest = if digits.is_some() { &tail[2..] } else { tail };
+        bytes.push(digits.map_or(*byte, |decoded| decoded[0]));
+    }
+    String::from_utf8(bytes).ok().map(Zeroizing::new)
 }
 
 #[cfg(test)]

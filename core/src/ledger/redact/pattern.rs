@@ -4,35 +4,20 @@
 //! costs one look at each byte and no allocation. All patterns begin and end at ASCII bytes or at
 //! the ends of the text, so that a span always lies on character boundaries.
 
-use super::REDACTED;
+use super::{REDACTED, name};
 use std::ops::Range;
 
-/// Ends of field names, without `-`, `_`, `.` and case, whose values are secret.
-const SECRET_NAMES: [&str; 18] = [
-    "authorization",
-    "cookie",
-    "apikey",
-    "password",
-    "passwd",
-    "passphrase",
-    "pwd",
-    "token",
-    "secret",
-    "signature",
-    "credential",
-    "credentials",
-    "privatekey",
-    "secretkey",
-    "accesskey",
-    "hmackey",
-    "signingkey",
-    "encryptionkey",
-];
-/// Those that are also ordinary words before a colon: `unexpected token: found '}'`.
-const WORDS: [&str; 5] = ["token", "secret", "signature", "credential", "credentials"];
-/// Those whose value is the whole rest of a header line.
+/// Names of secrets that are also ordinary words before a colon: `unexpected token: found '}'`.
+const WORDS: [&str; 6] = ["token", "secret", "secrets", "signature", "credential", "credentials"];
+/// Names whose value is the whole rest of a header line.
 const HEADERS: [&str; 2] = ["authorization", "cookie"];
+/// What may follow `Bearer` in a sentence; shorter words always may.
+const AFTER_BEARER: [&str; 6] = ["authentication", "authorization", "tokens", "scheme", "header", "credentials"];
+const AFTER_BEARER_BYTES_MIN: usize = 6;
+const ACRONYM_BYTES_MAX: usize = 5;
 const NAME_BYTES_MAX: usize = 64;
+/// No word of a language is this long.
+const OPAQUE_BYTES_MIN: usize = 32;
 
 /// A part of a text that must not be read.
 pub(super) struct Span {
@@ -72,56 +57,38 @@ pub(super) fn find(text: &str, spans: &mut Vec<Span>) {
     }
 }
 
-/// Whether a field of this name holds a secret.
-pub(super) fn names_a_secret(name: &str) -> bool {
-    // The working directory of a shell.
-    SECRET_NAMES.iter().any(|secret| ends_with(name, secret)) && !matches!(name, "PWD" | "OLDPWD")
-}
-
 /// Whether a secret's place holds only nothing, a reference, or what was masked before.
 pub(super) fn is_harmless(value: &str) -> bool {
     matches!(value, "" | REDACTED | "null" | "true" | "false" | "None") || value.starts_with("secret://")
-}
-
-/// Compares from the end, without case and separators in `name`.
-fn ends_with(name: &str, suffix: &str) -> bool {
-    let mut letters = name.bytes().rev().filter(|b| !matches!(b, b'-' | b'_' | b'.')).map(|b| b.to_ascii_lowercase());
-    suffix.bytes().rev().all(|wanted| letters.next() == Some(wanted))
 }
 
 /// `name=value`, `name: value`, `"name":"value"`, also inside a quoted JSON string.
 fn field(text: &str, at: usize) -> Option<Span> {
     let bytes = text.as_bytes();
     let name = name_before(text, at)?;
-    if !names_a_secret(name) || matches!(bytes.get(at + 1), Some(b'=')) || bytes[at + 1..].starts_with(b":") {
+    if bytes.get(at + 1) == Some(&bytes[at]) || !name::is_secret(name) {
         return None;
     }
     let colon = bytes[at] == b':';
     let name_quote = quote_before(bytes, at);
-    let mut from = at + 1;
-    if !colon && bytes.get(from) == Some(&b'>') {
-        from += 1;
-    }
-    let spaced = bytes.get(from) == Some(&b' ');
-    from += bytes[from..].iter().take_while(|b| **b == b' ').count();
-    if bytes[from..].starts_with(b"Some(") {
-        from += b"Some(".len();
-    }
-    let quoting = bytes[from..].iter().take_while(|b| **b == b'\\').count();
+    let arrow = usize::from(!colon && bytes.get(at + 1) == Some(&b'>'));
+    let blanks = bytes[at + 1 + arrow..].iter().take_while(|b| matches!(b, b' ' | b'\t')).count();
+    let from = unwrapped(bytes, at + 1 + arrow + blanks);
+    let quoting = backslashes(&bytes[from..]);
     let span = match bytes.get(from + quoting)? {
-        quote @ (b'"' | b'\'') => {
+        quote @ (b'"' | b'\'' | b'`') => {
             let start = from + quoting + 1;
             start..closing_quote(bytes, start, *quote, quoting)
         }
         b'[' | b'{' => from..closing_bracket(bytes, from),
-        _ if colon && name_quote.is_empty() && HEADERS.iter().any(|header| ends_with(name, header)) => {
+        _ if colon && name_quote.is_empty() && HEADERS.iter().any(|header| name::ends_with(name, header)) => {
             from..end_of(bytes, from, b"\r\n\"'\\")
         }
         _ => from..end_of_word(bytes, from),
     };
     let value = &text[span.clone()];
     let quoted = span.start > from + quoting || !name_quote.is_empty();
-    let word = colon && spaced && !quoted && WORDS.iter().any(|word| ends_with(name, word));
+    let word = colon && blanks > 0 && !quoted && WORDS.iter().any(|word| name::ends_with(name, word));
     if is_harmless(value) || (word && !is_opaque(value.as_bytes())) {
         return None;
     }
@@ -129,9 +96,30 @@ fn field(text: &str, at: usize) -> Option<Span> {
     Some(Span { range: span, quote })
 }
 
+fn backslashes(bytes: &[u8]) -> usize {
+    bytes.iter().take_while(|b| **b == b'\\').count()
+}
+
+/// Past `Some(`, `String(` and the like, where what they hold is quoted or masked; else a bracket
+/// is taken as a part of the value.
+fn unwrapped(bytes: &[u8], from: usize) -> usize {
+    let mut at = from;
+    loop {
+        let name = bytes[at..].iter().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b':')).count();
+        if name == 0 || bytes.get(at + name) != Some(&b'(') {
+            break;
+        }
+        at += name + 1;
+        at += bytes[at..].iter().take_while(|b| b.is_ascii_whitespace()).count();
+    }
+    let held = &bytes[at + backslashes(&bytes[at..])..];
+    let shows = matches!(held.first(), Some(b'"' | b'\'' | b'`')) || held.starts_with(REDACTED.as_bytes());
+    if shows { at } else { from }
+}
+
 /// The quote, with the backslashes before it, that ends the name before `at`.
 fn quote_before(bytes: &[u8], at: usize) -> Range<usize> {
-    let end = at - bytes[..at].iter().rev().take_while(|b| **b == b' ').count();
+    let end = at - bytes[..at].iter().rev().take_while(|b| matches!(b, b' ' | b'\t')).count();
     if end == 0 || !matches!(bytes[end - 1], b'"' | b'\'') {
         return end..end;
     }
@@ -190,20 +178,28 @@ fn end_of(bytes: &[u8], from: usize, ends: &[u8]) -> usize {
     from + bytes[from..].iter().take_while(|b| !ends.contains(b)).count()
 }
 
-/// The end of an unquoted value; an authentication scheme takes its parameter along.
+/// The end of an unquoted value; an authentication scheme takes its parameter along, and a bracket
+/// that the value opened is closed by it.
 fn end_of_word(bytes: &[u8], from: usize) -> usize {
-    const ENDS: &[u8] = b" \t\r\n&;,\"'\\(){}[]<>";
-    let end = end_of(bytes, from, ENDS);
+    const ENDS: &[u8] = b" \t\r\n&;,\"'`\\)}]>";
+    let mut end = end_of(bytes, from, ENDS);
     let schemes: [&[u8]; 4] = [b"bearer", b"basic", b"token", b"digest"];
     let is_scheme = schemes.iter().any(|scheme| bytes[from..end].eq_ignore_ascii_case(scheme));
-    if is_scheme && bytes.get(end) == Some(&b' ') { end_of(bytes, end + 1, ENDS) } else { end }
+    if is_scheme && bytes.get(end) == Some(&b' ') {
+        end = end_of(bytes, end + 1, ENDS);
+    }
+    for (opened, closes) in [(b'[', b']'), (b'(', b')')] {
+        let open = bytes[from..end].iter().filter(|b| **b == opened).count();
+        end += bytes[end..].iter().take(open).take_while(|b| **b == closes).count();
+    }
+    end
 }
 
 /// Whether a word looks drawn at random rather than written: digits, or long with both cases.
 fn is_opaque(word: &[u8]) -> bool {
     let digit = word.iter().any(u8::is_ascii_digit);
     let both_cases = word.iter().any(u8::is_ascii_lowercase) && word.iter().any(u8::is_ascii_uppercase);
-    (word.len() >= 8 && digit) || (word.len() >= 16 && both_cases) || word.len() >= 32
+    (word.len() >= 8 && digit) || (word.len() >= 16 && both_cases) || word.len() >= OPAQUE_BYTES_MIN
 }
 
 fn begins_word(bytes: &[u8], at: usize) -> bool {
@@ -216,8 +212,30 @@ fn after_scheme(bytes: &[u8], at: usize) -> Option<Range<usize>> {
     let scheme = schemes.iter().find(|s| bytes.get(at..at + s.len()).is_some_and(|w| w.eq_ignore_ascii_case(s)))?;
     let start = at + scheme.len();
     let token = |b: &&u8| b.is_ascii_alphanumeric() || b"-._~+/=".contains(b);
-    let len = bytes[start..].iter().take_while(token).count();
-    (begins_word(bytes, at) && is_opaque(&bytes[start..start + len])).then_some(start..start + len)
+    let end = start + bytes[start..].iter().take_while(token).count();
+    let value = &bytes[start..end];
+    let unpadded = value.iter().rposition(|b| *b != b'=').map_or(0, |last| last + 1);
+    // `realm="x"` and `realm=x` are parameters of a challenge.
+    let challenge = value[..unpadded].contains(&b'=') || (unpadded < value.len() && bytes.get(end) == Some(&b'"'));
+    let capital = bytes[at..].starts_with(b"Bearer ");
+    (unpadded > 0 && begins_word(bytes, at) && !challenge && !is_prose(value, capital)).then_some(start..end)
+}
+
+/// Whether what follows a scheme is written language: words, joined or not, and acronyms.
+fn is_prose(value: &[u8], after_bearer: bool) -> bool {
+    let lower = |word: &[u8]| word.iter().all(u8::is_ascii_lowercase);
+    let plain = value.split(|b| b"-./".contains(b)).all(|word| match word {
+        [] => true,
+        [first, rest @ ..] => {
+            let acronym = word.len() <= ACRONYM_BYTES_MAX && word.iter().all(u8::is_ascii_uppercase);
+            acronym || (first.is_ascii_alphabetic() && lower(rest))
+        }
+    });
+    let expected = || {
+        let word = value.strip_suffix(b".").unwrap_or(value);
+        word.len() < AFTER_BEARER_BYTES_MIN || AFTER_BEARER.iter().any(|w| word.eq_ignore_ascii_case(w.as_bytes()))
+    };
+    plain && value.len() < OPAQUE_BYTES_MIN && (!after_bearer || expected())
 }
 
 /// Three dotted parts of base64url of which the first is the beginning of a JSON object.
@@ -251,6 +269,16 @@ fn user_info(bytes: &[u8], at: usize) -> Option<Range<usize>> {
         if broken { last_at(word) } else { None }
     })?;
     (end > start && &bytes[start..end] != REDACTED.as_bytes()).then_some(start..end)
+}
+
+/// What a URL carries that is secret, as it is spelled there: its password, and the values of
+/// parameters that are named like secrets.
+pub(super) fn secrets_of_url(url: &str) -> impl Iterator<Item = &str> {
+    let info = url.find("://").and_then(|at| user_info(url.as_bytes(), at));
+    let password = info.and_then(|info| url[info].split_once(':')).map(|(_, password)| password);
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    password.into_iter().chain(pairs.filter(|(name, _)| name::is_secret(name)).map(|(_, value)| value))
 }
 
 /// A private key in PEM armour, to its end or, cut off, to the end of the text or string.

@@ -42,6 +42,23 @@ fn what_looks_like_a_credential_is_masked() {
         ("redis://:p@ss@cache", "redis://[redacted]@cache"),
         ("postgres://ada:p/w@db/x", "postgres://[redacted]@db/x"),
         ("password=é", "password=[redacted]"),
+        ("login with password=hunter2 failed", "login with password=[redacted] failed"),
+        ("Authorization: Bearer hunter2, next", "Authorization: [redacted]"),
+        ("sent Bearer hunter2, next", "sent Bearer [redacted], next"),
+        ("sent Bearer MARKED", "sent Bearer [redacted]"),
+        ("Bearer swordfish", "Bearer [redacted]"),
+        ("x_api_key_v1 : 'hunter2 hunter2' ok", "x_api_key_v1 : '[redacted]' ok"),
+        (r#"Config { token: \"hunter2\" }"#, r#"Config { token: \"[redacted]\" }"#),
+        ("a?token=hunter2&b=1", "a?token=[redacted]&b=1"),
+        (r#"password: Some(String("a\"hunter2")), x"#, r#"password: Some(String("[redacted]")), x"#),
+        (r#"{"password": String("hunter2")}"#, r#"{"password": String("[redacted]")}"#),
+        ("password: Some(\n    \"a b\",\n)", "password: Some(\n    \"[redacted]\",\n)"),
+        ("password: Some(1234), x", "password: [redacted], x"),
+        ("password=a(b[c{d<e next", "password=[redacted] next"),
+        ("password=`a b` next", "password=`[redacted]` next"),
+        ("password:\thunter2", "password:\t[redacted]"),
+        ("password:=hunter2", "password:[redacted]"),
+        ("session_id=7 passwords=a,b", "session_id=[redacted] passwords=[redacted],b"),
     ] {
         assert_eq!(patterns(text), wanted, "{text}");
         assert_eq!(patterns(wanted), wanted, "masked twice: {text}");
@@ -65,6 +82,8 @@ fn near_misses_stay_untouched() {
         "Bearer authentication is required",
         "WWW-Authenticate: Bearer realm=\"chimera\"",
         "basic understanding of 12 things",
+        "Basic HTTP authentication, basic self-test, Bearer tokens.",
+        "Bearer realm=chimera",
         "max_tokens=4096 total_tokens: 512",
         "tokenizer=bpe token_count=7",
         "unexpected token: found something",
@@ -73,6 +92,12 @@ fn near_misses_stay_untouched() {
         "password_policy=strict",
         "cookie_consent: yes",
         "PWD=/srv/app",
+        "secrets: none are missing",
+        "`s3_credentials`: the secret is not text",
+        "panicked at core/src/access/secret.rs:85:9: no",
+        "token: Some([redacted])",
+        "größe: 3 €",
+        "the token was refused",
         "token == other",
         "core::access::secret::Name",
         "smtp_password=secret://smtp",
@@ -104,6 +129,95 @@ fn a_resolved_value_is_masked_wherever_and_however_it_is_spelled() {
     assert_eq!(redactor.text("other-valueother-value"), "[redacted][redacted]");
     assert_eq!(redactor.text("token=xother-value"), "token=[redacted]");
     assert!(!format!("{redactor:?}").contains("other"));
+}
+
+/// CONTENT-115
+#[test]
+fn a_url_gives_away_neither_its_password_nor_its_secret_parameters() {
+    let mut redactor = Redactor::default();
+    redactor.learn_url("postgres://chimera:p%40ss%2Fword@db/main?sslmode=require&password=swordfish");
+    for text in ["p%40ss%2Fword", "p@ss/word", "swordfish"] {
+        assert_eq!(redactor.text(&format!("refused: {text}!")), "refused: [redacted]!");
+    }
+    for text in ["chimera at db/main", "sslmode require"] {
+        assert_eq!(redactor.text(text), text);
+    }
+    let redactor = Redactor::new(&[Secret::new("redis://:hunter22@cache\n")]);
+    assert_eq!(redactor.text("hunter22, at redis://:hunter22@cache"), "[redacted], at [redacted]");
+    let mut named = Redactor::default();
+    named.learn_url("secret://database");
+    assert_eq!(named.text("secret://database"), "secret://database");
+}
+
+#[test]
+fn a_field_is_hidden_by_its_name_unless_the_name_only_speaks_about_a_secret() {
+    for name in [
+        "password",
+        "DB_PASSWORD",
+        "passwords",
+        "passwordConfirm",
+        "password_hash",
+        "user.pwd",
+        "api-key",
+        "apiKeys",
+        "x_api_key_v1",
+        "XApiKey2",
+        "token",
+        "token_value",
+        "accessToken",
+        "Set-Cookie",
+        "cookies",
+        "cookieJar",
+        "client_secret",
+        "secret_id",
+        "aws_secret_access_key",
+        "hmac",
+        "hmac_key",
+        "x-hmac-signature",
+        "session_id",
+        "sessionId",
+        "Proxy-Authorization",
+        "authorization_code",
+        "credentials",
+        "private_key_pem",
+        "passphrase",
+        "token_limit_secret",
+    ] {
+        assert!(Redactor::hides(name), "{name}");
+    }
+    for name in [
+        "",
+        "_",
+        "user",
+        "token_limit",
+        "tokenLimit",
+        "TOKEN_LIMIT",
+        "tokens",
+        "tokens_used",
+        "max_tokens",
+        "tokenizer",
+        "TOKENIZER",
+        "token_count",
+        "token_expires_at",
+        "tokenTTL",
+        "secret_count",
+        "secret_name",
+        "secretary",
+        "secrets_dir",
+        "secrets.file",
+        "password_policy",
+        "passwordMaxLength",
+        "cookie_consent",
+        "signing_key_id",
+        "signature_algorithm",
+        "signatures",
+        "authorization_url",
+        "PWD",
+        "keyboard",
+        "run_id",
+    ] {
+        assert!(!Redactor::hides(name), "{name}");
+    }
 }
 
 #[test]

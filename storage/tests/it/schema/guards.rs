@@ -10,6 +10,7 @@ const AUDIT: &str = "INSERT INTO audit_logs (audit_log_id, event_type, decision_
     VALUES ({u1}, 'policy_evaluation', 'approved', 'why')";
 const CHECKPOINT: &str = "INSERT INTO ledger_checkpoints (seq, body, signature, key_id, digest)
     VALUES (1, '{}', {b64}, 'k1', {b32})";
+const SCOPE: &str = "INSERT INTO record_scopes (record_kind, record_id, tenant_id) VALUES ('audit_log', {u1}, 't1')";
 const WORKFLOW: &str = "INSERT INTO workflows (tenant_id, workflow_id, version, digest, document, created_by)
     VALUES ('t1', 'w1', 1, {b32}, '{}', 'a1')";
 const TENANT: &str = "INSERT INTO tenants (id, slug, name) VALUES ('t1', 'acme', 'Acme')";
@@ -24,6 +25,7 @@ const KEPT: &[(&str, &str, &str, &str)] = &[
         "UPDATE ledger_checkpoints SET key_id = 'k2'",
         "ledger_checkpoints",
     ),
+    ("append_only: record_scopes", SCOPE, "UPDATE record_scopes SET tenant_id = 't2'", "record_scopes"),
     ("immutable: workflows", WORKFLOW, "UPDATE workflows SET created_by = 'x'", "workflows"),
 ];
 

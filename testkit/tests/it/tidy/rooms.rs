@@ -44,6 +44,7 @@ const SHARED: &[(&str, &str, &str)] = &[
     ("chimera", "doctor", "what a server needs, looked at one by one"),
     ("chimera", "failure", "how a command fails: code, words, hint, exit status"),
     ("chimera", "home", "the data folder and who may use it"),
+    ("chimera", "mask", "what must not be read, for all who write something down"),
     ("chimera", "output", "data to stdout, words to stderr"),
     ("chimera", "reference", "reference pages compared with the code"),
     ("chimera", "serve", "a running server from the lock to the last flushed line"),

@@ -1,0 +1,89 @@
+//! Tells from a field's name whether its value is a secret.
+//!
+//! A name says so wherever the word stands in it: `DB_PASSWORD`, `xApiKey2`, `token_value`. It
+//! stays readable when its last word makes it speak about the secret: `token_limit`,
+//! `passwordPolicy`, `secret_name`. Plurals are secrets too, except those of what is counted:
+//! `max_tokens` is a number.
+
+/// Words for secrets, without separators and case.
+const SECRETS: [&str; 18] = [
+    "authorization",
+    "cookie",
+    "apikey",
+    "password",
+    "passwd",
+    "passphrase",
+    "pwd",
+    "token",
+    "secret",
+    "secretid",
+    "sessionid",
+    "signature",
+    "credential",
+    "hmac",
+    "privatekey",
+    "accesskey",
+    "signingkey",
+    "encryptionkey",
+];
+/// Those whose plural is a quantity or a public list.
+const COUNTED: [&str; 3] = ["token", "signature", "authorization"];
+/// Last words, in the singular, of names that speak about a secret; also endings of file names.
+const ABOUT: &str = " age algorithm at audience budget byte consent count dir enabled endpoint error expire expiry file \
+    folder format id in index issuer js json kind left length limit max md min missing mode ms name path policy \
+    present provider py rate ref required rs scheme scope second size source state status toml total ttl type uri url \
+    usage used version ";
+
+/// Whether a field of this name holds a secret.
+pub(super) fn is_secret(name: &str) -> bool {
+    // The working directory of a shell.
+    if matches!(name, "PWD" | "OLDPWD") {
+        return false;
+    }
+    let name = name.as_bytes();
+    (0..name.len()).any(|at| SECRETS.iter().any(|secret| names(name, at, secret)))
+}
+
+/// Whether the name ends like this, whatever its separators and case.
+pub(super) fn ends_with(name: &str, suffix: &str) -> bool {
+    let mut letters = name.bytes().rev().filter(|b| !is_separator(*b)).map(|b| b.to_ascii_lowercase());
+    suffix.bytes().rev().all(|wanted| letters.next() == Some(wanted))
+}
+
+/// Whether `secret` stands at `at`, as a word of its own to the right, and the rest leaves it one.
+fn names(name: &[u8], at: usize, secret: &str) -> bool {
+    let mut end = at;
+    for wanted in secret.bytes() {
+        while end > at && name.get(end).is_some_and(|b| is_separator(*b)) {
+            end += 1;
+        }
+        if !name.get(end).is_some_and(|b| b.eq_ignore_ascii_case(&wanted)) {
+            return false;
+        }
+        end += 1;
+    }
+    if matches!(name.get(end), Some(b's' | b'S')) && !COUNTED.contains(&secret) {
+        end += 1;
+    }
+    end == name.len() || (begins_word(name, end) && !is_about(last_word(&name[end..])))
+}
+
+const fn is_separator(byte: u8) -> bool {
+    matches!(byte, b'-' | b'_' | b'.')
+}
+
+/// Whether a new word begins here, behind another.
+fn begins_word(name: &[u8], at: usize) -> bool {
+    !name[at].is_ascii_alphabetic() || (name[at].is_ascii_uppercase() && name[at - 1].is_ascii_lowercase())
+}
+
+fn last_word(name: &[u8]) -> &[u8] {
+    let start = (1..name.len()).rev().find(|at| is_separator(name[at - 1]) || begins_word(name, *at));
+    &name[start.unwrap_or(0)..]
+}
+
+fn is_about(word: &[u8]) -> bool {
+    let is =
+        |word: &[u8]| ABOUT.split(' ').any(|about| !about.is_empty() && word.eq_ignore_ascii_case(about.as_bytes()));
+    is(word) || matches!(word, [singular @ .., b's' | b'S'] if is(singular))
+}
