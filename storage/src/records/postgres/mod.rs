@@ -13,6 +13,7 @@ mod statements;
 mod worker;
 
 use super::OpenError;
+use super::inbox::Message;
 use crate::migrate;
 use async_trait::async_trait;
 use chimera_core::limits;
@@ -25,7 +26,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use worker::{Message, Worker};
+use worker::Worker;
 
 /// How the store is to be used.
 #[derive(Clone, Debug)]

@@ -1,25 +1,17 @@
 //! The task of one lane: the thin loop around its committer.
 
+use super::super::inbox::{Message, Waiter};
 use super::super::observe;
 use super::connect::Server;
 use super::flight::Session;
 use super::lane;
-use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Outcome, Prepared, Settled};
-use chimera_engine::port::{CommitError, Receipt, Unavailable};
+use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Outcome, Settled};
+use chimera_engine::port::Unavailable;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::{Sleep, timeout};
-
-/// Who waits for a commit.
-pub(super) type Waiter = oneshot::Sender<Result<Receipt, CommitError>>;
-
-/// What the rest of the store tells a lane.
-pub(super) enum Message {
-    Commit(Prepared, Waiter),
-    Close,
-}
 
 /// How long to wait before trying again to reach a server that is gone.
 const CLAIM_PAUSE: Duration = Duration::from_millis(200);
@@ -158,8 +150,5 @@ impl Worker {
 
 /// A closed channel is a store that was dropped.
 fn event(message: Option<Message>) -> Event<Waiter> {
-    match message {
-        Some(Message::Commit(tx, waiter)) => Event::Submitted { tx, waiter },
-        Some(Message::Close) | None => Event::Closing,
-    }
+    message.map_or(Event::Closing, Into::into)
 }

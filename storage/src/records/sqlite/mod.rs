@@ -13,6 +13,7 @@ mod wal;
 mod writer;
 
 use super::OpenError;
+use super::inbox::Message;
 use crate::migrate;
 use async_trait::async_trait;
 use chimera_core::limits;
@@ -24,7 +25,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
-use writer::{Message, Writer};
+use writer::Writer;
 
 /// What a process wants to do with the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

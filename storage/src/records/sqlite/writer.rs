@@ -3,28 +3,19 @@
 //! It owns the only connection that writes. While a batch is on its way to the disk, everything
 //! that arrives waits in the channel and becomes the next batch.
 
+use super::super::inbox::{Message, Waiter};
 use super::super::observe;
 use super::texts::Texts;
 use super::{execute, file, wal};
 use chimera_core::limits;
-use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Outcome, Prepared, Settled};
-use chimera_engine::port::{Clock, CommitError, Receipt, Unavailable};
+use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Outcome, Settled};
+use chimera_engine::port::{Clock, Unavailable};
 use rusqlite::Connection;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
-use tokio::sync::oneshot;
-
-/// Who waits for a commit.
-pub(super) type Waiter = oneshot::Sender<Result<Receipt, CommitError>>;
-
-/// What the rest of the store tells the writer.
-pub(super) enum Message {
-    Commit(Prepared, Waiter),
-    Close,
-}
 
 /// How long to wait before trying again to take the lane of a store that is down.
 const CLAIM_PAUSE: Duration = Duration::from_micros(CLAIM_PAUSE_MICROS.unsigned_abs());
@@ -92,31 +83,28 @@ impl Writer {
         last_batch: usize,
         retry_at: &mut Option<i64>,
     ) {
-        let mut take = |message| match message {
-            Message::Commit(tx, waiter) => commands.extend(committer.step(Event::Submitted { tx, waiter })),
-            Message::Close => commands.extend(committer.step(Event::Closing)),
-        };
+        let mut take = |event| commands.extend(committer.step(event));
         let mut arrived = 0;
         while let Ok(message) = self.inbox.try_recv() {
-            take(message);
+            take(message.into());
             arrived += 1;
         }
         if let Some(at) = *retry_at {
             // The pause does not begin anew with each message: however many ask, it is tried again.
             let rest = u64::try_from(at - self.clock.now().micros()).map_or(Duration::ZERO, Duration::from_micros);
             match self.inbox.recv_timeout(rest.min(CLAIM_PAUSE)) {
-                Ok(message) => take(message),
+                Ok(message) => take(message.into()),
                 Err(RecvTimeoutError::Timeout) => {
                     *retry_at = None;
                     commands.push_back(Command::Claim);
                 }
-                Err(RecvTimeoutError::Disconnected) => commands.extend(committer.step(Event::Closing)),
+                Err(RecvTimeoutError::Disconnected) => take(Event::Closing),
             }
             return;
         }
         if committer.queued() == 0 && commands.is_empty() {
             match self.inbox.recv() {
-                Ok(message) => commands_of(committer, commands, message),
+                Ok(message) => commands.extend(committer.step(message.into())),
                 Err(_) => return commands.extend(committer.step(Event::Closing)),
             }
             arrived = 1;
@@ -125,7 +113,7 @@ impl Writer {
         while arrived < last_batch
             && let Ok(message) = self.inbox.recv_timeout(GATHER)
         {
-            commands_of(committer, commands, message);
+            commands.extend(committer.step(message.into()));
             arrived += 1;
         }
     }
@@ -163,13 +151,6 @@ impl Writer {
             self.wal.finish(conn);
         }
     }
-}
-
-fn commands_of(committer: &mut Committer<Waiter>, commands: &mut VecDeque<Command<Waiter>>, message: Message) {
-    commands.extend(match message {
-        Message::Commit(tx, waiter) => committer.step(Event::Submitted { tx, waiter }),
-        Message::Close => committer.step(Event::Closing),
-    });
 }
 
 fn closed() -> Unavailable {

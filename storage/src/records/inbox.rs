@@ -1,0 +1,25 @@
+//! What the rest of a store tells a lane.
+
+use chimera_engine::commit::{Event, Prepared};
+use chimera_engine::port::{CommitError, Receipt};
+use tokio::sync::oneshot;
+
+/// Who waits for a commit.
+pub(super) type Waiter = oneshot::Sender<Result<Receipt, CommitError>>;
+
+/// A message to a lane.
+pub(super) enum Message {
+    /// Commit this and tell the waiter.
+    Commit(Prepared, Waiter),
+    /// Finish what is queued and stop.
+    Close,
+}
+
+impl From<Message> for Event<Waiter> {
+    fn from(message: Message) -> Self {
+        match message {
+            Message::Commit(tx, waiter) => Self::Submitted { tx, waiter },
+            Message::Close => Self::Closing,
+        }
+    }
+}
