@@ -140,6 +140,11 @@ pub(crate) async fn open(config: &Config, home: &Home, ambient: &Ambient, addres
     };
     let checkpoints = (stop, tokio::spawn(checkpointer.run(stopped)));
     let parts = Parts { checks, blobs, records, ambient: ambient.clone(), node, checkpoints };
+    if config.database_url.is_some() && config.signing_key.is_none() {
+        tracing::warn!(
+            "the ledger is signed with this folder's own key; several nodes should share ledger.signing_key"
+        );
+    }
     parts.record("NodeStarted").await?;
     Ok(parts)
 }

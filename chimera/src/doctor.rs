@@ -151,6 +151,11 @@ fn signing_key(config: &Config) -> Finding {
         (Ok(Some(_)), Ok(meta)) if open(meta.permissions().mode()) => {
             warn("signing_key", "others may read it".to_owned(), "chmod 600 keys/ledger.key in the data folder")
         }
+        (Ok(Some(_)), _) if config.database_url.is_some() => warn(
+            "signing_key",
+            "is this folder's own".to_owned(),
+            "nodes that share a database should share a key: set ledger.signing_key to a secret they all have",
+        ),
         (Ok(Some(_)), _) => ok("signing_key", "present and private".to_owned()),
     }
 }

@@ -41,7 +41,11 @@ fn asking_whether_a_schema_is_up_to_date_creates_nothing() {
 #[test]
 fn the_doctor_finds_a_fresh_server_healthy_on_both_stores() {
     let postgres = PrivatePostgres::options().start().unwrap();
-    for place in [Place::new(), Place::new().env("CHIMERA_DATABASE_URL", &postgres.url())] {
+    let shared = Place::new()
+        .env("CHIMERA_DATABASE_URL", &postgres.url())
+        .env("CHIMERA_LEDGER__SIGNING_KEY", "secret://ledger")
+        .env("CHIMERA_SECRET_LEDGER", &"07".repeat(32));
+    for place in [Place::new(), shared] {
         assert_eq!(place.serve(&[]).stop().0, Some(0));
         let report = place.json(&["doctor"]);
         assert_eq!(report["ok"], true);
@@ -49,6 +53,15 @@ fn the_doctor_finds_a_fresh_server_healthy_on_both_stores() {
         let bad: Vec<_> = checks.iter().filter(|check| check["verdict"] != "ok" && check["name"] != "disk").collect();
         assert!(bad.is_empty(), "{bad:?}");
     }
+}
+
+#[test]
+fn the_doctor_warns_of_a_key_that_other_nodes_of_the_database_do_not_have() {
+    let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+    let place = Place::new().env("CHIMERA_DATABASE_URL", &url);
+    assert_eq!(place.serve(&[]).stop().0, Some(0));
+    let said = place.run(&["doctor"]).stdout;
+    assert!(said.contains("warn  signing_key  is this folder's own"), "{said}");
 }
 
 #[test]

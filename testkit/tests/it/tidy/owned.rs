@@ -72,7 +72,8 @@ fn named(file: &Rust) -> Vec<Finding> {
             let path = format!("{}::", owned.name.replace('-', "_"));
             let what = move || format!("{} belongs to {}: reach it through a port of engine", owned.name, owned.owner);
             // The test kit has modules that are named after the servers they start.
-            let ours = |at: usize| file.tokens[..at].iter().rev().find(|token| !token.word.trim_matches(':').is_empty());
+            let ours =
+                |at: usize| file.tokens[..at].iter().rev().find(|token| !token.word.trim_matches(':').is_empty());
             let ours = move |at: usize| ours(at).is_some_and(|token| token.word == "chimera_testkit");
             let found = file.find(&path).into_iter().filter(move |at| !ours(*at));
             let lines = found.map(|at| file.tokens[at].line).filter(|line| !(owned.in_tests && file.is_test(*line)));
