@@ -155,3 +155,27 @@ fn the_ledger_of_postgres_is_verified_with_a_key_where_the_folder_is_not() {
     insta::assert_snapshot!(said.stderr);
     assert_eq!(elsewhere.json(&["audit", "verify", "--key", &key])["report"]["trusted"], true);
 }
+
+#[test]
+fn an_export_touches_no_file_but_the_one_it_was_told_to_write() {
+    let place = ledger(1).file("x.jsonl.partial", "mine").file("real.jsonl", "old");
+    std::os::unix::fs::symlink("real.jsonl", place.path("link.jsonl")).unwrap();
+    for target in ["x.jsonl", "link.jsonl"] {
+        export(&place, &["--out", target]);
+        assert_eq!(place.run(&["audit", "verify", target]).status, 0);
+    }
+    let read = |name: &str| std::fs::read_to_string(place.path(name)).unwrap();
+    assert_eq!(read("x.jsonl.partial"), "mine");
+    assert_ne!(read("real.jsonl"), "old");
+    assert!(place.path("link.jsonl").symlink_metadata().unwrap().is_symlink());
+}
+
+#[test]
+fn what_was_never_migrated_is_told_and_not_called_broken() {
+    let place = Place::new();
+    std::fs::create_dir(place.path(".chimera")).unwrap();
+    std::fs::write(place.path(".chimera/chimera.db"), b"").unwrap();
+    let said = place.run(&["audit", "verify"]);
+    assert_eq!(said.status, 1, "{}", said.stderr);
+    assert!(said.stderr.contains("the data has no schema yet; chimera migrate creates it"), "{}", said.stderr);
+}

@@ -265,3 +265,68 @@ async fn more_than_may_wait_is_refused_at_once_and_the_rest_is_done() {
     assert!(refused >= room - 1 && done >= LANE_QUEUE_MAX, "{done} done, {refused} refused");
     assert_eq!(verify_chains(&store).await, done + 1);
 }
+
+#[tokio::test]
+async fn nothing_is_acknowledged_into_a_data_file_that_was_removed() {
+    let (folder, seeded) = (tempfile::tempdir().unwrap(), Seeded::new(11));
+    let store = sqlite(folder.path()).unwrap();
+    store.commit(audited(&seeded)).await.unwrap();
+    let (path, aside) = (folder.path().join("chimera.db"), folder.path().join("aside.db"));
+    std::fs::rename(&path, &aside).unwrap();
+    let refused = store.commit(audited(&seeded)).await;
+    assert!(matches!(&refused, Err(CommitError::Unavailable(why)) if why.reason.contains("removed")), "{refused:?}");
+    assert!(store.ready().await.is_err());
+    std::fs::write(&path, b"").unwrap();
+    assert!(store.ready().await.is_err(), "another file in its place is not it");
+    std::fs::rename(&aside, &path).unwrap();
+    let back = async {
+        while store.ready().await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), back).await.expect("it is the same file again");
+    store.commit(audited(&seeded)).await.unwrap();
+    assert_eq!(verify_chains(&store).await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_connection_costs_an_epoch_and_no_lane() {
+    let (url, seeded) = (fresh_database(), Seeded::new(12));
+    let (store, client) = (one_lane(&url).await, client(&url).await);
+    for _ in 0..5 {
+        let receipt = loop {
+            match store.commit(audited(&seeded)).await {
+                Ok(receipt) => break receipt,
+                Err(CommitError::Unavailable(_)) => tokio::task::yield_now().await,
+                Err(other) => panic!("{other}"),
+            }
+        };
+        assert_eq!(receipt.lane, 1);
+        let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                   WHERE application_name = 'chimera' AND datname = current_database()";
+        client.execute(cut, &[]).await.unwrap();
+    }
+    let lanes: i64 = client.query_one("SELECT count(*) FROM ledger_lanes", &[]).await.unwrap().get(0);
+    assert_eq!(lanes, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ledger_has_no_more_lanes_than_may_be() {
+    let (url, seeded) = (fresh_database(), Seeded::new(13));
+    postgres(&url).await.close().await;
+    let client = client(&url).await;
+    let fill = "DELETE FROM ledger_lanes; INSERT INTO ledger_lanes (lane, epoch, head_seq, head_hash, lease_until) \
+                SELECT n, 1, 0, decode(repeat('00', 32), 'hex'), now() + interval '1 hour' FROM generate_series(1, 1000) AS n";
+    client.batch_execute(fill).await.unwrap();
+    let store = one_lane(&url).await;
+    let refused = store.commit(audited(&seeded)).await;
+    assert!(matches!(&refused, Err(CommitError::Unavailable(why)) if why.reason.contains("every lane")), "{refused:?}");
+    client.batch_execute("UPDATE ledger_lanes SET lease_until = '-infinity' WHERE lane = 7").await.unwrap();
+    let receipt = loop {
+        if let Ok(receipt) = store.commit(audited(&seeded)).await {
+            break receipt;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!((receipt.lane, receipt.epoch), (7, 2));
+}

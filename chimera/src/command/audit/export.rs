@@ -25,12 +25,16 @@ pub(crate) async fn run(scene: &Scene<'_>, tenant: Option<&str>, out: Option<&Pa
             let mut file = BufWriter::new(File::from_std(stdout.into()));
             ledger::export(&*records, &*ambient.clock, tenant, signer.as_ref(), &mut file).await?
         }
-        Some(path) => {
-            let mut draft = path.as_os_str().to_owned();
-            draft.push(".partial");
-            let draft = PathBuf::from(draft);
+        // A pipe, a device or a link is written through; it is not ours to replace.
+        Some(path) if path.symlink_metadata().is_ok_and(|there| !there.is_file()) => {
             let failed = |error: std::io::Error| Failure::file("can't write the export", path, &error);
-            let file = File::create(&draft).await.map_err(failed)?;
+            let mut file = BufWriter::new(File::options().write(true).truncate(true).open(path).await.map_err(failed)?);
+            ledger::export(&*records, &*ambient.clock, tenant, signer.as_ref(), &mut file).await?
+        }
+        Some(path) => {
+            let failed = |error: std::io::Error| Failure::file("can't write the export", path, &error);
+            let draft = draft_of(path, &ambient.random.opaque_id());
+            let file = File::options().write(true).create_new(true).open(&draft).await.map_err(failed)?;
             let written = async {
                 let mut file = BufWriter::new(file);
                 let exported = ledger::export(&*records, &*ambient.clock, tenant, signer.as_ref(), &mut file).await?;
@@ -54,6 +58,13 @@ pub(crate) async fn run(scene: &Scene<'_>, tenant: Option<&str>, out: Option<&Pa
         (false, _) => say(&summary(tenant, exported)),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A name beside the target that nobody else has.
+fn draft_of(path: &Path, unique: &str) -> PathBuf {
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(format!(".{unique}.partial"));
+    draft.into()
 }
 
 fn summary(tenant: Option<&str>, exported: Exported) -> String {

@@ -264,7 +264,7 @@ mod tests {
         let server = super::super::connect::Server::parse(&url).unwrap();
         let mut client = server.connect().await.unwrap();
         crate::migrate::postgres(&mut client).await.unwrap();
-        let lane = super::super::lane::claim(&client, "test", 15.0).await.unwrap();
+        let lane = super::super::lane::claim(&client, "test", 15.0, None).await.unwrap();
         let (session, batch) = (Session::new(client, 15.0), Uuid::from_u64_pair(1, 1));
         let mark = "UPDATE ledger_lanes SET last_batch_id = $1";
         session.client().batch_execute("BEGIN").await.unwrap();

@@ -2,6 +2,7 @@
 
 use super::failure::unavailable;
 use chimera_core::ledger::{Digest32, Head};
+use chimera_core::limits;
 use chimera_engine::commit::{Batch, Lane, Settled};
 use chimera_engine::port::Unavailable;
 use tokio_postgres::{Client, Row};
@@ -15,7 +16,7 @@ const TAKE_FREE: &str = "UPDATE ledger_lanes SET epoch = epoch + 1, node = $1, \
 
 const ADD: &str = "INSERT INTO ledger_lanes (lane, epoch, head_seq, head_hash, lease_until, node) \
      SELECT coalesce(max(lane), 0) + 1, 1, 0, decode(repeat('00', 32), 'hex'), \
-            now() + make_interval(secs => $2), $1 FROM ledger_lanes \
+            now() + make_interval(secs => $2), $1 FROM ledger_lanes HAVING count(*) < $3 \
      ON CONFLICT DO NOTHING RETURNING lane, epoch, head_seq, head_hash";
 
 const TAKE_ANEW: &str = "UPDATE ledger_lanes SET epoch = epoch + 1, lease_until = now() + make_interval(secs => $3) \
@@ -23,17 +24,36 @@ const TAKE_ANEW: &str = "UPDATE ledger_lanes SET epoch = epoch + 1, lease_until 
 
 const RELEASE: &str = "UPDATE ledger_lanes SET lease_until = '-infinity' WHERE lane = $1 AND epoch = $2";
 
-/// Takes a lane whose lease has run out, or adds one.
-pub(super) async fn claim(client: &Client, node: &str, lease_seconds: f64) -> Result<Lane, Unavailable> {
-    loop {
-        for text in [TAKE_FREE, ADD] {
-            let row = client.query_opt(text, &[&node, &lease_seconds]).await.map_err(|e| unavailable(&e))?;
-            if let Some(row) = row {
-                return lane(&row);
-            }
+/// Tries to add a lane before it is said that none is to be had.
+const ADD_TRIES_MAX: usize = 8;
+
+/// Takes the lane that this task had before if nobody took it meanwhile, else one whose lease has
+/// run out, else adds one.
+pub(super) async fn claim(
+    client: &Client,
+    node: &str,
+    lease_seconds: f64,
+    mine: Option<Lane>,
+) -> Result<Lane, Unavailable> {
+    if let Some(mine) = mine {
+        let again = client.query_opt(TAKE_ANEW, &[&mine.id, &mine.epoch, &lease_seconds]).await;
+        if let Some(row) = again.map_err(|e| unavailable(&e))? {
+            return lane(&row);
         }
-        // Another node added the same number in the same moment: look again.
     }
+    let lanes_max = i64::try_from(limits::LANES_MAX).unwrap_or(i64::MAX);
+    for _ in 0..ADD_TRIES_MAX {
+        let free = client.query_opt(TAKE_FREE, &[&node, &lease_seconds]).await.map_err(|e| unavailable(&e))?;
+        if let Some(row) = free {
+            return lane(&row);
+        }
+        let added = client.query_opt(ADD, &[&node, &lease_seconds, &lanes_max]).await.map_err(|e| unavailable(&e))?;
+        if let Some(row) = added {
+            return lane(&row);
+        }
+        // Another node added the same number in the same moment, or there are as many as may be.
+    }
+    Err(super::connect::reason("every lane is taken; one is free when a lease has run out"))
 }
 
 /// Takes the batch's lane anew and looks whether the batch is in it. Waits for the old

@@ -70,7 +70,7 @@ impl PostgresRecords {
         for _ in 0..options.lanes.max(1) {
             let (sender, inbox) = mpsc::channel(limits::LANE_QUEUE_MAX);
             let (server, node) = (server.clone(), options.node.clone());
-            let worker = Worker { server, node, lease: options.lease, inbox, session: None };
+            let worker = Worker { server, node, lease: options.lease, inbox, session: None, lane: None };
             tasks.push(tokio::spawn(worker.run()));
             lanes.push(sender);
         }

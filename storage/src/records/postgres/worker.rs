@@ -27,6 +27,8 @@ pub(super) struct Worker {
     pub(super) lease: Duration,
     pub(super) inbox: mpsc::Receiver<Message>,
     pub(super) session: Option<Session>,
+    /// The lane as it was last taken; after a lost connection it is taken again.
+    pub(super) lane: Option<Lane>,
 }
 
 impl Worker {
@@ -123,8 +125,9 @@ impl Worker {
             Some(session) if !session.is_lost() => session,
             _ => Session::new(self.server.connect_lane().await?, self.lease.as_secs_f64()),
         };
-        let lane = lane::claim(session.client(), &self.node, self.lease.as_secs_f64()).await?;
+        let lane = lane::claim(session.client(), &self.node, self.lease.as_secs_f64(), self.lane).await?;
         self.session = Some(session);
+        self.lane = Some(lane);
         Ok(lane)
     }
 
@@ -135,6 +138,9 @@ impl Worker {
                 && let Ok(settled) = lane::settle(&client, batch, self.lease.as_secs_f64()).await
             {
                 self.session = Some(Session::new(client, self.lease.as_secs_f64()));
+                if let Settled::Ours(lane) | Settled::Never(lane) = settled {
+                    self.lane = Some(lane);
+                }
                 return settled;
             }
             tokio::time::sleep(CLAIM_PAUSE).await;

@@ -6,7 +6,9 @@ use rusqlite::ErrorCode;
 
 /// The store as a whole can't do it now; the words name no path.
 pub(crate) fn unavailable(error: &rusqlite::Error) -> Unavailable {
+    let unmigrated = matches!(error, rusqlite::Error::SqliteFailure(_, Some(text)) if text.contains("no such table"));
     let reason = match error.sqlite_error_code() {
+        _ if unmigrated => "the data has no schema yet; chimera migrate creates it",
         Some(ErrorCode::DiskFull) => "the disk is full",
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => "the data folder is read-only",
         Some(ErrorCode::SystemIoFailure) => "the disk reports an input/output error",

@@ -5,6 +5,7 @@ use chimera_core::ledger::{Digest32, Head};
 use chimera_engine::commit::{Batch, Lane, Settled};
 use chimera_engine::port::Unavailable;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,6 +19,17 @@ const BUSY_WAIT: Duration = Duration::from_secs(5);
 /// Where the data file is.
 pub(crate) fn path_in(folder: &Path) -> PathBuf {
     folder.join("chimera.db")
+}
+
+/// Which file a path leads to: what is written to a file that was removed or replaced is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity(u64, u64);
+
+impl Identity {
+    /// The file at `path`, if there is one.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        std::fs::metadata(path).ok().map(|file| Self(file.dev(), file.ino()))
+    }
 }
 
 /// Opens the file for writing, with every commit forced to the disk.

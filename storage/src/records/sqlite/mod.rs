@@ -64,7 +64,9 @@ impl SqliteRecords {
         migrate::sqlite(&mut conn)?;
         let (inbox, messages) = sync_channel(limits::LANE_QUEUE_MAX);
         let wal = wal::Keeper::start(path.clone()).map_err(OpenError::Folder)?;
-        let writer = Writer { path, conn: Some(conn), clock, inbox: messages, wal, texts: texts::Texts::default() };
+        let identity = file::Identity::of(&path);
+        let writer =
+            Writer { identity, path, conn: Some(conn), clock, inbox: messages, wal, texts: texts::Texts::default() };
         let thread = std::thread::Builder::new().name("chimera-writer".to_owned());
         let thread = thread.spawn(move || writer.run()).map_err(OpenError::Folder)?;
         Ok(Self { readers, writing: Some(Writing { inbox, thread: Mutex::new(Some(thread)) }) })

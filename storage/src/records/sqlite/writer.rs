@@ -30,6 +30,8 @@ pub(super) struct Writer {
     pub(super) inbox: Receiver<Message>,
     pub(super) wal: wal::Keeper,
     pub(super) texts: Texts,
+    /// The file that was opened at the start.
+    pub(super) identity: Option<file::Identity>,
 }
 
 impl Writer {
@@ -45,10 +47,7 @@ impl Writer {
                     Command::Reply(waiter, answer) => drop(waiter.send(answer)),
                     Command::Execute(batch) => {
                         last_batch = batch.txs.len();
-                        let outcome = match &self.conn {
-                            Some(conn) => execute::execute(conn, &mut self.texts, &batch),
-                            None => Outcome::Unavailable(closed()),
-                        };
+                        let outcome = self.execute(&batch);
                         observe::executed("sqlite", &batch, &outcome);
                         commands.extend(committer.step(Event::Executed { batch, outcome }));
                     }
@@ -118,7 +117,20 @@ impl Writer {
         }
     }
 
+    fn execute(&mut self, batch: &Batch) -> Outcome {
+        if file::Identity::of(&self.path) != self.identity {
+            return Outcome::Unavailable(gone());
+        }
+        match &self.conn {
+            Some(conn) => execute::execute(conn, &mut self.texts, batch),
+            None => Outcome::Unavailable(closed()),
+        }
+    }
+
     fn claim(&mut self) -> Result<Lane, Unavailable> {
+        if file::Identity::of(&self.path) != self.identity {
+            return Err(gone());
+        }
         let lease_until = self.clock.now().plus_seconds(limits::LANE_LEASE_SECONDS).micros();
         let conn = match self.conn.take() {
             Some(conn) => conn,
@@ -151,6 +163,10 @@ impl Writer {
             self.wal.finish(conn);
         }
     }
+}
+
+fn gone() -> Unavailable {
+    Unavailable { reason: "the data file was removed or replaced; restart to use what is there now".to_owned() }
 }
 
 fn closed() -> Unavailable {
