@@ -15,6 +15,8 @@ use tokio::time::{Sleep, timeout};
 
 /// How long to wait before trying again to reach a server that is gone.
 const CLAIM_PAUSE: Duration = Duration::from_millis(200);
+/// How long the server may take for a batch; it has been told to give up earlier by itself.
+const EXECUTE_WAIT: Duration = Duration::from_secs(45);
 /// How long a busy lane lets more work arrive before it starts a smaller batch than the last.
 const GATHER: Duration = Duration::from_micros(150);
 
@@ -109,14 +111,27 @@ impl Worker {
     }
 
     async fn execute(&mut self, batch: &Batch) -> Outcome {
+        // A connection that died while the lane was idle took nothing with it: the lane is still ours.
+        if self.session.as_ref().is_none_or(Session::is_lost) {
+            self.session = match self.server.connect_lane().await {
+                Ok(client) => Some(Session::new(client, self.lease.as_secs_f64())),
+                Err(reason) => return Self::told(batch, Outcome::Unavailable(reason)),
+            };
+        }
         let Some(session) = self.session.as_mut() else {
             return Outcome::Unavailable(super::connect::reason("the database is not connected"));
         };
-        let outcome = session.execute(batch).await;
-        observe::executed("postgres", batch, &outcome);
+        // A server that stopped in the middle answers nothing; what it did is found out later.
+        let outcome = timeout(EXECUTE_WAIT, session.execute(batch)).await;
+        let outcome = outcome.unwrap_or(Outcome::Unsure { lost: Vec::new() });
         if session.is_lost() || matches!(outcome, Outcome::Unavailable(_) | Outcome::Unsure { .. }) {
             self.session = None;
         }
+        Self::told(batch, outcome)
+    }
+
+    fn told(batch: &Batch, outcome: Outcome) -> Outcome {
+        observe::executed("postgres", batch, &outcome);
         outcome
     }
 
@@ -135,7 +150,8 @@ impl Worker {
     async fn settle(&mut self, batch: &Batch) -> Settled {
         loop {
             if let Ok(client) = self.server.connect_lane().await
-                && let Ok(settled) = lane::settle(&client, batch, self.lease.as_secs_f64()).await
+                && let Ok(Ok(settled)) =
+                    timeout(EXECUTE_WAIT, lane::settle(&client, batch, self.lease.as_secs_f64())).await
             {
                 self.session = Some(Session::new(client, self.lease.as_secs_f64()));
                 if let Settled::Ours(lane) | Settled::Never(lane) = settled {
