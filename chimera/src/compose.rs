@@ -13,11 +13,12 @@ use async_trait::async_trait;
 use chimera_api::Check;
 use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::Code;
-use chimera_core::ledger::checkpoint::Signer;
+use chimera_core::ledger::checkpoint::{CheckpointFault, Signer};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
 use chimera_engine::ledger::audit::{Event, Writer};
-use chimera_engine::ledger::checkpoint::{Checkpointer, Pace};
+use chimera_engine::ledger::checkpoint::{Checkpointer, Pace, known};
+use chimera_engine::ledger::{LedgerError, last_checkpoint};
 use chimera_engine::port::{Blobs, Clock, Counters, Random, Records, Secrets};
 use chimera_storage::Redis;
 use chimera_storage::bench::{ScratchSchema, Workload, bare_postgres, bare_sqlite, drive};
@@ -126,6 +127,7 @@ pub(crate) async fn open(config: &Config, home: &Home, ambient: &Ambient, addres
     let signer = Arc::new(signer(config, home, ambient).await?);
     let node = ambient.random.opaque_id();
     let records = records(config, ambient, &node).await?;
+    may_sign(config, &signer, &*records).await?;
     let blobs = blobs(config, home, ambient, address).await?;
     let mut checks = vec![data_folder(&config.data_dir), records_check(&records), blobs_check(&blobs)];
     checks.extend(redis_check(config).await?);
@@ -133,6 +135,7 @@ pub(crate) async fn open(config: &Config, home: &Home, ambient: &Ambient, addres
     let checkpointer = Checkpointer {
         records: Arc::clone(&records),
         signer: Arc::clone(&signer),
+        trusted: config.trusted_keys.clone(),
         clock: Arc::clone(&ambient.clock),
         origin: format!("chimera/{}", signer.public_key().id()),
         pace: Pace { seconds: seconds(config.checkpoint_interval), entries: CHECKPOINT_ENTRIES },
@@ -147,6 +150,30 @@ pub(crate) async fn open(config: &Config, home: &Home, ambient: &Ambient, addres
     }
     parts.record("NodeStarted").await?;
     Ok(parts)
+}
+
+/// Refuses a key that would sign behind one that nobody here knows: verification with the known
+/// keys would call the ledger broken. What else may be wrong with it, the checkpointer says.
+async fn may_sign(config: &Config, signer: &Signer, records: &dyn Records) -> Outcome {
+    let last = match last_checkpoint(records).await {
+        Ok(last) => last,
+        Err(LedgerError::Read(error)) => return Err(error.into()),
+        Err(_) => None,
+    };
+    let Some(last) = last else { return Ok(()) };
+    if last.verify(&known(signer, &config.trusted_keys)) != Err(CheckpointFault::UnknownKey) {
+        return Ok(());
+    }
+    records.close().await;
+    let (theirs, ours) = (&last.key_id, signer.key_id());
+    Err(Failure::new(
+        Code::ConfigInvalid,
+        format!("the ledger is signed with key {theirs}, which is neither this node's ({ours}) nor trusted"),
+    )
+    .hint(
+        "set `ledger.signing_key` to the secret that all nodes share, or list the other public key in \
+         `ledger.trusted_keys`; if keys/ledger.key was lost, restore it from a backup",
+    ))
 }
 
 impl Parts {

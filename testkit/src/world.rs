@@ -67,7 +67,7 @@ impl World {
 
     /// Tries to make a checkpoint.
     pub async fn try_checkpoint(&self, records: &dyn Records) -> Made {
-        make(records, &self.signer, &self.clock, ORIGIN).await.unwrap()
+        make(records, &self.signer, &[], &self.clock, ORIGIN).await.unwrap()
     }
 
     /// Makes a checkpoint.

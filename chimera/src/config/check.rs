@@ -1,6 +1,7 @@
 //! From a raw value of any layer to a checked one.
 
 use super::setting::Kind;
+use chimera_core::ledger::checkpoint::PublicKey;
 use std::net::SocketAddr;
 
 /// A value as a layer spells it.
@@ -36,7 +37,10 @@ pub(crate) fn check(kind: Kind, raw: &Raw) -> Result<Typed, String> {
             .filter(|number| (min..=max).contains(number))
             .map(Typed::Number)
             .ok_or_else(|| format!("a whole number of {unit} from {min} to {max}")),
-        Kind::Hosts => hosts(raw).map(Typed::List).ok_or_else(|| "a list of `host` or `host:port`".to_owned()),
+        Kind::Hosts => list(raw, "a list of `host` or `host:port`", is_host),
+        Kind::PublicKeys => {
+            list(raw, "a list of Ed25519 public keys, 64 hex digits each", |text| PublicKey::from_hex(text).is_some())
+        }
         Kind::Text => text(raw, "text", |text| !text.is_empty()),
         Kind::Path => text(raw, "a path", |text| !text.is_empty()),
         Kind::Listen => text(raw, "an address such as `127.0.0.1:8080`", |text| text.parse::<SocketAddr>().is_ok()),
@@ -67,13 +71,16 @@ fn number(raw: &Raw) -> Option<u64> {
     }
 }
 
-fn hosts(raw: &Raw) -> Option<Vec<String>> {
-    let items: Vec<String> = match raw {
-        Raw::Word(text) => text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect(),
-        Raw::List(items) => items.iter().cloned().collect::<Option<_>>()?,
-        _ => return None,
+fn list(raw: &Raw, expected: &str, valid: impl Fn(&str) -> bool) -> Result<Typed, String> {
+    let words =
+        |text: &str| text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect();
+    let items: Option<Vec<String>> = match raw {
+        Raw::Word(text) => Some(words(text)),
+        Raw::List(items) => items.iter().cloned().collect(),
+        _ => None,
     };
-    items.iter().all(|item| is_host(item)).then_some(items)
+    let items = items.filter(|items| items.iter().all(|item| valid(item)));
+    items.map(Typed::List).ok_or_else(|| expected.to_owned())
 }
 
 fn is_host(text: &str) -> bool {

@@ -20,6 +20,7 @@ pub(crate) use show::{masked_url, show};
 
 use crate::mask::Mask;
 use check::Typed;
+use chimera_core::ledger::checkpoint::PublicKey;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
@@ -53,6 +54,8 @@ pub(crate) struct Config {
     pub(crate) checkpoint_interval: Duration,
     /// The ledger's signing key, if it is not the file in the data folder.
     pub(crate) signing_key: Option<String>,
+    /// Who else signs this ledger, or did.
+    pub(crate) trusted_keys: Vec<PublicKey>,
     /// Lanes that commit side by side on PostgreSQL.
     pub(crate) lanes: usize,
     /// A folder with one file per secret.
@@ -92,6 +95,7 @@ impl Config {
             otlp_endpoint: page.text("otlp.endpoint").map(Secretive),
             checkpoint_interval: page.seconds("ledger.checkpoint_seconds"),
             signing_key: page.text("ledger.signing_key"),
+            trusted_keys: page.list("ledger.trusted_keys").iter().filter_map(|key| PublicKey::from_hex(key)).collect(),
             lanes: page.count("store.lanes"),
             secrets_dir: page.path("secrets.dir"),
             secrets_file: page.path("secrets.file"),
@@ -202,6 +206,13 @@ impl Page<'_> {
 
     fn path(&self, key: &str) -> Option<PathBuf> {
         self.text(key).map(PathBuf::from)
+    }
+
+    fn list(&self, key: &str) -> &[String] {
+        match self.0.get(key).map(|value| &value.typed) {
+            Some(Typed::List(items)) => items,
+            _ => &[],
+        }
     }
 
     fn number(&self, key: &str) -> u64 {

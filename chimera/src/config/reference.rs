@@ -39,7 +39,7 @@ fn kind(kind: Kind) -> String {
         Kind::Path => "path".to_owned(),
         Kind::Listen => "address".to_owned(),
         Kind::SecretName => "`secret://NAME`".to_owned(),
-        Kind::Hosts => "list; in the environment separated by commas".to_owned(),
+        Kind::Hosts | Kind::PublicKeys => "list; in the environment separated by commas".to_owned(),
         Kind::Url(schemes) => {
             let urls: Vec<String> = schemes.iter().map(|scheme| format!("`{scheme}://`")).collect();
             format!("URL: {}", urls.join(", "))

@@ -34,6 +34,8 @@ pub(crate) enum Kind {
     },
     /// `host` or `host:port`, any number of them.
     Hosts,
+    /// Ed25519 public keys, any number of them.
+    PublicKeys,
 }
 
 /// One setting.
@@ -144,6 +146,12 @@ pub(crate) static SETTINGS: &[Setting] = &[
         Kind::SecretName,
         None,
         "Secret that holds the Ed25519 seed (64 hex digits); without it `keys/ledger.key` in the data folder.",
+    ),
+    Setting::new(
+        "ledger.trusted_keys",
+        Kind::PublicKeys,
+        Some(""),
+        "Ed25519 public keys (64 hex digits each) that also sign this ledger: of other nodes, or earlier ones.",
     ),
     Setting::new(
         "store.lanes",

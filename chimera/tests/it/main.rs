@@ -8,6 +8,7 @@ mod configuration;
 mod crash;
 mod disk;
 mod faults;
+mod keys;
 mod logs;
 mod migrate;
 mod otlp;

@@ -189,7 +189,7 @@ impl Verifier {
         match &mut self.phase {
             Phase::All => self.walk.checkpoint(&signed, &self.keys),
             Phase::Tenant(part) if part.checkpoint.is_none() => {
-                signed.verify(&self.keys).map_err(|fault| Broken::ledger(fault.into()))?;
+                signed.verify(&self.keys).map_err(|fault| Broken::checkpoint(signed.checkpoint.seq, fault.into()))?;
                 part.checkpoint = Some(signed);
                 self.walk.checkpoints += 1;
                 Ok(())
@@ -265,5 +265,5 @@ fn named(bytes: &[u8], why: Fault) -> Broken {
         rest[..rest.find(|c: char| !c.is_ascii_digit() && c != '-').unwrap_or(rest.len())].parse().ok()
     };
     let id = after("\"id\":\"").and_then(|rest| rest.split_once('"')).map(|(id, _)| id.to_owned());
-    Broken { line: None, lane: number("\"lane\":"), seq: number("\"seq\":"), id, why }
+    Broken { lane: number("\"lane\":"), seq: number("\"seq\":"), id, ..Broken::ledger(why) }
 }

@@ -44,6 +44,8 @@ pub enum Fault {
 pub struct Broken {
     /// The line of an export, from 1.
     pub line: Option<u64>,
+    /// The checkpoint's number.
+    pub checkpoint: Option<i64>,
     /// The lane.
     pub lane: Option<i64>,
     /// The entry's number in the lane.
@@ -58,13 +60,19 @@ impl Broken {
     /// Something wrong that is not about one entry.
     #[must_use]
     pub const fn ledger(why: Fault) -> Self {
-        Self { line: None, lane: None, seq: None, id: None, why }
+        Self { line: None, checkpoint: None, lane: None, seq: None, id: None, why }
+    }
+
+    /// Something wrong with checkpoint number `seq` itself.
+    #[must_use]
+    pub const fn checkpoint(seq: i64, why: Fault) -> Self {
+        Self { line: None, checkpoint: Some(seq), lane: None, seq: None, id: None, why }
     }
 
     /// Something wrong with a lane at entry `seq`.
     #[must_use]
     pub const fn lane(lane: i64, seq: i64, why: Fault) -> Self {
-        Self { line: None, lane: Some(lane), seq: Some(seq), id: None, why }
+        Self { line: None, checkpoint: None, lane: Some(lane), seq: Some(seq), id: None, why }
     }
 
     /// Something wrong with an entry.
@@ -78,6 +86,9 @@ impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(line) = self.line {
             write!(f, "line {line}, ")?;
+        }
+        if let Some(checkpoint) = self.checkpoint {
+            write!(f, "checkpoint {checkpoint}, ")?;
         }
         if let Some(lane) = self.lane {
             write!(f, "lane {lane}, ")?;
@@ -155,11 +166,11 @@ impl Walk {
 
     /// Takes the next checkpoint, when every entry that it covers has been taken and no other.
     pub fn checkpoint(&mut self, signed: &SignedCheckpoint, keys: &[PublicKey]) -> Result<(), Broken> {
-        signed.verify(keys).map_err(|fault| Broken::ledger(fault.into()))?;
         let checkpoint = &signed.checkpoint;
+        signed.verify(keys).map_err(|fault| Broken::checkpoint(checkpoint.seq, fault.into()))?;
         let (seq, previous) = self.last.map_or((0, None), |(seq, digest)| (seq, Some(digest)));
         if checkpoint.seq != seq + 1 || checkpoint.previous != previous {
-            return Err(Broken::ledger(Fault::Checkpoint));
+            return Err(Broken::checkpoint(checkpoint.seq, Fault::Checkpoint));
         }
         if let Some(unnamed) = self.lanes.keys().find(|lane| checkpoint.lane(**lane).is_none()) {
             return Err(Broken::lane(*unnamed, 1, Fault::Checkpoint));

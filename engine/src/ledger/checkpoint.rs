@@ -2,11 +2,12 @@
 //!
 //! Every node may try: a checkpoint and its tree hashes go into one transaction under the
 //! checkpoint's number, so of two that are made at once one commits and the other is dropped.
-//! Nothing is signed that does not continue what was signed before.
+//! Nothing is signed that does not continue what was signed before, nor behind a checkpoint of a key
+//! that is not known: whoever verifies with the known keys would find the ledger broken.
 
 use super::read::{self, LaneReader, LedgerError, damaged, signed, size};
 use crate::port::{Clock, CommitError, Records};
-use chimera_core::ledger::checkpoint::{Checkpoint, LaneState, SignedCheckpoint, Signer};
+use chimera_core::ledger::checkpoint::{Checkpoint, CheckpointFault, LaneState, PublicKey, SignedCheckpoint, Signer};
 use chimera_core::ledger::merkle::{FANOUT, Frontier, Node, NodeId, leaf_hash};
 use chimera_core::ledger::tables::LEDGER_NODES;
 use chimera_core::ledger::{Broken, Digest32, Fault, Head, StoredLink};
@@ -27,16 +28,26 @@ pub enum Made {
     New(Box<SignedCheckpoint>),
     /// Somebody else made one at the same time.
     Lost,
+    /// The last one is signed with this key, which is neither the signer's nor trusted.
+    Foreign(String),
 }
 
 /// Makes a checkpoint of what is new since the last one.
 pub async fn make(
     records: &dyn Records,
     signer: &Signer,
+    trusted: &[PublicKey],
     clock: &dyn Clock,
     origin: &str,
 ) -> Result<Made, LedgerError> {
     let last = read::last_checkpoint(records).await?;
+    if let Some(last) = &last {
+        match last.verify(&known(signer, trusted)) {
+            Ok(()) => {}
+            Err(CheckpointFault::UnknownKey) => return Ok(Made::Foreign(last.key_id.clone())),
+            Err(fault) => return Err(Broken::checkpoint(last.checkpoint.seq, fault.into()).into()),
+        }
+    }
     let heads = read::lanes(records).await?;
     let Some((lanes, nodes)) = grow(records, last.as_ref(), &heads).await? else { return Ok(Made::Nothing) };
     let checkpoint = Checkpoint {
@@ -54,6 +65,14 @@ pub async fn make(
         Err(CommitError::Conflict(conflict)) => lost(&conflict),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The signer's key and those trusted besides it, each once.
+#[must_use]
+pub fn known(signer: &Signer, trusted: &[PublicKey]) -> Vec<PublicKey> {
+    let own = signer.public_key();
+    let others = trusted.iter().filter(|key| **key != own).cloned();
+    std::iter::once(own.clone()).chain(others).collect()
 }
 
 /// Two that race clash in the checkpoint's number, which every store reports before the tree. A
@@ -171,6 +190,8 @@ pub struct Checkpointer {
     pub records: Arc<dyn Records>,
     /// Who signs.
     pub signer: Arc<Signer>,
+    /// Who else may have signed the checkpoints before.
+    pub trusted: Vec<PublicKey>,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
     /// Which ledger it is.
@@ -185,12 +206,12 @@ impl Checkpointer {
     /// Runs until `stop` says so, then makes a last checkpoint, so that a clean stop leaves
     /// nothing uncovered.
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
-        let mut last = self.clock.now();
+        let (mut last, mut foreign) = (self.clock.now(), None);
         while !*stop.borrow_and_update() {
             let now = self.clock.now();
             match self.fresh().await {
                 Ok(fresh) if self.pace.is_due(last, now, fresh) => {
-                    self.attempt().await;
+                    self.attempt(&mut foreign).await;
                     last = now;
                 }
                 Ok(_) => {}
@@ -202,7 +223,7 @@ impl Checkpointer {
                 () = tokio::time::sleep(self.tick) => {}
             }
         }
-        self.attempt().await;
+        self.attempt(&mut foreign).await;
     }
 
     /// How many entries no checkpoint covers.
@@ -213,10 +234,23 @@ impl Checkpointer {
         Ok(written - covered)
     }
 
-    async fn attempt(&self) {
-        match make(&*self.records, &self.signer, &*self.clock, &self.origin).await {
-            Ok(Made::New(made)) => tracing::debug!(seq = made.checkpoint.seq, "checkpoint made"),
+    /// `foreign` is the unknown key that was complained about last: once is enough for each.
+    async fn attempt(&self, foreign: &mut Option<String>) {
+        match make(&*self.records, &self.signer, &self.trusted, &*self.clock, &self.origin).await {
+            Ok(Made::New(made)) => {
+                *foreign = None;
+                tracing::debug!(seq = made.checkpoint.seq, "checkpoint made");
+            }
             Ok(Made::Nothing | Made::Lost) => {}
+            Ok(Made::Foreign(key_id)) if foreign.as_ref() == Some(&key_id) => {}
+            Ok(Made::Foreign(key_id)) => {
+                tracing::error!(
+                    critical = true,
+                    key_id,
+                    "the ledger is signed by an unknown key, no checkpoint is signed"
+                );
+                *foreign = Some(key_id);
+            }
             Err(LedgerError::Broken(broken)) => {
                 tracing::error!(critical = true, %broken, "the ledger is broken, no checkpoint is signed");
             }

@@ -80,7 +80,7 @@ pub async fn last_checkpoint(records: &dyn Records) -> Result<Option<SignedCheck
 }
 
 fn checkpoint(row: &Row) -> Result<SignedCheckpoint, LedgerError> {
-    Ok(SignedCheckpoint::from_row(row).map_err(|fault| Broken::ledger(fault.into()))?)
+    Ok(SignedCheckpoint::from_row(row).map_err(|fault| Broken::checkpoint(row.int("seq"), fault.into()))?)
 }
 
 /// Every checkpoint from the first to number `upto`, page by page.

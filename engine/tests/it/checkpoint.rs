@@ -6,8 +6,8 @@ use chimera_core::ledger::checkpoint::Signer;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_CHECKPOINTS, LEDGER_LANES, LEDGER_NODES};
 use chimera_core::record::{Row, Value};
 use chimera_core::time::Timestamp;
-use chimera_engine::ledger::checkpoint::{Checkpointer, Pace, make};
-use chimera_engine::ledger::{LedgerError, last_checkpoint};
+use chimera_engine::ledger::checkpoint::{Checkpointer, Made, Pace, known, make};
+use chimera_engine::ledger::{LedgerError, last_checkpoint, verify};
 use chimera_testkit::build::NOON;
 use chimera_testkit::memory::MemoryRecords;
 use chimera_testkit::seeded::FakeClock;
@@ -34,7 +34,7 @@ async fn nothing_is_signed_that_does_not_continue_what_was_signed() {
     world.checkpoint(&store).await;
     world.write(&store, 0, "acme", 4).await;
     let broken = || async {
-        match make(&store, &world.signer, &world.clock, ORIGIN).await {
+        match make(&store, &world.signer, &[], &world.clock, ORIGIN).await {
             Err(LedgerError::Broken(broken)) => (broken.lane, broken.seq, broken.why),
             other => panic!("{other:?}"),
         }
@@ -51,6 +51,24 @@ async fn nothing_is_signed_that_does_not_continue_what_was_signed() {
     assert_eq!(broken().await, (Some(1), Some(3), Fault::Checkpoint), "the lane is shorter than what was signed");
 }
 
+#[tokio::test]
+async fn nothing_is_signed_behind_a_key_that_is_not_known() {
+    let (world, store) = (World::new(1), MemoryRecords::new());
+    world.write(&store, 0, "acme", 1).await;
+    world.checkpoint(&store).await;
+    world.write(&store, 0, "acme", 1).await;
+    let other = Signer::from_seed(&[8; 32]);
+    let refused = make(&store, &other, &[], &world.clock, ORIGIN).await.unwrap();
+    assert_eq!(refused, Made::Foreign(world.signer.key_id().to_owned()));
+    assert_eq!(store.rows(&LEDGER_CHECKPOINTS).len(), 1);
+    let made = make(&store, &other, &world.keys(), &world.clock, ORIGIN).await.unwrap();
+    assert!(matches!(made, Made::New(_)), "{made:?}");
+    let keys = known(&other, &world.keys());
+    assert_eq!(verify(&store, &keys).await.unwrap().first_broken, None);
+    let alone = verify(&store, &world.keys()).await.unwrap().first_broken.unwrap();
+    assert_eq!((alone.checkpoint, alone.why), (Some(2), Fault::Signature));
+}
+
 /// Nothing guards the tree, so somebody could put a hash where a coming checkpoint needs one.
 #[tokio::test]
 async fn a_tree_hash_that_stands_in_the_way_is_reported_and_not_taken_for_a_lost_race() {
@@ -59,14 +77,14 @@ async fn a_tree_hash_that_stands_in_the_way_is_reported_and_not_taken_for_a_lost
     world.checkpoint(&store).await;
     store.tamper(&LEDGER_NODES, |rows| rows[0].cells[2] = Value::Int(1));
     world.write(&store, 0, "acme", 300).await;
-    let broken = make(&store, &world.signer, &world.clock, ORIGIN).await;
+    let broken = make(&store, &world.signer, &[], &world.clock, ORIGIN).await;
     assert!(matches!(broken, Err(LedgerError::Broken(_))), "the tree under the last checkpoint has a hole");
     store.tamper(&LEDGER_NODES, |rows| {
         let mut moved = rows[0].clone();
         moved.cells[2] = Value::Int(0);
         rows.push(moved);
     });
-    match make(&store, &world.signer, &world.clock, ORIGIN).await {
+    match make(&store, &world.signer, &[], &world.clock, ORIGIN).await {
         Err(LedgerError::Broken(broken)) => {
             assert_eq!((broken.lane, broken.seq, broken.why), (Some(1), Some(257), Fault::Lane));
         }
@@ -92,6 +110,7 @@ async fn the_loop_makes_checkpoints_and_a_last_one_when_it_stops() {
     let checkpointer = Checkpointer {
         records: store.clone(),
         signer: Arc::new(Signer::from_seed(&[7; 32])),
+        trusted: Vec::new(),
         clock: Arc::new(FakeClock::at(NOON)),
         origin: ORIGIN.into(),
         pace: Pace { seconds: 1_000, entries: 2 },

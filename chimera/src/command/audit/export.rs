@@ -16,6 +16,7 @@ use tokio::io::{AsyncWriteExt, BufWriter};
 pub(crate) async fn run(scene: &Scene<'_>, tenant: Option<&str>, out: Option<&Path>) -> Outcome<ExitCode> {
     let config = &scene.loaded.config;
     let signer = compose::existing_signer(config).await?;
+    let others = &config.trusted_keys;
     let ambient = Ambient::new();
     let records = compose::records_to_read(config, &ambient).await?;
     let exported = match out {
@@ -23,7 +24,7 @@ pub(crate) async fn run(scene: &Scene<'_>, tenant: Option<&str>, out: Option<&Pa
             let stdout = std::io::stdout().as_fd().try_clone_to_owned();
             let stdout = stdout.map_err(|error| Failure::file("can't write to", Path::new("stdout"), &error))?;
             let mut file = BufWriter::new(File::from_std(stdout.into()));
-            ledger::export(&*records, &*ambient.clock, tenant, signer.as_ref(), &mut file).await?
+            ledger::export(&*records, &*ambient.clock, tenant, signer.as_ref(), others, &mut file).await?
         }
         // A pipe, a device or a link is written through; it is not ours to replace.
         Some(path) if path.symlink_metadata().is_ok_and(|there| !there.is_file()) => {
@@ -37,7 +38,8 @@ pub(crate) async fn run(scene: &Scene<'_>, tenant: Option<&str>, out: Option<&Pa
             let file = File::options().write(true).create_new(true).open(&draft).await.map_err(failed)?;
             let written = async {
                 let mut file = BufWriter::new(file);
-                let exported = ledger::export(&*records, &*ambient.clock, tenant, signer.as_ref(), &mut file).await?;
+                let exported =
+                    ledger::export(&*records, &*ambient.clock, tenant, signer.as_ref(), others, &mut file).await?;
                 file.flush().await.map_err(failed)?;
                 file.get_ref().sync_all().await.map_err(failed)?;
                 tokio::fs::rename(&draft, path).await.map_err(failed)?;

@@ -4,6 +4,7 @@ use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
 use chimera_core::ledger::Report;
 use chimera_core::ledger::checkpoint::{PublicKey, Signer};
+use chimera_engine::ledger::checkpoint::known;
 use chimera_engine::ledger::{LedgerError, last_checkpoint, verify};
 use chimera_engine::port::{Clock, Records};
 use serde::Serialize;
@@ -47,12 +48,17 @@ pub(super) fn verify_export(path: &Path, keys: &[String]) -> Outcome<Verified> {
     report.map(Verified::from).map_err(|error| Failure::file("can't read the export", path, &error))
 }
 
-/// Verifies the ledger of a store, with the keys given or, without any, with its own.
-pub(super) async fn verify_store(records: &dyn Records, keys: &[String], own: Option<&Signer>) -> Outcome<Verified> {
+/// Verifies the ledger of a store, with the keys given or, without any, with its own and the trusted.
+pub(super) async fn verify_store(
+    records: &dyn Records,
+    keys: &[String],
+    own: Option<&Signer>,
+    others: &[PublicKey],
+) -> Outcome<Verified> {
     let mut keys = public_keys(keys)?;
     let trusted = !keys.is_empty();
     if !trusted {
-        keys.extend(own.map(Signer::public_key));
+        keys = known_keys(own, others);
     }
     if keys.is_empty() && last_checkpoint(records).await.map_err(ledger)?.is_some() {
         return Err(Failure::new(Code::ConfigInvalid, "there is no key to check the ledger's signatures with")
@@ -68,11 +74,16 @@ pub(super) async fn export(
     clock: &dyn Clock,
     tenant: Option<&str>,
     signer: Option<&Signer>,
+    others: &[PublicKey],
     out: &mut (dyn AsyncWrite + Unpin + Send),
 ) -> Outcome<Exported> {
-    let keys: Vec<PublicKey> = signer.map(Signer::public_key).into_iter().collect();
+    let keys = known_keys(signer, others);
     let done = chimera_engine::ledger::export(records, clock, tenant, &keys, signer, out).await.map_err(ledger)?;
     Ok(Exported { entries: done.entries, checkpoints: done.checkpoints, newer_than_last_checkpoint: done.newer })
+}
+
+fn known_keys(own: Option<&Signer>, others: &[PublicKey]) -> Vec<PublicKey> {
+    own.map_or_else(|| others.to_vec(), |own| known(own, others))
 }
 
 fn public_keys(keys: &[String]) -> Outcome<Vec<PublicKey>> {

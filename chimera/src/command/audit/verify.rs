@@ -14,7 +14,7 @@ pub(crate) async fn run(scene: &Scene<'_>, path: Option<&Path>, keys: &[String])
         None => {
             let records = compose::records_to_read(&scene.loaded.config, &Ambient::new()).await?;
             let own = compose::existing_signer(&scene.loaded.config).await?;
-            ledger::verify_store(&*records, keys, own.as_ref()).await?
+            ledger::verify_store(&*records, keys, own.as_ref(), &scene.loaded.config.trusted_keys).await?
         }
     };
     conclude(scene.json, &found)?;

@@ -1,0 +1,94 @@
+//! Who signs the ledger when more than one key could: other nodes' keys, lost ones, exchanged ones.
+
+use crate::support::{Place, Said};
+use chimera_testkit::postgres::PrivatePostgres;
+use serde_json::Value;
+
+fn public_keys(place: &Place) -> Vec<String> {
+    let text = place.run(&["audit", "export"]).stdout;
+    let header: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    header["keys"].as_array().unwrap().iter().map(|key| key.as_str().unwrap().to_owned()).collect()
+}
+
+/// A start that must not come about.
+fn refused(place: &Place) -> Said {
+    let said = place.run(&["serve", "--listen", "127.0.0.1:0"]);
+    assert_eq!(said.status, 4, "{}", said.stderr);
+    assert!(said.stderr.contains("CONFIG_INVALID") && said.stderr.contains("ledger.trusted_keys"), "{}", said.stderr);
+    said
+}
+
+fn assert_intact(place: &Place, checkpoints: u64) {
+    let found = place.json(&["audit", "verify"]);
+    assert_eq!((&found["intact"], &found["report"]["checkpoints"]), (&true.into(), &checkpoints.into()), "{found}");
+}
+
+fn checkpoint_key(place: &Place) -> String {
+    let text = place.run(&["audit", "export"]).stdout;
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let ids: Vec<String> = lines.filter(|l| l["kind"] == "checkpoint").map(|l| l["key_id"].to_string()).collect();
+    ids.last().unwrap().trim_matches('"').to_owned()
+}
+
+#[test]
+fn a_node_with_another_key_is_refused_until_it_trusts_the_key_that_signed() {
+    let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+    let node = || Place::new().env("CHIMERA_DATABASE_URL", &url);
+    let (one, two) = (node(), node());
+    assert_eq!(one.serve(&[]).stop().0, Some(0));
+    let said = refused(&two);
+    assert!(said.stderr.contains(&checkpoint_key(&one)), "{}", said.stderr);
+    assert_intact(&one, 1);
+    let two = two.env("CHIMERA_LEDGER__TRUSTED_KEYS", &public_keys(&one)[0]);
+    assert_eq!(two.serve(&[]).stop().0, Some(0));
+    assert_intact(&two, 2);
+    let unknown = one.run(&["audit", "verify"]);
+    assert_eq!(unknown.status, 3);
+    assert!(unknown.stderr.contains("checkpoint 2, signature is wrong or by an unknown key"), "{}", unknown.stderr);
+    refused(&one);
+    let one = one.env("CHIMERA_LEDGER__TRUSTED_KEYS", &public_keys(&two).join(","));
+    assert_eq!(one.serve(&[]).stop().0, Some(0));
+    assert_intact(&one, 3);
+}
+
+#[test]
+fn of_nodes_with_different_keys_on_a_fresh_database_only_one_signs() {
+    let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+    let (one, two) = (Place::new(), Place::new());
+    let [one, two] = [one, two].map(|place| place.env("CHIMERA_DATABASE_URL", &url));
+    let (first, second) = (one.serve(&[]), two.serve(&[]));
+    assert_eq!(first.stop().0, Some(0));
+    let (status, log) = second.stop();
+    assert_eq!(status, Some(0));
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told: Vec<_> = lines.iter().filter(|line| line["level"] == "CRITICAL").collect();
+    assert_eq!(told.len(), 1, "{log}");
+    assert!(told[0]["message"].as_str().unwrap().contains("signed by an unknown key"), "{log}");
+    assert_intact(&one, 1);
+}
+
+#[test]
+fn a_lost_or_exchanged_key_file_is_refused_until_the_earlier_key_is_trusted() {
+    let place = Place::new();
+    assert_eq!(place.serve(&[]).stop().0, Some(0));
+    let earlier = public_keys(&place).remove(0);
+    let file = place.path(".chimera/keys/ledger.key");
+    std::fs::remove_file(&file).unwrap();
+    refused(&place);
+    std::fs::write(&file, "08".repeat(32)).unwrap();
+    refused(&place);
+    let place = place.env("CHIMERA_LEDGER__TRUSTED_KEYS", &earlier);
+    assert_eq!(place.serve(&[]).stop().0, Some(0));
+    assert_intact(&place, 2);
+    let text = place.run(&["audit", "export"]).stdout;
+    assert_eq!(public_keys(&place)[1], earlier, "an export names both keys");
+    let elsewhere = Place::new().file("export.jsonl", &text);
+    assert_eq!(elsewhere.run(&["audit", "verify", "export.jsonl"]).status, 0);
+}
+
+#[test]
+fn a_trusted_key_that_is_no_key_is_refused() {
+    let said = Place::new().env("CHIMERA_LEDGER__TRUSTED_KEYS", "abc").run(&["config", "print"]);
+    assert_eq!(said.status, 4);
+    assert!(said.stderr.contains("`ledger.trusted_keys` must be a list of Ed25519 public keys"), "{}", said.stderr);
+}
