@@ -305,8 +305,9 @@ proptest! {
         let _ = patterns(&once);
     }
 
+    // White space around a secret is trimmed, as files end with it; what is left must be long enough.
     #[test]
-    fn a_known_value_never_survives(before in "\\PC{0,40}", value in "[a-zA-Z0-9\"\\\\/ é]{8,20}", after in "\\PC{0,40}") {
+    fn a_known_value_never_survives(before in "\\PC{0,40}", value in "[a-z][a-zA-Z0-9\"\\\\/ é]{6,18}[A-Z]", after in "\\PC{0,40}") {
         let redactor = Redactor::new(&[Secret::new(value.clone())]);
         let text = [before, value.clone(), after].concat();
         prop_assert!(!redactor.text(&text).contains(&value));
