@@ -34,6 +34,11 @@ fn wrong_usage_ends_with_status_two() {
     let said = Place::new().run(&["audit", "lst"]);
     assert_eq!((said.status, said.stdout.as_str()), (2, ""));
     insta::assert_snapshot!(said.stderr);
+    for args in [["audit", "list", "--limit", "0"], ["bench", "store", "--transactions", "0"]] {
+        let said = Place::new().run(&args);
+        assert_eq!(said.status, 2, "{args:?}");
+        assert!(said.stderr.contains("at least 1"), "{}", said.stderr);
+    }
 }
 
 #[test]
