@@ -135,7 +135,7 @@ pub(crate) struct AuditList {
     #[arg(long, value_name = "CURSOR")]
     pub(crate) after: Option<String>,
     /// Entries of the page.
-    #[arg(long, value_name = "N", default_value_t = chimera_core::limits::PAGE_ROWS_DEFAULT)]
+    #[arg(long, value_name = "N", default_value_t = chimera_core::limits::PAGE_ROWS_DEFAULT, value_parser = at_least_one)]
     pub(crate) limit: usize,
 }
 
@@ -145,9 +145,13 @@ pub(crate) enum BenchCommand {
     /// Measure the record store: transactions per second with 1, 64 and 256 writers.
     Store {
         /// Transactions for each number of writers; a lone writer gets a tenth.
-        #[arg(long, value_name = "N", default_value_t = 20_000)]
+        #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = at_least_one)]
         transactions: usize,
     },
+}
+
+fn at_least_one(text: &str) -> Result<usize, &'static str> {
+    text.parse().ok().filter(|number| *number > 0).ok_or("it must be a whole number, at least 1")
 }
 
 impl Cli {

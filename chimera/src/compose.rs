@@ -346,7 +346,8 @@ pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
     };
     let schema_known = MIGRATIONS.last().map_or(0, |migration| migration.version);
     let schema_version = facts.schema.version;
-    Ok(StoreFacts { kind, schema_version, schema_known, fsync: facts.durable, clock: facts.clock })
+    let (fsync, writable, clock) = (facts.durable, facts.writable, facts.clock);
+    Ok(StoreFacts { kind, schema_version, schema_known, fsync, writable, clock })
 }
 
 /// What the benchmark measures: a store of its own, in a folder below the data folder or in a schema
@@ -354,7 +355,7 @@ pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
 pub(crate) async fn bench_subject(config: &Config, ambient: &Ambient) -> Outcome<Arc<dyn Subject>> {
     let workload = Workload::new(Arc::clone(&ambient.clock), Arc::clone(&ambient.random));
     let id = ambient.random.opaque_id();
-    let folder = config.data_dir.join(format!("bench-{id}"));
+    let folder = config.data_dir.join(format!("{}{id}", home::SCRATCH_PREFIX));
     let mut config = Config { data_dir: folder.clone(), ..config.clone() };
     let scratch = match &config.database_url {
         None => Scratch::Folder(folder),

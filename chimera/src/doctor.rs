@@ -3,13 +3,14 @@
 use crate::compose::{self, Ambient};
 use crate::config::Config;
 use crate::home;
+use chimera_core::error::Code;
 use chimera_core::time::Timestamp;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Free space below which an operator should act, and below which a server won't last.
@@ -53,6 +54,8 @@ pub(crate) struct StoreFacts {
     pub(crate) schema_known: i64,
     /// Whether a commit waits for the disk.
     pub(crate) fsync: bool,
+    /// Whether this user may change it.
+    pub(crate) writable: bool,
     /// Its clock, if it has one of its own.
     pub(crate) clock: Option<Timestamp>,
 }
@@ -72,7 +75,8 @@ const fn fail(name: &'static str, message: String, hint: &'static str) -> Findin
 /// Looks at everything. Nothing is changed but a probe file that is removed again.
 pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> {
     let dir = &config.data_dir;
-    let mut findings = vec![folder(dir), disk(dir), signing_key(config)];
+    let mut findings = vec![folder(dir), disk(dir), signing_key(config).await];
+    findings.extend(secret_sources(config));
     match compose::store_facts(config).await {
         Ok(facts) => findings.extend(store(&facts, ambient.clock.now())),
         Err(failure) => findings.push(fail(
@@ -139,13 +143,43 @@ fn space(free: u64) -> Finding {
     }
 }
 
-fn signing_key(config: &Config) -> Finding {
+/// Where secrets are looked for, as far as it was said; a source that is missing has none.
+fn secret_sources(config: &Config) -> Vec<Finding> {
+    let file = config.secrets_file.iter().map(|path| ("secrets.file", path, File::open(path).and_then(read_one)));
+    let dir = config.secrets_dir.iter().map(|path| ("secrets.dir", path, std::fs::read_dir(path).map(drop)));
+    let found = |(name, path, opened): (&'static str, &PathBuf, std::io::Result<()>)| match opened {
+        Ok(()) => ok(name, format!("{} can be read", path.display())),
+        Err(error) => fail(
+            name,
+            format!("{} can't be read: {}", path.display(), error.kind()),
+            "correct the setting, or let the user that runs chimera read it",
+        ),
+    };
+    file.chain(dir).map(found).collect()
+}
+
+/// A folder can be opened like a file, but not read.
+fn read_one(mut file: File) -> std::io::Result<()> {
+    file.read(&mut [0]).map(drop)
+}
+
+async fn signing_key(config: &Config) -> Finding {
     if let Some(name) = &config.signing_key {
-        return ok("signing_key", format!("comes from {name}"));
+        return match compose::existing_signer(config).await {
+            Ok(_) => ok("signing_key", format!("comes from {name}")),
+            Err(failure) => fail(
+                "signing_key",
+                failure.message,
+                "64 hex digits must stand where secrets.file, secrets.dir or the environment has the secret",
+            ),
+        };
     }
     let path = home::ledger_key(&config.data_dir);
     let open = |mode: u32| mode & 0o077 != 0;
     match (home::existing_ledger_seed(&config.data_dir), path.metadata()) {
+        (Err(failure), _) if failure.code != Code::ConfigInvalid => {
+            fail("signing_key", failure.message, "the user that runs chimera must be able to read keys/ledger.key")
+        }
         (Err(failure), _) => fail("signing_key", failure.message, "restore keys/ledger.key from a backup"),
         (Ok(None), _) => warn("signing_key", "there is none yet".to_owned(), "it is made at the first start"),
         (Ok(Some(_)), Ok(meta)) if open(meta.permissions().mode()) => {
@@ -161,10 +195,21 @@ fn signing_key(config: &Config) -> Finding {
 }
 
 fn store(facts: &StoreFacts, now: Timestamp) -> Vec<Finding> {
-    let mut findings = vec![ok("store", format!("{} answers", facts.kind))];
+    let mut findings = vec![match (facts.writable, facts.schema_version) {
+        (false, _) => fail(
+            "store",
+            format!("{} can be read but not written", facts.kind),
+            "chimera.db in the data folder must belong to the user that runs chimera, who may write it",
+        ),
+        (true, 0) => ok("store", format!("{}, without data yet", facts.kind)),
+        (true, _) => ok("store", format!("{} answers", facts.kind)),
+    }];
     let (has, knows) = (facts.schema_version, facts.schema_known);
     findings.push(match has.cmp(&knows) {
         std::cmp::Ordering::Equal => ok("schema", format!("version {has}")),
+        std::cmp::Ordering::Less if has == 0 => {
+            warn("schema", "there is none yet".to_owned(), "chimera migrate makes it, and so does the first start")
+        }
         std::cmp::Ordering::Less => {
             warn("schema", format!("version {has}, this binary brings {knows}"), "chimera migrate brings it up to date")
         }
@@ -215,7 +260,7 @@ mod tests {
     use super::*;
 
     fn facts() -> StoreFacts {
-        StoreFacts { kind: "PostgreSQL", schema_version: 8, schema_known: 8, fsync: true, clock: None }
+        StoreFacts { kind: "PostgreSQL", schema_version: 8, schema_known: 8, fsync: true, writable: true, clock: None }
     }
 
     fn verdicts(facts: &StoreFacts) -> Vec<(&'static str, Verdict)> {
@@ -228,6 +273,8 @@ mod tests {
         assert_eq!(verdicts(&bad), [("store", Verdict::Ok), ("schema", Verdict::Fail), ("durability", Verdict::Fail)]);
         let old = StoreFacts { schema_version: 7, ..facts() };
         assert_eq!(verdicts(&old)[1], ("schema", Verdict::Warn));
+        let locked = StoreFacts { writable: false, ..facts() };
+        assert_eq!(verdicts(&locked)[0], ("store", Verdict::Fail));
     }
 
     #[test]

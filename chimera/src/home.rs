@@ -12,6 +12,9 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+/// How the folders begin in which benchmarks work; a random identifier follows.
+pub(crate) const SCRATCH_PREFIX: &str = "bench-";
+
 /// A data folder that this process may write to, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Home {
@@ -49,6 +52,21 @@ impl Home {
     /// The key of the links that the blob folder signs; made at the first start.
     pub(crate) fn link_key(&self, random: &dyn Random) -> Outcome<String> {
         self.kept(&self.keys()?.join("links.key"), random)
+    }
+
+    /// Removes what benchmarks that were killed left here. Whoever has the folder knows that none runs.
+    pub(crate) fn remove_scratch(&self) -> Outcome {
+        let failed = |error: std::io::Error| Failure::file("can't clear the data folder", &self.dir, &error);
+        for entry in std::fs::read_dir(&self.dir).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name();
+            let id = name.to_str().and_then(|name| name.strip_prefix(SCRATCH_PREFIX));
+            let ours = id.is_some_and(|id| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()));
+            if ours && entry.file_type().map_err(failed)?.is_dir() {
+                std::fs::remove_dir_all(entry.path()).map_err(failed)?;
+            }
+        }
+        Ok(())
     }
 
     fn keys(&self) -> Outcome<PathBuf> {

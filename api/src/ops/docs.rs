@@ -13,7 +13,7 @@ code{font-family:ui-monospace,monospace}td,th{padding:.3rem .8rem .3rem 0;text-a
 @media(prefers-color-scheme:dark){body{color:#ddd;background:#161616}a{color:#8bf}}</style></head><body>";
 
 /// A page that lists every endpoint.
-#[utoipa::path(get, path = "/docs", tag = "ops", responses((status = 200, body = String, content_type = "text/html")))]
+#[utoipa::path(get, path = "/docs", tag = "ops", responses((status = 200, body = String, content_type = "text/html", description = "The page")))]
 pub(crate) async fn docs() -> Html<String> {
     let document = serde_json::to_value(crate::routes::document()).unwrap_or_default();
     Html(render(&document))

@@ -88,7 +88,7 @@ pub fn index() -> String {
     tag = "ops",
     params(("code" = String, Path, description = "A code, such as `NOT_FOUND`")),
     responses(
-        (status = 200, body = String, content_type = "text/markdown"),
+        (status = 200, body = String, content_type = "text/markdown", description = "The page"),
         (status = 404, body = ProblemDocument, content_type = "application/problem+json", description = "NOT_FOUND"),
     )
 )]

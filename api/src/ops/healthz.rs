@@ -14,7 +14,7 @@ pub(crate) struct Health {
 }
 
 /// Says that the process is alive.
-#[utoipa::path(get, path = "/healthz", tag = "ops", responses((status = 200, body = Health)))]
+#[utoipa::path(get, path = "/healthz", tag = "ops", responses((status = 200, body = Health, description = "Alive")))]
 pub(crate) async fn healthz() -> Json<Health> {
     Json(Health { status: "alive", version: env!("CARGO_PKG_VERSION") })
 }

@@ -42,7 +42,7 @@ pub(crate) struct Part {
     path = "/readyz",
     tag = "ops",
     responses(
-        (status = 200, body = Ready),
+        (status = 200, body = Ready, description = "Ready"),
         (status = 503, body = ProblemDocument, content_type = "application/problem+json", description = "NOT_READY"),
     )
 )]

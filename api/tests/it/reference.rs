@@ -45,6 +45,22 @@ async fn every_route_is_documented_with_its_methods_and_every_documented_path_is
     }
 }
 
+/// Without it the document is not valid OpenAPI.
+#[test]
+fn every_documented_response_says_what_it_is() {
+    let document = serde_json::to_value(document()).unwrap();
+    for (path, operations) in document["paths"].as_object().unwrap() {
+        for (method, operation) in operations.as_object().unwrap() {
+            let responses = operation["responses"].as_object().unwrap();
+            assert!(!responses.is_empty(), "{method} {path}");
+            for (status, response) in responses {
+                let words = response["description"].as_str().unwrap_or_default();
+                assert!(!words.is_empty(), "{method} {path}: {status} is not described");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_documented_problem_has_the_members_of_the_real_one() {
     let document = serde_json::to_value(document()).unwrap();

@@ -12,7 +12,8 @@ use std::process::ExitCode;
 
 pub(crate) async fn store(scene: &Scene<'_>, transactions: usize) -> Outcome<ExitCode> {
     let config = &scene.loaded.config;
-    let _home = Home::take(&config.data_dir)?;
+    let home = Home::take(&config.data_dir)?;
+    home.remove_scratch()?;
     let subject = compose::bench_subject(config, &Ambient::new()).await?;
     let measured = measure(scene, &*subject, transactions).await;
     subject.close().await;

@@ -41,7 +41,11 @@ pub(crate) fn check(kind: Kind, raw: &Raw) -> Result<Typed, String> {
         Kind::PublicKeys => {
             list(raw, "a list of Ed25519 public keys, 64 hex digits each", |text| PublicKey::from_hex(text).is_some())
         }
-        Kind::Text => text(raw, "text", |text| !text.is_empty()),
+        Kind::LogFilter => {
+            text(raw, "a level such as `info`, or a list such as `info,chimera_storage=debug`", |text| {
+                !text.is_empty() && crate::telemetry::filter(text).is_ok()
+            })
+        }
         Kind::Path => text(raw, "a path", |text| !text.is_empty()),
         Kind::Listen => text(raw, "an address such as `127.0.0.1:8080`", |text| text.parse::<SocketAddr>().is_ok()),
         Kind::SecretName => text(raw, "the name of a secret such as `secret://ledger`", |text| {
@@ -104,7 +108,9 @@ fn alternatives<T: AsRef<str>>(words: &[T]) -> String {
 /// What a raw value is, for a message; the value itself may be a secret.
 pub(crate) fn describe(kind: Kind, raw: &Raw) -> String {
     match raw {
-        Raw::Word(text) | Raw::Text(text) if matches!(kind, Kind::Choice(_) | Kind::Number { .. } | Kind::Listen) => {
+        Raw::Word(text) | Raw::Text(text)
+            if matches!(kind, Kind::Choice(_) | Kind::Number { .. } | Kind::Listen | Kind::LogFilter) =>
+        {
             format!("\"{text}\"")
         }
         Raw::Word(text) | Raw::Text(text) if text.is_empty() => "an empty text".to_owned(),

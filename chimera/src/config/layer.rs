@@ -150,7 +150,7 @@ impl Layers {
             return Ok(Loaded { config: Config::of(&self.values), values: self.values });
         }
         Err(Failure::new(Code::ConfigInvalid, self.refusals.join("\n  also: "))
-            .hint("every setting stands in docs/reference/config.md; chimera config print shows what is in force"))
+            .hint("every setting stands in docs/reference/config.md"))
     }
 }
 

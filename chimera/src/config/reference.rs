@@ -35,7 +35,7 @@ pub(crate) fn reference() -> String {
 
 fn kind(kind: Kind) -> String {
     match kind {
-        Kind::Text => "text".to_owned(),
+        Kind::LogFilter => "text".to_owned(),
         Kind::Path => "path".to_owned(),
         Kind::Listen => "address".to_owned(),
         Kind::SecretName => "`secret://NAME`".to_owned(),

@@ -11,8 +11,8 @@ pub(crate) const ENV_SECRET_PREFIX: &str = "CHIMERA_SECRET_";
 /// What a value must look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Any text.
-    Text,
+    /// Which lines are logged.
+    LogFilter,
     /// A path.
     Path,
     /// An address to listen at.
@@ -118,7 +118,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     Setting::new("egress_allow", Kind::Hosts, Some(""), "Hosts that tools may call, as `host` or `host:port`."),
     Setting::new(
         "log.level",
-        Kind::Text,
+        Kind::LogFilter,
         Some("info"),
         "`debug`, `info`, `warn` or `error` for Chimera's own lines; or a list such as `info,chimera_storage=debug`.",
     ),

@@ -60,32 +60,30 @@ const PLAIN: &[&str] = &["endpoint", "region", "style", "sslmode"];
 
 fn masked_pair(pair: &str) -> String {
     let name = pair.split('=').next().unwrap_or_default();
-    if PLAIN.contains(&name) && !pair.contains('@') { pair.to_owned() } else { format!("{name}=***") }
+    if PLAIN.contains(&name) { pair.to_owned() } else { format!("{name}=***") }
 }
 
 /// A URL without the secrets that it may carry: password, and query values not known to be plain.
+/// A password may hold every mark that elsewhere ends one, so the last `@` decides.
 pub(crate) fn masked_url(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let (address, query) = match rest.split_once('?') {
-        Some((address, query)) => (address, Some(query)),
-        None => (rest, None),
+    let Some((user, place)) = rest.rsplit_once('@') else {
+        return format!("{scheme}://{}", masked_query(rest));
     };
-    let (authority, path) = match address.find('/') {
-        Some(at) => address.split_at(at),
-        None => (address, ""),
-    };
-    let authority = match authority.rsplit_once('@') {
-        Some((user, host)) => match user.split_once(':') {
-            Some((name, _)) => format!("{name}:***@{host}"),
-            None => format!("***@{host}"),
-        },
-        None => authority.to_owned(),
-    };
-    let query = query.map_or(String::new(), |query| {
-        let pairs: Vec<String> = query.split('&').map(masked_pair).collect();
-        format!("?{}", pairs.join("&"))
-    });
-    format!("{scheme}://{authority}{path}{query}")
+    let name = user.split_once(':').map(|(name, _)| name).filter(|name| !name.contains(['/', '?', '#', '@']));
+    let shown = name.map_or("***".to_owned(), |name| format!("{name}:***"));
+    // Behind a question mark the `@` may as well stand within a parameter, and what follows with it.
+    if user.contains('?') {
+        format!("{scheme}://{shown}")
+    } else {
+        format!("{scheme}://{shown}@{}", masked_query(place))
+    }
+}
+
+fn masked_query(rest: &str) -> String {
+    let Some((address, query)) = rest.split_once('?') else { return rest.to_owned() };
+    let pairs: Vec<String> = query.split('&').map(masked_pair).collect();
+    format!("{address}?{}", pairs.join("&"))
 }
 
 #[cfg(test)]
@@ -101,6 +99,12 @@ mod tests {
             ("postgres://a:p@ss:hunter2@db/x", "postgres://a:***@db/x"),
             ("s3://bucket?endpoint=http://h:9000&key=hunter2", "s3://bucket?endpoint=http://h:9000&key=***"),
             ("secret://db", "secret://db"),
+            ("postgres://sl:Zk9/hunter2+Q=@127.0.0.1:17654/sl", "postgres://sl:***@127.0.0.1:17654/sl"),
+            ("redis://:12/hunter2@h", "redis://:***@h"),
+            ("redis://:Zk9?hunter2@h", "redis://:***"),
+            ("postgres://u:a@b/hunter2#c@h/x?password=hunter2", "postgres://u:***@h/x?password=***"),
+            ("postgres://u:p@h/x?password=a@b/hunter2", "postgres://u:***"),
+            ("s3://bucket?key=hunter2&endpoint=http://u:hunter2@h", "s3://***"),
         ] {
             assert_eq!(masked_url(url), shown);
         }

@@ -93,7 +93,7 @@ impl Telemetry {
 }
 
 /// A bare level is for our own lines; what libraries say is shown from warnings on.
-fn filter(level: &str) -> Outcome<EnvFilter> {
+pub(crate) fn filter(level: &str) -> Outcome<EnvFilter> {
     let directives = if level.contains(['=', ',']) { level.to_owned() } else { format!("warn,chimera={level}") };
     EnvFilter::try_new(format!("{directives},opentelemetry=off"))
         .map_err(|error| Failure::new(Code::ConfigInvalid, format!("`log.level` is not a log filter: {error}")))

@@ -34,6 +34,11 @@ fn wrong_usage_ends_with_status_two() {
     let said = Place::new().run(&["audit", "lst"]);
     assert_eq!((said.status, said.stdout.as_str()), (2, ""));
     insta::assert_snapshot!(said.stderr);
+    for args in [["audit", "list", "--limit", "0"], ["bench", "store", "--transactions", "0"]] {
+        let said = Place::new().run(&args);
+        assert_eq!(said.status, 2, "{args:?}");
+        assert!(said.stderr.contains("at least 1"), "{}", said.stderr);
+    }
 }
 
 #[test]
@@ -64,4 +69,42 @@ fn the_doctor_sees_a_key_that_others_may_read() {
     let said = place.run(&["doctor"]);
     assert!(said.stdout.contains("warn  signing_key  others may read it"), "{}", said.stdout);
     assert!(said.stdout.contains("ok    data_folder"), "{}", said.stdout);
+}
+
+/// The verdict of the doctor on each part.
+fn verdicts(place: &Place) -> std::collections::BTreeMap<String, String> {
+    let said = place.run(&["doctor", "--json"]);
+    let report: serde_json::Value = serde_json::from_str(&said.stdout).unwrap();
+    assert_eq!(said.status == 0, report["ok"] == true);
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    report["checks"].as_array().unwrap().iter().map(|check| (text(&check["name"]), text(&check["verdict"]))).collect()
+}
+
+#[test]
+fn the_doctor_does_not_call_a_data_folder_fine_that_is_a_file() {
+    let found = verdicts(&Place::new().file(".chimera", ""));
+    assert_eq!((found["data_folder"].as_str(), found["store"].as_str()), ("fail", "fail"));
+}
+
+#[test]
+fn the_doctor_looks_for_the_secrets_that_are_named() {
+    let missing = Place::new()
+        .env("CHIMERA_LEDGER__SIGNING_KEY", "secret://ledger")
+        .env("CHIMERA_SECRETS__FILE", "none.toml")
+        .env("CHIMERA_SECRETS__DIR", "none");
+    let found = verdicts(&missing);
+    assert_eq!(["signing_key", "secrets.file", "secrets.dir"].map(|name| found[name].as_str()), ["fail"; 3]);
+    let present = missing.file("none.toml", &format!("ledger = \"{}\"\n", "ab".repeat(32)));
+    std::fs::create_dir(present.path("none")).unwrap();
+    let found = verdicts(&present);
+    assert_eq!(["signing_key", "secrets.file", "secrets.dir"].map(|name| found[name].as_str()), ["ok"; 3]);
+}
+
+#[test]
+fn the_doctor_says_that_an_empty_data_file_has_no_schema() {
+    let place = Place::new();
+    std::fs::create_dir(place.path(".chimera")).unwrap();
+    std::fs::write(place.path(".chimera/chimera.db"), "").unwrap();
+    let said = place.run(&["doctor"]);
+    assert!(said.stdout.contains("warn  schema       there is none yet"), "{}", said.stdout);
 }

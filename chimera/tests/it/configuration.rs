@@ -27,6 +27,16 @@ fn a_value_of_another_kind_names_key_source_and_expectation() {
 }
 
 #[test]
+fn a_log_level_that_does_not_exist_is_refused_by_every_command() {
+    for args in [&["config", "print"][..], &["serve"], &["doctor"]] {
+        let said = Place::new().file("chimera.toml", "[log]\nlevel = \"shout\"\n").run(args);
+        assert_eq!((said.status, said.stdout.as_str()), (4, ""), "{args:?}");
+        let start = "error[CONFIG_INVALID]: chimera.toml:2: `log.level` must be a level such as";
+        assert!(said.stderr.starts_with(start) && said.stderr.contains("not \"shout\""), "{}", said.stderr);
+    }
+}
+
+#[test]
 fn printing_masks_secrets_and_shows_where_each_value_came_from() {
     let place = Place::new()
         .file("mine.toml", "database_url = \"postgres://chimera:hunter2@db/main\"\n[log]\nlevel = \"debug\"\n")

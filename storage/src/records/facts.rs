@@ -15,6 +15,8 @@ pub struct Facts {
     pub schema: Status,
     /// Whether a commit waits for the disk.
     pub durable: bool,
+    /// Whether this user may change it.
+    pub writable: bool,
     /// Its clock, if it has one of its own.
     pub clock: Option<Timestamp>,
 }
@@ -23,13 +25,17 @@ impl SqliteRecords {
     /// Looks at the data in `folder` without changing it; no file yet means an empty schema.
     pub fn facts(folder: &Path) -> Result<Facts, OpenError> {
         let path = file::path_in(folder);
-        let schema = if path.is_file() {
-            let conn = file::open_reader(&path).map_err(|error| unavailable_sqlite(&error))?;
-            migrate::sqlite_status(&conn)?
-        } else {
-            Status { version: 0, pending: migrate::MIGRATIONS.iter().map(|migration| migration.name).collect() }
+        let none = Status { version: 0, pending: migrate::MIGRATIONS.iter().map(|migration| migration.name).collect() };
+        let (schema, writable) = match path.metadata() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => (none, true),
+            Err(error) => return Err(OpenError::Folder(error)),
+            Ok(_) => {
+                let conn = file::open_reader(&path).map_err(|error| unavailable_sqlite(&error))?;
+                let read_only = conn.is_readonly(rusqlite::MAIN_DB).map_err(|error| unavailable_sqlite(&error))?;
+                (migrate::sqlite_status(&conn)?, !read_only)
+            }
         };
-        Ok(Facts { schema, durable: true, clock: None })
+        Ok(Facts { schema, durable: true, writable, clock: None })
     }
 
     /// Brings the schema in `folder` up to date.
@@ -51,7 +57,7 @@ impl PostgresRecords {
                     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
         let row = client.query_one(text, &[]).await;
         let row = row.map_err(|_| Unavailable { reason: "the database does not answer".to_owned() })?;
-        Ok(Facts { schema, durable: row.get(0), clock: Some(Timestamp::from_micros(row.get(1))) })
+        Ok(Facts { schema, durable: row.get(0), writable: true, clock: Some(Timestamp::from_micros(row.get(1))) })
     }
 
     /// Brings the database's schema up to date.

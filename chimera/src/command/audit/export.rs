@@ -30,7 +30,7 @@ pub(crate) async fn run(scene: &Scene<'_>, tenant: Option<&str>, out: Option<&Pa
         Some(path) if path.symlink_metadata().is_ok_and(|there| !there.is_file()) => {
             let failed = |error: std::io::Error| Failure::file("can't write the export", path, &error);
             let mut file = BufWriter::new(File::options().write(true).truncate(true).open(path).await.map_err(failed)?);
-            ledger::export(&*records, &*ambient.clock, tenant, signer.as_ref(), &mut file).await?
+            ledger::export(&*records, &*ambient.clock, tenant, signer.as_ref(), others, &mut file).await?
         }
         Some(path) => {
             let failed = |error: std::io::Error| Failure::file("can't write the export", path, &error);

@@ -272,13 +272,16 @@ fn user_info(bytes: &[u8], at: usize) -> Option<Range<usize>> {
 }
 
 /// What a URL carries that is secret, as it is spelled there: its password, and the values of
-/// parameters that are named like secrets.
+/// parameters that are named like secrets. A password may hold every mark that elsewhere ends one,
+/// so its longest reading counts too.
 pub(super) fn secrets_of_url(url: &str) -> impl Iterator<Item = &str> {
     let info = url.find("://").and_then(|at| user_info(url.as_bytes(), at));
     let password = info.and_then(|info| url[info].split_once(':')).map(|(_, password)| password);
+    let longest = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@')?.0.split_once(':'));
     let query = url.split_once('?').map_or("", |(_, query)| query);
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    password.into_iter().chain(pairs.filter(|(name, _)| name::is_secret(name)).map(|(_, value)| value))
+    let passwords = password.into_iter().chain(longest.map(|(_, password)| password));
+    passwords.chain(pairs.filter(|(name, _)| name::is_secret(name)).map(|(_, value)| value))
 }
 
 /// A private key in PEM armour, to its end or, cut off, to the end of the text or string.

@@ -144,6 +144,16 @@ fn a_url_gives_away_neither_its_password_nor_its_secret_parameters() {
     }
     let redactor = Redactor::new(&[Secret::new("redis://:hunter22@cache\n")]);
     assert_eq!(redactor.text("hunter22, at redis://:hunter22@cache"), "[redacted], at [redacted]");
+    for (url, password) in [
+        ("postgres://sl:Zk9/abcd+Q=@127.0.0.1:17654/sl", "Zk9/abcd+Q="),
+        ("postgres://sl:12/abcd?e@db/sl", "12/abcd?e"),
+        ("redis://:Zk9@b/cd@h", "Zk9@b/cd"),
+        ("redis://:hunter22@h/?mail=a@b", "hunter22"),
+    ] {
+        let mut redactor = Redactor::default();
+        redactor.learn_url(url);
+        assert_eq!(redactor.text(&format!("refused: {password}!")), "refused: [redacted]!");
+    }
     let mut named = Redactor::default();
     named.learn_url("secret://database");
     assert_eq!(named.text("secret://database"), "secret://database");
