@@ -184,6 +184,9 @@ impl Pace {
     }
 }
 
+/// Tries of the last checkpoint of a node that stops beside others.
+const LAST_TRIES: usize = 4;
+
 /// The loop that makes checkpoints.
 pub struct Checkpointer {
     /// Where the ledger is.
@@ -223,7 +226,12 @@ impl Checkpointer {
                 () = tokio::time::sleep(self.tick) => {}
             }
         }
-        self.attempt(&mut foreign).await;
+        // Another node may be sealing at this very moment without having seen our last entries.
+        for _ in 0..LAST_TRIES {
+            if !self.attempt(&mut foreign).await {
+                break;
+            }
+        }
     }
 
     /// How many entries no checkpoint covers.
@@ -235,13 +243,15 @@ impl Checkpointer {
     }
 
     /// `foreign` is the unknown key that was complained about last: once is enough for each.
-    async fn attempt(&self, foreign: &mut Option<String>) {
+    /// Makes one if there is anything new; says whether another node was quicker.
+    async fn attempt(&self, foreign: &mut Option<String>) -> bool {
         match make(&*self.records, &self.signer, &self.trusted, &*self.clock, &self.origin).await {
             Ok(Made::New(made)) => {
                 *foreign = None;
                 tracing::debug!(seq = made.checkpoint.seq, "checkpoint made");
             }
-            Ok(Made::Nothing | Made::Lost) => {}
+            Ok(Made::Lost) => return true,
+            Ok(Made::Nothing) => {}
             Ok(Made::Foreign(key_id)) if foreign.as_ref() == Some(&key_id) => {}
             Ok(Made::Foreign(key_id)) => {
                 tracing::error!(
@@ -256,5 +266,6 @@ impl Checkpointer {
             }
             Err(error) => tracing::warn!(%error, "checkpoint not made"),
         }
+        false
     }
 }
