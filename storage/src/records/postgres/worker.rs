@@ -17,8 +17,8 @@ use tokio::time::{Sleep, timeout};
 const CLAIM_PAUSE: Duration = Duration::from_millis(200);
 /// How long the server may take for a batch; it has been told to give up earlier by itself.
 const EXECUTE_WAIT: Duration = Duration::from_secs(45);
-/// How long a busy lane lets more work arrive before it starts a smaller batch than the last.
-const GATHER: Duration = Duration::from_micros(150);
+/// How often a busy lane stands aside in vain before it starts a smaller batch than the last.
+const STAND_ASIDE_MAX: usize = 8;
 
 /// The rest of the time until a server that is gone is tried again.
 type Pause = Pin<Box<Sleep>>;
@@ -101,12 +101,17 @@ impl Worker {
             }
             arrived += 1;
         }
-        // Those just answered are about to come back: one flush for all of them beats two.
-        while arrived < last_batch
-            && let Ok(Some(message)) = timeout(GATHER, self.inbox.recv()).await
-        {
-            commands.extend(committer.step(event(Some(message))));
-            arrived += 1;
+        // Those just answered are about to come back: one flush for all of them beats two. They run
+        // while this task stands aside, and when standing aside brings nobody any more, it goes on.
+        let mut vain = 0;
+        while arrived < last_batch && vain < STAND_ASIDE_MAX {
+            tokio::task::yield_now().await;
+            vain += 1;
+            while let Ok(message) = self.inbox.try_recv() {
+                commands.extend(committer.step(event(Some(message))));
+                arrived += 1;
+                vain = 0;
+            }
         }
     }
 
