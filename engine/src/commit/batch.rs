@@ -25,6 +25,8 @@ pub struct Batch {
     pub id: Uuid,
     /// The transactions. A batch without any renews the lane's lease.
     pub txs: Vec<Tx>,
+    /// Digests of the keys for which lanes must queue, sorted, each once.
+    pub locks: Vec<u64>,
 }
 
 impl Batch {

@@ -169,7 +169,11 @@ impl<W> Committer<W> {
         let txs = drawn.iter_mut().map(|waiting| std::mem::take(&mut waiting.tx)).collect();
         self.batches += 1;
         let epoch = u64::try_from(lane.epoch).unwrap_or_default();
-        let batch = Batch { lane, id: Uuid::from_u64_pair(epoch, self.batches), txs };
+        let locked = drawn.iter().flat_map(|waiting| &waiting.touches).filter(|touch| touch.lock);
+        let mut locks: Vec<u64> = locked.map(|touch| touch.digest).collect();
+        locks.sort_unstable();
+        locks.dedup();
+        let batch = Batch { lane, id: Uuid::from_u64_pair(epoch, self.batches), txs, locks };
         self.state = State::Busy(drawn);
         Command::Execute(batch)
     }

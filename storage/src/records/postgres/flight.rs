@@ -70,7 +70,7 @@ impl Session {
             Ok(statements) => statements,
             Err((tx, error)) => return Ok(Outcome::Lost(vec![(tx, Loss::Rejected(error.to_string()))])),
         };
-        let locks: Vec<Value> = statements::locks(batch).into_iter().map(Value::Int).collect();
+        let locks: Vec<Value> = batch.locks.iter().map(|key| Value::Int(key.cast_signed())).collect();
         let texts = [ADVANCE, LOCK].into_iter().map(str::to_owned).chain(statements.iter().map(|s| s.sql.clone()));
         let prepared = self.prepare(texts.collect()).await?;
         let lane = batch.lane;

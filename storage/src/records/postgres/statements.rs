@@ -51,15 +51,6 @@ pub(super) const ADVANCE: &str = "UPDATE ledger_lanes SET head_seq = $4, head_ha
 /// Queues for row keys in the order given, which is the same for every lane.
 pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS key";
 
-/// The keys for which lanes must queue, sorted.
-pub(super) fn locks(batch: &Batch) -> Vec<i64> {
-    let touches = batch.txs.iter().flat_map(|tx| tx.all_touches());
-    let mut keys: Vec<i64> = touches.filter(|t| t.lock).map(|t| t.digest.cast_signed()).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    keys
-}
-
 /// Every statement of the batch, in order.
 pub(super) fn statements<'a>(
     batch: &'a Batch,
