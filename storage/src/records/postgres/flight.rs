@@ -24,6 +24,9 @@ pub(super) struct Session {
     lease_seconds: f64,
 }
 
+/// What the last batch of a lane was.
+const LAST_BATCH: &str = "SELECT last_batch_id FROM ledger_lanes WHERE lane = $1";
+
 /// Statements kept prepared per connection; more begin anew.
 const PREPARED_MAX: usize = 512;
 
@@ -71,7 +74,8 @@ impl Session {
             Err((tx, error)) => return Ok(Outcome::Lost(vec![(tx, Loss::Rejected(error.to_string()))])),
         };
         let locks: Vec<Value> = batch.locks.iter().map(|key| Value::Int(key.cast_signed())).collect();
-        let texts = [ADVANCE, LOCK].into_iter().map(str::to_owned).chain(statements.iter().map(|s| s.sql.clone()));
+        let texts =
+            [ADVANCE, LOCK, LAST_BATCH].into_iter().map(str::to_owned).chain(statements.iter().map(|s| s.sql.clone()));
         let prepared = self.prepare(texts.collect()).await?;
         let lane = batch.lane;
         let hash = Value::Bytes(head.hash.0.to_vec());
@@ -84,7 +88,7 @@ impl Session {
         let queue = self.client.query(&prepared[1], &keys);
         let fence = self.client.execute(&prepared[0], &advance);
         let params: Vec<Vec<&(dyn ToSql + Sync)>> = statements.iter().map(borrowed).collect();
-        let work = join_all(prepared[2..].iter().zip(&params).map(|(text, params)| self.client.query(text, params)));
+        let work = join_all(prepared[3..].iter().zip(&params).map(|(text, params)| self.client.query(text, params)));
         let (begun, queued, fenced, answers) = tokio::join!(biased; begin, queue, fence, work);
         begun?;
         queued?;
@@ -115,12 +119,11 @@ impl Session {
 
     /// Sends COMMIT and looks at the lane right behind it: a commit that the server turned into a
     /// rollback is reported by the driver as success, but leaves no batch id there.
-    pub(super) async fn commit(&self, lane: i64, batch: Uuid) -> Result<bool, Error> {
-        let text = "SELECT last_batch_id FROM ledger_lanes WHERE lane = $1";
-        let types = [tokio_postgres::types::Type::INT8];
+    pub(super) async fn commit(&mut self, lane: i64, batch: Uuid) -> Result<bool, Error> {
+        let place: [&(dyn ToSql + Sync); 1] = [&lane];
+        let look = self.prepare(vec![LAST_BATCH.to_owned()]).await?.remove(0);
         let commit = self.client.batch_execute("COMMIT");
-        let typed: [(&(dyn ToSql + Sync), _); 1] = [(&lane, types[0].clone())];
-        let check = self.client.query_typed(text, &typed);
+        let check = self.client.query(&look, &place);
         let (committed, checked) = tokio::join!(biased; commit, check);
         committed?;
         let last: Option<Uuid> = checked?.first().and_then(|row| row.get(0));
@@ -265,7 +268,8 @@ mod tests {
         let mut client = server.connect().await.unwrap();
         crate::migrate::postgres(&mut client).await.unwrap();
         let lane = super::super::lane::claim(&client, "test", 15.0, None).await.unwrap();
-        let (session, batch) = (Session::new(client, 15.0), Uuid::from_u64_pair(1, 1));
+        let (mut session, batch) = (Session::new(client, 15.0), Uuid::from_u64_pair(1, 1));
+        session.prepare(vec![LAST_BATCH.to_owned()]).await.unwrap();
         let mark = "UPDATE ledger_lanes SET last_batch_id = $1";
         session.client().batch_execute("BEGIN").await.unwrap();
         session.client().execute(mark, &[&batch]).await.unwrap();
