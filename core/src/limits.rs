@@ -74,3 +74,5 @@ pub const SECRET_BYTES_MAX: usize = 64 * 1024;
 /// Bytes a secret must have before its bare value is masked wherever it stands; shorter ones
 /// would mask ordinary words.
 pub const SECRET_MASK_BYTES_MIN: usize = 6;
+/// Faults of one document that are told at the most.
+pub const SCHEMA_FAULTS_MAX: usize = 16;

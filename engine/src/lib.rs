@@ -4,5 +4,6 @@
 //! load rows, ask `core` to decide, commit, and only then perform effects.
 
 pub mod commit;
+pub mod flow;
 pub mod ledger;
 pub mod port;

@@ -1,3 +1,5 @@
-//! The flow room.
+//! The flow room: what workflows, tools and runs are, and how a run goes on.
 
+pub mod schema;
 pub mod tables;
+pub mod tool;

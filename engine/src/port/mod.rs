@@ -3,14 +3,18 @@
 
 mod ambient;
 mod blobs;
+mod buckets;
 mod bus;
 mod counters;
 mod records;
 mod secrets;
+mod tool;
 
 pub use ambient::{Clock, Random};
 pub use blobs::{Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, Outgoing, PresentedLink, PresignedUrl};
+pub use buckets::{BucketError, Buckets};
 pub use bus::{Bus, BusError, Heard, Subscription};
 pub use counters::{Claim, CounterError, Counters};
 pub use records::{CommitError, ReadError, Receipt, Records, Unavailable};
 pub use secrets::{SecretError, Secrets};
+pub use tool::{CallContext, Cancel, Done, Found, Sent, Tool, ToolError};

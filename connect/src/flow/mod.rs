@@ -1,0 +1,1 @@
+//! The tools of the flow room, one file each.

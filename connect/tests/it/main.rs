@@ -1,0 +1,2 @@
+//! Tools against real servers on this machine.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]

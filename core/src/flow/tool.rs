@@ -1,0 +1,173 @@
+//! What a tool says of itself.
+//!
+//! The five members of [`Metadata`] are the document's, with its defaults. `effect` says how far
+//! its work reaches: a *pure* tool touches nothing outside and may run again at will; a *read* tool
+//! asks outside; a *write* tool changes something there, so it is written ahead and never sent
+//! again blindly.
+
+use super::schema::{BadSchema, Schema};
+use crate::ledger::jcs;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+/// How much harm a tool can do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Risk {
+    /// Little.
+    #[default]
+    Low,
+    /// Some.
+    Medium,
+    /// Much.
+    High,
+}
+
+/// How far a tool's work reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reach {
+    /// Nothing outside is touched.
+    Pure,
+    /// Something outside is asked.
+    Read,
+    /// Something outside is changed.
+    Write,
+}
+
+/// What policies decide by.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Metadata {
+    /// A person must approve every call.
+    pub requires_approval: bool,
+    /// It can say what it would do without doing it.
+    pub dry_run_supported: bool,
+    /// It may be sent again with the same inputs.
+    pub idempotent: bool,
+    /// What an actor must be allowed to do.
+    pub capabilities: Vec<String>,
+    /// How much harm it can do.
+    pub risk_level: Risk,
+}
+
+/// A tool as the registry lists it.
+#[derive(Debug)]
+pub struct Spec {
+    /// Its name, as workflows write it in `fn`.
+    pub name: String,
+    /// Changes whenever the same input may mean something else.
+    pub version: String,
+    /// What it does, in a sentence.
+    pub description: String,
+    /// What policies decide by.
+    pub metadata: Metadata,
+    /// How far its work reaches.
+    pub effect: Reach,
+    /// `check` can tell whether an effect happened.
+    pub checkable: bool,
+    /// `rollback` can undo it.
+    pub reversible: bool,
+    /// How long one call may take when the workflow doesn't say.
+    pub timeout_ms: u64,
+    /// What it takes. Always has the boolean property `dry_run`.
+    pub input: Schema,
+    /// What it gives.
+    pub output: Schema,
+}
+
+/// A tool as it is declared, before its schemas are compiled.
+#[derive(Clone, Debug)]
+pub struct Declared {
+    /// Its name.
+    pub name: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// What it does, in a sentence.
+    pub description: &'static str,
+    /// What policies decide by.
+    pub metadata: Metadata,
+    /// How far its work reaches.
+    pub effect: Reach,
+    /// `check` can tell whether an effect happened.
+    pub checkable: bool,
+    /// `rollback` can undo it.
+    pub reversible: bool,
+    /// How long one call may take.
+    pub timeout_ms: u64,
+    /// Schema of the input, without `dry_run`, which every tool gets.
+    pub input: Value,
+    /// Schema of the output.
+    pub output: Value,
+}
+
+impl Declared {
+    /// Adds `dry_run` to the input and compiles both schemas.
+    pub fn compile(self) -> Result<Spec, BadSchema> {
+        Ok(Spec {
+            name: self.name.to_owned(),
+            version: self.version.to_owned(),
+            description: self.description.to_owned(),
+            metadata: self.metadata,
+            effect: self.effect,
+            checkable: self.checkable,
+            reversible: self.reversible,
+            timeout_ms: self.timeout_ms,
+            input: Schema::compile(with_dry_run(self.input))?,
+            output: Schema::compile(self.output)?,
+        })
+    }
+}
+
+/// The schema with the boolean property `dry_run`, which every tool takes.
+#[must_use]
+pub fn with_dry_run(mut schema: Value) -> Value {
+    if let Some(properties) = schema.as_object_mut().map(|s| s.entry("properties").or_insert_with(|| json!({})))
+        && let Some(properties) = properties.as_object_mut()
+    {
+        properties.insert("dry_run".to_owned(), json!({"type": "boolean", "default": false}));
+    }
+    schema
+}
+
+/// Whether an input asks for a dry run.
+#[must_use]
+pub fn is_dry(input: &Value) -> bool {
+    input.get("dry_run").and_then(Value::as_bool).unwrap_or(false)
+}
+
+impl Spec {
+    /// Whether a call that may have been sent can be sent again without a second effect.
+    #[must_use]
+    pub const fn resendable(&self) -> bool {
+        !matches!(self.effect, Reach::Write) || self.metadata.idempotent
+    }
+
+    /// The answer of a dry run for a tool that has none of its own.
+    #[must_use]
+    pub fn mock(&self, input: &Value) -> Value {
+        json!({
+            "status": "dry_run",
+            "simulated_output": {"placeholder": "mock_data"},
+            "warning": format!("Tool {} does not support dry-run; this is a mock response", self.name),
+            "would_execute": format!("{} with {input}", self.name),
+        })
+    }
+
+    /// The answer of a dry run by the tool itself.
+    #[must_use]
+    pub fn simulated(output: Value, would_execute: impl Into<String>) -> Value {
+        json!({
+            "status": "dry_run",
+            "simulated_output": output,
+            "warning": "This is a simulated response; no real action taken",
+            "would_execute": would_execute.into(),
+        })
+    }
+}
+
+/// Digest of an input in its canonical form.
+pub fn input_digest(input: &Value) -> Result<[u8; 32], jcs::JcsError> {
+    Ok(Sha256::digest(jcs::canonical(input)?.as_bytes()).into())
+}

@@ -1,0 +1,159 @@
+//! What a tool does when it is called.
+
+use async_trait::async_trait;
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::tool::Spec;
+use chimera_core::time::Timestamp;
+use serde_json::Value;
+use std::sync::Arc;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+/// A tool.
+///
+/// **Checked.** `input` has passed the input schema, in real and dry mode alike; what `execute`
+/// gives must pass the output schema unless it is the answer of a dry run.
+/// **Dry.** With `dry_run: true` in the input nothing outside is touched or changed; only tools
+/// whose metadata says `dry_run_supported` are called so, and they answer with `Spec::simulated`.
+/// **Bounded.** It answers before `CallContext::deadline` and stops soon after `cancelled`; the
+/// caller drops the call a little later in any case.
+/// **Honest.** An error says whether anything may have been sent. `Sent::No` is a promise.
+/// **Once.** A write under one `idempotency_key` has one effect, as far as the tool can see to it.
+#[async_trait]
+pub trait Tool: Send + Sync {
+    /// What it says of itself.
+    fn spec(&self) -> &Arc<Spec>;
+
+    /// Does it.
+    async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError>;
+
+    /// Undoes a call that ended with `output`; undoing twice is not an error. Gives what was done.
+    async fn rollback(&self, _ctx: &CallContext, _done: &Done) -> Result<Value, ToolError> {
+        Err(ToolError::not_sent(Code::InvalidTransition, "this tool can't undo its work"))
+    }
+
+    /// Finds out whether the call under `ctx.idempotency_key` took effect, without causing one.
+    async fn check(&self, _ctx: &CallContext, _input: &Value) -> Result<Found, ToolError> {
+        Ok(Found::Unknowable)
+    }
+}
+
+/// A call that ended well.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Done {
+    /// What it was called with.
+    pub input: Value,
+    /// What it gave.
+    pub output: Value,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Found {
+    /// It happened; this is what the call would have given.
+    Happened(Value),
+    /// It did not happen and will not.
+    Never,
+    /// Nobody can tell.
+    Unknowable,
+}
+
+/// For whom and under which identity a call is made.
+#[derive(Clone, Debug)]
+pub struct CallContext {
+    /// Whose run it is.
+    pub tenant: String,
+    /// Who asked for the run.
+    pub actor: String,
+    /// The run.
+    pub run_id: Uuid,
+    /// The step.
+    pub step_id: Uuid,
+    /// The effect, the same for every attempt.
+    pub effect_id: Uuid,
+    /// What makes repeated sends one effect.
+    pub idempotency_key: String,
+    /// Which try this is, from one.
+    pub attempt: u32,
+    /// When the answer must be there.
+    pub deadline: Timestamp,
+    /// Time left at the moment of the call.
+    pub time_left: std::time::Duration,
+    /// W3C trace context to hand on.
+    pub traceparent: String,
+    /// Says when nobody wants the answer any more.
+    pub cancel: Cancel,
+}
+
+/// The wish to stop.
+#[derive(Clone, Debug)]
+pub struct Cancel(watch::Receiver<bool>);
+
+impl Cancel {
+    /// A wish and the handle that utters it; dropping the handle utters nothing.
+    #[must_use]
+    pub fn pair() -> (watch::Sender<bool>, Self) {
+        let (sender, receiver) = watch::channel(false);
+        (sender, Self(receiver))
+    }
+
+    /// Whether it was uttered.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        *self.0.borrow()
+    }
+
+    /// Waits until it is; for ever if it never is.
+    pub async fn cancelled(&mut self) {
+        if self.0.wait_for(|cancelled| *cancelled).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Whether anything may have reached the other side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// Certainly nothing.
+    No,
+    /// Nobody can tell.
+    Maybe,
+}
+
+/// Why a call gave no output.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{}", body.message)]
+pub struct ToolError {
+    /// What happened, with its code, whether a retry may help, and how long to wait.
+    pub body: Box<ErrorBody>,
+    /// Whether anything may have been sent. An answer that refuses the request is `No`.
+    pub sent: Sent,
+}
+
+impl ToolError {
+    /// Nothing was sent, or the other side has refused it.
+    #[must_use]
+    pub fn not_sent(code: Code, message: impl Into<String>) -> Self {
+        Self { body: Box::new(ErrorBody::new(code, message)), sent: Sent::No }
+    }
+
+    /// It may have been sent.
+    #[must_use]
+    pub fn maybe_sent(code: Code, message: impl Into<String>) -> Self {
+        Self { body: Box::new(ErrorBody::new(code, message)), sent: Sent::Maybe }
+    }
+
+    /// Adds a detail.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.body.details.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Says when a retry makes sense.
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u64) -> Self {
+        self.body.retry_after_seconds = Some(seconds);
+        self
+    }
+}
