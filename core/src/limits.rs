@@ -76,3 +76,43 @@ pub const SECRET_BYTES_MAX: usize = 64 * 1024;
 pub const SECRET_MASK_BYTES_MIN: usize = 6;
 /// Faults of one document that are told at the most.
 pub const SCHEMA_FAULTS_MAX: usize = 16;
+/// Bytes of a workflow document at the most.
+pub const WORKFLOW_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Nodes of a workflow at the most.
+pub const WORKFLOW_NODES_MAX: usize = 10_000;
+/// Edges of a workflow at the most.
+pub const WORKFLOW_EDGES_MAX: usize = 50_000;
+/// Characters of a workflow's name at the most.
+pub const WORKFLOW_ID_CHARS_MAX: usize = 128;
+/// Faults of one workflow or patch that are told at the most.
+pub const PROBLEMS_MAX: usize = 50;
+/// Seconds of a delay, a timeout or an expiry in a workflow at the most.
+pub const FLOW_SECONDS_MAX: u32 = 90 * 86_400;
+/// Tries of a node after the first at the most.
+pub const NODE_RETRIES_MAX: u32 = 3;
+/// Approvals that one question may need at the most.
+pub const APPROVALS_NEEDED_MAX: u32 = 10;
+/// Patterns of approvers that one question may name at the most.
+pub const APPROVERS_MAX: usize = 50;
+/// Items of a map that run at a time when the author doesn't say.
+pub const MAP_PARALLEL_DEFAULT: u32 = 8;
+/// Items of a map that run at a time at the most.
+pub const MAP_PARALLEL_MAX: u32 = 100;
+/// Nodes that one patch may add.
+pub const PATCH_NODES_MAX: usize = 100;
+/// Edges that one patch may add.
+pub const PATCH_EDGES_MAX: usize = 500;
+/// Characters of a patch's justification at the most.
+pub const JUSTIFICATION_CHARS_MAX: usize = 2_000;
+/// Bytes of one expression at the most.
+pub const EXPRESSION_BYTES_MAX: usize = 2_048;
+/// Terms of one expression at the most.
+pub const EXPRESSION_TERMS_MAX: usize = 256;
+/// Nesting of one expression at the most.
+pub const EXPRESSION_DEPTH_MAX: usize = 32;
+/// Items of a list that an expression may walk over.
+pub const EXPRESSION_LIST_MAX: usize = 10_000;
+/// Work of one rendering at the most, in terms evaluated and 16-byte pieces copied.
+pub const EXPRESSION_WORK_MAX: u64 = 1_000_000;
+/// Expressions of one template at the most.
+pub const TEMPLATE_EXPRESSIONS_MAX: usize = 256;

@@ -1,5 +1,8 @@
 //! The flow room: what workflows, tools and runs are, and how a run goes on.
 
+pub mod air;
+pub mod expr;
+pub mod patch;
 pub mod schema;
 pub mod tables;
 pub mod tool;

@@ -1,0 +1,34 @@
+//! What a compiler must be told: which tools and which workflows there are.
+
+use crate::flow::expr::Type;
+use crate::flow::schema::Schema;
+use crate::flow::tool::Spec;
+use std::sync::Arc;
+
+/// Tools and workflows by name.
+pub trait Catalog {
+    /// The tool of this name.
+    fn tool(&self, name: &str) -> Option<Arc<Spec>>;
+    /// What is known of a workflow; the newest version if none is named.
+    fn workflow(&self, id: &str, version: Option<i64>) -> Known;
+    /// Names of tools, to guess what a mistyped one was meant to be.
+    fn tool_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// What is known of a workflow.
+#[derive(Clone, Debug)]
+pub enum Known {
+    /// There is none.
+    Missing,
+    /// There is one, but not more is known.
+    Exists,
+    /// There is one.
+    Shape {
+        /// Schema of its inputs, if it has one.
+        inputs: Option<Arc<Schema>>,
+        /// Type of its outputs.
+        outputs: Type,
+    },
+}

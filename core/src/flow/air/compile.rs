@@ -1,0 +1,375 @@
+//! From a document to a graph: names, order, templates, types, inputs, references.
+//!
+//! Each pass is linear in nodes and edges. Later passes need what earlier ones found, so a
+//! document whose shape is broken is not checked for types; within a pass everything is told.
+
+use super::catalog::{Catalog, Known};
+use super::check::{Check, Wanted};
+use super::document::{Body, Document, Node};
+use super::graph::{CompiledEdge, CompiledNode, Graph};
+use super::nearest::did_you_mean;
+use super::order::Ways;
+use super::parse::is_node_id;
+use super::problem::{Problem, ProblemCode, Problems};
+use super::reach::upstream;
+use crate::flow::expr::{Template, TemplateError, Type};
+use crate::flow::schema::Schema;
+use crate::flow::tool::{Reach, Spec};
+use crate::ledger::jcs;
+use crate::limits::{WORKFLOW_EDGES_MAX, WORKFLOW_NODES_MAX};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Compiles a document against what there is.
+pub fn compile(document: Document, catalog: &dyn Catalog) -> Result<Graph, Vec<Problem>> {
+    compile_onto(None, document, catalog)
+}
+
+/// Compiles a document whose first nodes and edges are those of `prior`, which stay as they are.
+pub(crate) fn compile_onto(
+    prior: Option<&Graph>,
+    document: Document,
+    catalog: &dyn Catalog,
+) -> Result<Graph, Vec<Problem>> {
+    let mut out = Problems::default();
+    let index = index_of(&document, &mut out);
+    let ends = ends_of(&document, &index, &mut out);
+    if !out.is_empty() {
+        return Err(out.into_vec());
+    }
+    let ways = Ways::new(document.nodes.len(), ends);
+    let order = ways.order();
+    if order.len() < document.nodes.len() {
+        ways.complain(&order, &|node| document.nodes[node].id.clone(), &mut out);
+        return Err(out.into_vec());
+    }
+    let mut compiling = Compiling { prior, catalog, kinds: BTreeMap::new(), out };
+    let input_schema = compiling.input_schema(&document);
+    let mut wanted = Vec::with_capacity(document.nodes.len());
+    let mut nodes = Vec::with_capacity(document.nodes.len());
+    for (at, node) in document.nodes.iter().enumerate() {
+        let (compiled, wants) = compiling.node(at, node, &document, &ways);
+        nodes.push(compiled);
+        wanted.push(wants);
+    }
+    let edges = compiling.edges(&document, &ways);
+    let path = "/outputs";
+    let outputs =
+        document.outputs.as_ref().and_then(|outputs| compiling.template(&Value::Object(outputs.clone()), path));
+    let mut out = compiling.out;
+    if out.is_empty() {
+        let checked = Checked { nodes: &nodes, edges: &edges, outputs: outputs.as_ref(), index: &index };
+        checked.references(&ways, &order, prior, &mut out);
+        checked.types(input_schema.as_deref(), &wanted, prior, &mut out);
+    }
+    let digest = digest_of(&document, &mut out);
+    let output_type = output_type(outputs.as_ref(), &nodes);
+    out.or(Graph { document, digest, nodes, edges, input_schema, outputs, output_type, index })
+}
+
+fn digest_of(document: &Document, out: &mut Problems) -> [u8; 32] {
+    match jcs::canonical(&document.to_value()) {
+        Ok(text) => Sha256::digest(text.as_bytes()).into(),
+        Err(error) => {
+            out.add(ProblemCode::InvalidValue, "", format!("the document has no canonical form: {error}"));
+            [0; 32]
+        }
+    }
+}
+
+/// What a run gives: its templates, or the outputs of the last nodes by name.
+fn output_type(outputs: Option<&Template>, nodes: &[CompiledNode]) -> Type {
+    match outputs {
+        Some(template) => Type::of_names(template.members().into_iter().map(|name| (name.to_owned(), Type::Any))),
+        None => {
+            let sinks = nodes.iter().filter(|node| node.outgoing.is_empty());
+            Type::of_names(sinks.map(|node| (node.node.id.clone(), node.output_type.clone())))
+        }
+    }
+}
+
+fn index_of(document: &Document, out: &mut Problems) -> BTreeMap<String, usize> {
+    let counts =
+        [(document.nodes.len(), WORKFLOW_NODES_MAX, "/nodes"), (document.edges.len(), WORKFLOW_EDGES_MAX, "/edges")];
+    for (count, most, path) in counts {
+        if count > most {
+            out.add(ProblemCode::TooLarge, path, format!("{count} items, at most {most}"));
+        }
+    }
+    let mut index = BTreeMap::new();
+    for (at, node) in document.nodes.iter().enumerate() {
+        let path = || format!("/nodes/{at}/id");
+        if !is_node_id(&node.id) {
+            out.add(ProblemCode::InvalidId, path(), format!("{:?} can't be the name of a node", node.id));
+        } else if let Some(first) = index.insert(node.id.clone(), at) {
+            let reason = format!("there is a node {} already, at /nodes/{first}", node.id);
+            out.add(ProblemCode::DuplicateId, path(), reason);
+        }
+    }
+    index
+}
+
+/// Positions of the ends of every edge.
+fn ends_of(document: &Document, index: &BTreeMap<String, usize>, out: &mut Problems) -> Vec<(usize, usize)> {
+    let mut seen = BTreeSet::new();
+    let mut ends = Vec::with_capacity(document.edges.len());
+    for (at, edge) in document.edges.iter().enumerate() {
+        let mut find = |id: &str, member: &str| {
+            let found = index.get(id).copied();
+            if found.is_none() {
+                let guess = did_you_mean(id, index.keys().map(String::as_str));
+                let reason = format!("there is no node {id:?}{guess}");
+                out.add(ProblemCode::UnknownNode, format!("/edges/{at}/{member}"), reason);
+            }
+            found
+        };
+        let (Some(from), Some(to)) = (find(&edge.from, "from"), find(&edge.to, "to")) else {
+            continue;
+        };
+        if from == to {
+            out.add(ProblemCode::SelfEdge, format!("/edges/{at}"), format!("{} leads to itself", edge.from));
+        } else if !seen.insert((from, to)) {
+            let reason = format!("there is an edge from {} to {} already", edge.from, edge.to);
+            out.add(ProblemCode::DuplicateEdge, format!("/edges/{at}"), reason);
+        }
+        ends.push((from, to));
+    }
+    ends
+}
+
+/// A tool with the types of its schemas, worked out once for all nodes that call it.
+#[derive(Clone)]
+struct Kind {
+    spec: Arc<Spec>,
+    wanted: Arc<Wanted>,
+    output: Type,
+}
+
+struct Compiling<'a> {
+    prior: Option<&'a Graph>,
+    catalog: &'a dyn Catalog,
+    kinds: BTreeMap<String, Option<Kind>>,
+    out: Problems,
+}
+
+type Wants = Option<Arc<Wanted>>;
+
+impl Compiling<'_> {
+    fn input_schema(&mut self, document: &Document) -> Option<Arc<Schema>> {
+        if let Some(prior) = self.prior {
+            return prior.input_schema.clone();
+        }
+        match Schema::compile(document.inputs.clone()?) {
+            Ok(schema) => Some(Arc::new(schema)),
+            Err(error) => {
+                self.out.add(ProblemCode::InvalidSchema, "/inputs", error.reason);
+                None
+            }
+        }
+    }
+
+    fn template(&mut self, value: &Value, path: &str) -> Option<Template> {
+        match Template::compile(value) {
+            Ok(template) => Some(template),
+            Err(error) => {
+                let (code, at, reason) = match error {
+                    TemplateError::Invalid { path, reason } => (ProblemCode::InvalidExpression, path, reason),
+                    TemplateError::UnknownReference { path, reason } => (ProblemCode::UnknownReference, path, reason),
+                    TemplateError::TooMany => (ProblemCode::TooLarge, String::new(), error.to_string()),
+                };
+                self.out.add(code, format!("{path}{at}"), reason);
+                None
+            }
+        }
+    }
+
+    fn node(&mut self, at: usize, node: &Node, document: &Document, ways: &Ways) -> (CompiledNode, Wants) {
+        let (incoming, outgoing) = (ways.incoming[at].clone(), ways.outgoing[at].clone());
+        if let Some(old) = self.prior.and_then(|prior| prior.nodes.get(at)) {
+            return (CompiledNode { incoming, outgoing, ..old.clone() }, None);
+        }
+        let path = format!("/nodes/{at}");
+        let mut compiled = CompiledNode {
+            node: node.clone(),
+            inputs: None,
+            over: None,
+            prompt: None,
+            show: None,
+            tool: None,
+            output_type: Type::Any,
+            incoming,
+            outgoing,
+        };
+        let mut wants = None;
+        match &node.body {
+            Body::Function(_) | Body::Workflow(_) => wants = self.action(node, document, &path, &mut compiled),
+            Body::Map(each) => {
+                compiled.over = self.template(&each.over, &format!("{path}/over"));
+                wants = self.action(node, document, &format!("{path}/do"), &mut compiled);
+                compiled.output_type = Type::Any;
+            }
+            Body::Hitl(hitl) => {
+                let prompt = hitl.prompt.clone().map(Value::String);
+                compiled.prompt = prompt.and_then(|prompt| self.template(&prompt, &format!("{path}/prompt")));
+                compiled.show = hitl.show.as_ref().and_then(|show| self.template(show, &format!("{path}/show")));
+            }
+            Body::Agent(members) | Body::Swarm(members) => {
+                let inputs = members.get("inputs");
+                compiled.inputs = inputs.and_then(|inputs| self.template(inputs, &format!("{path}/inputs")));
+            }
+        }
+        (compiled, wants)
+    }
+
+    /// What a function or child is given, alone or for each item.
+    fn action(&mut self, node: &Node, document: &Document, path: &str, compiled: &mut CompiledNode) -> Wants {
+        if let Some(function) = node.function() {
+            compiled.inputs = self.template(&Value::Object(function.inputs.clone()), &format!("{path}/inputs"));
+            let kind = self.tool(&function.tool, path)?;
+            if function.cache.is_some() && kind.spec.effect == Reach::Write {
+                let reason = format!("{} changes something outside, so its answers can't be used again", function.tool);
+                self.out.add(ProblemCode::NotCacheable, format!("{path}/cache"), reason);
+            }
+            compiled.tool = Some(kind.spec);
+            compiled.output_type = kind.output;
+            return Some(kind.wanted);
+        }
+        let child = node.child()?;
+        compiled.inputs = self.template(&Value::Object(child.inputs.clone()), &format!("{path}/inputs"));
+        if child.workflow_id == document.workflow_id && child.version.is_none() {
+            // A workflow may start itself; its own shape is only known once this is done.
+            return None;
+        }
+        match self.catalog.workflow(&child.workflow_id, child.version) {
+            Known::Missing => {
+                let version = child.version.map_or_else(String::new, |version| format!(" in version {version}"));
+                let reason = format!("there is no workflow {}{version}", child.workflow_id);
+                self.out.add(ProblemCode::UnknownWorkflow, format!("{path}/workflow_id"), reason);
+                None
+            }
+            Known::Exists => None,
+            Known::Shape { inputs, outputs } => {
+                compiled.output_type = outputs;
+                inputs.map(|schema| Arc::new(Wanted::new(schema)))
+            }
+        }
+    }
+
+    fn tool(&mut self, name: &str, path: &str) -> Option<Kind> {
+        let catalog = self.catalog;
+        let known = self.kinds.entry(name.to_owned()).or_insert_with(|| {
+            let spec = catalog.tool(name)?;
+            let wanted = Arc::new(Wanted::of_tool(Arc::clone(&spec)));
+            let output = Type::of_schema(spec.output.document());
+            Some(Kind { spec, wanted, output })
+        });
+        let known = known.clone();
+        if known.is_none() {
+            let names = catalog.tool_names();
+            let reason = format!("there is no tool {name:?}{}", did_you_mean(name, names.iter().map(String::as_str)));
+            self.out.add(ProblemCode::UnknownTool, format!("{path}/fn"), reason);
+        }
+        known
+    }
+
+    fn edges(&mut self, document: &Document, ways: &Ways) -> Vec<CompiledEdge> {
+        let mut edges = Vec::with_capacity(document.edges.len());
+        for (at, edge) in document.edges.iter().enumerate() {
+            let (from, to) = ways.edges[at];
+            if let Some(old) = self.prior.and_then(|prior| prior.edges.get(at)) {
+                edges.push(old.clone());
+                continue;
+            }
+            let path = format!("/edges/{at}/condition");
+            let condition = edge.condition.clone().map(Value::String);
+            let condition = condition.and_then(|condition| self.template(&condition, &path));
+            if condition.as_ref().is_some_and(|condition| !condition.is_lone() && !condition.is_flag()) {
+                let reason = "a condition is one ${…} that is true or false, and nothing around it";
+                self.out.add(ProblemCode::InvalidExpression, path, reason);
+            }
+            edges.push(CompiledEdge { from, to, condition });
+        }
+        edges
+    }
+}
+
+/// Everything compiled, to be checked as a whole.
+struct Checked<'a> {
+    nodes: &'a [CompiledNode],
+    edges: &'a [CompiledEdge],
+    outputs: Option<&'a Template>,
+    index: &'a BTreeMap<String, usize>,
+}
+
+impl Checked<'_> {
+    /// The templates of a node and where they stand.
+    fn templates(node: &CompiledNode, at: usize) -> impl Iterator<Item = (&Template, String)> {
+        let inputs = if matches!(node.node.body, Body::Map(_)) { "do/inputs" } else { "inputs" };
+        let all = [(&node.inputs, inputs), (&node.over, "over"), (&node.prompt, "prompt"), (&node.show, "show")];
+        all.into_iter().filter_map(move |(template, name)| Some((template.as_ref()?, format!("/nodes/{at}/{name}"))))
+    }
+
+    /// Every reference names a node that is there and lies upstream.
+    fn references(&self, ways: &Ways, order: &[usize], prior: Option<&Graph>, out: &mut Problems) {
+        let mut asked: Vec<(usize, usize)> = Vec::new();
+        let mut places: Vec<(Template, String)> = Vec::new();
+        let mut ask = |reader: usize, own: bool, template: &Template, path: String| {
+            for name in template.references() {
+                match self.index.get(name) {
+                    Some(target) if own && *target == reader => {}
+                    Some(target) => {
+                        asked.push((reader, *target));
+                        places.push((template.clone(), path.clone()));
+                    }
+                    None => {
+                        let guess = did_you_mean(name, self.index.keys().map(String::as_str));
+                        let place = format!("{path}{}", template.place_of(name));
+                        out.add(ProblemCode::UnknownReference, place, format!("there is no node {name}{guess}"));
+                    }
+                }
+            }
+        };
+        for (at, node) in self.nodes.iter().enumerate().skip(prior.map_or(0, |prior| prior.nodes.len())) {
+            Self::templates(node, at).for_each(|(template, path)| ask(at, false, template, path));
+        }
+        for (at, edge) in self.edges.iter().enumerate().skip(prior.map_or(0, |prior| prior.edges.len())) {
+            edge.condition.iter().for_each(|template| ask(edge.from, true, template, format!("/edges/{at}/condition")));
+        }
+        if let Some(outputs) = self.outputs.filter(|_| prior.is_none()) {
+            for name in outputs.references().iter().filter(|name| !self.index.contains_key(*name)) {
+                let guess = did_you_mean(name, self.index.keys().map(String::as_str));
+                let place = format!("/outputs{}", outputs.place_of(name));
+                out.add(ProblemCode::UnknownReference, place, format!("there is no node {name}{guess}"));
+            }
+        }
+        let answers = upstream(ways, order, &asked);
+        for (pair, _) in answers.upstream.iter().enumerate().filter(|(_, upstream)| !**upstream) {
+            let (reader, target) = asked[pair];
+            let (template, path) = &places[pair];
+            let (target, reader) = (&self.nodes[target].node.id, &self.nodes[reader].node.id);
+            let reason = if target == reader {
+                format!("{target} can't see its own outputs")
+            } else {
+                format!("{target} is not upstream of {reader}: no path leads from it to here")
+            };
+            out.add(ProblemCode::UnknownReference, format!("{path}{}", template.place_of(target)), reason);
+        }
+    }
+
+    /// Every expression has a type that can be right where it stands.
+    fn types(&self, inputs: Option<&Schema>, wanted: &[Wants], prior: Option<&Graph>, out: &mut Problems) {
+        let inputs = inputs.map_or(Type::Any, |schema| Type::of_schema(schema.document()));
+        let mut check = Check { inputs, nodes: self.nodes, index: self.index, item: None, out };
+        for (at, node) in self.nodes.iter().enumerate().skip(prior.map_or(0, |prior| prior.nodes.len())) {
+            check.node(at, node, wanted[at].as_deref());
+        }
+        for (at, edge) in self.edges.iter().enumerate().skip(prior.map_or(0, |prior| prior.edges.len())) {
+            edge.condition.iter().for_each(|condition| check.condition(condition, &format!("/edges/{at}/condition")));
+        }
+        if let Some(outputs) = self.outputs.filter(|_| prior.is_none()) {
+            check.anything(outputs, "/outputs");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! A workflow after compilation: immutable, and shared by all runs of its version.
+//!
+//! Nodes and edges are meant by position, in the order of the document, so that a run's state can
+//! be a plain list. A patch appends; positions never move.
+
+use super::catalog::Known;
+use super::document::{Body, Document, Node};
+use super::problem::{Problem, ProblemCode};
+use crate::flow::expr::{Template, Type};
+use crate::flow::schema::Schema;
+use crate::flow::tool::Spec;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A compiled workflow.
+#[derive(Clone, Debug)]
+pub struct Graph {
+    /// What it was compiled from.
+    pub document: Document,
+    /// SHA-256 of the document's canonical JSON.
+    pub digest: [u8; 32],
+    /// The nodes, in the document's order.
+    pub nodes: Vec<CompiledNode>,
+    /// The edges, in the document's order.
+    pub edges: Vec<CompiledEdge>,
+    /// Schema of a run's inputs.
+    pub input_schema: Option<Arc<Schema>>,
+    /// Template of a run's outputs.
+    pub outputs: Option<Template>,
+    /// Type of a run's outputs.
+    pub output_type: Type,
+    pub(super) index: BTreeMap<String, usize>,
+}
+
+/// A compiled node.
+#[derive(Clone, Debug)]
+pub struct CompiledNode {
+    /// As it was written.
+    pub node: Node,
+    /// Template of what the tool or child is given; inside a map, for one item.
+    pub inputs: Option<Template>,
+    /// Template of the list that a map walks over.
+    pub over: Option<Template>,
+    /// Template of the question to a person.
+    pub prompt: Option<Template>,
+    /// Template of what a person is shown.
+    pub show: Option<Template>,
+    /// The tool it calls, alone or for each item.
+    pub tool: Option<Arc<Spec>>,
+    /// Type of its outputs.
+    pub output_type: Type,
+    /// Positions of the edges that lead here.
+    pub incoming: Vec<usize>,
+    /// Positions of the edges that start here.
+    pub outgoing: Vec<usize>,
+}
+
+/// A compiled edge.
+#[derive(Clone, Debug)]
+pub struct CompiledEdge {
+    /// Position of the node where it starts.
+    pub from: usize,
+    /// Position of the node where it leads.
+    pub to: usize,
+    /// What must be true for it to be taken.
+    pub condition: Option<Template>,
+}
+
+impl Graph {
+    /// Where the node of this name stands.
+    #[must_use]
+    pub fn position(&self, id: &str) -> Option<usize> {
+        self.index.get(id).copied()
+    }
+
+    /// Positions of the nodes that no edge leads to.
+    pub fn roots(&self) -> impl Iterator<Item = usize> {
+        self.nodes.iter().enumerate().filter(|(_, node)| node.incoming.is_empty()).map(|(at, _)| at)
+    }
+
+    /// Positions of the nodes that no edge starts from.
+    pub fn sinks(&self) -> impl Iterator<Item = usize> {
+        self.nodes.iter().enumerate().filter(|(_, node)| node.outgoing.is_empty()).map(|(at, _)| at)
+    }
+
+    /// The first node of a kind that can't run yet.
+    #[must_use]
+    pub fn unsupported(&self) -> Option<&Node> {
+        let unsupported = |node: &&Node| matches!(node.body, Body::Agent(_) | Body::Swarm(_));
+        self.nodes.iter().map(|node| &node.node).find(unsupported)
+    }
+
+    /// The same as a problem, with its place.
+    #[must_use]
+    pub fn unsupported_problem(&self) -> Option<Problem> {
+        let node = self.unsupported()?;
+        let path = format!("/nodes/{}/type", self.position(&node.id)?);
+        let reason = format!("node {} is of type {}, which can't run here yet", node.id, node.body.kind());
+        Some(Problem::new(ProblemCode::UnsupportedNode, path, reason))
+    }
+
+    /// What a workflow that starts this one may know of it.
+    #[must_use]
+    pub fn known(&self) -> Known {
+        Known::Shape { inputs: self.input_schema.clone(), outputs: self.output_type.clone() }
+    }
+}

@@ -1,0 +1,33 @@
+//! AIR, the document that a workflow is written in: its shape, and the graph it compiles to.
+//!
+//! [`parse`] reads a text strictly and knows nothing of tools; [`compile`] checks the document
+//! against a [`Catalog`] and gives the immutable [`Graph`] that all runs of a version share. Both
+//! gather what is wrong instead of stopping at the first fault.
+
+mod catalog;
+mod check;
+mod compile;
+mod document;
+mod graph;
+mod nearest;
+mod order;
+mod parse;
+mod problem;
+mod reach;
+mod read;
+mod write;
+
+pub use catalog::{Catalog, Known};
+pub use compile::compile;
+pub(crate) use compile::compile_onto;
+pub use document::{Approval, Body, Cache, Child, Document, Each, Edge, Function, Hitl, Item, Join, Node, Retry};
+pub use graph::{CompiledEdge, CompiledNode, Graph};
+pub(crate) use nearest::did_you_mean;
+pub use parse::{CURRENT_NODE, is_node_id, parse};
+pub(crate) use parse::{read_edges, read_nodes};
+pub(crate) use problem::Problems;
+pub use problem::{Problem, ProblemCode};
+pub(crate) use read::Members;
+
+/// The JSON Schema of an AIR document, for editors and other programs.
+pub const SCHEMA: &str = include_str!("air.schema.json");

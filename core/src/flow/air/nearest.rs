@@ -1,0 +1,57 @@
+//! The known name that is closest to a mistyped one.
+
+/// Names longer than this are not compared: nobody mistypes them by a letter.
+const CHARS_MAX: usize = 64;
+/// Names that are looked at; in a long list a guess is worth less than its time.
+const NAMES_MAX: usize = 2_000;
+
+/// ` (did you mean X?)`, or nothing if no name is close.
+pub(crate) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let wanted: Vec<char> = name.chars().take(CHARS_MAX + 1).collect();
+    if wanted.len() > CHARS_MAX {
+        return String::new();
+    }
+    let close = (wanted.len() / 3).clamp(1, 3);
+    let best = known
+        .into_iter()
+        .take(NAMES_MAX)
+        .filter(|known| known.len() <= CHARS_MAX && known.len().abs_diff(name.len()) <= close * 4)
+        .map(|known| (distance(&wanted, known), known))
+        .filter(|(distance, _)| *distance <= close)
+        .min();
+    best.map_or_else(String::new, |(_, known)| format!(" (did you mean {known}?)"))
+}
+
+/// Letters to insert, delete, replace or swap with a neighbour to turn one name into the other.
+fn distance(one: &[char], other: &str) -> usize {
+    let mut before: Vec<usize> = Vec::new();
+    let mut row: Vec<usize> = (0..=one.len()).collect();
+    let mut last = None;
+    for (at, letter) in other.chars().enumerate() {
+        let mut next = vec![at + 1];
+        for (column, wanted) in one.iter().enumerate() {
+            let replaced = row[column] + usize::from(*wanted != letter);
+            let mut cost = replaced.min(row[column + 1] + 1).min(next[column] + 1);
+            if column > 0 && last == Some(*wanted) && one[column - 1] == letter {
+                cost = cost.min(before[column - 1] + 1);
+            }
+            next.push(cost);
+        }
+        before = std::mem::replace(&mut row, next);
+        last = Some(letter);
+    }
+    row[one.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_guessed_and_a_stranger_is_not() {
+        let known = ["fetch_page", "summarize", "notify"];
+        assert_eq!(did_you_mean("sumarize", known), " (did you mean summarize?)");
+        assert_eq!(did_you_mean("fecth_page", known), " (did you mean fetch_page?)");
+        assert_eq!(did_you_mean("upload", known), "");
+    }
+}

@@ -1,0 +1,120 @@
+//! The order of nodes: who comes before whom, and whether that can be at all.
+
+use super::problem::{ProblemCode, Problems};
+use crate::limits::PROBLEMS_MAX;
+
+/// Nodes and edges by position, nothing else.
+pub(super) struct Ways {
+    /// Start and end of every edge.
+    pub(super) edges: Vec<(usize, usize)>,
+    /// For every node, the edges that lead to it.
+    pub(super) incoming: Vec<Vec<usize>>,
+    /// For every node, the edges that start from it.
+    pub(super) outgoing: Vec<Vec<usize>>,
+}
+
+impl Ways {
+    pub(super) fn new(nodes: usize, edges: Vec<(usize, usize)>) -> Self {
+        let mut incoming = vec![Vec::new(); nodes];
+        let mut outgoing = vec![Vec::new(); nodes];
+        for (at, (from, to)) in edges.iter().enumerate() {
+            outgoing[*from].push(at);
+            incoming[*to].push(at);
+        }
+        Self { edges, incoming, outgoing }
+    }
+
+    fn after(&self, node: usize) -> impl Iterator<Item = usize> {
+        self.outgoing[node].iter().map(|edge| self.edges[*edge].1)
+    }
+
+    pub(super) fn before(&self, node: usize) -> impl Iterator<Item = usize> {
+        self.incoming[node].iter().map(|edge| self.edges[*edge].0)
+    }
+
+    /// Every node after all that lead to it; nodes that wait for each other are left out.
+    pub(super) fn order(&self) -> Vec<usize> {
+        let mut waits: Vec<usize> = self.incoming.iter().map(Vec::len).collect();
+        let mut order: Vec<usize> = (0..waits.len()).filter(|node| waits[*node] == 0).collect();
+        let mut at = 0;
+        while let Some(node) = order.get(at).copied() {
+            for next in self.after(node) {
+                waits[next] -= 1;
+                if waits[next] == 0 {
+                    order.push(next);
+                }
+            }
+            at += 1;
+        }
+        order
+    }
+
+    /// Tells the cycle, and the nodes that only a cycle leads to.
+    pub(super) fn complain(&self, order: &[usize], name: &dyn Fn(usize) -> String, out: &mut Problems) {
+        let mut ordered = vec![false; self.incoming.len()];
+        order.iter().for_each(|node| ordered[*node] = true);
+        let cycle = self.cycle(&ordered);
+        let Some(first) = cycle.first() else {
+            return;
+        };
+        let names: Vec<String> =
+            shortened(&cycle).into_iter().map(|node| node.map_or_else(|| "…".to_owned(), name)).collect();
+        let reason = format!("nodes wait for each other: {} → {}", names.join(" → "), name(*first));
+        out.add(ProblemCode::Cycle, format!("/nodes/{first}"), reason);
+        let reached = self.reached();
+        let lost = (0..ordered.len()).filter(|node| !reached[*node] && !cycle.contains(node));
+        for node in lost.take(PROBLEMS_MAX) {
+            let reason = format!("no path leads to {} from a node that can start", name(node));
+            out.add(ProblemCode::Unreachable, format!("/nodes/{node}"), reason);
+        }
+    }
+
+    /// One cycle among the nodes that have no order, in the direction of its edges.
+    fn cycle(&self, ordered: &[bool]) -> Vec<usize> {
+        let Some(start) = ordered.iter().position(|ordered| !ordered) else {
+            return Vec::new();
+        };
+        // Each of them waits for another one of them, so walking backwards must come around.
+        let mut seen_at = vec![None; ordered.len()];
+        let mut walk = Vec::new();
+        let mut node = start;
+        loop {
+            if let Some(from) = seen_at[node] {
+                let mut cycle = walk.split_off(from);
+                cycle.reverse();
+                return cycle;
+            }
+            seen_at[node] = Some(walk.len());
+            walk.push(node);
+            match self.before(node).find(|before| !ordered[*before]) {
+                Some(before) => node = before,
+                None => return Vec::new(),
+            }
+        }
+    }
+
+    /// Whether a path leads to each node from one that nothing leads to.
+    fn reached(&self) -> Vec<bool> {
+        let mut reached: Vec<bool> = self.incoming.iter().map(Vec::is_empty).collect();
+        let mut waiting: Vec<usize> = (0..reached.len()).filter(|node| reached[*node]).collect();
+        while let Some(node) = waiting.pop() {
+            for next in self.after(node) {
+                if !std::mem::replace(&mut reached[next], true) {
+                    waiting.push(next);
+                }
+            }
+        }
+        reached
+    }
+}
+
+/// At most a dozen of a long cycle; nothing stands for what is left out.
+fn shortened(cycle: &[usize]) -> Vec<Option<usize>> {
+    const SHOWN: usize = 6;
+    if cycle.len() <= 2 * SHOWN {
+        return cycle.iter().copied().map(Some).collect();
+    }
+    let head = cycle[..SHOWN].iter().copied().map(Some);
+    let tail = cycle[cycle.len() - SHOWN..].iter().copied().map(Some);
+    head.chain([None]).chain(tail).collect()
+}

@@ -1,0 +1,299 @@
+//! Reads a workflow from its text: strict JSON, then every member by name.
+//!
+//! Nothing here knows of tools, types or the order of nodes. A member that the format doesn't have
+//! is refused where it stands, because a mistyped option that is silently ignored is worse than a
+//! refusal.
+
+use super::document::{Approval, Body, Cache, Child, Document, Each, Edge, Function, Hitl, Item, Join, Node, Retry};
+use super::problem::{Problem, ProblemCode, Problems};
+use super::read::Members;
+use crate::ledger::jcs;
+use crate::limits::{
+    APPROVALS_NEEDED_MAX, APPROVERS_MAX, FLOW_SECONDS_MAX, MAP_PARALLEL_MAX, NODE_RETRIES_MAX, WORKFLOW_BYTES_MAX,
+    WORKFLOW_EDGES_MAX, WORKFLOW_ID_CHARS_MAX, WORKFLOW_NODES_MAX,
+};
+use serde_json::Value;
+
+/// The name by which a patch means the node that runs now; no node may have it.
+pub const CURRENT_NODE: &str = "CURRENT_NODE";
+
+const VERSIONS: &[&str] = &["1.0", "0.1"];
+const KINDS: &[&str] = &["function", "hitl", "workflow", "map", "agent", "swarm"];
+
+/// Reads a document.
+pub fn parse(text: &str) -> Result<Document, Vec<Problem>> {
+    if text.len() > WORKFLOW_BYTES_MAX {
+        let reason = format!("the document has {} bytes, at most {WORKFLOW_BYTES_MAX}", text.len());
+        return Err(vec![Problem::new(ProblemCode::TooLarge, "", reason)]);
+    }
+    let value = jcs::parse(text).map_err(|error| vec![Problem::new(ProblemCode::NotJson, "", error.to_string())])?;
+    Document::from_value(value)
+}
+
+/// Whether a text may name a node.
+#[must_use]
+pub fn is_node_id(id: &str) -> bool {
+    let mut letters = id.bytes();
+    letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == b'_')
+        && id.len() <= 64
+        && id != CURRENT_NODE
+}
+
+/// Whether a text may name a workflow.
+fn is_workflow_id(id: &str) -> bool {
+    let good = |letter: u8| letter.is_ascii_alphanumeric() || b"_-.".contains(&letter);
+    !id.is_empty()
+        && id.len() <= WORKFLOW_ID_CHARS_MAX
+        && id.bytes().all(good)
+        && id.as_bytes()[0].is_ascii_alphanumeric()
+}
+
+impl Document {
+    /// Reads a document that is JSON already.
+    pub fn from_value(value: Value) -> Result<Self, Vec<Problem>> {
+        let mut out = Problems::default();
+        if !value.is_object() {
+            Members::of(value, "", &mut out).finish(&mut out);
+            return Err(out.into_vec());
+        }
+        let mut members = Members::of(value, "", &mut out);
+        let document = Self {
+            air_version: members.text("air_version", &mut out),
+            workflow_id: read_workflow_id(&mut members, &mut out),
+            description: members.optional_text("description", &mut out),
+            inputs: members.object("inputs", &mut out).map(Value::Object),
+            outputs: members.object("outputs", &mut out),
+            timeout_seconds: members.count("timeout_seconds", 1..=FLOW_SECONDS_MAX, &mut out),
+            nodes: read_nodes(&mut members, "nodes", WORKFLOW_NODES_MAX, &mut out),
+            edges: read_edges(&mut members, "edges", WORKFLOW_EDGES_MAX, &mut out),
+        };
+        if !document.air_version.is_empty() && !VERSIONS.contains(&document.air_version.as_str()) {
+            out.add(ProblemCode::InvalidValue, "/air_version", "air_version must be \"1.0\" or \"0.1\"");
+        }
+        if document.nodes.is_empty() && out.is_empty() {
+            out.add(ProblemCode::InvalidValue, "/nodes", "a workflow has at least one node");
+        }
+        members.finish(&mut out);
+        out.or(document)
+    }
+}
+
+/// The nodes in the member `name`.
+pub(crate) fn read_nodes(members: &mut Members, name: &'static str, most: usize, out: &mut Problems) -> Vec<Node> {
+    let path = members.path(name);
+    if members.peek(name).is_none() {
+        out.add(ProblemCode::MissingMember, path.as_str(), format!("{name} is missing"));
+    }
+    let items = members.list(name, out).unwrap_or_default();
+    if too_many(items.len(), most, &path, out) {
+        return Vec::new();
+    }
+    let read = |(at, item)| read_node(item, format!("{path}/{at}"), out);
+    items.into_iter().enumerate().map(read).collect()
+}
+
+/// The edges in the member `name`.
+pub(crate) fn read_edges(members: &mut Members, name: &'static str, most: usize, out: &mut Problems) -> Vec<Edge> {
+    let path = members.path(name);
+    let items = members.list(name, out).unwrap_or_default();
+    if too_many(items.len(), most, &path, out) {
+        return Vec::new();
+    }
+    let read = |(at, item)| {
+        let mut members = Members::of(item, format!("{path}/{at}"), out);
+        let edge = Edge {
+            from: members.text("from", out),
+            to: members.text("to", out),
+            condition: members.optional_text("condition", out),
+        };
+        members.finish(out);
+        edge
+    };
+    items.into_iter().enumerate().map(read).collect()
+}
+
+fn too_many(count: usize, most: usize, path: &str, out: &mut Problems) -> bool {
+    if count > most {
+        out.add(ProblemCode::TooLarge, path, format!("{count} items, at most {most}"));
+    }
+    count > most
+}
+
+fn read_workflow_id(members: &mut Members, out: &mut Problems) -> String {
+    let id = members.text("workflow_id", out);
+    if !id.is_empty() && !is_workflow_id(&id) {
+        let reason = format!(
+            "a workflow's name has letters, digits, `_`, `-` and `.`, begins with a letter or digit and has at most {WORKFLOW_ID_CHARS_MAX} characters"
+        );
+        out.add(ProblemCode::InvalidId, members.path("workflow_id"), reason);
+    }
+    id
+}
+
+fn read_node(value: Value, path: String, out: &mut Problems) -> Node {
+    let mut members = Members::of(value, path, out);
+    let id = members.text("id", out);
+    if !id.is_empty() && !is_node_id(&id) {
+        let reason = if id == CURRENT_NODE {
+            "CURRENT_NODE is reserved for patches".to_owned()
+        } else {
+            "a node's name has letters, digits and `_`, doesn't begin with a digit and has at most 64 characters"
+                .to_owned()
+        };
+        out.add(ProblemCode::InvalidId, members.path("id"), reason);
+    }
+    let kind = members.text("type", out);
+    let node = Node {
+        id,
+        join: read_join(&mut members, out),
+        delay_seconds: members.count("delay_seconds", 0..=FLOW_SECONDS_MAX, out).unwrap_or(0),
+        timeout_seconds: members.count("timeout_seconds", 1..=FLOW_SECONDS_MAX, out),
+        retry: read_retry(&mut members, out),
+        requires_approval: read_demand(&mut members, out),
+        body: read_body(&kind, &mut members, out),
+    };
+    members.finish(out);
+    node
+}
+
+fn read_join(members: &mut Members, out: &mut Problems) -> Join {
+    match members.optional_text("join", out).as_deref() {
+        None | Some("all") => Join::All,
+        Some("any") => Join::Any,
+        Some(_) => {
+            out.add(ProblemCode::InvalidValue, members.path("join"), "join must be \"all\" or \"any\"");
+            Join::All
+        }
+    }
+}
+
+fn read_retry(members: &mut Members, out: &mut Problems) -> Option<Retry> {
+    let mut inner = members.inner("retry", out)?;
+    let max = inner.count("max", 0..=NODE_RETRIES_MAX, out).unwrap_or(NODE_RETRIES_MAX);
+    inner.finish(out);
+    Some(Retry { max })
+}
+
+/// `true` stands for one approval by any person.
+fn read_demand(members: &mut Members, out: &mut Problems) -> Option<Approval> {
+    let path = members.path("requires_approval");
+    match members.take("requires_approval")? {
+        Value::Bool(demanded) => demanded.then(Approval::default),
+        other => Some(read_approval(Members::of(other, path, out), out)),
+    }
+}
+
+fn read_approval(mut members: Members, out: &mut Problems) -> Approval {
+    let approvals_needed = members.count("approvals_needed", 1..=APPROVALS_NEEDED_MAX, out).unwrap_or(1);
+    let path = members.path("approvers");
+    let items = members.list("approvers", out).unwrap_or_default();
+    too_many(items.len(), APPROVERS_MAX, &path, out);
+    let approvers = items.into_iter().enumerate().filter_map(|(at, item)| match item {
+        Value::String(pattern) if !pattern.is_empty() && pattern.len() <= 256 => Some(pattern),
+        _ => {
+            out.add(ProblemCode::InvalidValue, format!("{path}/{at}"), "an approver is a pattern of actors, a string");
+            None
+        }
+    });
+    let approvers = approvers.collect();
+    let approval = Approval {
+        approvals_needed,
+        approvers,
+        other_than_requester: members.flag("other_than_requester", out),
+        expires_seconds: members.count("expires_seconds", 1..=FLOW_SECONDS_MAX, out),
+    };
+    members.finish(out);
+    approval
+}
+
+fn read_body(kind: &str, members: &mut Members, out: &mut Problems) -> Body {
+    match kind {
+        "function" => Body::Function(read_function(members, out)),
+        "hitl" => Body::Hitl(Hitl {
+            prompt: members.optional_text("prompt", out),
+            show: members.take("show"),
+            approval: members.inner("approval", out).map(|inner| read_approval(inner, out)).unwrap_or_default(),
+        }),
+        "workflow" => Body::Workflow(read_child(members, out)),
+        "map" => Body::Map(read_each(members, out)),
+        "agent" => {
+            members_of_agent(members, out);
+            Body::Agent(members.rest())
+        }
+        "swarm" => {
+            members_of_swarm(members, out);
+            Body::Swarm(members.rest())
+        }
+        unknown => {
+            if !unknown.is_empty() {
+                let guess = super::did_you_mean(unknown, KINDS.iter().copied());
+                let reason = format!("there is no node type {unknown:?}{guess}; there are {}", KINDS.join(", "));
+                out.add(ProblemCode::InvalidValue, members.path("type"), reason);
+            }
+            Body::Agent(members.rest())
+        }
+    }
+}
+
+fn read_function(members: &mut Members, out: &mut Problems) -> Function {
+    let tool = members.text("fn", out);
+    Function {
+        tool,
+        inputs: members.object("inputs", out).unwrap_or_default(),
+        cache: members.inner("cache", out).map(|mut inner| {
+            let cache = Cache { ttl_seconds: inner.count("ttl_seconds", 1..=FLOW_SECONDS_MAX, out) };
+            inner.finish(out);
+            cache
+        }),
+    }
+}
+
+fn read_child(members: &mut Members, out: &mut Problems) -> Child {
+    Child {
+        workflow_id: read_workflow_id(members, out),
+        version: members.number("version", 1..=jcs::INTEGER_MAX, out),
+        inputs: members.object("inputs", out).unwrap_or_default(),
+    }
+}
+
+fn read_each(members: &mut Members, out: &mut Problems) -> Each {
+    let over = members.value("over", out);
+    let max_parallel = members.count("max_parallel", 1..=MAP_PARALLEL_MAX, out).unwrap_or(Each::MAX_PARALLEL);
+    let inner = members.value("do", out);
+    let mut inner = Members::of(inner, members.path("do"), out);
+    let kind = inner.text("type", out);
+    let item = match kind.as_str() {
+        "workflow" => Item::Workflow(read_child(&mut inner, out)),
+        "function" => Item::Function(read_function(&mut inner, out)),
+        _ => {
+            out.add(ProblemCode::InvalidValue, inner.path("type"), "type must be \"function\" or \"workflow\" here");
+            inner.rest();
+            Item::Function(Function { tool: String::new(), inputs: serde_json::Map::new(), cache: None })
+        }
+    };
+    inner.finish(out);
+    Each { over, max_parallel, item }
+}
+
+/// An agent says which one it is, or what it shall do; everything else is its own room's business.
+fn members_of_agent(members: &mut Members, out: &mut Problems) {
+    one_text_of(members, &["agent", "goal"], out);
+}
+
+/// A swarm has a goal.
+fn members_of_swarm(members: &mut Members, out: &mut Problems) {
+    one_text_of(members, &["goal"], out);
+}
+
+fn one_text_of(members: &Members, names: &[&str], out: &mut Problems) {
+    let has =
+        names.iter().any(|name| members.peek(name).is_some_and(|value| value.as_str().is_some_and(|t| !t.is_empty())));
+    if !has {
+        let reason = format!("a node of this type needs the text {}", names.join(" or "));
+        out.add(ProblemCode::MissingMember, members.path(names[0]), reason);
+    }
+    if members.peek("inputs").is_some_and(|inputs| !inputs.is_object()) {
+        out.add(ProblemCode::InvalidValue, members.path("inputs"), "inputs must be an object");
+    }
+}

@@ -1,0 +1,200 @@
+//! Which references look upstream: whether a path leads from one node to another.
+//!
+//! All pairs of a document are asked at once. Direct edges and a spanning forest answer nearly all
+//! of them in one walk over the graph; what is left is answered 64 targets at a time by passing
+//! bits along the edges, only between the first target and the last reader. The number of edges
+//! looked at is counted, so that a test can hold it to its promise.
+
+use super::order::Ways;
+
+/// Answers, in the order of the questions.
+pub(super) struct Answers {
+    pub(super) upstream: Vec<bool>,
+    /// Edges looked at.
+    pub(super) work: usize,
+}
+
+/// For each (reader, target): whether a path leads from the target to the reader.
+pub(super) fn upstream(ways: &Ways, order: &[usize], pairs: &[(usize, usize)]) -> Answers {
+    let mut answers = Answers { upstream: vec![false; pairs.len()], work: 0 };
+    let forest = Forest::new(ways, &mut answers.work);
+    let mut rank = vec![usize::MAX; ways.incoming.len()];
+    order.iter().enumerate().for_each(|(at, node)| rank[*node] = at);
+    let mut by_reader: Vec<usize> = (0..pairs.len()).collect();
+    by_reader.sort_by_key(|pair| pairs[*pair].0);
+    let mut left = Vec::new();
+    // Which reader last saw the node as its direct predecessor.
+    let mut direct = vec![usize::MAX; ways.incoming.len()];
+    let mut last = usize::MAX;
+    for pair in by_reader {
+        let (reader, target) = pairs[pair];
+        if reader != last {
+            last = reader;
+            answers.work += ways.incoming[reader].len();
+            ways.before(reader).for_each(|before| direct[before] = reader);
+        }
+        if direct[target] == reader || forest.leads(target, reader) {
+            answers.upstream[pair] = true;
+        } else if rank[target] < rank[reader] {
+            left.push(pair);
+        }
+    }
+    left.sort_by_key(|pair| (rank[pairs[*pair].1], rank[pairs[*pair].0]));
+    blocks(ways, order, &rank, pairs, &left, &mut answers);
+    answers
+}
+
+/// Answers the pairs in `left`, which are sorted by target.
+fn blocks(
+    ways: &Ways,
+    order: &[usize],
+    rank: &[usize],
+    pairs: &[(usize, usize)],
+    left: &[usize],
+    answers: &mut Answers,
+) {
+    let mut bits = vec![0_u64; ways.incoming.len()];
+    let mut own = vec![0_u64; ways.incoming.len()];
+    let mut rest = left;
+    while let Some(first) = rest.first() {
+        let mut targets: Vec<usize> = Vec::with_capacity(64);
+        let mut count = 0;
+        for pair in rest {
+            let target = pairs[*pair].1;
+            if targets.last() != Some(&target) {
+                if targets.len() == 64 {
+                    break;
+                }
+                own[target] = 1 << targets.len();
+                targets.push(target);
+            }
+            count += 1;
+        }
+        let (block, others) = rest.split_at(count);
+        let from = rank[pairs[*first].1];
+        let to = block.iter().map(|pair| rank[pairs[*pair].0]).max().unwrap_or(from);
+        for node in &order[from..=to] {
+            let incoming = ways.before(*node).filter(|before| rank[*before] >= from);
+            bits[*node] = incoming.fold(0, |seen, before| seen | bits[before] | own[before]);
+            answers.work += ways.incoming[*node].len();
+        }
+        for pair in block {
+            let (reader, target) = pairs[*pair];
+            answers.upstream[*pair] = bits[reader] & own[target] != 0;
+        }
+        targets.iter().for_each(|target| own[*target] = 0);
+        rest = others;
+    }
+}
+
+/// A spanning forest: in it, one node lies below another exactly if its interval lies inside.
+struct Forest {
+    enter: Vec<usize>,
+    leave: Vec<usize>,
+}
+
+impl Forest {
+    fn new(ways: &Ways, work: &mut usize) -> Self {
+        let nodes = ways.incoming.len();
+        let mut forest = Self { enter: vec![usize::MAX; nodes], leave: vec![0; nodes] };
+        let mut clock = 0;
+        for root in (0..nodes).filter(|node| ways.incoming[*node].is_empty()) {
+            let mut stack = vec![(root, 0)];
+            forest.enter[root] = clock;
+            while let Some((node, next)) = stack.last_mut() {
+                let (here, edge) = (*node, ways.outgoing[*node].get(*next));
+                *next += 1;
+                match edge.map(|edge| ways.edges[*edge].1) {
+                    Some(child) => {
+                        *work += 1;
+                        if forest.enter[child] == usize::MAX {
+                            clock += 1;
+                            forest.enter[child] = clock;
+                            stack.push((child, 0));
+                        }
+                    }
+                    None => {
+                        clock += 1;
+                        forest.leave[here] = clock;
+                        stack.pop();
+                    }
+                }
+            }
+            clock += 1;
+        }
+        forest
+    }
+
+    fn leads(&self, from: usize, to: usize) -> bool {
+        from != to && self.enter[from] < self.enter[to] && self.leave[to] < self.leave[from]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers by walking from every target.
+    fn slowly(ways: &Ways, pairs: &[(usize, usize)]) -> Vec<bool> {
+        let reaches = |from: usize, to: usize| {
+            let (mut seen, mut waiting) = (vec![false; ways.incoming.len()], vec![from]);
+            while let Some(node) = waiting.pop() {
+                for edge in &ways.outgoing[node] {
+                    let next = ways.edges[*edge].1;
+                    if !std::mem::replace(&mut seen[next], true) {
+                        waiting.push(next);
+                    }
+                }
+            }
+            seen[to]
+        };
+        pairs.iter().map(|(reader, target)| reaches(*target, *reader)).collect()
+    }
+
+    /// A layered graph with edges and questions from a fixed sequence.
+    fn scrambled(nodes: usize, seed: u64) -> (Ways, Vec<(usize, usize)>) {
+        let mut state = seed;
+        let mut next = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(state >> 33).unwrap() % below.max(1)
+        };
+        let edges = (1..nodes).flat_map(|to| [(next(to), to), (next(to), to)]).filter(|(from, to)| from != to);
+        let mut edges: Vec<_> = edges.collect();
+        edges.sort_unstable();
+        edges.dedup();
+        edges.retain(|(from, _)| from % 7 != 3);
+        let pairs = (0..nodes).map(|_| (next(nodes), next(nodes))).collect();
+        (Ways::new(nodes, edges), pairs)
+    }
+
+    #[test]
+    fn the_quick_answers_are_the_slow_ones() {
+        for seed in 0..60 {
+            let (ways, pairs) = scrambled(90, seed);
+            let answers = upstream(&ways, &ways.order(), &pairs);
+            assert_eq!(answers.upstream, slowly(&ways, &pairs), "seed {seed}");
+        }
+    }
+
+    /// A ladder: two chains with rungs between them, each node asking for one several steps back.
+    fn ladder(steps: usize) -> (Ways, Vec<(usize, usize)>) {
+        let edges = (0..steps - 1).flat_map(|at| {
+            let (left, right) = (2 * at, 2 * at + 1);
+            [(left, left + 2), (right, right + 2), (left, right + 2), (right, left + 2)]
+        });
+        let pairs = (3..steps).flat_map(|at| [(2 * at, 2 * at - 5), (2 * at + 1, 2 * at - 6), (2 * at, 2 * at - 6)]);
+        (Ways::new(2 * steps, edges.collect()), pairs.collect())
+    }
+
+    #[test]
+    fn the_work_grows_with_the_graph_and_not_with_its_square() {
+        let work = |steps| {
+            let (ways, pairs) = ladder(steps);
+            let answers = upstream(&ways, &ways.order(), &pairs);
+            assert!(answers.upstream.iter().all(|upstream| *upstream));
+            answers.work
+        };
+        let (small, large) = (work(500), work(5_000));
+        assert!(large <= 11 * small, "{small} edges for 1,000 nodes, {large} for 10,000");
+    }
+}

@@ -1,0 +1,181 @@
+//! Reads the members of an object one by one, and knows which were left over.
+//!
+//! Every getter gives a usable value even after a fault, so that one pass finds all of them.
+
+use super::nearest::did_you_mean;
+use super::problem::{ProblemCode, Problems};
+use serde_json::{Map, Value};
+use std::ops::RangeInclusive;
+
+/// The members of one object and where it stands.
+pub(crate) struct Members {
+    members: Map<String, Value>,
+    path: String,
+    known: Vec<&'static str>,
+    /// It was no object at all: what would be missing in it is not worth telling.
+    broken: bool,
+}
+
+/// The word for a value's kind.
+const fn text_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+impl Members {
+    /// The members of `value`, or none and a fault if it is no object.
+    pub(crate) fn of(value: Value, path: impl Into<String>, out: &mut Problems) -> Self {
+        let path = path.into();
+        let members = match value {
+            Value::Object(members) => members,
+            other => {
+                out.add(
+                    ProblemCode::InvalidValue,
+                    path.as_str(),
+                    format!("expected an object, found {}", text_of(&other)),
+                );
+                return Self { members: Map::new(), path, known: Vec::new(), broken: true };
+            }
+        };
+        Self { members, path, known: Vec::new(), broken: false }
+    }
+
+    /// Pointer to a member.
+    pub(crate) fn path(&self, name: &str) -> String {
+        format!("{}/{name}", self.path)
+    }
+
+    /// A member as it stands.
+    pub(crate) fn peek(&self, name: &str) -> Option<&Value> {
+        self.members.get(name)
+    }
+
+    /// Takes a member that may be absent.
+    pub(crate) fn take(&mut self, name: &'static str) -> Option<Value> {
+        self.known.push(name);
+        self.members.remove(name)
+    }
+
+    fn need(&mut self, name: &'static str, out: &mut Problems) -> Option<Value> {
+        let value = self.take(name);
+        if value.is_none() && !self.broken {
+            out.add(ProblemCode::MissingMember, self.path(name), format!("{name} is missing"));
+        }
+        value
+    }
+
+    fn wrong(&self, name: &str, expected: &str, found: &Value, out: &mut Problems) {
+        let reason = format!("{name} must be {expected}, not {}", text_of(found));
+        out.add(ProblemCode::InvalidValue, self.path(name), reason);
+    }
+
+    fn as_text(&self, name: &str, value: Value, out: &mut Problems) -> Option<String> {
+        match value {
+            Value::String(text) => Some(text),
+            other => {
+                self.wrong(name, "a string", &other, out);
+                None
+            }
+        }
+    }
+
+    /// A text that must be there.
+    pub(crate) fn text(&mut self, name: &'static str, out: &mut Problems) -> String {
+        let value = self.need(name, out);
+        value.and_then(|value| self.as_text(name, value, out)).unwrap_or_default()
+    }
+
+    /// A text that may be absent.
+    pub(crate) fn optional_text(&mut self, name: &'static str, out: &mut Problems) -> Option<String> {
+        let value = self.take(name)?;
+        self.as_text(name, value, out)
+    }
+
+    /// A whole number within bounds that may be absent.
+    pub(crate) fn number(
+        &mut self,
+        name: &'static str,
+        bounds: RangeInclusive<i64>,
+        out: &mut Problems,
+    ) -> Option<i64> {
+        let value = self.take(name)?;
+        let number = value.as_i64();
+        let good = number.filter(|number| bounds.contains(number));
+        if good.is_none() {
+            let reason = format!("{name} must be a whole number from {} to {}", bounds.start(), bounds.end());
+            out.add(ProblemCode::InvalidValue, self.path(name), reason);
+        }
+        good
+    }
+
+    /// Seconds or a count within bounds that may be absent.
+    pub(crate) fn count(&mut self, name: &'static str, bounds: RangeInclusive<u32>, out: &mut Problems) -> Option<u32> {
+        let bounds = i64::from(*bounds.start())..=i64::from(*bounds.end());
+        self.number(name, bounds, out).and_then(|number| u32::try_from(number).ok())
+    }
+
+    /// A boolean, false when absent.
+    pub(crate) fn flag(&mut self, name: &'static str, out: &mut Problems) -> bool {
+        match self.take(name) {
+            None => false,
+            Some(Value::Bool(flag)) => flag,
+            Some(other) => {
+                self.wrong(name, "a boolean", &other, out);
+                false
+            }
+        }
+    }
+
+    /// An object of anything that may be absent.
+    pub(crate) fn object(&mut self, name: &'static str, out: &mut Problems) -> Option<Map<String, Value>> {
+        match self.take(name)? {
+            Value::Object(members) => Some(members),
+            other => {
+                self.wrong(name, "an object", &other, out);
+                None
+            }
+        }
+    }
+
+    /// A list that may be absent.
+    pub(crate) fn list(&mut self, name: &'static str, out: &mut Problems) -> Option<Vec<Value>> {
+        match self.take(name)? {
+            Value::Array(items) => Some(items),
+            other => {
+                self.wrong(name, "an array", &other, out);
+                None
+            }
+        }
+    }
+
+    /// An object with members of its own that may be absent.
+    pub(crate) fn inner(&mut self, name: &'static str, out: &mut Problems) -> Option<Self> {
+        let value = self.take(name)?;
+        Some(Self::of(value, self.path(name), out))
+    }
+
+    /// A value that must be there.
+    pub(crate) fn value(&mut self, name: &'static str, out: &mut Problems) -> Value {
+        self.need(name, out).unwrap_or_default()
+    }
+
+    /// What was not asked for, for parts that keep members as written.
+    pub(crate) fn rest(&mut self) -> Map<String, Value> {
+        std::mem::take(&mut self.members)
+    }
+
+    /// Refuses whatever is left.
+    pub(crate) fn finish(self, out: &mut Problems) {
+        for name in self.members.keys() {
+            let guess = did_you_mean(name, self.known.iter().copied());
+            let pointer = format!("{}/{}", self.path, crate::flow::expr::pointer_token(name));
+            out.add(ProblemCode::UnknownMember, pointer, format!("there is no member {name:?} here{guess}"));
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Writes a document out as JSON, without what is default anyway.
+
+use super::document::{Approval, Body, Cache, Child, Document, Each, Edge, Function, Hitl, Item, Join, Node};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
+
+type Object = Map<String, Value>;
+
+fn put(object: &mut Object, name: &str, value: impl Into<Value>) {
+    object.insert(name.to_owned(), value.into());
+}
+
+fn put_some<T: Into<Value>>(object: &mut Object, name: &str, value: Option<T>) {
+    if let Some(value) = value {
+        put(object, name, value);
+    }
+}
+
+impl Document {
+    /// The document as JSON.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        let mut out = Object::new();
+        put(&mut out, "air_version", self.air_version.as_str());
+        put(&mut out, "workflow_id", self.workflow_id.as_str());
+        put_some(&mut out, "description", self.description.as_deref());
+        put_some(&mut out, "inputs", self.inputs.clone());
+        put_some(&mut out, "outputs", self.outputs.clone());
+        put_some(&mut out, "timeout_seconds", self.timeout_seconds);
+        put(&mut out, "nodes", self.nodes.iter().map(Node::to_value).collect::<Vec<_>>());
+        put(&mut out, "edges", self.edges.iter().map(Edge::to_value).collect::<Vec<_>>());
+        Value::Object(out)
+    }
+}
+
+impl Node {
+    /// The node as JSON.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        let mut out = Object::new();
+        match &self.body {
+            Body::Function(function) => write_function(&mut out, function),
+            Body::Hitl(hitl) => write_hitl(&mut out, hitl),
+            Body::Workflow(child) => write_child(&mut out, child),
+            Body::Map(each) => write_each(&mut out, each),
+            Body::Agent(members) | Body::Swarm(members) => out.extend(members.clone()),
+        }
+        put(&mut out, "id", self.id.as_str());
+        put(&mut out, "type", self.body.kind());
+        if self.join == Join::Any {
+            put(&mut out, "join", "any");
+        }
+        if self.delay_seconds > 0 {
+            put(&mut out, "delay_seconds", self.delay_seconds);
+        }
+        put_some(&mut out, "timeout_seconds", self.timeout_seconds);
+        put_some(&mut out, "retry", self.retry.map(|retry| json!({"max": retry.max})));
+        put_some(&mut out, "requires_approval", self.requires_approval.as_ref().map(write_approval));
+        Value::Object(out)
+    }
+}
+
+impl Edge {
+    /// The edge as JSON.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        let mut out = Object::new();
+        put(&mut out, "from", self.from.as_str());
+        put(&mut out, "to", self.to.as_str());
+        put_some(&mut out, "condition", self.condition.as_deref());
+        Value::Object(out)
+    }
+}
+
+fn write_function(out: &mut Object, function: &Function) {
+    put(out, "fn", function.tool.as_str());
+    if !function.inputs.is_empty() {
+        put(out, "inputs", function.inputs.clone());
+    }
+    put_some(out, "cache", function.cache.map(write_cache));
+}
+
+fn write_cache(cache: Cache) -> Value {
+    let mut out = Object::new();
+    put_some(&mut out, "ttl_seconds", cache.ttl_seconds);
+    Value::Object(out)
+}
+
+fn write_hitl(out: &mut Object, hitl: &Hitl) {
+    put_some(out, "prompt", hitl.prompt.as_deref());
+    put_some(out, "show", hitl.show.clone());
+    if hitl.approval != Approval::default() {
+        put(out, "approval", write_approval(&hitl.approval));
+    }
+}
+
+fn write_approval(approval: &Approval) -> Value {
+    let mut out = Object::new();
+    if approval.approvals_needed != 1 {
+        put(&mut out, "approvals_needed", approval.approvals_needed);
+    }
+    if !approval.approvers.is_empty() {
+        put(&mut out, "approvers", approval.approvers.clone());
+    }
+    if approval.other_than_requester {
+        put(&mut out, "other_than_requester", true);
+    }
+    put_some(&mut out, "expires_seconds", approval.expires_seconds);
+    Value::Object(out)
+}
+
+fn write_child(out: &mut Object, child: &Child) {
+    put(out, "workflow_id", child.workflow_id.as_str());
+    put_some(out, "version", child.version);
+    if !child.inputs.is_empty() {
+        put(out, "inputs", child.inputs.clone());
+    }
+}
+
+fn write_each(out: &mut Object, each: &Each) {
+    put(out, "over", each.over.clone());
+    if each.max_parallel != Each::MAX_PARALLEL {
+        put(out, "max_parallel", each.max_parallel);
+    }
+    let mut item = Object::new();
+    match &each.item {
+        Item::Function(function) => {
+            put(&mut item, "type", "function");
+            write_function(&mut item, function);
+        }
+        Item::Workflow(child) => {
+            put(&mut item, "type", "workflow");
+            write_child(&mut item, child);
+        }
+    }
+    put(out, "do", item);
+}
+
+impl Serialize for Document {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_value().serialize(serializer)
+    }
+}
+
+impl Serialize for Node {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_value().serialize(serializer)
+    }
+}
+
+impl Serialize for Edge {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_value().serialize(serializer)
+    }
+}

@@ -1,0 +1,291 @@
+//! The functions of expressions: a fixed table, all pure and bounded by the size of what they get.
+
+use super::eval::Budget;
+use super::operate::{fraction, type_word, whole};
+use super::types::Type;
+use crate::flow::air::did_you_mean;
+use crate::ledger::jcs::{canonical, number_text};
+use crate::limits::EXPRESSION_LIST_MAX;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// A function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Call {
+    Size,
+    Contains,
+    StartsWith,
+    EndsWith,
+    LowerAscii,
+    UpperAscii,
+    Trim,
+    Split,
+    Join,
+    Replace,
+    Substring,
+    ToText,
+    ToInt,
+    ToDouble,
+    ToBool,
+    Dyn,
+}
+
+/// How it may be called: as `f(x)`, as `x.f()`.
+struct Row {
+    name: &'static str,
+    call: Call,
+    global: bool,
+    method: bool,
+    least: usize,
+    most: usize,
+}
+
+const fn method(name: &'static str, call: Call, least: usize, most: usize) -> Row {
+    Row { name, call, global: false, method: true, least, most }
+}
+
+const fn global(name: &'static str, call: Call) -> Row {
+    Row { name, call, global: true, method: false, least: 1, most: 1 }
+}
+
+/// Every function; counts include the value that a method is called on.
+const TABLE: &[Row] = &[
+    Row { name: "size", call: Call::Size, global: true, method: true, least: 1, most: 1 },
+    method("contains", Call::Contains, 2, 2),
+    method("startsWith", Call::StartsWith, 2, 2),
+    method("endsWith", Call::EndsWith, 2, 2),
+    method("lowerAscii", Call::LowerAscii, 1, 1),
+    method("upperAscii", Call::UpperAscii, 1, 1),
+    method("trim", Call::Trim, 1, 1),
+    method("split", Call::Split, 2, 2),
+    method("join", Call::Join, 1, 2),
+    method("replace", Call::Replace, 3, 3),
+    method("substring", Call::Substring, 2, 3),
+    global("string", Call::ToText),
+    global("int", Call::ToInt),
+    global("double", Call::ToDouble),
+    global("bool", Call::ToBool),
+    global("dyn", Call::Dyn),
+];
+
+impl Call {
+    /// The function of a name, if it may be called so.
+    pub(super) fn named(name: &str, as_method: bool) -> Result<Self, String> {
+        let row = TABLE.iter().find(|row| row.name == name);
+        match row {
+            Some(row) if if as_method { row.method } else { row.global } => Ok(row.call),
+            Some(row) if as_method => Err(format!("{name} is called as {name}(x), not on a value", name = row.name)),
+            Some(row) => Err(format!("{name} is called on a value: x.{name}(…)", name = row.name)),
+            None => Err(format!("there is no function {name}{}", did_you_mean(name, TABLE.iter().map(|row| row.name)))),
+        }
+    }
+
+    fn row(self) -> &'static Row {
+        // Every variant has a row; a test says so.
+        TABLE.iter().find(|row| row.call == self).unwrap_or(&TABLE[0])
+    }
+
+    /// Whether it takes so many arguments, the value it is called on included.
+    pub(super) fn takes(self, count: usize) -> Result<(), String> {
+        let row = self.row();
+        let good = (row.least..=row.most).contains(&count);
+        good.then_some(()).ok_or_else(|| format!("{} can't take {count} arguments", row.name))
+    }
+
+    /// The type it gives, or why it can't take these.
+    pub(super) fn infer(self, types: &[Type]) -> Result<Type, String> {
+        let text = |at: usize| match types.get(at) {
+            None | Some(Type::Text | Type::Any) => Ok(()),
+            Some(other) => Err(format!("{} takes a string, not {other}", self.row().name)),
+        };
+        let number = |at: usize| match types.get(at) {
+            None | Some(Type::Int | Type::Any) => Ok(()),
+            Some(other) => Err(format!("{} takes an integer, not {other}", self.row().name)),
+        };
+        let refused = |of: &Type| Err(format!("{} can't take {of}", self.row().name));
+        let first = types.first().unwrap_or(&Type::Any);
+        match self {
+            Self::Size => match first {
+                Type::Text | Type::List(_) | Type::Object(_) | Type::Any => Ok(Type::Int),
+                other => refused(other),
+            },
+            Self::Contains | Self::StartsWith | Self::EndsWith => text(0).and(text(1)).map(|()| Type::Bool),
+            Self::LowerAscii | Self::UpperAscii | Self::Trim => text(0).map(|()| Type::Text),
+            Self::Split => text(0).and(text(1)).map(|()| Type::List(Arc::new(Type::Text))),
+            Self::Join => match first {
+                Type::Any => text(1).map(|()| Type::Text),
+                Type::List(item) if matches!(**item, Type::Text | Type::Any) => text(1).map(|()| Type::Text),
+                other => Err(format!("join takes a list of strings, not {other}")),
+            },
+            Self::Replace => text(0).and(text(1)).and(text(2)).map(|()| Type::Text),
+            Self::Substring => text(0).and(number(1)).and(number(2)).map(|()| Type::Text),
+            Self::ToText => match first {
+                Type::Null | Type::List(_) | Type::Object(_) => refused(first),
+                _ => Ok(Type::Text),
+            },
+            Self::ToInt | Self::ToDouble => match first {
+                Type::Text | Type::Int | Type::Number | Type::Any => {
+                    Ok(if self == Self::ToInt { Type::Int } else { Type::Number })
+                }
+                other => refused(other),
+            },
+            Self::ToBool => match first {
+                Type::Text | Type::Bool | Type::Any => Ok(Type::Bool),
+                other => refused(other),
+            },
+            Self::Dyn => Ok(Type::Any),
+        }
+    }
+
+    /// Calls it.
+    pub(super) fn apply(self, arguments: &[&Value], budget: &Budget) -> Result<Value, String> {
+        let text = |at: usize| match arguments.get(at) {
+            Some(Value::String(text)) => {
+                budget.spend_bytes(text.len())?;
+                Ok(text.as_str())
+            }
+            other => {
+                Err(format!("{} takes a string, not {}", self.row().name, other.map_or("nothing", |v| type_word(v))))
+            }
+        };
+        let Some(first) = arguments.first() else {
+            return Err("not enough arguments".to_owned());
+        };
+        match self {
+            Self::Size => size(first),
+            Self::Contains => Ok(Value::Bool(text(0)?.contains(text(1)?))),
+            Self::StartsWith => Ok(Value::Bool(text(0)?.starts_with(text(1)?))),
+            Self::EndsWith => Ok(Value::Bool(text(0)?.ends_with(text(1)?))),
+            Self::LowerAscii => Ok(Value::String(text(0)?.to_ascii_lowercase())),
+            Self::UpperAscii => Ok(Value::String(text(0)?.to_ascii_uppercase())),
+            Self::Trim => Ok(Value::String(text(0)?.trim().to_owned())),
+            Self::Split => split(text(0)?, text(1)?),
+            Self::Join => join(first, if arguments.len() > 1 { text(1)? } else { "" }, budget),
+            Self::Replace => replace(text(0)?, text(1)?, text(2)?, budget),
+            Self::Substring => substring(text(0)?, arguments.get(1).copied(), arguments.get(2).copied()),
+            Self::ToText => to_text(first),
+            Self::ToInt => to_int(first),
+            Self::ToDouble => to_double(first),
+            Self::ToBool => to_bool(first),
+            Self::Dyn => {
+                budget.spend_value(first)?;
+                Ok((*first).clone())
+            }
+        }
+    }
+}
+
+fn size(value: &Value) -> Result<Value, String> {
+    let count = match value {
+        Value::String(text) => text.chars().count(),
+        Value::Array(items) => items.len(),
+        Value::Object(members) => members.len(),
+        other => return Err(format!("size can't take {}", type_word(other))),
+    };
+    whole(i64::try_from(count).ok())
+}
+
+fn split(text: &str, by: &str) -> Result<Value, String> {
+    let parts: Vec<Value> = if by.is_empty() {
+        text.chars().take(EXPRESSION_LIST_MAX + 1).map(|letter| Value::String(letter.to_string())).collect()
+    } else {
+        text.split(by).take(EXPRESSION_LIST_MAX + 1).map(|part| Value::String(part.to_owned())).collect()
+    };
+    if parts.len() > EXPRESSION_LIST_MAX {
+        return Err(format!("split gives more than {EXPRESSION_LIST_MAX} parts"));
+    }
+    Ok(Value::Array(parts))
+}
+
+fn join(list: &Value, by: &str, budget: &Budget) -> Result<Value, String> {
+    let Value::Array(items) = list else {
+        return Err(format!("join takes a list of strings, not {}", type_word(list)));
+    };
+    let mut out = String::new();
+    for (at, item) in items.iter().enumerate() {
+        let Value::String(text) = item else {
+            return Err(format!("join takes a list of strings, and there is {} in it", type_word(item)));
+        };
+        budget.spend_bytes(text.len() + by.len())?;
+        if at > 0 {
+            out.push_str(by);
+        }
+        out.push_str(text);
+    }
+    Ok(Value::String(out))
+}
+
+fn replace(text: &str, from: &str, to: &str, budget: &Budget) -> Result<Value, String> {
+    // Each match, at most one per letter, may become the whole new text.
+    let matches = text.matches(from).count();
+    budget.spend_bytes(matches.saturating_mul(to.len()))?;
+    Ok(Value::String(text.replace(from, to)))
+}
+
+fn substring(text: &str, from: Option<&Value>, to: Option<&Value>) -> Result<Value, String> {
+    let place = |value: &Value| {
+        let place = value.as_i64().and_then(|place| usize::try_from(place).ok());
+        place.ok_or_else(|| "substring takes places that are not negative".to_owned())
+    };
+    let count = text.chars().count();
+    let from = from.map(place).transpose()?.unwrap_or(0);
+    let to = to.map(place).transpose()?.unwrap_or(count);
+    if from > to || to > count {
+        return Err(format!("substring from {from} to {to} is outside a string of {count} characters"));
+    }
+    Ok(Value::String(text.chars().skip(from).take(to - from).collect()))
+}
+
+fn to_text(value: &Value) -> Result<Value, String> {
+    match value {
+        Value::String(_) => Ok(value.clone()),
+        Value::Bool(_) | Value::Number(_) => plain(value).map(Value::String),
+        other => Err(format!("string can't take {}", type_word(other))),
+    }
+}
+
+/// A value as it stands in a text: strings as they are, all else as canonical JSON.
+pub(super) fn plain(value: &Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Number(number) if number.is_f64() => Ok(number_text(number.as_f64().unwrap_or_default())),
+        other => canonical(other).map_err(|error| error.to_string()),
+    }
+}
+
+fn to_int(value: &Value) -> Result<Value, String> {
+    match value {
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(number), _) => whole(Some(number)),
+            // Beyond this a fraction has no whole part that is exact.
+            #[allow(clippy::cast_possible_truncation)]
+            (None, Some(number)) if number.abs() <= 9_007_199_254_740_992.0 => whole(Some(number.trunc() as i64)),
+            _ => Err("the result is beyond 2^53".to_owned()),
+        },
+        Value::String(text) => {
+            let number: i64 = text.parse().map_err(|_| "the string is not an integer".to_owned())?;
+            whole(Some(number))
+        }
+        other => Err(format!("int can't take {}", type_word(other))),
+    }
+}
+
+fn to_double(value: &Value) -> Result<Value, String> {
+    match value {
+        Value::Number(number) => fraction(number.as_f64().unwrap_or(f64::NAN)),
+        Value::String(text) => fraction(text.parse().map_err(|_| "the string is not a number".to_owned())?),
+        other => Err(format!("double can't take {}", type_word(other))),
+    }
+}
+
+fn to_bool(value: &Value) -> Result<Value, String> {
+    match value {
+        Value::Bool(_) => Ok(value.clone()),
+        Value::String(text) => match text.as_str() {
+            "true" | "True" | "TRUE" | "t" | "1" => Ok(Value::Bool(true)),
+            "false" | "False" | "FALSE" | "f" | "0" => Ok(Value::Bool(false)),
+            _ => Err("the string is neither true nor false".to_owned()),
+        },
+        other => Err(format!("bool can't take {}", type_word(other))),
+    }
+}

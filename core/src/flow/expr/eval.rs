@@ -1,0 +1,382 @@
+//! Evaluates terms straight on the run's JSON.
+//!
+//! A value is borrowed until something new must be made of it. Every term and every copied piece
+//! is charged to a budget, so no expression can run long or grow large, whatever it is fed.
+//! "Not known yet" travels like an error but is none: `false && unknown` is false.
+
+use super::operate::{operate, type_word, whole};
+use super::scope::{Lookup, Scope};
+use super::term::{Macro, Root, Step, Term};
+use crate::limits::{EXPRESSION_LIST_MAX, EXPRESSION_WORK_MAX};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::cell::Cell;
+
+/// Why a template could not be rendered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("${{{expression}}}: {reason}")]
+pub struct RenderError {
+    /// The expression, as it was written.
+    pub expression: String,
+    /// What went wrong.
+    pub reason: String,
+}
+
+/// Why an evaluation ended without a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Halt {
+    /// It depends on outputs that are not known yet.
+    Unknown,
+    Fault(String),
+}
+
+impl From<String> for Halt {
+    fn from(reason: String) -> Self {
+        Self::Fault(reason)
+    }
+}
+
+/// What one rendering may still spend.
+pub(super) struct Budget {
+    left: Cell<u64>,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { left: Cell::new(EXPRESSION_WORK_MAX) }
+    }
+}
+
+impl Budget {
+    fn spend(&self, work: u64) -> Result<(), String> {
+        let left = self.left.get().checked_sub(work);
+        self.left.set(left.unwrap_or(0));
+        left.map(drop).ok_or_else(|| "the expression takes too much work".to_owned())
+    }
+
+    /// Charges for copying a text.
+    pub(super) fn spend_bytes(&self, bytes: usize) -> Result<(), String> {
+        self.spend(bytes as u64 / 16)
+    }
+
+    /// Charges for copying a value.
+    pub(super) fn spend_value(&self, value: &Value) -> Result<(), String> {
+        match value {
+            Value::String(text) => self.spend_bytes(text.len() + 16),
+            Value::Array(items) => {
+                self.spend(1)?;
+                items.iter().try_for_each(|item| self.spend_value(item))
+            }
+            Value::Object(members) => {
+                self.spend(1)?;
+                members.iter().try_for_each(|(name, value)| {
+                    self.spend_bytes(name.len() + 16)?;
+                    self.spend_value(value)
+                })
+            }
+            _ => self.spend(1),
+        }
+    }
+}
+
+/// One evaluation.
+pub(super) struct Evaluation<'a> {
+    pub(super) scope: &'a dyn Scope,
+    pub(super) budget: &'a Budget,
+}
+
+type Outcome<'t> = Result<Cow<'t, Value>, Halt>;
+
+static TRUE: Value = Value::Bool(true);
+static NULL: Value = Value::Null;
+
+fn fault<T>(reason: impl Into<String>) -> Result<T, Halt> {
+    Err(Halt::Fault(reason.into()))
+}
+
+impl Evaluation<'_> {
+    /// The value of a term; `variable` is the item of the macro around.
+    pub(super) fn value<'t>(&'t self, term: &'t Term, variable: Option<&'t Value>) -> Outcome<'t> {
+        self.budget.spend(1)?;
+        match term {
+            Term::Constant(value) => Ok(Cow::Borrowed(value)),
+            Term::Path(root, steps) => self.path(root, steps, variable),
+            Term::Has(of, name) => self.has(of, name, variable),
+            Term::Member(of, name) => match self.value(of, variable)? {
+                Cow::Borrowed(value) => member(value, name).map(Cow::Borrowed),
+                Cow::Owned(value) => member(&value, name).cloned().map(Cow::Owned),
+            },
+            Term::Index(of, at) => self.index(of, at, variable),
+            Term::List(terms) => {
+                let items = terms.iter().map(|term| self.taken(term, variable)).collect::<Result<_, Halt>>()?;
+                Ok(Cow::Owned(Value::Array(items)))
+            }
+            Term::Object(entries) => self.object(entries, variable),
+            Term::Not(of) => Ok(Cow::Owned(Value::Bool(!self.flag(of, variable)?))),
+            Term::Negate(of) => match self.value(of, variable)?.as_ref() {
+                Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+                    (Some(number), _) => Ok(Cow::Owned(whole(number.checked_neg())?)),
+                    (None, number) => Ok(Cow::Owned(super::operate::fraction(-number.unwrap_or(f64::NAN))?)),
+                },
+                other => fault(format!("-{} has no meaning", type_word(other))),
+            },
+            Term::And(one, other) => self.decided(one, other, false, variable),
+            Term::Or(one, other) => self.decided(one, other, true, variable),
+            Term::If(parts) => {
+                let [condition, yes, no] = parts.as_ref();
+                self.value(if self.flag(condition, variable)? { yes } else { no }, variable)
+            }
+            Term::Binary(operator, sides) => {
+                let one = self.value(&sides[0], variable)?;
+                let other = self.value(&sides[1], variable)?;
+                // Scalars cost nothing more; a list or text is read, and perhaps copied.
+                if !is_scalar(&one) || !is_scalar(&other) {
+                    self.budget.spend_value(&one)?;
+                    self.budget.spend_value(&other)?;
+                }
+                Ok(Cow::Owned(operate(*operator, &one, &other)?))
+            }
+            Term::Call(call, terms) => {
+                let values = terms.iter().map(|term| self.value(term, variable)).collect::<Result<Vec<_>, Halt>>()?;
+                let borrowed: Vec<&Value> = values.iter().map(AsRef::as_ref).collect();
+                Ok(Cow::Owned(call.apply(&borrowed, self.budget)?))
+            }
+            Term::Each { kind, over, filter, body } => self.each(*kind, over, filter.as_deref(), body, variable),
+        }
+    }
+
+    /// The value as its own, charged for if it had to be copied.
+    pub(super) fn taken(&self, term: &Term, variable: Option<&Value>) -> Result<Value, Halt> {
+        match self.value(term, variable)? {
+            Cow::Owned(value) => Ok(value),
+            Cow::Borrowed(value) => {
+                self.budget.spend_value(value)?;
+                Ok(value.clone())
+            }
+        }
+    }
+
+    fn flag(&self, term: &Term, variable: Option<&Value>) -> Result<bool, Halt> {
+        match self.value(term, variable)?.as_ref() {
+            Value::Bool(flag) => Ok(*flag),
+            other => fault(format!("a boolean is needed, not {}", type_word(other))),
+        }
+    }
+
+    /// `&&` and `||`: one side that decides is enough, whatever the other is.
+    fn decided<'t>(&'t self, one: &'t Term, other: &'t Term, by: bool, variable: Option<&'t Value>) -> Outcome<'t> {
+        let first = self.flag(one, variable);
+        if first == Ok(by) {
+            return Ok(Cow::Owned(Value::Bool(by)));
+        }
+        let second = self.flag(other, variable);
+        let flag = match (first, second) {
+            (_, Ok(flag)) if flag == by => by,
+            (Err(Halt::Unknown), _) | (_, Err(Halt::Unknown)) => return Err(Halt::Unknown),
+            (Err(halt), _) | (_, Err(halt)) => return Err(halt),
+            _ => !by,
+        };
+        Ok(Cow::Owned(Value::Bool(flag)))
+    }
+
+    fn path<'t>(&'t self, root: &'t Root, steps: &'t [Step], variable: Option<&'t Value>) -> Outcome<'t> {
+        let (value, steps) = match root {
+            Root::Inputs => (self.scope.inputs(), steps),
+            Root::Outputs(node) => match self.scope.outputs(node) {
+                Lookup::Unknown => return Err(Halt::Unknown),
+                Lookup::Known(value) => (value, steps),
+                Lookup::Absent if steps.is_empty() => return Ok(Cow::Borrowed(&NULL)),
+                Lookup::Absent => return fault(format!("node {node} has no outputs: it did not run")),
+            },
+            Root::RunId => return scalar(Value::String(self.scope.run_id().to_owned()), steps),
+            Root::Item => match self.scope.item() {
+                Some((item, _)) => (item, steps),
+                None => return fault("item is only known inside a map"),
+            },
+            Root::Index => match self.scope.item() {
+                Some((_, index)) => return scalar(Value::from(index), steps),
+                None => return fault("index is only known inside a map"),
+            },
+            Root::Variable => match variable {
+                Some(value) => (value, steps),
+                None => return fault("the variable is not known here"),
+            },
+        };
+        if let (Root::Outputs(_), Some((Step::Member(name), rest))) = (root, steps.split_first())
+            && let Some(implied) = implied(value, name)
+        {
+            return walk(implied, rest).map(Cow::Borrowed);
+        }
+        walk(value, steps).map(Cow::Borrowed)
+    }
+
+    fn has<'t>(&'t self, of: &'t Term, name: &str, variable: Option<&'t Value>) -> Outcome<'t> {
+        let absent = |node: &str| matches!(self.scope.outputs(node), Lookup::Absent);
+        if let Term::Path(Root::Outputs(node), _) = of
+            && absent(node)
+        {
+            return Ok(Cow::Owned(Value::Bool(false)));
+        }
+        let value = self.value(of, variable)?;
+        let outputs = matches!(of, Term::Path(Root::Outputs(_), steps) if steps.is_empty());
+        let found = match value.as_ref() {
+            Value::Object(members) => members.contains_key(name) || (outputs && implied(&value, name).is_some()),
+            Value::Null => false,
+            other => return fault(format!("{} has no members", type_word(other))),
+        };
+        Ok(Cow::Owned(Value::Bool(found)))
+    }
+
+    fn index<'t>(&'t self, of: &'t Term, at: &'t Term, variable: Option<&'t Value>) -> Outcome<'t> {
+        let of = self.value(of, variable)?;
+        let at = self.value(at, variable)?;
+        match of {
+            Cow::Borrowed(value) => indexed(value, &at).map(Cow::Borrowed),
+            Cow::Owned(value) => indexed(&value, &at).cloned().map(Cow::Owned),
+        }
+    }
+
+    fn object<'t>(&'t self, entries: &'t [(Term, Term)], variable: Option<&'t Value>) -> Outcome<'t> {
+        let mut members = Map::new();
+        for (name, value) in entries {
+            let Value::String(name) = self.taken(name, variable)? else {
+                return fault("the name of a member is a string");
+            };
+            let value = self.taken(value, variable)?;
+            if members.insert(name, value).is_some() {
+                return fault("a member is named twice");
+            }
+        }
+        Ok(Cow::Owned(Value::Object(members)))
+    }
+
+    fn each<'t>(
+        &'t self,
+        kind: Macro,
+        over: &'t Term,
+        filter: Option<&'t Term>,
+        body: &'t Term,
+        variable: Option<&'t Value>,
+    ) -> Outcome<'t> {
+        let over = self.value(over, variable)?;
+        let keys: Vec<Value>;
+        let items = match over.as_ref() {
+            Value::Array(items) => items,
+            // As in CEL, a macro over an object walks over its names.
+            Value::Object(members) if members.len() <= EXPRESSION_LIST_MAX => {
+                self.budget.spend_value(&over)?;
+                keys = members.keys().cloned().map(Value::String).collect();
+                &keys
+            }
+            other => return fault(format!("a macro walks over a list, not over {}", type_word(other))),
+        };
+        if items.len() > EXPRESSION_LIST_MAX {
+            return fault(format!("the list has {} items, at most {EXPRESSION_LIST_MAX}", items.len()));
+        }
+        let value = match kind {
+            Macro::Map => {
+                let mut made = Vec::new();
+                for item in items {
+                    if filter.map_or(Ok(true), |filter| self.flag(filter, Some(item)))? {
+                        made.push(self.taken(body, Some(item))?);
+                    }
+                }
+                Value::Array(made)
+            }
+            Macro::Filter => {
+                let mut kept = Vec::new();
+                for item in items {
+                    if self.flag(body, Some(item))? {
+                        self.budget.spend_value(item)?;
+                        kept.push(item.clone());
+                    }
+                }
+                Value::Array(kept)
+            }
+            Macro::All => Value::Bool(self.any(items, body, false)?.is_none_or(|found| !found)),
+            Macro::Exists => Value::Bool(self.any(items, body, true)?.unwrap_or(false)),
+            Macro::ExistsOne => {
+                let mut count = 0_usize;
+                for item in items {
+                    count += usize::from(self.flag(body, Some(item))?);
+                }
+                Value::Bool(count == 1)
+            }
+        };
+        Ok(Cow::Owned(value))
+    }
+
+    /// Whether any item gives `wanted`; an item that fails matters only if none does.
+    fn any(&self, items: &[Value], body: &Term, wanted: bool) -> Result<Option<bool>, Halt> {
+        let mut halted = None;
+        for item in items {
+            match self.flag(body, Some(item)) {
+                Ok(flag) if flag == wanted => return Ok(Some(true)),
+                Ok(_) => {}
+                Err(Halt::Unknown) => halted = Some(Halt::Unknown),
+                Err(halt) => halted = halted.or(Some(halt)),
+            }
+        }
+        halted.map_or(Ok(None), Err)
+    }
+}
+
+const fn is_scalar(value: &Value) -> bool {
+    matches!(value, Value::Null | Value::Bool(_) | Value::Number(_))
+}
+
+/// `success` and `error` of outputs that don't have their own.
+fn implied(outputs: &Value, name: &str) -> Option<&'static Value> {
+    let implied = match name {
+        "success" => &TRUE,
+        "error" => &NULL,
+        _ => return None,
+    };
+    outputs.get(name).is_none().then_some(implied)
+}
+
+fn scalar<'t>(value: Value, steps: &[Step]) -> Outcome<'t> {
+    walk(&value, steps)?;
+    Ok(Cow::Owned(value))
+}
+
+fn walk<'t>(mut value: &'t Value, steps: &[Step]) -> Result<&'t Value, Halt> {
+    for step in steps {
+        value = match step {
+            Step::Member(name) => member(value, name)?,
+            Step::At(at) => item(value, *at)?,
+        };
+    }
+    Ok(value)
+}
+
+fn member<'t>(value: &'t Value, name: &str) -> Result<&'t Value, Halt> {
+    match value {
+        Value::Object(members) => match members.get(name) {
+            Some(value) => Ok(value),
+            None => fault(format!("there is no member {name}")),
+        },
+        other => fault(format!("{} has no member {name}", type_word(other))),
+    }
+}
+
+fn item(value: &Value, at: usize) -> Result<&Value, Halt> {
+    match value {
+        Value::Array(items) => match items.get(at) {
+            Some(item) => Ok(item),
+            None => fault(format!("there is no item {at} in a list of {}", items.len())),
+        },
+        other => fault(format!("{} has no items", type_word(other))),
+    }
+}
+
+fn indexed<'t>(value: &'t Value, at: &Value) -> Result<&'t Value, Halt> {
+    match at {
+        Value::String(name) => member(value, name),
+        Value::Number(number) => match number.as_i64().and_then(|at| usize::try_from(at).ok()) {
+            Some(at) => item(value, at),
+            None => fault("a list is indexed by whole numbers from 0"),
+        },
+        other => fault(format!("nothing is indexed by {}", type_word(other))),
+    }
+}

@@ -1,0 +1,235 @@
+//! Finds type errors and unknown references before a run: our walk over the expression tree.
+
+use super::operate::type_word;
+use super::term::{Macro, Operator, Root, Step, Term};
+use super::types::Type;
+use crate::flow::air::did_you_mean;
+use std::sync::Arc;
+
+/// What the walk knows of the variables.
+pub(crate) trait Types {
+    /// The type of the run's inputs.
+    fn inputs(&self) -> Type;
+    /// The type of a node's outputs, or nothing if there is no such node.
+    fn outputs(&self, node: &str) -> Option<Type>;
+    /// The type of `item`, inside a map.
+    fn item(&self) -> Option<Type>;
+    /// Names of nodes, to guess from.
+    fn nodes(&self) -> Vec<&str>;
+}
+
+/// What the walk found wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mismatch {
+    UnknownReference(String),
+    Type(String),
+}
+
+type Inferred = Result<Type, Mismatch>;
+
+fn wrong<T>(reason: impl Into<String>) -> Result<T, Mismatch> {
+    Err(Mismatch::Type(reason.into()))
+}
+
+fn unknown<T>(reason: impl Into<String>) -> Result<T, Mismatch> {
+    Err(Mismatch::UnknownReference(reason.into()))
+}
+
+/// The type of a term; `variable` is that of the macro around.
+pub(super) fn infer(term: &Term, types: &dyn Types, variable: Option<&Type>) -> Inferred {
+    let of = |term: &Term| infer(term, types, variable);
+    match term {
+        Term::Constant(value) => Ok(Type::of_value(value)),
+        Term::Path(root, steps) => path(root, steps, types, variable),
+        Term::Has(of, name) => {
+            // Whether a member of something open is there is just what is asked.
+            match infer(of, types, variable)? {
+                Type::Null => {}
+                found => drop(member(
+                    &found,
+                    name,
+                    matches!(&**of, Term::Path(Root::Outputs(_), steps) if steps.is_empty()),
+                )?),
+            }
+            Ok(Type::Bool)
+        }
+        Term::Member(inner, name) => member(&of(inner)?, name, false),
+        Term::Index(inner, at) => indexed(&of(inner)?, &of(at)?),
+        Term::List(terms) => {
+            let mut known = terms.iter().map(of).collect::<Result<Vec<_>, _>>()?.into_iter();
+            let first = known.next().unwrap_or(Type::Any);
+            Ok(Type::List(Arc::new(known.fold(first, Type::or))))
+        }
+        Term::Object(entries) => object(entries, &of),
+        Term::Not(inner) => needs(&of(inner)?, &Type::Bool, "!").map(|()| Type::Bool),
+        Term::Negate(inner) => match of(inner)? {
+            known @ (Type::Int | Type::Number | Type::Any) => Ok(known),
+            other => wrong(format!("-{other} has no meaning")),
+        },
+        Term::And(one, other) => {
+            needs(&of(one)?, &Type::Bool, "&&")?;
+            needs(&of(other)?, &Type::Bool, "&&").map(|()| Type::Bool)
+        }
+        Term::Or(one, other) => {
+            needs(&of(one)?, &Type::Bool, "||")?;
+            needs(&of(other)?, &Type::Bool, "||").map(|()| Type::Bool)
+        }
+        Term::If(parts) => {
+            let [condition, yes, no] = parts.as_ref();
+            needs(&of(condition)?, &Type::Bool, "?")?;
+            Ok(of(yes)?.or(of(no)?))
+        }
+        Term::Binary(operator, sides) => binary(*operator, &of(&sides[0])?, &of(&sides[1])?),
+        Term::Call(call, terms) => {
+            let known = terms.iter().map(of).collect::<Result<Vec<_>, _>>()?;
+            call.infer(&known).map_err(Mismatch::Type)
+        }
+        Term::Each { kind, over, filter, body } => each(*kind, &of(over)?, filter.as_deref(), body, types),
+    }
+}
+
+fn needs(found: &Type, wanted: &Type, place: &str) -> Result<(), Mismatch> {
+    match found {
+        Type::Any => Ok(()),
+        found if found == wanted => Ok(()),
+        found => wrong(format!("{place} needs a {wanted}, not {found}")),
+    }
+}
+
+fn path(root: &Root, steps: &[Step], types: &dyn Types, variable: Option<&Type>) -> Inferred {
+    let mut known = match root {
+        Root::Inputs => types.inputs(),
+        Root::Outputs(node) => match types.outputs(node) {
+            Some(known) => known,
+            None => return unknown(format!("there is no node {node}{}", did_you_mean(node, types.nodes()))),
+        },
+        Root::RunId => Type::Text,
+        Root::Item => match types.item() {
+            Some(known) => known,
+            None => return unknown("item is only known inside a map"),
+        },
+        Root::Index if types.item().is_none() => return unknown("index is only known inside a map"),
+        Root::Index => Type::Int,
+        Root::Variable => variable.cloned().unwrap_or(Type::Any),
+    };
+    for (at, step) in steps.iter().enumerate() {
+        known = match step {
+            Step::Member(name) => member(&known, name, at == 0 && matches!(root, Root::Outputs(_)))?,
+            Step::At(_) => indexed(&known, &Type::Int)?,
+        };
+    }
+    Ok(known)
+}
+
+/// The type of a member; a node's outputs always have `success` and `error`.
+fn member(of: &Type, name: &str, outputs: bool) -> Inferred {
+    match of {
+        Type::Any => Ok(match name {
+            "success" if outputs => Type::Bool,
+            _ => Type::Any,
+        }),
+        Type::Object(shape) => match shape.named.get(name) {
+            Some(known) => Ok(known.clone()),
+            None if outputs && name == "success" => Ok(Type::Bool),
+            None if shape.open || (outputs && name == "error") => Ok(Type::Any),
+            None => {
+                let guess = did_you_mean(name, shape.named.keys().map(String::as_str));
+                unknown(format!("there is no member {name}{guess}"))
+            }
+        },
+        other => wrong(format!("{other} has no member {name}")),
+    }
+}
+
+fn indexed(of: &Type, at: &Type) -> Inferred {
+    match (of, at) {
+        (Type::Any, Type::Any | Type::Int | Type::Number | Type::Text) => Ok(Type::Any),
+        (Type::List(item), Type::Any | Type::Int | Type::Number) => Ok((**item).clone()),
+        (Type::Object(_), Type::Any | Type::Text) => Ok(Type::Any),
+        (of, at) => wrong(format!("{of} can't be indexed by {at}")),
+    }
+}
+
+fn object(entries: &[(Term, Term)], of: &dyn Fn(&Term) -> Inferred) -> Inferred {
+    let mut shape = super::types::Shape::default();
+    for (name, value) in entries {
+        let known = of(value)?;
+        match name {
+            Term::Constant(serde_json::Value::String(name)) => {
+                shape.required.insert(name.clone());
+                shape.named.insert(name.clone(), known);
+            }
+            Term::Constant(other) => {
+                return wrong(format!("the name of a member is a string, not {}", type_word(other)));
+            }
+            dynamic => {
+                needs(&of(dynamic)?, &Type::Text, "the name of a member")?;
+                shape.open = true;
+            }
+        }
+    }
+    Ok(Type::Object(Arc::new(shape)))
+}
+
+fn binary(operator: Operator, one: &Type, other: &Type) -> Inferred {
+    let refused = || wrong(format!("{one} {} {other} has no meaning", operator.sign()));
+    match operator {
+        Operator::Equal | Operator::NotEqual => {
+            if one.meets(other) {
+                Ok(Type::Bool)
+            } else {
+                wrong(format!("{one} {} {other} is always the same: they are never equal", operator.sign()))
+            }
+        }
+        Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual => {
+            let ordered =
+                |known: &Type| matches!(known, Type::Any | Type::Int | Type::Number | Type::Text | Type::Bool);
+            if ordered(one) && ordered(other) && one.meets(other) { Ok(Type::Bool) } else { refused() }
+        }
+        Operator::In => match other {
+            Type::Any => Ok(Type::Bool),
+            Type::List(item) if one.meets(item) => Ok(Type::Bool),
+            Type::Object(_) if one.meets(&Type::Text) => Ok(Type::Bool),
+            _ => refused(),
+        },
+        Operator::Add => match (one, other) {
+            (Type::Text, Type::Text | Type::Any) | (Type::Any, Type::Text) => Ok(Type::Text),
+            (Type::List(a), Type::List(b)) => Ok(Type::List(Arc::new((**a).clone().or((**b).clone())))),
+            (Type::List(_), Type::Any) | (Type::Any, Type::List(_)) => Ok(Type::List(Arc::new(Type::Any))),
+            (Type::Any, Type::Any) => Ok(Type::Any),
+            _ => arithmetic(one, other).map_or_else(refused, Ok),
+        },
+        Operator::Modulo
+            if matches!((one, other), (Type::Int | Type::Any | Type::Number, Type::Int | Type::Any | Type::Number)) =>
+        {
+            Ok(Type::Int)
+        }
+        _ => arithmetic(one, other).map_or_else(refused, Ok),
+    }
+}
+
+fn arithmetic(one: &Type, other: &Type) -> Option<Type> {
+    match (one, other) {
+        (Type::Int, Type::Int) => Some(Type::Int),
+        (Type::Int | Type::Number | Type::Any, Type::Int | Type::Number | Type::Any) => Some(Type::Number),
+        _ => None,
+    }
+}
+
+fn each(kind: Macro, over: &Type, filter: Option<&Term>, body: &Term, types: &dyn Types) -> Inferred {
+    let item = match over {
+        Type::Any => Type::Any,
+        Type::List(item) => (**item).clone(),
+        Type::Object(_) => Type::Text,
+        other => return wrong(format!("a macro walks over a list, not over {other}")),
+    };
+    if let Some(filter) = filter {
+        needs(&infer(filter, types, Some(&item))?, &Type::Bool, "the filter")?;
+    }
+    let body = infer(body, types, Some(&item))?;
+    match kind {
+        Macro::Map => Ok(Type::List(Arc::new(body))),
+        Macro::Filter => needs(&body, &Type::Bool, "filter").map(|()| Type::List(Arc::new(item))),
+        Macro::All | Macro::Exists | Macro::ExistsOne => needs(&body, &Type::Bool, "the macro").map(|()| Type::Bool),
+    }
+}

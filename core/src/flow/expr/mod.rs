@@ -1,0 +1,32 @@
+//! `${…}`: the expressions in workflows, which are CEL over a run's inputs and outputs.
+//!
+//! The grammar is the CEL library's; what it parses is lowered once to small [`Term`]s that are
+//! type-checked before a run and evaluated straight on the run's JSON during it. Nothing is
+//! converted ahead: an expression touches only the paths it names. Evaluation has a budget, knows
+//! no clock and no randomness, and can tell "not known yet" from an error.
+//!
+//! One thing differs from CEL: JSON has one kind of number, so whole numbers and fractions mix in
+//! arithmetic.
+
+mod call;
+mod eval;
+mod infer;
+mod lower;
+mod operate;
+mod scan;
+mod scope;
+mod template;
+mod term;
+mod types;
+
+pub use eval::RenderError;
+pub(crate) use infer::{Mismatch, Types};
+pub use scope::{Lookup, Scope};
+pub(crate) use template::Part;
+pub use template::{Preview, Template, TemplateError};
+pub use types::{Shape, Type};
+
+/// A member's name as a token of a JSON pointer.
+pub(crate) fn pointer_token(name: &str) -> String {
+    name.replace('~', "~0").replace('/', "~1")
+}

@@ -1,0 +1,127 @@
+//! What the operators do with two JSON values.
+
+use super::term::Operator;
+use crate::ledger::jcs::INTEGER_MAX;
+use crate::limits::EXPRESSION_LIST_MAX;
+use serde_json::{Number, Value};
+use std::cmp::Ordering;
+
+/// The word for a value's type, as schemas write it.
+pub(super) fn type_word(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// A whole number that every reader of JSON keeps.
+pub(super) fn whole(number: Option<i64>) -> Result<Value, String> {
+    let number = number.filter(|number| (-INTEGER_MAX..=INTEGER_MAX).contains(number));
+    number.map(Value::from).ok_or_else(|| "the result is beyond 2^53".to_owned())
+}
+
+/// A fraction, if it is one.
+pub(super) fn fraction(number: f64) -> Result<Value, String> {
+    Number::from_f64(number).map(Value::Number).ok_or_else(|| "the result is not a number".to_owned())
+}
+
+/// Applies an operator.
+pub(super) fn operate(operator: Operator, one: &Value, other: &Value) -> Result<Value, String> {
+    match operator {
+        Operator::Equal => Ok(Value::Bool(equal(one, other))),
+        Operator::NotEqual => Ok(Value::Bool(!equal(one, other))),
+        Operator::In => contains(one, other).map(Value::Bool),
+        Operator::Less => compare(operator, one, other).map(|order| Value::Bool(order == Some(Ordering::Less))),
+        Operator::LessOrEqual => {
+            compare(operator, one, other).map(|order| Value::Bool(order.is_some_and(Ordering::is_le)))
+        }
+        Operator::Greater => compare(operator, one, other).map(|order| Value::Bool(order == Some(Ordering::Greater))),
+        Operator::GreaterOrEqual => {
+            compare(operator, one, other).map(|order| Value::Bool(order.is_some_and(Ordering::is_ge)))
+        }
+        Operator::Add => match (one, other) {
+            (Value::String(one), Value::String(other)) => Ok(Value::String(format!("{one}{other}"))),
+            (Value::Array(one), Value::Array(other)) if one.len() + other.len() > EXPRESSION_LIST_MAX => {
+                Err(format!("the list has more than {EXPRESSION_LIST_MAX} items"))
+            }
+            (Value::Array(one), Value::Array(other)) => Ok(Value::Array(one.iter().chain(other).cloned().collect())),
+            _ => arithmetic(operator, one, other),
+        },
+        _ => arithmetic(operator, one, other),
+    }
+}
+
+fn unfit(operator: Operator, one: &Value, other: &Value) -> String {
+    format!("{} {} {} has no meaning", type_word(one), operator.sign(), type_word(other))
+}
+
+fn arithmetic(operator: Operator, one: &Value, other: &Value) -> Result<Value, String> {
+    let (Value::Number(left), Value::Number(right)) = (one, other) else {
+        return Err(unfit(operator, one, other));
+    };
+    if let (Some(left), Some(right)) = (left.as_i64(), right.as_i64()) {
+        return match operator {
+            Operator::Divide | Operator::Modulo if right == 0 => Err("division by zero".to_owned()),
+            Operator::Add => whole(left.checked_add(right)),
+            Operator::Subtract => whole(left.checked_sub(right)),
+            Operator::Multiply => whole(left.checked_mul(right)),
+            Operator::Divide => whole(left.checked_div(right)),
+            _ => whole(left.checked_rem(right)),
+        };
+    }
+    let (Some(left), Some(right)) = (left.as_f64(), right.as_f64()) else {
+        return Err(unfit(operator, one, other));
+    };
+    match operator {
+        Operator::Add => fraction(left + right),
+        Operator::Subtract => fraction(left - right),
+        Operator::Multiply => fraction(left * right),
+        Operator::Divide if right == 0.0 => Err("division by zero".to_owned()),
+        Operator::Divide => fraction(left / right),
+        _ => Err(unfit(operator, one, other)),
+    }
+}
+
+fn compare(operator: Operator, one: &Value, other: &Value) -> Result<Option<Ordering>, String> {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) => Ok(order(one, other)),
+        (Value::String(one), Value::String(other)) => Ok(Some(one.cmp(other))),
+        (Value::Bool(one), Value::Bool(other)) => Ok(Some(one.cmp(other))),
+        _ => Err(unfit(operator, one, other)),
+    }
+}
+
+fn order(one: &Number, other: &Number) -> Option<Ordering> {
+    match (one.as_i64(), other.as_i64()) {
+        (Some(one), Some(other)) => Some(one.cmp(&other)),
+        _ => one.as_f64()?.partial_cmp(&other.as_f64()?),
+    }
+}
+
+/// Equal as CEL sees it: `1` is `1.0`, and values of different types are different.
+pub(super) fn equal(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) => order(one, other) == Some(Ordering::Equal),
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| equal(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            one.len() == other.len()
+                && one.iter().all(|(name, value)| other.get(name).is_some_and(|other| equal(value, other)))
+        }
+        _ => one == other,
+    }
+}
+
+fn contains(one: &Value, other: &Value) -> Result<bool, String> {
+    match other {
+        Value::Array(items) => Ok(items.iter().any(|item| equal(one, item))),
+        Value::Object(members) => Ok(one.as_str().is_some_and(|name| members.contains_key(name))),
+        _ => Err(unfit(Operator::In, one, other)),
+    }
+}

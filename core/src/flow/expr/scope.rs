@@ -1,0 +1,50 @@
+//! What an expression can see of a run.
+
+use serde_json::Value;
+
+/// What is known of a node's outputs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Lookup<'a> {
+    /// These.
+    Known(&'a Value),
+    /// There will be some, but they are not known yet: they lie behind a mock.
+    Unknown,
+    /// There are none: the node has not run or was skipped. Reads as null.
+    Absent,
+}
+
+/// The variables of an expression, looked up when it asks for them.
+///
+/// Outputs need not carry `success` and `error`: where they are absent, they read as `true` and
+/// null. A failed node's outputs are `{"success": false, "error": {…}}`.
+pub trait Scope {
+    /// The run's id.
+    fn run_id(&self) -> &str;
+    /// The run's inputs.
+    fn inputs(&self) -> &Value;
+    /// The outputs of a node.
+    fn outputs(&self, node: &str) -> Lookup<'_>;
+    /// The item and its index, inside a map.
+    fn item(&self) -> Option<(&Value, usize)>;
+}
+
+/// A scope without anything, for expressions that need nothing.
+pub(super) struct Nothing;
+
+impl Scope for Nothing {
+    fn run_id(&self) -> &str {
+        ""
+    }
+
+    fn inputs(&self) -> &Value {
+        &Value::Null
+    }
+
+    fn outputs(&self, _: &str) -> Lookup<'_> {
+        Lookup::Absent
+    }
+
+    fn item(&self) -> Option<(&Value, usize)> {
+        None
+    }
+}

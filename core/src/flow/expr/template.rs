@@ -1,0 +1,411 @@
+//! A JSON value with expressions in its strings, compiled once and rendered for every run.
+//!
+//! A string that is one `${…}` keeps the type of what it stands for; text around it makes it a
+//! string. Member names are never expressions. What needs nothing of a run is worked out when the
+//! template is compiled.
+
+use super::call::plain;
+use super::eval::{Budget, Evaluation, Halt, RenderError};
+use super::infer::{Mismatch, Types, infer};
+use super::lower::{Unusable, lower};
+use super::pointer_token;
+use super::scan::{Piece, scan};
+use super::scope::{Lookup, Nothing, Scope};
+use super::term::Term;
+use super::types::Type;
+use crate::limits::{JSON_DEPTH_MAX, TEMPLATE_EXPRESSIONS_MAX};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The member that stands for a value that is not known yet.
+const DEFERRED: &str = "$deferred";
+
+/// A compiled template. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Template {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    root: Part,
+    references: BTreeSet<String>,
+}
+
+/// Why a value is no template.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TemplateError {
+    /// An expression can't be read.
+    #[error("{reason}")]
+    Invalid {
+        /// Where, as a JSON pointer into the value.
+        path: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// An expression names what doesn't exist.
+    #[error("{reason}")]
+    UnknownReference {
+        /// Where, as a JSON pointer into the value.
+        path: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// More expressions than allowed.
+    #[error("more than {TEMPLATE_EXPRESSIONS_MAX} expressions")]
+    TooMany,
+}
+
+/// What a template would render to, as far as it is known.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Preview {
+    /// Exactly this.
+    Exact(Value),
+    /// Something that depends on outputs that are not known yet.
+    Deferred {
+        /// The value, with `{"$deferred": {"expression", "from"}}` where it is not known.
+        shown: Value,
+        /// The nodes it waits for.
+        from: BTreeSet<String>,
+    },
+}
+
+/// An expression as it was written and as it is evaluated.
+#[derive(Debug)]
+pub(crate) struct Expression {
+    source: String,
+    term: Term,
+}
+
+/// A part of a template.
+#[derive(Debug)]
+pub(crate) enum Part {
+    Constant(Value),
+    /// A string that is one expression.
+    Lone(Expression),
+    /// A string that mixes text and expressions.
+    Mixed {
+        source: String,
+        pieces: Vec<MixedPiece>,
+    },
+    List(Vec<Part>),
+    Object(Vec<(String, Part)>),
+}
+
+#[derive(Debug)]
+pub(crate) enum MixedPiece {
+    Text(String),
+    Expression(Expression),
+}
+
+impl Template {
+    /// Compiles any JSON value.
+    pub fn compile(value: &Value) -> Result<Self, TemplateError> {
+        let mut left = TEMPLATE_EXPRESSIONS_MAX;
+        let root = compile(value, &mut String::new(), &mut left)?;
+        let mut references = BTreeSet::new();
+        root.expressions(&mut String::new(), &mut |_, expression| references.extend(expression.term.references()));
+        Ok(Self { inner: Arc::new(Inner { root, references }) })
+    }
+
+    /// Renders it.
+    pub fn render(&self, scope: &dyn Scope) -> Result<Value, RenderError> {
+        let budget = Budget::default();
+        let evaluation = Evaluation { scope, budget: &budget };
+        let value = render(&self.inner.root, &evaluation)?;
+        within_depth(&value, JSON_DEPTH_MAX).then_some(value).ok_or_else(|| RenderError {
+            expression: self.inner.root.first_source().to_owned(),
+            reason: format!("the value is nested more than {JSON_DEPTH_MAX} levels deep"),
+        })
+    }
+
+    /// The nodes whose outputs it names.
+    #[must_use]
+    pub fn references(&self) -> &BTreeSet<String> {
+        &self.inner.references
+    }
+
+    /// Whether it is the same for every run.
+    #[must_use]
+    pub fn is_constant(&self) -> bool {
+        matches!(self.inner.root, Part::Constant(_))
+    }
+
+    /// Renders what is known; what depends on unknown outputs is deferred.
+    pub fn preview(&self, scope: &dyn Scope) -> Result<Preview, RenderError> {
+        let budget = Budget::default();
+        let evaluation = Evaluation { scope, budget: &budget };
+        let mut from = BTreeSet::new();
+        let shown = preview(&self.inner.root, &evaluation, &mut from)?;
+        Ok(if from.is_empty() { Preview::Exact(shown) } else { Preview::Deferred { shown, from } })
+    }
+
+    /// Whether it is one expression and nothing else.
+    pub(crate) fn is_lone(&self) -> bool {
+        matches!(self.inner.root, Part::Lone(_))
+    }
+
+    /// Whether it is `true` or `false` for every run.
+    pub(crate) fn is_flag(&self) -> bool {
+        matches!(self.inner.root, Part::Constant(Value::Bool(_)))
+    }
+
+    /// The names of its members, if it is an object.
+    pub(crate) fn members(&self) -> Vec<&str> {
+        match &self.inner.root {
+            Part::Object(members) => members.iter().map(|(name, _)| name.as_str()).collect(),
+            Part::Constant(Value::Object(members)) => members.keys().map(String::as_str).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    pub(crate) fn root(&self) -> &Part {
+        &self.inner.root
+    }
+
+    /// Where a node is named first, as a JSON pointer into the value.
+    pub(crate) fn place_of(&self, node: &str) -> String {
+        let mut place = None;
+        self.inner.root.expressions(&mut String::new(), &mut |path, expression| {
+            if place.is_none() && expression.term.references().contains(node) {
+                place = Some(path.to_owned());
+            }
+        });
+        place.unwrap_or_default()
+    }
+
+    /// Whether it names `item` or `index`.
+    #[must_use]
+    pub fn needs_item(&self) -> bool {
+        let mut needs = false;
+        self.inner.root.expressions(&mut String::new(), &mut |_, expression| needs |= expression.term.needs_item());
+        needs
+    }
+}
+
+impl Part {
+    /// Calls `see` with every expression and its place.
+    fn expressions(&self, path: &mut String, see: &mut dyn FnMut(&str, &Expression)) {
+        match self {
+            Self::Constant(_) => {}
+            Self::Lone(expression) => see(path, expression),
+            Self::Mixed { pieces, .. } => pieces.iter().for_each(|piece| {
+                if let MixedPiece::Expression(expression) = piece {
+                    see(path, expression);
+                }
+            }),
+            Self::List(parts) => parts.iter().enumerate().for_each(|(at, part)| {
+                within(path, &at.to_string(), |path| part.expressions(path, see));
+            }),
+            Self::Object(members) => members.iter().for_each(|(name, part)| {
+                within(path, name, |path| part.expressions(path, see));
+            }),
+        }
+    }
+
+    fn first_source(&self) -> &str {
+        match self {
+            Self::Constant(_) => "",
+            Self::Lone(expression) => &expression.source,
+            Self::Mixed { source, .. } => source,
+            Self::List(parts) => parts.iter().map(Self::first_source).find(|source| !source.is_empty()).unwrap_or(""),
+            Self::Object(members) => {
+                members.iter().map(|(_, part)| part.first_source()).find(|source| !source.is_empty()).unwrap_or("")
+            }
+        }
+    }
+
+    /// The type of the rendered part; the first thing that is wrong ends the walk.
+    pub(crate) fn infer(&self, types: &dyn Types) -> Result<Type, Mismatch> {
+        match self {
+            Self::Constant(value) => Ok(Type::of_value(value)),
+            Self::Lone(expression) => infer(&expression.term, types, None),
+            Self::Mixed { pieces, .. } => {
+                for piece in pieces {
+                    if let MixedPiece::Expression(expression) = piece {
+                        infer(&expression.term, types, None)?;
+                    }
+                }
+                Ok(Type::Text)
+            }
+            // Lists and objects are walked by the caller, who knows what is wanted of each member.
+            Self::List(_) => Ok(Type::List(Arc::new(Type::Any))),
+            Self::Object(_) => Ok(Type::Any),
+        }
+    }
+}
+
+fn within<T>(path: &mut String, name: &str, act: impl FnOnce(&mut String) -> T) -> T {
+    let length = path.len();
+    path.push('/');
+    path.push_str(&pointer_token(name));
+    let made = act(path);
+    path.truncate(length);
+    made
+}
+
+fn compile(value: &Value, path: &mut String, left: &mut usize) -> Result<Part, TemplateError> {
+    match value {
+        Value::String(text) if text.contains("${") => compile_text(text, path, left),
+        Value::Array(items) => {
+            let mut parts = Vec::with_capacity(items.len());
+            for (at, item) in items.iter().enumerate() {
+                parts.push(within(path, &at.to_string(), |path| compile(item, path, left))?);
+            }
+            let constant = parts.iter().all(|part| matches!(part, Part::Constant(_)));
+            if !constant {
+                return Ok(Part::List(parts));
+            }
+            Ok(Part::Constant(Value::Array(parts.into_iter().filter_map(Part::into_constant).collect())))
+        }
+        Value::Object(members) => {
+            let mut parts = Vec::with_capacity(members.len());
+            for (name, value) in members {
+                if name.contains("${") || name == DEFERRED {
+                    let reason = "a member's name is neither an expression nor $deferred".to_owned();
+                    return within(path, name, |path| Err(TemplateError::Invalid { path: path.clone(), reason }));
+                }
+                parts.push((name.clone(), within(path, name, |path| compile(value, path, left))?));
+            }
+            if parts.iter().any(|(_, part)| !matches!(part, Part::Constant(_))) {
+                return Ok(Part::Object(parts));
+            }
+            let constants = parts.into_iter().filter_map(|(name, part)| Some((name, part.into_constant()?)));
+            Ok(Part::Constant(Value::Object(constants.collect())))
+        }
+        other => Ok(Part::Constant(other.clone())),
+    }
+}
+
+impl Part {
+    fn into_constant(self) -> Option<Value> {
+        match self {
+            Self::Constant(value) => Some(value),
+            _ => None,
+        }
+    }
+}
+
+fn compile_text(text: &str, path: &str, left: &mut usize) -> Result<Part, TemplateError> {
+    let invalid = |reason: String| TemplateError::Invalid { path: path.to_owned(), reason };
+    let mut pieces = Vec::new();
+    for piece in scan(text).map_err(invalid)? {
+        pieces.push(match piece {
+            Piece::Text(text) => MixedPiece::Text(text),
+            Piece::Expression(source) => {
+                *left = left.checked_sub(1).ok_or(TemplateError::TooMany)?;
+                let term = lower(source).map_err(|unusable| match unusable {
+                    Unusable::Invalid(reason) => invalid(reason),
+                    Unusable::UnknownReference(reason) => {
+                        TemplateError::UnknownReference { path: path.to_owned(), reason }
+                    }
+                })?;
+                MixedPiece::Expression(Expression { source: source.to_owned(), term })
+            }
+        });
+    }
+    let free = pieces.iter().all(|piece| match piece {
+        MixedPiece::Text(_) => true,
+        MixedPiece::Expression(expression) => expression.term.is_free(),
+    });
+    let part = match pieces.as_mut_slice() {
+        [MixedPiece::Expression(_)] => match pieces.pop() {
+            Some(MixedPiece::Expression(expression)) => Part::Lone(expression),
+            _ => Part::Constant(Value::Null),
+        },
+        _ => Part::Mixed { source: text.to_owned(), pieces },
+    };
+    if !free {
+        return Ok(part);
+    }
+    let budget = Budget::default();
+    let value = render(&part, &Evaluation { scope: &Nothing, budget: &budget });
+    value.map(Part::Constant).map_err(|error| invalid(error.to_string()))
+}
+
+/// A value, or nothing if it is not known yet.
+fn evaluate(expression: &Expression, evaluation: &Evaluation<'_>) -> Result<Option<Value>, RenderError> {
+    match evaluation.taken(&expression.term, None) {
+        Ok(value) => Ok(Some(value)),
+        Err(Halt::Unknown) => Ok(None),
+        Err(Halt::Fault(reason)) => Err(RenderError { expression: expression.source.clone(), reason }),
+    }
+}
+
+fn mix(pieces: &[MixedPiece], evaluation: &Evaluation<'_>) -> Result<Option<String>, RenderError> {
+    let mut out = String::new();
+    for piece in pieces {
+        match piece {
+            MixedPiece::Text(text) => out.push_str(text),
+            MixedPiece::Expression(expression) => match evaluate(expression, evaluation)? {
+                Some(Value::String(text)) => out.push_str(&text),
+                Some(value) => {
+                    let text = plain(&value);
+                    let fault = |reason| RenderError { expression: expression.source.clone(), reason };
+                    out.push_str(&text.map_err(fault)?);
+                }
+                None => return Ok(None),
+            },
+        }
+    }
+    Ok(Some(out))
+}
+
+fn render(part: &Part, evaluation: &Evaluation<'_>) -> Result<Value, RenderError> {
+    let unknown = |source: &str| RenderError {
+        expression: source.to_owned(),
+        reason: "it depends on outputs that are not known yet".to_owned(),
+    };
+    match part {
+        Part::Constant(value) => Ok(value.clone()),
+        Part::Lone(expression) => evaluate(expression, evaluation)?.ok_or_else(|| unknown(&expression.source)),
+        Part::Mixed { source, pieces } => mix(pieces, evaluation)?.map(Value::String).ok_or_else(|| unknown(source)),
+        Part::List(parts) => parts.iter().map(|part| render(part, evaluation)).collect(),
+        Part::Object(members) => {
+            let made = members.iter().map(|(name, part)| Ok((name.clone(), render(part, evaluation)?)));
+            Ok(Value::Object(made.collect::<Result<Map<_, _>, RenderError>>()?))
+        }
+    }
+}
+
+fn preview(part: &Part, evaluation: &Evaluation<'_>, from: &mut BTreeSet<String>) -> Result<Value, RenderError> {
+    let mut defer = |source: &str, terms: &mut dyn Iterator<Item = &Term>| {
+        let references = terms.flat_map(Term::references);
+        let unknown: BTreeSet<String> =
+            references.filter(|node| matches!(evaluation.scope.outputs(node), Lookup::Unknown)).collect();
+        from.extend(unknown.iter().cloned());
+        json!({ DEFERRED: {"expression": source, "from": unknown} })
+    };
+    match part {
+        Part::Constant(value) => Ok(value.clone()),
+        Part::Lone(expression) => {
+            let value = evaluate(expression, evaluation)?;
+            Ok(value.unwrap_or_else(|| defer(&expression.source, &mut std::iter::once(&expression.term))))
+        }
+        Part::Mixed { source, pieces } => {
+            let value = mix(pieces, evaluation)?;
+            let mut terms = pieces.iter().filter_map(|piece| match piece {
+                MixedPiece::Expression(expression) => Some(&expression.term),
+                MixedPiece::Text(_) => None,
+            });
+            Ok(value.map_or_else(|| defer(source, &mut terms), Value::String))
+        }
+        Part::List(parts) => parts.iter().map(|part| preview(part, evaluation, from)).collect(),
+        Part::Object(members) => {
+            let mut shown = Map::new();
+            for (name, part) in members {
+                shown.insert(name.clone(), preview(part, evaluation, from)?);
+            }
+            Ok(Value::Object(shown))
+        }
+    }
+}
+
+fn within_depth(value: &Value, depth: usize) -> bool {
+    match value {
+        Value::Array(items) => depth > 0 && items.iter().all(|item| within_depth(item, depth - 1)),
+        Value::Object(members) => depth > 0 && members.values().all(|value| within_depth(value, depth - 1)),
+        _ => true,
+    }
+}

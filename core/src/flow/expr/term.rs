@@ -1,0 +1,155 @@
+//! An expression after lowering: paths are resolved to their root, operators are enums.
+
+use super::call::Call;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Where a path begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Root {
+    Inputs,
+    /// `nodes.<id>.outputs`.
+    Outputs(String),
+    RunId,
+    Item,
+    Index,
+    /// The variable of the macro around.
+    Variable,
+}
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Member(String),
+    At(usize),
+}
+
+/// Operators with two sides that both are always evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operator {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Modulo,
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    In,
+}
+
+impl Operator {
+    /// As it is written.
+    pub(super) const fn sign(self) -> &'static str {
+        match self {
+            Self::Add => "+",
+            Self::Subtract => "-",
+            Self::Multiply => "*",
+            Self::Divide => "/",
+            Self::Modulo => "%",
+            Self::Equal => "==",
+            Self::NotEqual => "!=",
+            Self::Less => "<",
+            Self::LessOrEqual => "<=",
+            Self::Greater => ">",
+            Self::GreaterOrEqual => ">=",
+            Self::In => "in",
+        }
+    }
+}
+
+/// What a macro makes of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Macro {
+    All,
+    Exists,
+    ExistsOne,
+    Map,
+    Filter,
+}
+
+/// A lowered expression.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Term {
+    Constant(Value),
+    Path(Root, Vec<Step>),
+    /// `has(path.member)`.
+    Has(Box<Term>, String),
+    Member(Box<Term>, String),
+    Index(Box<Term>, Box<Term>),
+    List(Vec<Term>),
+    Object(Vec<(Term, Term)>),
+    Not(Box<Term>),
+    Negate(Box<Term>),
+    And(Box<Term>, Box<Term>),
+    Or(Box<Term>, Box<Term>),
+    If(Box<[Term; 3]>),
+    Binary(Operator, Box<[Term; 2]>),
+    Call(Call, Vec<Term>),
+    /// A macro over a list; the filter belongs to `map` with three arguments.
+    Each {
+        kind: Macro,
+        over: Box<Term>,
+        filter: Option<Box<Term>>,
+        body: Box<Term>,
+    },
+}
+
+impl Term {
+    /// Calls `see` with the root of every path.
+    pub(super) fn roots(&self, see: &mut dyn FnMut(&Root)) {
+        match self {
+            Self::Constant(_) => {}
+            Self::Path(root, _) => see(root),
+            Self::Has(of, _) | Self::Member(of, _) | Self::Not(of) | Self::Negate(of) => of.roots(see),
+            Self::Index(of, at) => {
+                of.roots(see);
+                at.roots(see);
+            }
+            Self::And(one, other) | Self::Or(one, other) => {
+                one.roots(see);
+                other.roots(see);
+            }
+            Self::List(terms) | Self::Call(_, terms) => terms.iter().for_each(|term| term.roots(see)),
+            Self::Object(entries) => entries.iter().for_each(|(name, value)| {
+                name.roots(see);
+                value.roots(see);
+            }),
+            Self::If(parts) => parts.iter().for_each(|term| term.roots(see)),
+            Self::Binary(_, sides) => sides.iter().for_each(|term| term.roots(see)),
+            Self::Each { over, filter, body, .. } => {
+                over.roots(see);
+                filter.iter().for_each(|term| term.roots(see));
+                body.roots(see);
+            }
+        }
+    }
+
+    /// The nodes whose outputs it names.
+    pub(super) fn references(&self) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        self.roots(&mut |root| {
+            if let Root::Outputs(node) = root {
+                found.insert(node.clone());
+            }
+        });
+        found
+    }
+
+    /// Whether it needs nothing of a run.
+    pub(super) fn is_free(&self) -> bool {
+        let mut free = true;
+        self.roots(&mut |root| free &= *root == Root::Variable);
+        free
+    }
+
+    /// Whether it names `item` or `index`.
+    pub(super) fn needs_item(&self) -> bool {
+        let mut needs = false;
+        self.roots(&mut |root| needs |= matches!(root, Root::Item | Root::Index));
+        needs
+    }
+}

@@ -1,0 +1,276 @@
+//! What is known of a value's type before there is a value.
+//!
+//! Types come from JSON Schemas. Whatever a schema leaves open is [`Type::Any`], which fits
+//! everything: the walk finds what must be wrong, never what may be. A type that allows null
+//! besides something else counts as that something.
+
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+/// Nested deeper, a schema is taken as open.
+const DEPTH_MAX: usize = 16;
+/// Types that one schema may spell out; past it, the rest is open.
+const TYPES_MAX: usize = 2_000;
+
+/// A type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Type {
+    /// Nothing is known.
+    Any,
+    /// Null alone.
+    Null,
+    /// A boolean.
+    Bool,
+    /// A whole number.
+    Int,
+    /// A number.
+    Number,
+    /// A string.
+    Text,
+    /// A list of one type.
+    List(Arc<Type>),
+    /// An object.
+    Object(Arc<Shape>),
+}
+
+/// The members of an object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Shape {
+    /// Those with a name.
+    pub named: BTreeMap<String, Type>,
+    /// Those that must be there.
+    pub required: BTreeSet<String>,
+    /// There may be others.
+    pub open: bool,
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Any => "anything",
+            Self::Null => "null",
+            Self::Bool => "boolean",
+            Self::Int => "integer",
+            Self::Number => "number",
+            Self::Text => "string",
+            Self::Object(_) => "object",
+            Self::List(item) if **item == Self::Any => "array",
+            Self::List(item) => return write!(f, "array of {item}"),
+        })
+    }
+}
+
+impl Type {
+    /// The type that a schema gives its values.
+    #[must_use]
+    pub fn of_schema(schema: &Value) -> Self {
+        Reader { root: schema, left: TYPES_MAX, open: Vec::new() }.read(schema, DEPTH_MAX)
+    }
+
+    /// The type of a value.
+    #[must_use]
+    pub fn of_value(value: &Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(_) => Self::Bool,
+            Value::Number(number) if number.is_f64() => Self::Number,
+            Value::Number(_) => Self::Int,
+            Value::String(_) => Self::Text,
+            Value::Array(items) => {
+                let mut types = items.iter().map(Self::of_value);
+                let first = types.next().unwrap_or(Self::Any);
+                Self::List(Arc::new(types.fold(first, Self::or)))
+            }
+            Value::Object(members) => {
+                let named: BTreeMap<_, _> =
+                    members.iter().map(|(name, value)| (name.clone(), Self::of_value(value))).collect();
+                let required = named.keys().cloned().collect();
+                Self::Object(Arc::new(Shape { named, required, open: false }))
+            }
+        }
+    }
+
+    /// An object of just these members, any of which may be absent.
+    pub(crate) fn of_names(named: impl IntoIterator<Item = (String, Self)>) -> Self {
+        let named = named.into_iter().collect();
+        Self::Object(Arc::new(Shape { named, required: BTreeSet::new(), open: false }))
+    }
+
+    pub(super) const fn is_number(&self) -> bool {
+        matches!(self, Self::Int | Self::Number)
+    }
+
+    /// The type of a value that has one of the two.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (one, other) if one == other => one,
+            (one, other) if one.is_number() && other.is_number() => Self::Number,
+            (Self::Null, other) => other,
+            (one, Self::Null) => one,
+            _ => Self::Any,
+        }
+    }
+
+    /// Whether some value could have both types.
+    #[must_use]
+    pub fn meets(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Any | Self::Null, _) | (_, Self::Any | Self::Null) => true,
+            (Self::List(one), Self::List(other)) => one.meets(other),
+            (Self::Object(_), Self::Object(_)) => true,
+            (one, other) => one == other || (one.is_number() && other.is_number()),
+        }
+    }
+
+    /// Why a value of this type can't be given where `wanted` is asked for.
+    pub(crate) fn unfit(&self, wanted: &Self) -> Option<String> {
+        match (self, wanted) {
+            (Self::Any, _) | (_, Self::Any) => None,
+            // Whether a schema lets null through is its own business, when there is a value.
+            (Self::Null, _) => None,
+            (Self::Int | Self::Number, Self::Number | Self::Int) => None,
+            (Self::List(one), Self::List(wanted)) => {
+                one.unfit(wanted).map(|reason| format!("an item of the list: {reason}"))
+            }
+            (Self::Object(one), Self::Object(wanted)) => one.unfit(wanted),
+            (one, wanted) if one == wanted => None,
+            (one, wanted) => Some(format!("{wanted} is needed, and this is {one}")),
+        }
+    }
+}
+
+impl Shape {
+    fn unfit(&self, wanted: &Self) -> Option<String> {
+        for (name, wanted) in &wanted.named {
+            if let Some(reason) = self.named.get(name).and_then(|one| one.unfit(wanted)) {
+                return Some(format!("member {name}: {reason}"));
+            }
+        }
+        let missing = wanted.required.iter().find(|name| !self.open && !self.named.contains_key(*name));
+        missing.map(|name| format!("the object has no member {name}"))
+    }
+}
+
+struct Reader<'a> {
+    root: &'a Value,
+    left: usize,
+    /// The references that are being followed.
+    open: Vec<&'a str>,
+}
+
+impl<'a> Reader<'a> {
+    fn read(&mut self, schema: &'a Value, depth: usize) -> Type {
+        let (Value::Object(members), Some(depth), Some(left)) =
+            (schema, depth.checked_sub(1), self.left.checked_sub(1))
+        else {
+            return Type::Any;
+        };
+        self.left = left;
+        if let Some(target) = members.get("$ref").and_then(Value::as_str) {
+            return self.follow(target, depth);
+        }
+        match members.get("type") {
+            Some(Value::String(word)) => self.typed(word, schema, depth),
+            Some(Value::Array(words)) => {
+                let mut words = words.iter().filter_map(Value::as_str).filter(|word| *word != "null");
+                let first = words.next().map_or(Type::Null, |word| self.typed(word, schema, depth));
+                words.fold(first, |known, word| known.or(self.typed(word, schema, depth)))
+            }
+            _ => match (members.get("const"), members.get("enum").and_then(Value::as_array)) {
+                (Some(value), _) => Type::of_value(value),
+                (None, Some(values)) if !values.is_empty() => {
+                    let mut types = values.iter().map(Type::of_value);
+                    let first = types.next().unwrap_or(Type::Any);
+                    types.fold(first, Type::or)
+                }
+                _ => Type::Any,
+            },
+        }
+    }
+
+    fn follow(&mut self, target: &'a str, depth: usize) -> Type {
+        let found = target.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
+        match found {
+            Some(schema) if !self.open.contains(&target) => {
+                self.open.push(target);
+                let known = self.read(schema, depth);
+                self.open.pop();
+                known
+            }
+            _ => Type::Any,
+        }
+    }
+
+    fn typed(&mut self, word: &str, schema: &'a Value, depth: usize) -> Type {
+        match word {
+            "null" => Type::Null,
+            "boolean" => Type::Bool,
+            "integer" => Type::Int,
+            "number" => Type::Number,
+            "string" => Type::Text,
+            "array" => {
+                let item = match schema.get("items") {
+                    Some(items) if schema.get("prefixItems").is_none() => self.read(items, depth),
+                    _ => Type::Any,
+                };
+                Type::List(Arc::new(item))
+            }
+            "object" => Type::Object(Arc::new(self.shape(schema, depth))),
+            _ => Type::Any,
+        }
+    }
+
+    fn shape(&mut self, schema: &'a Value, depth: usize) -> Shape {
+        const OPENERS: &[&str] =
+            &["patternProperties", "allOf", "anyOf", "oneOf", "if", "$dynamicRef", "dependentSchemas"];
+        let shut = |name: &str| schema.get(name) == Some(&Value::Bool(false));
+        let closed = shut("additionalProperties") || shut("unevaluatedProperties");
+        let opened = OPENERS.iter().any(|name| schema.get(name).is_some());
+        let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+        let named = properties.map(|(name, schema)| (name.clone(), self.read(schema, depth))).collect();
+        let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+        let required = required.filter_map(Value::as_str).map(str::to_owned).collect();
+        Shape { named, required, open: opened || !closed }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_schema_gives_the_type_it_is_sure_of() {
+        let of = |schema: Value| Type::of_schema(&schema).to_string();
+        assert_eq!(of(json!({"type": "integer"})), "integer");
+        assert_eq!(of(json!({"type": ["string", "null"]})), "string");
+        assert_eq!(of(json!({"type": ["integer", "number"]})), "number");
+        assert_eq!(of(json!({"type": ["string", "integer"]})), "anything");
+        assert_eq!(of(json!({"type": "array", "items": {"type": "string"}})), "array of string");
+        assert_eq!(of(json!({"enum": ["a", "b"]})), "string");
+        assert_eq!(of(json!({"const": 1})), "integer");
+        assert_eq!(of(json!(true)), "anything");
+        assert_eq!(of(json!({"$ref": "#/$defs/a", "$defs": {"a": {"type": "boolean"}}})), "boolean");
+    }
+
+    #[test]
+    fn a_schema_that_contains_itself_ends() {
+        let tree = json!({"type": "object", "properties": {"a": {"$ref": "#"}, "b": {"$ref": "#"}}});
+        assert_eq!(Type::of_schema(&tree).to_string(), "object");
+    }
+
+    #[test]
+    fn only_what_must_be_wrong_is_unfit() {
+        let of = |schema: Value| Type::of_schema(&schema);
+        let closed =
+            of(json!({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": false}));
+        let wants = of(json!({"type": "object", "required": ["b"]}));
+        assert!(closed.unfit(&wants).is_some());
+        assert!(of(json!({"type": "object"})).unfit(&wants).is_none());
+        assert!(Type::Text.unfit(&Type::Int).is_some());
+        assert!(Type::Any.unfit(&Type::Int).is_none());
+    }
+}
