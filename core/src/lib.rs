@@ -15,3 +15,4 @@ pub mod limits;
 pub mod record;
 pub mod swarm;
 pub mod time;
+mod words;

@@ -116,3 +116,35 @@ pub const EXPRESSION_LIST_MAX: usize = 10_000;
 pub const EXPRESSION_WORK_MAX: u64 = 1_000_000;
 /// Expressions of one template at the most.
 pub const TEMPLATE_EXPRESSIONS_MAX: usize = 256;
+/// Tries of a step after the first at the most.
+pub const RETRIES_MAX: u32 = 3;
+/// Seconds that a service outside may ask us to wait before a retry; more counts as this.
+pub const RETRY_AFTER_SECONDS_MAX: u64 = 86_400;
+/// Times that a call may be sent anew because the process that made it died.
+pub const RESENDS_MAX: u32 = 20;
+/// Calls of one run that may be under way at a time.
+pub const RUN_CALLS_MAX: usize = 64;
+/// Rows that one turn of a run writes before it commits and goes on.
+pub const TURN_ROWS_MAX: usize = 400;
+/// Items of one map node at the most.
+pub const MAP_ITEMS_MAX: usize = 10_000;
+/// Runs that may be started inside each other.
+pub const RUN_DEPTH_MAX: u32 = 8;
+/// Bytes of one step's output at the most.
+pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of a run's inputs at the most.
+pub const RUN_INPUT_BYTES_MAX: usize = 1024 * 1024;
+/// Approvals that one run may ask for.
+pub const RUN_APPROVALS_MAX: u32 = 1_000;
+/// Seconds that an approval waits for a person when nobody says otherwise.
+pub const APPROVAL_SECONDS_DEFAULT: u32 = 86_400;
+/// Seconds that an approval may wait at the most.
+pub const APPROVAL_SECONDS_MAX: u32 = 30 * 86_400;
+/// Patches of one run at the most.
+pub const RUN_PATCHES_MAX: u32 = 32;
+/// Items of a map node that a draft tries dry; the rest is counted.
+pub const DRAFT_ITEMS_MAX: usize = 20;
+/// Seconds until a deadline from which on a waiting run is not kept in memory.
+pub const PARK_SECONDS_MIN: i64 = 5;
+/// Seconds that a run may take when its workflow doesn't say.
+pub const RUN_SECONDS_DEFAULT: u32 = 30 * 86_400;

@@ -1,7 +1,11 @@
 //! The access room.
 
+mod autonomy;
+mod kind;
 mod secret;
 pub mod tables;
 pub mod window;
 
+pub use autonomy::Level;
+pub use kind::{ADMIN, fits, kind_of};
 pub use secret::{InvalidSecretName, Secret, SecretName};

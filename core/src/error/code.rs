@@ -128,6 +128,10 @@ codes! {
     OccConflict "OCC_CONFLICT" ResourceError retry 409 "Somebody else changed the record first";
     /// The state doesn't allow the step.
     InvalidTransition "INVALID_TRANSITION" ValidationError final 409 "The state does not allow this";
+    /// The run was stopped by somebody.
+    Cancelled "CANCELLED" ValidationError final 409 "It was cancelled";
+    /// A replay comes to a node that the run before never finished.
+    NotRecorded "NOT_RECORDED" ValidationError final 409 "There is no recording of this";
     /// What was approved is not what would run.
     StaleApproval "STALE_APPROVAL" ValidationError final 409 "The approval no longer fits";
     /// Another process holds the data folder.

@@ -1,8 +1,10 @@
 //! The flow room: what workflows, tools and runs are, and how a run goes on.
 
 pub mod air;
+pub mod call;
 pub mod expr;
 pub mod patch;
+pub mod run;
 pub mod schema;
 pub mod tables;
 pub mod tool;

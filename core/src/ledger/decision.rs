@@ -3,7 +3,7 @@
 //! The documents speak of verdicts in four vocabularies; `audit_logs` takes one. The finer word
 //! is kept beside it, in the entry's event type and in the metadata.
 
-use super::words::words;
+use crate::words::words;
 
 words! {
     /// `audit_logs.event_type`

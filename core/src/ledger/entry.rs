@@ -6,7 +6,7 @@
 
 use super::chain::Digest32;
 use super::jcs;
-use super::words::words;
+use crate::words::words;
 use crate::limits;
 use crate::record::escapes_nul;
 use crate::time::Timestamp;

@@ -20,7 +20,6 @@ mod strict;
 pub mod tables;
 mod verify;
 mod walk;
-mod words;
 
 pub use blob::{BlobId, InvalidBlobId};
 pub use chain::{Digest32, Head, Link, extend};

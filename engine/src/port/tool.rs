@@ -1,7 +1,8 @@
 //! What a tool does when it is called.
 
 use async_trait::async_trait;
-use chimera_core::error::{Code, ErrorBody};
+use chimera_core::error::Code;
+pub use chimera_core::flow::call::{Found, Sent, ToolError};
 use chimera_core::flow::tool::Spec;
 use chimera_core::time::Timestamp;
 use serde_json::Value;
@@ -45,17 +46,6 @@ pub struct Done {
     pub input: Value,
     /// What it gave.
     pub output: Value,
-}
-
-/// What a check found.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Found {
-    /// It happened; this is what the call would have given.
-    Happened(Value),
-    /// It did not happen and will not.
-    Never,
-    /// Nobody can tell.
-    Unknowable,
 }
 
 /// For whom and under which identity a call is made.
@@ -108,52 +98,5 @@ impl Cancel {
         if self.0.wait_for(|cancelled| *cancelled).await.is_err() {
             std::future::pending::<()>().await;
         }
-    }
-}
-
-/// Whether anything may have reached the other side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sent {
-    /// Certainly nothing.
-    No,
-    /// Nobody can tell.
-    Maybe,
-}
-
-/// Why a call gave no output.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{}", body.message)]
-pub struct ToolError {
-    /// What happened, with its code, whether a retry may help, and how long to wait.
-    pub body: Box<ErrorBody>,
-    /// Whether anything may have been sent. An answer that refuses the request is `No`.
-    pub sent: Sent,
-}
-
-impl ToolError {
-    /// Nothing was sent, or the other side has refused it.
-    #[must_use]
-    pub fn not_sent(code: Code, message: impl Into<String>) -> Self {
-        Self { body: Box::new(ErrorBody::new(code, message)), sent: Sent::No }
-    }
-
-    /// It may have been sent.
-    #[must_use]
-    pub fn maybe_sent(code: Code, message: impl Into<String>) -> Self {
-        Self { body: Box::new(ErrorBody::new(code, message)), sent: Sent::Maybe }
-    }
-
-    /// Adds a detail.
-    #[must_use]
-    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.body.details.insert(name.to_owned(), value.into());
-        self
-    }
-
-    /// Says when a retry makes sense.
-    #[must_use]
-    pub fn retry_after(mut self, seconds: u64) -> Self {
-        self.body.retry_after_seconds = Some(seconds);
-        self
     }
 }

@@ -46,6 +46,7 @@ migrations! {
     6 = "0006_ledger",
     7 = "0007_guards",
     8 = "0008_views",
+    9 = "0009_runs",
 }
 
 /// What a migration did.

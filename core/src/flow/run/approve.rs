@@ -1,0 +1,289 @@
+//! When people must approve, and what they approve.
+//!
+//! An approval is bound to a digest of exactly what would run, and to an expiry. It stands in
+//! `approval_requests`, so it survives restarts; whoever decides tells the run by a signal.
+
+use super::env::{Demand, Env};
+use super::event::Verdict;
+use super::rows::{Book, Unstorable};
+use super::scope::View;
+use super::start::check_input;
+use super::task::{Approved, Asked, State};
+use super::{At, Run, start::Work};
+use crate::access::Level;
+use crate::error::{Code, ErrorBody};
+use crate::flow::air::{Approval, Body};
+use crate::flow::tool::{Risk, Spec, input_digest};
+use crate::ledger::decision::{Outcome, Source};
+use crate::limits;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use uuid::Uuid;
+
+impl Run {
+    /// What the node itself demands.
+    pub(crate) fn demand_of_node(&self, at: At) -> Option<Demand> {
+        let node = &self.graph.nodes[at.node].node;
+        node.requires_approval.as_ref().map(|approval| demand(approval, "the workflow demands approval of this node"))
+    }
+
+    /// What the level demands: at L0 each call, at L1 a call whose input was not known when the
+    /// plan was approved and which is risky by itself or riskier than it looked.
+    pub(crate) fn demand_of_level(&self, at: At, spec: &Spec, input: &Value, env: &Env<'_>) -> Option<Demand> {
+        match self.head.level {
+            Level::Ask => Some(Demand::one("every step is asked for at L0_Ask")),
+            Level::Draft => {
+                let planned = self.plan.as_ref().and_then(|plan| plan.of(self.name(at)))?;
+                let digest = self.task(at).and_then(|task| task.digest);
+                if planned.exact.is_some() && planned.exact == digest {
+                    return None;
+                }
+                if planned.exact.is_some() && at.item.is_none() {
+                    return Some(Demand::one("the input differs from what was approved"));
+                }
+                let risky = spec.metadata.requires_approval || spec.metadata.risk_level == Risk::High;
+                let rises = env.policy.risk(spec, input) > planned.risk;
+                (risky || rises).then(|| Demand::one("the input was not known when the plan was approved"))
+            }
+            Level::ExecuteNotify | Level::ExecuteSilent => None,
+        }
+    }
+
+    /// Digest of exactly what a place would do.
+    pub(crate) fn action_digest(&self, at: At) -> [u8; 32] {
+        let task = self.task(at);
+        let (tool, version) = match self.work(at) {
+            Work::Tool(spec) => (spec.name.clone(), spec.version.clone()),
+            _ => ("hitl".to_owned(), String::new()),
+        };
+        let action = json!({
+            "run_id": self.head.id,
+            "node": self.name(at),
+            "item": at.item,
+            "tool": tool,
+            "tool_version": version,
+            "input": task.and_then(|task| task.digest).map(hex::encode),
+        });
+        input_digest(&action).unwrap_or_default()
+    }
+
+    /// Asks people; the place waits.
+    pub(crate) fn ask(
+        &mut self,
+        at: At,
+        demand: &Demand,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        if self.approvals >= limits::RUN_APPROVALS_MAX {
+            let error = ErrorBody::new(Code::ValidationFailed, "the run asks for more approvals than it may");
+            return self.fail_step(at, error, env, book);
+        }
+        self.approvals += 1;
+        let step = self.ensure_step(at, env);
+        let digest = self.action_digest(at);
+        let asked = Asked { id: (env.ids)(), digest, expires_at: expires_at(demand, env), open: true };
+        let tool = match self.work(at) {
+            Work::Tool(spec) => spec.name.clone(),
+            _ => "hitl".to_owned(),
+        };
+        let input = self.task(at).and_then(|task| task.input.as_deref()).cloned();
+        let data = json!({
+            "node": self.name(at), "item": at.item, "tool": tool, "input": input, "reason": demand.reason,
+            "other_than_requester": demand.other_than_requester,
+        });
+        book.approval(&self.head, &asked, Some((step, self.name(at))), &tool, data, demand, env.now)?;
+        let rationale = demand.reason.clone();
+        let verdict = Verdict { source: Source::Approval, outcome: Outcome::Deferred, rationale, policies: Vec::new() };
+        let data = json!({"node": self.name(at), "approval_id": asked.id, "digest": hex::encode(digest), "needed": demand.needed});
+        book.decision("approval.requested", Some(step), None, data, verdict);
+        self.enter(at, State::Asking(asked));
+        self.keep(at, env, book);
+        Ok(())
+    }
+
+    /// A node that is a person's decision.
+    pub(crate) fn start_person(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let compiled = &self.graph.nodes[at.node];
+        let Body::Hitl(hitl) = &compiled.node.body else { return Ok(()) };
+        let demand = demand(&hitl.approval, "a person decides here");
+        let shown = match &compiled.show {
+            None => Ok(json!({})),
+            Some(template) => template.render(&View::at(self, at)),
+        };
+        let shown = match shown {
+            Ok(shown) => shown,
+            Err(error) => {
+                let error = ErrorBody::new(Code::ValidationFailed, format!("what is shown can't be resolved: {error}"));
+                return self.fail_step(at, error, env, book);
+            }
+        };
+        let digest = input_digest(&shown).unwrap_or_default();
+        if let Some(task) = self.task_mut(at) {
+            task.input = Some(Arc::new(shown));
+            task.digest = Some(digest);
+        }
+        if self.repeats(at.node) {
+            return self.repeat_decision(at, env, book);
+        }
+        self.ask(at, &demand, env, book)
+    }
+
+    /// In a replay the recorded decision counts again.
+    fn repeat_decision(
+        &mut self,
+        at: At,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let name = (self.name(at).to_owned(), at.item);
+        let recording = self.recorded.as_ref().and_then(|recorded| recorded.outputs.get(&name)).cloned();
+        match recording {
+            Some(recording) => self.decided(at, (*recording.output).clone(), env, book),
+            None => {
+                let error = ErrorBody::new(Code::NotRecorded, format!("{} has no recording in that run", name.0));
+                self.fail_step(at, error, env, book)
+            }
+        }
+    }
+
+    /// Enough people approved.
+    pub(crate) fn approved(
+        &mut self,
+        approval: Uuid,
+        by: Vec<String>,
+        notes: Option<String>,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        if self.plan_approved(approval, &by, env, book)? || self.patch_approved(approval, &by, env, book)? {
+            return Ok(());
+        }
+        let Some((at, asked)) = self.asking(approval) else { return Ok(()) };
+        if let Some(task) = self.task_mut(at) {
+            task.approved = Some(Approved { digest: asked.digest, by: by.clone(), notes: notes.clone() });
+        }
+        if matches!(self.work(at), Work::Person) {
+            let output = json!({"decision": "approve", "approved_by": by, "notes": notes, "success": true});
+            return self.decided(at, output, env, book);
+        }
+        book.note("step.approved", self.step_id(at), by.first().cloned(), json!({"node": self.name(at), "by": by}));
+        self.enter(at, State::Ready);
+        self.keep(at, env, book);
+        self.ready.push_back(at);
+        Ok(())
+    }
+
+    /// A person's node is over.
+    fn decided(&mut self, at: At, output: Value, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let given = input_digest(&output).map(hex::encode).unwrap_or_default();
+        let data = json!({"node": self.name(at), "how": "decided", "output_digest": given});
+        self.ensure_step(at, env);
+        let seq = book.note("step.completed", self.step_id(at), None, data) + self.run_seq;
+        self.enter(at, State::Completed { output: Arc::new(output), seq, items: Vec::new() });
+        self.keep(at, env, book);
+        self.ended(at, env, book)
+    }
+
+    /// A person said no. At a node for people that is an outcome the graph may deal with; anywhere
+    /// else it stops the run.
+    pub(crate) fn denied(
+        &mut self,
+        approval: Uuid,
+        by: &str,
+        notes: Option<String>,
+        changes: bool,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        if self.patch_denied(approval, by, book)? {
+            return Ok(());
+        }
+        let decision = if changes { "request_changes" } else { "reject" };
+        let reason = format!("{decision} by {by}");
+        if let Some(plan) = self.plan.as_mut().filter(|plan| plan.approval() == Some(approval)) {
+            plan.asked = None;
+            return self.stop(by.to_owned(), notes.or(Some(reason)), env, book);
+        }
+        let Some((at, _)) = self.asking(approval) else { return Ok(()) };
+        if matches!(self.work(at), Work::Person) {
+            let error = ErrorBody::new(Code::PolicyDenied, reason).with("decision", decision).with("notes", notes);
+            return self.fail_step(at, error, env, book);
+        }
+        self.enter(at, State::Cancelled);
+        self.keep(at, env, book);
+        self.ended(at, env, book)?;
+        self.stop(by.to_owned(), notes.or(Some(reason)), env, book)
+    }
+
+    /// Nobody decided in time: what waits is cancelled.
+    pub(crate) fn expire(
+        &mut self,
+        at: At,
+        asked: &Asked,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        book.approval_closed(asked, "expired", env.now)?;
+        let rationale = "nobody decided in time".to_owned();
+        let verdict =
+            Verdict { source: Source::Approval, outcome: Outcome::Rejected, rationale: rationale.clone(), policies: Vec::new() };
+        book.decision("approval.expired", self.step_id(at), None, json!({"approval_id": asked.id}), verdict);
+        self.enter(at, State::Cancelled);
+        self.keep(at, env, book);
+        self.ended(at, env, book)?;
+        self.stop("system".to_owned(), Some(rationale), env, book)
+    }
+
+    /// A person changed the input of a step that waits: the old request is void, a new one with a
+    /// new digest waits in its place.
+    pub(crate) fn edited(
+        &mut self,
+        step: Uuid,
+        input: Value,
+        by: String,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let Some(at) = self.place_of(step) else { return Ok(()) };
+        let Some(State::Asking(asked)) = self.task(at).map(|task| task.state.clone()) else { return Ok(()) };
+        let Work::Tool(spec) = self.work(at) else { return Ok(()) };
+        if let Err(error) = check_input(&spec, &input) {
+            book.note("step.edit_refused", Some(step), Some(by), json!({"code": error.code, "message": error.message}));
+            return Ok(());
+        }
+        let digest = input_digest(&input).unwrap_or_default();
+        book.approval_closed(&asked, "superseded", env.now)?;
+        book.note("step.edited", Some(step), Some(by), json!({"node": self.name(at), "input_digest": hex::encode(digest)}));
+        if let Some(task) = self.task_mut(at) {
+            task.input = Some(Arc::new(input));
+            task.digest = Some(digest);
+            task.approved = None;
+        }
+        self.ask(at, &Demand::one("the input was edited"), env, book)
+    }
+
+    /// The place that waits for this approval.
+    fn asking(&self, approval: Uuid) -> Option<(At, Asked)> {
+        self.places().find_map(|at| match &self.task(at)?.state {
+            State::Asking(asked) if asked.id == approval => Some((at, asked.clone())),
+            _ => None,
+        })
+    }
+}
+
+/// When a request lapses.
+pub(crate) fn expires_at(demand: &Demand, env: &Env<'_>) -> crate::time::Timestamp {
+    let seconds = demand.expires_seconds.unwrap_or(limits::APPROVAL_SECONDS_DEFAULT).min(limits::APPROVAL_SECONDS_MAX);
+    env.now.plus_seconds(i64::from(seconds))
+}
+
+fn demand(approval: &Approval, reason: &str) -> Demand {
+    Demand {
+        needed: approval.approvals_needed,
+        approvers: approval.approvers.clone(),
+        other_than_requester: approval.other_than_requester,
+        expires_seconds: approval.expires_seconds,
+        reason: reason.to_owned(),
+    }
+}

@@ -1,0 +1,283 @@
+//! The end of a turn: marked places become rows, the run's own row moves on by one version.
+
+use super::env::Env;
+use super::event::{Signal, Told, Turn};
+use super::rows::{Book, Unstorable};
+use super::task::{State, Stored, Task};
+use super::{At, Head, Owner, Run};
+use crate::flow::tables::{RUN_SIGNALS, RUNS, STEPS};
+use crate::flow::tool::input_digest;
+use crate::id;
+use crate::record::{Insert, Json, Update, Value};
+use crate::time::Timestamp;
+use serde_json::json;
+use uuid::Uuid;
+
+impl Run {
+    /// Marks a place: its row is written at the end of the turn.
+    pub(crate) fn keep(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) {
+        self.ensure_step(at, env);
+        book.dirty.insert(at);
+    }
+
+    /// The id of a place's step; it gets one if it has none.
+    pub(crate) fn ensure_step(&mut self, at: At, env: &mut Env<'_>) -> Uuid {
+        match self.task_mut(at) {
+            Some(task) => task.step.get_or_insert_with(|| Stored { id: (env.ids)(), version: 0 }).id,
+            None => Uuid::nil(),
+        }
+    }
+
+    /// The id of a place's step, if it has one.
+    pub(crate) fn step_id(&self, at: At) -> Option<Uuid> {
+        self.task(at).and_then(|task| task.step).map(|step| step.id)
+    }
+
+    pub(crate) fn note_started(&self, book: &mut Book) {
+        let data = json!({
+            "workflow_id": self.head.workflow.id,
+            "workflow_version": self.head.workflow.version,
+            "graph_digest": hex::encode(self.graph.digest),
+            "inputs_digest": input_digest(&self.head.inputs).map(hex::encode).unwrap_or_default(),
+            "autonomy_level": self.head.level.as_str(),
+            "source": self.head.source.as_str(),
+            "dry_run": self.head.dry_run,
+            "parent_run_id": self.head.parent.map(|(run, _)| run),
+            "replay_of": self.head.replay.as_ref().map(|replay| replay.of),
+        });
+        book.note("run.started", None, Some(self.head.actor.clone()), data);
+    }
+
+    /// Turns what was gathered into a transaction.
+    pub(crate) fn close(&mut self, env: &Env<'_>, mut book: Book) -> Result<Turn, Unstorable> {
+        let parked = !book.more && (self.status.is_final() && self.undo.is_none() || self.rests(env));
+        let owner = if parked { None } else { env.owner };
+        let released = parked && self.owner.is_some();
+        let changed = self.version == 0 || book.has_rows() || book.claim || released;
+        let mut turn = Turn { status: book.status, more: book.more, parked, ..Turn::default() };
+        if changed {
+            let dirty = std::mem::take(&mut book.dirty);
+            for at in &dirty {
+                self.write_step(*at, env.now, &mut book)?;
+            }
+            let (notes, run_seq) = book.number_notes(self.run_seq);
+            turn.notes = notes;
+            self.run_seq = run_seq;
+            self.write_run(owner, parked, env, &mut book)?;
+            self.owner = owner;
+            turn.tx = Some(book.tx(self.affinity()));
+        }
+        turn.effects = book.effects;
+        Ok(turn)
+    }
+
+    /// Turns of one run go through one lane.
+    #[must_use]
+    pub fn affinity(&self) -> u64 {
+        affinity(self.head.id)
+    }
+
+    fn write_run(
+        &mut self,
+        owner: Option<Owner>,
+        parked: bool,
+        env: &Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let new = self.version == 0;
+        book.set("run_seq", self.run_seq);
+        if new || owner != self.owner {
+            for (column, value) in owner_cells(owner) {
+                book.set(column, value);
+            }
+        }
+        if new || book.status.is_some() {
+            book.set("status", self.status.as_str());
+        }
+        let due = if parked { self.next_deadline() } else { None };
+        if new || parked || self.owner.is_none() {
+            book.set("next_deadline", due);
+        }
+        if book.ended {
+            book.set("completed_at", self.completed_at);
+            book.set("result", self.result.as_ref().map(Json::of).transpose()?);
+            let failure = self.failure.as_deref();
+            book.set("error_data", failure.map(Json::of).transpose()?);
+            book.set("error_message", failure.map(|error| error.message.clone()));
+        }
+        let _ = env;
+        let mut cells = book.take_run();
+        if new {
+            cells.extend(self.head.cells()?);
+            cells.push(("workflow_digest", Value::Bytes(self.graph.digest.to_vec())));
+            cells.push(("state_version", 1.into()));
+            book.insert(Insert::into(&RUNS, cells)?);
+        } else {
+            book.update(Update::versioned(&RUNS, vec![self.head.id.into()], self.version, cells)?);
+        }
+        self.version += 1;
+        Ok(())
+    }
+
+    fn write_step(&mut self, at: At, now: Timestamp, book: &mut Book) -> Result<(), Unstorable> {
+        let cells = self.step_cells(at, now)?;
+        let parent = at.item.and_then(|_| self.step_id(At::node(at.node)));
+        let (node, kind, tool) = self.step_names(at);
+        let position = i64::try_from(at.node).unwrap_or(i64::MAX);
+        let (run, tenant) = (self.head.id, self.head.tenant.clone());
+        let Some(task) = self.task_mut(at) else { return Ok(()) };
+        let Some(step) = &mut task.step else { return Ok(()) };
+        if step.version > 0 {
+            book.update(Update::versioned(&STEPS, vec![step.id.into()], step.version, cells)?);
+            step.version += 1;
+            return Ok(());
+        }
+        let mut cells = cells;
+        cells.extend([
+            ("id", step.id.into()),
+            ("run_id", run.into()),
+            ("tenant_id", tenant.into()),
+            ("node_id", node.into()),
+            ("node_type", kind.into()),
+            ("position", position.into()),
+            ("parent_step_id", parent.into()),
+            ("map_index", at.item.map(i64::from).into()),
+            ("tool", tool.as_ref().map(|(name, _)| name.clone()).into()),
+            ("tool_version", tool.map(|(_, version)| version).into()),
+            ("created_at", now.into()),
+            ("state_version", 1.into()),
+        ]);
+        step.version = 1;
+        book.insert(Insert::into(&STEPS, cells)?);
+        Ok(())
+    }
+
+    /// The columns that change with the state.
+    fn step_cells(&self, at: At, now: Timestamp) -> Result<Vec<(&'static str, Value)>, Unstorable> {
+        let Some(task) = self.task(at) else { return Ok(Vec::new()) };
+        let output = match &task.state {
+            State::Completed { output, .. } | State::Failed { output, .. } => Some(Json::of(&**output)?),
+            _ => None,
+        };
+        let error = match &task.state {
+            State::Failed { error, .. } | State::Unknown { error } | State::RetryWait { error, .. } => Some(Json::of(&**error)?),
+            _ => None,
+        };
+        let settled = task.is_settled();
+        let child = if let State::Child { run } = &task.state { Some(*run) } else { None };
+        let mut cells = vec![
+            ("status", task.status().as_str().into()),
+            ("attempt", i64::from(task.attempt).into()),
+            ("input_digest", task.digest.map(|digest| Value::Bytes(digest.to_vec())).unwrap_or(Value::Null)),
+            ("error", error.into()),
+            ("retry_at", task.wait_until().into()),
+            ("started_at", task.started_at.into()),
+            ("completed_at", settled.then_some(now).into()),
+        ];
+        if output.is_some() {
+            cells.push(("output", output.into()));
+        }
+        if child.is_some() {
+            cells.push(("child_run_id", child.into()));
+        }
+        if let State::Completed { seq, .. } = &task.state {
+            cells.push(("completed_seq", (*seq).into()));
+        }
+        if task.needs_input_row() {
+            cells.push(("input", task.input.as_deref().map(Json::of).transpose()?.into()));
+        }
+        Ok(cells)
+    }
+
+    fn step_names(&self, at: At) -> (String, &'static str, Option<(String, String)>) {
+        let compiled = &self.graph.nodes[at.node];
+        let tool = compiled.tool.as_ref().map(|spec| (spec.name.clone(), spec.version.clone()));
+        (compiled.node.id.clone(), compiled.node.body.kind(), tool)
+    }
+}
+
+impl Head {
+    /// The columns of `runs` that never change.
+    pub(crate) fn cells(&self) -> Result<Vec<(&'static str, Value)>, Unstorable> {
+        Ok(vec![
+            ("id", self.id.into()),
+            ("actor", self.actor.as_str().into()),
+            ("request_payload", Json::of(&self.request)?.into()),
+            ("autonomy_level", self.level.as_str().into()),
+            ("trace_id", id::trace_id(self.id).into()),
+            ("idempotency_key", self.idempotency_key.clone().into()),
+            ("created_at", self.created_at.into()),
+            ("tenant_id", self.tenant.as_str().into()),
+            ("source", self.source.as_str().into()),
+            ("workflow_id", self.workflow.id.as_str().into()),
+            ("workflow_version", self.workflow.version.into()),
+            ("inputs", Json::of(&*self.inputs)?.into()),
+            ("priority", i64::from(self.priority).into()),
+            ("dry_run", self.dry_run.into()),
+            ("correlation_id", self.correlation_id.clone().into()),
+            ("parent_run_id", self.parent.map(|(run, _)| run).into()),
+            ("parent_step_id", self.parent.map(|(_, step)| step).into()),
+            ("depth", i64::from(self.depth).into()),
+            ("replay_of", self.replay.as_ref().map(|replay| replay.of).into()),
+            ("replay_mode", self.replay.as_ref().map(|replay| replay.mode.as_str().to_owned()).into()),
+            ("replay_from", self.replay.as_ref().and_then(|replay| replay.from.clone()).into()),
+            ("timeout_at", self.timeout_at.into()),
+            ("notify", self.notify.as_ref().map(Json::of).transpose()?.into()),
+        ])
+    }
+}
+
+impl Signal {
+    /// The row that carries it.
+    pub fn row(&self, tenant: &str, run: Uuid, now: Timestamp) -> Result<Insert, Unstorable> {
+        Ok(Insert::into(
+            &RUN_SIGNALS,
+            vec![
+                ("run_id", run.into()),
+                ("id", self.id.into()),
+                ("tenant_id", tenant.into()),
+                ("kind", self.told.kind().into()),
+                ("payload", Json::of(&self.told)?.into()),
+                ("created_at", now.into()),
+            ],
+        )?)
+    }
+
+    /// The signal that a row carries.
+    #[must_use]
+    pub fn of_row(row: &crate::record::Row) -> Option<Self> {
+        let told: Told = serde_json::from_value(row.get("payload").as_json()?.to_value()).ok()?;
+        Some(Self { id: row.uuid("id"), told })
+    }
+}
+
+impl Task {
+    /// When it is looked at again, for `steps.retry_at`.
+    const fn wait_until(&self) -> Option<Timestamp> {
+        match &self.state {
+            State::Delayed { until } | State::RetryWait { until, .. } => Some(*until),
+            State::Lost { deadline } => Some(*deadline),
+            _ => None,
+        }
+    }
+
+    /// Whether the step's row must carry the input: whenever it may be needed before there is a
+    /// result. The input of a finished call stands in `tool_calls`.
+    const fn needs_input_row(&self) -> bool {
+        match self.state {
+            State::Completed { .. } | State::Failed { .. } | State::Skipped | State::Cancelled => false,
+            _ => self.input.is_some(),
+        }
+    }
+}
+
+/// Turns of one run go through one lane.
+#[must_use]
+pub fn affinity(run: Uuid) -> u64 {
+    u64::from_be_bytes(*run.as_bytes().last_chunk().unwrap_or(&[0; 8]))
+}
+
+/// The columns that say who drives a run.
+pub(crate) fn owner_cells(owner: Option<Owner>) -> [(&'static str, Value); 2] {
+    [("owner_lane", owner.map(|owner| owner.lane).into()), ("owner_epoch", owner.map(|owner| owner.epoch).into())]
+}

@@ -1,0 +1,167 @@
+//! How a run begins.
+
+use super::env::Env;
+use super::event::{Event, Turn};
+use super::load::Recorded;
+use super::rows::Unstorable;
+use super::task::Task;
+use super::{Run, RunStatus};
+use crate::access::Level;
+use crate::flow::air::Graph;
+use crate::limits;
+use crate::time::Timestamp;
+use crate::words::words;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use uuid::Uuid;
+
+words! {
+    /// Where a run comes from.
+    Source {
+        /// A request to act.
+        Act = "act",
+        /// A signed intent.
+        Intent = "intent",
+        /// A plan of the swarm.
+        Swarm = "swarm",
+        /// A workflow that was started by name, or by another run.
+        Workflow = "workflow",
+        /// Another run, over again.
+        Replay = "replay",
+    }
+}
+
+words! {
+    /// How a run is run over again.
+    ReplayMode {
+        /// Recorded outputs only: nothing outside is called.
+        Freeze = "freeze",
+        /// Pure and reading tools run, writing ones give their recording; differences are told.
+        Shadow = "shadow",
+        /// For real, from a node on, with effects of its own.
+        Retry = "retry",
+    }
+}
+
+/// The workflow that a run follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkflowRef {
+    /// Its id.
+    pub id: String,
+    /// Its version; none for a plan that was made for this run alone.
+    pub version: Option<i64>,
+}
+
+/// The run that is run over again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replay {
+    /// Which.
+    pub of: Uuid,
+    /// How.
+    pub mode: ReplayMode,
+    /// From which node on; from the beginning when absent.
+    pub from: Option<String>,
+}
+
+/// What a run is made of. It never changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Head {
+    /// Its id, time-ordered.
+    pub id: Uuid,
+    /// Whose it is.
+    pub tenant: String,
+    /// Who asked for it.
+    pub actor: String,
+    /// How freely it may act.
+    pub level: Level,
+    /// One is most urgent, ten least.
+    pub priority: i32,
+    /// Only what it would do is wanted.
+    pub dry_run: bool,
+    /// Where it comes from.
+    pub source: Source,
+    /// What it follows.
+    pub workflow: WorkflowRef,
+    /// The run and the step that wait for it.
+    pub parent: Option<(Uuid, Uuid)>,
+    /// How many runs it stands inside.
+    pub depth: u32,
+    /// What it repeats.
+    pub replay: Option<Replay>,
+    /// What it works on.
+    pub inputs: Arc<Value>,
+    /// The request as it came.
+    pub request: Value,
+    /// The key under which it was asked for.
+    pub idempotency_key: Option<String>,
+    /// The caller's own id for it.
+    pub correlation_id: Option<String>,
+    /// Who is told when it ends.
+    pub notify: Option<Value>,
+    /// When it was asked for.
+    pub created_at: Timestamp,
+    /// When it must have ended.
+    pub timeout_at: Option<Timestamp>,
+}
+
+impl Run {
+    /// A run that exists nowhere yet; its first turn writes it.
+    #[must_use]
+    pub fn new(head: Head, graph: Arc<Graph>, recorded: Option<Recorded>) -> Self {
+        let nodes: Vec<Task> = graph
+            .nodes
+            .iter()
+            .map(|compiled| Task::pending(u32::try_from(compiled.incoming.len()).unwrap_or(u32::MAX)))
+            .collect();
+        Self {
+            open: nodes.len(),
+            asking: 0,
+            differences: Vec::new(),
+            head: Arc::new(head),
+            graph,
+            nodes,
+            status: RunStatus::Pending,
+            version: 0,
+            run_seq: 0,
+            owner: None,
+            paused: false,
+            cancelled_by: None,
+            failure: None,
+            result: None,
+            completed_at: None,
+            approvals: 0,
+            patches: 0,
+            plan: None,
+            draft: None,
+            undo: None,
+            recorded,
+            ready: VecDeque::new(),
+            settled: VecDeque::new(),
+            timers: BTreeSet::new(),
+            calls: BTreeSet::new(),
+            overlays: BTreeMap::new(),
+            stopped_children: BTreeSet::new(),
+        }
+    }
+
+    /// Creates the run and makes its first turn.
+    pub fn create(
+        head: Head,
+        graph: Arc<Graph>,
+        recorded: Option<Recorded>,
+        env: &mut Env<'_>,
+    ) -> Result<(Self, Turn), Unstorable> {
+        let mut run = Self::new(head, graph, recorded);
+        let turn = run.step(vec![Event::Begun { alone: true }], env)?;
+        Ok((run, turn))
+    }
+}
+
+impl Head {
+    /// When a run of `graph` that is asked for now must have ended.
+    #[must_use]
+    pub fn timeout_of(graph: &Graph, now: Timestamp) -> Timestamp {
+        now.plus_seconds(i64::from(graph.document.timeout_seconds.unwrap_or(limits::RUN_SECONDS_DEFAULT)))
+    }
+}

@@ -1,0 +1,132 @@
+//! What a draft sees: outputs that are known, unknown, or never there.
+
+use super::draft::Draft;
+use super::{At, Head};
+use crate::error::{Code, ErrorBody};
+use crate::flow::air::{Graph, Join};
+use crate::flow::expr::{Lookup, Preview, Scope};
+use crate::limits;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+
+/// Whether a node would be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reached {
+    /// It would.
+    Yes,
+    /// That depends on what isn't known yet.
+    Maybe,
+    /// It would not.
+    No,
+}
+
+/// The draft as one place's expressions see it.
+pub(crate) struct DraftView<'a> {
+    head: &'a Head,
+    graph: &'a Graph,
+    draft: &'a Draft,
+    id: String,
+    item: Option<(&'a Value, usize)>,
+}
+
+impl<'a> DraftView<'a> {
+    pub(crate) fn new(head: &'a Head, graph: &'a Graph, draft: &'a Draft, at: Option<At>) -> Self {
+        let item = at.and_then(|at| {
+            let index = usize::try_from(at.item?).ok()?;
+            Some((draft.lists.get(&at.node)?.get(index)?, index))
+        });
+        Self { head, graph, draft, id: head.id.to_string(), item }
+    }
+
+    /// Whether a node would be reached, by the edges into it.
+    pub(crate) fn reached(&self, node: usize) -> Result<Reached, ErrorBody> {
+        let incoming = &self.graph.nodes[node].incoming;
+        if incoming.is_empty() {
+            return Ok(Reached::Yes);
+        }
+        let mut best = Reached::No;
+        for edge in incoming {
+            let edge = &self.graph.edges[*edge];
+            let source = self.draft.reached[edge.from];
+            let came = match (source, &edge.condition) {
+                (Reached::No, _) => Reached::No,
+                (source, None) => source,
+                (source, Some(condition)) => match condition.preview(self).map_err(|error| unusable(&error))? {
+                    Preview::Exact(Value::Bool(false)) => Reached::No,
+                    Preview::Exact(_) => source,
+                    Preview::Deferred { .. } => Reached::Maybe,
+                },
+            };
+            best = match (best, came) {
+                (Reached::Yes, _) | (_, Reached::Yes) => Reached::Yes,
+                (Reached::Maybe, _) | (_, Reached::Maybe) => Reached::Maybe,
+                _ => Reached::No,
+            };
+        }
+        let _ = Join::All;
+        Ok(best)
+    }
+
+    /// The inputs of a node, as far as they are known.
+    pub(crate) fn inputs_of(&self, node: usize) -> Result<Preview, ErrorBody> {
+        match &self.graph.nodes[node].inputs {
+            None => Ok(Preview::Exact(json!({}))),
+            Some(template) => template.preview(self).map_err(|error| unusable(&error)),
+        }
+    }
+
+    /// The list that a map node goes over, if it is known.
+    pub(crate) fn list_of(&self, node: usize) -> Result<Option<Vec<Value>>, ErrorBody> {
+        let Some(template) = &self.graph.nodes[node].over else { return Ok(None) };
+        match template.preview(self).map_err(|error| unusable(&error))? {
+            Preview::Deferred { .. } => Ok(None),
+            Preview::Exact(Value::Array(list)) if list.len() <= limits::MAP_ITEMS_MAX => Ok(Some(list)),
+            Preview::Exact(_) => Err(ErrorBody::new(Code::ValidationFailed, "what a map goes over is no list that fits")),
+        }
+    }
+}
+
+fn unusable(error: &dyn std::fmt::Display) -> ErrorBody {
+    ErrorBody::new(Code::ValidationFailed, format!("an expression can't be resolved: {error}"))
+}
+
+impl Scope for DraftView<'_> {
+    fn run_id(&self) -> &str {
+        &self.id
+    }
+
+    fn inputs(&self) -> &Value {
+        &self.head.inputs
+    }
+
+    fn outputs(&self, node: &str) -> Lookup<'_> {
+        let Some(at) = self.graph.position(node) else { return Lookup::Absent };
+        match (self.draft.outputs.get(&at), self.draft.reached.get(at)) {
+            (Some(output), _) => Lookup::Known(output),
+            (None, Some(Reached::Yes | Reached::Maybe)) => Lookup::Unknown,
+            _ => Lookup::Absent,
+        }
+    }
+
+    fn item(&self) -> Option<(&Value, usize)> {
+        self.item
+    }
+}
+
+/// The nodes, each behind all that lead to it.
+pub(crate) fn topological(graph: &Graph) -> Vec<usize> {
+    let mut waiting: Vec<usize> = graph.nodes.iter().map(|node| node.incoming.len()).collect();
+    let mut queue: VecDeque<usize> = graph.roots().collect();
+    let mut order = Vec::with_capacity(waiting.len());
+    while let Some(node) = queue.pop_front() {
+        order.push(node);
+        for edge in &graph.nodes[node].outgoing {
+            let to = graph.edges[*edge].to;
+            waiting[to] -= 1;
+            if waiting[to] == 0 {
+                queue.push_back(to);
+            }
+        }
+    }
+    order
+}

@@ -1,0 +1,137 @@
+//! How the end of one node decides about the next.
+//!
+//! An edge without a condition is taken when its source completed. An edge with a condition is
+//! taken when the condition holds, and it is asked of a failed source too: its outputs are
+//! `{"success": false, "error": …}`, so a graph can deal with a failure. A failure that no edge is
+//! taken for fails the run. A node with `join: all` waits until every edge into it is decided and
+//! runs if one was taken; with `join: any` it runs when the first is taken.
+
+use super::env::Env;
+use super::rows::{Book, Unstorable};
+use super::scope::View;
+use super::task::State;
+use super::{At, Run};
+use crate::error::{Code, ErrorBody};
+use crate::flow::air::Join;
+use crate::limits;
+use serde_json::{Value, json};
+
+/// How an edge into a node was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Came {
+    /// It leads on.
+    Taken,
+    /// It leads nowhere.
+    Dead,
+}
+
+impl Run {
+    /// Decides the edges out of every node that has settled.
+    pub(crate) fn propagate(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        while book.rows() < limits::TURN_ROWS_MAX {
+            let Some(node) = self.settled.pop_front() else { return Ok(()) };
+            let mut dealt_with = false;
+            for edge in self.graph.nodes[node].outgoing.clone() {
+                let came = match self.decide_edge(node, edge) {
+                    Ok(came) => came,
+                    Err(error) => {
+                        self.fail_with(error, book);
+                        Came::Dead
+                    }
+                };
+                dealt_with |= came == Came::Taken;
+                let to = self.graph.edges[edge].to;
+                self.come_up(to, came, env, book)?;
+            }
+            if let State::Failed { error, .. } = &self.nodes[node].state
+                && !dealt_with
+            {
+                let error = (**error).clone().with("node", self.name(At::node(node)));
+                self.fail_with(error, book);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn decide_edge(&self, node: usize, edge: usize) -> Result<Came, ErrorBody> {
+        let condition = self.graph.edges[edge].condition.as_ref();
+        let holds = match (&self.nodes[node].state, condition) {
+            (State::Completed { .. }, None) => true,
+            (State::Completed { .. } | State::Failed { .. }, Some(condition)) => {
+                let value = condition.render(&View::of(self)).map_err(|error| {
+                    let message = format!("the condition of an edge can't be decided: {error}");
+                    ErrorBody::new(Code::ValidationFailed, message)
+                })?;
+                value.as_bool().ok_or_else(|| {
+                    ErrorBody::new(Code::ValidationFailed, "the condition of an edge is neither true nor false")
+                })?
+            }
+            _ => false,
+        };
+        Ok(if holds { Came::Taken } else { Came::Dead })
+    }
+
+    /// An edge into `node` was decided.
+    pub(crate) fn come_up(
+        &mut self,
+        node: usize,
+        came: Came,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let compiled = &self.graph.nodes[node];
+        let (join, delay) = (compiled.node.join, compiled.node.delay_seconds);
+        let State::Pending { undecided, taken } = &mut self.nodes[node].state else { return Ok(()) };
+        *undecided = undecided.saturating_sub(1);
+        *taken |= came == Came::Taken;
+        let (undecided, taken) = (*undecided, *taken);
+        let at = At::node(node);
+        if taken && (undecided == 0 || join == Join::Any) {
+            if delay > 0 {
+                self.enter(at, State::Delayed { until: env.now.plus_seconds(i64::from(delay)) });
+                self.keep(at, env, book);
+                book.note("step.delayed", self.step_id(at), None, json!({"node": self.name(at), "seconds": delay}));
+            } else {
+                self.enter(at, State::Ready);
+                self.ready.push_back(at);
+            }
+        } else if undecided == 0 {
+            self.enter(at, State::Skipped);
+            self.keep(at, env, book);
+            book.note("step.skipped", self.step_id(at), None, json!({"node": self.name(at)}));
+            self.ended(at, env, book)?;
+        }
+        Ok(())
+    }
+
+    /// A place has settled.
+    pub(crate) fn ended(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        if at.item.is_some() {
+            return self.item_ended(at, env, book);
+        }
+        self.open = self.open.saturating_sub(1);
+        self.settled.push_back(at.node);
+        Ok(())
+    }
+}
+
+/// The output of a failed node, as conditions see it.
+pub(crate) fn failed_output(error: &ErrorBody) -> Value {
+    json!({"success": false, "error": {
+        "code": error.code,
+        "message": error.message,
+        "error_type": error.error_type,
+        "retryable": error.retryable,
+        "details": error.details,
+    }})
+}
+
+/// The output of a finished node, as expressions see it: it says that it succeeded.
+pub(crate) fn seen(mut output: Value) -> Value {
+    if let Some(members) = output.as_object_mut()
+        && !members.contains_key("success")
+    {
+        members.insert("success".to_owned(), Value::Bool(true));
+    }
+    output
+}

@@ -1,0 +1,115 @@
+//! How a run ends, and who is told.
+
+use super::env::Env;
+use super::event::{Effect, Told};
+use super::rows::{Book, Unstorable};
+use super::scope::View;
+use super::{ReplayMode, Run, RunStatus};
+use crate::access::Level;
+use crate::error::{Code, ErrorBody};
+use crate::flow::tool::input_digest;
+use crate::limits;
+use serde_json::{Map, Value, json};
+
+impl Run {
+    /// Ends the run if there is nothing left to do, and says where it stands otherwise.
+    pub(crate) fn conclude(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        if self.status.is_final() || book.more {
+            return Ok(());
+        }
+        if self.cancelled_by.is_some() || self.failure.is_some() {
+            self.drop_plan(env, book)?;
+            self.draft = None;
+            if self.stop_waiting(env, book)? {
+                self.stand(book);
+                return Ok(());
+            }
+            let status = if self.cancelled_by.is_some() { RunStatus::Cancelled } else { RunStatus::Failed };
+            return self.end(status, env, book);
+        }
+        if self.open == 0 && self.settled.is_empty() && self.draft.is_none() && !self.plan_waits() {
+            match self.outputs() {
+                Ok(result) => {
+                    self.result = Some(match self.replays() {
+                        Some(ReplayMode::Shadow) => json!({"result": result, "differences": self.differences}),
+                        _ => result,
+                    });
+                    return self.end(RunStatus::Completed, env, book);
+                }
+                Err(error) => {
+                    self.fail_with(error, book);
+                    return self.end(RunStatus::Failed, env, book);
+                }
+            }
+        }
+        self.stand(book);
+        Ok(())
+    }
+
+    /// The status of a run that goes on: it awaits approval when nothing else can happen.
+    fn stand(&mut self, book: &mut Book) {
+        let asks = self.plan_waits() || self.asking > 0;
+        let status = if asks && self.calls.is_empty() { RunStatus::AwaitingApproval } else { RunStatus::Running };
+        if self.status != status {
+            self.status = status;
+            book.status = Some(status);
+        }
+    }
+
+    /// What the run gives: what its workflow says, or what its last nodes gave.
+    fn outputs(&self) -> Result<Value, ErrorBody> {
+        let Some(template) = &self.graph.outputs else {
+            let sinks = self.graph.sinks().filter_map(|node| {
+                let output = self.nodes[node].output()?;
+                Some((self.graph.nodes[node].node.id.clone(), (**output).clone()))
+            });
+            return Ok(Value::Object(sinks.collect::<Map<_, _>>()));
+        };
+        template.render(&View::of(self)).map_err(|error| {
+            ErrorBody::new(Code::ValidationFailed, format!("the outputs of the workflow can't be resolved: {error}"))
+        })
+    }
+
+    /// The run has ended.
+    pub(crate) fn end(&mut self, status: RunStatus, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        self.status = status;
+        self.completed_at = Some(env.now);
+        book.status = Some(status);
+        book.ended = true;
+        let (event, by) = match status {
+            RunStatus::Completed => ("run.completed", None),
+            RunStatus::Cancelled => ("run.cancelled", self.cancelled_by.as_ref().map(|(by, _)| by.clone())),
+            _ => ("run.failed", None),
+        };
+        let digest = self.result.as_ref().and_then(|result| input_digest(result).ok()).map(hex::encode);
+        let error = self.failure.as_ref().map(|error| json!({"code": error.code, "message": error.message}));
+        let reason = self.cancelled_by.as_ref().and_then(|(_, reason)| reason.clone());
+        book.note(event, None, by, json!({"result_digest": digest, "error": error, "reason": reason}));
+        if self.cancelled_by.is_some() && self.failure.is_none() {
+            let reason = reason.unwrap_or_else(|| "the run was cancelled".to_owned());
+            self.failure = Some(Box::new(ErrorBody::new(Code::Cancelled, reason)));
+        }
+        if let Some((parent, step)) = self.head.parent {
+            let error = self.failure.as_deref().cloned();
+            let told =
+                Told::ChildEnded { step, status: status.as_str().to_owned(), result: self.result.clone(), error };
+            book.signal(&self.head.tenant, parent, &told, env)?;
+            book.effects.push(Effect::Wake(parent));
+        }
+        if self.head.level == Level::ExecuteNotify && self.head.parent.is_none() && !self.head.dry_run {
+            book.notify(&self.head, status, self.result.as_ref(), self.failure.as_deref(), env)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the run can be forgotten until somebody tells it something or a time comes.
+    pub(crate) fn rests(&self, env: &Env<'_>) -> bool {
+        let far = |due: crate::time::Timestamp| due > env.now.plus_seconds(limits::PARK_SECONDS_MIN);
+        let idle = self.calls.is_empty()
+            && self.settled.is_empty()
+            && self.draft.is_none()
+            && self.undo.is_none()
+            && (self.ready.is_empty() || self.paused);
+        idle && self.next_deadline().is_none_or(far)
+    }
+}

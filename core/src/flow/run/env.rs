@@ -1,0 +1,131 @@
+//! What a run is given when it decides: the time, fresh ids, free slots, the policy of the moment.
+
+use super::Owner;
+use super::event::At;
+use crate::access::Level;
+use crate::flow::air::Catalog;
+use crate::flow::tool::Spec;
+use crate::time::Timestamp;
+use serde_json::Value;
+use uuid::Uuid;
+
+/// The world as a run sees it in one turn.
+pub struct Env<'a> {
+    /// What time it is.
+    pub now: Timestamp,
+    /// Gives a fresh, time-ordered id.
+    pub ids: &'a mut dyn FnMut() -> Uuid,
+    /// Who may call a tool now.
+    pub gate: &'a mut dyn Gate,
+    /// What the rules say.
+    pub policy: &'a dyn Policy,
+    /// Tools and workflows that a patch may name.
+    pub catalog: &'a dyn Catalog,
+    /// The lane that this turn is committed through.
+    pub owner: Option<Owner>,
+}
+
+/// What a slot is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot<'a> {
+    /// Which run.
+    pub run: Uuid,
+    /// Where in it.
+    pub at: At,
+    /// Whose it is.
+    pub tenant: &'a str,
+    /// The tool.
+    pub tool: &'a str,
+    /// One is most urgent, ten least.
+    pub priority: i32,
+}
+
+/// Bounds how many calls are under way.
+pub trait Gate {
+    /// Takes a slot, or remembers who wants one: then the run gets a `Tick` when one is free.
+    fn enter(&mut self, slot: Slot<'_>) -> bool;
+}
+
+/// What is about to be done, for whoever judges it.
+#[derive(Clone, Copy, Debug)]
+pub struct Action<'a> {
+    /// Whose run it is.
+    pub tenant: &'a str,
+    /// Who asked for the run.
+    pub actor: &'a str,
+    /// How freely it may act.
+    pub level: Level,
+    /// The node.
+    pub node: &'a str,
+    /// The tool.
+    pub tool: &'a Spec,
+    /// The exact input.
+    pub input: &'a Value,
+}
+
+/// How many people must approve, and who.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// How many.
+    pub needed: u32,
+    /// Patterns of those who may; anybody when empty.
+    pub approvers: Vec<String>,
+    /// Not the one who asked for the run.
+    pub other_than_requester: bool,
+    /// How long it may wait.
+    pub expires_seconds: Option<u32>,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a policy says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may happen.
+    Allow,
+    /// It may happen once people approved.
+    Ask(Demand),
+    /// It may not happen.
+    Deny {
+        /// The rule.
+        rule: String,
+        /// Its reason.
+        reason: String,
+    },
+}
+
+/// The rules of the moment. Asked again each time a call is about to be made.
+pub trait Policy: Send + Sync {
+    /// Judges one call.
+    fn judge(&self, action: &Action<'_>) -> Verdict;
+
+    /// How risky a call is, from zero.
+    fn risk(&self, tool: &Spec, input: &Value) -> u32;
+}
+
+impl Demand {
+    /// One person, anybody.
+    #[must_use]
+    pub fn one(reason: impl Into<String>) -> Self {
+        Self {
+            needed: 1,
+            approvers: Vec::new(),
+            other_than_requester: false,
+            expires_seconds: None,
+            reason: reason.into(),
+        }
+    }
+
+    /// What satisfies both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let (narrow, wide) = if self.approvers.is_empty() { (other, self) } else { (self, other) };
+        Self {
+            needed: narrow.needed.max(wide.needed),
+            other_than_requester: narrow.other_than_requester || wide.other_than_requester,
+            expires_seconds: [narrow.expires_seconds, wide.expires_seconds].into_iter().flatten().min(),
+            reason: format!("{}; {}", narrow.reason, wide.reason),
+            approvers: narrow.approvers,
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! What happens to a run, and what it wants done.
+//!
+//! A run is told events and answers with a turn: rows to commit, notes for the ledger, and effects
+//! that may be performed once the rows are durable.
+
+use super::status::RunStatus;
+use crate::error::ErrorBody;
+use crate::flow::call::Answer;
+use crate::ledger::decision::{Outcome, Source};
+use crate::record::Tx;
+use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// A place in a run: a node, or one item of a map node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct At {
+    /// Position of the node in the graph.
+    pub node: usize,
+    /// Position of the item in its list.
+    pub item: Option<u32>,
+}
+
+impl At {
+    /// The node itself.
+    #[must_use]
+    pub const fn node(node: usize) -> Self {
+        Self { node, item: None }
+    }
+}
+
+/// What happens to a run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// It was created, or loaded by a process that takes it up.
+    Begun {
+        /// Nobody else can still be working on it.
+        alone: bool,
+    },
+    /// A call ended.
+    Answered {
+        /// Where.
+        at: At,
+        /// Which call.
+        call: Uuid,
+        /// How.
+        answer: Answer,
+        /// How long it took.
+        took_ms: i64,
+    },
+    /// A recorded output was looked for.
+    Recalled {
+        /// Where.
+        at: At,
+        /// What was found.
+        hit: Option<Value>,
+    },
+    /// Somebody told it something.
+    Signalled(Signal),
+    /// A deadline may have passed, or a slot may be free.
+    Tick,
+}
+
+/// Something that was told from outside, as `run_signals` keeps it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Signal {
+    /// Its row; consuming it deletes the row.
+    pub id: Uuid,
+    /// What was told.
+    pub told: Told,
+}
+
+/// What others may tell a run. The word is the row's `kind`, the rest its payload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Told {
+    /// Enough people approved.
+    Approved {
+        /// The request.
+        approval: Uuid,
+        /// Who.
+        by: Vec<String>,
+        /// What they said.
+        notes: Option<String>,
+    },
+    /// A person said no.
+    Denied {
+        /// The request.
+        approval: Uuid,
+        /// Who.
+        by: String,
+        /// What they said.
+        notes: Option<String>,
+        /// They want it changed rather than dropped.
+        changes: bool,
+    },
+    /// A person changed the input of a step that waits for approval.
+    Edited {
+        /// The step.
+        step: Uuid,
+        /// Its new input.
+        input: Value,
+        /// Who.
+        by: String,
+    },
+    /// A child run ended.
+    ChildEnded {
+        /// The step that started it.
+        step: Uuid,
+        /// How.
+        status: String,
+        /// What it gave.
+        result: Option<Value>,
+        /// Why it failed.
+        error: Option<ErrorBody>,
+    },
+    /// Somebody wants it stopped.
+    Cancel {
+        /// Who.
+        by: String,
+        /// Why.
+        reason: Option<String>,
+    },
+    /// Somebody wants it held.
+    Pause {
+        /// Who.
+        by: String,
+    },
+    /// Somebody wants it to go on.
+    Resume {
+        /// Who.
+        by: String,
+    },
+    /// A person found out what became of an effect.
+    Resolve {
+        /// The step.
+        step: Uuid,
+        /// Whether it happened.
+        happened: bool,
+        /// What it gave.
+        output: Option<Value>,
+        /// Who.
+        by: String,
+        /// How they know.
+        notes: Option<String>,
+    },
+    /// Somebody wants it undone.
+    Rollback {
+        /// Only these steps; all when absent.
+        steps: Option<Vec<Uuid>>,
+        /// Who.
+        by: String,
+        /// Why.
+        reason: Option<String>,
+    },
+    /// A patch was proposed.
+    Patch {
+        /// Its number within the run.
+        number: u32,
+        /// What it adds.
+        patch: Value,
+        /// Who.
+        by: String,
+    },
+    /// Somebody wants a patch taken back.
+    Unpatch {
+        /// Its number within the run.
+        number: u32,
+        /// Who.
+        by: String,
+    },
+}
+
+impl Told {
+    /// The word in `run_signals.kind`.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Approved { .. } => "approved",
+            Self::Denied { .. } => "denied",
+            Self::Edited { .. } => "edited",
+            Self::ChildEnded { .. } => "child_ended",
+            Self::Cancel { .. } => "cancel",
+            Self::Pause { .. } => "pause",
+            Self::Resume { .. } => "resume",
+            Self::Resolve { .. } => "resolve",
+            Self::Rollback { .. } => "rollback",
+            Self::Patch { .. } => "patch",
+            Self::Unpatch { .. } => "unpatch",
+        }
+    }
+}
+
+/// How a tool is called.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Mode {
+    /// For real.
+    Execute,
+    /// Only to say what it would do.
+    Dry,
+    /// To find out whether it happened.
+    Check,
+    /// To undo what gave this.
+    Undo {
+        /// What the call gave.
+        output: Arc<Value>,
+    },
+}
+
+/// A call that is to be made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// Where.
+    pub at: At,
+    /// Which call.
+    pub id: Uuid,
+    /// The step.
+    pub step: Uuid,
+    /// The effect, the same for every attempt.
+    pub effect: Uuid,
+    /// What makes repeated sends one effect.
+    pub key: String,
+    /// Which try, from one.
+    pub attempt: u32,
+    /// The tool.
+    pub tool: String,
+    /// How.
+    pub mode: Mode,
+    /// With what.
+    pub input: Arc<Value>,
+    /// When the answer must be there.
+    pub deadline: Timestamp,
+}
+
+/// What a run wants done. Nothing of it happens before the turn's rows are durable.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Call a tool; answer with `Answered`.
+    Call(Call),
+    /// Tell the call at this place to stop.
+    Cancel(At),
+    /// Look for a recorded output; answer with `Recalled`.
+    Recall {
+        /// Where.
+        at: At,
+        /// Under which key.
+        key: String,
+    },
+    /// Another run has something to do: a child was created, or a parent was told.
+    Wake(Uuid),
+    /// Somebody is to be told: a row in `notifications` is new.
+    Notify,
+    /// The slot of this place is free again.
+    Release(At),
+}
+
+/// A line for the ledger.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Note {
+    /// What happened.
+    pub event_type: &'static str,
+    /// The step it is about; the run when absent.
+    pub step: Option<Uuid>,
+    /// Who caused it; the system when absent.
+    pub by: Option<String>,
+    /// Its number within the run.
+    pub run_seq: i64,
+    /// Digests, references, codes.
+    pub data: Value,
+    /// The governance decision it is, if it is one.
+    pub verdict: Option<Verdict>,
+}
+
+/// A governance decision that a run made or met.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// Where it was decided.
+    pub source: Source,
+    /// How.
+    pub outcome: Outcome,
+    /// Why.
+    pub rationale: String,
+    /// The rules that were looked at.
+    pub policies: Vec<String>,
+}
+
+/// What became of the events that a run was told.
+#[derive(Debug, Default)]
+pub struct Turn {
+    /// Rows to commit; none when nothing durable changed.
+    pub tx: Option<Tx>,
+    /// Lines for the ledger, in their order.
+    pub notes: Vec<Note>,
+    /// What may be done once the rows are durable.
+    pub effects: Vec<Effect>,
+    /// There is more to decide: tell it a `Tick` after the commit.
+    pub more: bool,
+    /// The status that is new with this turn.
+    pub status: Option<RunStatus>,
+    /// The run gives its owner up with this turn and need not stay in memory.
+    pub parked: bool,
+}

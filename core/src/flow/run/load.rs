@@ -1,0 +1,406 @@
+//! A run rebuilt from its rows.
+//!
+//! Rows say what is durable: which steps have begun and how they stand. Everything else follows from
+//! the graph: the edges of settled nodes are decided again, with the same recorded outputs and so
+//! with the same result, and nodes without a row come up as they did before.
+
+use super::draft::Plan;
+use super::patch::Overlay;
+use super::task::{Approved, Asked, Mapping, State, Stored as StoredStep, StoredEffect, Task};
+use super::undo::{Current, Undo};
+use super::{At, EffectStatus, Head, Owner, Replay, ReplayMode, Run, RunStatus, Source, StepStatus, WorkflowRef};
+use crate::access::Level;
+use crate::error::{Code, ErrorBody};
+use crate::flow::air::{Body, Graph};
+use crate::flow::patch::Patch;
+use crate::record::Row;
+use crate::time::Timestamp;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Everything that a store keeps of a run that has not ended.
+pub struct Stored {
+    /// Its row in `runs`.
+    pub run: Row,
+    /// Its rows in `steps`.
+    pub steps: Vec<Row>,
+    /// Its rows in `effects`.
+    pub effects: Vec<Row>,
+    /// Its rows in `scoped_approvals`.
+    pub approvals: Vec<Row>,
+    /// Patches that were applied or proposed, with the graph after each that was applied.
+    pub patches: Vec<StoredPatch>,
+    /// The graph of its workflow, without patches.
+    pub graph: Arc<Graph>,
+    /// The outputs of the run that it repeats.
+    pub recorded: Option<Recorded>,
+}
+
+/// A row in `run_patches`.
+pub struct StoredPatch {
+    /// Its number.
+    pub number: u32,
+    /// What it adds.
+    pub patch: Patch,
+    /// Who proposed it.
+    pub by: String,
+    /// The version of its row.
+    pub version: i64,
+    /// The graph with it, if it was applied.
+    pub applied: Option<Arc<Graph>>,
+    /// The request that people decide about.
+    pub approval: Option<Uuid>,
+}
+
+/// What a run gave, node by node, for one that repeats it.
+#[derive(Clone, Debug, Default)]
+pub struct Recorded {
+    /// By node and item.
+    pub outputs: BTreeMap<(String, Option<u32>), Recording>,
+    /// Nodes that are run over again; all of them when absent.
+    pub fresh: Option<BTreeSet<usize>>,
+}
+
+/// What one place gave.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// Its output.
+    pub output: Arc<Value>,
+    /// Digest of its input.
+    pub input: Option<[u8; 32]>,
+}
+
+/// Rows that don't make a run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the run's rows are damaged: {what}")]
+pub struct Damaged {
+    /// What is wrong.
+    pub what: String,
+}
+
+impl Recorded {
+    /// The recording that the steps of a run make.
+    #[must_use]
+    pub fn of_steps(steps: &[Row]) -> Self {
+        let completed = steps.iter().filter(|row| ["completed", "rolled_back"].contains(&row.text("status")));
+        let outputs = completed.map(|row| {
+            let item = row.get("map_index").as_int().and_then(|item| u32::try_from(item).ok());
+            let output = Arc::new(row.get("output").as_json().map(crate::record::Json::to_value).unwrap_or_default());
+            ((row.text("node_id").to_owned(), item), Recording { output, input: digest(row, "input_digest") })
+        });
+        Self { outputs: outputs.collect(), fresh: None }
+    }
+
+    /// The same, where only `from` and what lies behind it is run over again.
+    #[must_use]
+    pub fn fresh_from(mut self, graph: &Graph, from: &str) -> Self {
+        let mut fresh = BTreeSet::new();
+        let mut queue: Vec<usize> = graph.position(from).into_iter().collect();
+        while let Some(node) = queue.pop() {
+            if fresh.insert(node) {
+                queue.extend(graph.nodes[node].outgoing.iter().map(|edge| graph.edges[*edge].to));
+            }
+        }
+        self.fresh = Some(fresh);
+        self
+    }
+}
+
+impl Head {
+    /// What a run's row says it is made of.
+    pub fn of_row(row: &Row) -> Result<Self, Damaged> {
+        let word = |what: &str| Damaged { what: what.to_owned() };
+        let replay = match row.get("replay_mode").as_text() {
+            None => None,
+            Some(mode) => Some(Replay {
+                of: row.uuid("replay_of"),
+                mode: ReplayMode::parse(mode).ok_or_else(|| word("replay_mode"))?,
+                from: row.get("replay_from").as_text().map(str::to_owned),
+            }),
+        };
+        let parent = row.get("parent_run_id").as_uuid().zip(row.get("parent_step_id").as_uuid());
+        let json = |column| row.get(column).as_json().map(crate::record::Json::to_value);
+        Ok(Self {
+            id: row.uuid("id"),
+            tenant: row.text("tenant_id").to_owned(),
+            actor: row.text("actor").to_owned(),
+            level: Level::parse(row.text("autonomy_level")).ok_or_else(|| word("autonomy_level"))?,
+            priority: i32::try_from(row.int("priority")).unwrap_or(5),
+            dry_run: row.get("dry_run") == &crate::record::Value::Bool(true),
+            source: Source::parse(row.text("source")).ok_or_else(|| word("source"))?,
+            workflow: WorkflowRef {
+                id: row.text("workflow_id").to_owned(),
+                version: row.get("workflow_version").as_int(),
+            },
+            parent,
+            depth: u32::try_from(row.int("depth")).unwrap_or(0),
+            replay,
+            inputs: Arc::new(json("inputs").unwrap_or_else(|| json!({}))),
+            request: json("request_payload").unwrap_or_default(),
+            idempotency_key: row.get("idempotency_key").as_text().map(str::to_owned),
+            correlation_id: row.get("correlation_id").as_text().map(str::to_owned),
+            notify: json("notify"),
+            created_at: row.get("created_at").as_time().unwrap_or(Timestamp::from_micros(0)),
+            timeout_at: row.get("timeout_at").as_time(),
+        })
+    }
+}
+
+impl Run {
+    /// The run that these rows tell of; tell it `Begun` next.
+    pub fn load(stored: Stored) -> Result<Self, Damaged> {
+        let head = Head::of_row(&stored.run)?;
+        let row = &stored.run;
+        let mut run = Self::new(head, Arc::clone(&stored.graph), stored.recorded);
+        run.status = RunStatus::parse(row.text("status")).ok_or_else(|| Damaged { what: "status".to_owned() })?;
+        run.version = row.int("state_version");
+        run.run_seq = row.int("run_seq");
+        run.owner = row.get("owner_lane").as_int().zip(row.get("owner_epoch").as_int()).map(|(lane, epoch)| Owner { lane, epoch });
+        run.paused = row.get("pause_requested") == &crate::record::Value::Bool(true);
+        run.patches = u32::try_from(row.int("patches")).unwrap_or(0);
+        run.approvals = u32::try_from(stored.approvals.len()).unwrap_or(u32::MAX);
+        run.result = row.get("result").as_json().map(crate::record::Json::to_value);
+        run.completed_at = row.get("completed_at").as_time();
+        if row.get("cancel_requested") == &crate::record::Value::Bool(true) {
+            run.cancelled_by = Some(("system".to_owned(), row.get("error_message").as_text().map(str::to_owned)));
+        }
+        run.load_patches(stored.patches, &stored.approvals);
+        run.load_plan(row, &stored.approvals);
+        run.load_steps(&stored.steps, &stored.effects, &stored.approvals)?;
+        run.load_undo(row, &stored.effects);
+        run.settle_edges();
+        Ok(run)
+    }
+
+    fn load_patches(&mut self, patches: Vec<StoredPatch>, approvals: &[Row]) {
+        for stored in patches {
+            let before = stored.applied.map(|graph| std::mem::replace(&mut self.graph, graph));
+            let asked = stored.approval.filter(|_| before.is_none()).and_then(|id| asked(approvals, |row| row.uuid("approval_request_id") == id));
+            let StoredPatch { number, patch, by, version, .. } = stored;
+            self.overlays.insert(number, Overlay { patch, by, version, asked, before });
+        }
+        let incoming = |node: usize| self.graph.nodes[node].incoming.len();
+        self.nodes = (0..self.graph.nodes.len()).map(|node| Task::pending(u32::try_from(incoming(node)).unwrap_or(u32::MAX))).collect();
+    }
+
+    fn load_plan(&mut self, row: &Row, approvals: &[Row]) {
+        let Some(document) = row.get("plan").as_json().map(crate::record::Json::to_value) else { return };
+        let approved = !row.get("plan_digest").is_null();
+        let waits = |row: &Row| row.get("step_id").is_null() && row.text("action_type") == "plan";
+        let asked = if approved { None } else { asked(approvals, waits) };
+        self.plan = Plan::of_document(&document, asked);
+    }
+
+    fn load_steps(&mut self, steps: &[Row], effects: &[Row], approvals: &[Row]) -> Result<(), Damaged> {
+        // Parents first: an item has its place inside the state of its map.
+        for row in steps.iter().filter(|row| row.get("map_index").is_null()) {
+            let node = self.position(row)?;
+            let task = self.load_task(row, effects, approvals)?;
+            self.nodes[node] = task;
+        }
+        for row in steps.iter().filter(|row| !row.get("map_index").is_null()) {
+            let node = self.position(row)?;
+            let task = self.load_task(row, effects, approvals)?;
+            let item = usize::try_from(row.int("map_index")).unwrap_or(0);
+            let Some(items) = self.nodes[node].items_mut() else { continue };
+            while items.len() <= item {
+                items.push(Task { state: State::Ready, ..Task::pending(0) });
+            }
+            items[item] = task;
+        }
+        Ok(())
+    }
+
+    fn position(&self, row: &Row) -> Result<usize, Damaged> {
+        let name = row.text("node_id");
+        self.graph.position(name).ok_or_else(|| Damaged { what: format!("there is no node {name}") })
+    }
+
+    fn load_task(&self, row: &Row, effects: &[Row], approvals: &[Row]) -> Result<Task, Damaged> {
+        let id = row.uuid("id");
+        let of_step = |effect: &&Row| effect.uuid("step_id") == id && effect.text("kind") != "compensation";
+        let effect = effects.iter().find(of_step);
+        let status = StepStatus::parse(row.text("status")).ok_or_else(|| Damaged { what: "step status".to_owned() })?;
+        let json = |column| row.get(column).as_json().map(crate::record::Json::to_value);
+        let approved = approvals.iter().rfind(|a| a.uuid("step_id") == id && a.text("status") == "approved");
+        let approved = approved.map(|a| Approved {
+            digest: digest(a, "action_digest").unwrap_or_default(),
+            by: deciders(a),
+            notes: a.get("review_notes").as_text().map(str::to_owned),
+        });
+        Ok(Task {
+            state: self.load_state(row, status, effect, approvals)?,
+            step: Some(StoredStep { id, version: row.int("state_version") }),
+            effect: effect.map(|effect| StoredEffect {
+                id: effect.uuid("id"),
+                version: effect.int("state_version"),
+                status: EffectStatus::parse(effect.text("status")).unwrap_or(EffectStatus::Dispatched),
+            }),
+            input: json("input").map(Arc::new),
+            digest: digest(row, "input_digest"),
+            attempt: u32::try_from(row.int("attempt")).unwrap_or(0),
+            resends: 0,
+            approved,
+            started_at: row.get("started_at").as_time(),
+        })
+    }
+
+    fn load_state(
+        &self,
+        row: &Row,
+        status: StepStatus,
+        effect: Option<&Row>,
+        approvals: &[Row],
+    ) -> Result<State, Damaged> {
+        let json = |column| row.get(column).as_json().map(crate::record::Json::to_value);
+        let error = || -> Box<ErrorBody> {
+            let body = json("error").and_then(|error| serde_json::from_value(error).ok());
+            Box::new(body.unwrap_or_else(|| ErrorBody::new(Code::Internal, "the error was not kept")))
+        };
+        let due = row.get("retry_at").as_time();
+        let output = || Arc::new(json("output").unwrap_or_default());
+        let id = row.uuid("id");
+        Ok(match status {
+            StepStatus::Pending => due.map_or(State::Ready, |until| State::Delayed { until }),
+            StepStatus::Ready | StepStatus::Judging | StepStatus::Paused => State::Ready,
+            StepStatus::AwaitingApproval => match asked(approvals, |row| row.uuid("step_id") == id) {
+                Some(asked) => State::Asking(asked),
+                None => return Err(Damaged { what: "an approval is missing".to_owned() }),
+            },
+            StepStatus::Running => self.load_running(row, effect),
+            StepStatus::RetryWait => State::RetryWait { until: due.unwrap_or(Timestamp::from_micros(0)), error: error() },
+            StepStatus::OutcomeUnknown => State::Unknown { error: error() },
+            StepStatus::Completed => State::Completed { output: output(), seq: row.int("completed_seq"), items: Vec::new() },
+            StepStatus::Failed => State::Failed { error: error(), output: output(), items: Vec::new() },
+            StepStatus::Skipped => State::Skipped,
+            StepStatus::Cancelled => State::Cancelled,
+            StepStatus::RolledBack => State::RolledBack { output: output() },
+        })
+    }
+
+    fn load_running(&self, row: &Row, effect: Option<&Row>) -> State {
+        if let Some(run) = row.get("child_run_id").as_uuid() {
+            return State::Child { run };
+        }
+        let node = self.graph.position(row.text("node_id")).and_then(|at| self.graph.nodes.get(at));
+        if row.get("map_index").is_null() && node.is_some_and(|node| matches!(node.node.body, Body::Map(_))) {
+            let input = row.get("input").as_json().map(crate::record::Json::to_value).unwrap_or_default();
+            let over = input.get("over").and_then(Value::as_array).cloned().unwrap_or_default();
+            let open = over.len();
+            return State::Mapping(Mapping { over: Arc::new(over), open, ..Mapping::default() });
+        }
+        match effect.filter(|effect| effect.text("status") == "dispatched") {
+            Some(effect) => {
+                let due = row.get("retry_at").as_time().or_else(|| effect.get("deadline").as_time());
+                State::Lost { deadline: due.unwrap_or(Timestamp::from_micros(0)) }
+            }
+            None => State::Ready,
+        }
+    }
+
+    fn load_undo(&mut self, row: &Row, effects: &[Row]) {
+        let Some(document) = row.get("rollback").as_json().map(crate::record::Json::to_value) else { return };
+        if document.get("ended").and_then(Value::as_bool) != Some(false) {
+            return;
+        }
+        let asked: BTreeSet<Uuid> = serde_json::from_value(document["steps"].clone()).unwrap_or_default();
+        let compensation = |step: Uuid| {
+            effects.iter().rfind(|row| row.uuid("step_id") == step && row.text("kind") == "compensation")
+        };
+        let mut queue: Vec<(i64, At)> = Vec::new();
+        let mut current = None;
+        let mut left = Vec::new();
+        let mut undone = Vec::new();
+        for at in self.places().collect::<Vec<_>>() {
+            let Some(step) = self.step_id(at).filter(|step| asked.contains(step)) else { continue };
+            let seq = match self.task(at).map(|task| &task.state) {
+                Some(State::Completed { seq, .. }) => *seq,
+                Some(State::RolledBack { .. }) => {
+                    undone.push(json!({"node": self.name(at), "step_id": step}));
+                    continue;
+                }
+                _ => continue,
+            };
+            match compensation(step) {
+                Some(effect) if effect.text("status") == "dispatched" => {
+                    let (effect, version) = (effect.uuid("id"), effect.int("state_version"));
+                    current = Some(Current { at, call: None, effect, version, attempt: 0 });
+                }
+                Some(effect) if effect.text("status") == "failed" => {
+                    left.push(json!({"node": self.name(at), "step_id": step, "reason": "it could not be undone"}));
+                }
+                _ => queue.push((seq, at)),
+            }
+        }
+        queue.sort_unstable_by_key(|(seq, _)| std::cmp::Reverse(*seq));
+        self.undo = Some(Undo {
+            by: document["by"].as_str().unwrap_or_default().to_owned(),
+            reason: document["reason"].as_str().map(str::to_owned),
+            part: document["part"].as_bool().unwrap_or(false),
+            queue: queue.into_iter().map(|(_, at)| at).collect::<VecDeque<_>>(),
+            current,
+            undone,
+            left,
+            retry_at: None,
+        });
+    }
+
+    /// Puts the queues right: what was settled decides its edges again, what was ready is ready.
+    fn settle_edges(&mut self) {
+        self.open = self.nodes.iter().filter(|task| !task.is_settled()).count();
+        if self.status.is_final() {
+            return;
+        }
+        let places: Vec<At> = self.places().collect();
+        for at in places {
+            let Some(task) = self.task(at) else { continue };
+            let (due, ready, settled) = (task.deadline(), matches!(task.state, State::Ready), task.is_settled());
+            let asks = matches!(task.state, State::Asking(_));
+            if let Some(due) = due {
+                self.timers.insert((due, at));
+            }
+            if ready {
+                self.ready.push_back(at);
+            }
+            self.asking += usize::from(asks);
+            if settled && at.item.is_none() {
+                self.settled.push_back(at.node);
+            }
+        }
+        for node in 0..self.nodes.len() {
+            let State::Mapping(mapping) = &mut self.nodes[node].state else { continue };
+            let ended = mapping.items.iter().filter(|item| item.is_settled()).count();
+            mapping.open = mapping.over.len() - ended;
+            mapping.busy = mapping.items.len() - ended;
+            let failed = mapping.items.iter().position(|item| matches!(item.state, State::Failed { .. }));
+            mapping.failed = failed.and_then(|item| u32::try_from(item).ok());
+            if mapping.failed.is_none() {
+                self.fill(node);
+            }
+        }
+    }
+}
+
+fn digest(row: &Row, column: &str) -> Option<[u8; 32]> {
+    row.get(column).as_bytes()?.try_into().ok()
+}
+
+/// The last request that fits; it is open while nobody has decided.
+fn asked(approvals: &[Row], fits: impl Fn(&Row) -> bool) -> Option<Asked> {
+    let row = approvals.iter().rfind(|row| fits(row))?;
+    Some(Asked {
+        id: row.uuid("approval_request_id"),
+        digest: digest(row, "action_digest").unwrap_or_default(),
+        expires_at: row.get("expires_at").as_time().unwrap_or(Timestamp::from_micros(i64::MAX)),
+        open: row.text("status") == "pending",
+    })
+}
+
+/// Who approved.
+fn deciders(row: &Row) -> Vec<String> {
+    let decisions = row.get("decisions").as_json().map(crate::record::Json::to_value).unwrap_or_default();
+    let approving = decisions.as_array().into_iter().flatten().filter(|d| d["decision"] == "approve");
+    approving.filter_map(|decision| decision["by"].as_str().map(str::to_owned)).collect()
+}

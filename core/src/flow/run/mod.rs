@@ -1,0 +1,214 @@
+//! A run of a workflow: one state machine, told events, answering with turns.
+//!
+//! A run has one owner, and at most one turn of it is being committed. The state in memory is ahead
+//! of the store by that turn; when the turn can't be committed, the run is thrown away and loaded
+//! anew, and since nothing is done before its turn is durable, nothing was done too early.
+//! Rows are derived from the state at the end of a turn; how a run is rebuilt from them stands in
+//! `load`.
+
+mod answer;
+mod approve;
+mod cancel;
+mod close;
+mod create;
+mod draft;
+mod draft_view;
+mod edges;
+mod end;
+pub mod env;
+pub mod event;
+mod load;
+mod nest;
+mod patch;
+pub mod retry;
+mod rows;
+mod rows_people;
+mod scope;
+mod start;
+pub mod status;
+mod step;
+mod task;
+mod told;
+mod undo;
+
+pub use close::affinity;
+pub use create::{Head, Replay, ReplayMode, Source, WorkflowRef};
+pub use env::{Action, Demand, Env, Gate, Policy, Slot, Verdict as PolicyVerdict};
+pub use event::{At, Call, Effect, Event, Mode, Note, Signal, Told, Turn, Verdict};
+pub use load::{Damaged, Recorded, Recording, Stored, StoredPatch};
+pub use rows::Unstorable;
+pub use status::{EffectStatus, RunStatus, StepStatus};
+
+use crate::error::ErrorBody;
+use crate::flow::air::Graph;
+use crate::time::Timestamp;
+use draft::Draft;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use task::{State, Task};
+use undo::Undo;
+use uuid::Uuid;
+
+/// A run in memory.
+pub struct Run {
+    head: Arc<Head>,
+    graph: Arc<Graph>,
+    nodes: Vec<Task>,
+    status: RunStatus,
+    /// Zero until the row was written first.
+    version: i64,
+    run_seq: i64,
+    /// Who drives it, as the row says; none while it is parked.
+    owner: Option<Owner>,
+    paused: bool,
+    cancelled_by: Option<(String, Option<String>)>,
+    /// The first failure that nothing in the graph dealt with.
+    failure: Option<Box<ErrorBody>>,
+    result: Option<Value>,
+    completed_at: Option<Timestamp>,
+    approvals: u32,
+    patches: u32,
+    /// What was drafted and approved at L1.
+    plan: Option<draft::Plan>,
+    /// The draft under way.
+    draft: Option<Draft>,
+    /// The rollback under way.
+    undo: Option<Undo>,
+    /// Outputs of the run that is replayed, by node and item.
+    recorded: Option<Recorded>,
+    /// Places whose turn it is, in the order in which they came up.
+    ready: VecDeque<At>,
+    /// Nodes that have settled but whose edges were not decided yet.
+    settled: VecDeque<usize>,
+    /// Places that wait for a time.
+    timers: BTreeSet<(Timestamp, At)>,
+    /// Places with a call under way.
+    calls: BTreeSet<At>,
+    /// Nodes that have not settled.
+    open: usize,
+    /// Places that wait for people.
+    asking: usize,
+    /// Where a replay differs from the run that it repeats.
+    differences: Vec<Value>,
+    /// Compiled graphs that were proposed as patches, until they are decided about.
+    overlays: BTreeMap<u32, patch::Overlay>,
+    /// Children that were told to stop.
+    stopped_children: BTreeSet<Uuid>,
+}
+
+/// The lane that a run's owner writes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The lane.
+    pub lane: i64,
+    /// Its epoch.
+    pub epoch: i64,
+}
+
+impl Run {
+    /// What it is made of.
+    #[must_use]
+    pub const fn head(&self) -> &Arc<Head> {
+        &self.head
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub const fn status(&self) -> RunStatus {
+        self.status
+    }
+
+    /// The version of its row after the last turn.
+    #[must_use]
+    pub const fn version(&self) -> i64 {
+        self.version
+    }
+
+    /// What it gave, once it is completed.
+    #[must_use]
+    pub const fn result(&self) -> Option<&Value> {
+        self.result.as_ref()
+    }
+
+    /// Why it failed, once it has.
+    #[must_use]
+    pub fn failure(&self) -> Option<&ErrorBody> {
+        self.failure.as_deref()
+    }
+
+    /// The graph that it follows, with every patch that was applied.
+    #[must_use]
+    pub const fn graph(&self) -> &Arc<Graph> {
+        &self.graph
+    }
+
+    /// When it wants a `Tick` at the latest.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        if self.status.is_final() && self.undo.is_none() {
+            return None;
+        }
+        let timer = self.timers.first().map(|(at, _)| *at);
+        let plan = self.plan.as_ref().and_then(draft::Plan::deadline);
+        let end = (!self.status.is_final()).then_some(self.head.timeout_at).flatten();
+        let undo = self.undo.as_ref().and_then(|undo| undo.retry_at);
+        [timer, plan, end, undo].into_iter().flatten().min()
+    }
+
+    /// Whether calls of it are under way.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
+    fn task(&self, at: At) -> Option<&Task> {
+        let node = self.nodes.get(at.node)?;
+        match at.item {
+            None => Some(node),
+            Some(item) => node.items().get(usize::try_from(item).ok()?),
+        }
+    }
+
+    fn task_mut(&mut self, at: At) -> Option<&mut Task> {
+        let node = self.nodes.get_mut(at.node)?;
+        match at.item {
+            None => Some(node),
+            Some(item) => node.items_mut()?.get_mut(usize::try_from(item).ok()?),
+        }
+    }
+
+    /// The place whose step has this id.
+    fn place_of(&self, step: Uuid) -> Option<At> {
+        let is = |task: &Task| task.step.is_some_and(|stored| stored.id == step);
+        self.nodes.iter().enumerate().find_map(|(node, task)| {
+            if is(task) {
+                return Some(At::node(node));
+            }
+            let item = task.items().iter().position(is)?;
+            Some(At { node, item: u32::try_from(item).ok() })
+        })
+    }
+
+    /// The id of a node.
+    fn name(&self, at: At) -> &str {
+        self.graph.nodes.get(at.node).map_or("", |compiled| compiled.node.id.as_str())
+    }
+
+    /// Moves a place to another state and keeps the timers right.
+    fn enter(&mut self, at: At, state: State) {
+        let Some(task) = self.task_mut(at) else { return };
+        let before = task.deadline();
+        let asked = usize::from(matches!(task.state, State::Asking(_)));
+        task.state = state;
+        let after = task.deadline();
+        let asks = usize::from(matches!(task.state, State::Asking(_)));
+        self.asking = (self.asking + asks).saturating_sub(asked);
+        if let Some(due) = before {
+            self.timers.remove(&(due, at));
+        }
+        if let Some(due) = after {
+            self.timers.insert((due, at));
+        }
+    }
+}

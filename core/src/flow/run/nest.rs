@@ -1,0 +1,220 @@
+//! Places that hold others: a child run, and a map over a list.
+//!
+//! A parent that waits for a child holds no slot and no memory: the child's end is a signal. The
+//! items of a map are places of their own with their own steps; as many as the node allows are
+//! open at a time.
+
+use super::edges::seen;
+use super::env::Env;
+use super::event::Effect;
+use super::rows::{Book, Unstorable};
+use super::scope::View;
+use super::task::{Mapping, State, Task};
+use super::{At, Head, Run, RunStatus, Source, WorkflowRef};
+use crate::error::{Code, ErrorBody};
+use crate::flow::air::Body;
+use crate::flow::tool::input_digest;
+use crate::limits;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use uuid::Uuid;
+
+impl Run {
+    /// Creates the child run; the parent waits.
+    pub(crate) fn start_child(
+        &mut self,
+        at: At,
+        workflow: String,
+        version: Option<i64>,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let inputs = match self.render_inputs(at) {
+            Ok(inputs) => inputs,
+            Err(error) => return self.fail_step(at, error, env, book),
+        };
+        if self.head.depth >= limits::RUN_DEPTH_MAX {
+            let error = ErrorBody::new(Code::ValidationFailed, "runs stand inside each other too deep");
+            return self.fail_step(at, error, env, book);
+        }
+        if self.repeats(at.node) {
+            return self.repeat_child(at, env, book);
+        }
+        let child = (env.ids)();
+        let step = self.ensure_step(at, env);
+        let digest = input_digest(&inputs).unwrap_or_default();
+        let inputs = Arc::new(inputs);
+        let head = Head {
+            id: child,
+            workflow: WorkflowRef { id: workflow.clone(), version },
+            parent: Some((self.head.id, step)),
+            depth: self.head.depth + 1,
+            inputs: Arc::clone(&inputs),
+            request: json!({"workflow_id": workflow, "parent_run_id": self.head.id}),
+            source: Source::Workflow,
+            idempotency_key: None,
+            notify: None,
+            created_at: env.now,
+            timeout_at: self.head.timeout_at,
+            replay: None,
+            ..(*self.head).clone()
+        };
+        book.child(&head, env.owner)?;
+        if let Some(task) = self.task_mut(at) {
+            task.input = Some(inputs);
+            task.digest = Some(digest);
+            task.started_at = Some(env.now);
+        }
+        self.enter(at, State::Child { run: child });
+        self.keep(at, env, book);
+        let data = json!({"node": self.name(at), "item": at.item, "child_run_id": child, "workflow_id": workflow, "input_digest": hex::encode(digest)});
+        book.note("step.child_started", Some(step), None, data);
+        book.effects.push(Effect::Wake(child));
+        Ok(())
+    }
+
+    /// In a replay the child's recorded result counts.
+    fn repeat_child(
+        &mut self,
+        at: At,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let name = (self.name(at).to_owned(), at.item);
+        let recording = self.recorded.as_ref().and_then(|recorded| recorded.outputs.get(&name)).cloned();
+        match recording {
+            Some(recording) => self.nested_completed(at, (*recording.output).clone(), "recorded", env, book),
+            None => {
+                let error = ErrorBody::new(Code::NotRecorded, format!("{} has no recording in that run", name.0));
+                self.fail_step(at, error, env, book)
+            }
+        }
+    }
+
+    /// A child run ended.
+    pub(crate) fn child_ended(
+        &mut self,
+        step: Uuid,
+        status: &str,
+        result: Option<Value>,
+        error: Option<ErrorBody>,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let Some(at) = self.place_of(step) else { return Ok(()) };
+        let Some(State::Child { .. }) = self.task(at).map(|task| &task.state) else { return Ok(()) };
+        if RunStatus::parse(status) == Some(RunStatus::Completed) {
+            return self.nested_completed(at, result.unwrap_or_default(), "child", env, book);
+        }
+        let error = error.unwrap_or_else(|| ErrorBody::new(Code::ExternalServiceError, format!("the child run is {status}")));
+        let error = ErrorBody { retryable: false, ..error };
+        self.fail_step(at, error, env, book)
+    }
+
+    fn nested_completed(
+        &mut self,
+        at: At,
+        output: Value,
+        how: &str,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let items = self.task_mut(at).and_then(|task| task.items_mut().map(std::mem::take)).unwrap_or_default();
+        let given = input_digest(&output).map(hex::encode).unwrap_or_default();
+        let data = json!({"node": self.name(at), "item": at.item, "how": how, "output_digest": given});
+        self.ensure_step(at, env);
+        let seq = book.note("step.completed", self.step_id(at), None, data) + self.run_seq;
+        self.enter(at, State::Completed { output: Arc::new(seen(output)), seq, items });
+        self.keep(at, env, book);
+        self.ended(at, env, book)
+    }
+
+    /// Begins to go over a list.
+    pub(crate) fn start_map(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let over = match &self.graph.nodes[at.node].over {
+            None => Err("it has no list".to_owned()),
+            Some(template) => template.render(&View::of(self)).map_err(|error| error.to_string()),
+        };
+        let list = match over {
+            Ok(Value::Array(list)) if list.len() <= limits::MAP_ITEMS_MAX => list,
+            Ok(Value::Array(_)) => {
+                let message = format!("the list of {} has more than {} items", self.name(at), limits::MAP_ITEMS_MAX);
+                return self.fail_step(at, ErrorBody::new(Code::PayloadTooLarge, message), env, book);
+            }
+            other => {
+                let why = other.map_or_else(|why| why, |_| "it is no list".to_owned());
+                let message = format!("what {} goes over can't be used: {why}", self.name(at));
+                return self.fail_step(at, ErrorBody::new(Code::ValidationFailed, message), env, book);
+            }
+        };
+        let step = self.ensure_step(at, env);
+        let digest = input_digest(&json!(list)).unwrap_or_default();
+        let input = Arc::new(json!({ "over": list }));
+        let open = list.len();
+        if let Some(task) = self.task_mut(at) {
+            task.input = Some(Arc::clone(&input));
+            task.digest = Some(digest);
+            task.started_at = Some(env.now);
+        }
+        let over = Arc::new(list);
+        self.enter(at, State::Mapping(Mapping { over, open, ..Mapping::default() }));
+        self.keep(at, env, book);
+        book.note("step.mapping", Some(step), None, json!({"node": self.name(at), "items": open, "input_digest": hex::encode(digest)}));
+        if open == 0 {
+            return self.nested_completed(at, json!({"items": []}), "map", env, book);
+        }
+        self.fill(at.node);
+        Ok(())
+    }
+
+    /// Lets as many items come up as the node allows.
+    pub(crate) fn fill(&mut self, node: usize) {
+        let Body::Map(each) = &self.graph.nodes[node].node.body else { return };
+        let parallel = usize::try_from(each.max_parallel).unwrap_or(1).max(1);
+        let State::Mapping(mapping) = &mut self.nodes[node].state else { return };
+        while mapping.busy < parallel && mapping.items.len() < mapping.over.len() {
+            let item = u32::try_from(mapping.items.len()).unwrap_or(u32::MAX);
+            mapping.items.push(Task { state: State::Ready, ..Task::pending(0) });
+            self.ready.push_back(At { node, item: Some(item) });
+            mapping.busy += 1;
+        }
+    }
+
+    /// An item has settled: the next one comes up, or the map is over.
+    pub(crate) fn item_ended(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let State::Mapping(mapping) = &mut self.nodes[at.node].state else { return Ok(()) };
+        mapping.open = mapping.open.saturating_sub(1);
+        mapping.busy = mapping.busy.saturating_sub(1);
+        let item = at.item.and_then(|item| mapping.items.get(usize::try_from(item).ok()?));
+        if item.is_some_and(|item| matches!(item.state, State::Failed { .. })) {
+            mapping.failed = mapping.failed.or(at.item);
+        }
+        if let Some(index) = mapping.failed {
+            // Nothing new is started behind a failed item; what is under way may end.
+            if mapping.busy > 0 {
+                return Ok(());
+            }
+            let item = usize::try_from(index).ok().and_then(|index| mapping.items.get(index));
+            let error = match item.map(|item| &item.state) {
+                Some(State::Failed { error, .. }) => (**error).clone(),
+                _ => ErrorBody::new(Code::Internal, "an item failed"),
+            };
+            return self.fail_step(At::node(at.node), error.with("item", index), env, book);
+        }
+        if mapping.open > 0 {
+            self.fill(at.node);
+            return Ok(());
+        }
+        let outputs: Vec<Value> =
+            mapping.items.iter().map(|item| item.output().map(|output| (**output).clone()).unwrap_or_default()).collect();
+        self.nested_completed(At::node(at.node), json!({ "items": outputs }), "map", env, book)
+    }
+
+    /// What a map node goes over.
+    pub(crate) fn mapped(&self, node: usize) -> Option<&[Value]> {
+        match &self.nodes.get(node)?.state {
+            State::Mapping(mapping) => Some(&mapping.over),
+            _ => self.nodes[node].input.as_ref()?.get("over")?.as_array().map(Vec::as_slice),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Changing a running graph.
+//!
+//! A patch only adds: nodes behind what has finished or is under way. Where a plan was approved, the
+//! approval must cover the plan with the patch before it applies. The last patch can be taken out
+//! again while none of its nodes has begun.
+
+use super::approve::expires_at;
+use super::edges::Came;
+use super::env::{Demand, Env};
+use super::event::Verdict;
+use super::rows::{Book, Unstorable};
+use super::task::{Asked, State, Task};
+use super::{At, Run};
+use crate::access::Level;
+use crate::flow::air::{Graph, Problem};
+use crate::flow::patch::{self, Inverse, Patch};
+use crate::flow::tables::RUN_PATCHES;
+use crate::ledger::decision::{Outcome, Source};
+use crate::limits;
+use crate::record::{Json, Update};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// A patch that was proposed or applied.
+#[derive(Clone, Debug)]
+pub(crate) struct Overlay {
+    pub(crate) patch: Patch,
+    pub(crate) by: String,
+    /// The version of its row.
+    pub(crate) version: i64,
+    /// The request that waits for people.
+    pub(crate) asked: Option<Asked>,
+    /// The graph as it was before, once it is applied.
+    pub(crate) before: Option<Arc<Graph>>,
+}
+
+impl Run {
+    /// The graph with the patch on it, as things stand.
+    fn overlay(&self, patch: &Patch, env: &Env<'_>) -> Result<(Graph, Inverse), Vec<Problem>> {
+        let names = |wanted: &dyn Fn(&Task) -> bool| -> Vec<&str> {
+            let fitting = self.nodes.iter().enumerate().filter(|(_, task)| wanted(task));
+            fitting.map(|(node, _)| self.name(At::node(node))).collect()
+        };
+        let finished = names(&Task::is_settled);
+        let current = names(&|task: &Task| !task.is_settled() && !matches!(task.state, State::Pending { .. }));
+        let graph = patch::apply(&self.graph, patch, &current, &finished, env.catalog)?;
+        Ok((graph, patch::inverse(patch, &current)))
+    }
+
+    /// What a patch would change, for whoever wants to see it first.
+    pub fn preview_patch(&self, patch: &Patch, env: &Env<'_>) -> Result<Value, Vec<Problem>> {
+        let (graph, inverse) = self.overlay(patch, env)?;
+        Ok(json!({"diff": patch::diff(&self.graph, &graph), "inverse": inverse.to_value()}))
+    }
+
+    pub(crate) fn patch_proposed(
+        &mut self,
+        number: u32,
+        document: Value,
+        by: String,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let fits = if self.patches >= limits::RUN_PATCHES_MAX {
+            Err("the run has as many patches as it may".to_owned())
+        } else {
+            Patch::from_value(document).map_err(|problems| worded(&problems))
+        };
+        let patch = match fits {
+            Ok(patch) => patch,
+            Err(why) => return self.refuse_patch(number, 1, &by, &why, book),
+        };
+        if let Err(problems) = self.overlay(&patch, env) {
+            return self.refuse_patch(number, 1, &by, &worded(&problems), book);
+        }
+        let mut overlay = Overlay { patch, by, version: 1, asked: None, before: None };
+        if let (Level::Draft, Some(plan)) = (self.head.level, &self.plan) {
+            let digest = patch::digest(&plan.digest, &overlay.patch);
+            let demand = Demand::one("the plan was approved without this patch");
+            let asked = Asked { id: (env.ids)(), digest, expires_at: expires_at(&demand, env), open: true };
+            self.approvals += 1;
+            let data = json!({"patch": overlay.patch.to_value(), "number": number, "reason": demand.reason});
+            book.approval(&self.head, &asked, None, "graph.patch", data, &demand, env.now)?;
+            let verdict = Verdict {
+                source: Source::Approval,
+                outcome: Outcome::Deferred,
+                rationale: demand.reason,
+                policies: Vec::new(),
+            };
+            let data = json!({"approval_id": asked.id, "digest": hex::encode(digest), "patch": number});
+            book.decision("approval.requested", None, Some(overlay.by.clone()), data, verdict);
+            let set = vec![("approval_request_id", asked.id.into())];
+            book.update(Update::versioned(&RUN_PATCHES, key(self.head.id, number), overlay.version, set)?);
+            overlay.version += 1;
+            overlay.asked = Some(asked);
+            self.overlays.insert(number, overlay);
+            return Ok(());
+        }
+        self.overlays.insert(number, overlay);
+        self.apply_patch(number, env, book)
+    }
+
+    fn refuse_patch(
+        &mut self,
+        number: u32,
+        version: i64,
+        by: &str,
+        why: &str,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let set = vec![("status", "refused".into()), ("reason", why.into())];
+        book.update(Update::versioned(&RUN_PATCHES, key(self.head.id, number), version, set)?);
+        book.note("patch.refused", None, Some(by.to_owned()), json!({"number": number, "reason": why}));
+        self.overlays.remove(&number);
+        Ok(())
+    }
+
+    /// Puts the patch on the graph and lets its nodes come up.
+    fn apply_patch(&mut self, number: u32, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let Some(overlay) = self.overlays.get(&number).cloned() else { return Ok(()) };
+        let (graph, inverse) = match self.overlay(&overlay.patch, env) {
+            Ok(applied) => applied,
+            Err(problems) => return self.refuse_patch(number, overlay.version, &overlay.by, &worded(&problems), book),
+        };
+        let (nodes, edges) = (self.nodes.len(), self.graph.edges.len());
+        let before = std::mem::replace(&mut self.graph, Arc::new(graph));
+        for compiled in &self.graph.nodes[nodes..] {
+            self.nodes.push(Task::pending(u32::try_from(compiled.incoming.len()).unwrap_or(u32::MAX)));
+            self.open += 1;
+        }
+        self.patches += 1;
+        let set = vec![("status", "applied".into()), ("inverse", Json::of(&inverse.to_value())?.into())];
+        book.update(Update::versioned(&RUN_PATCHES, key(self.head.id, number), overlay.version, set)?);
+        book.set("patches", i64::from(self.patches));
+        let data = json!({"number": number, "graph_digest": hex::encode(self.graph.digest), "nodes": self.nodes.len() - nodes});
+        book.note("patch.applied", None, Some(overlay.by.clone()), data);
+        if let Some(stored) = self.overlays.get_mut(&number) {
+            stored.version += 1;
+            stored.before = Some(before);
+            stored.asked = None;
+        }
+        for edge in edges..self.graph.edges.len() {
+            let (from, to) = (self.graph.edges[edge].from, self.graph.edges[edge].to);
+            // A source that has settled but waits in the queue decides its edges from there.
+            if self.nodes[from].is_settled() && !self.settled.contains(&from) {
+                let came = self.decide_edge(from, edge).unwrap_or(Came::Dead);
+                self.come_up(to, came, env, book)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// People approved a patch. False: the approval is no patch's.
+    pub(crate) fn patch_approved(
+        &mut self,
+        approval: Uuid,
+        by: &[String],
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<bool, Unstorable> {
+        let Some(number) = self.patch_of(approval) else { return Ok(false) };
+        book.note("patch.approved", None, by.first().cloned(), json!({"number": number, "by": by}));
+        self.apply_patch(number, env, book)?;
+        Ok(true)
+    }
+
+    /// A person said no to a patch. False: the approval is no patch's.
+    pub(crate) fn patch_denied(
+        &mut self,
+        approval: Uuid,
+        by: &str,
+        book: &mut Book,
+    ) -> Result<bool, Unstorable> {
+        let Some(number) = self.patch_of(approval) else { return Ok(false) };
+        let version = self.overlays.get(&number).map_or(1, |overlay| overlay.version);
+        self.refuse_patch(number, version, by, "the approval was denied", book)?;
+        Ok(true)
+    }
+
+    fn patch_of(&self, approval: Uuid) -> Option<u32> {
+        let asks = |overlay: &Overlay| overlay.asked.as_ref().is_some_and(|asked| asked.id == approval);
+        self.overlays.iter().find(|(_, overlay)| asks(overlay)).map(|(number, _)| *number)
+    }
+
+    /// Takes the last patch out again.
+    pub(crate) fn unpatch(
+        &mut self,
+        number: u32,
+        by: String,
+        _env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let last = self.overlays.iter().rfind(|(_, overlay)| overlay.before.is_some()).map(|(number, _)| *number);
+        let before = self.overlays.get(&number).and_then(|overlay| overlay.before.clone());
+        let Some(before) = before.filter(|_| last == Some(number)) else {
+            book.note("patch.revert_refused", None, Some(by), json!({"number": number, "reason": "it is not the last patch"}));
+            return Ok(());
+        };
+        let begun = self.nodes[before.nodes.len()..].iter().any(|task| !matches!(task.state, State::Pending { .. }));
+        if begun {
+            book.note("patch.revert_refused", None, Some(by), json!({"number": number, "reason": "a node of it has begun"}));
+            return Ok(());
+        }
+        let version = self.overlays.remove(&number).map_or(1, |overlay| overlay.version);
+        self.open = self.open.saturating_sub(self.nodes.len() - before.nodes.len());
+        self.nodes.truncate(before.nodes.len());
+        self.graph = before;
+        let set = vec![("status", "reverted".into())];
+        book.update(Update::versioned(&RUN_PATCHES, key(self.head.id, number), version, set)?);
+        book.note("patch.reverted", None, Some(by), json!({"number": number, "graph_digest": hex::encode(self.graph.digest)}));
+        Ok(())
+    }
+}
+
+fn key(run: Uuid, number: u32) -> Vec<crate::record::Value> {
+    vec![run.into(), i64::from(number).into()]
+}
+
+fn worded(problems: &[Problem]) -> String {
+    let words: Vec<String> = problems.iter().map(|problem| format!("{}: {}", problem.path, problem.reason)).collect();
+    words.join("; ")
+}

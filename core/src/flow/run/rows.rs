@@ -1,0 +1,374 @@
+//! What a turn writes.
+//!
+//! State changes only mark places; their rows are written once, at the end of the turn. The hot
+//! path of a pure step is one update of the run, one step, one tool call and one ledger entry.
+
+use super::close::owner_cells;
+use super::env::Env;
+use super::event::{Effect, Note, Signal, Told, Verdict};
+use super::task::{StoredEffect, Task};
+use super::{At, EffectStatus, Head, Owner, RunStatus};
+use crate::flow::call::{Sent, ToolError};
+use crate::flow::tables::{CACHE_ENTRIES, EFFECTS, RUN_SIGNALS, RUNS, TOOL_CALLS};
+use crate::flow::tool::{Reach, Spec, is_dry};
+use crate::record::{Compare, Condition, Insert, InvalidTx, Json, JsonError, RowCount, Step, Tx, Update, Value};
+use crate::time::Timestamp;
+use std::collections::BTreeSet;
+use uuid::Uuid;
+
+/// Why a turn can't be written: a fault of ours, since everything from outside was checked.
+#[derive(Debug, thiserror::Error)]
+pub enum Unstorable {
+    /// A document can't be stored.
+    #[error(transparent)]
+    Json(#[from] JsonError),
+    /// A row can't be stored.
+    #[error(transparent)]
+    Row(#[from] InvalidTx),
+}
+
+/// What one turn has gathered.
+#[derive(Default)]
+pub(crate) struct Book {
+    pub(crate) dirty: BTreeSet<At>,
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) more: bool,
+    pub(crate) ended: bool,
+    /// The run changes hands even if nothing else changes.
+    pub(crate) claim: bool,
+    pub(crate) status: Option<RunStatus>,
+    /// How long the call took that is being taken in.
+    pub(crate) took_ms: i64,
+    notes: Vec<Note>,
+    inserts: Vec<Insert>,
+    updates: Vec<Update>,
+    steps: Vec<Step>,
+    run: Vec<(&'static str, Value)>,
+    consumed: BTreeSet<Uuid>,
+}
+
+impl Book {
+    /// Rows so far.
+    pub(crate) fn rows(&self) -> usize {
+        self.inserts.len() + self.updates.len() + self.steps.len() + self.dirty.len() + self.notes.len()
+    }
+
+    /// Adds a line for the ledger; gives its number within this turn, from one.
+    pub(crate) fn note(
+        &mut self,
+        event_type: &'static str,
+        step: Option<Uuid>,
+        by: Option<String>,
+        data: serde_json::Value,
+    ) -> i64 {
+        self.notes.push(Note { event_type, step, by, run_seq: 0, data, verdict: None });
+        i64::try_from(self.notes.len()).unwrap_or(i64::MAX)
+    }
+
+    /// Adds a governance decision.
+    pub(crate) fn decision(
+        &mut self,
+        event_type: &'static str,
+        step: Option<Uuid>,
+        by: Option<String>,
+        data: serde_json::Value,
+        verdict: Verdict,
+    ) {
+        self.notes.push(Note { event_type, step, by, run_seq: 0, data, verdict: Some(verdict) });
+    }
+
+    /// Sets a column of the run.
+    pub(crate) fn set(&mut self, column: &'static str, value: impl Into<Value>) {
+        let value = value.into();
+        self.run.retain(|(name, _)| *name != column);
+        self.run.push((column, value));
+    }
+
+    /// Whether anything durable changed.
+    pub(crate) fn has_rows(&self) -> bool {
+        self.rows() > 0 || !self.run.is_empty() || self.status.is_some() || self.ended
+    }
+
+    /// Gives the notes their numbers within the run; gives them and the last number.
+    pub(crate) fn number_notes(&mut self, after: i64) -> (Vec<Note>, i64) {
+        let mut notes = std::mem::take(&mut self.notes);
+        let mut number = after;
+        for note in &mut notes {
+            number += 1;
+            note.run_seq = number;
+        }
+        (notes, number)
+    }
+
+    /// The run's columns that were set.
+    pub(crate) fn take_run(&mut self) -> Vec<(&'static str, Value)> {
+        std::mem::take(&mut self.run)
+    }
+
+    /// The transaction, without the ledger's entries.
+    pub(crate) fn tx(&mut self, affinity: u64) -> Tx {
+        Tx {
+            inserts: std::mem::take(&mut self.inserts),
+            updates: std::mem::take(&mut self.updates),
+            steps: std::mem::take(&mut self.steps),
+            affinity,
+            ..Tx::default()
+        }
+    }
+
+    /// Adds a row.
+    pub(crate) fn insert(&mut self, insert: Insert) {
+        self.inserts.push(insert);
+    }
+
+    /// Changes a row.
+    pub(crate) fn update(&mut self, update: Update) {
+        self.updates.push(update);
+    }
+
+    /// Takes a signal's row away; false if this turn did so already.
+    pub(crate) fn consume(&mut self, run: Uuid, signal: Uuid) -> bool {
+        let fresh = self.consumed.insert(signal);
+        if fresh {
+            let is = |column, value: Uuid| Condition { column, compare: Compare::Is, value: value.into() };
+            let conditions = vec![is("run_id", run), is("id", signal)];
+            self.steps.push(Step::Delete { table: &RUN_SIGNALS, conditions, rows: RowCount::Exactly(1) });
+        }
+        fresh
+    }
+
+    /// Tells another run something.
+    pub(crate) fn signal(&mut self, tenant: &str, run: Uuid, told: &Told, env: &mut Env<'_>) -> Result<(), Unstorable> {
+        let signal = Signal { id: (env.ids)(), told: told.clone() };
+        self.inserts.push(signal.row(tenant, run, env.now)?);
+        Ok(())
+    }
+
+    /// Writes an effect ahead, or brings its row up to date; gives its id.
+    #[expect(clippy::too_many_arguments, reason = "the columns of one row")]
+    pub(crate) fn effect(
+        &mut self,
+        head: &Head,
+        task: &mut Task,
+        key: &str,
+        tool: &str,
+        status: EffectStatus,
+        deadline: Timestamp,
+        now: Timestamp,
+        ids: &mut dyn FnMut() -> Uuid,
+    ) -> Result<Uuid, Unstorable> {
+        let attempt = i64::from(task.attempt);
+        if let Some(effect) = &mut task.effect {
+            let set = vec![
+                ("status", status.as_str().into()),
+                ("attempt", attempt.into()),
+                ("deadline", deadline.into()),
+                ("dispatched_at", now.into()),
+                ("settled_at", Value::Null),
+            ];
+            self.updates.push(Update::versioned(&EFFECTS, vec![effect.id.into()], effect.version, set)?);
+            effect.version += 1;
+            effect.status = status;
+            return Ok(effect.id);
+        }
+        let id = ids();
+        self.inserts.push(Insert::into(
+            &EFFECTS,
+            vec![
+                ("id", id.into()),
+                ("tenant_id", head.tenant.as_str().into()),
+                ("run_id", head.id.into()),
+                ("step_id", task.step.map(|step| step.id).into()),
+                ("tool", tool.into()),
+                ("status", status.as_str().into()),
+                ("idempotency_key", key.into()),
+                ("attempt", attempt.into()),
+                ("deadline", deadline.into()),
+                ("input_digest", Value::Bytes(task.digest.unwrap_or_default().to_vec())),
+                ("created_at", now.into()),
+                ("dispatched_at", now.into()),
+                ("state_version", 1.into()),
+            ],
+        )?);
+        task.effect = Some(StoredEffect { id, version: 1, status });
+        Ok(id)
+    }
+
+    /// An effect's fate is known, or known to be unknown.
+    pub(crate) fn settle_effect(
+        &mut self,
+        task: &mut Task,
+        status: EffectStatus,
+        now: Timestamp,
+    ) -> Result<(), Unstorable> {
+        let Some(effect) = &mut task.effect else { return Ok(()) };
+        if effect.status == status {
+            return Ok(());
+        }
+        let set = vec![("status", status.as_str().into()), ("settled_at", now.into())];
+        self.updates.push(Update::versioned(&EFFECTS, vec![effect.id.into()], effect.version, set)?);
+        effect.version += 1;
+        effect.status = status;
+        Ok(())
+    }
+
+    /// A call that reaches outside is written down before it is made.
+    #[expect(clippy::too_many_arguments, reason = "the columns of one row")]
+    pub(crate) fn call_begun(
+        &mut self,
+        head: &Head,
+        call: Uuid,
+        step: Uuid,
+        effect: Uuid,
+        key: &str,
+        attempt: u32,
+        spec: &Spec,
+        input: &serde_json::Value,
+        now: Timestamp,
+    ) -> Result<(), Unstorable> {
+        self.inserts.push(Insert::into(
+            &TOOL_CALLS,
+            vec![
+                ("id", call.into()),
+                ("step_id", step.into()),
+                ("tool_name", spec.name.as_str().into()),
+                ("tool_input", Json::of(input)?.into()),
+                ("dry_run", is_dry(input).into()),
+                ("idempotency_key", key.into()),
+                ("created_at", now.into()),
+                ("actor", head.actor.as_str().into()),
+                ("tenant_id", head.tenant.as_str().into()),
+                ("run_id", head.id.into()),
+                ("effect_id", effect.into()),
+                ("attempt", i64::from(attempt).into()),
+            ],
+        )?);
+        Ok(())
+    }
+
+    /// A call ended: its row is completed, or written whole if it was pure.
+    #[expect(clippy::too_many_arguments, reason = "the columns of one row")]
+    pub(crate) fn call_ended(
+        &mut self,
+        head: &Head,
+        task: Option<&Task>,
+        call: Uuid,
+        step: Uuid,
+        spec: &Spec,
+        ended: Result<Json, &ToolError>,
+        now: Timestamp,
+    ) -> Result<(), Unstorable> {
+        let outcome = match ended {
+            Ok(_) => "succeeded",
+            Err(error) if error.sent == Sent::Maybe => "unknown",
+            Err(_) => "failed",
+        };
+        let mut cells = vec![
+            ("outcome", outcome.into()),
+            ("duration_ms", self.took_ms.into()),
+            ("completed_at", now.into()),
+        ];
+        match ended {
+            Ok(output) => cells.push(("tool_output", output.into())),
+            Err(error) => {
+                cells.push(("error", error.body.message.as_str().into()));
+                cells.push(("error_data", Json::of(&*error.body)?.into()));
+            }
+        }
+        if spec.effect != Reach::Pure {
+            self.updates.push(Update::of(&TOOL_CALLS, vec![call.into()], Vec::new(), cells)?);
+            return Ok(());
+        }
+        let Some(input) = task.and_then(|task| task.input.as_deref()) else { return Ok(()) };
+        cells.extend([
+            ("id", call.into()),
+            ("step_id", step.into()),
+            ("tool_name", spec.name.as_str().into()),
+            ("tool_input", Json::of(input)?.into()),
+            ("dry_run", is_dry(input).into()),
+            ("created_at", now.into()),
+            ("actor", head.actor.as_str().into()),
+            ("tenant_id", head.tenant.as_str().into()),
+            ("run_id", head.id.into()),
+            ("attempt", i64::from(task.map_or(1, |task| task.attempt)).into()),
+        ]);
+        self.inserts.push(Insert::into(&TOOL_CALLS, cells)?);
+        Ok(())
+    }
+
+    /// A recording, a cached output or a person's word stands for a call.
+    #[expect(clippy::too_many_arguments, reason = "the columns of one row")]
+    pub(crate) fn call_replaced(
+        &mut self,
+        head: &Head,
+        task: Option<&Task>,
+        call: Uuid,
+        step: Uuid,
+        spec: &Spec,
+        output: Json,
+        how: &str,
+        now: Timestamp,
+    ) -> Result<(), Unstorable> {
+        let input = task.and_then(|task| task.input.as_deref()).cloned().unwrap_or_default();
+        self.inserts.push(Insert::into(
+            &TOOL_CALLS,
+            vec![
+                ("id", call.into()),
+                ("step_id", step.into()),
+                ("tool_name", spec.name.as_str().into()),
+                ("tool_input", Json::of(&input)?.into()),
+                ("tool_output", output.into()),
+                ("dry_run", is_dry(&input).into()),
+                ("created_at", now.into()),
+                ("actor", head.actor.as_str().into()),
+                ("tenant_id", head.tenant.as_str().into()),
+                ("run_id", head.id.into()),
+                ("attempt", i64::from(task.map_or(0, |task| task.attempt)).into()),
+                ("outcome", how.into()),
+                ("completed_at", now.into()),
+            ],
+        )?);
+        Ok(())
+    }
+
+    /// A child run that somebody must take up.
+    pub(crate) fn child(&mut self, head: &Head, owner: Option<Owner>) -> Result<(), Unstorable> {
+        let mut cells = head.cells()?;
+        cells.extend([("status", RunStatus::Pending.as_str().into()), ("state_version", 1.into())]);
+        cells.extend(owner_cells(owner));
+        if owner.is_none() {
+            cells.push(("next_deadline", head.created_at.into()));
+        }
+        self.inserts.push(Insert::into(&RUNS, cells)?);
+        Ok(())
+    }
+
+    /// Keeps an output for later; what was kept under the key before goes.
+    pub(crate) fn remember(
+        &mut self,
+        head: &Head,
+        key: String,
+        tool_version: &str,
+        output: Json,
+        expires_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<(), Unstorable> {
+        let is = |column, value: &str| Condition { column, compare: Compare::Is, value: value.into() };
+        let conditions = vec![is("tenant_id", &head.tenant), is("workflow_id", &head.workflow.id), is("cache_key", &key)];
+        self.steps.push(Step::Delete { table: &CACHE_ENTRIES, conditions, rows: RowCount::AtMost(1) });
+        self.steps.push(Step::Insert(Insert::into(
+            &CACHE_ENTRIES,
+            vec![
+                ("tenant_id", head.tenant.as_str().into()),
+                ("workflow_id", head.workflow.id.as_str().into()),
+                ("cache_key", key.into()),
+                ("tool_version", tool_version.into()),
+                ("output", output.into()),
+                ("run_id", head.id.into()),
+                ("created_at", now.into()),
+                ("expires_at", expires_at.into()),
+            ],
+        )?));
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! Rows for people: requests for a decision, and messages.
+
+use super::env::{Demand, Env};
+use super::event::Effect;
+use super::rows::{Book, Unstorable};
+use super::task::Asked;
+use super::{Head, RunStatus};
+use crate::error::ErrorBody;
+use crate::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS, NOTIFICATIONS};
+use crate::id;
+use crate::record::{Insert, Json, Update, Value};
+use crate::time::Timestamp;
+use serde_json::json;
+use uuid::Uuid;
+
+impl Book {
+    /// A request for a decision and what it covers.
+    #[expect(clippy::too_many_arguments, reason = "the columns of two rows")]
+    pub(crate) fn approval(
+        &mut self,
+        head: &Head,
+        asked: &Asked,
+        step: Option<(Uuid, &str)>,
+        action_type: &str,
+        data: serde_json::Value,
+        demand: &Demand,
+        now: Timestamp,
+    ) -> Result<(), Unstorable> {
+        let action: String = action_type.chars().take(50).collect();
+        self.insert(Insert::into(
+            &APPROVAL_REQUESTS,
+            vec![
+                ("approval_request_id", asked.id.into()),
+                ("action_type", action.into()),
+                ("action_data", Json::of(&data)?.into()),
+                ("requester_agent_id", id::agent(&head.tenant, &head.actor).into()),
+                ("workflow_type", "run".into()),
+                ("status", "pending".into()),
+                ("policy_references", Vec::<String>::new().into()),
+                ("created_at", now.into()),
+                ("expires_at", asked.expires_at.into()),
+            ],
+        )?);
+        let approvers = if demand.approvers.is_empty() { Value::Null } else { demand.approvers.clone().into() };
+        self.insert(Insert::into(
+            &APPROVAL_DETAILS,
+            vec![
+                ("approval_request_id", asked.id.into()),
+                ("tenant_id", head.tenant.as_str().into()),
+                ("action_digest", Value::Bytes(asked.digest.to_vec())),
+                ("run_id", head.id.into()),
+                ("step_id", step.map(|(step, _)| step).into()),
+                ("node_id", step.map(|(_, node)| node.to_owned()).into()),
+                ("requester_actor", head.actor.as_str().into()),
+                ("approvals_needed", i64::from(demand.needed).into()),
+                ("approvers", approvers),
+                ("decisions", Json::of(&json!([]))?.into()),
+                ("state_version", 1.into()),
+            ],
+        )?);
+        Ok(())
+    }
+
+    /// A request that nobody needs to decide about any more.
+    pub(crate) fn approval_closed(
+        &mut self,
+        asked: &Asked,
+        status: &'static str,
+        now: Timestamp,
+    ) -> Result<(), Unstorable> {
+        if !asked.open {
+            return Ok(());
+        }
+        let set = vec![("status", status.into()), ("reviewed_at", now.into())];
+        let expect = vec![("status", "pending".into())];
+        self.update(Update::of(&APPROVAL_REQUESTS, vec![asked.id.into()], expect, set)?);
+        Ok(())
+    }
+
+    /// Tells those who want to know that the run has ended.
+    pub(crate) fn notify(
+        &mut self,
+        head: &Head,
+        status: RunStatus,
+        result: Option<&serde_json::Value>,
+        failure: Option<&ErrorBody>,
+        env: &mut Env<'_>,
+    ) -> Result<(), Unstorable> {
+        let Some(notify) = &head.notify else { return Ok(()) };
+        let payload = json!({
+            "type": format!("run.{}", status.as_str()),
+            "timestamp": env.now.to_string(),
+            "data": {
+                "run_id": head.id, "status": status.as_str(), "workflow_id": head.workflow.id, "actor": head.actor,
+                "result": result, "error": failure, "trace_id": id::trace_id(head.id),
+            },
+        });
+        for channel in ["webhook", "email"] {
+            let Some(target) = notify.get(channel).and_then(serde_json::Value::as_str) else { continue };
+            self.insert(Insert::into(
+                &NOTIFICATIONS,
+                vec![
+                    ("id", (env.ids)().into()),
+                    ("tenant_id", head.tenant.as_str().into()),
+                    ("run_id", head.id.into()),
+                    ("channel", channel.into()),
+                    ("target", target.into()),
+                    ("payload", Json::of(&payload)?.into()),
+                    ("status", "pending".into()),
+                    ("next_attempt_at", env.now.into()),
+                    ("created_at", env.now.into()),
+                    ("state_version", 1.into()),
+                ],
+            )?);
+            self.effects.push(Effect::Notify);
+        }
+        Ok(())
+    }
+}

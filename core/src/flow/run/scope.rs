@@ -1,0 +1,48 @@
+//! What expressions see of a run.
+
+use super::{At, Run};
+use crate::flow::expr::{Lookup, Scope};
+use serde_json::Value;
+
+/// A run as one node's expressions see it.
+pub(crate) struct View<'a> {
+    run: &'a Run,
+    id: String,
+    item: Option<(&'a Value, usize)>,
+}
+
+impl<'a> View<'a> {
+    /// For a node or an edge.
+    pub(crate) fn of(run: &'a Run) -> Self {
+        Self { run, id: run.head.id.to_string(), item: None }
+    }
+
+    /// For a place, which may be an item.
+    pub(crate) fn at(run: &'a Run, at: At) -> Self {
+        let index = at.item.and_then(|item| usize::try_from(item).ok());
+        let item = index.and_then(|index| Some((run.mapped(at.node)?.get(index)?, index)));
+        Self { item, ..Self::of(run) }
+    }
+}
+
+impl Scope for View<'_> {
+    fn run_id(&self) -> &str {
+        &self.id
+    }
+
+    fn inputs(&self) -> &Value {
+        &self.run.head.inputs
+    }
+
+    fn outputs(&self, node: &str) -> Lookup<'_> {
+        let task = self.run.graph.position(node).and_then(|at| self.run.nodes.get(at));
+        match task.and_then(|task| task.output()) {
+            Some(output) => Lookup::Known(output),
+            None => Lookup::Absent,
+        }
+    }
+
+    fn item(&self) -> Option<(&Value, usize)> {
+        self.item
+    }
+}

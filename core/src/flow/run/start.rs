@@ -1,0 +1,433 @@
+//! How a place whose turn it is gets started.
+//!
+//! In this order: the input is resolved and checked, a recording is used if the run is a replay,
+//! the policy of the moment is asked, people are asked if somebody demands it, a recorded output is
+//! looked for if the node allows it, a slot is taken, and the call goes out. A tool that reaches
+//! outside is written down as dispatched first; a pure one needs no row before its result.
+
+use super::env::{Action, Demand, Env, Slot, Verdict as PolicyVerdict};
+use super::event::{Call, Effect, Mode, Verdict};
+use super::rows::{Book, Unstorable};
+use super::scope::View;
+use super::task::State;
+use super::{At, EffectStatus, ReplayMode, Run};
+use crate::error::{Code, ErrorBody};
+use crate::flow::air::{Body, Function, Item};
+use crate::flow::call::{Sent, ToolError};
+use crate::flow::tool::{Reach, Spec, input_digest};
+use crate::ledger::decision::{Outcome, Source};
+use crate::limits;
+use crate::record::{Json, escapes_nul};
+use crate::time::Timestamp;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// What a place does.
+pub(crate) enum Work {
+    Tool(Arc<Spec>),
+    Child { workflow: String, version: Option<i64> },
+    Person,
+    Map,
+    Unsupported(&'static str),
+}
+
+impl Run {
+    /// Starts what is ready, as far as slots and this turn reach.
+    pub(crate) fn start_ready(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let mut held = Vec::new();
+        while self.may_start() {
+            if book.rows() >= limits::TURN_ROWS_MAX {
+                book.more |= !self.ready.is_empty();
+                break;
+            }
+            if self.calls.len() >= limits::RUN_CALLS_MAX || held.len() >= limits::RUN_CALLS_MAX {
+                break;
+            }
+            let Some(at) = self.ready.pop_front() else { break };
+            if !self.start(at, env, book)? {
+                held.push(at);
+            }
+        }
+        for at in held.into_iter().rev() {
+            self.ready.push_front(at);
+        }
+        Ok(())
+    }
+
+    fn may_start(&self) -> bool {
+        !self.paused
+            && self.cancelled_by.is_none()
+            && self.failure.is_none()
+            && !self.status.is_final()
+            && self.draft.is_none()
+            && !self.plan_waits()
+    }
+
+    /// What the place does.
+    pub(crate) fn work(&self, at: At) -> Work {
+        let compiled = &self.graph.nodes[at.node];
+        let tool = || compiled.tool.clone().map_or(Work::Unsupported("function"), Work::Tool);
+        match (&compiled.node.body, at.item) {
+            (Body::Function(_), _) => tool(),
+            (Body::Map(each), Some(_)) => match &each.item {
+                Item::Function(_) => tool(),
+                Item::Workflow(child) => Work::Child { workflow: child.workflow_id.clone(), version: child.version },
+            },
+            (Body::Map(_), None) => Work::Map,
+            (Body::Workflow(child), _) => Work::Child { workflow: child.workflow_id.clone(), version: child.version },
+            (Body::Hitl(_), _) => Work::Person,
+            (Body::Agent(_), _) => Work::Unsupported("agent"),
+            (Body::Swarm(_), _) => Work::Unsupported("swarm"),
+        }
+    }
+
+    /// The function of a node or of its items.
+    pub(crate) fn function(&self, at: At) -> Option<&Function> {
+        match &self.graph.nodes.get(at.node)?.node.body {
+            Body::Function(function) => Some(function),
+            Body::Map(each) => match &each.item {
+                Item::Function(function) => Some(function),
+                Item::Workflow(_) => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Starts one place. False: no slot is free, it stays ready.
+    fn start(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<bool, Unstorable> {
+        match self.work(at) {
+            Work::Tool(spec) => self.start_tool(at, &spec, env, book),
+            Work::Person => self.start_person(at, env, book).map(|()| true),
+            Work::Child { workflow, version } => self.start_child(at, workflow, version, env, book).map(|()| true),
+            Work::Map => self.start_map(at, env, book).map(|()| true),
+            Work::Unsupported(kind) => {
+                let message = format!("nodes of type {kind} can't run yet");
+                self.fail_step(at, ErrorBody::new(Code::ToolUnavailable, message), env, book).map(|()| true)
+            }
+        }
+    }
+
+    fn start_tool(&mut self, at: At, spec: &Arc<Spec>, env: &mut Env<'_>, book: &mut Book) -> Result<bool, Unstorable> {
+        if let Err(error) = self.resolve(at, spec) {
+            return self.fail_step(at, error, env, book).map(|()| true);
+        }
+        if self.use_recording(at, spec, env, book)? {
+            return Ok(true);
+        }
+        if self.task(at).is_some_and(|task| task.attempt == 0) {
+            match self.judge(at, spec, env) {
+                PolicyVerdict::Allow => {}
+                PolicyVerdict::Ask(demand) => return self.ask(at, &demand, env, book).map(|()| true),
+                PolicyVerdict::Deny { rule, reason } => return self.refuse(at, rule, reason, env, book).map(|()| true),
+            }
+            if self.look_in_cache(at, spec, book) {
+                return Ok(true);
+            }
+        }
+        let slot = Slot {
+            run: self.head.id,
+            at,
+            tenant: &self.head.tenant,
+            tool: &spec.name,
+            priority: self.head.priority,
+        };
+        if !env.gate.enter(slot) {
+            return Ok(false);
+        }
+        self.dispatch(at, spec, Mode::Execute, env, book)?;
+        Ok(true)
+    }
+
+    /// Fixes the exact input of a place and checks it.
+    fn resolve(&mut self, at: At, spec: &Spec) -> Result<(), ErrorBody> {
+        if self.task(at).is_some_and(|task| task.input.is_some()) {
+            return Ok(());
+        }
+        let input = self.render_inputs(at)?;
+        check_input(spec, &input)?;
+        let digest = input_digest(&input)
+            .map_err(|_| ErrorBody::new(Code::ValidationFailed, "the input has no canonical form"))?;
+        if let Some(task) = self.task_mut(at) {
+            task.input = Some(Arc::new(input));
+            task.digest = Some(digest);
+        }
+        Ok(())
+    }
+
+    /// The inputs of a place with every expression resolved.
+    pub(crate) fn render_inputs(&self, at: At) -> Result<Value, ErrorBody> {
+        let Some(template) = &self.graph.nodes[at.node].inputs else { return Ok(json!({})) };
+        template.render(&View::at(self, at)).map_err(|error| {
+            ErrorBody::new(Code::ValidationFailed, format!("the inputs of {} can't be resolved: {error}", self.name(at)))
+        })
+    }
+
+    /// What the rules, the level and the node say about a call that is about to be made.
+    fn judge(&self, at: At, spec: &Spec, env: &Env<'_>) -> PolicyVerdict {
+        let Some(task) = self.task(at) else { return PolicyVerdict::Allow };
+        let Some(input) = task.input.as_deref() else { return PolicyVerdict::Allow };
+        let (tenant, actor, level) = (self.head.tenant.as_str(), self.head.actor.as_str(), self.head.level);
+        let action = Action { tenant, actor, level, node: self.name(at), tool: spec, input };
+        let mut demand = match env.policy.judge(&action) {
+            PolicyVerdict::Allow => None,
+            PolicyVerdict::Ask(demand) => Some(demand),
+            deny @ PolicyVerdict::Deny { .. } => return deny,
+        };
+        let own = self.demand_of_node(at).into_iter().chain(self.demand_of_level(at, spec, input, env));
+        for further in own {
+            demand = Some(match demand {
+                Some(demand) => demand.and(further),
+                None => further,
+            });
+        }
+        match demand {
+            Some(demand) if !self.is_met(at, &demand) => PolicyVerdict::Ask(demand),
+            _ => PolicyVerdict::Allow,
+        }
+    }
+
+    /// Whether people have approved exactly this input already, as many as are demanded.
+    fn is_met(&self, at: At, demand: &Demand) -> bool {
+        let digest = self.action_digest(at);
+        self.task(at).and_then(|task| task.approved.as_ref()).is_some_and(|approved| {
+            let others = approved.by.iter().filter(|by| !demand.other_than_requester || **by != self.head.actor);
+            approved.digest == digest && others.count() >= usize::try_from(demand.needed).unwrap_or(usize::MAX)
+        })
+    }
+
+    fn refuse(
+        &mut self,
+        at: At,
+        rule: String,
+        reason: String,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        self.keep(at, env, book);
+        book.decision(
+            "step.refused",
+            self.step_id(at),
+            None,
+            json!({"node": self.name(at), "rule": rule}),
+            Verdict {
+                source: Source::Policy,
+                outcome: Outcome::Rejected,
+                rationale: reason.clone(),
+                policies: vec![rule.clone()],
+            },
+        );
+        self.fail_step(at, ErrorBody::new(Code::PolicyDenied, reason).with("rule", rule), env, book)
+    }
+
+    /// Sends the call, written down first if it reaches outside.
+    pub(crate) fn dispatch(
+        &mut self,
+        at: At,
+        spec: &Arc<Spec>,
+        mode: Mode,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let deadline = self.call_deadline(at, spec, env.now);
+        let call = (env.ids)();
+        let step = self.ensure_step(at, env);
+        let now = env.now;
+        let key = self.effect_key(at, &mode);
+        let head = Arc::clone(&self.head);
+        let Some(task) = self.task_mut(at) else { return Ok(()) };
+        task.attempt += u32::from(mode == Mode::Execute);
+        task.started_at.get_or_insert(now);
+        let attempt = task.attempt.max(1);
+        let input = task.input.clone().unwrap_or_default();
+        let digest = task.digest.unwrap_or_default();
+        let mut effect = step;
+        if spec.effect != Reach::Pure && mode == Mode::Execute {
+            effect = book.effect(&head, task, &key, &spec.name, EffectStatus::Dispatched, deadline, now, env.ids)?;
+            book.call_begun(&head, call, step, effect, &key, attempt, spec, &input, now)?;
+            book.dirty.insert(at);
+            let node = self.name(at).to_owned();
+            let digest = hex::encode(digest);
+            let data = json!({"node": node, "item": at.item, "tool": spec.name, "attempt": attempt, "effect_id": effect, "input_digest": digest});
+            book.note("step.dispatched", Some(step), None, data);
+        } else if let Some(stored) = task.effect {
+            effect = stored.id;
+        }
+        self.enter(at, State::Running { call, mode: mode.clone() });
+        self.calls.insert(at);
+        book.effects.push(Effect::Call(Call {
+            at,
+            id: call,
+            step,
+            effect,
+            key,
+            attempt,
+            tool: spec.name.clone(),
+            mode,
+            input,
+            deadline,
+        }));
+        Ok(())
+    }
+
+    fn call_deadline(&self, at: At, spec: &Spec, now: Timestamp) -> Timestamp {
+        let node = &self.graph.nodes[at.node].node;
+        let ms = node.timeout_seconds.map_or(spec.timeout_ms, |seconds| u64::from(seconds) * 1_000);
+        Timestamp::from_micros(now.micros().saturating_add(i64::try_from(ms).unwrap_or(i64::MAX / 2_000) * 1_000))
+    }
+
+    /// What makes repeated sends one effect. It begins with the run, so that keys grow in time.
+    pub(crate) fn effect_key(&self, at: At, mode: &Mode) -> String {
+        let item = at.item.map(|item| format!("[{item}]")).unwrap_or_default();
+        let undo = if matches!(mode, Mode::Undo { .. }) { ":undo" } else { "" };
+        format!("{}:{}{item}{undo}", self.head.id.simple(), self.name(at))
+    }
+
+    /// Looks for a recorded output if the node allows it.
+    fn look_in_cache(&mut self, at: At, spec: &Spec, book: &mut Book) -> bool {
+        if spec.effect == Reach::Write || self.replays().is_some() {
+            return false;
+        }
+        if self.function(at).is_none_or(|function| function.cache.is_none()) {
+            return false;
+        }
+        let Some(digest) = self.task(at).and_then(|task| task.digest) else { return false };
+        let key = cache_key(self.name(at), spec, &digest);
+        self.enter(at, State::Recalling);
+        self.calls.insert(at);
+        book.effects.push(Effect::Recall { at, key });
+        true
+    }
+
+    pub(crate) fn recalled(
+        &mut self,
+        at: At,
+        hit: Option<Value>,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let Some(State::Recalling) = self.task(at).map(|task| &task.state) else { return Ok(()) };
+        self.calls.remove(&at);
+        let Work::Tool(spec) = self.work(at) else { return Ok(()) };
+        match hit {
+            Some(output) => self.complete_from(at, &spec, output, "cached", env, book),
+            None => {
+                let (tenant, run) = (self.head.tenant.clone(), self.head.id);
+                let slot = Slot { run, at, tenant: &tenant, tool: &spec.name, priority: self.head.priority };
+                if env.gate.enter(slot) {
+                    return self.dispatch(at, &spec, Mode::Execute, env, book);
+                }
+                self.enter(at, State::Ready);
+                self.ready.push_back(at);
+                Ok(())
+            }
+        }
+    }
+
+    /// In a replay, a recording stands for the call.
+    fn use_recording(
+        &mut self,
+        at: At,
+        spec: &Arc<Spec>,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<bool, Unstorable> {
+        let Some(mode) = self.replays() else { return Ok(false) };
+        let suppressed = match mode {
+            _ if !self.is_fresh(at.node) => true,
+            ReplayMode::Freeze => true,
+            ReplayMode::Shadow => spec.effect == Reach::Write,
+            ReplayMode::Retry => false,
+        };
+        if !suppressed {
+            return Ok(false);
+        }
+        let name = (self.name(at).to_owned(), at.item);
+        let recording = self.recorded.as_ref().and_then(|recorded| recorded.outputs.get(&name)).cloned();
+        match recording {
+            Some(recording) => {
+                self.complete_from(at, spec, (*recording.output).clone(), "recorded", env, book)?;
+            }
+            None => {
+                let error = ErrorBody::new(Code::NotRecorded, format!("{} has no recording in that run", name.0));
+                self.fail_step(at, error, env, book)?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether a node lies where a replay really begins, or behind it.
+    pub(crate) fn is_fresh(&self, node: usize) -> bool {
+        self.recorded.as_ref().and_then(|recorded| recorded.fresh.as_ref()).is_none_or(|fresh| fresh.contains(&node))
+    }
+
+    /// Whether a person's or a child's recorded outcome counts again.
+    pub(crate) fn repeats(&self, node: usize) -> bool {
+        match self.replays() {
+            None => false,
+            Some(ReplayMode::Retry) => !self.is_fresh(node),
+            Some(ReplayMode::Freeze | ReplayMode::Shadow) => true,
+        }
+    }
+
+    /// Notes where a shadow run differs from the recording.
+    pub(crate) fn compare(&mut self, at: At, output: &Value) {
+        if self.replays() != Some(ReplayMode::Shadow) {
+            return;
+        }
+        let name = (self.name(at).to_owned(), at.item);
+        let digest = self.task(at).and_then(|task| task.digest);
+        let Some(recording) = self.recorded.as_ref().and_then(|recorded| recorded.outputs.get(&name)) else {
+            self.differences.push(json!({"node": name.0, "item": name.1, "what": "not_recorded"}));
+            return;
+        };
+        let mut found = Vec::new();
+        if recording.input.is_some() && recording.input != digest {
+            let (before, after) = (recording.input.map(hex::encode), digest.map(hex::encode));
+            found.push(json!({"node": name.0, "item": name.1, "what": "input", "before": before, "after": after}));
+        }
+        if *recording.output != super::edges::seen(output.clone()) {
+            let before = (*recording.output).clone();
+            found.push(json!({"node": name.0, "item": name.1, "what": "output", "before": before, "after": output}));
+        }
+        self.differences.append(&mut found);
+    }
+
+    /// How this run repeats another.
+    pub(crate) fn replays(&self) -> Option<ReplayMode> {
+        self.head.replay.as_ref().map(|replay| replay.mode)
+    }
+
+    /// A call that was under way when its process died, or whose owner was taken over: settled by
+    /// the tool's check, by sending it again if that can't do harm, or by a person.
+    pub(crate) fn settle_lost(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let Work::Tool(spec) = self.work(at) else { return Ok(()) };
+        let lost = ToolError::maybe_sent(Code::OutcomeUnknown, "the process that made this call is gone");
+        debug_assert_eq!(lost.sent, Sent::Maybe);
+        self.maybe_sent(at, &spec, lost, env, book)
+    }
+}
+
+/// The name of a recorded output.
+pub(crate) fn cache_key(node: &str, spec: &Spec, digest: &[u8; 32]) -> String {
+    use sha2::{Digest, Sha256};
+    let mut hasher = Sha256::new();
+    hasher.update(digest);
+    hasher.update(spec.name.as_bytes());
+    hasher.update([0]);
+    hasher.update(spec.version.as_bytes());
+    format!("{node}:sha256:{}", hex::encode(hasher.finalize()))
+}
+
+/// Whether a tool takes this input and a store can keep it.
+pub(crate) fn check_input(spec: &Spec, input: &Value) -> Result<(), ErrorBody> {
+    spec.input.check(input).map_err(|faults| {
+        let message = format!("{} does not take this input", spec.name);
+        let faults = serde_json::to_value(faults).unwrap_or_default();
+        ErrorBody::new(Code::ValidationFailed, message).with("faults", faults)
+    })?;
+    let text = Json::of(input).map_err(|error| ErrorBody::new(Code::ValidationFailed, error.to_string()))?;
+    if escapes_nul(text.as_str()) || text.as_str().len() > limits::RUN_INPUT_BYTES_MAX {
+        return Err(ErrorBody::new(Code::PayloadTooLarge, "the input of a step is too large"));
+    }
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! One turn: every event that has arrived is taken in, then the run goes as far as it can.
+
+use super::edges::Came;
+use super::env::Env;
+use super::event::{Event, Turn};
+use super::rows::{Book, Unstorable};
+use super::task::State;
+use super::{At, Run, RunStatus};
+use crate::access::Level;
+use crate::error::{Code, ErrorBody};
+use crate::limits;
+
+impl Run {
+    /// Tells the run what happened and lets it decide.
+    pub fn step(&mut self, events: Vec<Event>, env: &mut Env<'_>) -> Result<Turn, Unstorable> {
+        let mut book = Book::default();
+        for event in events {
+            self.take(event, env, &mut book)?;
+        }
+        self.drive_undo(env, &mut book)?;
+        self.look_at_the_clock(env, &mut book)?;
+        self.go_on(env, &mut book)?;
+        self.conclude(env, &mut book)?;
+        self.close(env, book)
+    }
+
+    fn take(&mut self, event: Event, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        match event {
+            Event::Begun { alone } if self.version == 0 => {
+                debug_assert!(alone, "a run that is nowhere yet has no other owner");
+                self.begin(env, book)
+            }
+            Event::Begun { alone } => self.take_up(alone, env, book),
+            Event::Answered { at, call, answer, took_ms } => self.answered(at, call, answer, took_ms, env, book),
+            Event::Recalled { at, hit } => self.recalled(at, hit, env, book),
+            Event::Signalled(signal) => self.told(signal, env, book),
+            Event::Tick => Ok(()),
+        }
+    }
+
+    /// A new run: the roots come first, or the draft.
+    fn begin(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        self.status = RunStatus::Running;
+        self.note_started(book);
+        if self.head.dry_run || (self.head.level == Level::Draft && self.replays().is_none()) {
+            return self.begin_draft(env, book);
+        }
+        self.begin_nodes(env, book)
+    }
+
+    /// Lets the roots come up.
+    pub(crate) fn begin_nodes(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let roots: Vec<usize> = self.graph.roots().collect();
+        roots.into_iter().try_for_each(|node| self.come_up(node, Came::Taken, env, book))
+    }
+
+    /// A run that another process drove, or that was parked: whatever was under way there is lost.
+    fn take_up(&mut self, alone: bool, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        book.claim = true;
+        if self.wants_draft() {
+            return self.begin_draft(env, book);
+        }
+        let lost: Vec<At> = self.places().filter(|at| self.is_lost(*at)).collect();
+        for at in lost {
+            if alone {
+                self.settle_lost(at, env, book)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_lost(&self, at: At) -> bool {
+        self.task(at).is_some_and(|task| matches!(task.state, State::Lost { .. }))
+    }
+
+    /// Every place that there is.
+    pub(crate) fn places(&self) -> impl Iterator<Item = At> {
+        self.nodes.iter().enumerate().flat_map(|(node, task)| {
+            let items = 0..u32::try_from(task.items().len()).unwrap_or(u32::MAX);
+            std::iter::once(At::node(node)).chain(items.map(move |item| At { node, item: Some(item) }))
+        })
+    }
+
+    /// Everything whose time has come.
+    fn look_at_the_clock(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        if self.status.is_final() {
+            return Ok(());
+        }
+        if self.head.timeout_at.is_some_and(|end| end <= env.now) && self.failure.is_none() {
+            self.fail_with(ErrorBody::new(Code::RequestTimeout, "the run took longer than it may"), book);
+        }
+        self.expire_plan(env, book)?;
+        while let Some((due, at)) = self.timers.first().copied().filter(|(due, _)| *due <= env.now) {
+            self.timers.remove(&(due, at));
+            if book.rows() >= limits::TURN_ROWS_MAX {
+                self.timers.insert((due, at));
+                book.more = true;
+                break;
+            }
+            self.fall_due(at, env, book)?;
+        }
+        Ok(())
+    }
+
+    fn fall_due(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        match self.task(at).map(|task| &task.state) {
+            Some(State::Delayed { .. } | State::RetryWait { .. }) => {
+                self.enter(at, State::Ready);
+                self.ready.push_back(at);
+                Ok(())
+            }
+            Some(State::Asking(asked)) => {
+                let asked = asked.clone();
+                self.expire(at, &asked, env, book)
+            }
+            Some(State::Lost { .. }) => self.settle_lost(at, env, book),
+            _ => Ok(()),
+        }
+    }
+
+    /// Decides edges and starts what is ready, as far as one turn reaches.
+    fn go_on(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        loop {
+            self.propagate(env, book)?;
+            self.start_ready(env, book)?;
+            if self.settled.is_empty() || book.rows() >= limits::TURN_ROWS_MAX {
+                book.more |= !self.settled.is_empty();
+                return Ok(());
+            }
+        }
+    }
+
+    /// The run fails with this unless something else failed first.
+    pub(crate) fn fail_with(&mut self, error: ErrorBody, _book: &mut Book) {
+        if self.failure.is_none() {
+            self.failure = Some(Box::new(error));
+        }
+    }
+}

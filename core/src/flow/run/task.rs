@@ -1,0 +1,190 @@
+//! One place of a run: a node, or an item of a map node.
+//!
+//! | state       | on                                    | becomes                                        |
+//! |-------------|---------------------------------------|------------------------------------------------|
+//! | `Pending`   | its last edge is decided              | `Delayed`, `Ready` or `Skipped`                |
+//! | `Delayed`   | its time has come                     | `Ready`                                        |
+//! | `Ready`     | a slot is free                        | `Asking`, `Recalling`, `Running`, `Child`, `Mapping`, `Completed` (a recording) |
+//! | `Asking`    | approved, denied, edited, expired     | `Ready`, `Failed`, `Asking`, run is cancelled  |
+//! | `Recalling` | found, not found                      | `Completed`, `Running`                         |
+//! | `Running`   | output, error, check                  | `Completed`, `RetryWait`, `Running`, `Failed`, `Unknown` |
+//! | `Lost`      | nobody can be working on it any more  | `Running`, `Unknown`                           |
+//! | `RetryWait` | its time has come                     | `Ready`                                        |
+//! | `Child`     | the child ended                       | `Completed`, `Failed`                          |
+//! | `Mapping`   | the last item ended                   | `Completed`, `Failed`                          |
+//! | `Unknown`   | a person says what became of it       | `Completed`, `Ready`                           |
+//! | `Completed` | undone                                | `RolledBack`                                   |
+
+use super::event::Mode;
+use super::status::{EffectStatus, StepStatus};
+use crate::error::ErrorBody;
+use crate::time::Timestamp;
+use serde_json::Value;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// One place and all that is known of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    pub(crate) state: State,
+    /// Its row, once it has one.
+    pub(crate) step: Option<Stored>,
+    /// Its effect's row, once it has one.
+    pub(crate) effect: Option<StoredEffect>,
+    /// The exact input, once it is resolved.
+    pub(crate) input: Option<Arc<Value>>,
+    /// Digest of the input.
+    pub(crate) digest: Option<[u8; 32]>,
+    /// Tries so far.
+    pub(crate) attempt: u32,
+    /// Times it was sent anew after a crash; they don't count as retries.
+    pub(crate) resends: u32,
+    /// Who has approved exactly this input.
+    pub(crate) approved: Option<Approved>,
+    pub(crate) started_at: Option<Timestamp>,
+}
+
+/// A row of ours in `steps`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stored {
+    pub(crate) id: Uuid,
+    /// Zero until it was written first.
+    pub(crate) version: i64,
+}
+
+/// A row of ours in `effects`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StoredEffect {
+    pub(crate) id: Uuid,
+    pub(crate) version: i64,
+    pub(crate) status: EffectStatus,
+}
+
+/// An approval that was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Approved {
+    pub(crate) digest: [u8; 32],
+    pub(crate) by: Vec<String>,
+    pub(crate) notes: Option<String>,
+}
+
+/// A request that waits for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) id: Uuid,
+    pub(crate) digest: [u8; 32],
+    pub(crate) expires_at: Timestamp,
+    /// Nobody has decided yet.
+    pub(crate) open: bool,
+}
+
+/// A map node at work.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Mapping {
+    /// What it goes over.
+    pub(crate) over: Arc<Vec<Value>>,
+    /// Its items, as far as they were started or loaded.
+    pub(crate) items: Vec<Task>,
+    /// Items that have not ended.
+    pub(crate) open: usize,
+    /// Items that were started and have not ended.
+    pub(crate) busy: usize,
+    /// The first item that failed.
+    pub(crate) failed: Option<u32>,
+}
+
+/// Where a task stands.
+#[derive(Clone, Debug)]
+pub(crate) enum State {
+    Pending { undecided: u32, taken: bool },
+    Delayed { until: Timestamp },
+    Ready,
+    Asking(Asked),
+    Recalling,
+    Running { call: Uuid, mode: Mode },
+    Lost { deadline: Timestamp },
+    RetryWait { until: Timestamp, error: Box<ErrorBody> },
+    Child { run: Uuid },
+    Mapping(Mapping),
+    Unknown { error: Box<ErrorBody> },
+    Completed { output: Arc<Value>, seq: i64, items: Vec<Task> },
+    Failed { error: Box<ErrorBody>, output: Arc<Value>, items: Vec<Task> },
+    Skipped,
+    Cancelled,
+    RolledBack { output: Arc<Value> },
+}
+
+impl Task {
+    pub(crate) const fn pending(undecided: u32) -> Self {
+        Self {
+            state: State::Pending { undecided, taken: false },
+            step: None,
+            effect: None,
+            input: None,
+            digest: None,
+            attempt: 0,
+            resends: 0,
+            approved: None,
+            started_at: None,
+        }
+    }
+
+    /// Whether nothing more happens to it by itself.
+    pub(crate) const fn is_settled(&self) -> bool {
+        use State::{Cancelled, Completed, Failed, RolledBack, Skipped};
+        matches!(self.state, Completed { .. } | Failed { .. } | Skipped | Cancelled | RolledBack { .. })
+    }
+
+    /// What it gave, as expressions see it.
+    pub(crate) const fn output(&self) -> Option<&Arc<Value>> {
+        match &self.state {
+            State::Completed { output, .. } | State::Failed { output, .. } | State::RolledBack { output } => Some(output),
+            _ => None,
+        }
+    }
+
+    /// The items of a map node.
+    pub(crate) fn items(&self) -> &[Self] {
+        match &self.state {
+            State::Mapping(mapping) => &mapping.items,
+            State::Completed { items, .. } | State::Failed { items, .. } => items,
+            _ => &[],
+        }
+    }
+
+    /// The items of a map node.
+    pub(crate) fn items_mut(&mut self) -> Option<&mut Vec<Self>> {
+        match &mut self.state {
+            State::Mapping(mapping) => Some(&mut mapping.items),
+            State::Completed { items, .. } | State::Failed { items, .. } => Some(items),
+            _ => None,
+        }
+    }
+
+    /// The word in `steps.status`.
+    pub(crate) const fn status(&self) -> StepStatus {
+        match self.state {
+            State::Pending { .. } | State::Delayed { .. } => StepStatus::Pending,
+            State::Ready | State::Recalling => StepStatus::Ready,
+            State::Asking(_) => StepStatus::AwaitingApproval,
+            State::Running { .. } | State::Lost { .. } | State::Child { .. } | State::Mapping(_) => StepStatus::Running,
+            State::RetryWait { .. } => StepStatus::RetryWait,
+            State::Unknown { .. } => StepStatus::OutcomeUnknown,
+            State::Completed { .. } => StepStatus::Completed,
+            State::Failed { .. } => StepStatus::Failed,
+            State::Skipped => StepStatus::Skipped,
+            State::Cancelled => StepStatus::Cancelled,
+            State::RolledBack { .. } => StepStatus::RolledBack,
+        }
+    }
+
+    /// When it wants to be looked at again.
+    pub(crate) const fn deadline(&self) -> Option<Timestamp> {
+        match &self.state {
+            State::Delayed { until } | State::RetryWait { until, .. } => Some(*until),
+            State::Lost { deadline } => Some(*deadline),
+            State::Asking(asked) if asked.open => Some(asked.expires_at),
+            _ => None,
+        }
+    }
+}

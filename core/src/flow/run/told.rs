@@ -1,0 +1,85 @@
+//! What others tell a run, and what comes of it.
+//!
+//! A signal is consumed by the turn that takes it in: its row goes with that commit, whether or not
+//! it still means anything. So a signal that comes twice or too late does no harm.
+
+use super::env::Env;
+use super::event::{Signal, Told};
+use super::rows::{Book, Unstorable};
+use super::start::Work;
+use super::task::State;
+use super::{EffectStatus, Run};
+use crate::error::{Code, ErrorBody};
+use crate::record::Json;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+impl Run {
+    pub(crate) fn told(&mut self, signal: Signal, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        if !book.consume(self.head.id, signal.id) {
+            return Ok(());
+        }
+        match signal.told {
+            Told::Rollback { steps, by, reason } => self.begin_undo(steps, by, reason, env, book),
+            _ if self.status.is_final() => Ok(()),
+            Told::Approved { approval, by, notes } => self.approved(approval, by, notes, env, book),
+            Told::Denied { approval, by, notes, changes } => self.denied(approval, &by, notes, changes, env, book),
+            Told::Edited { step, input, by } => self.edited(step, input, by, env, book),
+            Told::ChildEnded { step, status, result, error } => {
+                self.child_ended(step, &status, result, error, env, book)
+            }
+            Told::Cancel { by, reason } => self.stop(by, reason, env, book),
+            Told::Pause { by } => {
+                self.hold(true, by, book);
+                Ok(())
+            }
+            Told::Resume { by } => {
+                self.hold(false, by, book);
+                Ok(())
+            }
+            Told::Resolve { step, happened, output, by, notes } => {
+                self.resolved(step, happened.then(|| output.unwrap_or_else(|| json!({}))), by, notes, env, book)
+            }
+            Told::Patch { number, patch, by } => self.patch_proposed(number, patch, by, env, book),
+            Told::Unpatch { number, by } => self.unpatch(number, by, env, book),
+        }
+    }
+
+    /// A person found out what became of an effect: it happened and gave this, or it never did and
+    /// may be sent.
+    fn resolved(
+        &mut self,
+        step: Uuid,
+        output: Option<Value>,
+        by: String,
+        notes: Option<String>,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let Some(at) = self.place_of(step) else { return Ok(()) };
+        let Some(State::Unknown { .. }) = self.task(at).map(|task| &task.state) else { return Ok(()) };
+        let Work::Tool(spec) = self.work(at) else { return Ok(()) };
+        let data = json!({"node": self.name(at), "happened": output.is_some(), "notes": notes});
+        book.note("step.resolved", Some(step), Some(by), data);
+        let now = env.now;
+        let Some(task) = self.task_mut(at) else { return Ok(()) };
+        match output {
+            Some(output) => {
+                book.settle_effect(task, EffectStatus::Succeeded, now)?;
+                if Json::of(&output).is_err() {
+                    let error = ErrorBody::new(Code::ValidationFailed, "the output that was given can't be stored");
+                    return self.fail_step(at, error, env, book);
+                }
+                self.complete_from(at, &spec, output, "resolved", env, book)
+            }
+            None => {
+                book.settle_effect(task, EffectStatus::Failed, now)?;
+                task.resends = 0;
+                self.enter(at, State::Ready);
+                self.keep(at, env, book);
+                self.ready.push_back(at);
+                Ok(())
+            }
+        }
+    }
+}
