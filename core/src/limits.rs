@@ -148,3 +148,23 @@ pub const DRAFT_ITEMS_MAX: usize = 20;
 pub const PARK_SECONDS_MIN: i64 = 5;
 /// Seconds that a run may take when its workflow doesn't say.
 pub const RUN_SECONDS_DEFAULT: u32 = 30 * 86_400;
+/// Calls of tools that one process has under way at a time.
+pub const CALLS_MAX: usize = 1_024;
+/// Calls that one tenant has under way at a time in one process.
+pub const TENANT_CALLS_MAX: usize = 512;
+/// Calls of one tool under way at a time in one process.
+pub const TOOL_CALLS_MAX: usize = 256;
+/// Runs that one process drives at a time; more are refused until some end or wait.
+pub const ACTIVE_RUNS_MAX: usize = 10_000;
+/// Messages that may wait for one run; a signal beyond that is found by looking.
+pub const RUN_INBOX_MAX: usize = 256;
+/// Compiled workflows that one process keeps.
+pub const WORKFLOWS_KEPT_MAX: usize = 1_000;
+/// Steps of one run that are loaded at the most.
+pub const RUN_STEPS_MAX: usize = 50_000;
+/// Bytes of a note that a person leaves with a decision.
+pub const NOTES_BYTES_MAX: usize = 8 * 1024;
+/// The priority of a run when nobody says otherwise; one is most urgent, ten least.
+pub const PRIORITY_DEFAULT: i32 = 5;
+/// Tries to deliver one message to somebody; the waits between them double.
+pub const MESSAGE_TRIES_MAX: i64 = 12;

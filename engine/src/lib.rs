@@ -3,6 +3,7 @@
 //! A port is a trait that an adapter in `storage`, `connect` or `sandbox` implements. Use cases
 //! load rows, ask `core` to decide, commit, and only then perform effects.
 
+pub mod access;
 pub mod commit;
 pub mod flow;
 pub mod ledger;

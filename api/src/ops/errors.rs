@@ -34,6 +34,8 @@ pub const fn page(code: Code) -> &'static str {
         Code::OccConflict => text!("OCC_CONFLICT"),
         Code::InvalidTransition => text!("INVALID_TRANSITION"),
         Code::StaleApproval => text!("STALE_APPROVAL"),
+        Code::Cancelled => text!("CANCELLED"),
+        Code::NotRecorded => text!("NOT_RECORDED"),
         Code::DataDirLocked => text!("DATA_DIR_LOCKED"),
         Code::PayloadTooLarge => text!("PAYLOAD_TOO_LARGE"),
         Code::UnsupportedMediaType => text!("UNSUPPORTED_MEDIA_TYPE"),

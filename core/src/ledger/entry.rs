@@ -6,10 +6,10 @@
 
 use super::chain::Digest32;
 use super::jcs;
-use crate::words::words;
 use crate::limits;
 use crate::record::escapes_nul;
 use crate::time::Timestamp;
+use crate::words::words;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;

@@ -1,5 +1,28 @@
 //! The flow room in motion: tools, runs and what keeps them going.
 
+mod decide;
+mod drive;
+mod error;
+pub mod gate;
+mod keeper;
+mod load;
+mod node;
+mod notify;
+mod perform;
+pub mod policy;
 mod registry;
+mod seal;
+mod show;
+mod start;
+mod tell;
+mod workflows;
 
+pub use decide::{Decide, Decided, Decision};
+pub use error::FlowError;
+pub use keeper::Keeper;
+pub use node::{Flow, Parts, Standing};
 pub use registry::{Registry, Twice};
+pub use show::Filter;
+pub use start::{StartRun, Started};
+pub use tell::Proposed;
+pub use workflows::{Applied, Tools, Workflows};

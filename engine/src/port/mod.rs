@@ -6,6 +6,7 @@ mod blobs;
 mod buckets;
 mod bus;
 mod counters;
+mod notifier;
 mod records;
 mod secrets;
 mod tool;
@@ -15,6 +16,7 @@ pub use blobs::{Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, Outgoin
 pub use buckets::{BucketError, Buckets};
 pub use bus::{Bus, BusError, Heard, Subscription};
 pub use counters::{Claim, CounterError, Counters};
-pub use records::{CommitError, ReadError, Receipt, Records, Unavailable};
+pub use notifier::{Message, Notifier};
+pub use records::{CommitError, Held, ReadError, Receipt, Records, Unavailable};
 pub use secrets::{SecretError, Secrets};
 pub use tool::{CallContext, Cancel, Done, Found, Sent, Tool, ToolError};

@@ -23,11 +23,24 @@ pub trait Records: Send + Sync {
     /// before the call is seen.
     async fn read(&self, select: Select) -> Result<Page, ReadError>;
 
+    /// The lane that transactions of this affinity go through now; none while none is held. A run
+    /// that is written with it is found by whoever takes the lane over.
+    fn lane(&self, affinity: u64) -> Option<Held>;
+
     /// Whether the store takes changes now: it proves so by committing its own lane row.
     async fn ready(&self) -> Result<(), Unavailable>;
 
     /// Finishes what is queued, gives up its lanes and stops. Later commits are `Unavailable`.
     async fn close(&self);
+}
+
+/// A lane that this process holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The lane.
+    pub lane: i64,
+    /// Its epoch.
+    pub epoch: i64,
 }
 
 /// Proof that a transaction is durable.

@@ -4,6 +4,7 @@
 //! statements: row by row under savepoints here, one statement per table there.
 
 mod facts;
+mod held;
 mod inbox;
 mod observe;
 pub(crate) mod postgres;

@@ -11,7 +11,7 @@ use chimera_core::limits::LANE_LEASE_SECONDS;
 use chimera_core::record::{Row, Value};
 use chimera_core::time::Timestamp;
 use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Loss, Outcome, Prepared, Settled};
-use chimera_engine::port::{CommitError, Receipt};
+use chimera_engine::port::{CommitError, Held, Receipt};
 use std::collections::VecDeque;
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -35,6 +35,10 @@ impl LaneLoop {
         let mut committer = Committer::new();
         let commands = committer.step(Event::Claimed(mine)).into();
         Self { committer, commands, mine }
+    }
+
+    pub(super) const fn held(&self) -> Held {
+        Held { lane: self.mine.id, epoch: self.mine.epoch }
     }
 
     pub(super) fn submit(&mut self, tx: Prepared, waiter: Waiter) {

@@ -17,7 +17,7 @@ pub use defaults::default_of;
 use async_trait::async_trait;
 use chimera_core::record::{Page, Row, Select, Table, Tx};
 use chimera_engine::commit::{Batch, Outcome, Prepared};
-use chimera_engine::port::{CommitError, ReadError, Receipt, Records, Unavailable};
+use chimera_engine::port::{CommitError, Held, ReadError, Receipt, Records, Unavailable};
 use lane::LaneLoop;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tables::Tables;
@@ -128,6 +128,11 @@ impl Records for MemoryRecords {
     async fn read(&self, select: Select) -> Result<Page, ReadError> {
         tokio::task::yield_now().await;
         lock(&self.disk.tables).read(&select)
+    }
+
+    fn lane(&self, affinity: u64) -> Option<Held> {
+        let at = usize::try_from(affinity % self.lanes.len() as u64).unwrap_or_default();
+        self.lanes.get(at).map(|lane| lock(lane).held())
     }
 
     async fn ready(&self) -> Result<(), Unavailable> {

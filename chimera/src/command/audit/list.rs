@@ -124,6 +124,10 @@ mod tests {
             Ok(select.page(vec![row(1), row(2)]))
         }
 
+        fn lane(&self, _: u64) -> Option<chimera_engine::port::Held> {
+            None
+        }
+
         async fn ready(&self) -> Result<(), Unavailable> {
             Ok(())
         }

@@ -228,13 +228,7 @@ impl Run {
         Ok(())
     }
 
-    fn outcome_unknown(
-        &mut self,
-        at: At,
-        why: &str,
-        env: &mut Env<'_>,
-        book: &mut Book,
-    ) -> Result<(), Unstorable> {
+    fn outcome_unknown(&mut self, at: At, why: &str, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let error = ErrorBody::new(Code::OutcomeUnknown, why);
         let now = env.now;
         if let Some(task) = self.task_mut(at) {

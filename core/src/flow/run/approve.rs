@@ -130,12 +130,7 @@ impl Run {
     }
 
     /// In a replay the recorded decision counts again.
-    fn repeat_decision(
-        &mut self,
-        at: At,
-        env: &mut Env<'_>,
-        book: &mut Book,
-    ) -> Result<(), Unstorable> {
+    fn repeat_decision(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let name = (self.name(at).to_owned(), at.item);
         let recording = self.recorded.as_ref().and_then(|recorded| recorded.outputs.get(&name)).cloned();
         match recording {
@@ -226,8 +221,12 @@ impl Run {
     ) -> Result<(), Unstorable> {
         book.approval_closed(asked, "expired", env.now)?;
         let rationale = "nobody decided in time".to_owned();
-        let verdict =
-            Verdict { source: Source::Approval, outcome: Outcome::Rejected, rationale: rationale.clone(), policies: Vec::new() };
+        let verdict = Verdict {
+            source: Source::Approval,
+            outcome: Outcome::Rejected,
+            rationale: rationale.clone(),
+            policies: Vec::new(),
+        };
         book.decision("approval.expired", self.step_id(at), None, json!({"approval_id": asked.id}), verdict);
         self.enter(at, State::Cancelled);
         self.keep(at, env, book);
@@ -254,7 +253,12 @@ impl Run {
         }
         let digest = input_digest(&input).unwrap_or_default();
         book.approval_closed(&asked, "superseded", env.now)?;
-        book.note("step.edited", Some(step), Some(by), json!({"node": self.name(at), "input_digest": hex::encode(digest)}));
+        book.note(
+            "step.edited",
+            Some(step),
+            Some(by),
+            json!({"node": self.name(at), "input_digest": hex::encode(digest)}),
+        );
         if let Some(task) = self.task_mut(at) {
             task.input = Some(Arc::new(input));
             task.digest = Some(digest);

@@ -160,7 +160,9 @@ impl Run {
             _ => None,
         };
         let error = match &task.state {
-            State::Failed { error, .. } | State::Unknown { error } | State::RetryWait { error, .. } => Some(Json::of(&**error)?),
+            State::Failed { error, .. } | State::Unknown { error } | State::RetryWait { error, .. } => {
+                Some(Json::of(&**error)?)
+            }
             _ => None,
         };
         let settled = task.is_settled();

@@ -240,7 +240,9 @@ impl Run {
         match DraftView::new(&self.head, &self.graph, draft, None).list_of(at.node)? {
             None => {
                 let warning = format!("over a list that is not known yet, at most {} items", limits::MAP_ITEMS_MAX);
-                draft.lines.push(json!({"node": node, "type": "map", "max_parallel": bound, "deferred": true, "warning": warning}));
+                draft.lines.push(
+                    json!({"node": node, "type": "map", "max_parallel": bound, "deferred": true, "warning": warning}),
+                );
             }
             Some(list) => {
                 let shown = list.len().min(limits::DRAFT_ITEMS_MAX);
@@ -277,11 +279,15 @@ impl Run {
         book: &mut Book,
     ) -> Result<bool, Unstorable> {
         let Some(draft) = &mut self.draft else { return Ok(false) };
-        let Some((_, at, spec, input)) = draft.waiting.take_if(|(waited, ..)| *waited == call) else { return Ok(false) };
+        let Some((_, at, spec, input)) = draft.waiting.take_if(|(waited, ..)| *waited == call) else {
+            return Ok(false);
+        };
         self.calls.remove(&at);
         let (result, error) = match answer {
             Answer::Output(output) => (output.clone(), None),
-            Answer::Failed(error) => (json!({"status": "dry_run", "error": &*error.body}), Some(error.body.message.clone())),
+            Answer::Failed(error) => {
+                (json!({"status": "dry_run", "error": &*error.body}), Some(error.body.message.clone()))
+            }
             Answer::Found(_) => (Value::Null, None),
         };
         let row = Insert::into(
@@ -318,7 +324,9 @@ impl Run {
         let nodes: Map<String, Value> = draft
             .planned
             .iter()
-            .map(|(name, planned)| (name.clone(), json!({"exact": planned.exact.map(hex::encode), "risk": planned.risk})))
+            .map(|(name, planned)| {
+                (name.clone(), json!({"exact": planned.exact.map(hex::encode), "risk": planned.risk}))
+            })
             .collect();
         let subject = json!({
             "run_id": self.head.id,
@@ -337,7 +345,12 @@ impl Run {
         draft.calls.into_iter().take(kept).for_each(|row| book.insert(row));
         book.set("plan", Json::of(&document)?);
         book.set("risk", Json::of(&json!({"score": risk}))?);
-        book.note("plan.drafted", None, None, json!({"digest": hex::encode(digest), "steps": draft.lines.len(), "risk": risk}));
+        book.note(
+            "plan.drafted",
+            None,
+            None,
+            json!({"digest": hex::encode(digest), "steps": draft.lines.len(), "risk": risk}),
+        );
         if self.head.dry_run {
             self.result = Some(json!({"status": "dry_run", "dry_run_results": document["steps"]}));
             self.plan = Some(Plan { digest, nodes: draft.planned, asked: None });
@@ -346,7 +359,15 @@ impl Run {
         let demand = Demand::one("the plan runs as it is, or not at all");
         let asked = Asked { id: (env.ids)(), digest, expires_at: expires_at(&demand, env), open: true };
         self.approvals += 1;
-        book.approval(&self.head, &asked, None, "plan", json!({"plan": document, "reason": demand.reason}), &demand, env.now)?;
+        book.approval(
+            &self.head,
+            &asked,
+            None,
+            "plan",
+            json!({"plan": document, "reason": demand.reason}),
+            &demand,
+            env.now,
+        )?;
         let verdict = Verdict {
             source: Source::Approval,
             outcome: Outcome::Deferred,

@@ -81,7 +81,9 @@ impl<'a> DraftView<'a> {
         match template.preview(self).map_err(|error| unusable(&error))? {
             Preview::Deferred { .. } => Ok(None),
             Preview::Exact(Value::Array(list)) if list.len() <= limits::MAP_ITEMS_MAX => Ok(Some(list)),
-            Preview::Exact(_) => Err(ErrorBody::new(Code::ValidationFailed, "what a map goes over is no list that fits")),
+            Preview::Exact(_) => {
+                Err(ErrorBody::new(Code::ValidationFailed, "what a map goes over is no list that fits"))
+            }
         }
     }
 }

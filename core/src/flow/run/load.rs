@@ -157,7 +157,11 @@ impl Run {
         run.status = RunStatus::parse(row.text("status")).ok_or_else(|| Damaged { what: "status".to_owned() })?;
         run.version = row.int("state_version");
         run.run_seq = row.int("run_seq");
-        run.owner = row.get("owner_lane").as_int().zip(row.get("owner_epoch").as_int()).map(|(lane, epoch)| Owner { lane, epoch });
+        run.owner = row
+            .get("owner_lane")
+            .as_int()
+            .zip(row.get("owner_epoch").as_int())
+            .map(|(lane, epoch)| Owner { lane, epoch });
         run.paused = row.get("pause_requested") == &crate::record::Value::Bool(true);
         run.patches = u32::try_from(row.int("patches")).unwrap_or(0);
         run.approvals = u32::try_from(stored.approvals.len()).unwrap_or(u32::MAX);
@@ -177,12 +181,17 @@ impl Run {
     fn load_patches(&mut self, patches: Vec<StoredPatch>, approvals: &[Row]) {
         for stored in patches {
             let before = stored.applied.map(|graph| std::mem::replace(&mut self.graph, graph));
-            let asked = stored.approval.filter(|_| before.is_none()).and_then(|id| asked(approvals, |row| row.uuid("approval_request_id") == id));
+            let asked = stored
+                .approval
+                .filter(|_| before.is_none())
+                .and_then(|id| asked(approvals, |row| row.uuid("approval_request_id") == id));
             let StoredPatch { number, patch, by, version, .. } = stored;
             self.overlays.insert(number, Overlay { patch, by, version, asked, before });
         }
         let incoming = |node: usize| self.graph.nodes[node].incoming.len();
-        self.nodes = (0..self.graph.nodes.len()).map(|node| Task::pending(u32::try_from(incoming(node)).unwrap_or(u32::MAX))).collect();
+        self.nodes = (0..self.graph.nodes.len())
+            .map(|node| Task::pending(u32::try_from(incoming(node)).unwrap_or(u32::MAX)))
+            .collect();
     }
 
     fn load_plan(&mut self, row: &Row, approvals: &[Row]) {
@@ -270,9 +279,13 @@ impl Run {
                 None => return Err(Damaged { what: "an approval is missing".to_owned() }),
             },
             StepStatus::Running => self.load_running(row, effect),
-            StepStatus::RetryWait => State::RetryWait { until: due.unwrap_or(Timestamp::from_micros(0)), error: error() },
+            StepStatus::RetryWait => {
+                State::RetryWait { until: due.unwrap_or(Timestamp::from_micros(0)), error: error() }
+            }
             StepStatus::OutcomeUnknown => State::Unknown { error: error() },
-            StepStatus::Completed => State::Completed { output: output(), seq: row.int("completed_seq"), items: Vec::new() },
+            StepStatus::Completed => {
+                State::Completed { output: output(), seq: row.int("completed_seq"), items: Vec::new() }
+            }
             StepStatus::Failed => State::Failed { error: error(), output: output(), items: Vec::new() },
             StepStatus::Skipped => State::Skipped,
             StepStatus::Cancelled => State::Cancelled,
@@ -306,9 +319,8 @@ impl Run {
             return;
         }
         let asked: BTreeSet<Uuid> = serde_json::from_value(document["steps"].clone()).unwrap_or_default();
-        let compensation = |step: Uuid| {
-            effects.iter().rfind(|row| row.uuid("step_id") == step && row.text("kind") == "compensation")
-        };
+        let compensation =
+            |step: Uuid| effects.iter().rfind(|row| row.uuid("step_id") == step && row.text("kind") == "compensation");
         let mut queue: Vec<(i64, At)> = Vec::new();
         let mut current = None;
         let mut left = Vec::new();

@@ -74,12 +74,7 @@ impl Run {
     }
 
     /// In a replay the child's recorded result counts.
-    fn repeat_child(
-        &mut self,
-        at: At,
-        env: &mut Env<'_>,
-        book: &mut Book,
-    ) -> Result<(), Unstorable> {
+    fn repeat_child(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let name = (self.name(at).to_owned(), at.item);
         let recording = self.recorded.as_ref().and_then(|recorded| recorded.outputs.get(&name)).cloned();
         match recording {
@@ -106,7 +101,8 @@ impl Run {
         if RunStatus::parse(status) == Some(RunStatus::Completed) {
             return self.nested_completed(at, result.unwrap_or_default(), "child", env, book);
         }
-        let error = error.unwrap_or_else(|| ErrorBody::new(Code::ExternalServiceError, format!("the child run is {status}")));
+        let error =
+            error.unwrap_or_else(|| ErrorBody::new(Code::ExternalServiceError, format!("the child run is {status}")));
         let error = ErrorBody { retryable: false, ..error };
         self.fail_step(at, error, env, book)
     }
@@ -159,7 +155,12 @@ impl Run {
         let over = Arc::new(list);
         self.enter(at, State::Mapping(Mapping { over, open, ..Mapping::default() }));
         self.keep(at, env, book);
-        book.note("step.mapping", Some(step), None, json!({"node": self.name(at), "items": open, "input_digest": hex::encode(digest)}));
+        book.note(
+            "step.mapping",
+            Some(step),
+            None,
+            json!({"node": self.name(at), "items": open, "input_digest": hex::encode(digest)}),
+        );
         if open == 0 {
             return self.nested_completed(at, json!({"items": []}), "map", env, book);
         }
@@ -205,8 +206,11 @@ impl Run {
             self.fill(at.node);
             return Ok(());
         }
-        let outputs: Vec<Value> =
-            mapping.items.iter().map(|item| item.output().map(|output| (**output).clone()).unwrap_or_default()).collect();
+        let outputs: Vec<Value> = mapping
+            .items
+            .iter()
+            .map(|item| item.output().map(|output| (**output).clone()).unwrap_or_default())
+            .collect();
         self.nested_completed(At::node(at.node), json!({ "items": outputs }), "map", env, book)
     }
 

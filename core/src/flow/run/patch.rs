@@ -166,12 +166,7 @@ impl Run {
     }
 
     /// A person said no to a patch. False: the approval is no patch's.
-    pub(crate) fn patch_denied(
-        &mut self,
-        approval: Uuid,
-        by: &str,
-        book: &mut Book,
-    ) -> Result<bool, Unstorable> {
+    pub(crate) fn patch_denied(&mut self, approval: Uuid, by: &str, book: &mut Book) -> Result<bool, Unstorable> {
         let Some(number) = self.patch_of(approval) else { return Ok(false) };
         let version = self.overlays.get(&number).map_or(1, |overlay| overlay.version);
         self.refuse_patch(number, version, by, "the approval was denied", book)?;
@@ -194,12 +189,22 @@ impl Run {
         let last = self.overlays.iter().rfind(|(_, overlay)| overlay.before.is_some()).map(|(number, _)| *number);
         let before = self.overlays.get(&number).and_then(|overlay| overlay.before.clone());
         let Some(before) = before.filter(|_| last == Some(number)) else {
-            book.note("patch.revert_refused", None, Some(by), json!({"number": number, "reason": "it is not the last patch"}));
+            book.note(
+                "patch.revert_refused",
+                None,
+                Some(by),
+                json!({"number": number, "reason": "it is not the last patch"}),
+            );
             return Ok(());
         };
         let begun = self.nodes[before.nodes.len()..].iter().any(|task| !matches!(task.state, State::Pending { .. }));
         if begun {
-            book.note("patch.revert_refused", None, Some(by), json!({"number": number, "reason": "a node of it has begun"}));
+            book.note(
+                "patch.revert_refused",
+                None,
+                Some(by),
+                json!({"number": number, "reason": "a node of it has begun"}),
+            );
             return Ok(());
         }
         let version = self.overlays.remove(&number).map_or(1, |overlay| overlay.version);
@@ -208,7 +213,12 @@ impl Run {
         self.graph = before;
         let set = vec![("status", "reverted".into())];
         book.update(Update::versioned(&RUN_PATCHES, key(self.head.id, number), version, set)?);
-        book.note("patch.reverted", None, Some(by), json!({"number": number, "graph_digest": hex::encode(self.graph.digest)}));
+        book.note(
+            "patch.reverted",
+            None,
+            Some(by),
+            json!({"number": number, "graph_digest": hex::encode(self.graph.digest)}),
+        );
         Ok(())
     }
 }

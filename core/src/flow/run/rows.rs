@@ -263,11 +263,8 @@ impl Book {
             Err(error) if error.sent == Sent::Maybe => "unknown",
             Err(_) => "failed",
         };
-        let mut cells = vec![
-            ("outcome", outcome.into()),
-            ("duration_ms", self.took_ms.into()),
-            ("completed_at", now.into()),
-        ];
+        let mut cells =
+            vec![("outcome", outcome.into()), ("duration_ms", self.took_ms.into()), ("completed_at", now.into())];
         match ended {
             Ok(output) => cells.push(("tool_output", output.into())),
             Err(error) => {
@@ -354,7 +351,8 @@ impl Book {
         now: Timestamp,
     ) -> Result<(), Unstorable> {
         let is = |column, value: &str| Condition { column, compare: Compare::Is, value: value.into() };
-        let conditions = vec![is("tenant_id", &head.tenant), is("workflow_id", &head.workflow.id), is("cache_key", &key)];
+        let conditions =
+            vec![is("tenant_id", &head.tenant), is("workflow_id", &head.workflow.id), is("cache_key", &key)];
         self.steps.push(Step::Delete { table: &CACHE_ENTRIES, conditions, rows: RowCount::AtMost(1) });
         self.steps.push(Step::Insert(Insert::into(
             &CACHE_ENTRIES,

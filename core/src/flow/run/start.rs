@@ -124,13 +124,8 @@ impl Run {
                 return Ok(true);
             }
         }
-        let slot = Slot {
-            run: self.head.id,
-            at,
-            tenant: &self.head.tenant,
-            tool: &spec.name,
-            priority: self.head.priority,
-        };
+        let slot =
+            Slot { run: self.head.id, at, tenant: &self.head.tenant, tool: &spec.name, priority: self.head.priority };
         if !env.gate.enter(slot) {
             return Ok(false);
         }
@@ -158,7 +153,10 @@ impl Run {
     pub(crate) fn render_inputs(&self, at: At) -> Result<Value, ErrorBody> {
         let Some(template) = &self.graph.nodes[at.node].inputs else { return Ok(json!({})) };
         template.render(&View::at(self, at)).map_err(|error| {
-            ErrorBody::new(Code::ValidationFailed, format!("the inputs of {} can't be resolved: {error}", self.name(at)))
+            ErrorBody::new(
+                Code::ValidationFailed,
+                format!("the inputs of {} can't be resolved: {error}", self.name(at)),
+            )
         })
     }
 

@@ -138,7 +138,9 @@ impl Task {
     /// What it gave, as expressions see it.
     pub(crate) const fn output(&self) -> Option<&Arc<Value>> {
         match &self.state {
-            State::Completed { output, .. } | State::Failed { output, .. } | State::RolledBack { output } => Some(output),
+            State::Completed { output, .. } | State::Failed { output, .. } | State::RolledBack { output } => {
+                Some(output)
+            }
             _ => None,
         }
     }

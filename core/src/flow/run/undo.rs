@@ -56,7 +56,8 @@ impl Run {
         env: &mut Env<'_>,
         book: &mut Book,
     ) -> Result<(), Unstorable> {
-        let unsettled = self.places().any(|at| self.task(at).is_some_and(|task| matches!(task.state, State::Unknown { .. })));
+        let unsettled =
+            self.places().any(|at| self.task(at).is_some_and(|task| matches!(task.state, State::Unknown { .. })));
         let refusal = match self.status {
             _ if self.undo.is_some() => Some("a rollback is under way"),
             RunStatus::RolledBack => Some("it was rolled back already"),
@@ -68,7 +69,8 @@ impl Run {
             book.note("run.rollback_refused", None, Some(by), json!({"reason": why}));
             return Ok(());
         }
-        let mut done: Vec<(i64, At)> = self.places().filter_map(|at| Some((self.undoable(at, steps.as_deref())?, at))).collect();
+        let mut done: Vec<(i64, At)> =
+            self.places().filter_map(|at| Some((self.undoable(at, steps.as_deref())?, at))).collect();
         done.sort_unstable_by_key(|(seq, _)| std::cmp::Reverse(*seq));
         book.note("run.rollback_started", None, Some(by.clone()), json!({"reason": reason, "steps": done.len()}));
         self.undo = Some(Undo {
@@ -249,7 +251,12 @@ impl Run {
                     undo.retry_at = Some(due);
                     return Ok(());
                 }
-                book.note("step.rollback_failed", step, None, json!({"node": self.name(at), "code": error.body.code, "message": error.body.message}));
+                book.note(
+                    "step.rollback_failed",
+                    step,
+                    None,
+                    json!({"node": self.name(at), "code": error.body.code, "message": error.body.message}),
+                );
                 self.leave(at, &error.body.message);
                 EffectStatus::Failed
             }

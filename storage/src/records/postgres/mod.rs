@@ -13,13 +13,14 @@ mod statements;
 mod worker;
 
 use super::OpenError;
+use super::held::HeldLane;
 use super::inbox::Message;
 use crate::migrate;
 use async_trait::async_trait;
 use chimera_core::limits;
 use chimera_core::record::{Page, Select, Tx};
 use chimera_engine::commit::Prepared;
-use chimera_engine::port::{CommitError, ReadError, Receipt, Records, Unavailable};
+use chimera_engine::port::{CommitError, Held, ReadError, Receipt, Records, Unavailable};
 use connect::Server;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -54,6 +55,7 @@ impl PostgresOptions {
 pub struct PostgresRecords {
     readers: reader::Readers,
     lanes: Vec<mpsc::Sender<Message>>,
+    held: Vec<HeldLane>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -67,20 +69,23 @@ impl PostgresRecords {
         drop(client);
         let mut lanes = Vec::new();
         let mut tasks = Vec::new();
+        let mut held = Vec::new();
         for _ in 0..options.lanes.max(1) {
             let (sender, inbox) = mpsc::channel(limits::LANE_QUEUE_MAX);
             let (server, node) = (server.clone(), options.node.clone());
-            let worker = Worker { server, node, lease: options.lease, inbox, session: None, lane: None };
+            let lane = HeldLane::default();
+            held.push(lane.clone());
+            let worker = Worker { held: lane, server, node, lease: options.lease, inbox, session: None, lane: None };
             tasks.push(tokio::spawn(worker.run()));
             lanes.push(sender);
         }
-        Ok(Self { readers: reader::Readers::new(server), lanes, tasks: Mutex::new(tasks) })
+        Ok(Self { readers: reader::Readers::new(server), lanes, held, tasks: Mutex::new(tasks) })
     }
 
     /// Opens for reading only: no lane is taken and nothing is migrated.
     pub fn open_read_only(url: &str) -> Result<Self, OpenError> {
         let readers = reader::Readers::new(Server::parse(url)?);
-        Ok(Self { readers, lanes: Vec::new(), tasks: Mutex::default() })
+        Ok(Self { readers, lanes: Vec::new(), held: Vec::new(), tasks: Mutex::default() })
     }
 }
 
@@ -102,6 +107,11 @@ impl Records for PostgresRecords {
 
     async fn read(&self, select: Select) -> Result<Page, ReadError> {
         self.readers.read(&select).await
+    }
+
+    fn lane(&self, affinity: u64) -> Option<Held> {
+        let at = usize::try_from(affinity % self.held.len().max(1) as u64).unwrap_or_default();
+        self.held.get(at).and_then(HeldLane::get)
     }
 
     async fn ready(&self) -> Result<(), Unavailable> {

@@ -1,5 +1,6 @@
 //! The task of one lane: the thin loop around its committer.
 
+use super::super::held::HeldLane;
 use super::super::inbox::{Message, Waiter};
 use super::super::observe;
 use super::connect::Server;
@@ -24,6 +25,7 @@ const STAND_ASIDE_MAX: usize = 8;
 type Pause = Pin<Box<Sleep>>;
 
 pub(super) struct Worker {
+    pub(super) held: HeldLane,
     pub(super) server: Server,
     pub(super) node: String,
     pub(super) lease: Duration,
@@ -148,6 +150,7 @@ impl Worker {
         let lane = lane::claim(session.client(), &self.node, self.lease.as_secs_f64(), self.lane).await?;
         self.session = Some(session);
         self.lane = Some(lane);
+        self.held.set(lane);
         Ok(lane)
     }
 
@@ -161,6 +164,7 @@ impl Worker {
                 self.session = Some(Session::new(client, self.lease.as_secs_f64()));
                 if let Settled::Ours(lane) | Settled::Never(lane) = settled {
                     self.lane = Some(lane);
+                    self.held.set(lane);
                 }
                 return settled;
             }

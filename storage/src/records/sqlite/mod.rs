@@ -13,13 +13,14 @@ mod wal;
 mod writer;
 
 use super::OpenError;
+use super::held::HeldLane;
 use super::inbox::Message;
 use crate::migrate;
 use async_trait::async_trait;
 use chimera_core::limits;
 use chimera_core::record::{Page, Select, Tx};
 use chimera_engine::commit::Prepared;
-use chimera_engine::port::{Clock, CommitError, ReadError, Receipt, Records, Unavailable};
+use chimera_engine::port::{Clock, CommitError, Held, ReadError, Receipt, Records, Unavailable};
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,6 +44,7 @@ pub struct SqliteRecords {
 }
 
 struct Writing {
+    held: HeldLane,
     inbox: SyncSender<Message>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -65,11 +67,21 @@ impl SqliteRecords {
         let (inbox, messages) = sync_channel(limits::LANE_QUEUE_MAX);
         let wal = wal::Keeper::start(path.clone()).map_err(OpenError::Folder)?;
         let identity = file::Identity::of(&path);
-        let writer =
-            Writer { identity, path, conn: Some(conn), clock, inbox: messages, wal, texts: texts::Texts::default() };
+        let held = HeldLane::default();
+        let lane = held.clone();
+        let writer = Writer {
+            held: lane,
+            identity,
+            path,
+            conn: Some(conn),
+            clock,
+            inbox: messages,
+            wal,
+            texts: texts::Texts::default(),
+        };
         let thread = std::thread::Builder::new().name("chimera-writer".to_owned());
         let thread = thread.spawn(move || writer.run()).map_err(OpenError::Folder)?;
-        Ok(Self { readers, writing: Some(Writing { inbox, thread: Mutex::new(Some(thread)) }) })
+        Ok(Self { readers, writing: Some(Writing { held, inbox, thread: Mutex::new(Some(thread)) }) })
     }
 }
 
@@ -91,6 +103,10 @@ impl Records for SqliteRecords {
         let readers = Arc::clone(&self.readers);
         let read = tokio::task::spawn_blocking(move || readers.read(&select)).await;
         read.unwrap_or_else(|_| Err(stopped("the store is stopped").into()))
+    }
+
+    fn lane(&self, _affinity: u64) -> Option<Held> {
+        self.writing.as_ref().and_then(|writing| writing.held.get())
     }
 
     async fn ready(&self) -> Result<(), Unavailable> {

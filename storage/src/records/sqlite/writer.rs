@@ -3,6 +3,7 @@
 //! It owns the only connection that writes. While a batch is on its way to the disk, everything
 //! that arrives waits in the channel and becomes the next batch.
 
+use super::super::held::HeldLane;
 use super::super::inbox::{Message, Waiter};
 use super::super::observe;
 use super::texts::Texts;
@@ -24,6 +25,7 @@ const CLAIM_PAUSE_MICROS: i64 = 100_000;
 const GATHER: Duration = Duration::from_micros(150);
 
 pub(super) struct Writer {
+    pub(super) held: HeldLane,
     pub(super) path: PathBuf,
     pub(super) conn: Option<Connection>,
     pub(super) clock: Arc<dyn Clock>,
@@ -138,6 +140,7 @@ impl Writer {
         };
         let lane = file::claim(&conn, lease_until)?;
         self.conn = Some(conn);
+        self.held.set(lane);
         Ok(lane)
     }
 
@@ -149,6 +152,9 @@ impl Writer {
                 && let Ok(settled) = file::settle(&conn, batch)
             {
                 self.conn = Some(conn);
+                if let Settled::Ours(lane) | Settled::Never(lane) = settled {
+                    self.held.set(lane);
+                }
                 return settled;
             }
             std::thread::park_timeout(CLAIM_PAUSE);

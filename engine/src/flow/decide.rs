@@ -1,0 +1,250 @@
+//! A person decides about an approval.
+//!
+//! The decision is bound to a digest of exactly what would run. Without a digest or a step it counts
+//! only while the first approval of a run is the one that waits, so that a second click on the same
+//! button can't approve the next step.
+
+use super::{Flow, FlowError, load};
+use crate::access::Permit;
+use crate::ledger::audit::{Decision as Audited, Event, Writer};
+use chimera_core::access::fits;
+use chimera_core::error::Code;
+use chimera_core::flow::run::{Signal, Told, Unstorable, affinity};
+use chimera_core::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS, SCOPED_APPROVALS};
+use chimera_core::ledger::decision::{Outcome, Source};
+use chimera_core::ledger::{ActorType, SubjectType};
+use chimera_core::limits;
+use chimera_core::record::{Json, Row, Scope, Select, Tx, Update, Value as Cell};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+/// What a person says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// It may run.
+    Approve,
+    /// It may not.
+    Reject,
+    /// Not like this.
+    RequestChanges,
+}
+
+impl Decision {
+    /// The word on the wire.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Approve => "approve",
+            Self::Reject => "reject",
+            Self::RequestChanges => "request_changes",
+        }
+    }
+
+    /// The decision that a word stands for.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        [Self::Approve, Self::Reject, Self::RequestChanges].into_iter().find(|decision| decision.as_str() == word)
+    }
+}
+
+/// What is decided about, and how.
+#[derive(Clone, Debug)]
+pub struct Decide {
+    /// The run.
+    pub run: Uuid,
+    /// How.
+    pub decision: Decision,
+    /// The request, if it is named.
+    pub approval: Option<Uuid>,
+    /// The step, if it is named.
+    pub step: Option<Uuid>,
+    /// What was looked at, if it is named.
+    pub digest: Option<[u8; 32]>,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+/// What became of the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decided {
+    /// The request.
+    pub approval: Uuid,
+    /// `approved`, `denied`, or `pending` while more people must approve.
+    pub status: &'static str,
+    /// How many have approved.
+    pub approvals: usize,
+    /// How many must.
+    pub needed: i64,
+}
+
+impl Flow {
+    /// Decides, and lets the run go on.
+    pub async fn decide(&self, permit: &Permit, ask: Decide) -> Result<Decided, FlowError> {
+        if permit.kind() != ActorType::Human {
+            return Err(FlowError::refused(Code::RbacForbidden, "only people decide about approvals"));
+        }
+        if ask.reason.as_ref().is_some_and(|reason| reason.len() > limits::NOTES_BYTES_MAX || reason.contains('\0')) {
+            return Err(FlowError::refused(Code::PayloadTooLarge, "the reason is too long"));
+        }
+        let records = &*self.inner.parts.records;
+        load::own_run_row(records, permit.tenant(), ask.run).await?;
+        let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", ask.run);
+        let rows = load::all(records, select, usize::try_from(limits::RUN_APPROVALS_MAX).unwrap_or(1)).await?;
+        let row = choose(&rows, &ask)?;
+        self.may_decide(permit, row)?;
+        let mut decisions = row.get("decisions").as_json().map(Json::to_value).unwrap_or_default();
+        let said =
+            decisions.as_array_mut().ok_or_else(|| FlowError::refused(Code::Internal, "the approval can't be read"))?;
+        if said.iter().any(|said| said["by"] == permit.actor()) {
+            return Err(FlowError::refused(Code::InvalidTransition, "you have decided about this already"));
+        }
+        let now = self.inner.parts.clock.now();
+        said.push(json!({
+            "by": permit.actor(), "decision": ask.decision.as_str(), "at": now.to_string(), "notes": ask.reason,
+        }));
+        let by: Vec<String> = said
+            .iter()
+            .filter(|said| said["decision"] == "approve")
+            .filter_map(|said| said["by"].as_str().map(str::to_owned))
+            .collect();
+        let needed = row.int("approvals_needed");
+        let status = match ask.decision {
+            Decision::Approve if i64::try_from(by.len()).unwrap_or(i64::MAX) >= needed => "approved",
+            Decision::Approve => "pending",
+            Decision::Reject | Decision::RequestChanges => "denied",
+        };
+        let decided = Decided { approval: row.uuid("approval_request_id"), status, approvals: by.len(), needed };
+        let tx = self.decision_tx(permit, &ask, row, &decisions, &decided, by)?;
+        self.inner.parts.records.commit(tx).await?;
+        if status != "pending" {
+            self.inner.wake(ask.run);
+        }
+        Ok(decided)
+    }
+
+    fn may_decide(&self, permit: &Permit, row: &Row) -> Result<(), FlowError> {
+        let now = self.inner.parts.clock.now();
+        if row.text("status") != "pending" {
+            let message = format!("the approval is {} already", row.text("status"));
+            return Err(FlowError::refused(Code::InvalidTransition, message));
+        }
+        if row.get("expires_at").as_time().is_some_and(|end| end <= now) {
+            return Err(FlowError::refused(Code::InvalidTransition, "the time to decide is over"));
+        }
+        let data = row.get("action_data").as_json().map(Json::to_value).unwrap_or_default();
+        if data["other_than_requester"] == true && row.text("requester_actor") == permit.actor() {
+            return Err(FlowError::refused(Code::RbacForbidden, "somebody else must decide about this"));
+        }
+        if let Cell::Texts(approvers) = row.get("approvers")
+            && !approvers.iter().any(|pattern| fits(pattern, permit.actor()))
+        {
+            return Err(FlowError::refused(Code::RbacForbidden, "you are not among those who decide about this"));
+        }
+        Ok(())
+    }
+
+    fn decision_tx(
+        &self,
+        permit: &Permit,
+        ask: &Decide,
+        row: &Row,
+        decisions: &Value,
+        decided: &Decided,
+        by: Vec<String>,
+    ) -> Result<Tx, FlowError> {
+        let now = self.inner.parts.clock.now();
+        let approval = decided.approval;
+        let json = Json::of(decisions).map_err(Unstorable::from)?;
+        let version = row.int("state_version");
+        let details =
+            Update::versioned(&APPROVAL_DETAILS, vec![approval.into()], version, vec![("decisions", json.into())]);
+        let mut set = vec![("status", decided.status.into())];
+        if decided.status != "pending" {
+            set.extend([
+                ("reviewed_at", now.into()),
+                ("reviewed_by", permit.actor().into()),
+                ("review_decision", ask.decision.as_str().into()),
+                ("review_notes", ask.reason.clone().into()),
+            ]);
+        }
+        let request = Update::of(&APPROVAL_REQUESTS, vec![approval.into()], vec![("status", "pending".into())], set);
+        let mut tx = Tx {
+            updates: vec![details.map_err(Unstorable::from)?, request.map_err(Unstorable::from)?],
+            affinity: affinity(ask.run),
+            ..Tx::default()
+        };
+        let told = match decided.status {
+            "approved" => Some(Told::Approved { approval, by, notes: ask.reason.clone() }),
+            "denied" => Some(Told::Denied {
+                approval,
+                by: permit.actor().to_owned(),
+                notes: ask.reason.clone(),
+                changes: ask.decision == Decision::RequestChanges,
+            }),
+            _ => None,
+        };
+        if let Some(told) = told {
+            tx.inserts.push(Signal { id: self.inner.id(), told }.row(permit.tenant(), ask.run, now)?);
+        }
+        let writer = Writer { random: &*self.inner.parts.random, clock: &*self.inner.parts.clock };
+        writer.decision(&mut tx, audited(permit, ask, row, decided))?;
+        Ok(tx)
+    }
+}
+
+fn audited(permit: &Permit, ask: &Decide, row: &Row, decided: &Decided) -> Audited {
+    let digest = row.get("action_digest").as_bytes().map(hex::encode);
+    let outcome = match decided.status {
+        "approved" => Outcome::Approved,
+        "denied" => Outcome::Rejected,
+        _ => Outcome::Deferred,
+    };
+    Audited {
+        event: Event {
+            tenant_id: permit.tenant().to_owned(),
+            subject_type: SubjectType::Other,
+            subject_id: decided.approval.to_string(),
+            event_type: "approval.decided".to_owned(),
+            actor_type: permit.kind(),
+            actor_id: Some(permit.actor().to_owned()),
+            data: json!({
+                "run_id": ask.run, "digest": digest, "decision": ask.decision.as_str(),
+                "approvals": decided.approvals, "needed": decided.needed,
+            }),
+            run_id: Some(ask.run),
+            run_seq: None,
+            trace_id: Some(chimera_core::id::trace_id(ask.run)),
+        },
+        source: Source::Approval,
+        outcome,
+        rationale: ask.reason.clone().unwrap_or_else(|| ask.decision.as_str().to_owned()),
+        agent_id: None,
+        action_type: Some(row.text("action_type").to_owned()),
+        action_data: None,
+        policies: Vec::new(),
+        campaign_id: None,
+        task_id: None,
+    }
+}
+
+/// The request that is meant.
+fn choose<'a>(rows: &'a [Row], ask: &Decide) -> Result<&'a Row, FlowError> {
+    let ambiguous = |message: &str| FlowError::refused(Code::InvalidTransition, message);
+    let of_step = |row: &&Row| ask.step.is_none_or(|step| row.uuid("step_id") == step);
+    let named = |row: &&Row| ask.approval.is_none_or(|id| row.uuid("approval_request_id") == id);
+    let fitting: Vec<&Row> = rows.iter().filter(|row| of_step(row) && named(row)).collect();
+    if let Some(digest) = &ask.digest {
+        let looked_at = |row: &&&Row| row.get("action_digest").as_bytes() == Some(&digest[..]);
+        let pending = fitting.iter().filter(looked_at).find(|row| row.text("status") == "pending");
+        let stale = || FlowError::refused(Code::StaleApproval, "nothing with this digest waits for a decision");
+        return pending.or_else(|| fitting.iter().find(looked_at)).copied().ok_or_else(stale);
+    }
+    let pending: Vec<&Row> = fitting.iter().copied().filter(|row| row.text("status") == "pending").collect();
+    let is_named = ask.step.is_some() || ask.approval.is_some();
+    match pending.as_slice() {
+        [] => Err(ambiguous("nothing waits for a decision here")),
+        [only] if is_named || rows.len() == 1 => Ok(only),
+        [_] => Err(ambiguous("this is not the first approval of the run: name the step or the digest")),
+        _ => Err(ambiguous("several approvals wait: name the step or the digest")),
+    }
+}

@@ -1,0 +1,355 @@
+//! One run under way: decide, commit, perform, and again.
+//!
+//! The task holds the run's state machine and the calls that are under way. What arrives while a
+//! turn is being committed is decided together in the next one. When a turn can't be committed the
+//! run in memory is worth nothing: it is thrown away and read again, or left to whoever owns it now.
+
+use super::node::{Inner, Standing};
+use super::perform::perform;
+use super::{FlowError, load, seal};
+use crate::port::{Cancel, CommitError};
+use chimera_core::flow::call::Answer;
+use chimera_core::flow::run::{At, Call, Effect, Env, Event, Gate, Head, Note, Owner, Run, Slot, Turn};
+use chimera_core::flow::tables::{CACHE_ENTRIES, EFFECTS};
+use chimera_core::record::{Json, Scope, Select, Tx};
+use chimera_core::time::Timestamp;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use uuid::Uuid;
+
+/// Pause before a refused commit is tried again; it doubles up to the last.
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_LAST: Duration = Duration::from_secs(5);
+
+/// What a run is told by others in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nudge {
+    /// There are signals in the store.
+    Look,
+    /// A slot may be free.
+    Tick,
+}
+
+/// What came of a turn.
+enum Went {
+    On,
+    /// The run in memory is not what stands in the store.
+    Stale,
+    /// Somebody else owns the run.
+    Lost,
+}
+
+pub(super) struct Drive {
+    inner: Arc<Inner>,
+    run: Run,
+    nudges: mpsc::Receiver<Nudge>,
+    standing: watch::Sender<Standing>,
+    calls: FuturesUnordered<BoxFuture<'static, Event>>,
+    cancels: BTreeMap<At, watch::Sender<bool>>,
+}
+
+struct Enter<'a>(&'a Inner);
+
+impl Gate for Enter<'_> {
+    fn enter(&mut self, slot: Slot<'_>) -> bool {
+        self.0.gate().enter(slot)
+    }
+}
+
+impl Drive {
+    pub(super) fn new(
+        inner: Arc<Inner>,
+        run: Run,
+        nudges: mpsc::Receiver<Nudge>,
+        standing: watch::Sender<Standing>,
+    ) -> Self {
+        Self { inner, run, nudges, standing, calls: FuturesUnordered::new(), cancels: BTreeMap::new() }
+    }
+
+    /// Goes on with a run whose turn was just committed.
+    pub(super) async fn go(mut self, turn: Turn) {
+        let events = self.perform(&turn);
+        if turn.parked {
+            return self.leave();
+        }
+        self.drive(events).await;
+    }
+
+    /// Takes a run up that was just read.
+    pub(super) async fn take_up(self, alone: bool) {
+        let mut events = vec![Event::Begun { alone }];
+        events.extend(signals(Arc::clone(&self.inner), self.run.head().id).await);
+        self.drive(events).await;
+    }
+
+    async fn drive(mut self, mut events: Vec<Event>) {
+        let mut stopping = self.inner.stopping();
+        loop {
+            if events.is_empty() {
+                events = self.wait(&mut stopping).await;
+            }
+            if *stopping.borrow() {
+                break;
+            }
+            match self.turn(std::mem::take(&mut events)).await {
+                Some(next) => events = next,
+                None => break,
+            }
+        }
+        self.leave();
+    }
+
+    /// Drives the run no more. What it was told in the very last moment is looked at again.
+    fn leave(mut self) {
+        let id = self.run.head().id;
+        self.inner.release(id);
+        let mut told = false;
+        while let Ok(nudge) = self.nudges.try_recv() {
+            told |= nudge == Nudge::Look;
+        }
+        if told && !*self.inner.stopping().borrow() {
+            self.inner.wake(id);
+        }
+    }
+
+    /// Decides, commits and performs. None: the run is not driven here any more.
+    async fn turn(&mut self, events: Vec<Event>) -> Option<Vec<Event>> {
+        let decided = self.decide(events);
+        let mut turn = match decided {
+            Ok(turn) => turn,
+            Err(error) => {
+                tracing::error!(run_id = %self.run.head().id, error = %error, "a turn could not be written");
+                return None;
+            }
+        };
+        if let Some(tx) = turn.tx.take() {
+            match commit(Arc::clone(&self.inner), Arc::clone(self.run.head()), tx, &turn.notes).await {
+                Went::On => {}
+                Went::Stale => return self.reload().await,
+                Went::Lost => return None,
+            }
+        }
+        let events = self.perform(&turn);
+        self.tell(&turn);
+        if turn.parked { None } else { Some(events) }
+    }
+
+    fn decide(&mut self, events: Vec<Event>) -> Result<Turn, FlowError> {
+        let inner = Arc::clone(&self.inner);
+        let parts = &inner.parts;
+        let now = parts.clock.now();
+        let owner = inner.lane(self.run.head().id).map(|held| Owner { lane: held.lane, epoch: held.epoch });
+        let catalog = inner.workflows.running();
+        let mut env = Env {
+            now,
+            ids: &mut || parts.random.row_id(now),
+            gate: &mut Enter(&inner),
+            policy: &*parts.policy,
+            catalog: &catalog,
+            owner,
+        };
+        Ok(self.run.step(events, &mut env)?)
+    }
+
+    /// Reads the run again after its state in memory has become worthless.
+    async fn reload(&mut self) -> Option<Vec<Event>> {
+        let id = self.run.head().id;
+        self.calls = FuturesUnordered::new();
+        self.cancels.clear();
+        let next = self.inner.gate().forget_run(id);
+        for run in next {
+            self.inner.nudge(run, Nudge::Tick);
+        }
+        let mut pause = PAUSE_FIRST;
+        loop {
+            if *self.inner.stopping().borrow() {
+                return None;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_LAST);
+            let row = match load::run_row(&*self.inner.parts.records, id).await {
+                Ok(Some(row)) => row,
+                Ok(None) => return None,
+                Err(_) => continue,
+            };
+            let owner = row.get("owner_lane").as_int();
+            if owner.is_some() && owner != self.inner.lane(id).map(|held| held.lane) && !self.inner.parts.alone {
+                return None;
+            }
+            match load::load(&*self.inner.parts.records, &self.inner.workflows, row).await {
+                Ok(run) => self.run = run,
+                Err(FlowError::Read(_)) => continue,
+                Err(error) => {
+                    tracing::error!(run_id = %id, error = %error, "a run could not be read");
+                    return None;
+                }
+            }
+            // The calls of this process were dropped just now, and nobody else drives the run.
+            let mut events = vec![Event::Begun { alone: true }];
+            events.extend(signals(Arc::clone(&self.inner), id).await);
+            return Some(events);
+        }
+    }
+
+    /// Begins what the turn wants done; gives what is to be decided at once.
+    fn perform(&mut self, turn: &Turn) -> Vec<Event> {
+        for effect in &turn.effects {
+            match effect {
+                Effect::Call(call) => self.call(call.clone()),
+                Effect::Cancel(at) => {
+                    if let Some(cancel) = self.cancels.get(at) {
+                        cancel.send_replace(true);
+                    }
+                }
+                Effect::Recall { at, key } => self.recall(*at, key.clone()),
+                Effect::Wake(run) => self.inner.wake(*run),
+                Effect::Notify => self.inner.messages.notify_one(),
+                Effect::Release(at) => {
+                    self.cancels.remove(at);
+                    let next = self.inner.gate().leave(self.run.head().id, *at);
+                    if let Some(run) = next {
+                        self.inner.nudge(run, Nudge::Tick);
+                    }
+                }
+            }
+        }
+        if turn.more { vec![Event::Tick] } else { Vec::new() }
+    }
+
+    fn call(&mut self, call: Call) {
+        let (sender, cancel) = Cancel::pair();
+        self.cancels.insert(call.at, sender);
+        let (inner, head) = (Arc::clone(&self.inner), Arc::clone(self.run.head()));
+        self.calls.push(
+            async move {
+                let began = inner.parts.clock.now();
+                let answer: Answer = perform(&inner.parts.registry, &*inner.parts.clock, &head, &call, cancel).await;
+                let took_ms = inner.parts.clock.now().millis() - began.millis();
+                Event::Answered { at: call.at, call: call.id, answer, took_ms }
+            }
+            .boxed(),
+        );
+    }
+
+    fn recall(&mut self, at: At, key: String) {
+        let (inner, head) = (Arc::clone(&self.inner), Arc::clone(self.run.head()));
+        self.calls.push(
+            async move {
+                let select = Select::from(&CACHE_ENTRIES, Scope::Tenant(head.tenant.clone()))
+                    .with("workflow_id", head.workflow.id.as_str())
+                    .with("cache_key", key)
+                    .take(1);
+                // A cache that can't be read is a cache without the entry.
+                let row = inner.parts.records.read(select).await.ok().and_then(|page| page.rows.into_iter().next());
+                let now = inner.parts.clock.now();
+                let row = row.filter(|row| row.get("expires_at").as_time().is_none_or(|end| end > now));
+                Event::Recalled { at, hit: row.and_then(|row| row.get("output").as_json().map(Json::to_value)) }
+            }
+            .boxed(),
+        );
+    }
+
+    fn tell(&self, turn: &Turn) {
+        if turn.status.is_some() || turn.parked {
+            let standing = Standing { status: self.run.status(), rests: turn.parked };
+            self.standing.send_replace(standing);
+        }
+    }
+
+    /// Waits for something to happen to the run.
+    async fn wait(&mut self, stopping: &mut watch::Receiver<bool>) -> Vec<Event> {
+        if let Some(Some(event)) = self.calls.next().now_or_never() {
+            return self.gather(event);
+        }
+        let due = self.run.next_deadline().map(|due| until(due, self.inner.parts.clock.now()));
+        let sleep = async {
+            match due {
+                Some(due) => tokio::time::sleep(due).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            Some(event) = self.calls.next() => self.gather(event),
+            () = stopped(stopping) => Vec::new(),
+            nudge = self.nudges.recv() => match nudge {
+                Some(Nudge::Look) => self.look().await,
+                _ => vec![Event::Tick],
+            },
+            () = sleep => vec![Event::Tick],
+        }
+    }
+
+    async fn look(&mut self) -> Vec<Event> {
+        let mut events = signals(Arc::clone(&self.inner), self.run.head().id).await;
+        events.push(Event::Tick);
+        events
+    }
+
+    /// Everything else that has ended by now is decided in the same turn.
+    fn gather(&mut self, first: Event) -> Vec<Event> {
+        let mut events = vec![first];
+        while let Some(Some(event)) = self.calls.next().now_or_never() {
+            events.push(event);
+        }
+        events
+    }
+}
+
+fn until(due: Timestamp, now: Timestamp) -> Duration {
+    u64::try_from(due.micros() - now.micros()).map_or(Duration::ZERO, Duration::from_micros)
+}
+
+/// Commits a turn. A store that takes nothing now is tried again while an answer from outside
+/// would be lost otherwise; anything else is read and decided anew.
+async fn commit(inner: Arc<Inner>, head: Arc<Head>, mut tx: Tx, notes: &[Note]) -> Went {
+    if let Err(error) = seal::notes(&mut tx, &inner, &head, notes) {
+        tracing::error!(run_id = %head.id, error = %error, "a turn could not be entered in the ledger");
+        return Went::Lost;
+    }
+    let settles = tx.updates.iter().any(|update| update.table == &EFFECTS);
+    let mut pause = PAUSE_FIRST;
+    loop {
+        let spare = settles.then(|| tx.clone());
+        let error = match inner.parts.records.commit(tx).await {
+            Ok(_) => return Went::On,
+            Err(error) => error,
+        };
+        let id = head.id;
+        match (error, spare) {
+            (CommitError::Conflict(conflict), _) => {
+                tracing::debug!(run_id = %id, conflict = %conflict, "a turn met another change");
+                return Went::Stale;
+            }
+            (CommitError::Fenced, _) => return Went::Lost,
+            (CommitError::Unavailable(_) | CommitError::Overloaded, Some(again)) => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(PAUSE_LAST);
+                tx = again;
+            }
+            (CommitError::Unavailable(_) | CommitError::Overloaded | CommitError::Unknown, _) => return Went::Stale,
+            (error @ (CommitError::Invalid(_) | CommitError::Rejected { .. }), _) => {
+                tracing::error!(run_id = %id, error = %error, "a turn was refused by the store");
+                return Went::Lost;
+            }
+        }
+    }
+}
+
+/// What others told a run and it has not taken in.
+async fn signals(inner: Arc<Inner>, run: Uuid) -> Vec<Event> {
+    match load::signals(&*inner.parts.records, run).await {
+        Ok(signals) => signals.into_iter().map(Event::Signalled).collect(),
+        // They stay where they are; looking again finds them.
+        Err(_) => Vec::new(),
+    }
+}
+
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    let _ = stopping.wait_for(|stop| *stop).await;
+}

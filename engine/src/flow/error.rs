@@ -1,0 +1,89 @@
+//! Why a use case of the flow room did not happen.
+
+use crate::ledger::audit::AuditError;
+use crate::port::{CommitError, ReadError};
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::air::Problem;
+use chimera_core::flow::run::{Damaged, Unstorable};
+use serde_json::json;
+
+/// Why not.
+#[derive(Debug, thiserror::Error)]
+pub enum FlowError {
+    /// What was asked for can't be done, and this says why.
+    #[error("{}", .0.message)]
+    Refused(Box<ErrorBody>),
+    /// The change was not made.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// The store gave no rows.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The ledger's entry can't be made.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
+    /// Rows are not what we wrote.
+    #[error(transparent)]
+    Damaged(#[from] Damaged),
+    /// A row can't be made.
+    #[error(transparent)]
+    Unstorable(#[from] Unstorable),
+}
+
+impl FlowError {
+    /// A refusal.
+    #[must_use]
+    pub fn refused(code: Code, message: impl Into<String>) -> Self {
+        Self::Refused(Box::new(ErrorBody::new(code, message)))
+    }
+
+    /// Nothing is here, or nothing that the caller may see.
+    #[must_use]
+    pub fn not_found(what: &str) -> Self {
+        Self::refused(Code::NotFound, format!("there is no such {what}"))
+    }
+
+    /// A document with faults.
+    #[must_use]
+    pub fn problems(what: &str, problems: &[Problem]) -> Self {
+        let first = problems.first().map(|problem| format!(" at {}: {}", problem.path, problem.reason));
+        let message = format!("{what} is not valid{}", first.unwrap_or_default());
+        let problems: Vec<_> = problems
+            .iter()
+            .map(|problem| json!({"code": problem.code.word(), "pointer": problem.path, "message": problem.reason}))
+            .collect();
+        Self::Refused(Box::new(ErrorBody::new(Code::ValidationFailed, message).with("problems", problems)))
+    }
+
+    /// The error as every surface tells it.
+    #[must_use]
+    pub fn body(&self) -> ErrorBody {
+        match self {
+            Self::Refused(body) => (**body).clone(),
+            Self::Commit(error) => commit_body(error),
+            Self::Read(ReadError::Unavailable(_)) => {
+                ErrorBody::new(Code::StoreUnavailable, "the store can't be read now")
+            }
+            Self::Read(ReadError::Cursor(_)) => {
+                ErrorBody::new(Code::SchemaInvalid, "the cursor does not belong to this listing")
+            }
+            Self::Read(ReadError::Invalid { .. }) | Self::Audit(_) | Self::Damaged(_) | Self::Unstorable(_) => {
+                ErrorBody::new(Code::Internal, "the request could not be worked on")
+            }
+        }
+    }
+}
+
+fn commit_body(error: &CommitError) -> ErrorBody {
+    match error {
+        CommitError::Conflict(_) => ErrorBody::new(Code::OccConflict, "somebody else changed it first"),
+        CommitError::Overloaded => ErrorBody::new(Code::Overloaded, "too many changes are waiting").retry_after(1),
+        CommitError::Unavailable(_) | CommitError::Fenced => {
+            ErrorBody::new(Code::StoreUnavailable, "the store takes no changes now").retry_after(1)
+        }
+        CommitError::Unknown => ErrorBody::new(Code::OutcomeUnknown, "nobody can tell whether the change was made"),
+        CommitError::Invalid(_) | CommitError::Rejected { .. } => {
+            ErrorBody::new(Code::Internal, "the change could not be stored")
+        }
+    }
+}

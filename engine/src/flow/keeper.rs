@@ -1,0 +1,168 @@
+//! Looks after runs that nobody drives: those that were told something, whose time has come, or
+//! whose owner is gone. Hints come over the bus; looking is the truth.
+//!
+//! A lane is taken for dead when its row has not changed for longer than its lease lasts, by this
+//! process's own clock: nobody's clock is compared with another's. Its runs are then taken over; a
+//! call that its owner may still be making is waited for until its deadline.
+
+use super::node::TOPIC;
+use super::{Flow, FlowError, load};
+use crate::port::Heard;
+use chimera_core::flow::tables::{RUN_SIGNALS, RUNS};
+use chimera_core::ledger::tables::LEDGER_LANES;
+use chimera_core::limits;
+use chimera_core::record::{Compare, Direction, Scope, Select, Value};
+use chimera_core::time::Timestamp;
+use futures::StreamExt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// How often it looks without a hint.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How much longer than its lease a silent lane is given.
+const MARGIN_SECONDS: i64 = 2;
+
+/// What was last seen of a lane, and since when it has looked like that.
+#[derive(Clone, Debug, PartialEq)]
+struct Seen {
+    epoch: i64,
+    head: i64,
+    lease_until: Value,
+    since: Timestamp,
+}
+
+/// What the keeper remembers between looks.
+#[derive(Default)]
+pub struct Keeper {
+    lanes: BTreeMap<i64, Seen>,
+    /// Lanes of ours whose runs were taken up, with the epoch in which that was.
+    mine: BTreeSet<(i64, i64)>,
+}
+
+impl Flow {
+    /// Looks after runs until the engine is stopped.
+    pub async fn keep(&self) {
+        let mut keeper = Keeper::default();
+        let mut stopping = self.inner.stopping();
+        let mut hints = self.inner.parts.bus.subscribe(TOPIC).await.ok();
+        loop {
+            if let Err(error) = self.look(&mut keeper).await {
+                tracing::warn!(error = %error, "the store could not be looked through for runs");
+            }
+            tokio::select! {
+                biased;
+                _ = stopping.wait_for(|stop| *stop) => return,
+                heard = async {
+                    match hints.as_mut() {
+                        Some(hints) => hints.next().await,
+                        None => std::future::pending().await,
+                    }
+                } => match heard {
+                    Some(Heard::Message(message)) => {
+                        if let Ok(run) = Uuid::from_slice(&message) && self.inner.is_active(run) {
+                            self.inner.wake(run);
+                        }
+                    }
+                    Some(Heard::Lagged { .. }) => {}
+                    None => hints = None,
+                },
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+        }
+    }
+
+    /// One look at everything.
+    pub async fn look(&self, keeper: &mut Keeper) -> Result<(), FlowError> {
+        self.look_for_orphans(keeper).await?;
+        self.look_for_signals().await?;
+        self.look_for_deadlines().await
+    }
+
+    async fn look_for_signals(&self) -> Result<(), FlowError> {
+        let select = Select::from(&RUN_SIGNALS, Scope::System);
+        let rows = load::all(&*self.inner.parts.records, select, limits::RUN_STEPS_MAX).await?;
+        let runs: BTreeSet<Uuid> = rows.iter().map(|row| row.uuid("run_id")).collect();
+        for run in runs {
+            if !self.inner.nudge(run, super::drive::Nudge::Look) {
+                self.take(run).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn look_for_deadlines(&self) -> Result<(), FlowError> {
+        let now = self.inner.parts.clock.now();
+        let select = Select::from(&RUNS, Scope::System)
+            .with("owner_lane", Value::Null)
+            .filter("next_deadline", Compare::AtMost, now)
+            .take(limits::PAGE_ROWS_MAX);
+        for row in self.inner.parts.records.read(select).await?.rows {
+            self.take(row.uuid("id")).await;
+        }
+        Ok(())
+    }
+
+    async fn take(&self, run: Uuid) {
+        if let Err(error) = self.inner.take_up(run).await {
+            tracing::warn!(run_id = %run, error = %error, "a run could not be taken up");
+        }
+    }
+
+    /// Runs whose owner is gone: of lanes that are ours now but were somebody else's, and of lanes
+    /// that nobody renews.
+    async fn look_for_orphans(&self, keeper: &mut Keeper) -> Result<(), FlowError> {
+        let now = self.inner.parts.clock.now();
+        let select = Select::from(&LEDGER_LANES, Scope::System);
+        let lanes = load::all(&*self.inner.parts.records, select, limits::LANES_MAX).await?;
+        let held: BTreeMap<i64, i64> = (0..limits::LANES_MAX as u64)
+            .map_while(|affinity| self.inner.parts.records.lane(affinity))
+            .take(64)
+            .map(|held| (held.lane, held.epoch))
+            .collect();
+        for row in &lanes {
+            let lane = row.int("lane");
+            if let Some(epoch) = held.get(&lane) {
+                if !keeper.mine.contains(&(lane, *epoch)) && self.adopt_runs_of(lane).await? {
+                    keeper.mine.insert((lane, *epoch));
+                }
+                continue;
+            }
+            let (epoch, head) = (row.int("epoch"), row.int("head_seq"));
+            let lease_until = row.get("lease_until").clone();
+            let seen = keeper
+                .lanes
+                .get(&lane)
+                .filter(|seen| (seen.epoch, seen.head) == (epoch, head) && seen.lease_until == lease_until);
+            let since = seen.map_or(now, |seen| seen.since);
+            let dead = self.inner.parts.alone || since.plus_seconds(limits::LANE_LEASE_SECONDS + MARGIN_SECONDS) <= now;
+            keeper.lanes.insert(lane, Seen { epoch, head, lease_until, since });
+            if dead {
+                self.adopt_runs_of(lane).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes up what a lane's owner left behind; gives whether that was all.
+    async fn adopt_runs_of(&self, lane: i64) -> Result<bool, FlowError> {
+        let mut select = Select::from(&RUNS, Scope::System).with("owner_lane", lane).by(&[], Direction::Ascending);
+        select = select.take(limits::PAGE_ROWS_MAX);
+        loop {
+            let page = self.inner.parts.records.read(select.clone()).await?;
+            for row in page.rows {
+                if !self.inner.has_room() {
+                    return Ok(false);
+                }
+                if !self.inner.is_active(row.uuid("id")) {
+                    self.inner.take_over(row).await?;
+                }
+            }
+            match page.next {
+                Some(next) => select.after = Some(next),
+                None => return Ok(true),
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Reads everything that a store keeps of one run.
+
+use super::{FlowError, Workflows};
+use crate::port::Records;
+use chimera_core::flow::air::Graph;
+use chimera_core::flow::patch::{self, Inverse, Patch};
+use chimera_core::flow::run::{Damaged, Head, Recorded, Run, Signal, Stored, StoredPatch};
+use chimera_core::flow::tables::{EFFECTS, RUN_PATCHES, RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
+use chimera_core::limits;
+use chimera_core::record::{Json, Row, Scope, Select};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// The row of a run.
+pub(super) async fn run_row(records: &dyn Records, run: Uuid) -> Result<Option<Row>, FlowError> {
+    let select = Select::from(&RUNS, Scope::System).with("id", run).take(1);
+    Ok(records.read(select).await?.rows.into_iter().next())
+}
+
+/// The row of a run that a tenant may see.
+pub(super) async fn own_run_row(records: &dyn Records, tenant: &str, run: Uuid) -> Result<Row, FlowError> {
+    let select = Select::from(&RUNS, Scope::Tenant(tenant.to_owned())).with("id", run).take(1);
+    let row = records.read(select).await?.rows.into_iter().next();
+    row.ok_or_else(|| FlowError::not_found("run"))
+}
+
+/// All pages of a query, up to `rows_max` rows.
+pub(super) async fn all(records: &dyn Records, select: Select, rows_max: usize) -> Result<Vec<Row>, FlowError> {
+    let mut rows = Vec::new();
+    let mut select = select.take(limits::PAGE_ROWS_MAX);
+    loop {
+        let page = records.read(select.clone()).await?;
+        rows.extend(page.rows);
+        match page.next {
+            Some(next) if rows.len() < rows_max => select.after = Some(next),
+            _ => return Ok(rows),
+        }
+    }
+}
+
+/// What has been told to a run and not taken in yet.
+pub(super) async fn signals(records: &dyn Records, run: Uuid) -> Result<Vec<Signal>, FlowError> {
+    let select = Select::from(&RUN_SIGNALS, Scope::System).with("run_id", run).take(limits::PAGE_ROWS_MAX);
+    let rows = records.read(select).await?.rows;
+    Ok(rows.iter().filter_map(Signal::of_row).collect())
+}
+
+/// The steps of a run.
+pub(super) async fn steps(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, FlowError> {
+    let select = Select::from(&STEPS, Scope::System).with("run_id", run).by(&["position"], Default::default());
+    all(records, select, limits::RUN_STEPS_MAX).await
+}
+
+/// The run with this row, as it stands in the store.
+pub(super) async fn load(records: &dyn Records, workflows: &Workflows, row: Row) -> Result<Run, FlowError> {
+    let head = Head::of_row(&row)?;
+    let found = workflows.find(&head.tenant, &head.workflow.id, head.workflow.version).await?;
+    let (_, graph) = found.ok_or_else(|| Damaged { what: "its workflow is gone".to_owned() })?;
+    let of_run = |table| Select::from(table, Scope::System).with("run_id", head.id);
+    let steps = steps(records, head.id).await?;
+    let effects = all(records, of_run(&EFFECTS), limits::RUN_STEPS_MAX).await?;
+    let approvals =
+        all(records, of_run(&SCOPED_APPROVALS), usize::try_from(limits::RUN_APPROVALS_MAX).unwrap_or(1)).await?;
+    let patches = if row.int("patches") > 0 || !approvals.is_empty() {
+        all(records, of_run(&RUN_PATCHES), usize::try_from(limits::RUN_PATCHES_MAX).unwrap_or(1)).await?
+    } else {
+        Vec::new()
+    };
+    let patches = patched(&patches, &graph, workflows)?;
+    let recorded = match &head.replay {
+        None => None,
+        Some(replay) => Some(recorded(records, replay.of, &graph, replay.from.as_deref()).await?),
+    };
+    Ok(Run::load(Stored { run: row, steps, effects, approvals, patches, graph, recorded })?)
+}
+
+/// The outputs of the run that is repeated.
+pub(super) async fn recorded(
+    records: &dyn Records,
+    of: Uuid,
+    graph: &Graph,
+    from: Option<&str>,
+) -> Result<Recorded, FlowError> {
+    let recorded = Recorded::of_steps(&steps(records, of).await?);
+    Ok(match from {
+        Some(from) => recorded.fresh_from(graph, from),
+        None => recorded,
+    })
+}
+
+/// The patches of a run in their order, each with the graph that it made.
+fn patched(rows: &[Row], graph: &Arc<Graph>, workflows: &Workflows) -> Result<Vec<StoredPatch>, FlowError> {
+    let mut graph = Arc::clone(graph);
+    let mut patches = Vec::new();
+    for row in rows.iter().filter(|row| ["applied", "proposed"].contains(&row.text("status"))) {
+        let damaged = || Damaged { what: format!("patch {} can't be read", row.int("number")) };
+        let document = row.get("patch").as_json().map(Json::to_value).ok_or_else(damaged)?;
+        let patch = Patch::from_value(document).map_err(|_| damaged())?;
+        let mut applied = None;
+        if row.text("status") == "applied" {
+            let inverse = row.get("inverse").as_json().map(Json::to_value).ok_or_else(damaged)?;
+            let inverse = Inverse::from_value(inverse).map_err(|_| damaged())?;
+            let resolved = Patch { add_edges: inverse.remove_edges, ..patch.clone() };
+            let known: Vec<&str> = graph.nodes.iter().map(|node| node.node.id.as_str()).collect();
+            let next = patch::apply(&graph, &resolved, &[], &known, &workflows.running()).map_err(|_| damaged())?;
+            graph = Arc::new(next);
+            applied = Some(Arc::clone(&graph));
+        }
+        patches.push(StoredPatch {
+            number: u32::try_from(row.int("number")).unwrap_or(0),
+            patch,
+            by: row.text("actor").to_owned(),
+            version: row.int("state_version"),
+            applied,
+            approval: row.get("approval_request_id").as_uuid(),
+        });
+    }
+    Ok(patches)
+}

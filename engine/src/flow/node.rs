@@ -1,0 +1,260 @@
+//! The flow engine of one process: which runs it drives, and how others reach them.
+//!
+//! A run is driven by one task, in `drive`. This file starts such tasks, tells them that there is
+//! something to look at, and keeps what they share. The store is the truth about who owns a run;
+//! what stands here is only what this process works on right now.
+
+use super::drive::{Drive, Nudge};
+use super::gate::{Slots, Turnstile};
+use super::{FlowError, Registry, Workflows, load};
+use crate::port::{Bus, Clock, Held, Random, Records};
+use bytes::Bytes;
+use chimera_core::flow::run::{Head, Policy, Run, RunStatus, Turn};
+use chimera_core::limits;
+use chimera_core::record::Row;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Notify, mpsc, watch};
+use uuid::Uuid;
+
+/// The topic on which runs that were told something are named.
+pub(super) const TOPIC: &str = "flow.runs";
+
+/// What a flow engine is made of.
+#[derive(Clone)]
+pub struct Parts {
+    /// Where everything is kept.
+    pub records: Arc<dyn Records>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Where ids come from.
+    pub random: Arc<dyn Random>,
+    /// How other processes are told to look.
+    pub bus: Arc<dyn Bus>,
+    /// What can be called.
+    pub registry: Arc<Registry>,
+    /// What the rules say.
+    pub policy: Arc<dyn Policy>,
+    /// How many calls may be under way.
+    pub slots: Slots,
+    /// Nobody else can be writing to this store: it is a file that this process has locked.
+    pub alone: bool,
+}
+
+/// The flow engine of one process.
+#[derive(Clone)]
+pub struct Flow {
+    pub(super) inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub(super) parts: Parts,
+    pub(super) workflows: Workflows,
+    pub(super) gate: Mutex<Turnstile>,
+    active: Mutex<BTreeMap<Uuid, Active>>,
+    /// Rings when a message to somebody waits to be sent.
+    pub(super) messages: Notify,
+    stopping: watch::Sender<bool>,
+}
+
+struct Active {
+    inbox: mpsc::Sender<Nudge>,
+    standing: watch::Receiver<Standing>,
+}
+
+/// Where a run stands, for whoever waits for it in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Its status.
+    pub status: RunStatus,
+    /// Nothing more happens before somebody does something.
+    pub rests: bool,
+}
+
+impl Flow {
+    /// An engine that drives nothing yet.
+    #[must_use]
+    pub fn new(parts: Parts) -> Self {
+        let workflows = Workflows::new(
+            Arc::clone(&parts.records),
+            Arc::clone(&parts.clock),
+            Arc::clone(&parts.random),
+            Arc::clone(&parts.registry),
+        );
+        let gate = Mutex::new(Turnstile::new(parts.slots.clone()));
+        let inner = Inner {
+            parts,
+            workflows,
+            gate,
+            active: Mutex::default(),
+            messages: Notify::new(),
+            stopping: watch::Sender::new(false),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The workflows.
+    #[must_use]
+    pub fn workflows(&self) -> &Workflows {
+        &self.inner.workflows
+    }
+
+    /// The tools.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        &self.inner.parts.registry
+    }
+
+    /// How many runs this process drives.
+    #[must_use]
+    pub fn active(&self) -> usize {
+        self.inner.active().len()
+    }
+
+    /// Lets every run finish the turn that it is in and drives none any further.
+    pub fn stop(&self) {
+        self.inner.stopping.send_replace(true);
+    }
+
+    /// Waits until a run that this process drives has ended or rests. None: it drives no such run.
+    pub async fn rest(&self, run: Uuid) -> Option<Standing> {
+        let mut standing = self.inner.active().get(&run)?.standing.clone();
+        let rested = standing.wait_for(|standing| standing.rests).await.map(|standing| *standing);
+        let last = *standing.borrow();
+        Some(rested.unwrap_or(last))
+    }
+}
+
+impl Inner {
+    fn active(&self) -> MutexGuard<'_, BTreeMap<Uuid, Active>> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn gate(&self) -> MutexGuard<'_, Turnstile> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether another run can be driven.
+    pub(super) fn has_room(&self) -> bool {
+        self.active().len() < limits::ACTIVE_RUNS_MAX
+    }
+
+    pub(super) fn is_active(&self, run: Uuid) -> bool {
+        self.active().contains_key(&run)
+    }
+
+    pub(super) fn stopping(&self) -> watch::Receiver<bool> {
+        self.stopping.subscribe()
+    }
+
+    /// Drives a run whose turn was just committed.
+    pub(super) fn adopt(self: &Arc<Self>, run: Run, turn: Turn) -> watch::Receiver<Standing> {
+        let (inbox, nudges) = mpsc::channel(limits::RUN_INBOX_MAX);
+        let first = Standing { status: run.status(), rests: turn.parked };
+        let (sender, standing) = watch::channel(first);
+        let id = run.head().id;
+        self.active().insert(id, Active { inbox, standing: standing.clone() });
+        tokio::spawn(Drive::new(Arc::clone(self), run, nudges, sender).go(turn));
+        standing
+    }
+
+    /// A run is not driven here any more.
+    pub(super) fn release(&self, run: Uuid) {
+        self.active().remove(&run);
+        let next = self.gate().forget_run(run);
+        for run in next {
+            self.nudge(run, Nudge::Tick);
+        }
+    }
+
+    /// Tells a run that this process drives to look up.
+    pub(super) fn nudge(&self, run: Uuid, nudge: Nudge) -> bool {
+        match self.active().get(&run) {
+            // A full inbox means that the run has been told often enough.
+            Some(active) => {
+                let _ = active.inbox.try_send(nudge);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// A run has something to do: whoever drives it is told, and if nobody does, it is taken up.
+    pub(super) fn wake(self: &Arc<Self>, run: Uuid) {
+        if self.nudge(run, Nudge::Look) {
+            return;
+        }
+        let inner = Arc::clone(self);
+        tokio::spawn(async move {
+            if let Err(error) = inner.take_up(run).await {
+                tracing::warn!(run_id = %run, error = %error, "a run could not be taken up");
+            }
+            // Another process may own it.
+            let _ = inner.parts.bus.publish(TOPIC, Bytes::copy_from_slice(run.as_bytes())).await;
+        });
+    }
+
+    /// Takes a run up that nobody drives: it was parked, or its owner is gone.
+    pub(super) async fn take_up(self: &Arc<Self>, run: Uuid) -> Result<(), FlowError> {
+        if *self.stopping.borrow() || !self.has_room() {
+            return Ok(());
+        }
+        let Some(row) = load::run_row(&*self.parts.records, run).await? else { return Ok(()) };
+        if !self.may_take(&row) {
+            return Ok(());
+        }
+        self.drive_row(row).await
+    }
+
+    /// Drives the run of a row whose owner is gone, whatever the row says.
+    pub(super) async fn take_over(self: &Arc<Self>, row: Row) -> Result<(), FlowError> {
+        self.drive_row(row).await
+    }
+
+    async fn drive_row(self: &Arc<Self>, row: Row) -> Result<(), FlowError> {
+        let id = row.uuid("id");
+        let (inbox, nudges) = mpsc::channel(limits::RUN_INBOX_MAX);
+        let status = RunStatus::parse(row.text("status")).unwrap_or(RunStatus::Running);
+        let (sender, standing) = watch::channel(Standing { status, rests: false });
+        {
+            let mut active = self.active();
+            if active.contains_key(&id) {
+                return Ok(());
+            }
+            // The place is taken before the rows are read: a run is driven by one task only.
+            active.insert(id, Active { inbox, standing });
+        }
+        let alone = self.parts.alone || row.get("owner_lane").is_null();
+        match load::load(&*self.parts.records, &self.workflows, row).await {
+            Ok(run) => {
+                tokio::spawn(Drive::new(Arc::clone(self), run, nudges, sender).take_up(alone));
+                Ok(())
+            }
+            Err(error) => {
+                self.release(id);
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether nobody else drives the run of this row.
+    fn may_take(&self, row: &Row) -> bool {
+        let owner = row.get("owner_lane").as_int();
+        owner.is_none() || self.parts.alone || owner == self.lane(row.uuid("id")).map(|held| held.lane)
+    }
+
+    /// The lane through which a run is written.
+    pub(super) fn lane(&self, run: Uuid) -> Option<Held> {
+        self.parts.records.lane(chimera_core::flow::run::affinity(run))
+    }
+
+    /// A fresh, time-ordered id.
+    pub(super) fn id(&self) -> Uuid {
+        self.parts.random.row_id(self.parts.clock.now())
+    }
+
+    /// What the ledger is told about a run's owner and trace.
+    pub(super) fn trace(head: &Head) -> String {
+        chimera_core::id::trace_id(head.id)
+    }
+}

@@ -1,0 +1,99 @@
+//! One call of a tool, from the record that asks for it to its answer.
+//!
+//! The caller has committed that record. The input was checked when it was resolved; a dry call of
+//! a tool without dry-run support never reaches the tool. A call that does not answer in time is
+//! dropped, and since nobody knows what it did by then, it may have been sent.
+
+use super::Registry;
+use crate::port::{CallContext, Cancel, Clock, Done, Tool};
+use chimera_core::error::Code;
+use chimera_core::flow::call::{Answer, ToolError};
+use chimera_core::flow::run::{Call, Head, Mode};
+use chimera_core::flow::tool::{Reach, is_dry};
+use chimera_core::id;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a call may go on after it was told to stop.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Makes the call and gives its answer.
+pub(super) async fn perform(
+    registry: &Registry,
+    clock: &dyn Clock,
+    head: &Head,
+    call: &Call,
+    mut cancel: Cancel,
+) -> Answer {
+    let Some(tool) = registry.get(&call.tool) else {
+        let message = format!("there is no tool {} in this process", call.tool);
+        return Answer::Failed(ToolError::not_sent(Code::ToolUnavailable, message));
+    };
+    let spec = tool.spec();
+    if is_dry(&call.input) && call.mode != Mode::Dry && !spec.metadata.dry_run_supported {
+        return Answer::Output(spec.mock(&call.input));
+    }
+    let left = call.deadline.micros() - clock.now().micros();
+    let Some(time_left) = u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_micros) else {
+        return Answer::Failed(ToolError::not_sent(Code::RequestTimeout, "its time was over before it was sent"));
+    };
+    let ctx = CallContext {
+        tenant: head.tenant.clone(),
+        actor: head.actor.clone(),
+        run_id: head.id,
+        step_id: call.step,
+        effect_id: call.effect,
+        idempotency_key: call.key.clone(),
+        attempt: call.attempt,
+        deadline: call.deadline,
+        time_left,
+        traceparent: traceparent(head, call),
+        cancel: cancel.clone(),
+    };
+    let work = asked(tool, &ctx, call);
+    tokio::pin!(work);
+    let stop = async {
+        cancel.cancelled().await;
+        tokio::time::sleep(GRACE).await;
+    };
+    tokio::select! {
+        biased;
+        answer = &mut work => answer,
+        () = tokio::time::sleep(time_left) => dropped(spec.effect, "it did not answer in time"),
+        () = stop => dropped(spec.effect, "it was told to stop and did not answer"),
+    }
+}
+
+async fn asked(tool: &Arc<dyn Tool>, ctx: &CallContext, call: &Call) -> Answer {
+    match &call.mode {
+        Mode::Execute | Mode::Dry => match tool.execute(ctx, &call.input).await {
+            Ok(output) => Answer::Output(output),
+            Err(error) => Answer::Failed(error),
+        },
+        Mode::Check => match tool.check(ctx, &call.input).await {
+            Ok(found) => Answer::Found(found),
+            Err(error) => Answer::Failed(error),
+        },
+        Mode::Undo { output } => {
+            let done = Done { input: (*call.input).clone(), output: (**output).clone() };
+            match tool.rollback(ctx, &done).await {
+                Ok(output) => Answer::Output(output),
+                Err(error) => Answer::Failed(error),
+            }
+        }
+    }
+}
+
+fn dropped(reach: Reach, why: &str) -> Answer {
+    Answer::Failed(match reach {
+        Reach::Pure => ToolError::not_sent(Code::RequestTimeout, why),
+        Reach::Read | Reach::Write => ToolError::maybe_sent(Code::RequestTimeout, why),
+    })
+}
+
+/// The W3C trace context of the call: the run's trace, the call as its span.
+fn traceparent(head: &Head, call: &Call) -> String {
+    let span: [u8; 8] = *call.id.as_bytes().last_chunk().unwrap_or(&[1; 8]);
+    let span = u64::from_be_bytes(span).max(1);
+    format!("00-{}-{span:016x}-01", id::trace_id(head.id))
+}

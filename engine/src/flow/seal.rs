@@ -1,0 +1,54 @@
+//! What a run notes becomes ledger entries.
+
+use super::node::Inner;
+use crate::ledger::audit::{AuditError, Decision, Event, Writer};
+use chimera_core::access::kind_of;
+use chimera_core::flow::run::{Head, Note};
+use chimera_core::ledger::{ActorType, SubjectType};
+use chimera_core::record::Tx;
+
+/// Adds the entries of a turn's notes to its transaction.
+pub(super) fn notes(tx: &mut Tx, inner: &Inner, head: &Head, notes: &[Note]) -> Result<(), AuditError> {
+    let writer = Writer { random: &*inner.parts.random, clock: &*inner.parts.clock };
+    for note in notes {
+        let event = event(head, note);
+        match &note.verdict {
+            None => writer.event(tx, event)?,
+            Some(verdict) => {
+                let decision = Decision {
+                    event,
+                    source: verdict.source,
+                    outcome: verdict.outcome,
+                    rationale: verdict.rationale.clone(),
+                    agent_id: None,
+                    action_type: Some(note.event_type.to_owned()),
+                    action_data: None,
+                    policies: verdict.policies.clone(),
+                    campaign_id: None,
+                    task_id: None,
+                };
+                writer.decision(tx, decision)?
+            }
+        };
+    }
+    Ok(())
+}
+
+fn event(head: &Head, note: &Note) -> Event {
+    let subject = match note.step {
+        Some(step) => (SubjectType::Task, step),
+        None => (SubjectType::Other, head.id),
+    };
+    Event {
+        tenant_id: head.tenant.clone(),
+        subject_type: subject.0,
+        subject_id: subject.1.to_string(),
+        event_type: note.event_type.to_owned(),
+        actor_type: note.by.as_deref().map_or(ActorType::System, kind_of),
+        actor_id: note.by.clone(),
+        data: note.data.clone(),
+        run_id: Some(head.id),
+        run_seq: Some(note.run_seq),
+        trace_id: Some(Inner::trace(head)),
+    }
+}

@@ -1,0 +1,231 @@
+//! Runs, steps and events as documents, the same for every surface.
+//!
+//! A node that has not begun has no row; it is shown as pending, or as what the end of the run made
+//! of it.
+
+use super::{Flow, FlowError, load};
+use crate::access::Permit;
+use crate::port::ReadError;
+use chimera_core::flow::run::RunStatus;
+use chimera_core::flow::tables::{RUNS, SCOPED_APPROVALS, STEPS, TOOL_CALLS};
+use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
+use chimera_core::limits;
+use chimera_core::record::{Compare, Cursor, Direction, Json, Row, Scope, Select};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// Which runs are listed.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// With this status.
+    pub status: Option<String>,
+    /// Of this actor.
+    pub actor: Option<String>,
+    /// Of this workflow.
+    pub workflow_id: Option<String>,
+    /// At most so many.
+    pub limit: usize,
+    /// Behind this place.
+    pub cursor: Option<String>,
+}
+
+impl Flow {
+    /// Runs, the newest first.
+    pub async fn list(&self, permit: &Permit, filter: Filter) -> Result<Value, FlowError> {
+        let mut select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned())).by(&[], Direction::Descending);
+        for (column, value) in [("status", filter.status), ("actor", filter.actor), ("workflow_id", filter.workflow_id)]
+        {
+            if let Some(value) = value {
+                select = select.with(column, value);
+            }
+        }
+        select = select.take(filter.limit);
+        if let Some(cursor) = &filter.cursor {
+            select = select.continue_at(cursor).map_err(ReadError::from)?;
+        }
+        let page = self.inner.parts.records.read(select).await?;
+        let items: Vec<Value> = page.rows.iter().map(summary).collect();
+        Ok(json!({"items": items, "next_cursor": page.next.as_ref().map(Cursor::encode)}))
+    }
+
+    /// One run, with all that is needed to approve it.
+    pub async fn show(&self, permit: &Permit, run: Uuid) -> Result<Value, FlowError> {
+        let records = &*self.inner.parts.records;
+        let row = load::own_run_row(records, permit.tenant(), run).await?;
+        let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(permit.tenant().to_owned()))
+            .with("run_id", run)
+            .with("status", "pending");
+        let waiting = load::all(records, select, limits::PAGE_ROWS_MAX).await?;
+        let mut document = summary(&row);
+        let json = |column: &str| row.get(column).as_json().map(Json::to_value);
+        let plan = json("plan");
+        let steps = plan.as_ref().map(|plan| plan["steps"].clone());
+        let approvals: Vec<Value> = waiting.iter().map(approval).collect();
+        let approve_url = (!approvals.is_empty()).then(|| format!("/runs/{run}/approve"));
+        if let Some(members) = document.as_object_mut() {
+            members.insert("inputs".to_owned(), json("inputs").unwrap_or_default());
+            members.insert(
+                "plan".to_owned(),
+                json!({"steps": steps, "digest": plan.as_ref().map(|plan| plan["digest"].clone())}),
+            );
+            members.insert("dry_run_results".to_owned(), steps.unwrap_or_default());
+            members.insert("risk".to_owned(), json("risk").unwrap_or_default());
+            members.insert("approvals".to_owned(), approvals.into());
+            members.insert("approve_url".to_owned(), json!(approve_url));
+            members.insert("result".to_owned(), json("result").unwrap_or_default());
+            members.insert("error".to_owned(), json("error_data").unwrap_or_default());
+            members.insert("rollback".to_owned(), json("rollback").unwrap_or_default());
+            members.insert("notify".to_owned(), json("notify").unwrap_or_default());
+        }
+        Ok(document)
+    }
+
+    /// The steps of a run with their calls.
+    pub async fn steps(&self, permit: &Permit, run: Uuid) -> Result<Value, FlowError> {
+        let records = &*self.inner.parts.records;
+        let row = load::own_run_row(records, permit.tenant(), run).await?;
+        let rows = load::steps(records, run).await?;
+        let calls = self.calls(permit, &rows).await?;
+        let mut steps: Vec<Value> = rows.iter().map(|row| step(row, calls.get(&row.uuid("id")))).collect();
+        let status = RunStatus::parse(row.text("status"));
+        if let Ok(run) = load::load(records, &self.inner.workflows, row).await {
+            let begun = |id: &str| rows.iter().any(|row| row.text("node_id") == id);
+            let rest = if status.is_some_and(RunStatus::is_final) { "cancelled" } else { "pending" };
+            let unbegun = run.graph().nodes.iter().filter(|node| !begun(&node.node.id));
+            steps.extend(unbegun.map(|node| {
+                json!({"step_id": null, "node_id": node.node.id, "node_type": node.node.body.kind(), "status": rest, "tool_calls": []})
+            }));
+        }
+        Ok(json!({ "steps": steps }))
+    }
+
+    async fn calls(&self, permit: &Permit, steps: &[Row]) -> Result<BTreeMap<Uuid, Vec<Value>>, FlowError> {
+        let mut calls = BTreeMap::new();
+        for row in steps.iter().take(limits::PAGE_ROWS_MAX) {
+            let id = row.uuid("id");
+            let select = Select::from(&TOOL_CALLS, Scope::Tenant(permit.tenant().to_owned())).with("step_id", id);
+            let page = self.inner.parts.records.read(select.take(100)).await?;
+            calls.insert(id, page.rows.iter().map(call).collect());
+        }
+        Ok(calls)
+    }
+
+    /// What happened to a run behind entry number `after`, in order.
+    pub async fn events(&self, permit: &Permit, run: Uuid, after: i64, limit: usize) -> Result<Vec<Value>, FlowError> {
+        let select = Select::from(&AUDIT_LOG_ENTRIES, Scope::Tenant(permit.tenant().to_owned()))
+            .with("run_id", run)
+            .filter("run_seq", Compare::Above, after)
+            .by(&["lane", "seq"], Direction::Ascending)
+            .take(limit);
+        let page = self.inner.parts.records.read(select).await?;
+        let mut events: Vec<Value> = page.rows.iter().filter(|row| !row.get("run_seq").is_null()).map(event).collect();
+        events.sort_by_key(|event| event["run_seq"].as_i64());
+        Ok(events)
+    }
+
+    /// The step that a node of a run has.
+    pub async fn step_of(&self, permit: &Permit, run: Uuid, node: &str) -> Result<Uuid, FlowError> {
+        let scope = Scope::Tenant(permit.tenant().to_owned());
+        let select = Select::from(&STEPS, scope).with("run_id", run).with("node_id", node).take(1);
+        let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
+        row.map(|row| row.uuid("id")).ok_or_else(|| FlowError::not_found("step"))
+    }
+}
+
+fn time(row: &Row, column: &str) -> Option<String> {
+    row.get(column).as_time().map(|at| at.to_string())
+}
+
+fn summary(row: &Row) -> Value {
+    json!({
+        "run_id": row.uuid("id"),
+        "status": row.text("status"),
+        "workflow_id": row.get("workflow_id").as_text(),
+        "workflow_version": row.get("workflow_version").as_int(),
+        "actor": row.text("actor"),
+        "autonomy_level": row.get("autonomy_level").as_text(),
+        "trace_id": row.text("trace_id"),
+        "created_at": time(row, "created_at"),
+        "completed_at": time(row, "completed_at"),
+        "priority": row.int("priority"),
+        "dry_run": row.get("dry_run") == &chimera_core::record::Value::Bool(true),
+        "paused": row.get("pause_requested") == &chimera_core::record::Value::Bool(true),
+        "cancel_requested": row.get("cancel_requested") == &chimera_core::record::Value::Bool(true),
+        "state_version": row.int("state_version"),
+        "parent_run_id": row.get("parent_run_id").as_uuid(),
+        "replay_of": row.get("replay_of").as_uuid(),
+        "replay_mode": row.get("replay_mode").as_text(),
+        "error_message": row.get("error_message").as_text(),
+    })
+}
+
+fn approval(row: &Row) -> Value {
+    json!({
+        "approval_id": row.uuid("approval_request_id"),
+        "step_id": row.get("step_id").as_uuid(),
+        "node_id": row.get("node_id").as_text(),
+        "action_type": row.text("action_type"),
+        "action": row.get("action_data").as_json().map(Json::to_value),
+        "digest": row.get("action_digest").as_bytes().map(hex::encode),
+        "approvals_needed": row.int("approvals_needed"),
+        "decisions": row.get("decisions").as_json().map(Json::to_value),
+        "requested_by": row.text("requester_actor"),
+        "created_at": time(row, "created_at"),
+        "expires_at": time(row, "expires_at"),
+    })
+}
+
+fn step(row: &Row, calls: Option<&Vec<Value>>) -> Value {
+    let json = |column: &str| row.get(column).as_json().map(Json::to_value);
+    json!({
+        "step_id": row.uuid("id"),
+        "node_id": row.text("node_id"),
+        "node_type": row.text("node_type"),
+        "map_index": row.get("map_index").as_int(),
+        "tool": row.get("tool").as_text(),
+        "status": row.text("status"),
+        "attempt": row.int("attempt"),
+        "input": json("input"),
+        "input_digest": row.get("input_digest").as_bytes().map(hex::encode),
+        "output": json("output"),
+        "error": json("error"),
+        "child_run_id": row.get("child_run_id").as_uuid(),
+        "retry_at": time(row, "retry_at"),
+        "started_at": time(row, "started_at"),
+        "completed_at": time(row, "completed_at"),
+        "tool_calls": calls.cloned().unwrap_or_default(),
+    })
+}
+
+fn call(row: &Row) -> Value {
+    let json = |column: &str| row.get(column).as_json().map(Json::to_value);
+    json!({
+        "tool_name": row.text("tool_name"),
+        "tool_input": json("tool_input"),
+        "tool_output": json("tool_output"),
+        "error": row.get("error").as_text(),
+        "duration_ms": row.get("duration_ms").as_int(),
+        "dry_run": row.get("dry_run") == &chimera_core::record::Value::Bool(true),
+        "idempotency_key": row.get("idempotency_key").as_text(),
+        "attempt": row.int("attempt"),
+        "outcome": row.get("outcome").as_text(),
+        "created_at": time(row, "created_at"),
+        "completed_at": time(row, "completed_at"),
+    })
+}
+
+fn event(row: &Row) -> Value {
+    let data = row.get("data_json").as_json().map(Json::to_value);
+    let text = row.get("data_json").as_text().and_then(|text| serde_json::from_str(text).ok());
+    json!({
+        "run_seq": row.int("run_seq"),
+        "event_type": row.text("event_type"),
+        "subject_id": row.text("subject_id"),
+        "actor_id": row.get("actor_id").as_text(),
+        "timestamp": time(row, "timestamp").or_else(|| row.get("timestamp").as_text().map(str::to_owned)),
+        "data": data.or(text),
+        "lane": row.int("lane"),
+        "seq": row.int("seq"),
+    })
+}

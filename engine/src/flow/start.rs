@@ -1,0 +1,216 @@
+//! Starting a run.
+
+use super::node::Inner;
+use super::{Flow, FlowError, Standing, load, seal};
+use crate::access::Permit;
+use crate::port::CommitError;
+use chimera_core::access::Level;
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::air::Graph;
+use chimera_core::flow::run::{Env, Gate, Head, Owner, Recorded, Replay, Run, Slot, Source, WorkflowRef};
+use chimera_core::limits;
+use chimera_core::record::{Conflict, Json, Row, Scope, Select};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct StartRun {
+    /// The workflow.
+    pub workflow_id: String,
+    /// Its version; the newest when absent.
+    pub version: Option<i64>,
+    /// What it works on.
+    pub inputs: Value,
+    /// How freely it may act.
+    pub level: Level,
+    /// One is most urgent, ten least.
+    pub priority: i32,
+    /// Only what it would do is wanted.
+    pub dry_run: bool,
+    /// The key under which it is asked for.
+    pub idempotency_key: Option<String>,
+    /// The caller's own id for it.
+    pub correlation_id: Option<String>,
+    /// Who is told when it ends.
+    pub notify: Option<Value>,
+}
+
+impl StartRun {
+    /// A run of a workflow that acts on its own and tells nobody.
+    #[must_use]
+    pub fn of(workflow_id: impl Into<String>, inputs: Value) -> Self {
+        Self {
+            workflow_id: workflow_id.into(),
+            version: None,
+            inputs,
+            level: Level::ExecuteNotify,
+            priority: limits::PRIORITY_DEFAULT,
+            dry_run: false,
+            idempotency_key: None,
+            correlation_id: None,
+            notify: None,
+        }
+    }
+}
+
+/// A run that was started.
+pub struct Started {
+    /// Its id.
+    pub run_id: Uuid,
+    /// Where it stands.
+    pub standing: watch::Receiver<Standing>,
+}
+
+struct Enter<'a>(&'a Inner);
+
+impl Gate for Enter<'_> {
+    fn enter(&mut self, slot: Slot<'_>) -> bool {
+        self.0.gate().enter(slot)
+    }
+}
+
+impl Flow {
+    /// Starts a run; it is durable when this returns.
+    pub async fn start(&self, permit: &Permit, ask: StartRun) -> Result<Started, FlowError> {
+        let found = self.inner.workflows.find(permit.tenant(), &ask.workflow_id, ask.version).await?;
+        let (version, graph) = found.ok_or_else(|| FlowError::not_found("workflow"))?;
+        check(&graph, &ask)?;
+        let now = self.inner.parts.clock.now();
+        let request = json!({
+            "workflow_id": ask.workflow_id, "version": version, "autonomy_level": ask.level, "dry_run": ask.dry_run,
+            "priority": ask.priority,
+        });
+        let head = Head {
+            id: self.inner.id(),
+            tenant: permit.tenant().to_owned(),
+            actor: permit.actor().to_owned(),
+            level: ask.level,
+            priority: ask.priority,
+            dry_run: ask.dry_run,
+            source: Source::Workflow,
+            workflow: WorkflowRef { id: ask.workflow_id, version: Some(version) },
+            parent: None,
+            depth: 0,
+            replay: None,
+            inputs: Arc::new(ask.inputs),
+            request,
+            idempotency_key: ask.idempotency_key,
+            correlation_id: ask.correlation_id,
+            notify: ask.notify,
+            created_at: now,
+            timeout_at: Some(Head::timeout_of(&graph, now)),
+        };
+        self.begin(head, graph, None).await
+    }
+
+    /// Runs a run over again: frozen, as a shadow, or for real from a node on.
+    pub async fn replay(&self, permit: &Permit, replay: Replay) -> Result<Started, FlowError> {
+        let records = &*self.inner.parts.records;
+        let row = load::own_run_row(records, permit.tenant(), replay.of).await?;
+        let original = Head::of_row(&row)?;
+        let found =
+            self.inner.workflows.find(&original.tenant, &original.workflow.id, original.workflow.version).await?;
+        let (_, graph) = found.ok_or_else(|| FlowError::not_found("workflow"))?;
+        if let Some(from) = &replay.from
+            && graph.position(from).is_none()
+        {
+            return Err(FlowError::refused(Code::MalformedArgs, format!("the workflow has no node {from}")));
+        }
+        let recorded = load::recorded(records, replay.of, &graph, replay.from.as_deref()).await?;
+        let now = self.inner.parts.clock.now();
+        let request = json!({"replay_of": replay.of, "mode": replay.mode.as_str(), "from": replay.from});
+        let head = Head {
+            id: self.inner.id(),
+            actor: permit.actor().to_owned(),
+            source: Source::Replay,
+            parent: None,
+            depth: 0,
+            replay: Some(replay),
+            request,
+            idempotency_key: None,
+            created_at: now,
+            timeout_at: Some(Head::timeout_of(&graph, now)),
+            ..original
+        };
+        self.begin(head, graph, Some(recorded)).await
+    }
+
+    async fn begin(&self, head: Head, graph: Arc<Graph>, recorded: Option<Recorded>) -> Result<Started, FlowError> {
+        let inner = &self.inner;
+        if !inner.has_room() {
+            let body = ErrorBody::new(Code::Overloaded, "too many runs are under way").retry_after(1);
+            return Err(FlowError::Refused(Box::new(body)));
+        }
+        let parts = &inner.parts;
+        let (id, tenant, key) = (head.id, head.tenant.clone(), head.idempotency_key.clone());
+        let catalog = inner.workflows.running();
+        let now = parts.clock.now();
+        let owner = inner.lane(id).map(|held| Owner { lane: held.lane, epoch: held.epoch });
+        let (run, mut turn) = {
+            let mut env = Env {
+                now,
+                ids: &mut || parts.random.row_id(now),
+                gate: &mut Enter(inner),
+                policy: &*parts.policy,
+                catalog: &catalog,
+                owner,
+            };
+            Run::create(head, graph, recorded, &mut env)?
+        };
+        let mut tx = turn.tx.take().unwrap_or_default();
+        seal::notes(&mut tx, inner, run.head(), &turn.notes)?;
+        if let Err(error) = parts.records.commit(tx).await {
+            drop(inner.gate().forget_run(id));
+            return Err(match (error, key) {
+                (CommitError::Conflict(Conflict::Exists(row)), Some(key)) if row.table == "runs" => {
+                    self.taken(&tenant, &key).await?
+                }
+                (error, _) => error.into(),
+            });
+        }
+        Ok(Started { run_id: id, standing: inner.adopt(run, turn) })
+    }
+
+    /// The refusal of a key that was used before.
+    async fn taken(&self, tenant: &str, key: &str) -> Result<FlowError, FlowError> {
+        let row = self.by_key(tenant, key).await?;
+        let body = ErrorBody::new(Code::ConflictIdempotency, "a run was asked for under this key before");
+        Ok(FlowError::Refused(Box::new(match row {
+            Some(row) => body.with("run_id", row.uuid("id").to_string()).with("status", row.text("status")),
+            None => body,
+        })))
+    }
+
+    /// The run that was asked for under a key.
+    pub async fn by_key(&self, tenant: &str, key: &str) -> Result<Option<Row>, FlowError> {
+        let scope = Scope::Tenant(tenant.to_owned());
+        let select = Select::from(&chimera_core::flow::tables::RUNS, scope).with("idempotency_key", key).take(1);
+        Ok(self.inner.parts.records.read(select).await?.rows.into_iter().next())
+    }
+}
+
+fn check(graph: &Graph, ask: &StartRun) -> Result<(), FlowError> {
+    if let Some(problem) = graph.unsupported_problem() {
+        return Err(FlowError::problems("the workflow", &[problem]));
+    }
+    if !(1..=10).contains(&ask.priority) {
+        return Err(FlowError::refused(Code::ValidationFailed, "priority is a number from 1 to 10"));
+    }
+    if ask.idempotency_key.as_ref().is_some_and(|key| {
+        key.is_empty() || key.chars().count() > limits::IDEMPOTENCY_KEY_CHARS_MAX || key.contains('\0')
+    }) {
+        return Err(FlowError::refused(Code::ValidationFailed, "an idempotency key has 1 to 256 characters"));
+    }
+    let text = Json::of(&ask.inputs).map_err(|error| FlowError::refused(Code::ValidationFailed, error.to_string()))?;
+    if text.as_str().len() > limits::RUN_INPUT_BYTES_MAX {
+        return Err(FlowError::refused(Code::PayloadTooLarge, "the inputs of a run are too large"));
+    }
+    let Some(schema) = &graph.input_schema else { return Ok(()) };
+    schema.check(&ask.inputs).map_err(|faults| {
+        let body = ErrorBody::new(Code::ValidationFailed, "the inputs are not what the workflow takes");
+        FlowError::Refused(Box::new(body.with("faults", serde_json::to_value(faults).unwrap_or_default())))
+    })
+}

@@ -1,0 +1,280 @@
+//! What people and systems tell a run: stop, wait, go on, undo, change.
+//!
+//! Only the owner of a run changes it. Everybody else leaves a signal in the store, together with
+//! the ledger's entry of who asked; the owner takes it in with its next turn.
+
+use super::{Flow, FlowError, load};
+use crate::access::Permit;
+use crate::ledger::audit::{Event, Writer};
+use crate::port::CommitError;
+use chimera_core::error::Code;
+use chimera_core::flow::patch::Patch;
+use chimera_core::flow::run::{Env, Gate, RunStatus, Signal, Slot, StepStatus, Told, Unstorable, affinity};
+use chimera_core::flow::tables::{CACHE_ENTRIES, RUN_PATCHES, STEPS};
+use chimera_core::ledger::{ActorType, SubjectType};
+use chimera_core::limits;
+use chimera_core::record::{Compare, Condition, Insert, Json, Row, RowCount, Scope, Select, Step, Tx, Value as Cell};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+struct Shut;
+
+impl Gate for Shut {
+    fn enter(&mut self, _: Slot<'_>) -> bool {
+        false
+    }
+}
+
+/// A patch that was proposed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Proposed {
+    /// Its number; none for a dry run.
+    pub number: Option<u32>,
+    /// What it changes and how it is taken out again.
+    pub preview: Value,
+}
+
+impl Flow {
+    /// Stops a run.
+    pub async fn cancel(&self, permit: &Permit, run: Uuid, reason: Option<String>) -> Result<(), FlowError> {
+        self.unfinished(permit, run).await?;
+        self.tell(permit, run, Told::Cancel { by: permit.actor().to_owned(), reason }).await
+    }
+
+    /// Holds a run: what is under way ends, nothing new starts.
+    pub async fn pause(&self, permit: &Permit, run: Uuid) -> Result<(), FlowError> {
+        let row = self.unfinished(permit, run).await?;
+        if row.get("pause_requested") == &Cell::Bool(true) {
+            return Err(FlowError::refused(Code::InvalidTransition, "the run is paused already"));
+        }
+        self.tell(permit, run, Told::Pause { by: permit.actor().to_owned() }).await
+    }
+
+    /// Lets a paused run go on.
+    pub async fn resume(&self, permit: &Permit, run: Uuid) -> Result<(), FlowError> {
+        let row = self.unfinished(permit, run).await?;
+        if row.get("pause_requested") != &Cell::Bool(true) {
+            return Err(FlowError::refused(Code::InvalidTransition, "the run is not paused"));
+        }
+        self.tell(permit, run, Told::Resume { by: permit.actor().to_owned() }).await
+    }
+
+    /// Says what became of an effect whose outcome is unknown.
+    pub async fn resolve(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        step: Uuid,
+        happened: bool,
+        output: Option<Value>,
+        notes: Option<String>,
+    ) -> Result<(), FlowError> {
+        if permit.kind() != ActorType::Human {
+            return Err(FlowError::refused(Code::RbacForbidden, "only people settle an unknown outcome"));
+        }
+        self.step_in(permit, run, step, StepStatus::OutcomeUnknown).await?;
+        let by = permit.actor().to_owned();
+        self.tell(permit, run, Told::Resolve { step, happened, output, by, notes }).await
+    }
+
+    /// Changes the input of a step that waits for approval; it waits anew, with a new digest.
+    pub async fn edit(&self, permit: &Permit, run: Uuid, step: Uuid, input: Value) -> Result<(), FlowError> {
+        if permit.kind() != ActorType::Human {
+            return Err(FlowError::refused(Code::RbacForbidden, "only people change what waits for approval"));
+        }
+        let row = self.step_in(permit, run, step, StepStatus::AwaitingApproval).await?;
+        let tool = row.get("tool").as_text().and_then(|name| self.inner.parts.registry.get(name));
+        let tool =
+            tool.ok_or_else(|| FlowError::refused(Code::InvalidTransition, "this step has no input to change"))?;
+        tool.spec().input.check(&input).map_err(|faults| {
+            let body = chimera_core::error::ErrorBody::new(Code::ValidationFailed, "the tool does not take this input");
+            FlowError::Refused(Box::new(body.with("faults", serde_json::to_value(faults).unwrap_or_default())))
+        })?;
+        self.tell(permit, run, Told::Edited { step, input, by: permit.actor().to_owned() }).await
+    }
+
+    /// Undoes a run that has ended: all of it, or some steps.
+    pub async fn rollback(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        steps: Option<Vec<Uuid>>,
+        reason: Option<String>,
+    ) -> Result<(), FlowError> {
+        let row = load::own_run_row(&*self.inner.parts.records, permit.tenant(), run).await?;
+        match RunStatus::parse(row.text("status")) {
+            Some(RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled) => {}
+            _ => {
+                let message = format!("a run that is {} can't be rolled back", row.text("status"));
+                return Err(FlowError::refused(Code::InvalidTransition, message));
+            }
+        }
+        let told = Told::Rollback { steps, by: permit.actor().to_owned(), reason };
+        self.tell(permit, run, told).await
+    }
+
+    /// Proposes a patch of a running graph, or shows what it would change.
+    pub async fn patch(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        document: Value,
+        version: Option<i64>,
+        dry_run: bool,
+    ) -> Result<Proposed, FlowError> {
+        let row = self.unfinished(permit, run).await?;
+        if version.is_some_and(|version| version != row.int("state_version")) {
+            let message = format!("the run is at version {} by now", row.int("state_version"));
+            return Err(FlowError::refused(Code::OccConflict, message));
+        }
+        let patch = Patch::from_value(document).map_err(|problems| FlowError::problems("the patch", &problems))?;
+        let records = &*self.inner.parts.records;
+        let select = Select::from(&RUN_PATCHES, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
+        let known = load::all(records, select, limits::PAGE_ROWS_MAX).await?;
+        if known.len() >= usize::try_from(limits::RUN_PATCHES_MAX).unwrap_or(0) {
+            return Err(FlowError::refused(Code::ValidationFailed, "the run has as many patches as it may"));
+        }
+        let preview = self.preview(row, &patch).await?;
+        if dry_run {
+            return Ok(Proposed { number: None, preview });
+        }
+        let number = known.iter().map(|row| row.int("number")).max().unwrap_or(0) + 1;
+        let row = self.patch_row(permit, run, number, &patch)?;
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        let told = Told::Patch { number, patch: patch.to_value(), by: permit.actor().to_owned() };
+        self.tell_with(permit, run, told, vec![row]).await?;
+        Ok(Proposed { number: Some(number), preview })
+    }
+
+    async fn preview(&self, row: Row, patch: &Patch) -> Result<Value, FlowError> {
+        let run = load::load(&*self.inner.parts.records, &self.inner.workflows, row).await?;
+        let parts = &self.inner.parts;
+        let (now, catalog) = (parts.clock.now(), self.inner.workflows.running());
+        let env = Env {
+            now,
+            ids: &mut || parts.random.row_id(now),
+            gate: &mut Shut,
+            policy: &*parts.policy,
+            catalog: &catalog,
+            owner: None,
+        };
+        run.preview_patch(patch, &env).map_err(|problems| FlowError::problems("the patch", &problems))
+    }
+
+    fn patch_row(&self, permit: &Permit, run: Uuid, number: i64, patch: &Patch) -> Result<Insert, FlowError> {
+        let digest = chimera_core::flow::patch::digest(&[0; 32], patch);
+        let row = Insert::into(
+            &RUN_PATCHES,
+            vec![
+                ("run_id", run.into()),
+                ("number", number.into()),
+                ("tenant_id", permit.tenant().into()),
+                ("patch", Json::of(&patch.to_value()).map_err(Unstorable::from)?.into()),
+                ("digest", Cell::Bytes(digest.to_vec())),
+                ("status", "proposed".into()),
+                ("actor", permit.actor().into()),
+                ("justification", patch.justification.as_str().into()),
+                ("created_at", self.inner.parts.clock.now().into()),
+                ("state_version", 1.into()),
+            ],
+        );
+        Ok(row.map_err(Unstorable::from)?)
+    }
+
+    /// Takes the last patch out again, while none of its nodes has begun.
+    pub async fn unpatch(&self, permit: &Permit, run: Uuid, number: u32) -> Result<(), FlowError> {
+        self.unfinished(permit, run).await?;
+        self.tell(permit, run, Told::Unpatch { number, by: permit.actor().to_owned() }).await
+    }
+
+    /// Forgets recorded outputs of a workflow: one key, or all; gives how many at the most.
+    pub async fn invalidate(&self, permit: &Permit, workflow: &str, key: Option<&str>) -> Result<(), FlowError> {
+        let is = |column, value: &str| Condition { column, compare: Compare::Is, value: value.into() };
+        let mut conditions = vec![is("tenant_id", permit.tenant()), is("workflow_id", workflow)];
+        conditions.extend(key.map(|key| is("cache_key", key)));
+        let rows = RowCount::AtMost(u64::MAX);
+        let mut tx = Tx { steps: vec![Step::Delete { table: &CACHE_ENTRIES, conditions, rows }], ..Tx::default() };
+        let data = json!({"workflow_id": workflow, "key": key});
+        self.enter(&mut tx, permit, None, workflow.to_owned(), "cache.invalidated", data)?;
+        self.inner.parts.records.commit(tx).await?;
+        Ok(())
+    }
+
+    async fn unfinished(&self, permit: &Permit, run: Uuid) -> Result<Row, FlowError> {
+        let row = load::own_run_row(&*self.inner.parts.records, permit.tenant(), run).await?;
+        if RunStatus::parse(row.text("status")).is_none_or(RunStatus::is_final) {
+            let message = format!("the run is {} already", row.text("status"));
+            return Err(FlowError::refused(Code::InvalidTransition, message));
+        }
+        Ok(row)
+    }
+
+    async fn step_in(&self, permit: &Permit, run: Uuid, step: Uuid, status: StepStatus) -> Result<Row, FlowError> {
+        self.unfinished(permit, run).await?;
+        let scope = Scope::Tenant(permit.tenant().to_owned());
+        let select = Select::from(&STEPS, scope).with("id", step).with("run_id", run).take(1);
+        let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
+        let row = row.ok_or_else(|| FlowError::not_found("step"))?;
+        if row.text("status") != status.as_str() {
+            let message = format!("the step is {}, not {}", row.text("status"), status.as_str());
+            return Err(FlowError::refused(Code::InvalidTransition, message));
+        }
+        Ok(row)
+    }
+
+    async fn tell(&self, permit: &Permit, run: Uuid, told: Told) -> Result<(), FlowError> {
+        self.tell_with(permit, run, told, Vec::new()).await
+    }
+
+    async fn tell_with(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        told: Told,
+        mut inserts: Vec<Insert>,
+    ) -> Result<(), FlowError> {
+        if serde_json::to_string(&told).is_ok_and(|text| text.len() > limits::BODY_BYTES_MAX) {
+            return Err(FlowError::refused(Code::PayloadTooLarge, "that is too much to tell a run"));
+        }
+        let kind = told.kind();
+        let signal = Signal { id: self.inner.id(), told };
+        inserts.push(signal.row(permit.tenant(), run, self.inner.parts.clock.now())?);
+        let mut tx = Tx { inserts, affinity: affinity(run), ..Tx::default() };
+        let data = json!({"kind": kind, "signal_id": signal.id});
+        self.enter(&mut tx, permit, Some(run), run.to_string(), "run.told", data)?;
+        match self.inner.parts.records.commit(tx).await {
+            Ok(_) => self.inner.wake(run),
+            Err(CommitError::Conflict(_)) => {
+                return Err(FlowError::refused(Code::OccConflict, "somebody else changed the run at the same time"));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    fn enter(
+        &self,
+        tx: &mut Tx,
+        permit: &Permit,
+        run: Option<Uuid>,
+        subject_id: String,
+        event_type: &str,
+        data: Value,
+    ) -> Result<(), FlowError> {
+        let event = Event {
+            tenant_id: permit.tenant().to_owned(),
+            subject_type: SubjectType::Other,
+            subject_id,
+            event_type: event_type.to_owned(),
+            actor_type: permit.kind(),
+            actor_id: Some(permit.actor().to_owned()),
+            data,
+            run_id: run,
+            run_seq: None,
+            trace_id: run.map(chimera_core::id::trace_id),
+        };
+        let writer = Writer { random: &*self.inner.parts.random, clock: &*self.inner.parts.clock };
+        writer.event(tx, event)?;
+        Ok(())
+    }
+}

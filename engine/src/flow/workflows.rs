@@ -1,0 +1,231 @@
+//! Workflows by tenant, id and version: applying a new one, finding the compiled graph of one.
+//!
+//! A version never changes, so a compiled graph is kept and shared by all its runs. Applying the
+//! same document again gives the version that is there.
+
+use super::{FlowError, Registry};
+use crate::access::Permit;
+use crate::ledger::audit::{Event, Writer};
+use crate::port::{Clock, CommitError, Random, Records};
+use chimera_core::error::Code;
+use chimera_core::flow::air::{self, Catalog, Graph, Known};
+use chimera_core::flow::tables::WORKFLOWS;
+use chimera_core::flow::tool::Spec;
+use chimera_core::ledger::SubjectType;
+use chimera_core::limits;
+use chimera_core::record::{Direction, Insert, Json, Page, Row, Scope, Select, Tx, Value};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Tries to add a version while others add theirs.
+const APPLY_TRIES_MAX: u32 = 8;
+
+type Key = (String, String, i64);
+
+/// The workflows of all tenants.
+pub struct Workflows {
+    records: Arc<dyn Records>,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    registry: Arc<Registry>,
+    kept: Mutex<BTreeMap<Key, Arc<Graph>>>,
+}
+
+/// A workflow that is there now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// Its id.
+    pub workflow_id: String,
+    /// Its version.
+    pub version: i64,
+    /// Digest of its document.
+    pub digest: [u8; 32],
+    /// Whether this call added it.
+    pub is_new: bool,
+}
+
+/// The tools of this process and the workflows that a document names.
+pub struct Tools<'a> {
+    registry: &'a Registry,
+    children: BTreeMap<(String, Option<i64>), Known>,
+    /// What is answered about workflows that were not looked up.
+    unknown: Known,
+}
+
+impl<'a> Tools<'a> {
+    /// A catalogue for a graph that runs already: its children are looked for when they start.
+    #[must_use]
+    pub const fn running(registry: &'a Registry) -> Self {
+        Self { registry, children: BTreeMap::new(), unknown: Known::Exists }
+    }
+}
+
+impl Catalog for Tools<'_> {
+    fn tool(&self, name: &str) -> Option<Arc<Spec>> {
+        self.registry.get(name).map(|tool| Arc::clone(tool.spec()))
+    }
+
+    fn workflow(&self, id: &str, version: Option<i64>) -> Known {
+        self.children.get(&(id.to_owned(), version)).unwrap_or(&self.unknown).clone()
+    }
+
+    fn tool_names(&self) -> Vec<String> {
+        self.registry.specs().map(|spec| spec.name.clone()).collect()
+    }
+}
+
+impl Workflows {
+    /// Workflows in this store, for the tools of this process.
+    #[must_use]
+    pub fn new(
+        records: Arc<dyn Records>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        registry: Arc<Registry>,
+    ) -> Self {
+        Self { records, clock, random, registry, kept: Mutex::default() }
+    }
+
+    /// The catalogue for graphs that run already.
+    #[must_use]
+    pub fn running(&self) -> Tools<'_> {
+        Tools::running(&self.registry)
+    }
+
+    /// Checks a document without storing it.
+    pub async fn check(&self, permit: &Permit, text: &str) -> Result<Arc<Graph>, FlowError> {
+        let document = air::parse(text).map_err(|problems| FlowError::problems("the workflow", &problems))?;
+        let mut children = BTreeMap::new();
+        for child in document.nodes.iter().filter_map(air::Node::child) {
+            let key = (child.workflow_id.clone(), child.version);
+            if let std::collections::btree_map::Entry::Vacant(entry) = children.entry(key) {
+                // A workflow may start itself, as a child of its own next version.
+                let known = match self.find(permit.tenant(), &child.workflow_id, child.version).await? {
+                    Some((_, graph)) => graph.known(),
+                    None if child.workflow_id == document.workflow_id => Known::Exists,
+                    None => Known::Missing,
+                };
+                entry.insert(known);
+            }
+        }
+        let catalog = Tools { registry: &self.registry, children, unknown: Known::Missing };
+        let graph =
+            air::compile(document, &catalog).map_err(|problems| FlowError::problems("the workflow", &problems))?;
+        Ok(Arc::new(graph))
+    }
+
+    /// Stores a document as the next version of the workflow `id`.
+    pub async fn apply(&self, permit: &Permit, id: &str, text: &str) -> Result<Applied, FlowError> {
+        let graph = self.check(permit, text).await?;
+        if graph.document.workflow_id != id {
+            let message = format!("the document is of {}, not of {id}", graph.document.workflow_id);
+            return Err(FlowError::refused(Code::MalformedArgs, message));
+        }
+        for _ in 0..APPLY_TRIES_MAX {
+            let last = self.row(permit.tenant(), id, None).await?;
+            let applied =
+                |version, is_new| Applied { workflow_id: id.to_owned(), version, digest: graph.digest, is_new };
+            if let Some(row) = &last
+                && row.get("digest").as_bytes() == Some(&graph.digest[..])
+            {
+                return Ok(applied(row.int("version"), false));
+            }
+            let version = last.map_or(1, |row| row.int("version") + 1);
+            match self.records.commit(self.insert(permit, &graph, version)?).await {
+                Ok(_) => return Ok(applied(version, true)),
+                Err(CommitError::Conflict(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(FlowError::refused(Code::OccConflict, "others change this workflow at the same time"))
+    }
+
+    fn insert(&self, permit: &Permit, graph: &Graph, version: i64) -> Result<Tx, FlowError> {
+        let id = graph.document.workflow_id.as_str();
+        let document = Json::of(&graph.document.to_value()).map_err(chimera_core::flow::run::Unstorable::from)?;
+        let row = Insert::into(
+            &WORKFLOWS,
+            vec![
+                ("tenant_id", permit.tenant().into()),
+                ("workflow_id", id.into()),
+                ("version", version.into()),
+                ("digest", Value::Bytes(graph.digest.to_vec())),
+                ("document", document.into()),
+                ("created_by", permit.actor().into()),
+                ("created_at", self.clock.now().into()),
+            ],
+        )
+        .map_err(chimera_core::flow::run::Unstorable::from)?;
+        let mut tx = Tx { inserts: vec![row], ..Tx::default() };
+        let event = Event {
+            tenant_id: permit.tenant().to_owned(),
+            subject_type: SubjectType::Other,
+            subject_id: id.to_owned(),
+            event_type: "workflow.applied".to_owned(),
+            actor_type: permit.kind(),
+            actor_id: Some(permit.actor().to_owned()),
+            data: json!({"version": version, "digest": hex::encode(graph.digest)}),
+            run_id: None,
+            run_seq: None,
+            trace_id: None,
+        };
+        Writer { random: &*self.random, clock: &*self.clock }.event(&mut tx, event)?;
+        Ok(tx)
+    }
+
+    /// The newest version of each workflow that there is, a page at a time.
+    pub async fn list(&self, permit: &Permit, limit: usize, cursor: Option<&str>) -> Result<Page, FlowError> {
+        let scope = Scope::Tenant(permit.tenant().to_owned());
+        let mut select = Select::from(&WORKFLOWS, scope).by(&[], Direction::Descending).take(limit);
+        if let Some(cursor) = cursor {
+            select = select.continue_at(cursor).map_err(crate::port::ReadError::from)?;
+        }
+        Ok(self.records.read(select).await?)
+    }
+
+    /// A version's row; the newest without a version.
+    pub async fn row(&self, tenant: &str, id: &str, version: Option<i64>) -> Result<Option<Row>, FlowError> {
+        let mut select = Select::from(&WORKFLOWS, Scope::Tenant(tenant.to_owned())).with("workflow_id", id);
+        if let Some(version) = version {
+            select = select.with("version", version);
+        }
+        let select = select.by(&["version"], Direction::Descending).take(1);
+        Ok(self.records.read(select).await?.rows.into_iter().next())
+    }
+
+    /// The compiled graph of a version, and which version it is.
+    pub async fn find(
+        &self,
+        tenant: &str,
+        id: &str,
+        version: Option<i64>,
+    ) -> Result<Option<(i64, Arc<Graph>)>, FlowError> {
+        if let Some(version) = version
+            && let Some(graph) = self.kept(tenant, id, version)
+        {
+            return Ok(Some((version, graph)));
+        }
+        let Some(row) = self.row(tenant, id, version).await? else { return Ok(None) };
+        let version = row.int("version");
+        if let Some(graph) = self.kept(tenant, id, version) {
+            return Ok(Some((version, graph)));
+        }
+        let text = row.get("document").as_json().map(|json| json.as_str().to_owned()).unwrap_or_default();
+        let document = air::parse(&text).map_err(|problems| FlowError::problems("the stored workflow", &problems))?;
+        let graph = air::compile(document, &Tools::running(&self.registry))
+            .map_err(|problems| FlowError::problems("the stored workflow", &problems))?;
+        let graph = Arc::new(graph);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() >= limits::WORKFLOWS_KEPT_MAX {
+            kept.pop_first();
+        }
+        kept.insert((tenant.to_owned(), id.to_owned(), version), Arc::clone(&graph));
+        Ok(Some((version, graph)))
+    }
+
+    fn kept(&self, tenant: &str, id: &str, version: i64) -> Option<Arc<Graph>> {
+        let key = (tenant.to_owned(), id.to_owned(), version);
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned()
+    }
+}

@@ -1,0 +1,28 @@
+//! Telling people and systems that something happened.
+
+use super::ToolError;
+use async_trait::async_trait;
+use serde_json::Value;
+use uuid::Uuid;
+
+/// A message to somebody.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// The same for every try, so that a receiver can tell a repetition.
+    pub id: Uuid,
+    /// Whose it is.
+    pub tenant: String,
+    /// `webhook` or `email`.
+    pub channel: String,
+    /// The address.
+    pub target: String,
+    /// What happened: `type`, `timestamp`, `data`.
+    pub payload: Value,
+}
+
+/// Sends messages. Delivery is at least once: a try whose answer was lost is made again.
+#[async_trait]
+pub trait Notifier: Send + Sync {
+    /// Sends one message, or says why not and whether trying again may help.
+    async fn send(&self, message: &Message) -> Result<(), ToolError>;
+}

@@ -1,0 +1,22 @@
+//! Which lane a loop holds, for everybody else to see.
+
+use chimera_engine::commit::Lane;
+use chimera_engine::port::Held;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A cell that the loop of a lane writes and anybody reads.
+#[derive(Clone, Default)]
+pub(super) struct HeldLane(Arc<Mutex<Option<Held>>>);
+
+impl HeldLane {
+    /// The loop holds this lane from now on.
+    pub(super) fn set(&self, lane: Lane) {
+        let held = Held { lane: lane.id, epoch: lane.epoch };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
+    }
+
+    /// What the loop holds.
+    pub(super) fn get(&self) -> Option<Held> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
