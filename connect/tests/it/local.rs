@@ -72,7 +72,8 @@ async fn a_summary_is_made_of_whole_sentences_and_always_the_same() {
     assert!(short["summary"].as_str().unwrap().chars().count() <= 50);
     let dry = execute(&*summarize, &call(1), &json!({"text": text, "sentences": 2, "dry_run": true})).await.unwrap();
     assert_eq!(dry["simulated_output"], first);
-    for bad in [json!({}), json!({"text": ""}), json!({"text": "a", "sentences": 0}), json!({"text": "a", "max_chars": 0})]
+    for bad in
+        [json!({}), json!({"text": ""}), json!({"text": "a", "sentences": 0}), json!({"text": "a", "max_chars": 0})]
     {
         assert!(summarize.spec().input.check(&bad).is_err(), "{bad}");
     }

@@ -4,4 +4,6 @@
 
 mod given;
 mod local;
+mod mail;
 mod pdf;
+mod s3;

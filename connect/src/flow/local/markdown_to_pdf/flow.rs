@@ -139,8 +139,7 @@ impl Flow<'_> {
     fn picture(&mut self, number: usize) -> Result<(), Refusal> {
         let Some(picture) = self.pictures.get(number) else { return Ok(()) };
         let (width, height) = (picture.width as f32 * PIXEL, picture.height as f32 * PIXEL);
-        let scale =
-            ((self.right - self.left) / width).min((self.sheet.bottom() - self.sheet.top()) / height).min(1.0);
+        let scale = ((self.right - self.left) / width).min((self.sheet.bottom() - self.sheet.top()) / height).min(1.0);
         let (width, height) = (width * scale, height * scale);
         self.space(GAP / 2.0);
         self.need(height)?;

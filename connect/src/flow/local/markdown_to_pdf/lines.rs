@@ -195,11 +195,7 @@ fn set(cells: &[Cell], base: f32) -> Line {
         if let Some(run) = line.runs.last_mut() {
             let from = run.text.len();
             run.text.push(cell.c);
-            run.glyphs.push(Placed {
-                id: cell.glyph.id,
-                advance: cell.glyph.advance,
-                bytes: from..run.text.len(),
-            });
+            run.glyphs.push(Placed { id: cell.glyph.id, advance: cell.glyph.advance, bytes: from..run.text.len() });
             run.width += cell.width(base);
         }
         line.width += cell.width(base);

@@ -106,9 +106,7 @@ mod tests {
 
     #[test]
     fn the_frame_of_a_jpeg_is_found_behind_other_segments() {
-        let file = [
-            0xff, 0xd8, 0xff, 0xe0, 0, 4, 1, 2, 0xff, 0xc4, 0, 3, 9, 0xff, 0xc2, 0, 17, 8, 1, 0, 2, 3, 3,
-        ];
+        let file = [0xff, 0xd8, 0xff, 0xe0, 0, 4, 1, 2, 0xff, 0xc4, 0, 3, 9, 0xff, 0xc2, 0, 17, 8, 1, 0, 2, 3, 3];
         assert_eq!(jpeg_size(&file), Some((515, 256)));
         for end in 0..file.len() - 2 {
             assert_eq!(jpeg_size(&file[..end]), None, "{end}");

@@ -32,11 +32,8 @@ struct Grid<'t> {
 
 impl Flow<'_> {
     pub(super) fn table(&mut self, table: &Table) -> Result<(), Refusal> {
-        let rows: Vec<Vec<Vec<Cell>>> = table
-            .rows
-            .iter()
-            .map(|row| row.iter().map(|cell| self.setter.cells(cell)).collect())
-            .collect();
+        let rows: Vec<Vec<Vec<Cell>>> =
+            table.rows.iter().map(|row| row.iter().map(|cell| self.setter.cells(cell)).collect()).collect();
         let widths = widths(&rows, table.alignments.len(), self.right - self.left);
         let mut x = self.left;
         let mut columns = Vec::with_capacity(widths.len());
