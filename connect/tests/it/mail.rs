@@ -196,7 +196,7 @@ fn settings_that_would_give_a_password_away_are_refused() {
     assert_eq!(refused(MailSettings { from: "nobody".into(), ..settings(25) }), Some(InvalidMail::From));
     assert_eq!(refused(MailSettings { user: Some("u".into()), ..settings(25) }), Some(InvalidMail::Credentials));
     let roots = MailSettings { tls: MailTls::Implicit, roots_pem: Some(b"no pem".to_vec()), ..settings(25) };
-    assert_eq!(refused(roots), None, "no certificate adds none");
+    assert_eq!(refused(roots), Some(InvalidMail::Roots));
 }
 
 #[tokio::test]

@@ -49,6 +49,10 @@ impl Server {
             MailTls::StartTls | MailTls::Implicit => {
                 let mut builder = TlsParameters::builder(settings.server.clone());
                 if let Some(pem) = &settings.roots_pem {
+                    // Text without a certificate would be taken as an empty list.
+                    if !String::from_utf8_lossy(pem).contains("-----BEGIN CERTIFICATE-----") {
+                        return Err(InvalidMail::Roots);
+                    }
                     builder = builder.add_root_certificate(Certificate::from_pem(pem).map_err(|_| InvalidMail::Roots)?);
                 }
                 Some(builder.build_rustls().map_err(|_| InvalidMail::Roots)?)
@@ -99,7 +103,7 @@ impl Server {
             outcome.map_err(|error| failed(&error, "does not let us in", Sent::No))?;
         }
         let mut parameters = Vec::new();
-        if mail.envelope.has_non_ascii_addresses() {
+        if mail.envelope.to().iter().chain(mail.envelope.from()).any(|address| !address.to_string().is_ascii()) {
             if !line.server_info().supports_feature(Extension::SmtpUtfEight) {
                 let why = "the mail server takes addresses in ASCII only";
                 return Err(ToolError::not_sent(Code::ValidationFailed, why));

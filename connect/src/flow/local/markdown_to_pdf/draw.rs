@@ -3,8 +3,8 @@
 //! No clock and no chance: the identifiers inside are made from the content, so the same document
 //! gives the same bytes.
 
-use super::fonts::{Face, Fonts};
-use super::lines::{Run, Setter, wrap};
+use super::fonts::Fonts;
+use super::lines::{Placed, Run, Setter, wrap};
 use super::page::{Color, Heading, Laid, Mark, Page, Sheet};
 use super::parse::Style;
 use super::picture::Picture;
@@ -70,7 +70,7 @@ pub(super) fn write(
         surface.finish();
         sheet.finish();
     }
-    document.set_outline(outline(&laid.headings, laid.sheet));
+    document.set_outline(outline(&laid.headings));
     document.finish().map_err(|error| match error {
         KrillaError::Image(image, ..) => {
             let number = pictures.iter().position(|picture| picture.image == image).map_or(0, |at| at + 1);
@@ -117,9 +117,8 @@ fn fill(surface: &mut Surface<'_>, [x, y, width, height]: [f32; 4], color: Color
 }
 
 fn text(surface: &mut Surface<'_>, fonts: &Fonts, x: f32, y: f32, color: Color, run: &Run) {
-    let glyph = |placed: &super::lines::Placed| {
-        KrillaGlyph::new(placed.id, placed.advance, 0.0, 0.0, 0.0, placed.bytes.clone(), None)
-    };
+    let glyph =
+        |placed: &Placed| KrillaGlyph::new(placed.id, placed.advance, 0.0, 0.0, 0.0, placed.bytes.clone(), None);
     let glyphs: Vec<KrillaGlyph> = run.glyphs.iter().map(glyph).collect();
     let lean = if run.style.italic { -SLANT } else { 0.0 };
     surface.set_fill(Some(paint(color)));
@@ -134,7 +133,6 @@ fn number(surface: &mut Surface<'_>, fonts: &Fonts, sheet: Sheet, page: usize, p
     for line in wrap(&cells, FOOTER, sheet.width) {
         let x = (sheet.width - line.width) / 2.0;
         for run in &line.runs {
-            debug_assert_eq!(run.face, Face::Sans);
             text(surface, fonts, x + run.x, sheet.height - 36.0, Color::MUTED, run);
         }
     }
@@ -181,7 +179,7 @@ fn slug(text: &str) -> String {
     kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-fn outline(headings: &[Heading], _sheet: Sheet) -> Outline {
+fn outline(headings: &[Heading]) -> Outline {
     let mut outline = Outline::new();
     let mut open: Vec<(u8, OutlineNode)> = Vec::new();
     for heading in headings {

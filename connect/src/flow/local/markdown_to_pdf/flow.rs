@@ -17,6 +17,8 @@ const HEADINGS: [f32; 6] = [22.0, 17.0, 14.0, 12.0, 11.0, 10.5];
 const CODE: f32 = 9.5;
 const LEADING: f32 = 1.42;
 const GAP: f32 = 8.0;
+/// The space between short items.
+const TIGHT: f32 = 2.5;
 const PADDING: f32 = 6.0;
 /// The narrowest column that nesting leaves.
 const COLUMN_MIN: f32 = 90.0;
@@ -75,13 +77,14 @@ pub(super) fn lay(fonts: &Fonts, pictures: &[Picture], sheet: Sheet, blocks: &[B
 
 impl Flow<'_> {
     fn blocks(&mut self, blocks: &[Block]) -> Result<(), Refusal> {
-        blocks.iter().try_for_each(|block| self.block(block))
+        (1..).zip(blocks).try_for_each(|(next, block)| self.block(block, blocks.get(next)))
     }
 
-    fn block(&mut self, block: &Block) -> Result<(), Refusal> {
+    fn block(&mut self, block: &Block, next: Option<&Block>) -> Result<(), Refusal> {
         match block {
-            Block::Heading(level, inlines) => self.heading(*level, inlines),
-            Block::Paragraph(inlines) => self.paragraph(inlines),
+            Block::Heading(level, inlines) => self.heading(*level, inlines, next),
+            Block::Paragraph(inlines) => self.paragraph(inlines, GAP),
+            Block::Words(inlines) => self.paragraph(inlines, TIGHT),
             Block::Code(text) => self.code(text),
             Block::Quote(blocks) => self.quote(blocks),
             Block::List(start, items) => self.list(*start, items),
@@ -91,14 +94,15 @@ impl Flow<'_> {
         }
     }
 
-    fn heading(&mut self, level: u8, inlines: &[Inline]) -> Result<(), Refusal> {
+    fn heading(&mut self, level: u8, inlines: &[Inline], next: Option<&Block>) -> Result<(), Refusal> {
         let base = HEADINGS[usize::from(level.clamp(1, 6)) - 1];
         let cells = self.setter.cells(inlines);
         let lines = wrap(&cells, base, self.right - self.left);
         let height = base * 1.25;
         self.space(base * 0.9);
-        // A heading stays with the first lines of what it heads.
-        self.need(height * lines.len() as f32 + 2.5 * TEXT * LEADING)?;
+        // A heading stays with the beginning of what it heads.
+        let below = base * 0.45 + next.map_or(0.0, |next| self.beginning(next));
+        self.need((height * lines.len() as f32 + below).min(self.page_room()))?;
         self.headings.push(Heading { level, text: plain(inlines), page: self.pages.len() - 1, y: self.y });
         for line in &lines {
             self.line(line, self.left, base, height)?;
@@ -107,7 +111,30 @@ impl Flow<'_> {
         Ok(())
     }
 
-    fn paragraph(&mut self, inlines: &[Inline]) -> Result<(), Refusal> {
+    /// Room that a block needs at least to begin on a page.
+    fn beginning(&self, block: &Block) -> f32 {
+        let lines = 2.0 * TEXT * LEADING;
+        match block {
+            Block::Paragraph(inlines) => match inlines.first() {
+                Some(Inline::Image(number, ..)) => self.extent(*number).1 + GAP,
+                _ => lines,
+            },
+            Block::Heading(..) => 2.5 * lines,
+            Block::Code(_) | Block::Table(_) => lines + 4.0 * PADDING,
+            Block::Rule | Block::PageBreak => 0.0,
+            Block::Words(_) | Block::Quote(_) | Block::List(..) => lines,
+        }
+    }
+
+    /// Width and height of an image, made to fit.
+    fn extent(&self, number: usize) -> (f32, f32) {
+        let Some(picture) = self.pictures.get(number) else { return (0.0, 0.0) };
+        let (width, height) = (picture.width as f32 * PIXEL, picture.height as f32 * PIXEL);
+        let scale = ((self.right - self.left) / width).min(self.page_room() / height).min(1.0);
+        (width * scale, height * scale)
+    }
+
+    fn paragraph(&mut self, inlines: &[Inline], gap: f32) -> Result<(), Refusal> {
         let mut words = Vec::new();
         for inline in inlines {
             if let Inline::Image(number, _, _) = inline {
@@ -118,7 +145,7 @@ impl Flow<'_> {
             }
         }
         self.words(&words)?;
-        self.space(GAP);
+        self.space(gap);
         Ok(())
     }
 
@@ -137,13 +164,10 @@ impl Flow<'_> {
     }
 
     fn picture(&mut self, number: usize) -> Result<(), Refusal> {
-        let Some(picture) = self.pictures.get(number) else { return Ok(()) };
-        let (width, height) = (picture.width as f32 * PIXEL, picture.height as f32 * PIXEL);
-        let scale = ((self.right - self.left) / width).min((self.sheet.bottom() - self.sheet.top()) / height).min(1.0);
-        let (width, height) = (width * scale, height * scale);
+        let (width, height) = self.extent(number);
         self.space(GAP / 2.0);
         self.need(height)?;
-        self.beside(self.y + TEXT * LEADING, TEXT);
+        self.beside(self.y + TEXT * LEADING);
         let (x, y) = (self.left, self.y);
         self.draw(Mark::Image { number, x, y, width, height });
         self.advance(height);
@@ -206,11 +230,12 @@ impl Flow<'_> {
             if !self.signs.is_empty() {
                 self.line(&Line::default(), self.left, TEXT, TEXT * LEADING)?;
             }
-            self.gap = GAP / 2.0;
+            let loose = item.blocks.iter().any(|block| matches!(block, Block::Paragraph(_)));
+            self.gap = if loose { GAP } else { TIGHT };
         }
         self.depth -= 1;
         self.left = left;
-        self.space(GAP);
+        self.space(if self.depth == 0 { GAP } else { TIGHT });
         Ok(())
     }
 
@@ -228,14 +253,14 @@ impl Flow<'_> {
     fn line(&mut self, line: &Line, x: f32, base: f32, height: f32) -> Result<(), Refusal> {
         self.need(height)?;
         let baseline = self.y + (height - (ASCENT + DESCENT) * base) / 2.0 + ASCENT * base;
-        self.beside(baseline, base);
+        self.beside(baseline);
         self.runs(line, x, baseline);
         self.advance(height);
         Ok(())
     }
 
     /// Draws the signs that wait for their item's first line.
-    fn beside(&mut self, baseline: f32, _base: f32) {
+    fn beside(&mut self, baseline: f32) {
         for sign in std::mem::take(&mut self.signs) {
             self.runs(&sign.line, sign.right - sign.line.width, baseline);
         }

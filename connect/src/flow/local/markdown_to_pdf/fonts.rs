@@ -13,6 +13,8 @@ static SANS: &[u8] = include_bytes!("../../../../assets/fonts/DejaVuSans.ttf");
 static BOLD: &[u8] = include_bytes!("../../../../assets/fonts/DejaVuSans-Bold.ttf");
 static MONO: &[u8] = include_bytes!("../../../../assets/fonts/DejaVuSansMono.ttf");
 
+/// What stands for a character that no face has.
+const BOX: char = '□';
 /// Units of the em square of all three faces.
 const UNITS_PER_EM: f32 = 2048.0;
 /// How far letters reach above and below the baseline, in em.
@@ -70,11 +72,13 @@ impl Fonts {
 
     /// The glyph of a character in the face, or in another if this one lacks it.
     pub(super) fn glyph(&self, face: Face, c: char) -> Glyph {
-        let found = [face, Face::Sans, Face::Mono, Face::Bold].into_iter().find_map(|face| {
-            let id = self.loaded(face).charmap.map(c).filter(|id| id.to_u32() != 0)?;
-            Some((face, id))
-        });
-        let (face, id) = found.unwrap_or((face, skrifa::GlyphId::NOTDEF));
+        let find = |c: char| {
+            let faces = [face, Face::Sans, Face::Mono, Face::Bold].into_iter();
+            faces.map(|face| (face, self.loaded(face).charmap.map(c))).find_map(|(face, id)| Some((face, id?)))
+        };
+        let found = find(c);
+        // A glyph of its own and not the face's glyph for nothing, which no reader can copy.
+        let (face, id) = found.or_else(|| find(BOX)).unwrap_or((face, skrifa::GlyphId::NOTDEF));
         let advance = self.loaded(face).metrics.advance_width(id).unwrap_or_default() / UNITS_PER_EM;
         Glyph { face, id: GlyphId::new(id.to_u32()), advance, missing: found.is_none() }
     }

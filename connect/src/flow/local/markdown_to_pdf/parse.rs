@@ -33,6 +33,8 @@ pub(super) enum Inline {
 pub(super) enum Block {
     Heading(u8, Vec<Inline>),
     Paragraph(Vec<Inline>),
+    /// Words of a short item, which keep close to what follows.
+    Words(Vec<Inline>),
     Code(String),
     Quote(Vec<Block>),
     /// Number of the first item if they are numbered, and the items.
@@ -92,8 +94,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Blocks up to the end of what holds them. Words outside a paragraph, as in a short item,
-    /// make one.
+    /// Blocks up to the end of what holds them.
     fn blocks(&mut self) -> Result<Item, Refusal> {
         self.depth += 1;
         if self.depth > MARKDOWN_DEPTH_MAX {
@@ -114,7 +115,7 @@ impl<'a> Reader<'a> {
             }
         }
         if !loose.is_empty() {
-            item.blocks.push(Block::Paragraph(loose));
+            item.blocks.push(Block::Words(loose));
         }
         self.depth -= 1;
         Ok(item)
@@ -262,7 +263,7 @@ impl Reader<'_> {
 /// Adds a block, after the loose words before it.
 fn push(item: &mut Item, loose: &mut Vec<Inline>, block: Block) {
     if !loose.is_empty() {
-        item.blocks.push(Block::Paragraph(std::mem::take(loose)));
+        item.blocks.push(Block::Words(std::mem::take(loose)));
     }
     item.blocks.push(block);
 }
@@ -311,10 +312,10 @@ mod tests {
     #[test]
     fn blocks_are_nested_as_they_are_written() {
         let document = parse("# T\n\n- a\n  1. b\n- [x] c\n\n> q\n\n---\n\n\\newpage\n\n<!-- pagebreak -->\n").unwrap();
-        let nested = Block::List(Some(1), vec![Item { done: None, blocks: vec![Block::Paragraph(vec![text("b")])] }]);
+        let nested = Block::List(Some(1), vec![Item { done: None, blocks: vec![Block::Words(vec![text("b")])] }]);
         let items = vec![
-            Item { done: None, blocks: vec![Block::Paragraph(vec![text("a")]), nested] },
-            Item { done: Some(true), blocks: vec![Block::Paragraph(vec![text("c")])] },
+            Item { done: None, blocks: vec![Block::Words(vec![text("a")]), nested] },
+            Item { done: Some(true), blocks: vec![Block::Words(vec![text("c")])] },
         ];
         let bold = Style { bold: true, ..Style::default() };
         assert_eq!(

@@ -124,10 +124,11 @@ fn height(row: &Row) -> f32 {
 /// How wide each column becomes.
 fn widths(rows: &[Vec<Vec<Cell>>], columns: usize, room: f32) -> Vec<f32> {
     let mut wishes = vec![(0.0_f32, 0.0_f32); columns];
-    for (wish, cells) in rows.iter().flat_map(|row| wishes_and_cells(row, columns)) {
-        let (line, word) = extent(cells, SIZE);
-        wishes[wish].0 = wishes[wish].0.max(line);
-        wishes[wish].1 = wishes[wish].1.max(word.min(room * WORD_PART));
+    for row in rows {
+        for (wish, cells) in wishes.iter_mut().zip(row) {
+            let (line, word) = extent(cells, SIZE);
+            *wish = (wish.0.max(line), wish.1.max(word.min(room * WORD_PART)));
+        }
     }
     let padding = 2.0 * PAD_X;
     // A little more than measured, because sums of parts are rounded.
@@ -142,8 +143,4 @@ fn widths(rows: &[Vec<Vec<Cell>>], columns: usize, room: f32) -> Vec<f32> {
     }
     let share = (room - least_sum) / (most_sum - least_sum);
     most.iter().zip(&least).map(|(most, least)| least + (most - least) * share).collect()
-}
-
-fn wishes_and_cells(row: &[Vec<Cell>], columns: usize) -> impl Iterator<Item = (usize, &Vec<Cell>)> {
-    row.iter().take(columns).enumerate()
 }
