@@ -3,6 +3,7 @@
 use crate::given::{blobs, call, execute};
 use chimera_connect::flow::local_tools;
 use chimera_engine::port::{Blobs, Tool};
+use chimera_testkit::seeded::Seeded;
 use chimera_testkit::suite::blobs::{all, incoming};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -111,6 +112,9 @@ async fn links_lead_where_they_say_and_headings_are_an_outline() {
         desk.make(&json!({"markdown": format!("{SAMPLE}\n[evil](javascript:alert(1)) [file](/etc/passwd)")})).await;
     let urls = run("pdfinfo", &["-url", file.to_str().unwrap()]);
     assert!(urls.contains("https://example.org/report?q=1") && urls.contains("https://example.org/logo.png"), "{urls}");
+    let plain = Command::new("qpdf").args(["--qdf", file.to_str().unwrap(), "-"]).output().unwrap().stdout;
+    let inside = String::from_utf8_lossy(&plain).matches("/Dest ").count();
+    assert_eq!(inside, 6, "five headings and the link to one of them");
     assert!(!urls.contains("javascript") && !urls.contains("passwd"), "{urls}");
     let told: Value =
         serde_json::from_str(&run("qpdf", &["--json=1", "--json-key=outlines", file.to_str().unwrap()])).unwrap();
@@ -232,6 +236,67 @@ async fn odd_documents_become_sound_files_too() {
     let (output, file) = desk.make(&json!({"markdown": "漢字 и 🦀"})).await;
     assert_eq!(output["missing_characters"], json!(["字", "漢", "🦀"]));
     assert!(text_of(&file).contains("漢字 и 🦀"), "a box on paper still copies as the character");
+}
+
+#[tokio::test]
+async fn no_mixture_of_marks_brings_the_tool_down() {
+    const PARTS: &[&str] = &[
+        "# ",
+        "> ",
+        "- ",
+        "1. ",
+        "  ",
+        "\n",
+        "\n\n",
+        "|",
+        "|-|-|\n",
+        "| a | b |\n",
+        "```\n",
+        "`",
+        "**",
+        "*",
+        "~~",
+        "[",
+        "](",
+        "https://x.example)",
+        "](#a)",
+        "![",
+        "<br>",
+        "<b>",
+        "<!-- x -->",
+        "\\newpage",
+        "---\n",
+        "- [x] ",
+        "word",
+        "длинное слово",
+        "é",
+        "\u{301}",
+        "\u{200d}",
+        "漢",
+        "🦀",
+        "\t",
+        "    ",
+        "&amp;",
+        "\\",
+        "\u{0}",
+        "\u{feff}",
+        "=\n",
+    ];
+    let desk = Desk::new();
+    let random = Seeded::new(11);
+    for round in 0..300 {
+        let markdown: String = (0..random.below(60)).map(|_| *random.pick(PARTS)).collect();
+        let outcome = execute(&*desk.tool, &call(1), &json!({"markdown": markdown, "dry_run": true})).await;
+        assert!(outcome.is_ok(), "round {round}: {markdown:?}: {outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_table_in_a_list_stands_beside_its_bullet() {
+    let desk = Desk::new();
+    let (_, file) = desk.make(&json!({"markdown": "1. | head |\n   |---|\n   | cell |\n2. next"})).await;
+    let lines: Vec<String> = text_of(&file).lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(lines.contains(&"1.head".to_owned()) && lines.contains(&"2.next".to_owned()), "{lines:?}");
 }
 
 #[tokio::test]

@@ -260,7 +260,7 @@ impl Flow<'_> {
     }
 
     /// Draws the signs that wait for their item's first line.
-    fn beside(&mut self, baseline: f32) {
+    pub(super) fn beside(&mut self, baseline: f32) {
         for sign in std::mem::take(&mut self.signs) {
             self.runs(&sign.line, sign.right - sign.line.width, baseline);
         }

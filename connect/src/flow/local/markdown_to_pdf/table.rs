@@ -93,6 +93,7 @@ impl Flow<'_> {
         let top = self.place();
         let y = self.y + PAD_Y + (HEIGHT - (ASCENT + DESCENT) * SIZE) / 2.0 + ASCENT * SIZE;
         let left = self.left;
+        self.beside(y);
         for (at, (cell, (x, width))) in row.iter().zip(&grid.columns).enumerate() {
             for (number, line) in cell.iter().skip(from).take(count).enumerate() {
                 let free = width - 2.0 * PAD_X - line.width;
