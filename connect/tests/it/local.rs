@@ -15,7 +15,7 @@ fn tool(name: &str) -> (TempDir, Arc<dyn Tool>) {
     (home, tool)
 }
 
-/// CORE-061, CORE-064, CORE-078
+/// CORE-061, CORE-064
 #[test]
 fn local_tools_say_of_themselves_what_the_document_says() {
     let home = TempDir::new().unwrap();
@@ -39,6 +39,7 @@ fn local_tools_say_of_themselves_what_the_document_says() {
     }
 }
 
+/// CORE-070
 #[tokio::test]
 async fn an_echo_gives_back_what_it_was_given_and_takes_nothing_else() {
     let (_home, echo) = tool("local.echo");
@@ -46,8 +47,15 @@ async fn an_echo_gives_back_what_it_was_given_and_takes_nothing_else() {
         assert_eq!(execute(&*echo, &call(1), &input).await.unwrap(), input);
     }
     let dry = execute(&*echo, &call(1), &json!({"message": "hi", "dry_run": true})).await.unwrap();
-    assert_eq!(dry["status"], "dry_run");
-    assert_eq!(dry["simulated_output"], json!({"message": "hi"}));
+    assert_eq!(
+        dry,
+        json!({
+            "status": "dry_run",
+            "simulated_output": {"message": "hi"},
+            "warning": "This is a simulated response; no real action taken",
+            "would_execute": "give the input back",
+        })
+    );
     for input in [json!({}), json!({"message": 1}), json!({"message": "a", "other": 1}), json!("hi")] {
         assert!(echo.spec().input.check(&input).is_err(), "{input}");
     }

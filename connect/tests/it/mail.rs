@@ -52,7 +52,6 @@ fn content(message: &Value) -> &str {
     message["content"].as_str().unwrap()
 }
 
-/// CORE-062, INTENT-031
 #[tokio::test]
 async fn a_mail_as_the_documents_workflow_writes_it_arrives() {
     let server = PrivateSmtp::start();
@@ -61,6 +60,7 @@ async fn a_mail_as_the_documents_workflow_writes_it_arrives() {
     assert_eq!((spec.name.as_str(), spec.effect, spec.metadata.risk_level), ("email_send", Reach::Write, Risk::High));
     assert!(spec.metadata.requires_approval && spec.metadata.dry_run_supported && !spec.metadata.idempotent);
     assert_eq!(spec.metadata.capabilities, ["email.send", "external_api"]);
+    assert_eq!(spec.input.document()["properties"]["dry_run"]["type"], "boolean");
 
     let input = json!({"to": "ops@acme.com", "subject": "Upload OK 123"});
     let output = execute(&*mail, &call(7), &input).await.unwrap();

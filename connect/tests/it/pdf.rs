@@ -195,6 +195,15 @@ async fn images_come_from_artifacts_and_the_document_but_not_from_the_network() 
     let list = run("pdfimages", &["-list", file.to_str().unwrap()]);
     assert_eq!(list.lines().filter(|line| line.split_whitespace().nth(2) == Some("image")).count(), 3, "{list}");
 
+    let photo = desk.home.path().join("photo");
+    run("pdftoppm", &["-jpeg", "-r", "20", "-singlefile", file.to_str().unwrap(), photo.to_str().unwrap()]);
+    let jpeg = std::fs::read(photo.with_extension("jpg")).unwrap();
+    let artifact = desk.blobs.put(incoming(&jpeg)).await.unwrap().id;
+    let (_, file) = desk.make(&json!({"markdown": format!("![a photo]({artifact})")})).await;
+    check(&file);
+    let list = run("pdfimages", &["-list", file.to_str().unwrap()]);
+    assert!(list.contains(" jpeg "), "{list}");
+
     let missing = format!("cas://sha256:{}", "0".repeat(64));
     for (markdown, code) in [
         (format!("![x]({missing})"), "NOT_FOUND"),

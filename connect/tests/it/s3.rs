@@ -59,13 +59,13 @@ fn done(input: &Value, output: &Value) -> Done {
     Done { input: input.clone(), output: output.clone() }
 }
 
-/// INTENT-031
 #[tokio::test]
 async fn an_upload_as_the_documents_workflow_writes_it_is_read_back() {
     let yard = Yard::new();
     let spec = yard.tool.spec();
     assert_eq!((spec.name.as_str(), spec.effect), ("s3_upload", Reach::Write));
     assert!(spec.metadata.idempotent && spec.metadata.dry_run_supported && spec.checkable && spec.reversible);
+    assert_eq!(spec.input.document()["properties"]["dry_run"]["type"], "boolean");
     let input = json!({"bucket": BUCKET, "key_template": "uploads/run-1.bin"});
     let output = execute(&*yard.tool, &call(1), &input).await.unwrap();
     assert_eq!(output["success"], true);
