@@ -168,3 +168,33 @@ pub const NOTES_BYTES_MAX: usize = 8 * 1024;
 pub const PRIORITY_DEFAULT: i32 = 5;
 /// Tries to deliver one message to somebody; the waits between them double.
 pub const MESSAGE_TRIES_MAX: i64 = 12;
+/// Bytes of a text that is summarised at the most.
+pub const SUMMARY_TEXT_BYTES_MAX: usize = 1024 * 1024;
+/// Sentences of a summary at the most.
+pub const SUMMARY_SENTENCES_MAX: usize = 50;
+/// Bytes of a Markdown document that becomes a PDF at the most; images in the text count.
+pub const MARKDOWN_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Nesting of lists and quotes in a Markdown document at the most.
+pub const MARKDOWN_DEPTH_MAX: usize = 32;
+/// Pages of one PDF at the most.
+pub const PDF_PAGES_MAX: usize = 1_000;
+/// Images of one PDF at the most.
+pub const PDF_IMAGES_MAX: usize = 200;
+/// Bytes of all images of one PDF at the most.
+pub const PDF_IMAGE_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Pixels of all images of one PDF at the most, because a small file can unfold into a large one.
+pub const PDF_IMAGE_PIXELS_MAX: u64 = 50_000_000;
+/// Cells of all tables of one PDF at the most.
+pub const PDF_TABLE_CELLS_MAX: usize = 100_000;
+/// Receivers of one mail at the most.
+pub const MAIL_RECEIVERS_MAX: usize = 100;
+/// Characters of a mail's subject at the most.
+pub const MAIL_SUBJECT_CHARS_MAX: usize = 500;
+/// Bytes of a mail's text, and of its HTML, at the most.
+pub const MAIL_TEXT_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of one object that a tool uploads at the most.
+pub const UPLOAD_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of an object's key at the most.
+pub const OBJECT_KEY_BYTES_MAX: usize = 1_024;
+/// Buckets to which connections are kept at a time.
+pub const BUCKETS_OPEN_MAX: usize = 64;

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod blob;
+pub mod bucket;
 pub mod bus;
 pub mod counter;
 pub mod migrate;

@@ -11,5 +11,6 @@ pub mod proxy;
 pub mod redis;
 pub mod s3;
 pub mod seeded;
+pub mod smtp;
 pub mod suite;
 pub mod world;

@@ -13,7 +13,7 @@ mod tool;
 
 pub use ambient::{Clock, Random};
 pub use blobs::{Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, Outgoing, PresentedLink, PresignedUrl};
-pub use buckets::{BucketError, Buckets};
+pub use buckets::{BucketError, Buckets, Object};
 pub use bus::{Bus, BusError, Heard, Subscription};
 pub use counters::{Claim, CounterError, Counters};
 pub use notifier::{Message, Notifier};

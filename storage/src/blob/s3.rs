@@ -59,34 +59,7 @@ impl S3Blobs {
     /// The blobs in this bucket. Does not connect yet. Without credentials the machine's own role
     /// is asked for.
     pub fn new(url: &S3Url, credentials: Option<&S3Credentials>, random: Arc<dyn Random>) -> Result<Self, InvalidS3> {
-        // The HTTP client takes the process's provider; whoever comes first sets the one we use.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let mut builder = AmazonS3Builder::new()
-            .with_bucket_name(&url.bucket)
-            .with_region(&url.region)
-            .with_virtual_hosted_style_request(url.virtual_hosted)
-            .with_disable_bulk_delete(true)
-            .with_retry(retry())
-            .with_client_options(
-                ClientOptions::new()
-                    .with_timeout_disabled()
-                    .with_read_timeout(SILENCE_TIMEOUT)
-                    .with_connect_timeout(CONNECT_TIMEOUT)
-                    .with_allow_http(url.endpoint.as_ref().is_some_and(|e| e.starts_with("http://"))),
-            );
-        if let Some(endpoint) = &url.endpoint {
-            builder = builder.with_endpoint(endpoint);
-        }
-        if let Some(credentials) = credentials {
-            let text = |secret: &Secret| secret.expose_text().map(str::to_owned).ok_or(InvalidS3);
-            builder = builder
-                .with_access_key_id(&credentials.access_key_id)
-                .with_secret_access_key(text(&credentials.secret_access_key)?);
-            if let Some(token) = &credentials.session_token {
-                builder = builder.with_token(text(token)?);
-            }
-        }
-        let store = builder.build().map_err(|_| InvalidS3)?;
+        let store = client(url, &url.bucket, credentials)?;
         Ok(Self { store, prefix: url.prefix.clone(), random, bytes_max: BLOB_BYTES_MAX })
     }
 
@@ -117,6 +90,38 @@ impl S3Blobs {
         }
         moved.map(|()| stat)
     }
+}
+
+/// A client of one bucket on the server of `url`. Does not connect yet.
+pub(crate) fn client(url: &S3Url, bucket: &str, credentials: Option<&S3Credentials>) -> Result<AmazonS3, InvalidS3> {
+    // The HTTP client takes the process's provider; whoever comes first sets the one we use.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = AmazonS3Builder::new()
+        .with_bucket_name(bucket)
+        .with_region(&url.region)
+        .with_virtual_hosted_style_request(url.virtual_hosted)
+        .with_disable_bulk_delete(true)
+        .with_retry(retry())
+        .with_client_options(
+            ClientOptions::new()
+                .with_timeout_disabled()
+                .with_read_timeout(SILENCE_TIMEOUT)
+                .with_connect_timeout(CONNECT_TIMEOUT)
+                .with_allow_http(url.endpoint.as_ref().is_some_and(|e| e.starts_with("http://"))),
+        );
+    if let Some(endpoint) = &url.endpoint {
+        builder = builder.with_endpoint(endpoint);
+    }
+    if let Some(credentials) = credentials {
+        let text = |secret: &Secret| secret.expose_text().map(str::to_owned).ok_or(InvalidS3);
+        builder = builder
+            .with_access_key_id(&credentials.access_key_id)
+            .with_secret_access_key(text(&credentials.secret_access_key)?);
+        if let Some(token) = &credentials.session_token {
+            builder = builder.with_token(text(token)?);
+        }
+    }
+    builder.build().map_err(|_| InvalidS3)
 }
 
 #[async_trait]

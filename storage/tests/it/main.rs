@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests hold the real environment")]
 
 mod blobs;
+mod buckets;
 mod bus;
 mod counters;
 mod differential;

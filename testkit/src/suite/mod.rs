@@ -1,6 +1,7 @@
 //! Contract suites: every sentence of a port's contract, run against each implementation.
 
 pub mod blobs;
+pub mod buckets;
 pub mod bus;
 pub mod counters;
 pub mod ledger;

@@ -19,7 +19,11 @@ const LAYERS: &[Layer] = &[
     Layer { name: "chimera-core", uses: &[], tests_use: &["chimera-testkit"] },
     Layer { name: "chimera-engine", uses: &["chimera-core"], tests_use: &["chimera-testkit"] },
     Layer { name: "chimera-storage", uses: &["chimera-core", "chimera-engine"], tests_use: &["chimera-testkit"] },
-    Layer { name: "chimera-connect", uses: &["chimera-core", "chimera-engine"], tests_use: &["chimera-testkit"] },
+    Layer {
+        name: "chimera-connect",
+        uses: &["chimera-core", "chimera-engine"],
+        tests_use: &["chimera-testkit", "chimera-storage"],
+    },
     Layer { name: "chimera-sandbox", uses: &["chimera-core", "chimera-engine"], tests_use: &["chimera-testkit"] },
     Layer {
         name: "chimera-api",

@@ -20,6 +20,7 @@ const SHARED: &[(&str, &str, &str)] = &[
     ("engine", "port", "what the engine needs from outside"),
     ("storage", "bench", "the ceiling that the store's own numbers are held against"),
     ("storage", "blob", "content-addressed bytes: folder and S3"),
+    ("storage", "bucket", "objects by bucket and key: folder and S3"),
     ("storage", "bus", "hints between nodes: in process and Redis"),
     ("storage", "counter", "claims and windows: in process and Redis"),
     ("storage", "migrate", "embedded, forward-only changes of the schema"),

@@ -1,0 +1,38 @@
+//! Artifacts that inputs and outputs name by their content address.
+
+use bytes::Bytes;
+use chimera_core::error::Code;
+use chimera_core::ledger::BlobId;
+use chimera_engine::port::{BlobError, BlobStat, Blobs, ToolError};
+use futures::{StreamExt, TryStreamExt, stream};
+
+/// All of an artifact, if it has at most `bytes_max` bytes.
+pub(crate) async fn fetch(blobs: &dyn Blobs, address: &str, bytes_max: usize) -> Result<Bytes, ToolError> {
+    let id: BlobId = address.parse().map_err(|_| {
+        ToolError::not_sent(Code::MalformedArgs, "an artifact is named by cas://sha256: and 64 hex digits")
+    })?;
+    let blob = blobs.get(id).await.map_err(failed)?;
+    if blob.stat.size > bytes_max as u64 {
+        return Err(ToolError::not_sent(Code::PayloadTooLarge, "the artifact is too large for this tool")
+            .with("artifact", address)
+            .with("bytes", blob.stat.size)
+            .with("bytes_max", bytes_max));
+    }
+    let pieces: Vec<Bytes> = blob.content.try_collect().await.map_err(failed)?;
+    Ok(pieces.concat().into())
+}
+
+/// Keeps content and gives its address.
+pub(crate) async fn keep(blobs: &dyn Blobs, content: Bytes) -> Result<BlobStat, ToolError> {
+    blobs.put(stream::iter([Ok(content)]).boxed()).await.map_err(failed)
+}
+
+fn failed(error: BlobError) -> ToolError {
+    let code = match error {
+        BlobError::NotFound(_) => Code::NotFound,
+        BlobError::TooLarge { .. } => Code::PayloadTooLarge,
+        BlobError::Damaged(_) => Code::Internal,
+        BlobError::Interrupted | BlobError::Unavailable { .. } => Code::StoreUnavailable,
+    };
+    ToolError::not_sent(code, error.to_string())
+}

@@ -1,0 +1,63 @@
+//! `local.echo`: gives back what it was given.
+//!
+//! For trying out a workflow, and for joining values of several nodes into one output. Its dry run
+//! gives the same values, because there is nothing that it would do.
+
+use async_trait::async_trait;
+use chimera_core::flow::schema::BadSchema;
+use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Spec, is_dry};
+use chimera_engine::port::{CallContext, Tool, ToolError};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// The tool.
+pub(super) struct Echo {
+    spec: Arc<Spec>,
+}
+
+impl Echo {
+    pub(super) fn new() -> Result<Self, BadSchema> {
+        let declared = Declared {
+            name: "local.echo",
+            version: "1",
+            description: "Gives its message and value back.",
+            metadata: Metadata {
+                requires_approval: false,
+                dry_run_supported: true,
+                idempotent: true,
+                capabilities: vec!["local.echo".to_owned()],
+                risk_level: Risk::Low,
+            },
+            effect: Reach::Pure,
+            checkable: false,
+            reversible: false,
+            timeout_ms: 5_000,
+            input: json!({
+                "type": "object",
+                "properties": {"message": {"type": "string"}, "value": true},
+                "anyOf": [{"required": ["message"]}, {"required": ["value"]}],
+                "additionalProperties": false
+            }),
+            output: json!({
+                "type": "object",
+                "properties": {"message": {"type": "string"}, "value": true},
+                "additionalProperties": false
+            }),
+        };
+        Ok(Self { spec: Arc::new(declared.compile()?) })
+    }
+}
+
+#[async_trait]
+impl Tool for Echo {
+    fn spec(&self) -> &Arc<Spec> {
+        &self.spec
+    }
+
+    async fn execute(&self, _ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
+        let given = |name: &str| input.get(name).map(|value| (name.to_owned(), value.clone()));
+        let output: Map<String, Value> = ["message", "value"].into_iter().filter_map(given).collect();
+        let output = Value::Object(output);
+        Ok(if is_dry(input) { Spec::simulated(output, "give the input back") } else { output })
+    }
+}

@@ -1,0 +1,220 @@
+//! Pages written as a PDF.
+//!
+//! No clock and no chance: the identifiers inside are made from the content, so the same document
+//! gives the same bytes.
+
+use super::fonts::Fonts;
+use super::lines::{Placed, Run, Setter, wrap};
+use super::page::{Color, Heading, Laid, Mark, Page, Sheet};
+use super::parse::Style;
+use super::picture::Picture;
+use super::refusal::Refusal;
+use krilla::Document;
+use krilla::action::LinkAction;
+use krilla::annotation::{LinkAnnotation, Target};
+use krilla::color::rgb;
+use krilla::destination::XyzDestination;
+use krilla::error::KrillaError;
+use krilla::geom::{PathBuilder, Point, Rect, Size, Transform};
+use krilla::metadata::Metadata;
+use krilla::num::NormalizedF32;
+use krilla::outline::{Outline, OutlineNode};
+use krilla::page::PageSettings;
+use krilla::paint::{Fill, FillRule};
+use krilla::surface::Surface;
+use krilla::text::KrillaGlyph;
+
+/// How far the top of an italic letter leans, for each point of its height.
+const SLANT: f32 = 0.2;
+const FOOTER: f32 = 8.5;
+
+/// What a document says of itself, and how it is written.
+pub(super) struct About {
+    /// The title, if it has one.
+    pub(super) title: Option<String>,
+    /// The language, as BCP 47 names it.
+    pub(super) language: Option<String>,
+    /// Whether pages carry their number.
+    pub(super) page_numbers: bool,
+}
+
+/// Writes the pages.
+pub(super) fn write(
+    fonts: &Fonts,
+    laid: &Laid,
+    pictures: &[Picture],
+    links: &[String],
+    about: &About,
+) -> Result<Vec<u8>, Refusal> {
+    let mut document = Document::new();
+    let mut metadata = Metadata::new().producer("Chimera".to_owned());
+    if let Some(title) = &about.title {
+        metadata = metadata.title(title.clone());
+    }
+    if let Some(language) = &about.language {
+        metadata = metadata.language(language.clone());
+    }
+    document.set_metadata(metadata);
+    let Sheet { width, height } = laid.sheet;
+    for (at, page) in laid.pages.iter().enumerate() {
+        let settings = PageSettings::from_wh(width, height).ok_or(Refusal::Pages("the sheet has no size"))?;
+        let mut sheet = document.start_page_with(settings);
+        for annotation in page.over.iter().filter_map(|mark| annotation(mark, links, &laid.headings)) {
+            sheet.add_annotation(annotation.into());
+        }
+        let mut surface = sheet.surface();
+        marks(&mut surface, fonts, page, pictures);
+        if about.page_numbers {
+            number(&mut surface, fonts, laid.sheet, at + 1, laid.pages.len());
+        }
+        surface.finish();
+        sheet.finish();
+    }
+    document.set_outline(outline(&laid.headings));
+    document.finish().map_err(|error| match error {
+        KrillaError::Image(image, ..) => {
+            let number = pictures.iter().position(|picture| picture.image == image).map_or(0, |at| at + 1);
+            Refusal::Image { number, reason: "the file is damaged".to_owned() }
+        }
+        _ => Refusal::Pages("its parts don't fit together"),
+    })
+}
+
+fn marks(surface: &mut Surface<'_>, fonts: &Fonts, page: &Page, pictures: &[Picture]) {
+    for mark in page.under.iter().chain(&page.over) {
+        match mark {
+            Mark::Fill { x, y, width, height, color } => fill(surface, [*x, *y, *width, *height], *color),
+            Mark::Text { x, y, color, run } => text(surface, fonts, *x, *y, *color, run),
+            Mark::Image { number, x, y, width, height } => {
+                if let (Some(picture), Some(size)) = (pictures.get(*number), Size::from_wh(*width, *height)) {
+                    surface.push_transform(&Transform::from_translate(*x, *y));
+                    surface.draw_image(picture.image.clone(), size);
+                    surface.pop();
+                }
+            }
+            Mark::Link { .. } => {}
+        }
+    }
+}
+
+fn paint(color: Color) -> Fill {
+    Fill {
+        paint: rgb::Color::new(color.0, color.1, color.2).into(),
+        opacity: NormalizedF32::ONE,
+        rule: FillRule::default(),
+    }
+}
+
+fn fill(surface: &mut Surface<'_>, [x, y, width, height]: [f32; 4], color: Color) {
+    let mut path = PathBuilder::new();
+    if let Some(rect) = Rect::from_xywh(x, y, width, height) {
+        path.push_rect(rect);
+    }
+    if let Some(path) = path.finish() {
+        surface.set_fill(Some(paint(color)));
+        surface.draw_path(&path);
+    }
+}
+
+fn text(surface: &mut Surface<'_>, fonts: &Fonts, x: f32, y: f32, color: Color, run: &Run) {
+    let glyph =
+        |placed: &Placed| KrillaGlyph::new(placed.id, placed.advance, 0.0, 0.0, 0.0, placed.bytes.clone(), None);
+    let glyphs: Vec<KrillaGlyph> = run.glyphs.iter().map(glyph).collect();
+    let lean = if run.style.italic { -SLANT } else { 0.0 };
+    surface.set_fill(Some(paint(color)));
+    surface.push_transform(&Transform::from_row(1.0, 0.0, lean, 1.0, x, y));
+    surface.draw_glyphs(Point::from_xy(0.0, 0.0), &glyphs, fonts.font(run.face), &run.text, run.size, false);
+    surface.pop();
+}
+
+fn number(surface: &mut Surface<'_>, fonts: &Fonts, sheet: Sheet, page: usize, pages: usize) {
+    let mut setter = Setter::new(fonts);
+    let cells = setter.text(&format!("{page} / {pages}"), Style::default());
+    for line in wrap(&cells, FOOTER, sheet.width) {
+        let x = (sheet.width - line.width) / 2.0;
+        for run in &line.runs {
+            text(surface, fonts, x + run.x, sheet.height - 36.0, Color::MUTED, run);
+        }
+    }
+}
+
+/// The place on the page that leads to a link's target, if that is one we lead to.
+fn annotation(mark: &Mark, links: &[String], headings: &[Heading]) -> Option<LinkAnnotation> {
+    let Mark::Link { x, y, width, height, link } = mark else { return None };
+    let rect = Rect::from_xywh(*x, *y, *width, *height)?;
+    let address = links.get(*link)?;
+    let target = match address.strip_prefix('#') {
+        Some(anchor) => {
+            let heading = headings.iter().find(|heading| slug(&heading.text) == anchor.to_lowercase())?;
+            Target::Destination(destination(heading).into())
+        }
+        None => Target::Action(LinkAction::new(uri(address)?).into()),
+    };
+    Some(LinkAnnotation::new(rect, target))
+}
+
+fn destination(heading: &Heading) -> XyzDestination {
+    XyzDestination::new(heading.page, Point::from_xy(0.0, (heading.y - 6.0).max(0.0)))
+}
+
+/// An address that a reader may open, in ASCII; scripts and local files are none.
+fn uri(address: &str) -> Option<String> {
+    let scheme = address.split_once(':')?.0.to_ascii_lowercase();
+    matches!(scheme.as_str(), "http" | "https" | "mailto").then(|| {
+        let mut out = String::new();
+        for byte in address.bytes() {
+            if byte.is_ascii_graphic() {
+                out.push(char::from(byte));
+            } else {
+                out.push_str(&format!("%{byte:02X}"));
+            }
+        }
+        out
+    })
+}
+
+/// The anchor that a heading makes: its words in lower case, joined by hyphens.
+fn slug(text: &str) -> String {
+    let kept = text.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+fn outline(headings: &[Heading]) -> Outline {
+    let mut outline = Outline::new();
+    let mut open: Vec<(u8, OutlineNode)> = Vec::new();
+    for heading in headings {
+        close(&mut open, &mut outline, heading.level);
+        open.push((heading.level, OutlineNode::new(heading.text.clone(), destination(heading))));
+    }
+    close(&mut open, &mut outline, 0);
+    outline
+}
+
+/// Hangs every open heading of this level or below on the one above it.
+fn close(open: &mut Vec<(u8, OutlineNode)>, outline: &mut Outline, level: u8) {
+    while let Some((_, node)) = open.pop_if(|(above, _)| *above >= level) {
+        match open.last_mut() {
+            Some((_, parent)) => parent.push_child(node),
+            None => outline.push_child(node),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_that_are_safe_to_open_become_links() {
+        assert_eq!(uri("https://example.org/ä b").as_deref(), Some("https://example.org/%C3%A4%20b"));
+        assert_eq!(uri("mailto:a@b.example").as_deref(), Some("mailto:a@b.example"));
+        for other in ["javascript:alert(1)", "file:///x", "JavaScript:x", "relative/path", ""] {
+            assert_eq!(uri(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_heading_is_found_by_its_words() {
+        assert_eq!(slug("Was ist neu? (2)"), "was-ist-neu-2");
+    }
+}

@@ -1,0 +1,356 @@
+//! Blocks set onto pages.
+//!
+//! The flow keeps a place on the current page and moves down; what no longer fits begins the next
+//! page. Space between blocks is remembered and spent only when something follows on the same
+//! page. Backgrounds and bars are drawn per page once it is known how far their content reached.
+
+use super::fonts::{ASCENT, DESCENT, Fonts};
+use super::lines::{Line, Setter, wrap};
+use super::page::{Color, Heading, Laid, Mark, Page, Sheet};
+use super::parse::{Block, Inline, Item, Style, plain};
+use super::picture::Picture;
+use super::refusal::{Refusal, too_many};
+use chimera_core::limits::PDF_PAGES_MAX;
+
+const TEXT: f32 = 10.5;
+const HEADINGS: [f32; 6] = [22.0, 17.0, 14.0, 12.0, 11.0, 10.5];
+const CODE: f32 = 9.5;
+const LEADING: f32 = 1.42;
+const GAP: f32 = 8.0;
+/// The space between short items.
+const TIGHT: f32 = 2.5;
+const PADDING: f32 = 6.0;
+/// The narrowest column that nesting leaves.
+const COLUMN_MIN: f32 = 90.0;
+/// Points of one pixel at 96 dots per inch.
+const PIXEL: f32 = 0.75;
+const BULLETS: [&str; 3] = ["•", "◦", "▪"];
+
+/// A sign beside the first line of an item.
+struct Sign {
+    line: Line,
+    right: f32,
+}
+
+/// A place on a page.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    page: usize,
+    y: f32,
+}
+
+/// The flow.
+pub(super) struct Flow<'a> {
+    pub(super) setter: Setter<'a>,
+    pictures: &'a [Picture],
+    sheet: Sheet,
+    pages: Vec<Page>,
+    headings: Vec<Heading>,
+    signs: Vec<Sign>,
+    pub(super) y: f32,
+    gap: f32,
+    pub(super) left: f32,
+    pub(super) right: f32,
+    color: Color,
+    depth: usize,
+}
+
+/// Sets a document onto pages.
+pub(super) fn lay(fonts: &Fonts, pictures: &[Picture], sheet: Sheet, blocks: &[Block]) -> Result<Laid, Refusal> {
+    let mut flow = Flow {
+        setter: Setter::new(fonts),
+        pictures,
+        sheet,
+        pages: vec![Page::default()],
+        headings: Vec::new(),
+        signs: Vec::new(),
+        y: sheet.top(),
+        gap: 0.0,
+        left: sheet.left(),
+        right: sheet.right(),
+        color: Color::TEXT,
+        depth: 0,
+    };
+    flow.blocks(blocks)?;
+    Ok(Laid { sheet, pages: flow.pages, headings: flow.headings, missing: flow.setter.missing })
+}
+
+impl Flow<'_> {
+    fn blocks(&mut self, blocks: &[Block]) -> Result<(), Refusal> {
+        (1..).zip(blocks).try_for_each(|(next, block)| self.block(block, blocks.get(next)))
+    }
+
+    fn block(&mut self, block: &Block, next: Option<&Block>) -> Result<(), Refusal> {
+        match block {
+            Block::Heading(level, inlines) => self.heading(*level, inlines, next),
+            Block::Paragraph(inlines) => self.paragraph(inlines, GAP),
+            Block::Words(inlines) => self.paragraph(inlines, TIGHT),
+            Block::Code(text) => self.code(text),
+            Block::Quote(blocks) => self.quote(blocks),
+            Block::List(start, items) => self.list(*start, items),
+            Block::Table(table) => self.table(table),
+            Block::Rule => self.rule(),
+            Block::PageBreak => self.turn(),
+        }
+    }
+
+    fn heading(&mut self, level: u8, inlines: &[Inline], next: Option<&Block>) -> Result<(), Refusal> {
+        let base = HEADINGS[usize::from(level.clamp(1, 6)) - 1];
+        let cells = self.setter.cells(inlines);
+        let lines = wrap(&cells, base, self.right - self.left);
+        let height = base * 1.25;
+        self.space(base * 0.9);
+        // A heading stays with the beginning of what it heads.
+        let below = base * 0.45 + next.map_or(0.0, |next| self.beginning(next));
+        self.need((height * lines.len() as f32 + below).min(self.page_room()))?;
+        self.headings.push(Heading { level, text: plain(inlines), page: self.pages.len() - 1, y: self.y });
+        for line in &lines {
+            self.line(line, self.left, base, height)?;
+        }
+        self.space(base * 0.45);
+        Ok(())
+    }
+
+    /// Room that a block needs at least to begin on a page.
+    fn beginning(&self, block: &Block) -> f32 {
+        let lines = 2.0 * TEXT * LEADING;
+        match block {
+            Block::Paragraph(inlines) => match inlines.first() {
+                Some(Inline::Image(number, ..)) => self.extent(*number).1 + GAP,
+                _ => lines,
+            },
+            Block::Heading(..) => 2.5 * lines,
+            Block::Code(_) | Block::Table(_) => lines + 4.0 * PADDING,
+            Block::Rule | Block::PageBreak => 0.0,
+            Block::Words(_) | Block::Quote(_) | Block::List(..) => lines,
+        }
+    }
+
+    /// Width and height of an image, made to fit.
+    fn extent(&self, number: usize) -> (f32, f32) {
+        let Some(picture) = self.pictures.get(number) else { return (0.0, 0.0) };
+        let (width, height) = (picture.width as f32 * PIXEL, picture.height as f32 * PIXEL);
+        let scale = ((self.right - self.left) / width).min(self.page_room() / height).min(1.0);
+        (width * scale, height * scale)
+    }
+
+    fn paragraph(&mut self, inlines: &[Inline], gap: f32) -> Result<(), Refusal> {
+        let mut words = Vec::new();
+        for inline in inlines {
+            if let Inline::Image(number, _, _) = inline {
+                self.words(&std::mem::take(&mut words))?;
+                self.picture(*number)?;
+            } else {
+                words.push(inline.clone());
+            }
+        }
+        self.words(&words)?;
+        self.space(gap);
+        Ok(())
+    }
+
+    fn words(&mut self, inlines: &[Inline]) -> Result<(), Refusal> {
+        if plain(inlines).trim().is_empty() {
+            return Ok(());
+        }
+        let cells = self.setter.cells(inlines);
+        let lines = wrap(&cells, TEXT, self.right - self.left);
+        let height = TEXT * LEADING;
+        if lines.len() > 1 {
+            // No paragraph leaves its first line alone on a page.
+            self.need(2.0 * height)?;
+        }
+        lines.iter().try_for_each(|line| self.line(line, self.left, TEXT, height))
+    }
+
+    fn picture(&mut self, number: usize) -> Result<(), Refusal> {
+        let (width, height) = self.extent(number);
+        self.space(GAP / 2.0);
+        self.need(height)?;
+        self.beside(self.y + TEXT * LEADING);
+        let (x, y) = (self.left, self.y);
+        self.draw(Mark::Image { number, x, y, width, height });
+        self.advance(height);
+        self.space(GAP / 2.0);
+        Ok(())
+    }
+
+    fn code(&mut self, text: &str) -> Result<(), Refusal> {
+        let style = Style { code: true, ..Style::default() };
+        let cells = self.setter.text(text, style);
+        let lines = wrap(&cells, CODE, self.right - self.left - 2.0 * PADDING);
+        let height = CODE * 1.35;
+        self.need(height * lines.len().min(2) as f32 + 2.0 * PADDING)?;
+        let from = self.place();
+        self.advance(PADDING);
+        for line in &lines {
+            self.line(line, self.left + PADDING, CODE, height)?;
+        }
+        self.advance(PADDING);
+        let (x, width) = (self.left, self.right - self.left);
+        self.behind(from, |y, height| Mark::Fill { x, y, width, height, color: Color::SHADE });
+        self.space(GAP);
+        Ok(())
+    }
+
+    fn quote(&mut self, blocks: &[Block]) -> Result<(), Refusal> {
+        let (left, color) = (self.left, self.color);
+        self.need(TEXT * LEADING)?;
+        let from = self.place();
+        self.left = self.indented(14.0);
+        self.color = Color::MUTED;
+        self.blocks(blocks)?;
+        (self.left, self.color) = (left, color);
+        self.behind(from, |y, height| Mark::Fill { x: left, y, width: 2.5, height, color: Color::LINE });
+        self.space(GAP);
+        Ok(())
+    }
+
+    fn list(&mut self, start: Option<u64>, items: &[Item]) -> Result<(), Refusal> {
+        let left = self.left;
+        let signs: Vec<Line> = (0_u64..)
+            .zip(items)
+            .map(|(at, item)| {
+                let sign = match (start, item.done) {
+                    (_, Some(true)) => "☑".to_owned(),
+                    (_, Some(false)) => "☐".to_owned(),
+                    (Some(start), None) => format!("{}.", start.saturating_add(at)),
+                    (None, None) => BULLETS[self.depth % BULLETS.len()].to_owned(),
+                };
+                let cells = self.setter.text(&sign, Style::default());
+                wrap(&cells, TEXT, f32::MAX).into_iter().next().unwrap_or_default()
+            })
+            .collect();
+        let widest = signs.iter().map(|sign| sign.width).fold(10.0, f32::max);
+        self.left = self.indented(widest + 8.0);
+        self.depth += 1;
+        for (sign, item) in signs.into_iter().zip(items) {
+            self.signs.push(Sign { line: sign, right: self.left - 6.0 });
+            self.blocks(&item.blocks)?;
+            if !self.signs.is_empty() {
+                self.line(&Line::default(), self.left, TEXT, TEXT * LEADING)?;
+            }
+            let loose = item.blocks.iter().any(|block| matches!(block, Block::Paragraph(_)));
+            self.gap = if loose { GAP } else { TIGHT };
+        }
+        self.depth -= 1;
+        self.left = left;
+        self.space(if self.depth == 0 { GAP } else { TIGHT });
+        Ok(())
+    }
+
+    fn rule(&mut self) -> Result<(), Refusal> {
+        self.space(GAP);
+        self.need(1.0)?;
+        let (x, y, width) = (self.left, self.y, self.right - self.left);
+        self.draw(Mark::Fill { x, y, width, height: 0.8, color: Color::LINE });
+        self.advance(1.0);
+        self.space(GAP * 1.4);
+        Ok(())
+    }
+
+    /// Draws a line at `x` and moves below it.
+    fn line(&mut self, line: &Line, x: f32, base: f32, height: f32) -> Result<(), Refusal> {
+        self.need(height)?;
+        let baseline = self.y + (height - (ASCENT + DESCENT) * base) / 2.0 + ASCENT * base;
+        self.beside(baseline);
+        self.runs(line, x, baseline);
+        self.advance(height);
+        Ok(())
+    }
+
+    /// Draws the signs that wait for their item's first line.
+    pub(super) fn beside(&mut self, baseline: f32) {
+        for sign in std::mem::take(&mut self.signs) {
+            self.runs(&sign.line, sign.right - sign.line.width, baseline);
+        }
+    }
+
+    /// Draws the runs of a line with what belongs to them.
+    pub(super) fn runs(&mut self, line: &Line, x: f32, baseline: f32) {
+        for run in &line.runs {
+            let (x, width, size) = (x + run.x, run.width, run.size);
+            let fill = |y: f32, height: f32, color| Mark::Fill { x, y, width, height, color };
+            let color = if run.style.link.is_some() { Color::LINK } else { self.color };
+            if let Some(link) = run.style.link {
+                let (y, height) = (baseline - size * 0.8, size * 1.1);
+                self.draw(fill(baseline + size * 0.12, 0.5, Color::LINK));
+                self.draw(Mark::Link { x, y, width, height, link });
+            }
+            if run.style.struck {
+                self.draw(fill(baseline - size * 0.28, 0.7, color));
+            }
+            self.draw(Mark::Text { x, y: baseline, color, run: run.clone() });
+        }
+    }
+
+    /// Makes sure that `height` fits on the page, on the next one if need be.
+    pub(super) fn need(&mut self, height: f32) -> Result<(), Refusal> {
+        let fresh = self.y <= self.sheet.top();
+        if !fresh && self.y + self.gap + height > self.sheet.bottom() {
+            return self.turn();
+        }
+        if !fresh {
+            self.y += self.gap;
+        }
+        self.gap = 0.0;
+        Ok(())
+    }
+
+    /// Begins a page.
+    pub(super) fn turn(&mut self) -> Result<(), Refusal> {
+        if self.pages.len() == PDF_PAGES_MAX {
+            return Err(too_many("pages", PDF_PAGES_MAX));
+        }
+        self.pages.push(Page::default());
+        self.y = self.sheet.top();
+        self.gap = 0.0;
+        Ok(())
+    }
+
+    /// Asks for space before whatever comes next; the largest wish counts.
+    pub(super) const fn space(&mut self, space: f32) {
+        self.gap = self.gap.max(space);
+    }
+
+    pub(super) const fn room(&self) -> f32 {
+        self.sheet.bottom() - self.y
+    }
+
+    pub(super) const fn page_room(&self) -> f32 {
+        self.sheet.bottom() - self.sheet.top()
+    }
+
+    pub(super) fn place(&self) -> Place {
+        Place { page: self.pages.len() - 1, y: self.y }
+    }
+
+    /// Moves down, having drawn something.
+    pub(super) fn advance(&mut self, height: f32) {
+        self.y += height;
+        if let Some(page) = self.pages.last_mut() {
+            page.used = page.used.max(self.y);
+        }
+    }
+
+    pub(super) fn draw(&mut self, mark: Mark) {
+        if let Some(page) = self.pages.last_mut() {
+            page.over.push(mark);
+        }
+    }
+
+    /// Draws behind everything that was set since `from`, on each page as far as it reached.
+    pub(super) fn behind(&mut self, from: Place, mark: impl Fn(f32, f32) -> Mark) {
+        let top = self.sheet.top();
+        for (at, page) in self.pages.iter_mut().enumerate().skip(from.page) {
+            let y = if at == from.page { from.y } else { top };
+            if page.used > y {
+                page.under.push(mark(y, page.used - y));
+            }
+        }
+    }
+
+    fn indented(&self, by: f32) -> f32 {
+        (self.left + by).min((self.right - COLUMN_MIN).max(self.left))
+    }
+}

@@ -1,0 +1,175 @@
+//! `local.markdown_to_pdf`: a Markdown document as a PDF with its fonts inside.
+//!
+//! The same Markdown gives the same bytes, so the artifact's address is known before it is made.
+//! Nothing is fetched: images come from the document or from the artifact store.
+
+mod draw;
+mod flow;
+mod fonts;
+mod lines;
+mod page;
+mod parse;
+mod picture;
+mod refusal;
+mod table;
+
+use crate::flow::artifact;
+use crate::flow::input::{off_thread, read};
+use async_trait::async_trait;
+use bytes::Bytes;
+use chimera_core::error::Code;
+use chimera_core::flow::schema::BadSchema;
+use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Spec};
+use chimera_core::ledger::{BlobId, Digest32};
+use chimera_core::limits::MARKDOWN_BYTES_MAX;
+use chimera_engine::port::{Blobs, CallContext, Tool, ToolError};
+use refusal::Refusal;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Missing characters that an output names; more are not helpful.
+const MISSING_TOLD_MAX: usize = 20;
+
+#[derive(Deserialize)]
+struct Input {
+    markdown: String,
+    title: Option<String>,
+    language: Option<String>,
+    #[serde(default)]
+    page_size: PageSize,
+    page_numbers: Option<bool>,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+enum PageSize {
+    #[default]
+    A4,
+    Letter,
+}
+
+/// A finished document.
+struct Made {
+    pdf: Vec<u8>,
+    pages: usize,
+    title: Option<String>,
+    missing: BTreeSet<char>,
+}
+
+/// The tool.
+pub(super) struct MarkdownToPdf {
+    spec: Arc<Spec>,
+    blobs: Arc<dyn Blobs>,
+}
+
+impl MarkdownToPdf {
+    pub(super) fn new(blobs: Arc<dyn Blobs>) -> Result<Self, BadSchema> {
+        let declared = Declared {
+            name: "local.markdown_to_pdf",
+            version: "1",
+            description: "Makes a PDF of a Markdown document and keeps it as an artifact.",
+            metadata: Metadata {
+                requires_approval: false,
+                dry_run_supported: true,
+                idempotent: true,
+                capabilities: vec!["local.convert".to_owned()],
+                risk_level: Risk::Low,
+            },
+            effect: Reach::Pure,
+            checkable: false,
+            reversible: false,
+            timeout_ms: 60_000,
+            input: json!({
+                "type": "object",
+                "properties": {
+                    "markdown": {"type": "string"},
+                    "title": {"type": "string", "maxLength": 500, "description": "Else the first heading."},
+                    "language": {"type": "string", "pattern": "^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*$"},
+                    "page_size": {"enum": ["A4", "Letter"], "default": "A4"},
+                    "page_numbers": {"type": "boolean", "default": true}
+                },
+                "required": ["markdown"],
+                "additionalProperties": false
+            }),
+            output: json!({
+                "type": "object",
+                "properties": {
+                    "artifact": {"type": "string", "pattern": "^cas://sha256:[0-9a-f]{64}$"},
+                    "bytes": {"type": "integer"},
+                    "pages": {"type": "integer"},
+                    "sha256": {"type": "string"},
+                    "title": {"type": ["string", "null"]},
+                    "missing_characters": {
+                        "type": "array",
+                        "items": {"type": "string"},
+                        "description": "Characters that the embedded fonts lack; boxes stand in their place."
+                    }
+                },
+                "required": ["artifact", "bytes", "pages", "sha256"],
+                "additionalProperties": false
+            }),
+        };
+        Ok(Self { spec: Arc::new(declared.compile()?), blobs })
+    }
+}
+
+#[async_trait]
+impl Tool for MarkdownToPdf {
+    fn spec(&self) -> &Arc<Spec> {
+        &self.spec
+    }
+
+    async fn execute(&self, _ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
+        let input: Input = read(input)?;
+        if input.markdown.len() > MARKDOWN_BYTES_MAX {
+            return Err(ToolError::not_sent(Code::PayloadTooLarge, "the Markdown document is too large")
+                .with("bytes_max", MARKDOWN_BYTES_MAX));
+        }
+        let dry = input.dry_run;
+        let (input, document) = off_thread(move || {
+            let document = parse::parse(&input.markdown)?;
+            Ok((input, document))
+        })
+        .await?;
+        let files = picture::fetch(&*self.blobs, &document.images).await?;
+        let made = off_thread(move || Ok(make(&input, &document, files)?)).await?;
+        let id = BlobId::new(Digest32(Sha256::digest(&made.pdf).into()));
+        let output = json!({
+            "artifact": id.to_string(),
+            "bytes": made.pdf.len(),
+            "pages": made.pages,
+            "sha256": id.hex(),
+            "title": made.title,
+            "missing_characters":
+                made.missing.iter().take(MISSING_TOLD_MAX).map(char::to_string).collect::<Vec<_>>(),
+        });
+        if dry {
+            return Ok(Spec::simulated(output, format!("keep a PDF of {} pages as an artifact", made.pages)));
+        }
+        artifact::keep(&*self.blobs, Bytes::from(made.pdf)).await?;
+        Ok(output)
+    }
+}
+
+fn make(input: &Input, document: &parse::Document, files: Vec<Bytes>) -> Result<Made, Refusal> {
+    let fonts = fonts::Fonts::load().ok_or(Refusal::Pages("the fonts can't be read"))?;
+    let pictures = picture::open(files)?;
+    let sheet = match input.page_size {
+        PageSize::A4 => page::Sheet::A4,
+        PageSize::Letter => page::Sheet::LETTER,
+    };
+    let laid = flow::lay(&fonts, &pictures, sheet, &document.blocks)?;
+    let first = laid.headings.iter().find(|heading| heading.level == 1).or(laid.headings.first());
+    let title = input.title.clone().or_else(|| first.map(|heading| heading.text.clone()));
+    let about = draw::About {
+        title: title.clone(),
+        language: input.language.clone(),
+        page_numbers: input.page_numbers.unwrap_or(true),
+    };
+    let pdf = draw::write(&fonts, &laid, &pictures, &document.links, &about)?;
+    Ok(Made { pdf, pages: laid.pages.len(), title, missing: laid.missing })
+}

@@ -1,0 +1,147 @@
+//! Tables set onto pages.
+//!
+//! Columns get what their longest line asks for if there is room, and otherwise share it by their
+//! longest words. A row stays on one page if any page can hold it; the head is repeated on each.
+
+use super::flow::Flow;
+use super::fonts::{ASCENT, DESCENT};
+use super::lines::{Cell, Line, extent, wrap};
+use super::page::{Color, Mark};
+use super::parse::Table;
+use super::refusal::Refusal;
+use pulldown_cmark::Alignment;
+
+const SIZE: f32 = 9.5;
+const HEIGHT: f32 = SIZE * 1.38;
+const PAD_X: f32 = 6.0;
+const PAD_Y: f32 = 4.0;
+/// The part of the width that one word can claim for its column.
+const WORD_PART: f32 = 0.4;
+
+/// A row: the lines of each cell.
+type Row = Vec<Vec<Line>>;
+
+struct Grid<'t> {
+    alignments: &'t [Alignment],
+    /// Where columns begin and how wide they are, padding and all.
+    columns: Vec<(f32, f32)>,
+    width: f32,
+    /// The head, if it is short enough to be repeated.
+    head: Option<Row>,
+}
+
+impl Flow<'_> {
+    pub(super) fn table(&mut self, table: &Table) -> Result<(), Refusal> {
+        let rows: Vec<Vec<Vec<Cell>>> =
+            table.rows.iter().map(|row| row.iter().map(|cell| self.setter.cells(cell)).collect()).collect();
+        let widths = widths(&rows, table.alignments.len(), self.right - self.left);
+        let mut x = self.left;
+        let mut columns = Vec::with_capacity(widths.len());
+        for width in widths {
+            columns.push((x, width));
+            x += width;
+        }
+        let set = |row: &Vec<Vec<Cell>>| -> Row {
+            row.iter().zip(&columns).map(|(cells, (_, width))| wrap(cells, SIZE, width - 2.0 * PAD_X)).collect()
+        };
+        let rows: Vec<Row> = rows.iter().map(set).collect();
+        let head = rows.first().filter(|head| height(head) < self.page_room() / 3.0).cloned();
+        let grid = Grid { alignments: &table.alignments, columns, width: x - self.left, head };
+        if let Some(first) = rows.get(1) {
+            // The head does not stand alone at the foot of a page.
+            self.need((rows.first().map_or(0.0, height) + height(first)).min(self.page_room()))?;
+        }
+        for (at, row) in rows.iter().enumerate() {
+            self.row(&grid, row, at == 0)?;
+        }
+        self.space(10.0);
+        Ok(())
+    }
+
+    fn row(&mut self, grid: &Grid<'_>, row: &Row, is_head: bool) -> Result<(), Refusal> {
+        let whole = height(row);
+        let head = grid.head.as_ref().map_or(0.0, height);
+        if !is_head && whole > self.room() && whole + head <= self.page_room() {
+            self.next_page(grid)?;
+        } else {
+            self.need(HEIGHT + 2.0 * PAD_Y)?;
+        }
+        let mut from = 0;
+        let lines = lines(row);
+        while from < lines {
+            let fit = ((self.room() - 2.0 * PAD_Y) / HEIGHT).floor().max(1.0) as usize;
+            let count = fit.min(lines - from);
+            self.part(grid, row, from, count, is_head);
+            from += count;
+            if from < lines {
+                self.next_page(grid)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn next_page(&mut self, grid: &Grid<'_>) -> Result<(), Refusal> {
+        self.turn()?;
+        if let Some(head) = &grid.head {
+            self.part(grid, head, 0, lines(head), true);
+        }
+        Ok(())
+    }
+
+    /// Draws some lines of a row and moves below them.
+    fn part(&mut self, grid: &Grid<'_>, row: &Row, from: usize, count: usize, is_head: bool) {
+        let top = self.place();
+        let y = self.y + PAD_Y + (HEIGHT - (ASCENT + DESCENT) * SIZE) / 2.0 + ASCENT * SIZE;
+        let left = self.left;
+        self.beside(y);
+        for (at, (cell, (x, width))) in row.iter().zip(&grid.columns).enumerate() {
+            for (number, line) in cell.iter().skip(from).take(count).enumerate() {
+                let free = width - 2.0 * PAD_X - line.width;
+                let shift = match grid.alignments.get(at) {
+                    Some(Alignment::Right) => free,
+                    Some(Alignment::Center) => free / 2.0,
+                    _ => 0.0,
+                };
+                self.runs(line, x + PAD_X + shift.max(0.0), y + number as f32 * HEIGHT);
+            }
+        }
+        self.advance(count as f32 * HEIGHT + 2.0 * PAD_Y);
+        let (below, width) = (self.y - 0.4, grid.width);
+        self.draw(Mark::Fill { x: left, y: below, width, height: 0.6, color: Color::LINE });
+        if is_head {
+            self.behind(top, |y, height| Mark::Fill { x: left, y, width, height, color: Color::SHADE });
+        }
+    }
+}
+
+fn lines(row: &Row) -> usize {
+    row.iter().map(Vec::len).max().unwrap_or(0).max(1)
+}
+
+fn height(row: &Row) -> f32 {
+    lines(row) as f32 * HEIGHT + 2.0 * PAD_Y
+}
+
+/// How wide each column becomes.
+fn widths(rows: &[Vec<Vec<Cell>>], columns: usize, room: f32) -> Vec<f32> {
+    let mut wishes = vec![(0.0_f32, 0.0_f32); columns];
+    for row in rows {
+        for (wish, cells) in wishes.iter_mut().zip(row) {
+            let (line, word) = extent(cells, SIZE);
+            *wish = (wish.0.max(line), wish.1.max(word.min(room * WORD_PART)));
+        }
+    }
+    let padding = 2.0 * PAD_X;
+    // A little more than measured, because sums of parts are rounded.
+    let all = |pick: fn(&(f32, f32)) -> f32| wishes.iter().map(|wish| pick(wish) + padding + 0.1).collect::<Vec<_>>();
+    let (most, least) = (all(|wish| wish.0.max(wish.1)), all(|wish| wish.1));
+    let (most_sum, least_sum): (f32, f32) = (most.iter().sum(), least.iter().sum());
+    if most_sum <= room {
+        return most;
+    }
+    if least_sum > room {
+        return least.iter().map(|width| width / least_sum * room).collect();
+    }
+    let share = (room - least_sum) / (most_sum - least_sum);
+    most.iter().zip(&least).map(|(most, least)| least + (most - least) * share).collect()
+}

@@ -1,0 +1,18 @@
+//! Tools that need nothing but this process.
+
+mod echo;
+mod markdown_to_pdf;
+mod summarize;
+
+use chimera_core::flow::schema::BadSchema;
+use chimera_engine::port::{Blobs, Tool};
+use std::sync::Arc;
+
+/// All local tools; PDFs are kept in, and images taken from, `blobs`.
+pub fn local_tools(blobs: Arc<dyn Blobs>) -> Result<Vec<Arc<dyn Tool>>, BadSchema> {
+    Ok(vec![
+        Arc::new(echo::Echo::new()?),
+        Arc::new(summarize::Summarize::new()?),
+        Arc::new(markdown_to_pdf::MarkdownToPdf::new(blobs)?),
+    ])
+}

@@ -1,0 +1,177 @@
+//! `local.summarize`: the sentences of a text that say most of it, in their order.
+//!
+//! It extracts and never rewrites, so every sentence of the summary stands in the text as it is.
+//! Only sums, products and quotients in a fixed order are used: the same text gives the same
+//! summary on every machine.
+
+mod score;
+mod sentences;
+
+use crate::flow::input::{off_thread, read};
+use async_trait::async_trait;
+use chimera_core::error::Code;
+use chimera_core::flow::schema::BadSchema;
+use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Spec};
+use chimera_core::limits::{SUMMARY_SENTENCES_MAX, SUMMARY_TEXT_BYTES_MAX};
+use chimera_engine::port::{CallContext, Tool, ToolError};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+const SENTENCES_DEFAULT: usize = 3;
+
+#[derive(Deserialize)]
+struct Input {
+    text: String,
+    sentences: Option<usize>,
+    max_chars: Option<usize>,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// The tool.
+pub(super) struct Summarize {
+    spec: Arc<Spec>,
+}
+
+impl Summarize {
+    pub(super) fn new() -> Result<Self, BadSchema> {
+        let declared = Declared {
+            name: "local.summarize",
+            version: "1",
+            description: "Picks the sentences that say most of a text.",
+            metadata: Metadata {
+                requires_approval: false,
+                dry_run_supported: true,
+                idempotent: true,
+                capabilities: vec!["local.summarize".to_owned()],
+                risk_level: Risk::Low,
+            },
+            effect: Reach::Pure,
+            checkable: false,
+            reversible: false,
+            timeout_ms: 30_000,
+            input: json!({
+                "type": "object",
+                "properties": {
+                    "text": {"type": "string", "minLength": 1},
+                    "sentences": {
+                        "type": "integer", "minimum": 1, "maximum": SUMMARY_SENTENCES_MAX, "default": SENTENCES_DEFAULT
+                    },
+                    "max_chars": {"type": "integer", "minimum": 1}
+                },
+                "required": ["text"],
+                "additionalProperties": false
+            }),
+            output: json!({
+                "type": "object",
+                "properties": {
+                    "summary": {"type": "string"},
+                    "sentences": {"type": "array", "items": {"type": "string"}},
+                    "sentences_in_text": {"type": "integer"},
+                    "shortened": {"type": "boolean", "description": "Even the best sentence had to be cut."}
+                },
+                "required": ["summary", "sentences", "sentences_in_text", "shortened"],
+                "additionalProperties": false
+            }),
+        };
+        Ok(Self { spec: Arc::new(declared.compile()?) })
+    }
+}
+
+#[async_trait]
+impl Tool for Summarize {
+    fn spec(&self) -> &Arc<Spec> {
+        &self.spec
+    }
+
+    async fn execute(&self, _ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
+        let input: Input = read(input)?;
+        if input.text.len() > SUMMARY_TEXT_BYTES_MAX {
+            return Err(ToolError::not_sent(Code::PayloadTooLarge, "the text is too long to be summarised")
+                .with("bytes_max", SUMMARY_TEXT_BYTES_MAX));
+        }
+        let dry = input.dry_run;
+        let output = off_thread(move || Ok(summarize(&input))).await?;
+        Ok(if dry { Spec::simulated(output, "summarise the text") } else { output })
+    }
+}
+
+fn summarize(input: &Input) -> Value {
+    let sentences = sentences::split(&input.text);
+    let count = input.sentences.unwrap_or(SENTENCES_DEFAULT).clamp(1, SUMMARY_SENTENCES_MAX);
+    let ranked = score::rank(&sentences, SUMMARY_SENTENCES_MAX);
+    let room = input.max_chars.unwrap_or(usize::MAX);
+    let mut kept: Vec<usize> = Vec::new();
+    let mut used = 0;
+    for &at in &ranked {
+        let chars = sentences[at].text.chars().count();
+        let with_space = chars + usize::from(!kept.is_empty());
+        if kept.len() < count && used + with_space <= room {
+            kept.push(at);
+            used += with_space;
+        }
+    }
+    kept.sort_unstable();
+    let mut texts: Vec<String> = kept.iter().map(|at| sentences[*at].text.clone()).collect();
+    let best = ranked.first().filter(|_| texts.is_empty());
+    let shortened = best.is_some();
+    texts.extend(best.map(|at| shorten(&sentences[*at].text, room)));
+    json!({
+        "summary": texts.join(" "),
+        "sentences": texts,
+        "sentences_in_text": sentences.len(),
+        "shortened": shortened,
+    })
+}
+
+/// As many whole words as fit into `room` characters with a mark of omission, or as many
+/// characters when not even one word does.
+fn shorten(text: &str, room: usize) -> String {
+    let begin: String = text.chars().take(room.saturating_sub(1)).collect();
+    let whole = begin.rfind(char::is_whitespace).map_or(begin.as_str(), |at| begin[..at].trim_end());
+    format!("{}…", if whole.is_empty() { &begin } else { whole })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input(text: &str, sentences: usize, max_chars: Option<usize>) -> Input {
+        Input { text: text.into(), sentences: Some(sentences), max_chars, dry_run: false }
+    }
+
+    const TEXT: &str = "The engine writes every step to the ledger. Lunch was at noon. \
+        A crash after a step loses nothing, because the ledger holds the step. \
+        The weather was mild. Steps that were written to the ledger are never repeated by the engine.";
+
+    #[test]
+    fn the_sentences_about_the_main_thing_are_kept_in_their_order() {
+        let output = summarize(&input(TEXT, 2, None));
+        let kept = output["sentences"].as_array().unwrap();
+        assert_eq!(kept.len(), 2);
+        for sentence in kept {
+            assert!(sentence.as_str().unwrap().contains("ledger"), "{sentence}");
+        }
+        let places: Vec<usize> = kept.iter().map(|s| TEXT.find(s.as_str().unwrap()).unwrap()).collect();
+        assert!(places.is_sorted());
+        assert_eq!(output["sentences_in_text"], 5);
+        assert_eq!(output["shortened"], false);
+    }
+
+    #[test]
+    fn a_summary_never_passes_its_length() {
+        for room in [1, 5, 20, 44, 60, 100, 300] {
+            let output = summarize(&input(TEXT, 5, Some(room)));
+            let summary = output["summary"].as_str().unwrap();
+            assert!(summary.chars().count() <= room, "{room}: {summary}");
+            assert_eq!(output["shortened"], room < 20, "{room}: {summary}");
+        }
+    }
+
+    #[test]
+    fn a_text_without_sentences_is_its_own_summary_and_an_empty_one_has_none() {
+        assert_eq!(summarize(&input("no full stop here", 3, None))["summary"], "no full stop here");
+        assert_eq!(summarize(&input(" \n ", 3, None))["summary"], "");
+    }
+}

@@ -1,0 +1,180 @@
+//! The conversation with an SMTP server.
+//!
+//! Every step before the message's first byte leaves nothing behind, and so does an answer that
+//! refuses. Once the message is on its way and no answer comes, nobody can tell: the server may
+//! have taken it and lost the connection with its answer.
+
+use super::message::Mail;
+use super::{InvalidMail, MailSettings, MailTls};
+use chimera_core::access::{Secret, SecretName};
+use chimera_core::error::Code;
+use chimera_core::limits::ERROR_TEXT_CHARS_MAX;
+use chimera_engine::port::{CallContext, Sent, ToolError};
+use lettre::transport::smtp::Error;
+use lettre::transport::smtp::authentication::{Credentials, Mechanism};
+use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, TlsParameters};
+use lettre::transport::smtp::commands::{Data, Mail as From, Rcpt};
+use lettre::transport::smtp::extension::{ClientId, Extension, MailParameter};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// What connecting may take of the time that the call has.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// What saying goodbye may take; the mail is delivered by then.
+const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The server and how to speak to it.
+pub(super) struct Server {
+    host: String,
+    port: u16,
+    tls: MailTls,
+    parameters: Option<TlsParameters>,
+    login: Option<(String, SecretName)>,
+    hello: ClientId,
+}
+
+impl Server {
+    pub(super) fn new(settings: &MailSettings) -> Result<Self, InvalidMail> {
+        let login = match (&settings.user, &settings.password) {
+            (Some(user), Some(password)) => Some((user.clone(), password.clone())),
+            (None, None) => None,
+            _ => return Err(InvalidMail::Credentials),
+        };
+        let local = matches!(settings.server.as_str(), "localhost" | "127.0.0.1" | "::1");
+        if settings.tls == MailTls::None && login.is_some() && !local {
+            return Err(InvalidMail::PlainPassword);
+        }
+        let parameters = match settings.tls {
+            MailTls::None => None,
+            MailTls::StartTls | MailTls::Implicit => {
+                let mut builder = TlsParameters::builder(settings.server.clone());
+                if let Some(pem) = &settings.roots_pem {
+                    // Text without a certificate would be taken as an empty list.
+                    if !String::from_utf8_lossy(pem).contains("-----BEGIN CERTIFICATE-----") {
+                        return Err(InvalidMail::Roots);
+                    }
+                    builder = builder.add_root_certificate(Certificate::from_pem(pem).map_err(|_| InvalidMail::Roots)?);
+                }
+                Some(builder.build_rustls().map_err(|_| InvalidMail::Roots)?)
+            }
+        };
+        let (host, port, tls) = (settings.server.clone(), settings.port, settings.tls);
+        // The name tells nothing about the machine; servers that check it check the sender's too.
+        let domain = settings.from.rsplit('@').next().unwrap_or_default().trim_end_matches('>').trim();
+        Ok(Self { host, port, tls, parameters, login, hello: ClientId::Domain(domain.to_owned()) })
+    }
+
+    /// The secret that is needed, if one is.
+    pub(super) fn password(&self) -> Option<&SecretName> {
+        self.login.as_ref().map(|(_, password)| password)
+    }
+
+    /// Hands a mail over within the time that the call has.
+    pub(super) async fn hand_over(
+        &self,
+        ctx: &CallContext,
+        mail: &Mail,
+        password: Option<&Secret>,
+    ) -> Result<(), ToolError> {
+        let begun = AtomicBool::new(false);
+        let mut cancel = ctx.cancel.clone();
+        let (code, why) = tokio::select! {
+            biased;
+            outcome = self.talk(ctx, mail, password, &begun) => return outcome,
+            () = cancel.cancelled() => (Code::InvalidTransition, "the call was cancelled"),
+            () = tokio::time::sleep(ctx.time_left) => (Code::RequestTimeout, "the mail server took too long"),
+        };
+        let sent = if begun.load(Ordering::SeqCst) { Sent::Maybe } else { Sent::No };
+        Err(ToolError { sent, ..ToolError::not_sent(code, why) })
+    }
+
+    async fn talk(
+        &self,
+        ctx: &CallContext,
+        mail: &Mail,
+        password: Option<&Secret>,
+        begun: &AtomicBool,
+    ) -> Result<(), ToolError> {
+        let mut line = self.connect(ctx).await?;
+        if let (Some((user, _)), Some(password)) = (&self.login, password) {
+            let password = password.expose_text().unwrap_or_default().to_owned();
+            let credentials = Credentials::new(user.clone(), password);
+            let outcome = line.auth(&[Mechanism::Plain, Mechanism::Login], &credentials).await;
+            outcome.map_err(|error| failed(&error, "does not let us in", Sent::No))?;
+        }
+        let mut parameters = Vec::new();
+        if mail.envelope.to().iter().chain(mail.envelope.from()).any(|address| !address.to_string().is_ascii()) {
+            if !line.server_info().supports_feature(Extension::SmtpUtfEight) {
+                let why = "the mail server takes addresses in ASCII only";
+                return Err(ToolError::not_sent(Code::ValidationFailed, why));
+            }
+            parameters.push(MailParameter::SmtpUtfEight);
+        }
+        let from = From::new(mail.envelope.from().cloned(), parameters);
+        line.command(from).await.map_err(|error| failed(&error, "refuses the sender", Sent::No))?;
+        receivers(&mut line, mail).await?;
+        line.command(Data).await.map_err(|error| failed(&error, "takes no message", Sent::No))?;
+        begun.store(true, Ordering::SeqCst);
+        let outcome = line.message(&mail.bytes).await;
+        outcome.map_err(|error| failed(&error, "does not accept the message", Sent::Maybe))?;
+        let _ = tokio::time::timeout(GOODBYE_TIMEOUT, line.quit()).await;
+        Ok(())
+    }
+
+    /// A connection on which nothing private was said before it was protected.
+    async fn connect(&self, ctx: &CallContext) -> Result<AsyncSmtpConnection, ToolError> {
+        let refused = |error: Error| failed(&error, "can't be reached as it should", Sent::No);
+        let implicit = self.parameters.clone().filter(|_| self.tls == MailTls::Implicit);
+        let timeout = Some(CONNECT_TIMEOUT.min(ctx.time_left));
+        let place = (self.host.as_str(), self.port);
+        let mut line =
+            AsyncSmtpConnection::connect_tokio1(place, timeout, &self.hello, implicit, None).await.map_err(refused)?;
+        if let (MailTls::StartTls, Some(parameters)) = (self.tls, &self.parameters) {
+            if !line.can_starttls() {
+                let why = "the mail server does not offer STARTTLS; nothing is sent in the clear";
+                return Err(ToolError::not_sent(Code::ValidationFailed, why));
+            }
+            line.starttls(parameters.clone(), &self.hello).await.map_err(refused)?;
+        }
+        Ok(line)
+    }
+}
+
+/// Names all receivers; if one is refused nobody gets the mail.
+async fn receivers(line: &mut AsyncSmtpConnection, mail: &Mail) -> Result<(), ToolError> {
+    let (mut refused, mut for_good) = (Vec::new(), false);
+    let mut first = None;
+    for receiver in mail.envelope.to() {
+        if let Err(error) = line.command(Rcpt::new(receiver.clone(), Vec::new())).await {
+            if error.status().is_none() {
+                return Err(failed(&error, "has hung up", Sent::No));
+            }
+            for_good |= error.is_permanent();
+            refused.push(receiver.to_string());
+            first.get_or_insert(failed(&error, "refuses a receiver", Sent::No));
+        }
+    }
+    let Some(mut error) = first else { return Ok(()) };
+    line.abort().await;
+    error.body.retryable = !for_good;
+    Err(error.with("refused", refused))
+}
+
+/// An error in the words of the conversation. A reply is an answer: what it refuses was not done,
+/// and it says itself whether a retry may help.
+fn failed(error: &Error, what: &str, unanswered: Sent) -> ToolError {
+    tracing::debug!(%error, "mail server failed");
+    let message = format!("the mail server {what}");
+    match error.status() {
+        Some(status) => {
+            let told: String = error.to_string().chars().take(ERROR_TEXT_CHARS_MAX).collect();
+            let mut refusal = ToolError::not_sent(Code::ExternalServiceError, message)
+                .with("status", status.to_string())
+                .with("reply", told);
+            refusal.body.retryable = error.is_transient();
+            refusal
+        }
+        None if error.is_client() => ToolError::not_sent(Code::ValidationFailed, message),
+        None => ToolError { sent: unanswered, ..ToolError::not_sent(Code::ExternalServiceUnavailable, message) },
+    }
+}

@@ -1,0 +1,350 @@
+//! `s3_upload`: puts an object into a bucket where others read it.
+//!
+//! What is stored carries a mark with the effect's id and, if an older object was replaced, the
+//! artifact in which that one is kept. So a call that is repeated after a crash finds out what the
+//! first one did, `check` can tell whose object it sees, and undoing gives back the older object or
+//! removes ours. What somebody else has put there meanwhile is left alone.
+//!
+//! Without `overwrite` nothing is ever replaced.
+
+use super::artifact;
+use super::input::read;
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use bytes::Bytes;
+use chimera_core::error::Code;
+use chimera_core::flow::schema::BadSchema;
+use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Spec};
+use chimera_core::limits::{OBJECT_KEY_BYTES_MAX, UPLOAD_BYTES_MAX};
+use chimera_engine::port::{Blobs, BucketError, Buckets, CallContext, Done, Found, Object, Sent, Tool, ToolError};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+use uuid::Uuid;
+
+const DEFAULT_TYPE: &str = "application/octet-stream";
+const TEXT_TYPE: &str = "text/plain; charset=utf-8";
+
+#[derive(Deserialize)]
+struct Input {
+    bucket: String,
+    key: Option<String>,
+    key_template: Option<String>,
+    content: Option<String>,
+    content_base64: Option<String>,
+    artifact: Option<String>,
+    content_type: Option<String>,
+    #[serde(default)]
+    overwrite: bool,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+/// What travels with an object: whose it is, and what it took the place of.
+///
+/// Stores allow a mark two kilobytes, so an older object's own mark lies in an artifact: marks do
+/// not grow with every object that replaces another.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Origin {
+    effect: Uuid,
+    replaced: Option<Older>,
+}
+
+/// An object that had to give way: the artifacts that hold its content and the rest of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Older {
+    content: String,
+    about: String,
+}
+
+/// What an older object was besides its content.
+#[derive(Serialize, Deserialize)]
+struct About {
+    content_type: String,
+    mark: String,
+}
+
+/// An upload that is ready to go.
+struct Upload {
+    bucket: String,
+    key: String,
+    content: Bytes,
+    content_type: String,
+    overwrite: bool,
+}
+
+struct S3Upload {
+    spec: Arc<Spec>,
+    buckets: Arc<dyn Buckets>,
+    blobs: Arc<dyn Blobs>,
+}
+
+/// The tool, over these buckets; artifacts are taken from, and replaced objects kept in, `blobs`.
+pub fn s3_tool(buckets: Arc<dyn Buckets>, blobs: Arc<dyn Blobs>) -> Result<Arc<dyn Tool>, BadSchema> {
+    Ok(Arc::new(S3Upload { spec: Arc::new(declared().compile()?), buckets, blobs }))
+}
+
+fn declared() -> Declared {
+    Declared {
+        name: "s3_upload",
+        version: "1",
+        description: "Puts a text, bytes or an artifact into a bucket.",
+        metadata: Metadata {
+            requires_approval: false,
+            dry_run_supported: true,
+            idempotent: true,
+            capabilities: vec!["s3.upload".to_owned(), "external_api".to_owned()],
+            risk_level: Risk::Medium,
+        },
+        effect: Reach::Write,
+        checkable: true,
+        reversible: true,
+        timeout_ms: 60_000,
+        input: json!({
+            "type": "object",
+            "properties": {
+                "bucket": {"type": "string", "minLength": 3, "maxLength": 63},
+                "key": {"type": "string", "minLength": 1, "maxLength": OBJECT_KEY_BYTES_MAX},
+                "key_template": {
+                    "type": "string", "minLength": 1, "maxLength": OBJECT_KEY_BYTES_MAX,
+                    "description": "The key, under the name by which workflows give a text with ${…} in it."
+                },
+                "content": {"type": "string"},
+                "content_base64": {"type": "string"},
+                "artifact": {"type": "string", "pattern": "^cas://sha256:[0-9a-f]{64}$"},
+                "content_type": {"type": "string", "maxLength": 200, "pattern": "^[!-~]+/[!-~][ -~]*$"},
+                "overwrite": {"type": "boolean", "default": false}
+            },
+            "required": ["bucket"],
+            "allOf": [
+                {"oneOf": [{"required": ["key"]}, {"required": ["key_template"]}]},
+                {"not": {"anyOf": [
+                    {"required": ["content", "content_base64"]},
+                    {"required": ["content", "artifact"]},
+                    {"required": ["content_base64", "artifact"]}
+                ]}}
+            ],
+            "additionalProperties": false
+        }),
+        output: json!({
+            "type": "object",
+            "properties": {
+                "success": {"const": true},
+                "url": {"type": "string"},
+                "bucket": {"type": "string"},
+                "key": {"type": "string"},
+                "bytes": {"type": "integer"},
+                "sha256": {"type": "string"},
+                "upload_id": {"type": "string", "description": "The mark that the object carries."},
+                "created": {"type": "boolean", "description": "False if the same object was there before."},
+                "replaced": {"type": ["string", "null"], "description": "The artifact that holds the older object."}
+            },
+            "required": ["success", "url", "bucket", "key", "bytes", "sha256", "upload_id", "created", "replaced"],
+            "additionalProperties": false
+        }),
+    }
+}
+
+#[async_trait]
+impl Tool for S3Upload {
+    fn spec(&self) -> &Arc<Spec> {
+        &self.spec
+    }
+
+    async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
+        let input: Input = read(input)?;
+        let dry = input.dry_run;
+        let upload = self.ready(input).await?;
+        if dry {
+            let output = self.output(&upload, ctx.effect_id, true, None);
+            let what = format!("put {} bytes into {} as {}", upload.content.len(), upload.bucket, upload.key);
+            return Ok(Spec::simulated(output, what));
+        }
+        let found = self.look(&upload).await.map_err(before_sending)?;
+        if let Some(found) = &found {
+            if let Some(origin) = ours(found, ctx) {
+                return self.put(&upload, &origin, true).await;
+            }
+            if found.content == upload.content && found.content_type == upload.content_type {
+                // Somebody else's, and just what was asked for: there is nothing to do or to undo.
+                return Ok(self.output(&upload, ctx.effect_id, false, None));
+            }
+            if !upload.overwrite {
+                return Err(taken());
+            }
+        }
+        let replaced = match found {
+            Some(found) => Some(self.set_aside(found).await?),
+            None => None,
+        };
+        let origin = Origin { effect: ctx.effect_id, replaced };
+        self.put(&upload, &origin, origin.replaced.is_some()).await
+    }
+
+    async fn rollback(&self, _ctx: &CallContext, done: &Done) -> Result<Value, ToolError> {
+        let text = |name: &str| done.output[name].as_str().unwrap_or_default();
+        let (bucket, key) = (text("bucket"), text("key"));
+        let told = |undone: bool, restored: Option<&str>, why: &str| {
+            Ok(json!({"undone": undone, "restored": restored, "reason": why, "bucket": bucket, "key": key}))
+        };
+        if done.output["created"] == json!(false) {
+            return told(false, None, "the same object was there before, and stays");
+        }
+        let replaced = done.output["replaced"].as_str();
+        let found = self.buckets.get(bucket, key, UPLOAD_BYTES_MAX).await.map_err(before_sending)?;
+        let stored = found.as_ref().map(|found| hex::encode(Sha256::digest(&found.content)));
+        let before = replaced.map(|artifact| artifact.trim_start_matches("cas://sha256:"));
+        let origin = found.as_ref().and_then(|found| Origin::from_mark(&found.mark));
+        let origin = origin.filter(|origin| origin.effect.to_string() == text("upload_id"));
+        let Some(origin) = origin.filter(|_| stored.as_deref() == Some(text("sha256"))) else {
+            if stored.as_deref() == before {
+                return told(true, replaced, "it was undone already");
+            }
+            let why = "somebody else has changed the object since; it is left alone";
+            return Err(ToolError::not_sent(Code::InvalidTransition, why).with("bucket", bucket).with("key", key));
+        };
+        match origin.replaced {
+            Some(older) => {
+                let object = self.take_back(&older).await?;
+                self.buckets.put(bucket, key, &object, true).await.map_err(while_sending)?;
+                told(true, Some(&older.content), "the older object is back")
+            }
+            None => {
+                self.buckets.delete(bucket, key).await.map_err(while_sending)?;
+                told(true, None, "the object is removed")
+            }
+        }
+    }
+
+    async fn check(&self, ctx: &CallContext, input: &Value) -> Result<Found, ToolError> {
+        let upload = self.ready(read(input)?).await?;
+        let Some(found) = self.look(&upload).await.map_err(before_sending)? else { return Ok(Found::Never) };
+        match ours(&found, ctx) {
+            Some(origin) if found.content == upload.content => {
+                Ok(Found::Happened(self.output(&upload, origin.effect, true, origin.replaced.as_ref())))
+            }
+            // Ours may have been there and been replaced since.
+            _ => Ok(Found::Unknowable),
+        }
+    }
+}
+
+impl S3Upload {
+    /// The input with its content at hand.
+    async fn ready(&self, input: Input) -> Result<Upload, ToolError> {
+        let key = input.key.or(input.key_template);
+        let key = key.ok_or_else(|| ToolError::not_sent(Code::MalformedArgs, "an object needs a key"))?;
+        let is_text = input.content_base64.is_none() && input.artifact.is_none();
+        let content = match (input.content_base64, input.artifact) {
+            (Some(encoded), _) => STANDARD
+                .decode(encoded)
+                .map(Bytes::from)
+                .map_err(|_| ToolError::not_sent(Code::MalformedArgs, "content_base64 is not base64"))?,
+            (None, Some(address)) => artifact::fetch(&*self.blobs, &address, UPLOAD_BYTES_MAX).await?,
+            (None, None) => Bytes::from(input.content.unwrap_or_default()),
+        };
+        if content.len() > UPLOAD_BYTES_MAX {
+            return Err(ToolError::not_sent(Code::PayloadTooLarge, "the content is too large for one upload")
+                .with("bytes_max", UPLOAD_BYTES_MAX));
+        }
+        let default = if is_text { TEXT_TYPE } else { DEFAULT_TYPE };
+        let content_type = input.content_type.unwrap_or_else(|| default.to_owned());
+        Ok(Upload { bucket: input.bucket, key, content, content_type, overwrite: input.overwrite })
+    }
+
+    /// Keeps an object that is about to be replaced.
+    async fn set_aside(&self, found: Object) -> Result<Older, ToolError> {
+        let about = json!(About { content_type: found.content_type, mark: found.mark }).to_string();
+        let content = artifact::keep(&*self.blobs, found.content).await?.id.to_string();
+        let about = artifact::keep(&*self.blobs, Bytes::from(about)).await?.id.to_string();
+        Ok(Older { content, about })
+    }
+
+    async fn take_back(&self, older: &Older) -> Result<Object, ToolError> {
+        let content = artifact::fetch(&*self.blobs, &older.content, UPLOAD_BYTES_MAX).await?;
+        let about = artifact::fetch(&*self.blobs, &older.about, UPLOAD_BYTES_MAX).await?;
+        let About { content_type, mark } = serde_json::from_slice(&about)
+            .map_err(|_| ToolError::not_sent(Code::Internal, "what is kept of the older object can't be read"))?;
+        Ok(Object { content, content_type, mark })
+    }
+
+    async fn look(&self, upload: &Upload) -> Result<Option<Object>, BucketError> {
+        self.buckets.get(&upload.bucket, &upload.key, UPLOAD_BYTES_MAX).await
+    }
+
+    async fn put(&self, upload: &Upload, origin: &Origin, replace: bool) -> Result<Value, ToolError> {
+        let object = Object {
+            content: upload.content.clone(),
+            content_type: upload.content_type.clone(),
+            mark: origin.to_mark(),
+        };
+        match self.buckets.put(&upload.bucket, &upload.key, &object, replace).await {
+            // A first answer may have been lost on the way, so that the store sees its own write.
+            Err(BucketError::Taken) if self.look(upload).await.map_err(while_sending)? != Some(object) => {
+                return Err(taken());
+            }
+            Err(BucketError::Taken) => {}
+            put => put.map_err(while_sending)?,
+        }
+        Ok(self.output(upload, origin.effect, true, origin.replaced.as_ref()))
+    }
+
+    fn output(&self, upload: &Upload, effect: Uuid, created: bool, replaced: Option<&Older>) -> Value {
+        json!({
+            "success": true,
+            "url": self.buckets.address(&upload.bucket, &upload.key),
+            "bucket": upload.bucket,
+            "key": upload.key,
+            "bytes": upload.content.len(),
+            "sha256": hex::encode(Sha256::digest(&upload.content)),
+            "upload_id": effect,
+            "created": created,
+            "replaced": replaced.map(|older| older.content.clone()),
+        })
+    }
+}
+
+impl Origin {
+    /// As header values can carry it.
+    fn to_mark(&self) -> String {
+        URL_SAFE_NO_PAD.encode(json!(self).to_string())
+    }
+
+    fn from_mark(mark: &str) -> Option<Self> {
+        serde_json::from_slice(&URL_SAFE_NO_PAD.decode(mark).ok()?).ok()
+    }
+}
+
+/// What an object says of its origin, if this effect put it there.
+fn ours(found: &Object, ctx: &CallContext) -> Option<Origin> {
+    Origin::from_mark(&found.mark).filter(|origin| origin.effect == ctx.effect_id)
+}
+
+fn taken() -> ToolError {
+    ToolError::not_sent(
+        Code::ValidationFailed,
+        "another object is stored under this key; say overwrite: true to replace it",
+    )
+}
+
+fn before_sending(error: BucketError) -> ToolError {
+    failed(error, Sent::No)
+}
+
+/// A store that did not answer may have done it.
+fn while_sending(error: BucketError) -> ToolError {
+    failed(error, Sent::Maybe)
+}
+
+fn failed(error: BucketError, unanswered: Sent) -> ToolError {
+    let (code, sent) = match &error {
+        BucketError::Name(_) => (Code::MalformedArgs, Sent::No),
+        BucketError::Taken => (Code::ValidationFailed, Sent::No),
+        BucketError::TooLarge { .. } => (Code::PayloadTooLarge, Sent::No),
+        BucketError::Refused(_) => (Code::ValidationFailed, Sent::No),
+        BucketError::Unavailable(_) => (Code::ExternalServiceUnavailable, unanswered),
+    };
+    ToolError { sent, ..ToolError::not_sent(code, error.to_string()) }
+}

@@ -1,0 +1,49 @@
+//! What calls need: a context, and places to keep things.
+
+use chimera_core::access::Secret;
+use chimera_core::time::Timestamp;
+use chimera_engine::port::{Blobs, CallContext, Cancel, Tool};
+use chimera_storage::blob::{FolderBlobs, LinkSigner};
+use chimera_testkit::seeded::Seeded;
+use serde_json::Value;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// A call with a minute left, under the effect with this number.
+pub(crate) fn call(effect: u128) -> CallContext {
+    CallContext {
+        tenant: "acme".into(),
+        actor: "user_1".into(),
+        run_id: Uuid::from_u128(1),
+        step_id: Uuid::from_u128(2),
+        effect_id: Uuid::from_u128(effect),
+        idempotency_key: format!("key-{effect}"),
+        attempt: 1,
+        deadline: "2026-02-06T15:31:00Z".parse::<Timestamp>().unwrap(),
+        time_left: Duration::from_secs(60),
+        traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into(),
+        cancel: Cancel::pair().1,
+    }
+}
+
+/// Blobs below a folder.
+pub(crate) fn blobs(root: &Path) -> Arc<dyn Blobs> {
+    let links = LinkSigner::new("https://chimera.example", &Secret::new("key")).unwrap();
+    Arc::new(FolderBlobs::open(root, links, Arc::new(Seeded::new(1))))
+}
+
+/// Calls a tool as the engine does: the input is checked before, the output after.
+pub(crate) async fn execute(
+    tool: &dyn Tool,
+    ctx: &CallContext,
+    input: &Value,
+) -> Result<Value, chimera_engine::port::ToolError> {
+    tool.spec().input.check(input).unwrap();
+    let output = tool.execute(ctx, input).await?;
+    if input["dry_run"] != true {
+        tool.spec().output.check(&output).unwrap();
+    }
+    Ok(output)
+}

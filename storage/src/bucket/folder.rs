@@ -1,0 +1,166 @@
+//! Buckets as folders below one folder, for the embedded default: `bucket/the/key` is a file.
+//!
+//! Type and mark of an object lie in a file of their own below `.about/`, named by key and content,
+//! and are written before the content: a crash in between leaves the old object with what belongs
+//! to it. Unlike in an object store, `a` and `a/b` can't both be keys. One process owns the folder.
+
+use super::{check_names, escaped};
+use async_trait::async_trait;
+use bytes::Bytes;
+use chimera_engine::port::{BucketError, Buckets, Object};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Buckets below one folder.
+#[derive(Clone)]
+pub struct FolderBuckets {
+    root: PathBuf,
+    /// Held while something changes.
+    changing: Arc<Mutex<()>>,
+}
+
+impl FolderBuckets {
+    /// The buckets below `root`, which is made when it is first needed; so is every bucket.
+    #[must_use]
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into(), changing: Arc::new(Mutex::new(())) }
+    }
+
+    fn object(&self, bucket: &str, key: &str) -> PathBuf {
+        self.root.join(bucket).join(key)
+    }
+
+    fn about(&self, bucket: &str, key: &str, content: &[u8]) -> PathBuf {
+        let name = Sha256::new().chain_update(key).chain_update([0]).chain_update(Sha256::digest(content)).finalize();
+        self.root.join(".about").join(bucket).join(format!("{}.json", hex::encode(name)))
+    }
+
+    fn read(&self, bucket: &str, key: &str, bytes_max: usize) -> io::Result<Option<Object>> {
+        let path = self.object(bucket, key);
+        let found = match fs::metadata(&path) {
+            Ok(found) if found.is_file() => found,
+            Ok(_) => return Ok(None),
+            Err(error) if is_absent(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        if found.len() > bytes_max as u64 {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
+        let content = fs::read(path)?;
+        let about: Value = fs::read(self.about(bucket, key, &content))
+            .ok()
+            .and_then(|about| serde_json::from_slice(&about).ok())
+            .unwrap_or_default();
+        let text = |name: &str| about[name].as_str().unwrap_or_default().to_owned();
+        Ok(Some(Object { content: Bytes::from(content), content_type: text("content_type"), mark: text("mark") }))
+    }
+
+    fn write(&self, bucket: &str, key: &str, object: &Object, replace: bool) -> io::Result<()> {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = self.object(bucket, key);
+        let before = self.read(bucket, key, usize::MAX)?;
+        if before.is_some() && !replace {
+            return Err(ErrorKind::AlreadyExists.into());
+        }
+        let about = json!({"content_type": object.content_type, "mark": object.mark});
+        self.keep(&self.about(bucket, key, &object.content), about.to_string().as_bytes())?;
+        self.keep(&path, &object.content)?;
+        if let Some(before) = before.filter(|before| before.content != object.content) {
+            let _ = fs::remove_file(self.about(bucket, key, &before.content));
+        }
+        Ok(())
+    }
+
+    fn remove(&self, bucket: &str, key: &str) -> io::Result<()> {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(before) = self.read(bucket, key, usize::MAX)? else { return Ok(()) };
+        let path = self.object(bucket, key);
+        fs::remove_file(&path)?;
+        path.parent().map_or(Ok(()), sync)?;
+        let _ = fs::remove_file(self.about(bucket, key, &before.content));
+        // Folders of a key are no objects: they go with the last one in them.
+        let bucket = self.root.join(bucket);
+        let above = path.ancestors().skip(1).take_while(|folder| *folder != bucket);
+        above.take_while(|folder| fs::remove_dir(folder).is_ok()).for_each(drop);
+        Ok(())
+    }
+
+    /// Writes a file whole: beside its place, flushed, and then renamed into it.
+    fn keep(&self, path: &Path, content: &[u8]) -> io::Result<()> {
+        let drafts = self.root.join(".tmp");
+        fs::create_dir_all(&drafts)?;
+        let draft = drafts.join("draft");
+        let mut file = File::create(&draft)?;
+        file.write_all(content)?;
+        file.sync_all()?;
+        let folder = path.parent().unwrap_or(&self.root);
+        fs::create_dir_all(folder).map_err(|error| match error.kind() {
+            // A file stands where a folder should.
+            ErrorKind::AlreadyExists => ErrorKind::NotADirectory.into(),
+            _ => error,
+        })?;
+        fs::rename(&draft, path)?;
+        folder.ancestors().take_while(|above| above.starts_with(&self.root)).try_for_each(sync)
+    }
+}
+
+#[async_trait]
+impl Buckets for FolderBuckets {
+    async fn put(&self, bucket: &str, key: &str, object: &Object, replace: bool) -> Result<(), BucketError> {
+        check_names(bucket, key)?;
+        let (folder, object) = (self.clone(), object.clone());
+        let (bucket, key) = (bucket.to_owned(), key.to_owned());
+        blocking(0, move || folder.write(&bucket, &key, &object, replace)).await
+    }
+
+    async fn get(&self, bucket: &str, key: &str, bytes_max: usize) -> Result<Option<Object>, BucketError> {
+        check_names(bucket, key)?;
+        let (folder, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
+        blocking(bytes_max, move || folder.read(&bucket, &key, bytes_max)).await
+    }
+
+    async fn delete(&self, bucket: &str, key: &str) -> Result<(), BucketError> {
+        check_names(bucket, key)?;
+        let (folder, bucket, key) = (self.clone(), bucket.to_owned(), key.to_owned());
+        blocking(0, move || folder.remove(&bucket, &key)).await
+    }
+
+    fn address(&self, bucket: &str, key: &str) -> String {
+        format!("folder://{bucket}/{}", escaped(key))
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidFilename)
+}
+
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+async fn blocking<T: Send + 'static>(
+    bytes_max: usize,
+    act: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Result<T, BucketError> {
+    let stopping = || BucketError::Unavailable("the process is stopping".to_owned());
+    let outcome = tokio::task::spawn_blocking(act).await.map_err(|_| stopping())?;
+    outcome.map_err(|error| {
+        tracing::debug!(%error, "bucket folder failed");
+        match error.kind() {
+            ErrorKind::AlreadyExists => BucketError::Taken,
+            ErrorKind::FileTooLarge => BucketError::TooLarge { bytes_max },
+            ErrorKind::InvalidFilename => BucketError::Name("a part of the key is too long for a folder".to_owned()),
+            ErrorKind::IsADirectory | ErrorKind::NotADirectory | ErrorKind::DirectoryNotEmpty => {
+                BucketError::Refused("in a folder, a key can't be the beginning of another".to_owned())
+            }
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+                BucketError::Unavailable("the disk is full".to_owned())
+            }
+            _ => BucketError::Unavailable("the folder can't be read or written".to_owned()),
+        }
+    })
+}
