@@ -76,3 +76,17 @@ pub const SECRET_BYTES_MAX: usize = 64 * 1024;
 pub const SECRET_MASK_BYTES_MIN: usize = 6;
 /// Faults of one document that are told at the most.
 pub const SCHEMA_FAULTS_MAX: usize = 16;
+/// Bytes of a request body that a tool may send over HTTP.
+pub const HTTP_REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Bytes of an answer's body that a tool reads over HTTP.
+pub const HTTP_ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of all headers of an answer that a tool accepts.
+pub const HTTP_ANSWER_HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Headers of an answer that a tool accepts.
+pub const HTTP_ANSWER_HEADERS_MAX: usize = 128;
+/// Redirects that one request of a tool follows.
+pub const HTTP_REDIRECTS_MAX: usize = 5;
+/// Milliseconds that making one connection may take, address lookup included.
+pub const HTTP_CONNECT_TIMEOUT_MS: u64 = 10_000;
+/// Seconds that another side may ask us to wait before the next try.
+pub const RETRY_AFTER_SECONDS_MAX: u64 = 86_400;

@@ -1,1 +1,3 @@
 //! The tools of the flow room, one file each.
+
+pub mod http;
