@@ -1,3 +1,5 @@
 //! The tools of the flow room, one file each.
 
 pub mod http;
+pub mod slack;
+pub mod webhook;

@@ -4,3 +4,5 @@
 mod http;
 mod redirect;
 mod server;
+mod slack;
+mod webhook;
