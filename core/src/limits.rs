@@ -90,3 +90,13 @@ pub const HTTP_REDIRECTS_MAX: usize = 5;
 pub const HTTP_CONNECT_TIMEOUT_MS: u64 = 10_000;
 /// Seconds that another side may ask us to wait before the next try.
 pub const RETRY_AFTER_SECONDS_MAX: u64 = 86_400;
+/// Bytes of a file that declares tools.
+pub const DECLARED_FILE_BYTES_MAX: usize = 256 * 1024;
+/// Tools that one file may declare.
+pub const DECLARED_TOOLS_MAX: usize = 100;
+/// Pages that one call of a declared tool may read.
+pub const DECLARED_PAGES_MAX: usize = 50;
+/// Characters of a tool's name at the most.
+pub const TOOL_NAME_CHARS_MAX: usize = 128;
+/// Milliseconds that one call of a tool may take at the most.
+pub const TOOL_TIMEOUT_MS_MAX: u64 = 3_600_000;

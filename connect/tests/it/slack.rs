@@ -70,7 +70,10 @@ async fn neither_address_nor_token_shows_in_an_error() {
     for (server, alias) in [(&echo, "incidents"), (&echo, "bot"), (&cut, "incidents"), (&cut, "bot"), (&cut, "odd")] {
         let error = call(&tool(local(), server), input(alias)).await.unwrap_err();
         let shown = format!("{error} {error:?}");
-        assert!(!shown.contains("xoxb-1") && !shown.contains("hook-secret") && !shown.contains("not an address"), "{shown}");
+        assert!(
+            !shown.contains("xoxb-1") && !shown.contains("hook-secret") && !shown.contains("not an address"),
+            "{shown}"
+        );
         assert!(!shown.contains(&server.url("")), "{shown}");
     }
     let refused = call(&tool(client(&[]), &cut), input("incidents")).await.unwrap_err();
