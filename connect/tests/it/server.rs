@@ -2,6 +2,7 @@
 //! around them.
 
 use async_trait::async_trait;
+use chimera_connect::flow::Toolbox;
 use chimera_connect::flow::http::{Client, Egress, Settings};
 use chimera_core::access::{Secret, SecretName};
 use chimera_core::flow::schema::Fault;
@@ -251,4 +252,10 @@ pub(crate) async fn call_as(tool: &dyn Tool, ctx: &CallContext, input: Value) ->
 /// Code, whether to retry, whether sent.
 pub(crate) fn gist(error: &ToolError) -> (&str, bool, chimera_engine::port::Sent) {
     (error.body.code.as_str(), error.body.retryable, error.sent)
+}
+
+/// What tools are made of, with every named vendor at `server`.
+pub(crate) fn toolbox(secrets: &[(&str, &str)], vendors: &[&str], server: &Server) -> Toolbox {
+    let base_urls = vendors.iter().map(|vendor| ((*vendor).to_owned(), server.url("")));
+    Toolbox { client: local(), secrets: Known::of(secrets), base_urls: base_urls.collect() }
 }
