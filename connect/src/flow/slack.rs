@@ -61,7 +61,7 @@ impl SlackPost {
                 "type": "object",
                 "properties": {
                     "channel_alias": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,63}$",
-                        "description": "secret://slack.<alias> says which channel it is"},
+                        "description": "secret://slack.ALIAS says which channel it is"},
                     "text": {"type": "string", "minLength": 1, "maxLength": TEXT_CHARS_MAX},
                 },
                 "required": ["channel_alias", "text"],

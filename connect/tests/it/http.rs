@@ -200,6 +200,17 @@ async fn a_connection_that_breaks_in_the_handshake_has_sent_nothing() {
 }
 
 #[tokio::test]
+async fn a_deadline_that_passes_in_the_handshake_has_sent_nothing() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}/", listener.local_addr().unwrap());
+    let mut short = ctx();
+    short.time_left = Duration::from_millis(200);
+    let input = json!({"method": "POST", "url": url, "json": {}});
+    let error = call_as(&tool(local()), &short, input).await.unwrap_err();
+    assert_eq!(gist(&error), ("REQUEST_TIMEOUT", true, Sent::No));
+}
+
+#[tokio::test]
 async fn an_answer_that_breaks_off_in_its_body_may_have_been_a_success() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());

@@ -4,6 +4,7 @@
 mod declared;
 mod http;
 mod redirect;
+mod reference;
 mod server;
 mod slack;
 mod vendor;

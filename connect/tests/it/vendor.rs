@@ -135,6 +135,8 @@ async fn notion_is_searched_page_by_page() {
     assert_eq!(seen[0].header("authorization"), "Bearer ntn_secret-of-notion");
     assert_eq!(seen[0].header("notion-version"), "2022-06-28");
     assert_eq!(seen[0].header("content-type"), "application/json");
+    // A key would make a vendor that honours it answer the second page with the first.
+    assert!(seen.iter().all(|seen| seen.header("idempotency-key").is_empty()));
     let filter = json!({"property": "object", "value": "page"});
     assert_eq!(seen[0].json(), json!({"query": "Plan", "page_size": 100, "filter": filter}));
     let second = json!({"query": "Plan", "page_size": 100, "filter": filter, "start_cursor": "cursor-2"});

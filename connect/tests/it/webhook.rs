@@ -56,7 +56,7 @@ async fn refusals_redirects_and_bad_keys_are_told() {
     .await;
     let ask = async |path: &str| call(&tool(), input(server.url(path))).await.unwrap_err();
     assert_eq!(gist(&ask("/gone").await), ("EXTERNAL_SERVICE_ERROR", false, Sent::No));
-    assert_eq!(gist(&ask("/away").await).1, false);
+    assert_eq!(gist(&ask("/away").await), ("EXTERNAL_SERVICE_ERROR", false, Sent::Maybe));
     assert_eq!(ask("/busy").await.body.retry_after_seconds, Some(9));
     let mut short = ctx();
     short.time_left = Duration::from_millis(100);

@@ -87,6 +87,7 @@ impl HttpTool {
     /// What a dry run says: the line of the request, and its body.
     fn would_execute(&self, values: &Values<'_>) -> Result<String, ToolError> {
         let request = self.line.request(&self.plan.request, values, self.care())?;
+        self.line.client.allows(&request)?;
         let query = request.url.query().map(|query| format!("?{query}")).unwrap_or_default();
         let line = format!("{} {}{query}", request.method, request.url.path());
         let body: String = String::from_utf8_lossy(&request.body).chars().take(ERROR_TEXT_CHARS_MAX).collect();

@@ -110,12 +110,6 @@ impl Answer {
         let target = values.flat_map(links).find(|(_, relations)| relations.iter().any(|rel| rel == "next"))?.0;
         self.url.join(&target).ok()
     }
-
-    /// Whether something may have happened on the other side.
-    #[must_use]
-    pub const fn sent(&self) -> Sent {
-        sent(self.care, true)
-    }
 }
 
 /// The same document without numbers that lose digits; nothing if it is nested too deeply.

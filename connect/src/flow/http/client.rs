@@ -138,7 +138,8 @@ impl Client {
             return Err(ToolError::not_sent(Code::PayloadTooLarge, what));
         }
         request.headers.insert(TRACEPARENT, header(&call.traceparent)?);
-        if request.writes() {
+        // A question asked by POST has no key: its further pages would be taken for repetitions.
+        if request.writes() && request.care != Care::Read {
             request.headers.insert(IDEMPOTENCY_KEY, header(&call.idempotency_key)?);
         }
         // Set once an answer says "done, now look there": from then on nothing counts as unsent.

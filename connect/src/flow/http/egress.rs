@@ -251,6 +251,8 @@ mod tests {
         assert_eq!(judge(&["127.0.0.1:80"], "http://0x7f.1/"), Ok(Pass::Listed));
         assert_eq!(judge(&["::1"], "http://[::1]:5/"), Ok(Pass::Listed));
         assert_eq!(judge(&["[::1]:5"], "http://[::1]:6/"), Err(Refused::NotListed));
+        assert_eq!(judge(&["169.254.169.254"], "http://169.254.169.254/"), Ok(Pass::Listed));
+        assert_eq!(judge(&["127.0.0.1"], "http://[::ffff:127.0.0.1]/"), Err(Refused::NotListed));
         assert_eq!(judge(&["*"], "http://127.0.0.1/"), Err(Refused::NotPublic));
         assert_eq!(judge(&["*", "10.0.0.1"], "http://10.0.0.1/"), Ok(Pass::Listed));
     }

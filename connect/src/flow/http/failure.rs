@@ -32,7 +32,7 @@ pub(crate) fn lasting(mut error: ToolError) -> ToolError {
 pub(super) fn refused(sent: Sent, request: &Request, why: Refused) -> ToolError {
     failed(sent, Code::PolicyDenied, format!("{} was refused: {why}", request.shown()))
         .with("policy_id", "egress")
-        .with("host", request.shown.map_or_else(|| request.url.host_str().unwrap_or_default(), |shown| shown))
+        .with("host", request.shown.unwrap_or_else(|| request.url.host_str().unwrap_or_default()))
 }
 
 /// What the connection says, told as a tool's error. `begun` is whether the request may have left.

@@ -102,7 +102,7 @@ impl Request {
 
     /// Whether it changes something by its method alone.
     pub(super) fn writes(&self) -> bool {
-        !matches!(self.method, Method::GET | Method::HEAD)
+        !matches!(self.method, Method::GET | Method::HEAD | Method::OPTIONS)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The tool `http.request`.
 //!
 //! A tool says once how far its work reaches, so this one is a write: whatever it is asked to do,
-//! its call is written ahead. GET and HEAD only ask; a failure of theirs counts as not sent, so
+//! its call is written ahead. GET, HEAD and OPTIONS only ask; a failure of theirs counts as not sent, so
 //! they are tried again like reads. A secret is named after the host it may be sent to
 //! (`secret://http.api.example.com`): otherwise whoever writes a workflow could have any secret of
 //! the house sent anywhere.
@@ -26,7 +26,7 @@ use std::sync::Arc;
 const DESCRIPTION: &str = "Sends one HTTP request to a host that the egress rules allow. Answers below 400 (or those \
     in expect_status) are its output; others are errors. GET and HEAD are tried again after any failure, other methods \
     only if nothing was sent or the answer says so; they carry an Idempotency-Key. At most 5 redirects are followed. A \
-    header may hold `secret://http.<host>`, which goes to that host over https only.";
+    header may hold `secret://http.HOST`, which goes to that host over https only.";
 
 /// Headers of an answer that outputs show.
 const SHOWN: &[&str] = &[
@@ -107,8 +107,10 @@ impl HttpRequest {
             });
             url.query_pairs_mut().extend_pairs(pairs);
         }
-        let care = if matches!(method, Method::GET | Method::HEAD) { Care::Read } else { Care::Once };
-        let mut request = Request::new(method, url, care);
+        let mut request = Request::new(method, url, Care::Once);
+        if !request.writes() {
+            request.care = Care::Read;
+        }
         request.cuts = true;
         request.redirects_max = if input["follow_redirects"] == false { 0 } else { HTTP_REDIRECTS_MAX };
         if let Some(body) = input.get("json") {
@@ -251,7 +253,7 @@ fn input_schema() -> Value {
             "url": {"type": "string", "minLength": 1, "maxLength": TARGET_BYTES_MAX,
                 "description": "http or https, without user name and password"},
             "headers": {"type": "object", "additionalProperties": {"type": "string"},
-                "description": "a value may end with secret://http.<host>"},
+                "description": "a value may end with secret://http.HOST"},
             "query": {"type": "object", "additionalProperties": {"anyOf": [scalar, {"type": "array", "items": scalar}]}},
             "json": {"description": "body, sent as application/json"},
             "text": {"type": "string", "description": "body, sent as text/plain unless a header says otherwise"},
