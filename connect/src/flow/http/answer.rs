@@ -6,7 +6,7 @@ use bytes::Bytes;
 use chimera_core::error::Code;
 use chimera_core::limits::{JSON_DEPTH_MAX, RETRY_AFTER_SECONDS_MAX};
 use chimera_core::time::Timestamp;
-use chimera_engine::port::{Sent, ToolError};
+use chimera_engine::port::ToolError;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, LINK, RETRY_AFTER};
 use serde_json::Value;
@@ -163,6 +163,7 @@ fn http_date(text: &str) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chimera_engine::port::Sent;
 
     fn answer(status: u16, care: Care, headers: &[(&'static str, &'static str)]) -> Answer {
         let pairs = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));

@@ -233,6 +233,23 @@ mod tests {
     }
 
     #[test]
+    fn an_address_has_the_same_scope_however_it_is_carried() {
+        for bits in (0..=u32::MAX).step_by(65_521) {
+            let v4 = Ipv4Addr::from(bits);
+            let [high, low] = [(bits >> 16) as u16, bits as u16];
+            for v6 in [
+                v4.to_ipv6_mapped(),
+                Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, high, low),
+                Ipv6Addr::new(0x2002, high, low, 0, 0, 0, 0, 1),
+            ] {
+                assert_eq!(scope(v6.into()), scope(v4.into()), "{v6}");
+            }
+            let std_private = v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_multicast();
+            assert!(!std_private || scope(v4.into()) != Scope::Public, "{v4}");
+        }
+    }
+
+    #[test]
     fn a_list_narrows_to_its_entries_and_ports() {
         let list = ["api.example.com", "Mail.Example.org:8443", "*.trusted.net"];
         assert_eq!(judge(&list, "https://API.example.com./v1"), Ok(Pass::Listed));
