@@ -68,11 +68,9 @@ impl Client {
         // A second installation is refused and changes nothing.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let names = Arc::new(settings.names);
-        let roots: Vec<_> = rustls_native_certs::load_native_certs()
-            .certs
-            .iter()
-            .filter_map(|root| reqwest::Certificate::from_der(root).ok())
-            .collect();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let tls = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
         let build = |pass| {
             reqwest::Client::builder()
                 .no_proxy()
@@ -83,7 +81,7 @@ impl Client {
                 .referer(false)
                 .connect_timeout(Duration::from_millis(HTTP_CONNECT_TIMEOUT_MS))
                 .user_agent(concat!("chimera/", env!("CARGO_PKG_VERSION")))
-                .tls_certs_only(roots.clone())
+                .tls_backend_preconfigured(tls.clone())
                 .dns_resolver(Arc::new(Checked::new(pass, Arc::clone(&names))))
                 .build()
         };
