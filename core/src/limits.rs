@@ -118,8 +118,6 @@ pub const EXPRESSION_WORK_MAX: u64 = 1_000_000;
 pub const TEMPLATE_EXPRESSIONS_MAX: usize = 256;
 /// Tries of a step after the first at the most.
 pub const RETRIES_MAX: u32 = 3;
-/// Seconds that a service outside may ask us to wait before a retry; more counts as this.
-pub const RETRY_AFTER_SECONDS_MAX: u64 = 86_400;
 /// Times that a call may be sent anew because the process that made it died.
 pub const RESENDS_MAX: u32 = 20;
 /// Calls of one run that may be under way at a time.
@@ -198,3 +196,27 @@ pub const UPLOAD_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const OBJECT_KEY_BYTES_MAX: usize = 1_024;
 /// Buckets to which connections are kept at a time.
 pub const BUCKETS_OPEN_MAX: usize = 64;
+/// Bytes of a request body that a tool may send over HTTP.
+pub const HTTP_REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Bytes of an answer's body that a tool reads over HTTP.
+pub const HTTP_ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of all headers of an answer that a tool accepts.
+pub const HTTP_ANSWER_HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Headers of an answer that a tool accepts.
+pub const HTTP_ANSWER_HEADERS_MAX: usize = 128;
+/// Redirects that one request of a tool follows.
+pub const HTTP_REDIRECTS_MAX: usize = 5;
+/// Milliseconds that making one connection may take, address lookup included.
+pub const HTTP_CONNECT_TIMEOUT_MS: u64 = 10_000;
+/// Seconds that another side may ask us to wait before the next try.
+pub const RETRY_AFTER_SECONDS_MAX: u64 = 86_400;
+/// Bytes of a file that declares tools.
+pub const DECLARED_FILE_BYTES_MAX: usize = 256 * 1024;
+/// Tools that one file may declare.
+pub const DECLARED_TOOLS_MAX: usize = 100;
+/// Pages that one call of a declared tool may read.
+pub const DECLARED_PAGES_MAX: usize = 50;
+/// Characters of a tool's name at the most.
+pub const TOOL_NAME_CHARS_MAX: usize = 128;
+/// Milliseconds that one call of a tool may take at the most.
+pub const TOOL_TIMEOUT_MS_MAX: u64 = 3_600_000;

@@ -1,11 +1,18 @@
 //! The tools of the flow room, one file each.
 
 mod artifact;
+pub mod declared;
+pub mod http;
 mod input;
 pub mod local;
 pub mod mail;
 pub mod s3;
+pub mod slack;
+mod toolbox;
+pub mod vendor;
+pub mod webhook;
 
 pub use local::local_tools;
 pub use mail::{InvalidMail, MailSettings, MailTls, mail_tool};
 pub use s3::s3_tool;
+pub use toolbox::{Toolbox, ToolboxError, http_tools};

@@ -2,8 +2,16 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(clippy::disallowed_methods, reason = "tests hold the real environment")]
 
+mod declared;
 mod given;
+mod http;
 mod local;
 mod mail;
 mod pdf;
+mod redirect;
+mod reference;
 mod s3;
+mod server;
+mod slack;
+mod vendor;
+mod webhook;

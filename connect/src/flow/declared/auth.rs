@@ -1,0 +1,164 @@
+//! How a vendor's requests show who makes them.
+//!
+//! The plain kinds put a secret into a header. With `oauth2` the secret holds either a token that
+//! somebody else keeps fresh, or `{"client_id", "client_secret", "refresh_token"?, "tenant"?,
+//! "token_url"?}`, with which a token is fetched; it is kept in memory until shortly before it runs
+//! out, and dropped when the vendor refuses it.
+
+use crate::flow::http::{Call, Care, Client, Keyring, Request, lasting};
+use chimera_core::access::{Secret, SecretName};
+use chimera_core::error::Code;
+use chimera_core::time::Timestamp;
+use chimera_engine::port::ToolError;
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::{Method, Url};
+use serde::Deserialize;
+use std::sync::Mutex;
+
+/// A token is not used in its last minute: it could run out on the way.
+const SPARE_SECONDS: i64 = 60;
+
+/// What a file asks for, checked.
+#[derive(Debug, Clone)]
+pub(super) enum Credential {
+    Bearer(SecretName),
+    Basic { username: String, secret: SecretName },
+    Header { name: HeaderName, prefix: String, secret: SecretName },
+    Oauth2 { secret: SecretName, token_url: String, scope: Option<String> },
+}
+
+/// What the secret of an OAuth client holds.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Account {
+    client_id: String,
+    client_secret: Option<String>,
+    refresh_token: Option<String>,
+    tenant: Option<String>,
+    token_url: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Issued {
+    access_token: String,
+    #[serde(default)]
+    expires_in: i64,
+}
+
+struct Token {
+    /// The secret it was fetched with; another one means another token.
+    account: Secret,
+    value: Secret,
+    until: Timestamp,
+}
+
+/// The token of one vendor, shared by its tools.
+#[derive(Default)]
+pub(super) struct Tokens(Mutex<Option<Token>>);
+
+impl Credential {
+    /// The header that shows who calls.
+    pub(super) async fn header(
+        &self,
+        client: &Client,
+        tokens: &Tokens,
+        call: &Call,
+        keys: &mut Keyring,
+    ) -> Result<(HeaderName, HeaderValue), ToolError> {
+        Ok(match self {
+            Self::Bearer(secret) => (AUTHORIZATION, keys.header("Bearer ", secret).await?),
+            Self::Basic { username, secret } => (AUTHORIZATION, keys.basic(username, secret).await?),
+            Self::Header { name, prefix, secret } => (name.clone(), keys.header(prefix, secret).await?),
+            Self::Oauth2 { secret, token_url, scope } => {
+                let account = keys.text(secret).await?;
+                let token = match account.expose_text() {
+                    Some(text) if text.starts_with('{') => {
+                        let fetch = Fetch { client, call, secret, token_url, scope: scope.as_deref() };
+                        tokens.get(&fetch, &account, keys).await?
+                    }
+                    _ => account,
+                };
+                let text = format!("Bearer {}", token.expose_text().unwrap_or_default());
+                let mut value = HeaderValue::from_str(&text).map_err(|_| unusable(secret))?;
+                value.set_sensitive(true);
+                (AUTHORIZATION, value)
+            }
+        })
+    }
+}
+
+/// What is needed to ask for a token.
+struct Fetch<'a> {
+    client: &'a Client,
+    call: &'a Call,
+    secret: &'a SecretName,
+    token_url: &'a str,
+    scope: Option<&'a str>,
+}
+
+impl Tokens {
+    /// Forgets the token: the vendor doesn't take it any more. Says whether there was one.
+    pub(super) fn forget(&self) -> bool {
+        self.0.lock().is_ok_and(|mut token| token.take().is_some())
+    }
+
+    async fn get(&self, fetch: &Fetch<'_>, account: &Secret, keys: &mut Keyring) -> Result<Secret, ToolError> {
+        let now = fetch.client.clock().now();
+        if let Some(known) = self.known(account, now) {
+            keys.learn(known.clone());
+            return Ok(known);
+        }
+        let issued = fetch.token(account, keys).await?;
+        let value = Secret::new(issued.access_token);
+        keys.learn(value.clone());
+        let until = now.plus_seconds(issued.expires_in - SPARE_SECONDS);
+        if let Ok(mut token) = self.0.lock() {
+            *token = Some(Token { account: account.clone(), value: value.clone(), until });
+        }
+        Ok(value)
+    }
+
+    fn known(&self, account: &Secret, now: Timestamp) -> Option<Secret> {
+        let token = self.0.lock().ok()?;
+        let token = token.as_ref()?;
+        (token.account.expose() == account.expose() && now < token.until).then(|| token.value.clone())
+    }
+}
+
+impl Fetch<'_> {
+    async fn token(&self, account: &Secret, keys: &mut Keyring) -> Result<Issued, ToolError> {
+        let account: Account =
+            serde_json::from_str(account.expose_text().unwrap_or_default()).map_err(|_| unusable(self.secret))?;
+        for part in [&account.client_secret, &account.refresh_token].into_iter().flatten() {
+            keys.learn(Secret::new(part.as_str()));
+        }
+        let address = account.token_url.as_deref().unwrap_or(self.token_url);
+        let address = address.replace("{tenant}", account.tenant.as_deref().unwrap_or("common"));
+        let mut url = Url::parse(&address).map_err(|_| unusable(self.secret))?;
+        let grant = if account.refresh_token.is_some() { "refresh_token" } else { "client_credentials" };
+        let mut form = vec![("grant_type", grant), ("client_id", &account.client_id)];
+        form.extend(account.client_secret.as_deref().map(|value| ("client_secret", value)));
+        form.extend(account.refresh_token.as_deref().map(|value| ("refresh_token", value)));
+        form.extend(self.scope.map(|value| ("scope", value)));
+        url.set_query(None);
+        let mut spelled = url.clone();
+        spelled.query_pairs_mut().extend_pairs(form);
+        // Asking for a token changes nothing that the call is about.
+        let mut request = Request::new(Method::POST, url, Care::Read);
+        request.body = spelled.query().unwrap_or_default().to_owned().into();
+        request.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
+        request.headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        request.redirects_max = 0;
+        let answer = self.client.send(self.call, request).await?;
+        if answer.status != 200 {
+            let words = keys.quote(&String::from_utf8_lossy(&answer.body));
+            return Err(answer.refusal().with("answer", words));
+        }
+        serde_json::from_slice(&answer.body).map_err(|_| answer.unusable("the answer is no token"))
+    }
+}
+
+fn unusable(secret: &SecretName) -> ToolError {
+    let what = format!("the secret {secret} is neither a token nor the account of an OAuth client");
+    lasting(ToolError::not_sent(Code::ToolUnavailable, what))
+}

@@ -1,0 +1,152 @@
+//! One request of a declared tool and its answer.
+
+use super::auth::{Credential, Tokens};
+use super::plan::{HeaderText, Rate, Step, Vendor};
+use super::template::{Tree, Values, plain};
+use crate::flow::http::{Answer, Call, Care, Client, Keyring, Request};
+use chimera_core::error::Code;
+use chimera_core::time::Timestamp;
+use chimera_engine::port::{Secrets, ToolError};
+use reqwest::Url;
+use reqwest::header::HeaderValue;
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// Where a vendor is called, with what, and as whom.
+pub(super) struct Line {
+    pub(super) client: Client,
+    pub(super) secrets: Arc<dyn Secrets>,
+    pub(super) vendor: Arc<Vendor>,
+    pub(super) base_url: Url,
+    pub(super) tokens: Arc<Tokens>,
+}
+
+impl Line {
+    /// The request with its holes filled and without anything secret.
+    pub(super) fn request(&self, step: &Step, values: &Values<'_>, care: Care) -> Result<Request, ToolError> {
+        let path = step.paths.iter().find_map(|path| path.fill(values, encoded));
+        let path = path.ok_or_else(|| malformed("a value that the address needs is missing"))?;
+        if path.split('/').skip(1).any(|part| matches!(unescaped(part).as_str(), "." | ".." | "")) {
+            return Err(malformed("a value makes another address: it is empty, or a dot, or two"));
+        }
+        let mut url = self.base_url.clone();
+        url.set_path(&format!("{}{path}", self.base_url.path().trim_end_matches('/')));
+        let query: Vec<(String, String)> =
+            step.query.iter().flat_map(|(name, tree)| pairs(name, tree, values)).collect();
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        let mut request = Request::new(step.method.clone(), url, care);
+        if let Some(body) = step.body.as_ref().and_then(|body| body.fill(values)) {
+            request = request.json(&body);
+        }
+        for (name, text) in self.vendor.headers.iter().chain(&step.headers) {
+            let value = match text {
+                HeaderText::Fixed(value) => value.clone(),
+                HeaderText::Secret(_) => continue,
+                HeaderText::Filled(text) => {
+                    let Some(text) = text.fill(values, str::to_owned) else { continue };
+                    HeaderValue::from_str(&text).map_err(|_| malformed("a value can't stand in a header"))?
+                }
+            };
+            request.headers.insert(name, value);
+        }
+        Ok(request)
+    }
+
+    /// Adds what shows who calls. Only the vendor's own address gets it.
+    pub(super) async fn sign(
+        &self,
+        request: &mut Request,
+        step: &Step,
+        call: &Call,
+        keys: &mut Keyring,
+    ) -> Result<(), ToolError> {
+        for (name, text) in self.vendor.headers.iter().chain(&step.headers) {
+            if let HeaderText::Secret(secret) = text {
+                request.headers.insert(name, keys.header("", secret).await?);
+            }
+        }
+        if let Some(credential) = &self.vendor.credential {
+            let (name, value) = credential.header(&self.client, &self.tokens, call, keys).await?;
+            request.headers.insert(name, value);
+        }
+        Ok(())
+    }
+
+    /// Sends it; an answer that is not a success is an error in the vendor's words.
+    pub(super) async fn send(&self, call: &Call, request: Request, keys: &Keyring) -> Result<Answer, ToolError> {
+        let answer = self.client.send(call, request).await?;
+        if answer.status < 300 {
+            return Ok(answer);
+        }
+        if let Some(error) = self.vendor.rate_limited.iter().find_map(|rate| limited(rate, &answer)) {
+            return Err(error);
+        }
+        if answer.is_success() {
+            return Err(answer.unusable(&format!("answered {}", answer.status)));
+        }
+        let mut error = answer.refusal();
+        let document = serde_json::from_slice(&answer.body).unwrap_or(Value::Null);
+        let words = self.vendor.error_message.as_ref().and_then(|place| place.find(&document));
+        if let Some(words) = words.map(|words| keys.quote(&plain(words))) {
+            let _ = write!(error.body.message, ": {words}");
+        }
+        // A fetched token may have been withdrawn; the next try fetches another.
+        let fetched = matches!(self.vendor.credential, Some(Credential::Oauth2 { .. }));
+        if answer.status == 401 && fetched && self.tokens.forget() {
+            error.body.retryable = true;
+        }
+        Err(error.with("vendor", self.vendor.name.as_str()))
+    }
+}
+
+/// The error, if the answer is one of those that mean "not so often".
+fn limited(rate: &Rate, answer: &Answer) -> Option<ToolError> {
+    let header = |name: &str| answer.headers.get(name).and_then(|value| value.to_str().ok());
+    let by_header = rate.header.as_ref().is_none_or(|(name, value)| {
+        header(name).is_some_and(|found| value.as_ref().is_none_or(|value| value == found))
+    });
+    let by_place = rate.at.as_ref().is_none_or(|(place, words)| {
+        let document = serde_json::from_slice(&answer.body).unwrap_or(Value::Null);
+        place.find(&document).is_some_and(|found| words.contains(&plain(found)))
+    });
+    if answer.status != rate.status || !by_header || !by_place {
+        return None;
+    }
+    let reset = rate.reset_header.as_deref().and_then(header).and_then(|text| text.parse::<i64>().ok());
+    let wait = reset.and_then(|at| answer.seconds_until(Timestamp::from_micros(at.checked_mul(1_000_000)?)));
+    Some(answer.rate_limited(answer.retry_after().or(wait)))
+}
+
+/// The parameters that one entry of a query makes: none, one, or one per element.
+fn pairs(name: &str, tree: &Tree, values: &Values<'_>) -> Vec<(String, String)> {
+    let filled = match tree.fill(values) {
+        None => Vec::new(),
+        Some(Value::Array(several)) => several,
+        Some(single) => vec![single],
+    };
+    filled.iter().map(|value| (name.to_owned(), plain(value))).collect()
+}
+
+/// A value as one part of a path: everything but unreserved characters is escaped.
+fn encoded(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut out, byte| {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+        out
+    })
+}
+
+/// Dots as the address parser sees them, which reads escaped ones as well.
+fn unescaped(part: &str) -> String {
+    part.replace("%2e", ".").replace("%2E", ".")
+}
+
+pub(super) fn malformed(what: &str) -> ToolError {
+    ToolError::not_sent(Code::MalformedArgs, what)
+}

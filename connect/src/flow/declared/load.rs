@@ -1,0 +1,353 @@
+//! Reads a vendor's file and refuses what could only fail later.
+//!
+//! Everything a call relies on is checked here: holes name inputs that the schema has, a path's
+//! holes always have values, pointers are pointers, secrets are names. An error says which file,
+//! which key and what is wrong.
+
+use super::auth::Credential;
+use super::file::{Auth, Check, Entry, Exchange, File, Paging, RateLimited};
+use super::mapping::{Mapping, Place};
+use super::plan::{CursorInto, Declaration, HeaderText, Lookup, Next, Pages, Plan, Rate, Step, Vendor};
+use super::template::{Hole, Text, Tree};
+use chimera_core::access::SecretName;
+use chimera_core::flow::schema::Schema;
+use chimera_core::flow::tool::{Reach, Spec, with_dry_run};
+use chimera_core::limits::{
+    DECLARED_FILE_BYTES_MAX, DECLARED_PAGES_MAX, DECLARED_TOOLS_MAX, TOOL_NAME_CHARS_MAX, TOOL_TIMEOUT_MS_MAX,
+};
+use reqwest::header::{HeaderName, HeaderValue};
+use reqwest::{Method, Url};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Why a file declares no tools.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{origin}: {key}: {reason}")]
+pub struct DeclareError {
+    /// The file.
+    pub origin: String,
+    /// Where in it.
+    pub key: String,
+    /// What is wrong there.
+    pub reason: String,
+}
+
+/// A place in the file, for errors.
+struct At<'a> {
+    origin: &'a str,
+    key: String,
+}
+
+impl<'a> At<'a> {
+    fn child(&self, name: &str) -> At<'a> {
+        let key = if self.key.is_empty() { name.to_owned() } else { format!("{}.{name}", self.key) };
+        At { origin: self.origin, key }
+    }
+
+    fn error(&self, reason: impl ToString) -> DeclareError {
+        DeclareError { origin: self.origin.to_owned(), key: self.key.clone(), reason: reason.to_string() }
+    }
+
+    fn ok<T, E: ToString>(&self, result: Result<T, E>) -> Result<T, DeclareError> {
+        result.map_err(|error| self.error(error.to_string()))
+    }
+
+    fn demand(&self, holds: bool, reason: &str) -> Result<(), DeclareError> {
+        if holds { Ok(()) } else { Err(self.error(reason)) }
+    }
+}
+
+/// Reads a file. TOML, or JSON if its first character is a brace.
+pub fn load(text: &str, origin: &str) -> Result<Vec<Declaration>, DeclareError> {
+    let at = At { origin, key: String::new() };
+    let file = parse(text, &at)?;
+    at.child("vendor").demand(is_name(&file.vendor), "a-z, 0-9, '_' and '-', beginning with a letter")?;
+    at.child("tool").demand(
+        (1..=DECLARED_TOOLS_MAX).contains(&file.tools.len()),
+        &format!("a file has 1 to {DECLARED_TOOLS_MAX} tools"),
+    )?;
+    let vendor = Arc::new(vendor(&file, &at)?);
+    let mut names = BTreeSet::new();
+    file.tools
+        .iter()
+        .map(|entry| {
+            let at = at.child("tool").child(&entry.name);
+            at.demand(names.insert(&entry.name), "the name stands twice")?;
+            let (spec, plan) = tool(entry, &at)?;
+            Ok(Declaration { spec: Arc::new(spec), vendor: Arc::clone(&vendor), plan: Arc::new(plan) })
+        })
+        .collect()
+}
+
+fn parse(text: &str, at: &At<'_>) -> Result<File, DeclareError> {
+    let whole = at.child("file");
+    whole.demand(text.len() <= DECLARED_FILE_BYTES_MAX, &format!("more than {DECLARED_FILE_BYTES_MAX} bytes"))?;
+    let document: Value = if text.trim_start().starts_with('{') {
+        whole.ok(serde_json::from_str(text))?
+    } else {
+        whole.ok(toml::from_str(text).map_err(|error: toml::de::Error| one_line(&error.to_string())))?
+    };
+    serde_path_to_error::deserialize(document).map_err(|error| {
+        let key = error.path().to_string();
+        let at = if key == "." { whole } else { at.child(&key) };
+        at.error(error.inner())
+    })
+}
+
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+fn is_name(text: &str) -> bool {
+    let inside = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-');
+    text.bytes().next().is_some_and(|b| b.is_ascii_lowercase()) && text.bytes().all(inside)
+}
+
+fn vendor(file: &File, at: &At<'_>) -> Result<Vendor, DeclareError> {
+    let place = at.child("base_url");
+    let base_url = place.ok(base_url(&file.base_url))?;
+    let rates = file.rate_limited.iter().map(|rule| rate(rule, &at.child("rate_limited")));
+    Ok(Vendor {
+        name: file.vendor.clone(),
+        base_url,
+        headers: headers(&file.headers, &at.child("headers"), &Scope::default())?,
+        credential: file.auth.as_ref().map(|auth| credential(auth, &at.child("auth"))).transpose()?,
+        error_message: optional_place(file.error_message.as_ref(), &at.child("error_message"))?,
+        rate_limited: rates.collect::<Result<_, _>>()?,
+    })
+}
+
+/// Where a vendor is called: http or https, without query and fragment.
+pub(super) fn base_url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    let plain = matches!(url.scheme(), "http" | "https")
+        && url.query().is_none()
+        && url.fragment().is_none()
+        && url.username().is_empty()
+        && url.password().is_none();
+    if plain { Ok(url) } else { Err("expected http or https, without credentials, query and fragment".into()) }
+}
+
+fn optional_place(value: Option<&Value>, at: &At<'_>) -> Result<Option<Place>, DeclareError> {
+    value.map(|value| at.ok(Place::parse(value))).transpose()
+}
+
+fn secret(text: &str, at: &At<'_>) -> Result<SecretName, DeclareError> {
+    at.child("secret").ok(text.parse())
+}
+
+fn credential(auth: &Auth, at: &At<'_>) -> Result<Credential, DeclareError> {
+    Ok(match auth {
+        Auth::Bearer { secret: name } => Credential::Bearer(secret(name, at)?),
+        Auth::Basic { username, secret: name } => {
+            at.child("username").demand(!username.contains(':'), "a user name has no colon")?;
+            Credential::Basic { username: username.clone(), secret: secret(name, at)? }
+        }
+        Auth::Header { name, secret: of, prefix } => {
+            let name = at.child("name").ok(HeaderName::from_bytes(name.as_bytes()))?;
+            Credential::Header { name, prefix: prefix.clone(), secret: secret(of, at)? }
+        }
+        Auth::Oauth2 { secret: name, token_url, scope } => {
+            at.child("token_url").ok(base_url(&token_url.replace("{tenant}", "tenant")))?;
+            Credential::Oauth2 { secret: secret(name, at)?, token_url: token_url.clone(), scope: scope.clone() }
+        }
+    })
+}
+
+fn rate(rule: &RateLimited, at: &At<'_>) -> Result<Rate, DeclareError> {
+    at.demand(rule.header.is_some() || rule.at.is_some(), "say by which header or at which place it shows")?;
+    at.demand(rule.at.is_some() != rule.values.is_empty(), "at and values belong together")?;
+    let place = optional_place(rule.at.as_ref(), &at.child("at"))?;
+    Ok(Rate {
+        status: rule.status,
+        header: rule.header.clone().map(|name| (name, rule.value.clone())),
+        at: place.map(|place| (place, rule.values.clone())),
+        reset_header: rule.reset_header.clone(),
+    })
+}
+
+/// What holes may name.
+#[derive(Default, Clone, Copy)]
+struct Scope<'a> {
+    input: Option<&'a Value>,
+    output: Option<&'a Value>,
+}
+
+impl Scope<'_> {
+    fn check(&self, hole: &Hole, at: &At<'_>) -> Result<(), DeclareError> {
+        let schema = match hole.root.as_str() {
+            "input" => self.input,
+            "output" => self.output,
+            "item" => return Err(at.error("{item} stands only inside $item")),
+            _ => return Ok(()),
+        };
+        let shown = format!("{}.{}", hole.root, hole.path.join("."));
+        let Some(schema) = schema else { return Err(at.error(format!("{{{shown}}} has no value here"))) };
+        let known = hole.path.first().is_some_and(|name| schema["properties"].get(name).is_some());
+        at.demand(known, &format!("{{{shown}}} is not a property of the {} schema", hole.root))
+    }
+
+    /// Whether an input always has this value.
+    fn is_certain(&self, hole: &Hole) -> bool {
+        let schema = match hole.root.as_str() {
+            "input" => self.input,
+            "output" => self.output,
+            "run_started_at" => return false,
+            _ => return true,
+        };
+        let (Some(schema), [name]) = (schema, hole.path.as_slice()) else { return false };
+        let required = schema["required"].as_array().is_some_and(|names| names.iter().any(|known| known == name));
+        required || schema["properties"][name].get("default").is_some()
+    }
+}
+
+fn headers(
+    headers: &BTreeMap<String, String>,
+    at: &At<'_>,
+    scope: &Scope<'_>,
+) -> Result<Vec<(HeaderName, HeaderText)>, DeclareError> {
+    headers
+        .iter()
+        .map(|(name, value)| {
+            let at = at.child(name);
+            let name = at.ok(HeaderName::from_bytes(name.as_bytes()))?;
+            let ours = ["host", "content-length", "transfer-encoding", "connection", "idempotency-key", "traceparent"];
+            at.demand(!ours.contains(&name.as_str()), "this header is set by Chimera itself")?;
+            if value.starts_with("secret://") {
+                return Ok((name, HeaderText::Secret(at.ok(value.parse())?)));
+            }
+            let text = at.ok(Text::parse(value))?;
+            text.holes().try_for_each(|hole| scope.check(hole, &at))?;
+            if text.holes().next().is_some() {
+                return Ok((name, HeaderText::Filled(text)));
+            }
+            Ok((name, HeaderText::Fixed(at.ok(HeaderValue::from_str(value))?)))
+        })
+        .collect()
+}
+
+fn tree(value: &Value, at: &At<'_>, scope: &Scope<'_>) -> Result<Tree, DeclareError> {
+    let tree = at.ok(Tree::parse(value))?;
+    tree.holes().iter().try_for_each(|hole| scope.check(hole, at))?;
+    Ok(tree)
+}
+
+fn step(exchange: &Exchange, at: &At<'_>, scope: &Scope<'_>) -> Result<Step, DeclareError> {
+    let method = exchange.method.as_str();
+    let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"].contains(&method);
+    at.child("method").demand(known, "GET, HEAD, POST, PUT, PATCH or DELETE")?;
+    let place = at.child("path");
+    let paths = match &exchange.path {
+        Value::Array(paths) => paths.iter().collect(),
+        single => vec![single],
+    };
+    let paths = paths.into_iter().map(|path| {
+        let text = path.as_str().filter(|path| path.starts_with('/') && !path.contains(['?', '#']));
+        let text = text.ok_or_else(|| place.error("a path begins with / and has no ? or #"))?;
+        let text = place.ok(Text::parse(text))?;
+        text.holes().try_for_each(|hole| scope.check(hole, &place))?;
+        Ok(text)
+    });
+    let paths: Vec<Text> = paths.collect::<Result<_, _>>()?;
+    let Some(last) = paths.last() else { return Err(place.error("there is no path")) };
+    if let Some(hole) = last.holes().find(|hole| !scope.is_certain(hole)) {
+        let name = format!("{}.{}", hole.root, hole.path.join("."));
+        return Err(place.error(format!("{{{name}}} may be missing: make it required or give it a default")));
+    }
+    let query = exchange
+        .query
+        .iter()
+        .map(|(name, value)| Ok((name.clone(), tree(value, &at.child("query").child(name), scope)?)));
+    let bodyless = ["GET", "HEAD"].contains(&method) && exchange.body.is_some();
+    at.child("body").demand(!bodyless, "GET and HEAD have no body")?;
+    Ok(Step {
+        method: at.child("method").ok(Method::from_bytes(method.as_bytes()))?,
+        paths,
+        query: query.collect::<Result<_, _>>()?,
+        headers: headers(&exchange.headers, &at.child("headers"), scope)?,
+        body: exchange.body.as_ref().map(|body| tree(body, &at.child("body"), scope)).transpose()?,
+    })
+}
+
+fn pages(paging: &Paging, at: &At<'_>, scope: &Scope<'_>) -> Result<Pages, DeclareError> {
+    let (items, pages_max, limit, next) = match paging {
+        Paging::Link { items, pages_max, limit } => (items, *pages_max, limit, Next::Link),
+        Paging::Cursor { items, pages_max, limit, next, more, query, body } => {
+            let into = match (query, body) {
+                (Some(name), None) => CursorInto::Query(name.clone()),
+                (None, Some(name)) => CursorInto::Body(name.clone()),
+                _ => return Err(at.error("name either the query parameter or the body member that takes the cursor")),
+            };
+            let cursor = at.child("next").ok(Place::parse(next))?;
+            let more = optional_place(more.as_ref(), &at.child("more"))?;
+            (items, *pages_max, limit, Next::Cursor { at: cursor, more, into })
+        }
+    };
+    let bounded = (1..=DECLARED_PAGES_MAX).contains(&pages_max);
+    at.child("pages_max").demand(bounded, &format!("1 to {DECLARED_PAGES_MAX}"))?;
+    if let Some(limit) = limit {
+        let known = scope.input.is_some_and(|schema| schema["properties"].get(limit).is_some());
+        at.child("limit").demand(known, "not a property of the input schema")?;
+    }
+    at.child("items").demand(items.is_string(), "one pointer to a list")?;
+    Ok(Pages { items: at.child("items").ok(Place::parse(items))?, pages_max, limit: limit.clone(), next })
+}
+
+fn lookup(check: &Check, at: &At<'_>, scope: &Scope<'_>) -> Result<Lookup, DeclareError> {
+    let contains = at.child("contains").ok(Text::parse(&check.contains))?;
+    let names_effect = contains.holes().any(|hole| ["idempotency_key", "effect_id"].contains(&hole.root.as_str()));
+    at.child("contains")
+        .demand(names_effect, "name {idempotency_key} or {effect_id}: nothing else is the call's own")?;
+    Ok(Lookup {
+        request: step(&check.request, &at.child("request"), scope)?,
+        items: at.child("items").ok(Place::parse(&check.items))?,
+        at: at.child("at").ok(Place::parse(&check.at))?,
+        contains,
+        never_after_ms: check.never_after_ms,
+    })
+}
+
+fn tool(entry: &Entry, at: &At<'_>) -> Result<(Spec, Plan), DeclareError> {
+    let named = entry.name.split('.').all(is_name) && entry.name.len() <= TOOL_NAME_CHARS_MAX;
+    at.child("name").demand(named, "words of a-z, 0-9, '_' and '-' with dots between")?;
+    let timed = (1..=TOOL_TIMEOUT_MS_MAX).contains(&entry.timeout_ms);
+    at.child("timeout_ms").demand(timed, &format!("1 to {TOOL_TIMEOUT_MS_MAX}"))?;
+    at.child("effect").demand(entry.effect != Reach::Pure, "a tool that calls somebody is read or write")?;
+    at.child("input").demand(entry.input["type"] == "object", "the schema of an object")?;
+    let writes = entry.effect == Reach::Write;
+    at.child("rollback").demand(writes || entry.rollback.is_none(), "a read has nothing to undo")?;
+    at.child("check").demand(writes || entry.check.is_none(), "a read has no effect to look for")?;
+    let dry = entry.metadata.dry_run_supported == entry.dry_run.is_some();
+    at.child("dry_run").demand(dry, "given if, and only if, metadata.dry_run_supported is true")?;
+    let capable = !entry.metadata.capabilities.is_empty();
+    at.child("metadata.capabilities").demand(capable, "name at least one")?;
+    let spec = Spec {
+        name: entry.name.clone(),
+        version: entry.version.clone(),
+        description: entry.description.clone(),
+        metadata: entry.metadata.clone(),
+        effect: entry.effect,
+        checkable: entry.check.is_some(),
+        reversible: entry.rollback.is_some(),
+        timeout_ms: entry.timeout_ms,
+        input: at.child("input").ok(Schema::compile(with_dry_run(entry.input.clone())))?,
+        output: at.child("output").ok(Schema::compile(entry.output.clone()))?,
+    };
+    let scope = Scope { input: Some(&entry.input), output: None };
+    let both = Scope { output: Some(&entry.output), ..scope };
+    let undo = entry.rollback.as_ref().map(|undo| {
+        let step = step(&undo.request, &at.child("rollback.request"), &both)?;
+        Ok((step, undo.gone.clone()))
+    });
+    let dry_run = entry.dry_run.as_ref().unwrap_or(&Value::Null);
+    let plan = Plan {
+        request: step(&entry.request, &at.child("request"), &scope)?,
+        response: at.child("response").ok(Mapping::parse(&entry.response))?,
+        paging: entry.paging.as_ref().map(|paging| pages(paging, &at.child("paging"), &scope)).transpose()?,
+        rollback: undo.transpose()?,
+        check: entry.check.as_ref().map(|check| lookup(check, &at.child("check"), &scope)).transpose()?,
+        dry_run: tree(dry_run, &at.child("dry_run"), &scope)?,
+    };
+    Ok((spec, plan))
+}

@@ -1,0 +1,103 @@
+//! Page after page, until there are enough items, no more, or too many.
+
+use super::exchange::Line;
+use super::mapping::Source;
+use super::plan::{CursorInto, Next, Pages, Plan};
+use super::template::plain;
+use crate::flow::http::{Answer, Call, Keyring, Request};
+use chimera_core::limits::HTTP_ANSWER_BYTES_MAX;
+use chimera_engine::port::ToolError;
+use reqwest::Url;
+use serde_json::Value;
+
+/// Where the next page is.
+enum Onward {
+    Link(Url),
+    Cursor(String),
+}
+
+/// Sends the request, and further ones for further pages; gives the output.
+pub(super) async fn read(
+    line: &Line,
+    plan: &Plan,
+    call: &Call,
+    request: Request,
+    keys: &Keyring,
+    wanted: Option<usize>,
+) -> Result<(Option<Value>, Answer), ToolError> {
+    let answer = line.send(call, request.clone(), keys).await?;
+    let mut document = if answer.body.is_empty() { Value::Null } else { answer.json()? };
+    let (mut more, mut cursor) = (false, None);
+    if let Some(pages) = &plan.paging {
+        let mut items = items(pages, &document);
+        let mut onward = next(pages, &answer, &document);
+        let (mut read, mut bytes) = (1, answer.body.len());
+        while let Some(to) = &onward {
+            let enough = wanted.is_some_and(|wanted| items.len() >= wanted);
+            if enough || read >= pages.pages_max || bytes >= HTTP_ANSWER_BYTES_MAX {
+                break;
+            }
+            let page = line.send(call, turned(line, pages, &request, to, &answer)?, keys).await?;
+            let body = page.json()?;
+            (read, bytes) = (read + 1, bytes + page.body.len());
+            items.extend(self::items(pages, &body));
+            onward = next(pages, &page, &body);
+        }
+        let cut = wanted.is_some_and(|wanted| items.len() > wanted);
+        more = cut || onward.is_some();
+        // A page that was cut can't be continued behind its end without a gap.
+        cursor = match onward {
+            Some(Onward::Cursor(at)) if !cut => Some(at),
+            _ => None,
+        };
+        items.truncate(wanted.unwrap_or(usize::MAX));
+        if let Some(place) = pages.items.find_mut(&mut document) {
+            *place = Value::Array(items);
+        }
+    }
+    let header = |name: &str| answer.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let source = Source { document: &document, header: &header, more, cursor: cursor.as_deref() };
+    Ok((plan.response.apply(&source), answer))
+}
+
+fn items(pages: &Pages, document: &Value) -> Vec<Value> {
+    pages.items.find(document).and_then(Value::as_array).cloned().unwrap_or_default()
+}
+
+fn next(pages: &Pages, answer: &Answer, document: &Value) -> Option<Onward> {
+    match &pages.next {
+        Next::Link => answer.next_link().map(Onward::Link),
+        Next::Cursor { at, more, .. } => {
+            let goes_on = more.as_ref().is_none_or(|more| more.find(document) == Some(&Value::Bool(true)));
+            let cursor = at.find(document).map(plain).filter(|cursor| !cursor.is_empty());
+            cursor.filter(|_| goes_on).map(Onward::Cursor)
+        }
+    }
+}
+
+/// The first request, turned to the next page. It carries credentials, so it stays where it was.
+fn turned(line: &Line, pages: &Pages, first: &Request, to: &Onward, answer: &Answer) -> Result<Request, ToolError> {
+    let mut request = first.clone();
+    match (to, &pages.next) {
+        (Onward::Link(url), _) => {
+            if url.origin() != line.base_url.origin() {
+                return Err(answer.unusable("the next page is on another server"));
+            }
+            request.url = url.clone();
+        }
+        (Onward::Cursor(cursor), Next::Cursor { into: CursorInto::Query(name), .. }) => {
+            let kept: Vec<_> = first.url.query_pairs().into_owned().filter(|(known, _)| known != name).collect();
+            request.url.query_pairs_mut().clear().extend_pairs(kept).append_pair(name, cursor);
+        }
+        (Onward::Cursor(cursor), Next::Cursor { into: CursorInto::Body(name), .. }) => {
+            let mut body: Value =
+                serde_json::from_slice(&first.body).unwrap_or_else(|_| Value::Object(Default::default()));
+            if let Some(members) = body.as_object_mut() {
+                members.insert(name.clone(), cursor.as_str().into());
+            }
+            request = request.json(&body);
+        }
+        (Onward::Cursor(_), Next::Link) => {}
+    }
+    Ok(request)
+}

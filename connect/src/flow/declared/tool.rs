@@ -1,0 +1,244 @@
+//! A declared tool at work.
+
+use super::auth::Tokens;
+use super::exchange::{Line, malformed};
+use super::load::base_url;
+use super::mapping::Source;
+use super::paging;
+use super::plan::{Declaration, Lookup, Plan, Step};
+use super::template::Values;
+use super::{DeclareError, load};
+use crate::flow::http::{Call, Care, Keyring};
+use crate::flow::toolbox::Toolbox;
+use async_trait::async_trait;
+use chimera_core::flow::tool::{Reach, Spec, is_dry};
+use chimera_core::limits::{DECLARED_PAGES_MAX, ERROR_TEXT_CHARS_MAX};
+use chimera_core::time::Timestamp;
+use chimera_engine::port::{CallContext, Done, Found, Tool, ToolError};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+/// How much clocks here and there may differ.
+const CLOCKS_DIFFER_SECONDS: i64 = 300;
+
+/// A tool from a file.
+pub struct HttpTool {
+    spec: Arc<Spec>,
+    plan: Arc<Plan>,
+    line: Line,
+}
+
+/// The tools of a file, ready to be called. The toolbox may say that the vendor is elsewhere.
+pub fn tools(text: &str, origin: &str, toolbox: &Toolbox) -> Result<Vec<HttpTool>, DeclareError> {
+    let tokens = Arc::new(Tokens::default());
+    let declared = load(text, origin)?.into_iter();
+    declared.map(|declared| HttpTool::sharing(declared, origin, toolbox, Arc::clone(&tokens))).collect()
+}
+
+impl HttpTool {
+    /// The tool of a declaration.
+    pub fn new(declared: Declaration, origin: &str, toolbox: &Toolbox) -> Result<Self, DeclareError> {
+        Self::sharing(declared, origin, toolbox, Arc::default())
+    }
+
+    fn sharing(
+        declared: Declaration,
+        origin: &str,
+        toolbox: &Toolbox,
+        tokens: Arc<Tokens>,
+    ) -> Result<Self, DeclareError> {
+        let base_url = match toolbox.base_urls.get(declared.vendor()) {
+            None => declared.vendor.base_url.clone(),
+            Some(elsewhere) => base_url(elsewhere).map_err(|reason| DeclareError {
+                origin: origin.to_owned(),
+                key: format!("base_url of {}", declared.vendor()),
+                reason,
+            })?,
+        };
+        let line = Line {
+            client: toolbox.client.clone(),
+            secrets: Arc::clone(&toolbox.secrets),
+            vendor: declared.vendor,
+            base_url,
+            tokens,
+        };
+        Ok(Self { spec: declared.spec, plan: declared.plan, line })
+    }
+
+    fn care(&self) -> Care {
+        match self.spec.effect {
+            Reach::Pure | Reach::Read => Care::Read,
+            Reach::Write if self.spec.metadata.idempotent => Care::Repeatable,
+            Reach::Write => Care::Once,
+        }
+    }
+
+    /// How many items the input asks for.
+    fn wanted(&self, input: &Value) -> Option<usize> {
+        let name = self.plan.paging.as_ref()?.limit.as_ref()?;
+        let default = &self.spec.input.document()["properties"][name]["default"];
+        let wanted = input.get(name).unwrap_or(default).as_u64()?;
+        usize::try_from(wanted).ok()
+    }
+
+    /// What a dry run says: the line of the request, and its body.
+    fn would_execute(&self, values: &Values<'_>) -> Result<String, ToolError> {
+        let request = self.line.request(&self.plan.request, values, self.care())?;
+        self.line.client.allows(&request)?;
+        let query = request.url.query().map(|query| format!("?{query}")).unwrap_or_default();
+        let line = format!("{} {}{query}", request.method, request.url.path());
+        let body: String = String::from_utf8_lossy(&request.body).chars().take(ERROR_TEXT_CHARS_MAX).collect();
+        Ok(if body.is_empty() { line } else { format!("{line} with {body}") })
+    }
+
+    /// Looks for the effect once: what was found, and whether everything was looked through.
+    async fn look(
+        &self,
+        lookup: &Lookup,
+        call: &Call,
+        values: &Values<'_>,
+    ) -> Result<(Option<Value>, bool), ToolError> {
+        let mark = lookup.contains.fill(values, str::to_owned).ok_or_else(|| malformed("the call has no key"))?;
+        let mut keys = Keyring::new(Arc::clone(&self.line.secrets));
+        let mut request = self.line.request(&lookup.request, values, Care::Read)?;
+        self.line.sign(&mut request, &lookup.request, call, &mut keys).await?;
+        for _ in 0..DECLARED_PAGES_MAX {
+            let answer = self.line.send(call, request.clone(), &keys).await?;
+            let document = answer.json()?;
+            let items = lookup.items.find(&document).and_then(Value::as_array);
+            let marked =
+                |item: &&Value| lookup.at.find(item).and_then(Value::as_str).is_some_and(|s| s.contains(&mark));
+            if let Some(item) = items.and_then(|items| items.iter().find(marked)) {
+                let source = Source { document: item, header: &|_| None, more: false, cursor: None };
+                let mut output = self.plan.response.apply(&source);
+                output.iter_mut().for_each(|output| keys.mask(output));
+                return Ok((output, true));
+            }
+            match answer.next_link().filter(|next| next.origin() == self.line.base_url.origin()) {
+                Some(next) => request.url = next,
+                None => return Ok((None, true)),
+            }
+        }
+        Ok((None, false))
+    }
+
+    async fn undo(&self, call: &Call, step: &Step, gone: &[u16], values: &Values<'_>) -> Result<Value, ToolError> {
+        let mut keys = Keyring::new(Arc::clone(&self.line.secrets));
+        let mut request = self.line.request(step, values, Care::Repeatable)?;
+        self.line.sign(&mut request, step, call, &mut keys).await?;
+        match self.line.send(call, request, &keys).await {
+            Ok(answer) => Ok(json!({"rolled_back": true, "status": answer.status})),
+            Err(error) => match error.body.details.get("status").and_then(Value::as_u64) {
+                Some(status) if gone.iter().any(|gone| u64::from(*gone) == status) => {
+                    Ok(json!({"rolled_back": true, "status": status, "was_gone": true}))
+                }
+                _ => Err(error),
+            },
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for HttpTool {
+    fn spec(&self) -> &Arc<Spec> {
+        &self.spec
+    }
+
+    async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
+        let named = Named::of(ctx);
+        let values = Values { input: Some(input), ..named.values(&self.spec) };
+        if is_dry(input) {
+            let output = self.plan.dry_run.fill(&values).unwrap_or(Value::Null);
+            return Ok(Spec::simulated(output, self.would_execute(&values)?));
+        }
+        let call = Call::of(ctx);
+        let mut keys = Keyring::new(Arc::clone(&self.line.secrets));
+        let mut request = self.line.request(&self.plan.request, &values, self.care())?;
+        self.line.client.allows(&request)?;
+        self.line.sign(&mut request, &self.plan.request, &call, &mut keys).await?;
+        let (output, answer) = paging::read(&self.line, &self.plan, &call, request, &keys, self.wanted(input)).await?;
+        let mut output = output.unwrap_or(Value::Null);
+        keys.mask(&mut output);
+        match self.spec.output.check(&output) {
+            Ok(()) => Ok(output),
+            Err(faults) => {
+                let error = answer.unusable("the answer has not what was promised");
+                Err(error.with("faults", json!(faults.iter().map(|fault| &fault.pointer).collect::<Vec<_>>())))
+            }
+        }
+    }
+
+    async fn rollback(&self, ctx: &CallContext, done: &Done) -> Result<Value, ToolError> {
+        let Some((step, gone)) = &self.plan.rollback else {
+            return Err(malformed("this tool can't undo its work"));
+        };
+        let named = Named::of(ctx);
+        let values = Values { input: Some(&done.input), output: Some(&done.output), ..named.values(&self.spec) };
+        self.undo(&Call::of(ctx), step, gone, &values).await
+    }
+
+    async fn check(&self, ctx: &CallContext, input: &Value) -> Result<Found, ToolError> {
+        let Some(lookup) = &self.plan.check else { return Ok(Found::Unknowable) };
+        let (call, named) = (Call::of(ctx), Named::of(ctx));
+        let values = Values { input: Some(input), ..named.values(&self.spec) };
+        let found = |output: Option<Value>| output.map(Found::Happened);
+        let (first, _) = self.look(lookup, &call, &values).await?;
+        if let Some(found) = found(first) {
+            return Ok(found);
+        }
+        let Some(wait) = lookup.never_after_ms.map(Duration::from_millis) else { return Ok(Found::Unknowable) };
+        // What was sent a moment ago may still be on its way; only its absence later is a "never".
+        let later = Instant::now() + wait;
+        let mut cancel = call.cancel.clone();
+        if later >= call.until {
+            return Ok(Found::Unknowable);
+        }
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Ok(Found::Unknowable),
+            () = tokio::time::sleep_until(later) => {}
+        }
+        let (second, complete) = self.look(lookup, &call, &values).await?;
+        Ok(found(second).unwrap_or(if complete { Found::Never } else { Found::Unknowable }))
+    }
+}
+
+/// The ids of a call as texts.
+struct Named {
+    key: String,
+    effect: String,
+    run: String,
+    started_at: String,
+}
+
+impl Named {
+    fn of(ctx: &CallContext) -> Self {
+        Self {
+            key: ctx.idempotency_key.clone(),
+            effect: ctx.effect_id.to_string(),
+            run: ctx.run_id.to_string(),
+            started_at: started_at(ctx.run_id).unwrap_or_default(),
+        }
+    }
+
+    fn values<'a>(&'a self, spec: &'a Spec) -> Values<'a> {
+        Values {
+            idempotency_key: &self.key,
+            effect_id: &self.effect,
+            run_id: &self.run,
+            run_started_at: &self.started_at,
+            properties: spec.input.document().get("properties"),
+            ..Values::default()
+        }
+    }
+}
+
+/// A moment before the run began, which a time-ordered id tells, in whole seconds.
+fn started_at(run: Uuid) -> Option<String> {
+    let millis = i64::try_from(run.as_u128() >> 80).ok().filter(|_| run.get_version_num() == 7)?;
+    let text = Timestamp::from_micros(millis.checked_mul(1_000)?).plus_seconds(-CLOCKS_DIFFER_SECONDS).to_string();
+    Some(format!("{}Z", text.get(..19)?))
+}

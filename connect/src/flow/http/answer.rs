@@ -1,0 +1,235 @@
+//! An answer, and what its status means for the call.
+
+use super::failure::{failed, lasting, sent};
+use super::request::Care;
+use bytes::Bytes;
+use chimera_core::error::Code;
+use chimera_core::limits::{JSON_DEPTH_MAX, RETRY_AFTER_SECONDS_MAX};
+use chimera_core::time::Timestamp;
+use chimera_engine::port::ToolError;
+use reqwest::Url;
+use reqwest::header::{HeaderMap, LINK, RETRY_AFTER};
+use serde_json::Value;
+
+/// Levels that an output and the record around it add to an answer.
+const DEPTH_KEPT: usize = 8;
+
+/// A complete answer.
+#[derive(Clone)]
+pub struct Answer {
+    /// Its status.
+    pub status: u16,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body, as far as it was read.
+    pub body: Bytes,
+    /// Whether there was more.
+    pub truncated: bool,
+    /// Where it came from, after redirects.
+    pub url: Url,
+    pub(super) shown: String,
+    pub(super) care: Care,
+    pub(super) done: bool,
+    pub(super) at: Timestamp,
+}
+
+impl Answer {
+    /// Whether the other side did what it was asked.
+    #[must_use]
+    pub const fn is_success(&self) -> bool {
+        self.status < 400
+    }
+
+    /// The answer, or the error that its status means.
+    pub fn accepted(self) -> Result<Self, ToolError> {
+        if self.is_success() { Ok(self) } else { Err(self.refusal()) }
+    }
+
+    /// What its status means as an error. An answer below 500 has refused the request; above, the
+    /// other side may have got stuck half-way.
+    #[must_use]
+    pub fn refusal(&self) -> ToolError {
+        let halfway = self.status >= 500 && self.care == Care::Once;
+        let sent = sent(self.care, halfway || self.done);
+        let what = format!("{} answered {}", self.shown, self.status);
+        let error = match self.status {
+            429 => failed(sent, Code::RateLimited, what),
+            408 | 425 | 500.. => failed(sent, Code::ExternalServiceError, what),
+            _ => lasting(failed(sent, Code::ExternalServiceError, what)),
+        };
+        let error = error.with("status", self.status);
+        match self.retry_after() {
+            Some(seconds) if error.body.retryable => error.retry_after(seconds),
+            _ => error,
+        }
+    }
+
+    /// The error of an answer that says, in its own way, "not so often".
+    #[must_use]
+    pub fn rate_limited(&self, seconds: Option<u64>) -> ToolError {
+        let error = ToolError::not_sent(Code::RateLimited, format!("{} allows no more calls now", self.shown));
+        let error = error.with("status", self.status);
+        match seconds.or_else(|| self.retry_after()) {
+            Some(seconds) => error.retry_after(seconds.min(RETRY_AFTER_SECONDS_MAX)),
+            None => error,
+        }
+    }
+
+    /// The error of an answer that was good and still can't be used: what was asked for has
+    /// happened.
+    #[must_use]
+    pub fn unusable(&self, what: &str) -> ToolError {
+        let sent = sent(self.care, true);
+        lasting(failed(sent, Code::ExternalServiceError, format!("{}: {what}", self.shown)))
+    }
+
+    /// The body as JSON that can be recorded: a whole number that a double can't keep becomes text.
+    pub fn json(&self) -> Result<Value, ToolError> {
+        let value = serde_json::from_slice(&self.body).map_err(|_| self.unusable("the answer is not JSON"))?;
+        recordable(value, JSON_DEPTH_MAX - DEPTH_KEPT).ok_or_else(|| self.unusable("the answer is nested too deeply"))
+    }
+
+    /// How long the other side asks to wait.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<u64> {
+        let text = self.headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+        let seconds = text.parse().ok().or_else(|| self.seconds_until(http_date(text)?));
+        seconds.map(|seconds: u64| seconds.min(RETRY_AFTER_SECONDS_MAX))
+    }
+
+    /// Whole seconds from the answer to `at`, none of it lost.
+    pub(crate) fn seconds_until(&self, at: Timestamp) -> Option<u64> {
+        let micros = at.micros().saturating_sub(self.at.micros()).max(0);
+        u64::try_from(micros).ok().map(|micros| micros.div_ceil(1_000_000))
+    }
+
+    /// The `next` of its `Link` headers (RFC 8288).
+    #[must_use]
+    pub fn next_link(&self) -> Option<Url> {
+        let values = self.headers.get_all(LINK).into_iter().filter_map(|value| value.to_str().ok());
+        let target = values.flat_map(links).find(|(_, relations)| relations.iter().any(|rel| rel == "next"))?.0;
+        self.url.join(&target).ok()
+    }
+}
+
+/// The same document without numbers that lose digits; nothing if it is nested too deeply.
+fn recordable(value: Value, depth: usize) -> Option<Value> {
+    const WHOLE_MAX: u64 = 1 << 53;
+    if depth == 0 {
+        return None;
+    }
+    Some(match value {
+        Value::Number(number)
+            if number.as_u64().is_some_and(|n| n > WHOLE_MAX)
+                || number.as_i64().is_some_and(|n| n.unsigned_abs() > WHOLE_MAX) =>
+        {
+            number.to_string().into()
+        }
+        Value::Array(items) => {
+            Value::Array(items.into_iter().map(|item| recordable(item, depth - 1)).collect::<Option<_>>()?)
+        }
+        Value::Object(members) => {
+            let members = members.into_iter().map(|(name, member)| Some((name, recordable(member, depth - 1)?)));
+            Value::Object(members.collect::<Option<_>>()?)
+        }
+        other => other,
+    })
+}
+
+/// Targets and relations of one `Link` value. A comma may stand inside a target.
+fn links(value: &str) -> Vec<(String, Vec<String>)> {
+    let mut found = Vec::new();
+    for part in value.split('<').skip(1) {
+        let Some((target, parameters)) = part.split_once('>') else { continue };
+        let rel = parameters.split([';', ',']).find_map(|parameter| {
+            let (name, rel) = parameter.split_once('=')?;
+            name.trim().eq_ignore_ascii_case("rel").then(|| rel.trim().trim_matches('"').to_ascii_lowercase())
+        });
+        let relations = rel.unwrap_or_default().split_whitespace().map(str::to_owned).collect();
+        found.push((target.to_owned(), relations));
+    }
+    found
+}
+
+/// A date as HTTP writes it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+fn http_date(text: &str) -> Option<Timestamp> {
+    const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let (_, date) = text.split_once(", ")?;
+    let [day, month, year, time, "GMT"] = date.split(' ').collect::<Vec<_>>()[..] else { return None };
+    let month = MONTHS.iter().position(|known| *known == month)? + 1;
+    format!("{year}-{month:02}-{day}T{time}Z").parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chimera_engine::port::Sent;
+
+    fn answer(status: u16, care: Care, headers: &[(&'static str, &'static str)]) -> Answer {
+        let pairs = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+        Answer {
+            status,
+            headers: pairs.collect(),
+            body: Bytes::new(),
+            truncated: false,
+            url: Url::parse("https://api.example.com/items?page=1").unwrap(),
+            shown: "POST api.example.com".into(),
+            care,
+            done: false,
+            at: "1994-11-06T08:49:07.5Z".parse().unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_status_says_whether_to_try_again_and_whether_it_may_have_happened() {
+        use Care::{Once, Read, Repeatable};
+        for (status, care, code, retryable, sent) in [
+            (400, Once, "EXTERNAL_SERVICE_ERROR", false, Sent::No),
+            (404, Once, "EXTERNAL_SERVICE_ERROR", false, Sent::No),
+            (408, Once, "EXTERNAL_SERVICE_ERROR", true, Sent::No),
+            (425, Once, "EXTERNAL_SERVICE_ERROR", true, Sent::No),
+            (429, Once, "RATE_LIMITED", true, Sent::No),
+            (500, Once, "EXTERNAL_SERVICE_ERROR", true, Sent::Maybe),
+            (503, Repeatable, "EXTERNAL_SERVICE_ERROR", true, Sent::No),
+            (503, Read, "EXTERNAL_SERVICE_ERROR", true, Sent::No),
+        ] {
+            let error = answer(status, care, &[]).refusal();
+            let seen = (error.body.code.as_str(), error.body.retryable, error.sent);
+            assert_eq!(seen, (code, retryable, sent), "{status} {care:?}");
+        }
+        let after_see_other = Answer { done: true, ..answer(404, Once, &[]) };
+        assert_eq!(after_see_other.refusal().sent, Sent::Maybe);
+    }
+
+    #[test]
+    fn the_time_to_wait_is_read_in_seconds_and_as_a_date() {
+        let wait = |text| answer(429, Care::Once, &[("retry-after", text)]).refusal().body.retry_after_seconds;
+        assert_eq!(wait("7"), Some(7));
+        assert_eq!(wait("Sun, 06 Nov 1994 08:49:37 GMT"), Some(30));
+        assert_eq!(wait("Sun, 06 Nov 1994 08:00:00 GMT"), Some(0));
+        assert_eq!(wait("99999999999"), Some(RETRY_AFTER_SECONDS_MAX));
+        assert_eq!(wait("soon"), None);
+    }
+
+    #[test]
+    fn an_answer_keeps_its_digits_and_its_depth_has_an_end() {
+        let json = |body: &str| {
+            Answer { body: Bytes::copy_from_slice(body.as_bytes()), ..answer(200, Care::Once, &[]) }.json()
+        };
+        let read = json(r#"{"a": [9007199254740992, 9007199254740993, -9007199254740993, 1.5]}"#).unwrap();
+        assert_eq!(read["a"], serde_json::json!([9007199254740992_u64, "9007199254740993", "-9007199254740993", 1.5]));
+        let deep = "[".repeat(JSON_DEPTH_MAX + 1) + &"]".repeat(JSON_DEPTH_MAX + 1);
+        assert_eq!(json(&deep).unwrap_err().sent, Sent::Maybe);
+        assert!(!json("<html>").unwrap_err().body.retryable);
+    }
+
+    #[test]
+    fn the_next_page_is_found_among_links() {
+        let next = |text| answer(200, Care::Read, &[("link", text)]).next_link().map(String::from);
+        let both = r#"<https://api.example.com/items?page=9,1>; rel="last", </items?page=2>; rel="next prefetch""#;
+        assert_eq!(next(both).as_deref(), Some("https://api.example.com/items?page=2"));
+        assert_eq!(next("<?page=3>; title=x; REL=next").as_deref(), Some("https://api.example.com/items?page=3"));
+        assert_eq!(next(r#"<https://x.y>; rel="prev""#), None);
+        assert_eq!(next("nonsense"), None);
+    }
+}

@@ -1,0 +1,284 @@
+//! The one way out over HTTP.
+//!
+//! Two connection pools: one connects to public addresses only, the other serves hosts that the
+//! egress list spells out. Which one a request takes is decided by its host and port, so a pooled
+//! connection can't be reached under a weaker rule. Redirects are followed here, not by the
+//! library: each target passes the rules again, and what is meant for one origin stays there.
+
+use super::answer::Answer;
+use super::egress::{Egress, Pass, Refused};
+use super::failure::{failed, lasting, refused, sent, transport};
+use super::request::{Call, Care, Request};
+use super::resolve::Checked;
+use bytes::{Bytes, BytesMut};
+use chimera_core::error::Code;
+use chimera_core::limits::{
+    HTTP_ANSWER_HEAD_BYTES_MAX, HTTP_ANSWER_HEADERS_MAX, HTTP_CONNECT_TIMEOUT_MS, HTTP_REQUEST_BYTES_MAX,
+};
+use chimera_engine::port::{Clock, ToolError};
+use hyper::body::{Body, Frame, SizeHint};
+use reqwest::header::{
+    ACCEPT, ACCEPT_LANGUAGE, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+    LOCATION, USER_AGENT,
+};
+use reqwest::{Method, Response, Url};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Header that makes repeated sends one effect.
+pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// What may follow a redirect to another origin.
+const CARRIED: &[HeaderName] = &[ACCEPT, ACCEPT_LANGUAGE, CONTENT_TYPE, USER_AGENT];
+
+/// Makes requests under the egress rules.
+#[derive(Clone)]
+pub struct Client {
+    public: reqwest::Client,
+    listed: reqwest::Client,
+    egress: Arc<Egress>,
+    clock: Arc<dyn Clock>,
+}
+
+/// What a client is made of.
+pub struct Settings {
+    /// Whom it may call.
+    pub egress: Egress,
+    /// Tells the time.
+    pub clock: Arc<dyn Clock>,
+    /// Names whose addresses are known without asking; they pass the same rules.
+    pub names: BTreeMap<String, Vec<IpAddr>>,
+}
+
+/// The client can't be made.
+#[derive(Debug, thiserror::Error)]
+#[error("the HTTP client can't be made: {0}")]
+pub struct ClientError(#[from] reqwest::Error);
+
+impl Client {
+    /// A client with the system's root certificates.
+    pub fn new(settings: Settings) -> Result<Self, ClientError> {
+        // A second installation is refused and changes nothing.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let names = Arc::new(settings.names);
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let tls = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let build = |pass| {
+            reqwest::Client::builder()
+                .no_proxy()
+                .http1_only()
+                .http1_max_headers(HTTP_ANSWER_HEADERS_MAX)
+                .redirect(reqwest::redirect::Policy::none())
+                .retry(reqwest::retry::never())
+                .referer(false)
+                .connect_timeout(Duration::from_millis(HTTP_CONNECT_TIMEOUT_MS))
+                .user_agent(concat!("chimera/", env!("CARGO_PKG_VERSION")))
+                .tls_backend_preconfigured(tls.clone())
+                .dns_resolver(Arc::new(Checked::new(pass, Arc::clone(&names))))
+                .build()
+        };
+        Ok(Self {
+            public: build(Pass::Public)?,
+            listed: build(Pass::Listed)?,
+            egress: Arc::new(settings.egress),
+            clock: settings.clock,
+        })
+    }
+
+    /// Its rules.
+    #[must_use]
+    pub fn egress(&self) -> &Egress {
+        &self.egress
+    }
+
+    /// Its clock.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// Whether the rules let a request to `url` out, as far as it shows without a lookup.
+    pub fn allows(&self, request: &Request) -> Result<Pass, ToolError> {
+        self.egress.judge(&request.url).map_err(|why| refused(sent(request.care, false), request, why))
+    }
+
+    /// Sends it, follows redirects, and reads the answer, whatever its status. Stops at the call's
+    /// deadline and when it is cancelled.
+    pub async fn send(&self, call: &Call, request: Request) -> Result<Answer, ToolError> {
+        let begun = Arc::new(AtomicBool::new(false));
+        let (care, shown) = (request.care, request.shown());
+        let mut cancel = call.cancel.clone();
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => {
+                let sent = sent(care, begun.load(Ordering::Acquire));
+                Err(lasting(failed(sent, Code::RequestTimeout, format!("{shown} was cancelled"))))
+            }
+            () = tokio::time::sleep_until(call.until) => {
+                let sent = sent(care, begun.load(Ordering::Acquire));
+                Err(failed(sent, Code::RequestTimeout, format!("{shown} took longer than allowed")))
+            }
+            answer = self.follow(call, request, &begun) => answer,
+        }
+    }
+
+    async fn follow(&self, call: &Call, mut request: Request, begun: &Arc<AtomicBool>) -> Result<Answer, ToolError> {
+        if request.body.len() > HTTP_REQUEST_BYTES_MAX {
+            let what = format!("{}: the body has more than {HTTP_REQUEST_BYTES_MAX} bytes", request.shown());
+            return Err(ToolError::not_sent(Code::PayloadTooLarge, what));
+        }
+        request.headers.insert(TRACEPARENT, header(&call.traceparent)?);
+        // A question asked by POST has no key: its further pages would be taken for repetitions.
+        if request.writes() && request.care != Care::Read {
+            request.headers.insert(IDEMPOTENCY_KEY, header(&call.idempotency_key)?);
+        }
+        // Set once an answer says "done, now look there": from then on nothing counts as unsent.
+        let mut done = false;
+        for redirects in 0.. {
+            let response = self.exchange(&request, begun, done).await?;
+            match target(&response, &request) {
+                Some(next) if redirects < request.redirects_max => {
+                    done |= redirect(&mut request, response.status().as_u16(), next)
+                        .map_err(|why| refused(sent(request.care, done), &request, why))?;
+                    begun.store(done, Ordering::Release);
+                }
+                Some(_) if request.redirects_max > 0 => {
+                    let what = format!("{}: more than {} redirects", request.shown(), request.redirects_max);
+                    return Err(lasting(failed(sent(request.care, done), Code::ExternalServiceError, what)));
+                }
+                _ => return self.read(&request, response, done).await,
+            }
+        }
+        Err(ToolError::maybe_sent(Code::Internal, "redirects without end"))
+    }
+
+    /// One request and the head of its answer.
+    async fn exchange(&self, request: &Request, begun: &Arc<AtomicBool>, done: bool) -> Result<Response, ToolError> {
+        let pass = self.egress.judge(&request.url).map_err(|why| refused(sent(request.care, done), request, why))?;
+        let client = if pass == Pass::Listed { &self.listed } else { &self.public };
+        let mut out = client.request(request.method.clone(), request.url.clone()).headers(request.headers.clone());
+        if request.body.is_empty() {
+            // Nothing shows when a request without a body leaves.
+            begun.store(true, Ordering::Release);
+            if request.writes() {
+                out = out.header(CONTENT_LENGTH, 0);
+            }
+        } else {
+            let body = Marked { left: request.body.clone(), begun: Arc::clone(begun) };
+            out = out.body(reqwest::Body::wrap(body));
+        }
+        let result = out.send().await;
+        let response = result.map_err(|error| transport(&error, request, begun.load(Ordering::Acquire), done))?;
+        let head: usize = response.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+        if head > HTTP_ANSWER_HEAD_BYTES_MAX {
+            let what = format!("{}: the head of the answer is too large", request.shown());
+            return Err(lasting(failed(sent(request.care, true), Code::ExternalServiceError, what)));
+        }
+        Ok(response)
+    }
+
+    async fn read(&self, request: &Request, mut response: Response, done: bool) -> Result<Answer, ToolError> {
+        let (mut body, mut truncated) = (BytesMut::new(), false);
+        while let Some(chunk) = response.chunk().await.map_err(|error| transport(&error, request, true, done))? {
+            let room = request.answer_bytes_max - body.len();
+            body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+            if chunk.len() > room {
+                truncated = true;
+                break;
+            }
+        }
+        if truncated && !request.cuts {
+            let what = format!("{}: the answer has more than {} bytes", request.shown(), request.answer_bytes_max);
+            return Err(lasting(failed(sent(request.care, true), Code::ExternalServiceError, what)));
+        }
+        Ok(Answer {
+            status: response.status().as_u16(),
+            headers: response.headers().clone(),
+            body: body.freeze(),
+            truncated,
+            url: request.url.clone(),
+            shown: request.shown(),
+            care: request.care,
+            done,
+            at: self.clock.now(),
+        })
+    }
+}
+
+fn header(value: &str) -> Result<HeaderValue, ToolError> {
+    HeaderValue::from_str(value)
+        .map_err(|_| ToolError::not_sent(Code::MalformedArgs, "the key of the call can't stand in a header"))
+}
+
+/// Where an answer sends us, if it does.
+fn target(response: &Response, request: &Request) -> Option<Url> {
+    matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308).then_some(())?;
+    let location = response.headers().get(LOCATION)?.to_str().ok()?;
+    let mut next = request.url.join(location).ok()?;
+    if next.fragment().is_none() {
+        next.set_fragment(request.url.fragment());
+    }
+    Some(next)
+}
+
+/// Turns the request to its next target; says whether the last one has taken effect already.
+fn redirect(request: &mut Request, status: u16, next: Url) -> Result<bool, Refused> {
+    if request.url.scheme() == "https" && next.scheme() != "https" {
+        return Err(Refused::Downgrade);
+    }
+    let becomes_get = match status {
+        303 => request.writes(),
+        301 | 302 => request.method == Method::POST,
+        _ => false,
+    };
+    if becomes_get {
+        request.method = Method::GET;
+        request.body = Bytes::new();
+        for name in [CONTENT_TYPE, CONTENT_LENGTH, CONTENT_ENCODING, IDEMPOTENCY_KEY] {
+            request.headers.remove(name);
+        }
+    }
+    if next.origin() != request.url.origin() {
+        let kept = std::mem::take(&mut request.headers).into_iter();
+        let kept = kept.filter_map(|(name, value)| Some((name?, value)));
+        request.headers = kept.filter(|(name, _)| CARRIED.contains(name)).collect::<HeaderMap>();
+    }
+    request.url = next;
+    Ok(becomes_get && request.care != Care::Read)
+}
+
+/// A body that notes when it is asked for.
+struct Marked {
+    left: Bytes,
+    begun: Arc<AtomicBool>,
+}
+
+impl Body for Marked {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        self.begun.store(true, Ordering::Release);
+        let chunk = std::mem::take(&mut self.left);
+        Poll::Ready((!chunk.is_empty()).then(|| Ok(Frame::data(chunk))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left.len() as u64)
+    }
+}

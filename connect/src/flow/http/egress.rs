@@ -1,0 +1,290 @@
+//! Whom tools may call.
+//!
+//! With an empty list every public address may be called. A list narrows that to its entries, and
+//! an entry that spells out a host lifts the ban on private addresses for it. A pattern
+//! (`*.example.com`, `*`) never does: whoever owns a name below it could point it anywhere. The
+//! link-local range, where clouds keep their credentials, must be listed as an address; no name
+//! leads there.
+
+use reqwest::Url;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The rules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Egress {
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    host: Host,
+    port: Option<u16>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Host {
+    Any,
+    Under(String),
+    Exact(String),
+}
+
+/// An entry that is neither a host, nor `host:port`, nor a pattern.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{entry:?} is no host, host:port, *.domain or *")]
+pub struct InvalidEgress {
+    /// What was written.
+    pub entry: String,
+}
+
+/// Why a call may not go out. Safe to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Another scheme than http and https.
+    #[error("only http and https can be called")]
+    Scheme,
+    /// Credentials in the address.
+    #[error("an address must not carry a user name or password")]
+    Userinfo,
+    /// Not on the list.
+    #[error("the host is not on the egress allow-list")]
+    NotListed,
+    /// The host is, or its name leads to, an address that is not public.
+    #[error("the host leads to an address that is not public and not listed")]
+    NotPublic,
+    /// From https to http on the way.
+    #[error("a redirect leads from https to http")]
+    Downgrade,
+}
+
+/// Under which rule a call may go out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// To public addresses only.
+    Public,
+    /// The host is spelled out, so its private addresses are meant.
+    Listed,
+}
+
+/// How an address is seen from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// Anybody's.
+    Public,
+    /// This machine's or this network's.
+    Private,
+    /// Link-local, multicast and other addresses that no server has.
+    Special,
+}
+
+impl Egress {
+    /// Reads the entries of the setting.
+    pub fn new<S: AsRef<str>>(entries: impl IntoIterator<Item = S>) -> Result<Self, InvalidEgress> {
+        let entries = entries.into_iter().map(|entry| {
+            let entry = entry.as_ref().trim();
+            parse(entry).ok_or_else(|| InvalidEgress { entry: entry.to_owned() })
+        });
+        Ok(Self { entries: entries.collect::<Result<_, _>>()? })
+    }
+
+    /// Whether `url` may be called, as far as it shows before its name is looked up.
+    pub fn judge(&self, url: &Url) -> Result<Pass, Refused> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(Refused::Scheme);
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(Refused::Userinfo);
+        }
+        let (Some(host), Some(port)) = (host_of(url), url.port_or_known_default()) else {
+            return Err(Refused::Scheme);
+        };
+        let matching = || self.entries.iter().filter(|entry| entry.port.is_none_or(|listed| listed == port));
+        if matching().any(|entry| entry.host == Host::Exact(host.clone())) {
+            return Ok(Pass::Listed);
+        }
+        if !self.entries.is_empty() && !matching().any(|entry| entry.host.covers(&host)) {
+            return Err(Refused::NotListed);
+        }
+        match address_of(&host) {
+            Some(address) if scope(address) != Scope::Public => Err(Refused::NotPublic),
+            _ => Ok(Pass::Public),
+        }
+    }
+}
+
+impl Host {
+    fn covers(&self, host: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Under(domain) => host.strip_suffix(domain.as_str()).is_some_and(|left| left.ends_with('.')),
+            Self::Exact(exact) => exact == host,
+        }
+    }
+}
+
+/// The host as rules compare it: lower case, no root dot, numbers of any base as an address.
+pub(super) fn host_of(url: &Url) -> Option<String> {
+    url.host_str().map(|host| host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase())
+}
+
+fn address_of(host: &str) -> Option<IpAddr> {
+    host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}
+
+fn parse(entry: &str) -> Option<Entry> {
+    let bare_v6 = entry.parse::<Ipv6Addr>().is_ok();
+    let (host, port) = match entry.rsplit_once(':') {
+        Some((host, port)) if !bare_v6 && !entry.ends_with(']') => (host, Some(port.parse().ok().filter(|p| *p > 0)?)),
+        _ => (entry, None),
+    };
+    let exact = |host: &str| {
+        let host = if bare_v6 { format!("[{host}]") } else { host.to_owned() };
+        let url = Url::parse(&format!("http://{host}/")).ok()?;
+        let plain =
+            url.path() == "/" && url.username().is_empty() && url.port().is_none() && !host.contains(['/', '*']);
+        host_of(&url).filter(|host| plain && !host.is_empty())
+    };
+    let host = match host.strip_prefix("*.") {
+        Some(domain) => Host::Under(exact(domain).filter(|domain| address_of(domain).is_none())?),
+        None if host == "*" => Host::Any,
+        None => Host::Exact(exact(host)?),
+    };
+    Some(Entry { host, port })
+}
+
+/// What kind of address this is, seen through every spelling of IPv4 within IPv6.
+pub(super) fn scope(address: IpAddr) -> Scope {
+    match address {
+        IpAddr::V4(v4) => scope_v4(v4),
+        IpAddr::V6(v6) => scope_v6(v6),
+    }
+}
+
+fn scope_v4(address: Ipv4Addr) -> Scope {
+    match address.octets() {
+        [10 | 127, ..] | [192, 168, ..] | [198, 18 | 19, ..] => Scope::Private,
+        [172, 16..=31, ..] | [100, 64..=127, ..] => Scope::Private,
+        [0 | 224..=255, ..] | [169, 254, ..] | [192, 0, 0 | 2, _] | [192, 88, 99, _] => Scope::Special,
+        [198, 51, 100, _] | [203, 0, 113, _] => Scope::Special,
+        _ => Scope::Public,
+    }
+}
+
+fn scope_v6(address: Ipv6Addr) -> Scope {
+    let embedded = |high: u16, low: u16| {
+        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+        scope_v4(Ipv4Addr::new(a, b, c, d))
+    };
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0, 0, 1] => Scope::Private,
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
+        [0x2002, high, low, ..] => embedded(high, low),
+        [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => Scope::Private,
+        // Teredo hides an address that nobody here can see through; the others are documentation.
+        [0x2001, 0 | 0xdb8, ..] | [0x3fff, ..] => Scope::Special,
+        [0x2000..=0x3fff, ..] => Scope::Public,
+        _ => Scope::Special,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judge(entries: &[&str], url: &str) -> Result<Pass, Refused> {
+        Egress::new(entries).unwrap().judge(&Url::parse(url).unwrap())
+    }
+
+    #[test]
+    fn without_a_list_public_hosts_pass_and_private_ones_do_not_in_any_spelling() {
+        for url in ["https://example.com/x", "http://93.184.216.34", "http://[2606:2800:220:1::1]:8080/"] {
+            assert_eq!(judge(&[], url), Ok(Pass::Public), "{url}");
+        }
+        for url in [
+            "http://127.0.0.1/",
+            "http://127.1/",
+            "http://2130706433/",
+            "http://0x7f000001/",
+            "http://0177.0.0.1/",
+            "http://127.0.0.1./",
+            "http://①②⑦.⓪.⓪.①/",
+            "http://0.0.0.0/",
+            "http://10.1.2.3/",
+            "http://172.31.0.1/",
+            "http://192.168.1.1/",
+            "http://100.64.0.1/",
+            "http://169.254.169.254/latest/meta-data",
+            "http://224.0.0.1/",
+            "http://255.255.255.255/",
+            "http://[::1]/",
+            "http://[::]/",
+            "http://[::ffff:127.0.0.1]/",
+            "http://[::ffff:a9fe:a9fe]/",
+            "http://[::127.0.0.1]/",
+            "http://[64:ff9b::7f00:1]/",
+            "http://[2002:7f00:1::]/",
+            "http://[2001::1]/",
+            "http://[fe80::1]/",
+            "http://[fd00::1]/",
+            "http://[fec0::1]/",
+            "http://[ff02::1]/",
+        ] {
+            assert_eq!(judge(&[], url), Err(Refused::NotPublic), "{url}");
+        }
+    }
+
+    #[test]
+    fn an_address_has_the_same_scope_however_it_is_carried() {
+        for bits in (0..=u32::MAX).step_by(65_521) {
+            let v4 = Ipv4Addr::from(bits);
+            let [high, low] = [(bits >> 16) as u16, bits as u16];
+            for v6 in [
+                v4.to_ipv6_mapped(),
+                Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, high, low),
+                Ipv6Addr::new(0x2002, high, low, 0, 0, 0, 0, 1),
+            ] {
+                assert_eq!(scope(v6.into()), scope(v4.into()), "{v6}");
+            }
+            let std_private = v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_multicast();
+            assert!(!std_private || scope(v4.into()) != Scope::Public, "{v4}");
+        }
+    }
+
+    #[test]
+    fn a_list_narrows_to_its_entries_and_ports() {
+        let list = ["api.example.com", "Mail.Example.org:8443", "*.trusted.net"];
+        assert_eq!(judge(&list, "https://API.example.com./v1"), Ok(Pass::Listed));
+        assert_eq!(judge(&list, "https://mail.example.org:8443/"), Ok(Pass::Listed));
+        assert_eq!(judge(&list, "https://mail.example.org/"), Err(Refused::NotListed));
+        assert_eq!(judge(&list, "https://a.b.trusted.net/"), Ok(Pass::Public));
+        assert_eq!(judge(&list, "https://trusted.net/"), Err(Refused::NotListed));
+        assert_eq!(judge(&list, "https://untrusted.net/"), Err(Refused::NotListed));
+        assert_eq!(judge(&list, "http://api.example.com.evil.org/"), Err(Refused::NotListed));
+    }
+
+    #[test]
+    fn only_a_spelled_out_entry_opens_a_private_address() {
+        assert_eq!(judge(&["127.0.0.1:9000"], "http://127.0.0.1:9000/"), Ok(Pass::Listed));
+        assert_eq!(judge(&["127.0.0.1:9000"], "http://127.0.0.1:9001/"), Err(Refused::NotListed));
+        assert_eq!(judge(&["127.0.0.1:80"], "http://0x7f.1/"), Ok(Pass::Listed));
+        assert_eq!(judge(&["::1"], "http://[::1]:5/"), Ok(Pass::Listed));
+        assert_eq!(judge(&["[::1]:5"], "http://[::1]:6/"), Err(Refused::NotListed));
+        assert_eq!(judge(&["169.254.169.254"], "http://169.254.169.254/"), Ok(Pass::Listed));
+        assert_eq!(judge(&["127.0.0.1"], "http://[::ffff:127.0.0.1]/"), Err(Refused::NotListed));
+        assert_eq!(judge(&["*"], "http://127.0.0.1/"), Err(Refused::NotPublic));
+        assert_eq!(judge(&["*", "10.0.0.1"], "http://10.0.0.1/"), Ok(Pass::Listed));
+    }
+
+    #[test]
+    fn other_schemes_and_credentials_in_the_address_are_refused() {
+        assert_eq!(judge(&[], "ftp://example.com/"), Err(Refused::Scheme));
+        assert_eq!(judge(&[], "file:///etc/passwd"), Err(Refused::Scheme));
+        assert_eq!(judge(&["*"], "https://me:pw@example.com/"), Err(Refused::Userinfo));
+    }
+
+    #[test]
+    fn an_entry_that_makes_no_sense_is_refused() {
+        for entry in ["", "a b", "http://x", "x/y", "x:0", "x:99999", "x:y", "u@x", "*.*", "a*.b", "*.1.2.3.4"] {
+            assert_eq!(Egress::new([entry]), Err(InvalidEgress { entry: entry.to_owned() }), "{entry}");
+        }
+    }
+}

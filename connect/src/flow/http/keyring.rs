@@ -1,0 +1,125 @@
+//! The secrets of one call: resolved when they are needed, and masked in all that comes back.
+//!
+//! A server may repeat what it was sent, in an error or in its answer; what leaves a tool has
+//! passed through here first.
+
+use super::failure::lasting;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chimera_core::access::{Secret, SecretName};
+use chimera_core::error::Code;
+use chimera_core::ledger::{REDACTED, Redactor};
+use chimera_core::limits::{ERROR_TEXT_CHARS_MAX, SECRET_MASK_BYTES_MIN};
+use chimera_engine::port::{SecretError, Secrets, ToolError};
+use reqwest::header::HeaderValue;
+use serde_json::Value;
+use std::sync::Arc;
+
+const SCHEME: &str = "secret://";
+
+/// What was resolved for one call.
+pub(crate) struct Keyring {
+    secrets: Arc<dyn Secrets>,
+    used: Vec<Secret>,
+}
+
+impl Keyring {
+    pub(crate) const fn new(secrets: Arc<dyn Secrets>) -> Self {
+        Self { secrets, used: Vec::new() }
+    }
+
+    /// The value of a secret, without the line end that files have.
+    pub(crate) async fn text(&mut self, name: &SecretName) -> Result<Secret, ToolError> {
+        let secret = self.secrets.resolve(name).await.map_err(|error| {
+            let told = ToolError::not_sent(Code::ToolUnavailable, error.to_string());
+            if matches!(error, SecretError::Unreadable { .. }) { told } else { lasting(told) }
+        })?;
+        let text = secret.expose_text().map(str::trim);
+        let Some(text) = text.filter(|text| !text.is_empty()) else {
+            let what = format!("the secret {name} holds no text");
+            return Err(lasting(ToolError::not_sent(Code::ToolUnavailable, what)));
+        };
+        let secret = Secret::new(text);
+        self.used.push(secret.clone());
+        Ok(secret)
+    }
+
+    /// Masks this too: something that was made from a secret, such as a short-lived token.
+    pub(crate) fn learn(&mut self, secret: Secret) {
+        self.used.push(secret);
+    }
+
+    /// `user:secret` as the basic scheme writes it.
+    pub(crate) async fn basic(&mut self, user: &str, name: &SecretName) -> Result<HeaderValue, ToolError> {
+        let secret = self.text(name).await?;
+        let pair = [user.as_bytes(), b":", secret.expose()].concat();
+        let encoded = STANDARD.encode(pair);
+        let value = sensitive(&format!("Basic {encoded}"), name)?;
+        self.used.push(Secret::new(encoded));
+        Ok(value)
+    }
+
+    /// A secret behind a prefix, as a header's value.
+    pub(crate) async fn header(&mut self, prefix: &str, name: &SecretName) -> Result<HeaderValue, ToolError> {
+        let secret = self.text(name).await?;
+        sensitive(&format!("{prefix}{}", secret.expose_text().unwrap_or_default()), name)
+    }
+
+    /// What stands for `value` in an output: every secret in it masked.
+    pub(crate) fn mask(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                if let Some(masked) = self.masked(text) {
+                    *text = masked;
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.mask(item)),
+            Value::Object(members) => {
+                members.values_mut().for_each(|member| self.mask(member));
+                if members.keys().any(|name| self.masked(name).is_some()) {
+                    let renamed = std::mem::take(members).into_iter();
+                    *members = renamed.map(|(name, member)| (self.masked(&name).unwrap_or(name), member)).collect();
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    /// The text without its secrets, if it has any.
+    fn masked(&self, text: &str) -> Option<String> {
+        let mut masked: Option<String> = None;
+        for needle in self.used.iter().filter_map(Secret::expose_text) {
+            let current = masked.as_deref().unwrap_or(text);
+            if needle.len() >= SECRET_MASK_BYTES_MIN && current.contains(needle) {
+                masked = Some(current.replace(needle, REDACTED));
+            }
+        }
+        masked
+    }
+
+    /// Words of the other side, short and without anything that is or looks like a secret.
+    pub(crate) fn quote(&self, text: &str) -> String {
+        let clean = Redactor::new(&self.used).text(text).into_owned();
+        let printable = clean.chars().map(|c| if c.is_control() { ' ' } else { c });
+        printable.take(ERROR_TEXT_CHARS_MAX).collect::<String>().trim().to_owned()
+    }
+}
+
+/// The reference to a secret within a text: what stands before, the name, what stands behind.
+pub(super) fn reference(text: &str) -> Option<(&str, Result<SecretName, ToolError>, &str)> {
+    let at = text.find(SCHEME)?;
+    let rest = &text[at + SCHEME.len()..];
+    let inside = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.');
+    let end = rest.find(|c| !inside(c)).unwrap_or(rest.len());
+    let name = SecretName::new(&rest[..end])
+        .map_err(|error| ToolError::not_sent(Code::MalformedArgs, format!("a header: {error}")));
+    Some((&text[..at], name, &rest[end..]))
+}
+
+fn sensitive(text: &str, name: &SecretName) -> Result<HeaderValue, ToolError> {
+    let mut value = HeaderValue::from_str(text).map_err(|_| {
+        lasting(ToolError::not_sent(Code::ToolUnavailable, format!("the secret {name} can't stand in a header")))
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
+}

@@ -1,0 +1,51 @@
+//! Names to addresses, checked before anything connects.
+//!
+//! The client connects to what comes from here and asks nobody again, so a name can't be checked
+//! with one answer and called with another. One forbidden address spoils the whole answer: a name
+//! that leads to both sides is a mistake or an attack.
+
+use super::egress::{Pass, Refused, Scope, scope};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// Looks names up under one rule.
+pub(super) struct Checked {
+    pass: Pass,
+    fixed: Arc<BTreeMap<String, Vec<IpAddr>>>,
+}
+
+impl Checked {
+    pub(super) const fn new(pass: Pass, fixed: Arc<BTreeMap<String, Vec<IpAddr>>>) -> Self {
+        Self { pass, fixed }
+    }
+}
+
+impl Resolve for Checked {
+    fn resolve(&self, name: Name) -> Resolving {
+        let (pass, fixed) = (self.pass, Arc::clone(&self.fixed));
+        Box::pin(async move {
+            let found: Vec<SocketAddr> = match fixed.get(name.as_str()) {
+                Some(addresses) => addresses.iter().map(|address| SocketAddr::new(*address, 0)).collect(),
+                None => tokio::net::lookup_host((name.as_str(), 0)).await?.collect(),
+            };
+            if found.is_empty() {
+                return Err(io::Error::from(io::ErrorKind::NotFound).into());
+            }
+            if found.iter().any(|address| !allows(pass, address.ip())) {
+                return Err(Refused::NotPublic.into());
+            }
+            Ok(Box::new(found.into_iter()) as Addrs)
+        })
+    }
+}
+
+fn allows(pass: Pass, address: IpAddr) -> bool {
+    match scope(address) {
+        Scope::Public => true,
+        Scope::Private => pass == Pass::Listed,
+        Scope::Special => false,
+    }
+}

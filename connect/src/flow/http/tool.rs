@@ -1,0 +1,280 @@
+//! The tool `http.request`.
+//!
+//! A tool says once how far its work reaches, so this one is a write: whatever it is asked to do,
+//! its call is written ahead. GET, HEAD and OPTIONS only ask; a failure of theirs counts as not sent, so
+//! they are tried again like reads. A secret is named after the host it may be sent to
+//! (`secret://http.api.example.com`): otherwise whoever writes a workflow could have any secret of
+//! the house sent anywhere.
+
+use super::answer::Answer;
+use super::client::{Client, IDEMPOTENCY_KEY};
+use super::egress::{Pass, host_of};
+use super::keyring::{Keyring, reference};
+use super::request::{Call, Care, Request};
+use async_trait::async_trait;
+use chimera_core::access::SecretName;
+use chimera_core::error::Code;
+use chimera_core::flow::schema::BadSchema;
+use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Spec, is_dry};
+use chimera_core::limits::{ERROR_TEXT_CHARS_MAX, HTTP_REDIRECTS_MAX, TARGET_BYTES_MAX};
+use chimera_engine::port::{CallContext, Secrets, Tool, ToolError};
+use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::{Method, Url};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+const DESCRIPTION: &str = "Sends one HTTP request to a host that the egress rules allow. Answers below 400 (or those \
+    in expect_status) are its output; others are errors. GET and HEAD are tried again after any failure, other methods \
+    only if nothing was sent or the answer says so; they carry an Idempotency-Key. At most 5 redirects are followed. A \
+    header may hold `secret://http.HOST`, which goes to that host over https only.";
+
+/// Headers of an answer that outputs show.
+const SHOWN: &[&str] = &[
+    "cache-control",
+    "content-length",
+    "content-type",
+    "date",
+    "etag",
+    "expires",
+    "last-modified",
+    "link",
+    "location",
+    "retry-after",
+    "x-ratelimit-limit",
+    "x-ratelimit-remaining",
+    "x-ratelimit-reset",
+    "x-request-id",
+];
+
+/// Headers that belong to the connection or to the call, not to its author.
+const RESERVED: &[&str] = &[
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "idempotency-key",
+    "keep-alive",
+    "proxy-authorization",
+    "te",
+    "traceparent",
+    "tracestate",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// `http.request`.
+pub struct HttpRequest {
+    spec: Arc<Spec>,
+    client: Client,
+    secrets: Arc<dyn Secrets>,
+}
+
+impl HttpRequest {
+    /// The tool.
+    pub fn new(client: Client, secrets: Arc<dyn Secrets>) -> Result<Self, BadSchema> {
+        let spec = Declared {
+            name: "http.request",
+            version: "1",
+            description: DESCRIPTION,
+            metadata: Metadata {
+                requires_approval: false,
+                dry_run_supported: true,
+                idempotent: false,
+                capabilities: vec!["http.request".into(), "external_api".into()],
+                risk_level: Risk::Medium,
+            },
+            effect: Reach::Write,
+            checkable: false,
+            reversible: false,
+            timeout_ms: 30_000,
+            input: input_schema(),
+            output: output_schema(),
+        };
+        Ok(Self { spec: Arc::new(spec.compile()?), client, secrets })
+    }
+
+    /// The request without its secrets, which stay names.
+    fn request(&self, input: &Value) -> Result<Request, ToolError> {
+        let method = input["method"].as_str().unwrap_or("GET");
+        let method = Method::from_bytes(method.as_bytes()).map_err(|_| malformed("the method is not valid"))?;
+        let url = input["url"].as_str().unwrap_or_default();
+        let mut url = Url::parse(url).map_err(|error| malformed(&format!("the url is not valid: {error}")))?;
+        if let Some(query) = input["query"].as_object() {
+            let pairs = query.iter().flat_map(|(name, value)| {
+                let values = value.as_array().map_or_else(|| vec![value], |values| values.iter().collect());
+                values.into_iter().map(move |value| (name, plain(value)))
+            });
+            url.query_pairs_mut().extend_pairs(pairs);
+        }
+        let mut request = Request::new(method, url, Care::Once);
+        if !request.writes() {
+            request.care = Care::Read;
+        }
+        request.cuts = true;
+        request.redirects_max = if input["follow_redirects"] == false { 0 } else { HTTP_REDIRECTS_MAX };
+        if let Some(body) = input.get("json") {
+            request = request.json(body);
+        } else if let Some(text) = input["text"].as_str() {
+            request.body = text.to_owned().into();
+            request.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+        }
+        Ok(request)
+    }
+
+    /// Adds the headers of the input, with the values of their secrets.
+    async fn add_headers(&self, request: &mut Request, input: &Value, keys: &mut Keyring) -> Result<(), ToolError> {
+        for (name, value) in input["headers"].as_object().into_iter().flatten() {
+            let (name, text) = header(name, value)?;
+            let value = match reference(text) {
+                None => HeaderValue::from_str(text)
+                    .map_err(|_| malformed(&format!("the value of the header {name} is not valid")))?,
+                Some((before, secret, behind)) => {
+                    let secret = secret?;
+                    self.may_send(request, &secret)?;
+                    if !behind.is_empty() {
+                        return Err(malformed(&format!("the header {name} has text behind its secret")));
+                    }
+                    keys.header(before, &secret).await?
+                }
+            };
+            request.headers.insert(name, value);
+        }
+        Ok(())
+    }
+
+    /// Whether a secret may go where the request goes.
+    fn may_send(&self, request: &Request, secret: &SecretName) -> Result<(), ToolError> {
+        let host = host_of(&request.url).unwrap_or_default();
+        let meant = secret.as_str().strip_prefix("http.").and_then(|name| name.strip_prefix(host.as_str()));
+        if !meant.is_some_and(|label| label.is_empty() || label.starts_with('_')) {
+            let what = format!("{secret} may not be sent to {host}: only secret://http.{host} may, or one with _label");
+            return Err(ToolError::not_sent(Code::PolicyDenied, what).with("policy_id", "secret_host"));
+        }
+        if request.url.scheme() != "https" && self.client.allows(request)? != Pass::Listed {
+            let what = format!("{secret} is sent over https only, unless {host} is on the egress allow-list");
+            return Err(ToolError::not_sent(Code::PolicyDenied, what).with("policy_id", "secret_host"));
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Tool for HttpRequest {
+    fn spec(&self) -> &Arc<Spec> {
+        &self.spec
+    }
+
+    async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
+        let mut request = self.request(input)?;
+        self.client.allows(&request)?;
+        if is_dry(input) {
+            for (name, value) in input["headers"].as_object().into_iter().flatten() {
+                if let Some((_, secret, _)) = reference(header(name, value)?.1) {
+                    self.may_send(&request, &secret?)?;
+                }
+            }
+            let output = json!({"status": 200, "headers": {}, "body": null, "truncated": false});
+            return Ok(Spec::simulated(output, would_execute(&request)));
+        }
+        let mut keys = Keyring::new(Arc::clone(&self.secrets));
+        self.add_headers(&mut request, input, &mut keys).await?;
+        let answer = self.client.send(&Call::of(ctx), request).await?;
+        let answer = expected(answer, input, &keys)?;
+        let mut output = output(&answer);
+        keys.mask(&mut output);
+        Ok(output)
+    }
+}
+
+/// The answer, if its status is one that the author asked for.
+fn expected(answer: Answer, input: &Value, keys: &Keyring) -> Result<Answer, ToolError> {
+    let words = |answer: &Answer| keys.quote(&String::from_utf8_lossy(&answer.body));
+    match input["expect_status"].as_array() {
+        Some(listed) if listed.iter().any(|status| *status == answer.status) => Ok(answer),
+        Some(_) if answer.is_success() => {
+            let error = answer.unusable(&format!("answered {}, which is not expected", answer.status));
+            Err(error.with("status", answer.status).with("answer", words(&answer)))
+        }
+        None if answer.is_success() => Ok(answer),
+        _ => Err(answer.refusal().with("answer", words(&answer))),
+    }
+}
+
+fn output(answer: &Answer) -> Value {
+    let shown = SHOWN.iter().filter_map(|name| {
+        let values = answer.headers.get_all(*name).into_iter().filter_map(|value| value.to_str().ok());
+        let values = values.collect::<Vec<_>>().join(", ");
+        (!values.is_empty()).then(|| ((*name).to_owned(), values.into()))
+    });
+    let is_json = answer.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).is_some_and(|kind| {
+        let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        kind == "application/json" || kind.ends_with("+json")
+    });
+    let parsed = if is_json && !answer.truncated { answer.json().ok() } else { None };
+    let text = || Value::from(String::from_utf8_lossy(&answer.body));
+    let body = if answer.body.is_empty() { Value::Null } else { parsed.unwrap_or_else(text) };
+    json!({
+        "status": answer.status, "headers": shown.collect::<Map<_, _>>(), "body": body, "truncated": answer.truncated,
+    })
+}
+
+fn would_execute(request: &Request) -> String {
+    let line = format!("{} {}", request.method, request.url);
+    let body = String::from_utf8_lossy(&request.body);
+    let body: String = body.chars().take(ERROR_TEXT_CHARS_MAX).collect();
+    if body.is_empty() { line } else { format!("{line} with {body}") }
+}
+
+/// A header of the input, if an author may set it.
+fn header<'a>(name: &str, value: &'a Value) -> Result<(HeaderName, &'a str), ToolError> {
+    let parsed = HeaderName::from_bytes(name.as_bytes())
+        .map_err(|_| malformed(&format!("the header {name:?} has no valid name")))?;
+    if RESERVED.contains(&parsed.as_str()) || parsed == IDEMPOTENCY_KEY {
+        return Err(malformed(&format!("the header {parsed} is set by Chimera itself")));
+    }
+    Ok((parsed, value.as_str().unwrap_or_default()))
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn malformed(what: &str) -> ToolError {
+    ToolError::not_sent(Code::MalformedArgs, what)
+}
+
+fn input_schema() -> Value {
+    let scalar = json!({"type": ["string", "number", "boolean"]});
+    json!({
+        "type": "object",
+        "properties": {
+            "method": {"enum": ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"], "default": "GET"},
+            "url": {"type": "string", "minLength": 1, "maxLength": TARGET_BYTES_MAX,
+                "description": "http or https, without user name and password"},
+            "headers": {"type": "object", "additionalProperties": {"type": "string"},
+                "description": "a value may end with secret://http.HOST"},
+            "query": {"type": "object", "additionalProperties": {"anyOf": [scalar, {"type": "array", "items": scalar}]}},
+            "json": {"description": "body, sent as application/json"},
+            "text": {"type": "string", "description": "body, sent as text/plain unless a header says otherwise"},
+            "expect_status": {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 200, "maximum": 599}},
+            "follow_redirects": {"type": "boolean", "default": true},
+        },
+        "required": ["url"],
+        "not": {"required": ["json", "text"]},
+        "additionalProperties": false,
+    })
+}
+
+fn output_schema() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "status": {"type": "integer"},
+            "headers": {"type": "object", "additionalProperties": {"type": "string"}},
+            "body": {"description": "JSON if the answer says so, else text, null if there is none"},
+            "truncated": {"type": "boolean", "description": "the body was longer than what is given"},
+        },
+        "required": ["status", "headers", "body", "truncated"],
+    })
+}

@@ -1,0 +1,165 @@
+//! The tool `slack_post`.
+//!
+//! A workflow knows a channel by an alias. `secret://slack.<alias>` says what is behind it: the
+//! address of an incoming webhook, or `{"token": "xoxb-…", "channel": "C…"}` for a bot. Slack
+//! answers 200 to most refusals of a bot and says so in the body.
+
+use crate::flow::http::{Answer, Call, Care, Client, Keyring, Request, lasting};
+use async_trait::async_trait;
+use chimera_core::access::{Secret, SecretName};
+use chimera_core::error::Code;
+use chimera_core::flow::schema::BadSchema;
+use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Spec, is_dry};
+use chimera_engine::port::{CallContext, Secrets, Tool, ToolError};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use reqwest::{Method, Url};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Characters of a message at the most; Slack cuts longer ones.
+const TEXT_CHARS_MAX: usize = 40_000;
+const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
+
+/// `slack_post`.
+pub struct SlackPost {
+    spec: Arc<Spec>,
+    client: Client,
+    secrets: Arc<dyn Secrets>,
+    api: Url,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Bot {
+    token: String,
+    channel: String,
+}
+
+impl SlackPost {
+    /// Where bots call Slack unless it is said otherwise.
+    pub const API: &'static str = "https://slack.com/api/";
+
+    /// The tool; `api` is where bots post.
+    pub fn new(client: Client, secrets: Arc<dyn Secrets>, api: Url) -> Result<Self, BadSchema> {
+        let spec = Declared {
+            name: "slack_post",
+            version: "1",
+            description: "Posts a text to the Slack channel behind an alias.",
+            metadata: Metadata {
+                requires_approval: false,
+                dry_run_supported: true,
+                idempotent: false,
+                capabilities: vec!["slack.post".into(), "external_api".into()],
+                risk_level: Risk::Medium,
+            },
+            effect: Reach::Write,
+            checkable: false,
+            reversible: false,
+            timeout_ms: 20_000,
+            input: json!({
+                "type": "object",
+                "properties": {
+                    "channel_alias": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,63}$",
+                        "description": "secret://slack.ALIAS says which channel it is"},
+                    "text": {"type": "string", "minLength": 1, "maxLength": TEXT_CHARS_MAX},
+                },
+                "required": ["channel_alias", "text"],
+                "additionalProperties": false,
+            }),
+            output: json!({
+                "type": "object",
+                "properties": {
+                    "ok": {"const": true},
+                    "channel_alias": {"type": "string"},
+                    "ts": {"type": "string", "description": "the message's id, if a bot posted it"},
+                },
+                "required": ["ok", "channel_alias"],
+            }),
+        };
+        Ok(Self { spec: Arc::new(spec.compile()?), client, secrets, api })
+    }
+
+    /// The request for what stands behind the alias, and whether a bot sends it.
+    fn request(&self, keys: &mut Keyring, secret: &Secret, text: &str) -> Result<(Request, bool), ToolError> {
+        let unusable = || {
+            let what = "the secret of the channel is neither an https address nor {\"token\", \"channel\"}";
+            lasting(ToolError::not_sent(Code::ToolUnavailable, what))
+        };
+        let behind = secret.expose_text().unwrap_or_default();
+        let (mut request, is_bot) = if behind.starts_with('{') {
+            let bot: Bot = serde_json::from_str(behind).map_err(|_| unusable())?;
+            keys.learn(Secret::new(bot.token.as_str()));
+            let url = self.api.join("chat.postMessage").map_err(|_| unusable())?;
+            let body = json!({"channel": bot.channel, "text": text});
+            let mut request = Request::new(Method::POST, url, Care::Once).json(&body);
+            let mut token = HeaderValue::from_str(&format!("Bearer {}", bot.token)).map_err(|_| unusable())?;
+            token.set_sensitive(true);
+            request.headers.insert(AUTHORIZATION, token);
+            (request, true)
+        } else {
+            let url = Url::parse(behind).map_err(|_| unusable())?;
+            // The path alone lets anybody post.
+            keys.learn(Secret::new(url.path()));
+            (Request::new(Method::POST, url, Care::Once).json(&json!({"text": text})), false)
+        };
+        request.headers.insert(CONTENT_TYPE, JSON);
+        request.redirects_max = 0;
+        request.shown = Some("Slack");
+        Ok((request, is_bot))
+    }
+}
+
+#[async_trait]
+impl Tool for SlackPost {
+    fn spec(&self) -> &Arc<Spec> {
+        &self.spec
+    }
+
+    async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
+        let (alias, text) = (input["channel_alias"].as_str(), input["text"].as_str());
+        let (alias, text) = (alias.unwrap_or_default(), text.unwrap_or_default());
+        if is_dry(input) {
+            let output = json!({"ok": true, "channel_alias": alias});
+            return Ok(Spec::simulated(output, format!("POST to the Slack channel {alias} with {text:?}")));
+        }
+        let name = SecretName::new(&format!("slack.{alias}"))
+            .map_err(|error| ToolError::not_sent(Code::MalformedArgs, format!("channel_alias: {error}")))?;
+        let mut keys = Keyring::new(Arc::clone(&self.secrets));
+        let secret = keys.text(&name).await?;
+        let (request, is_bot) = self.request(&mut keys, &secret, text)?;
+        let answer = self.client.send(&Call::of(ctx), request).await?;
+        if !answer.is_success() {
+            let words = keys.quote(&String::from_utf8_lossy(&answer.body));
+            return Err(answer.refusal().with("answer", words));
+        }
+        if answer.status >= 300 {
+            return Err(answer.unusable("it answers with a redirect; the address is not Slack's"));
+        }
+        let mut output = json!({"ok": true, "channel_alias": alias});
+        if is_bot {
+            let told = bot_answer(&answer, &keys)?;
+            if let Some(ts) = told["ts"].as_str() {
+                output["ts"] = ts.into();
+            }
+        }
+        Ok(output)
+    }
+}
+
+/// What a bot is told: `ok`, or why not.
+fn bot_answer(answer: &Answer, keys: &Keyring) -> Result<Value, ToolError> {
+    let told = answer.json()?;
+    if told["ok"] == true {
+        return Ok(told);
+    }
+    let why = keys.quote(told["error"].as_str().unwrap_or("no reason given"));
+    let what = format!("Slack refused the message: {why}");
+    Err(match why.as_str() {
+        "ratelimited" | "rate_limited" => answer.rate_limited(None),
+        // Slack says of these that a part may have been done.
+        "fatal_error" | "internal_error" => ToolError::maybe_sent(Code::ExternalServiceError, what),
+        "service_unavailable" | "request_timeout" => ToolError::not_sent(Code::ExternalServiceError, what),
+        _ => lasting(ToolError::not_sent(Code::ExternalServiceError, what)),
+    })
+}

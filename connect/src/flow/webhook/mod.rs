@@ -1,0 +1,168 @@
+//! Signed webhooks: the sender, which notifications use too, and the tool `webhook_send`.
+//!
+//! Receivers know a message by its `webhook-id` and take it once, so sending again under the same
+//! id is safe; that is why the tool counts as idempotent. A redirect is a failure: the address is
+//! the receiver's identity.
+
+mod sign;
+
+use crate::flow::http::{Call, Care, Client, Keyring, Request, lasting};
+use async_trait::async_trait;
+use chimera_core::access::SecretName;
+use chimera_core::error::Code;
+use chimera_core::flow::schema::BadSchema;
+use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Spec, is_dry};
+use chimera_core::limits::TARGET_BYTES_MAX;
+use chimera_engine::port::{CallContext, Secrets, Tool, ToolError};
+use reqwest::header::{HeaderName, HeaderValue};
+use reqwest::{Method, Url};
+use serde_json::{Value, json};
+pub use sign::{InvalidKey, sign};
+use std::sync::Arc;
+
+/// A message on its way out.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    /// Who receives it.
+    pub url: &'a str,
+    /// What it is known by; the same for every attempt.
+    pub id: &'a str,
+    /// What happened, such as `run.completed`.
+    pub event_type: &'a str,
+    /// More about it.
+    pub data: &'a Value,
+    /// The secret that holds the key or keys.
+    pub secret: &'a SecretName,
+}
+
+/// Sends signed messages.
+#[derive(Clone)]
+pub struct WebhookSender {
+    client: Client,
+    secrets: Arc<dyn Secrets>,
+}
+
+impl WebhookSender {
+    /// A sender.
+    #[must_use]
+    pub const fn new(client: Client, secrets: Arc<dyn Secrets>) -> Self {
+        Self { client, secrets }
+    }
+
+    /// Sends one message; gives the receiver's status, which is below 300.
+    pub async fn send(&self, call: &Call, message: &Message<'_>) -> Result<u16, ToolError> {
+        let mut request = self.request(message)?;
+        let now = self.client.clock().now();
+        let payload = json!({"type": message.event_type, "timestamp": now.to_string(), "data": message.data});
+        request = request.json(&payload);
+        let mut keys = Keyring::new(Arc::clone(&self.secrets));
+        let key = keys.text(message.secret).await?;
+        let at = now.micros().div_euclid(1_000_000);
+        let signature =
+            sign(key.expose_text().unwrap_or_default(), message.id, at, &request.body).map_err(|error| {
+                let what = format!("the secret {}: {error}", message.secret);
+                lasting(ToolError::not_sent(Code::ToolUnavailable, what))
+            })?;
+        for (name, text) in [("id", message.id), ("timestamp", &at.to_string()), ("signature", &signature)] {
+            let value = HeaderValue::from_str(text).map_err(|_| malformed("the id can't stand in a header"))?;
+            request.headers.insert(
+                HeaderName::from_bytes(format!("webhook-{name}").as_bytes()).map_err(|_| malformed("a header"))?,
+                value,
+            );
+        }
+        let answer = self.client.send(call, request).await?;
+        if !answer.is_success() {
+            let words = keys.quote(&String::from_utf8_lossy(&answer.body));
+            return Err(answer.refusal().with("answer", words));
+        }
+        if answer.status >= 300 {
+            return Err(answer.unusable(&format!("answered {}, and a webhook is not redirected", answer.status)));
+        }
+        Ok(answer.status)
+    }
+
+    fn request(&self, message: &Message<'_>) -> Result<Request, ToolError> {
+        let url = Url::parse(message.url).map_err(|error| malformed(&format!("the url is not valid: {error}")))?;
+        let mut request = Request::new(Method::POST, url, Care::Repeatable);
+        request.redirects_max = 0;
+        request.cuts = true;
+        self.client.allows(&request)?;
+        Ok(request)
+    }
+}
+
+/// `webhook_send`.
+pub struct WebhookSend {
+    spec: Arc<Spec>,
+    sender: WebhookSender,
+}
+
+impl WebhookSend {
+    /// The tool.
+    pub fn new(sender: WebhookSender) -> Result<Self, BadSchema> {
+        let spec = Declared {
+            name: "webhook_send",
+            version: "1",
+            description: "Sends an event to a webhook, signed as Standard Webhooks asks for. The body is \
+                {type, timestamp, data}; a repeated send has the same webhook-id.",
+            metadata: Metadata {
+                requires_approval: false,
+                dry_run_supported: true,
+                idempotent: true,
+                capabilities: vec!["webhook.send".into(), "external_api".into()],
+                risk_level: Risk::Medium,
+            },
+            effect: Reach::Write,
+            checkable: false,
+            reversible: false,
+            timeout_ms: 20_000,
+            input: json!({
+                "type": "object",
+                "properties": {
+                    "url": {"type": "string", "minLength": 1, "maxLength": TARGET_BYTES_MAX},
+                    "event_type": {"type": "string", "pattern": "^[A-Za-z0-9_]+(\\.[A-Za-z0-9_]+)*$", "maxLength": 128},
+                    "data": {"type": "object", "default": {}},
+                    "secret": {"type": "string", "pattern": "^secret://webhook[._-][a-z0-9._-]+$",
+                        "description": "name of the secret that holds whsec_ or whsk_ keys"},
+                },
+                "required": ["url", "event_type", "secret"],
+                "additionalProperties": false,
+            }),
+            output: json!({
+                "type": "object",
+                "properties": {
+                    "delivered": {"const": true}, "status": {"type": "integer"}, "webhook_id": {"type": "string"},
+                },
+                "required": ["delivered", "status", "webhook_id"],
+            }),
+        };
+        Ok(Self { spec: Arc::new(spec.compile()?), sender })
+    }
+}
+
+#[async_trait]
+impl Tool for WebhookSend {
+    fn spec(&self) -> &Arc<Spec> {
+        &self.spec
+    }
+
+    async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
+        let text = |name: &str| input[name].as_str().unwrap_or_default();
+        let secret = text("secret").parse().map_err(|error| malformed(&format!("secret: {error}")))?;
+        let (empty, id) = (json!({}), ctx.effect_id.to_string());
+        let data = input.get("data").unwrap_or(&empty);
+        let message = Message { url: text("url"), id: &id, event_type: text("event_type"), data, secret: &secret };
+        if is_dry(input) {
+            let request = self.sender.request(&message)?;
+            let output = json!({"delivered": true, "status": 200, "webhook_id": id});
+            let would = format!("POST {} with {} {data}", request.url, message.event_type);
+            return Ok(Spec::simulated(output, would));
+        }
+        let status = self.sender.send(&Call::of(ctx), &message).await?;
+        Ok(json!({"delivered": true, "status": status, "webhook_id": id}))
+    }
+}
+
+fn malformed(what: &str) -> ToolError {
+    ToolError::not_sent(Code::MalformedArgs, what)
+}

@@ -1,0 +1,90 @@
+//! Signatures of webhooks, as Standard Webhooks writes them.
+//!
+//! What is signed is `id.timestamp.payload`. A key is `whsec_…` (HMAC-SHA256, version `v1`) or
+//! `whsk_…` (Ed25519, version `v1a`); several keys, with blanks between, give several signatures,
+//! so that a receiver can change over from one key to the next.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ed25519_dalek::{Signer, SigningKey};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+/// Bytes that a shared key may have.
+const SHARED_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+
+/// A key that can't sign. Doesn't show the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a webhook key; expected whsec_ and 24 to 64 bytes in base64, or whsk_ and an Ed25519 key")]
+pub struct InvalidKey;
+
+/// The value of `webhook-signature` for one message, one signature per key.
+pub fn sign(keys: &str, id: &str, timestamp: i64, payload: &[u8]) -> Result<String, InvalidKey> {
+    let signed = [id.as_bytes(), b".", timestamp.to_string().as_bytes(), b".", payload].concat();
+    let signatures = keys.split_whitespace().map(|key| signature(key, &signed)).collect::<Result<Vec<_>, _>>()?;
+    if signatures.is_empty() { Err(InvalidKey) } else { Ok(signatures.join(" ")) }
+}
+
+fn signature(key: &str, signed: &[u8]) -> Result<String, InvalidKey> {
+    let decode = |text: &str| STANDARD.decode(text).map_err(|_| InvalidKey);
+    if let Some(shared) = key.strip_prefix("whsec_") {
+        let shared = decode(shared)?;
+        if !SHARED_BYTES.contains(&shared.len()) {
+            return Err(InvalidKey);
+        }
+        let mut mac = Hmac::<Sha256>::new_from_slice(&shared).map_err(|_| InvalidKey)?;
+        mac.update(signed);
+        return Ok(format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes())));
+    }
+    let own = decode(key.strip_prefix("whsk_").ok_or(InvalidKey)?)?;
+    let signer = match own.len() {
+        32 => SigningKey::from_bytes(&own.try_into().map_err(|_| InvalidKey)?),
+        64 => SigningKey::from_keypair_bytes(&own.try_into().map_err(|_| InvalidKey)?).map_err(|_| InvalidKey)?,
+        _ => return Err(InvalidKey),
+    };
+    Ok(format!("v1a,{}", STANDARD.encode(signer.sign(signed).to_bytes())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ed25519_dalek::{Signature, Verifier};
+
+    const KEY: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    const ID: &str = "msg_p5jXN8AQM9LWM0D4loKWxJek";
+    const AT: i64 = 1_614_265_330;
+    const PAYLOAD: &[u8] = br#"{"test": 2432232314}"#;
+    const SIGNATURE: &str = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
+
+    #[test]
+    fn the_vector_of_the_specification_comes_out() {
+        assert_eq!(sign(KEY, ID, AT, PAYLOAD).as_deref(), Ok(SIGNATURE));
+        assert_ne!(sign(KEY, ID, AT + 1, PAYLOAD).as_deref(), Ok(SIGNATURE));
+    }
+
+    #[test]
+    fn an_asymmetric_signature_verifies_with_the_public_key() {
+        let signer = SigningKey::from_bytes(&[7; 32]);
+        let long = format!("whsk_{}", STANDARD.encode(signer.to_keypair_bytes()));
+        let short = format!("whsk_{}", STANDARD.encode([7; 32]));
+        let value = sign(&long, ID, AT, PAYLOAD).unwrap();
+        assert_eq!(sign(&short, ID, AT, PAYLOAD).unwrap(), value);
+        let bytes = STANDARD.decode(value.strip_prefix("v1a,").unwrap()).unwrap();
+        let signed = [ID.as_bytes(), b".1614265330.", PAYLOAD].concat();
+        signer.verifying_key().verify(&signed, &Signature::from_slice(&bytes).unwrap()).unwrap();
+    }
+
+    #[test]
+    fn several_keys_give_several_signatures() {
+        let both = sign(&format!("{KEY} whsk_{}", STANDARD.encode([7; 32])), ID, AT, PAYLOAD).unwrap();
+        let (first, second) = both.split_once(' ').unwrap();
+        assert!(first == SIGNATURE && second.starts_with("v1a,"));
+    }
+
+    #[test]
+    fn what_is_no_key_signs_nothing() {
+        for key in ["", "hunter2", "whsec_", "whsec_!!!", "whsec_c2hvcnQ=", "whsk_c2hvcnQ=", "whpk_AAAA"] {
+            assert_eq!(sign(key, ID, AT, PAYLOAD), Err(InvalidKey), "{key}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Tools from a file of one's own.
+
+use crate::server::{Reply, Server, call, ctx, gist, toolbox};
+use chimera_connect::flow::declared::{HttpTool, load, tools};
+use chimera_engine::port::{Done, Found, Sent, Tool};
+use serde_json::{Value, json};
+
+const CRM: &str = include_str!("../data/crm.toml");
+
+fn tool(text: &str, server: &Server) -> HttpTool {
+    let toolbox = toolbox(&[("crm", "crm-pass-word"), ("crm_tag", "tag-value-1")], &["crm"], server);
+    tools(text, "crm.toml", &toolbox).unwrap().remove(0)
+}
+
+#[tokio::test]
+async fn a_tool_of_a_file_sends_what_the_file_says() {
+    let server =
+        Server::start(|_| Reply::json(201, &json!({"data": {"id": 5, "name": "Ada"}})).with("location", "/leads/5"))
+            .await;
+    let input = json!({"name": "Ada", "list": "a b/c", "tags": ["x", "y"]});
+    let output = call(&tool(CRM, &server), input).await.unwrap();
+    assert_eq!(output, json!({"id": 5, "where": "/leads/5", "kind": "lead"}));
+    let seen = &server.seen()[0];
+    assert_eq!(seen.line(), "PUT /lists/a%20b%2Fc/leads?tag=x&tag=y");
+    assert_eq!(seen.header("authorization"), "Basic Y2hpbWVyYTpjcm0tcGFzcy13b3Jk");
+    assert_eq!(
+        (seen.header("x-tag"), seen.header("x-run")),
+        ("tag-value-1", "run 00000000-0000-0000-0000-000000000001")
+    );
+    assert_eq!(seen.json(), json!({"name": "Ada", "size": 3, "note": "for Ada"}));
+}
+
+#[tokio::test]
+async fn a_file_may_be_json() {
+    let document: Value = toml::from_str(CRM).unwrap();
+    let loaded = load(&document.to_string(), "crm.json").unwrap();
+    assert_eq!((loaded[0].spec().name.as_str(), loaded[0].vendor()), ("crm.leads.put", "crm"));
+    assert!(loaded[0].spec().resendable());
+}
+
+#[tokio::test]
+async fn an_answer_without_what_was_promised_is_an_error_that_may_have_happened() {
+    for (status, body) in [(200, json!({"data": {}})), (200, json!([])), (302, json!({}))] {
+        let server = Server::saying(status, body).await;
+        let error = call(&tool(CRM, &server), json!({"name": "Ada", "list": "l"})).await.unwrap_err();
+        assert_eq!(gist(&error), ("EXTERNAL_SERVICE_ERROR", false, Sent::Maybe), "{status}");
+    }
+    let server = Server::start(|_| Reply::Answer(200, Vec::new(), b"<html>".to_vec())).await;
+    assert_eq!(call(&tool(CRM, &server), json!({"name": "A", "list": "l"})).await.unwrap_err().sent, Sent::Maybe);
+}
+
+#[tokio::test]
+async fn a_repeatable_write_is_not_in_doubt_after_a_refusal() {
+    let server = Server::start(|seen| if seen.len() == 1 { Reply::status(503) } else { Reply::Cut }).await;
+    let tool = tool(CRM, &server);
+    let input = json!({"name": "Ada", "list": "l"});
+    assert_eq!(gist(&call(&tool, input.clone()).await.unwrap_err()), ("EXTERNAL_SERVICE_ERROR", true, Sent::No));
+    assert_eq!(gist(&call(&tool, input).await.unwrap_err()), ("EXTERNAL_SERVICE_ERROR", true, Sent::Maybe));
+}
+
+#[tokio::test]
+async fn undoing_needs_the_output_and_a_tool_without_lookup_can_not_tell() {
+    let server = Server::start(|_| Reply::status(204)).await;
+    let tool = tool(CRM, &server);
+    let input = json!({"name": "Ada", "list": "l"});
+    let empty = Done { input: input.clone(), output: json!({}) };
+    assert_eq!(gist(&tool.rollback(&ctx(), &empty).await.unwrap_err()), ("MALFORMED_ARGS", false, Sent::No));
+    let done = Done { input: input.clone(), output: json!({"id": 5}) };
+    tool.rollback(&ctx(), &done).await.unwrap();
+    assert_eq!(server.lines(), ["DELETE /lists/l/leads/5"]);
+    assert_eq!(tool.check(&ctx(), &input).await.unwrap(), Found::Unknowable);
+}
+
+/// What is wrong in a file is told with the file, the key and the reason.
+#[test]
+fn a_file_that_could_only_fail_later_is_refused() {
+    for (from, to, told) in [
+        ("vendor = \"crm\"", "vendor = \"C R M\"", "crm.toml: vendor: a-z"),
+        ("vendor = \"crm\"", "vendor = \"crm\"\nspeed = 9", "unknown field `speed`"),
+        ("vendor = \"crm\"", "vendor = ", "crm.toml: file: TOML parse error at line"),
+        ("https://crm.example.com", "ftp://crm.example.com", "crm.toml: base_url: expected http or https"),
+        ("secret = \"secret://crm\"", "secret = \"hunter2\"", "crm.toml: auth.secret: not a secret's name"),
+        ("x-run = \"run {run_id}\"", "host = \"x\"", "headers.host: this header is set by Chimera itself"),
+        ("/lists/{input.list}/leads\"", "/lists/{input.lost}/leads\"", "{input.lost} is not a property of the input"),
+        ("/lists/{input.list}/leads\"", "/lists/{input.tags}/leads\"", "{input.tags} may be missing"),
+        ("/lists/{input.list}/leads\"", "lists\"", "request.path: a path begins with /"),
+        ("note = \"for {input.name}\"", "note = \"for {output.id}\"", "{output.id} has no value here"),
+        ("note = \"for {input.name}\"", "note = \"for {input.name\"", "request.body: \"for {input.name\" has a brace"),
+        ("/leads/{output.id}\"", "/leads/{output.key}\"", "{output.key} is not a property of the output"),
+        ("id = \"/data/id\"", "id = \"data.id\"", "response: id: \"data.id\" is no JSON pointer"),
+        ("method = \"PUT\"", "method = \"FETCH\"", "request.method: GET, HEAD"),
+        ("effect = \"write\"", "effect = \"pure\"", "effect: a tool that calls somebody is read or write"),
+        ("effect = \"write\"", "effect = \"read\"", "rollback: a read has nothing to undo"),
+        ("dry_run_supported = true", "dry_run_supported = false", "dry_run: given if, and only if"),
+        ("risk_level = \"low\"", "risk_level = \"tiny\"", "unknown variant `tiny`"),
+        ("risk_level = \"low\"", "risk_level = \"low\"\nfast = true", "unknown field `fast`"),
+        ("capabilities = [\"crm.leads.put\"]", "capabilities = []", "metadata.capabilities: name at least one"),
+        ("name = \"crm.leads.put\"", "name = \"CRM!\"", "name: words of a-z"),
+        ("type = \"object\"", "type = \"objekt\"", "input"),
+    ] {
+        assert!(CRM.contains(from), "{from}");
+        let error = load(&CRM.replacen(from, to, 1), "crm.toml").unwrap_err().to_string();
+        assert!(error.starts_with("crm.toml: ") && error.contains(told), "{to}\n  {error}\n  {told}");
+    }
+    let twice = format!("{CRM}\n{}", &CRM[CRM.find("[[tool]]").unwrap()..]);
+    assert!(load(&twice, "crm.toml").unwrap_err().reason.contains("stands twice"));
+}
