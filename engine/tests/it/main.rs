@@ -6,4 +6,5 @@ mod audit;
 mod checkpoint;
 mod commit;
 mod feed;
+mod flow;
 mod verify;
