@@ -148,6 +148,10 @@ fn permitted(
             out.add(ProblemCode::ForbiddenEdge, format!("/add_edges/{at}/to"), reason);
         }
     }
+    for (at, node) in patch.add_nodes.iter().enumerate().filter(|(_, node)| graph.position(&node.id).is_some()) {
+        let reason = format!("there is a node {} already", node.id);
+        out.add(ProblemCode::DuplicateId, format!("/add_nodes/{at}/id"), reason);
+    }
     let led_to: BTreeSet<&str> = edges.iter().map(|edge| edge.to.as_str()).collect();
     for (at, node) in patch.add_nodes.iter().enumerate().filter(|(_, node)| !led_to.contains(node.id.as_str())) {
         let reason = format!("no edge leads to {}", node.id);

@@ -64,16 +64,12 @@ impl Types for Known<'_> {
         self.inputs.clone()
     }
 
-    fn outputs(&self, node: &str) -> Option<Type> {
-        self.index.get(node).map(|at| self.nodes[*at].output_type.clone())
+    fn outputs(&self, node: &str) -> Type {
+        self.index.get(node).map_or(Type::Any, |at| self.nodes[*at].output_type.clone())
     }
 
     fn item(&self) -> Option<Type> {
         self.item.cloned()
-    }
-
-    fn nodes(&self) -> Vec<&str> {
-        self.index.keys().map(String::as_str).collect()
     }
 }
 

@@ -1,0 +1,10 @@
+//! The flow room: workflows, their expressions, and patches of running graphs.
+
+mod agree;
+mod air;
+mod examples;
+mod expr;
+mod fuzzed;
+mod given;
+mod patch;
+mod types;
