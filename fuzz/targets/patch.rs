@@ -1,0 +1,8 @@
+//! Feeds arbitrary bytes to what reads patches of a running graph.
+#![no_main]
+#![allow(missing_docs)]
+
+#[path = "../properties.rs"]
+mod properties;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| properties::patch(bytes));

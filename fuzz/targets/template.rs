@@ -1,0 +1,8 @@
+//! Feeds arbitrary bytes to what reads templates and their expressions.
+#![no_main]
+#![allow(missing_docs)]
+
+#[path = "../properties.rs"]
+mod properties;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| properties::template(bytes));
