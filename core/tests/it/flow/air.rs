@@ -110,6 +110,15 @@ fn what_the_format_does_not_have_is_refused_where_it_stands() {
             "/workflow_id",
             "letters",
         ),
+        (node(json!({"id": ""})), "invalid_value", "/nodes/0/id", "must not be empty"),
+        (node(json!({"type": ""})), "invalid_value", "/nodes/0/type", "must not be empty"),
+        (node(json!({"fn": ""})), "invalid_value", "/nodes/0/fn", "must not be empty"),
+        (
+            json!({"air_version": "", "workflow_id": "w", "nodes": [echo("a", json!(1))]}),
+            "invalid_value",
+            "/air_version",
+            "must not be empty",
+        ),
         (json!({"air_version": "1.0", "workflow_id": "w"}), "missing_member", "/nodes", "nodes is missing"),
     ] {
         let told = problems(document.clone());
