@@ -84,6 +84,9 @@ struct Seen {
 
 impl Check<'_> {
     pub(super) fn node(&mut self, at: usize, node: &CompiledNode, wanted: Option<&Wanted>) {
+        if self.out.is_full() {
+            return;
+        }
         let path = format!("/nodes/{at}");
         self.item = None;
         for (template, name) in [(&node.prompt, "prompt"), (&node.show, "show")] {
@@ -109,6 +112,9 @@ impl Check<'_> {
     }
 
     pub(super) fn condition(&mut self, template: &Template, path: &str) {
+        if self.out.is_full() {
+            return;
+        }
         match self.infer(template.root(), path) {
             None | Some(Type::Any | Type::Bool) => {}
             Some(other) => {

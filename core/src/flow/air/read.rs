@@ -177,6 +177,9 @@ impl Members {
     /// Refuses whatever is left.
     pub(crate) fn finish(self, out: &mut Problems) {
         for name in self.members.keys() {
+            if out.is_full() {
+                return;
+            }
             let guess = did_you_mean(name, self.known.iter().copied());
             let pointer = format!("{}/{}", self.path, crate::flow::expr::pointer_token(name));
             out.add(ProblemCode::UnknownMember, pointer, format!("there is no member {name:?} here{guess}"));

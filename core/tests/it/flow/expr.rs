@@ -121,7 +121,6 @@ fn what_can_not_be_evaluated_says_why() {
         ("int(inputs.name)", "the string is not an integer"),
         ("inputs.name < inputs.count", "string < integer has no meaning"),
         ("inputs.count.map(x, x)", "a macro walks over a list, not over integer"),
-        ("item", "item is only known inside a map"),
     ] {
         assert_eq!(fault(expression), reason, "{expression}");
     }
@@ -206,6 +205,12 @@ fn inside_a_map_the_item_and_its_index_are_known() {
     let run = Run { item: Some((json!({"url": "u"}), 4)), ..Run::default() };
     assert_eq!(run.render(json!("${item.url}-${index + 1}")).unwrap(), json!("u-5"));
     assert!(Template::compile(&json!("${index}")).unwrap().needs_item());
+    let Preview::Deferred { shown, from } = Run::default().preview(json!({"u": "${item.url}", "r": "${run_id}"}))
+    else {
+        panic!("the item is not known yet")
+    };
+    assert!(from.is_empty());
+    assert_eq!(shown, json!({"u": {"$deferred": {"expression": "item.url", "from": []}}, "r": "7f3a"}));
 }
 
 #[test]
@@ -224,6 +229,6 @@ fn what_lies_behind_a_mock_is_deferred_and_the_rest_is_exact() {
     assert_eq!(run.preview(json!("${nodes.upload.outputs.success || true}")), Preview::Exact(json!(true)));
     assert_eq!(run.preview(json!("${inputs.flag ? 1 : nodes.upload.outputs.key}")), Preview::Exact(json!(1)));
     let reason = run.render(json!("${nodes.upload.outputs.key}")).unwrap_err().reason;
-    assert_eq!(reason, "it depends on outputs that are not known yet");
+    assert_eq!(reason, "it depends on values that are not known yet");
     assert!(Template::compile(&json!({"$deferred": 1})).is_err());
 }
