@@ -2,7 +2,7 @@
 #![no_main]
 #![allow(missing_docs)]
 
-#[path = "../properties.rs"]
+#[path = "../../core/tests/it/flow/properties.rs"]
 mod properties;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| properties::patch(bytes));

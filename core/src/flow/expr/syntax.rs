@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
         found
     }
 
-    fn expect(&mut self, sign: &str) -> Read<'a, ()> {
+    fn demand(&mut self, sign: &str) -> Read<'a, ()> {
         if self.take(sign) { Ok(()) } else { self.unexpected() }
     }
 
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
             return Ok(condition);
         }
         let yes = self.binary(1, depth)?;
-        self.expect(":")?;
+        self.demand(":")?;
         Ok(Syntax::If(Box::new([condition, yes, self.expression(depth)?])))
     }
 
@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
                 };
             } else if self.take("[") {
                 let at = self.expression(depth)?;
-                self.expect("]")?;
+                self.demand("]")?;
                 tree = Syntax::Index(Box::new(tree), Box::new(at));
             } else {
                 break;
@@ -229,7 +229,7 @@ impl<'a> Reader<'a> {
             Some((_, Token::Sign("("))) => {
                 self.at += 1;
                 let tree = self.expression(depth)?;
-                self.expect(")")?;
+                self.demand(")")?;
                 Ok(tree)
             }
             Some((_, Token::Sign("["))) => {
@@ -261,7 +261,7 @@ impl<'a> Reader<'a> {
             if self.take(close) {
                 return Ok(items);
             }
-            self.expect(",")?;
+            self.demand(",")?;
             if close == "]" && self.take(close) {
                 return Ok(items);
             }
@@ -271,15 +271,15 @@ impl<'a> Reader<'a> {
     fn entries(&mut self, depth: usize) -> Read<'a> {
         let mut entries = Vec::new();
         if self.take(",") {
-            self.expect("}")?;
+            self.demand("}")?;
             return Ok(Syntax::Object(entries));
         }
         while !self.take("}") {
             let name = self.expression(depth)?;
-            self.expect(":")?;
+            self.demand(":")?;
             entries.push((name, self.expression(depth)?));
             if !self.take(",") {
-                self.expect("}")?;
+                self.demand("}")?;
                 break;
             }
         }

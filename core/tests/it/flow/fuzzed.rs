@@ -1,9 +1,7 @@
 //! A short slice of the fuzz targets: the same properties on seeds that were mutated by a fixed
 //! sequence of numbers, so that a failure repeats.
 
-#[path = "../../../../fuzz/properties.rs"]
-mod properties;
-
+use super::properties;
 use std::path::Path;
 
 struct Dice(u64);

@@ -2,9 +2,11 @@
 
 mod agree;
 mod air;
+mod cost;
 mod examples;
 mod expr;
 mod fuzzed;
 mod given;
 mod patch;
+mod properties;
 mod types;
