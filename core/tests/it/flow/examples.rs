@@ -1,7 +1,7 @@
 //! The examples that are shipped are good ones.
 
 use super::given::tools;
-use chimera_core::flow::air::{Catalog, Graph, Known, SCHEMA, compile, parse};
+use chimera_core::flow::air::{Catalog, Graph, Known, ProblemCode, SCHEMA, compile, parse};
 use chimera_core::flow::schema::Schema;
 use chimera_core::flow::tool::Spec;
 use std::collections::BTreeMap;
@@ -46,6 +46,15 @@ fn every_example_compiles_and_is_named_like_its_file() {
         shelf.graphs.insert(name, graph);
     }
     assert!(shelf.graphs.len() >= 6);
+}
+
+#[test]
+fn the_reference_names_every_code() {
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/air.md")).unwrap();
+    for code in ProblemCode::ALL {
+        assert_eq!(serde_json::to_value(code).unwrap(), code.word());
+        assert!(page.contains(&format!("`{}`", code.word())), "{}", code.word());
+    }
 }
 
 #[test]
