@@ -3,6 +3,7 @@
 #![allow(missing_docs)]
 
 #[path = "../../core/tests/it/flow/properties.rs"]
+#[allow(dead_code)]
 mod properties;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| properties::air(bytes));

@@ -251,6 +251,20 @@ fn ten_thousand_nodes_compile() {
     assert_eq!((graph.nodes.len(), graph.edges.len()), (10_000, 9_999));
 }
 
+/// As many nodes and edges as are allowed, and references that no direct edge answers.
+#[test]
+fn a_dense_graph_with_far_references_compiles() {
+    let count = 10_000;
+    let value = |at: usize| if at < 40 { json!(0) } else { json!(format!("${{nodes.n{}.outputs.value}}", at - 37)) };
+    let nodes: Vec<Value> = (0..count).map(|at| echo(&format!("n{at}"), value(at))).collect();
+    let steps =
+        |at: usize| [1, 2, 3, 5, 8].into_iter().filter(move |step| *step <= at).map(move |step| (at - step, at));
+    let edges =
+        (0..count).flat_map(steps).map(|(from, to)| json!({"from": format!("n{from}"), "to": format!("n{to}")}));
+    let graph = compiled(document(json!(nodes), edges.collect())).unwrap();
+    assert!(graph.edges.len() > 49_000);
+}
+
 /// The published schema takes what the reader takes, and refuses what it refuses.
 #[test]
 fn the_published_schema_agrees_with_the_reader() {
