@@ -1,7 +1,8 @@
 //! A workflow after compilation: immutable, and shared by all runs of its version.
 //!
 //! Nodes and edges are meant by position, in the order of the document, so that a run's state can
-//! be a plain list. A patch appends; positions never move.
+//! be a plain list. A patch appends, so positions stay; taking it out again moves those of nodes that
+//! a later patch added.
 
 use super::catalog::Known;
 use super::compile::{digest_of, output_type};
