@@ -51,6 +51,8 @@ pub(super) struct Drive {
     standing: watch::Sender<Standing>,
     calls: FuturesUnordered<BoxFuture<'static, Event>>,
     cancels: BTreeMap<At, watch::Sender<bool>>,
+    /// Turns in a row that were thrown away.
+    stale: u32,
 }
 
 struct Enter<'a>(&'a Inner);
@@ -68,7 +70,7 @@ impl Drive {
         nudges: mpsc::Receiver<Nudge>,
         standing: watch::Sender<Standing>,
     ) -> Self {
-        Self { inner, run, nudges, standing, calls: FuturesUnordered::new(), cancels: BTreeMap::new() }
+        Self { inner, run, nudges, standing, calls: FuturesUnordered::new(), cancels: BTreeMap::new(), stale: 0 }
     }
 
     /// Goes on with a run whose turn was just committed.
@@ -129,7 +131,7 @@ impl Drive {
         };
         if let Some(tx) = turn.tx.take() {
             match commit(Arc::clone(&self.inner), Arc::clone(self.run.head()), tx, &turn.notes).await {
-                Went::On => {}
+                Went::On => self.stale = 0,
                 Went::Stale => return self.reload().await,
                 Went::Lost => return None,
             }
@@ -165,7 +167,8 @@ impl Drive {
         for run in next {
             self.inner.nudge(run, Nudge::Tick);
         }
-        let mut pause = PAUSE_FIRST;
+        self.stale += 1;
+        let mut pause = (PAUSE_FIRST * self.stale).min(PAUSE_LAST);
         loop {
             if *self.inner.stopping().borrow() {
                 return None;

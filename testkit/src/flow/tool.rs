@@ -72,7 +72,8 @@ impl Scripted {
     fn work(&self, ctx: &CallContext, input: &Value) -> Value {
         let output = json!({"tool": self.spec.name, "echo": input});
         if self.spec.effect == Reach::Write {
-            let made_before = self.spec.metadata.idempotent.then(|| self.outside.find(&self.spec.name, &ctx.idempotency_key));
+            let made_before =
+                self.spec.metadata.idempotent.then(|| self.outside.find(&self.spec.name, &ctx.idempotency_key));
             if let Some(Some(output)) = made_before {
                 return output;
             }

@@ -39,7 +39,7 @@ impl Run {
         book.took_ms = took_ms;
         let Work::Tool(spec) = self.work(at) else { return Ok(()) };
         match (mode, answer) {
-            (Mode::Check, Answer::Found(Found::Happened(output))) => self.complete(at, &spec, call, output, env, book),
+            (Mode::Check, Answer::Found(Found::Happened(output))) => self.found(at, &spec, output, env, book),
             (Mode::Check, Answer::Found(Found::Never)) => self.send_again(at, &spec, env, book),
             (Mode::Check, Answer::Failed(error)) if error.body.retryable && self.checks_left(at) => {
                 self.wait_for_check(at, error, env, book)
@@ -96,6 +96,22 @@ impl Run {
         self.finish_step(at, spec, output, "completed", env, book)
     }
 
+    /// A check found that it happened.
+    fn found(
+        &mut self,
+        at: At,
+        spec: &Arc<Spec>,
+        output: Value,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let now = env.now;
+        if let Some(task) = self.task_mut(at) {
+            book.settle_effect(task, EffectStatus::Succeeded, now)?;
+        }
+        self.complete_from(at, spec, output, "checked", env, book)
+    }
+
     /// A recording or a cached output stands for the call.
     pub(crate) fn complete_from(
         &mut self,
@@ -107,7 +123,10 @@ impl Run {
         book: &mut Book,
     ) -> Result<(), Unstorable> {
         let (call, step) = ((env.ids)(), self.ensure_step(at, env));
-        let text = Json::of(&output)?;
+        let Ok(text) = Json::of(&output) else {
+            let message = format!("the output of {} can't be stored", spec.name);
+            return self.fail_step(at, ErrorBody::new(Code::ExternalServiceError, message), env, book);
+        };
         book.call_replaced(&self.head, self.task(at), call, step, spec, text, how, env.now)?;
         self.finish_step(at, spec, output, how, env, book)
     }
