@@ -2,6 +2,7 @@
 
 mod audit;
 mod bench;
+mod bench_flow;
 mod config;
 mod dev;
 mod doctor;
@@ -72,6 +73,9 @@ impl Scene<'_> {
                 audit::export::run(self, tenant.as_deref(), out.as_deref()).await
             }
             Command::Bench(BenchCommand::Store { transactions }) => bench::store(self, transactions).await,
+            Command::Bench(BenchCommand::Flow { runs, concurrency, store }) => {
+                bench_flow::flow(self, runs, concurrency, store).await
+            }
         }
     }
 }
