@@ -1,15 +1,17 @@
 //! Starting a run.
 
 use super::node::Inner;
+use super::perform::perform;
 use super::{Flow, FlowError, Standing, load, seal};
 use crate::access::Permit;
-use crate::port::CommitError;
+use crate::port::{Cancel, CommitError};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
-use chimera_core::flow::run::{Env, Gate, Head, Owner, Recorded, Replay, Run, Slot, Source, WorkflowRef};
+use chimera_core::flow::run::{Call, Env, Gate, Head, Owner, Recorded, Replay, Run, Slot, Source, WorkflowRef};
 use chimera_core::limits;
 use chimera_core::record::{Conflict, Json, Row, Scope, Select};
+use futures::FutureExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -158,7 +160,11 @@ impl Flow {
                 catalog: &catalog,
                 owner,
             };
-            Run::create(head, graph, recorded, &mut env)?
+            let mut at_once = |run: &Run, call: &Call| {
+                let (_, cancel) = Cancel::pair();
+                perform(&parts.registry, &*parts.clock, run.head(), call, cancel).now_or_never()
+            };
+            Run::create(head, graph, recorded, &mut env, &mut at_once)?
         };
         let mut tx = turn.tx.take().unwrap_or_default();
         seal::notes(&mut tx, inner, run.head(), &turn.notes)?;

@@ -14,14 +14,24 @@ impl Run {
     /// Tells the run what happened and lets it decide.
     pub fn step(&mut self, events: Vec<Event>, env: &mut Env<'_>) -> Result<Turn, Unstorable> {
         let mut book = Book::default();
-        for event in events {
-            self.take(event, env, &mut book)?;
-        }
-        self.drive_undo(env, &mut book)?;
-        self.look_at_the_clock(env, &mut book)?;
-        self.go_on(env, &mut book)?;
-        self.conclude(env, &mut book)?;
+        self.advance(events, env, &mut book)?;
         self.close(env, book)
+    }
+
+    /// Takes events in and goes as far as it can, without writing anything down yet.
+    pub(crate) fn advance(
+        &mut self,
+        events: Vec<Event>,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        for event in events {
+            self.take(event, env, book)?;
+        }
+        self.drive_undo(env, book)?;
+        self.look_at_the_clock(env, book)?;
+        self.go_on(env, book)?;
+        self.conclude(env, book)
     }
 
     fn take(&mut self, event: Event, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
