@@ -159,6 +159,12 @@ pub(crate) enum BenchCommand {
         /// The store; without it the configured one.
         #[arg(long)]
         store: Option<BenchStore>,
+        /// Runs that have ended in the store before the measurement begins.
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        finished: usize,
+        /// Runs that wait for approval meanwhile; what each costs in memory is told.
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        waiting: usize,
     },
 }
 

@@ -20,20 +20,34 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// Runs that are under way while the store is filled.
+const FILL_CONCURRENCY: usize = 256;
+
+/// Bytes of a page of memory, as `/proc` counts.
+const PAGE_BYTES: u64 = 4_096;
+
+/// What is asked for.
+pub(crate) struct Load {
+    /// Runs in all.
+    pub(crate) runs: usize,
+    /// Runs that are under way at a time.
+    pub(crate) concurrency: usize,
+    /// Runs that have ended before.
+    pub(crate) finished: usize,
+    /// Runs that wait for approval meanwhile.
+    pub(crate) waiting: usize,
+}
+
 /// What was measured.
 struct Measured {
-    runs: usize,
+    /// Memory that each waiting run costs, if there are any.
+    waiting_bytes: Option<f64>,
     seconds: f64,
     /// How long each run took, in microseconds, shortest first.
     took: Vec<i64>,
 }
 
-pub(crate) async fn flow(
-    scene: &Scene<'_>,
-    runs: usize,
-    concurrency: usize,
-    store: Option<BenchStore>,
-) -> Outcome<ExitCode> {
+pub(crate) async fn flow(scene: &Scene<'_>, load: &Load, store: Option<BenchStore>) -> Outcome<ExitCode> {
     let mut config = scene.loaded.config.clone();
     choose(&mut config, store)?;
     let home = Home::take(&config.data_dir)?;
@@ -41,10 +55,11 @@ pub(crate) async fn flow(
     let ambient = Ambient::new();
     let bench = FlowBench::open(&config, &ambient).await?;
     let setting = bench.setting;
-    let measured = measure(&bench.flow, &ambient, runs, concurrency).await;
+    let measured = measure(&bench.flow, &ambient, load).await;
     bench.close().await;
     let measured = measured.map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
-    let per_second = (measured.runs as f64 / measured.seconds.max(f64::EPSILON)).round();
+    let Load { runs, concurrency, finished, waiting } = *load;
+    let per_second = (runs as f64 / measured.seconds.max(f64::EPSILON)).round();
     let at = |part: f64| {
         let index = (measured.took.len().saturating_sub(1) as f64 * part) as usize;
         measured.took.get(index).map_or(0.0, |micros| *micros as f64 / 1_000.0)
@@ -52,15 +67,19 @@ pub(crate) async fn flow(
     let (p50, p99) = (at(0.5), at(0.99));
     let text = if scene.json {
         let report = json!({
-            "record_store": setting.record_store, "fsync": setting.fsync, "lanes": setting.lanes, "runs": measured.runs,
+            "record_store": setting.record_store, "fsync": setting.fsync, "lanes": setting.lanes, "runs": runs,
             "concurrency": concurrency, "steps": 3, "per_s": per_second, "p50_ms": p50, "p99_ms": p99,
+            "finished_before": finished, "waiting": waiting, "bytes_per_waiting_run": measured.waiting_bytes,
         });
         report.to_string() + "\n"
     } else {
         let disk = if setting.fsync { "each step on the disk" } else { "STEPS DO NOT WAIT FOR THE DISK" };
+        let waits =
+            measured.waiting_bytes.map(|bytes| format!("{waiting} runs wait, {bytes:.0} bytes of memory each\n"));
         format!(
-            "{}, {disk}\n{} runs of three steps, {concurrency} at a time: {per_second} runs/s, p50 {p50:.2} ms, p99 {p99:.2} ms\n",
-            setting.record_store, measured.runs
+            "{}, {disk}\n{runs} runs of three steps, {concurrency} at a time: {per_second} runs/s, p50 {p50:.2} ms, p99 {p99:.2} ms\n{}",
+            setting.record_store,
+            waits.unwrap_or_default()
         )
     };
     print(&text)?;
@@ -95,16 +114,28 @@ pub(crate) fn workflow() -> Value {
     })
 }
 
-async fn measure(flow: &Flow, ambient: &Ambient, runs: usize, concurrency: usize) -> Result<Measured, FlowError> {
+async fn measure(flow: &Flow, ambient: &Ambient, load: &Load) -> Result<Measured, FlowError> {
+    let Load { runs, concurrency, finished, waiting } = *load;
     let permit = Doorkeeper::operator(DEFAULT_TENANT);
     flow.workflows().apply(&permit, "three", &workflow().to_string()).await?;
     // A first handful warms caches and the store's statements.
     drive(flow, &permit, &ambient.clock, runs.min(500), concurrency).await?;
+    drive(flow, &permit, &ambient.clock, finished, FILL_CONCURRENCY).await?;
+    let before = resident_bytes();
+    drive_level(flow, &permit, &ambient.clock, waiting, FILL_CONCURRENCY, Level::Ask).await?;
+    let waiting_bytes = (waiting > 0).then(|| resident_bytes().saturating_sub(before) as f64 / waiting as f64);
     let began = ambient.clock.now().micros();
     let mut took = drive(flow, &permit, &ambient.clock, runs, concurrency).await?;
     let seconds = (ambient.clock.now().micros() - began) as f64 / 1e6;
     took.sort_unstable();
-    Ok(Measured { runs, seconds, took })
+    Ok(Measured { waiting_bytes, seconds, took })
+}
+
+/// Memory of this process that is really there.
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = status.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * PAGE_BYTES
 }
 
 async fn drive(
@@ -113,6 +144,17 @@ async fn drive(
     clock: &Arc<dyn Clock>,
     runs: usize,
     concurrency: usize,
+) -> Result<Vec<i64>, FlowError> {
+    drive_level(flow, permit, clock, runs, concurrency, Level::ExecuteSilent).await
+}
+
+async fn drive_level(
+    flow: &Flow,
+    permit: &Permit,
+    clock: &Arc<dyn Clock>,
+    runs: usize,
+    concurrency: usize,
+    level: Level,
 ) -> Result<Vec<i64>, FlowError> {
     let next = Arc::new(AtomicUsize::new(0));
     let workers: Vec<_> = (0..concurrency.min(runs))
@@ -126,7 +168,7 @@ async fn drive(
                         return Ok::<_, FlowError>(took);
                     }
                     let began = clock.now().micros();
-                    one(&flow, &permit, n).await?;
+                    one(&flow, &permit, n, level).await?;
                     took.push(clock.now().micros() - began);
                 }
             })
@@ -140,12 +182,12 @@ async fn drive(
     Ok(took)
 }
 
-async fn one(flow: &Flow, permit: &Permit, n: usize) -> Result<(), FlowError> {
-    let ask = StartRun { level: Level::ExecuteSilent, ..StartRun::of("three", json!({ "n": n })) };
+async fn one(flow: &Flow, permit: &Permit, n: usize, level: Level) -> Result<(), FlowError> {
+    let ask = StartRun { level, ..StartRun::of("three", json!({ "n": n })) };
     let mut started = flow.start(permit, ask).await?;
     let standing = started.standing.wait_for(|standing| standing.rests).await.map(|standing| *standing);
     match standing {
-        Ok(standing) if standing.status == RunStatus::Completed => Ok(()),
+        Ok(standing) if standing.status == RunStatus::Completed || level == Level::Ask => Ok(()),
         _ => Err(FlowError::refused(Code::Internal, "a run of the benchmark did not complete")),
     }
 }

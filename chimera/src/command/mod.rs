@@ -73,8 +73,8 @@ impl Scene<'_> {
                 audit::export::run(self, tenant.as_deref(), out.as_deref()).await
             }
             Command::Bench(BenchCommand::Store { transactions }) => bench::store(self, transactions).await,
-            Command::Bench(BenchCommand::Flow { runs, concurrency, store }) => {
-                bench_flow::flow(self, runs, concurrency, store).await
+            Command::Bench(BenchCommand::Flow { runs, concurrency, store, finished, waiting }) => {
+                bench_flow::flow(self, &bench_flow::Load { runs, concurrency, finished, waiting }, store).await
             }
         }
     }

@@ -13,6 +13,7 @@ use chimera_core::limits;
 use chimera_core::record::{Conflict, Json, Row, Scope, Select};
 use futures::FutureExt;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -105,7 +106,31 @@ impl Flow {
             created_at: now,
             timeout_at: Some(Head::timeout_of(&graph, now)),
         };
-        self.begin(head, graph, None).await
+        self.begin_once(head, graph).await
+    }
+
+    /// Starts a run under its key. Uniqueness is per actor: a key that somebody else used is taken
+    /// as this actor's own, in a spelling that tells nothing, so that nobody learns of it.
+    async fn begin_once(&self, head: Head, graph: Arc<Graph>) -> Result<Started, FlowError> {
+        let Some(key) = head.idempotency_key.clone() else { return self.begin(head, graph, None).await };
+        let own = scoped_key(&head, &key);
+        for spelling in [key, own] {
+            let head = Head { idempotency_key: Some(spelling.clone()), ..head.clone() };
+            match self.begin(head.clone(), Arc::clone(&graph), None).await {
+                Err(FlowError::Commit(CommitError::Conflict(Conflict::Exists(row)))) if row.table == "runs" => {
+                    let known = self.by_key(&head.tenant, &spelling).await?;
+                    if let Some(known) = known.filter(|known| known.text("actor") == head.actor) {
+                        let body =
+                            ErrorBody::new(Code::ConflictIdempotency, "a run was asked for under this key before");
+                        let body =
+                            body.with("run_id", known.uuid("id").to_string()).with("status", known.text("status"));
+                        return Err(FlowError::Refused(Box::new(body)));
+                    }
+                }
+                other => return other,
+            }
+        }
+        Err(FlowError::refused(Code::ConflictIdempotency, "the key can't be used"))
     }
 
     /// Runs a run over again: frozen, as a shadow, or for real from a node on.
@@ -147,7 +172,7 @@ impl Flow {
             return Err(FlowError::Refused(Box::new(body)));
         }
         let parts = &inner.parts;
-        let (id, tenant, key) = (head.id, head.tenant.clone(), head.idempotency_key.clone());
+        let id = head.id;
         let catalog = inner.workflows.running();
         let now = parts.clock.now();
         let owner = inner.lane(id).map(|held| Owner { lane: held.lane, epoch: held.epoch });
@@ -170,24 +195,9 @@ impl Flow {
         seal::notes(&mut tx, inner, run.head(), &turn.notes)?;
         if let Err(error) = parts.records.commit(tx).await {
             drop(inner.gate().forget_run(id));
-            return Err(match (error, key) {
-                (CommitError::Conflict(Conflict::Exists(row)), Some(key)) if row.table == "runs" => {
-                    self.taken(&tenant, &key).await?
-                }
-                (error, _) => error.into(),
-            });
+            return Err(error.into());
         }
         Ok(Started { run_id: id, standing: inner.adopt(run, turn) })
-    }
-
-    /// The refusal of a key that was used before.
-    async fn taken(&self, tenant: &str, key: &str) -> Result<FlowError, FlowError> {
-        let row = self.by_key(tenant, key).await?;
-        let body = ErrorBody::new(Code::ConflictIdempotency, "a run was asked for under this key before");
-        Ok(FlowError::Refused(Box::new(match row {
-            Some(row) => body.with("run_id", row.uuid("id").to_string()).with("status", row.text("status")),
-            None => body,
-        })))
     }
 
     /// The run that was asked for under a key.
@@ -196,6 +206,12 @@ impl Flow {
         let select = Select::from(&chimera_core::flow::tables::RUNS, scope).with("idempotency_key", key).take(1);
         Ok(self.inner.parts.records.read(select).await?.rows.into_iter().next())
     }
+}
+
+/// A key as this actor's own.
+fn scoped_key(head: &Head, key: &str) -> String {
+    let parts = [head.tenant.as_str(), "\0", head.actor.as_str(), "\0", key].concat();
+    hex::encode(Sha256::digest(parts.as_bytes()))
 }
 
 fn check(graph: &Graph, ask: &StartRun) -> Result<(), FlowError> {

@@ -19,12 +19,7 @@ impl Run {
     }
 
     /// Takes events in and goes as far as it can, without writing anything down yet.
-    pub(crate) fn advance(
-        &mut self,
-        events: Vec<Event>,
-        env: &mut Env<'_>,
-        book: &mut Book,
-    ) -> Result<(), Unstorable> {
+    pub(crate) fn advance(&mut self, events: Vec<Event>, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         for event in events {
             self.take(event, env, book)?;
         }
