@@ -20,7 +20,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use uuid::Uuid;
 
 /// Pause before a refused commit is tried again; it doubles up to the last.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
@@ -53,6 +52,8 @@ pub(super) struct Drive {
     cancels: BTreeMap<At, watch::Sender<bool>>,
     /// Turns in a row that were thrown away.
     stale: u32,
+    /// More was told than one turn takes in.
+    told_more: bool,
 }
 
 struct Enter<'a>(&'a Inner);
@@ -70,7 +71,8 @@ impl Drive {
         nudges: mpsc::Receiver<Nudge>,
         standing: watch::Sender<Standing>,
     ) -> Self {
-        Self { inner, run, nudges, standing, calls: FuturesUnordered::new(), cancels: BTreeMap::new(), stale: 0 }
+        let (calls, cancels) = (FuturesUnordered::new(), BTreeMap::new());
+        Self { inner, run, nudges, standing, calls, cancels, stale: 0, told_more: false }
     }
 
     /// Goes on with a run whose turn was just committed.
@@ -83,9 +85,9 @@ impl Drive {
     }
 
     /// Takes a run up that was just read.
-    pub(super) async fn take_up(self, alone: bool) {
+    pub(super) async fn take_up(mut self, alone: bool) {
         let mut events = vec![Event::Begun { alone }];
-        events.extend(signals(Arc::clone(&self.inner), self.run.head().id).await);
+        events.extend(self.told().await);
         self.drive(events).await;
     }
 
@@ -110,7 +112,7 @@ impl Drive {
     fn leave(mut self) {
         let id = self.run.head().id;
         self.inner.release(id);
-        let mut told = false;
+        let mut told = self.told_more;
         while let Ok(nudge) = self.nudges.try_recv() {
             told |= nudge == Nudge::Look;
         }
@@ -136,9 +138,15 @@ impl Drive {
                 Went::Lost => return None,
             }
         }
-        let events = self.perform(&turn);
+        let mut events = self.perform(&turn);
         self.tell(&turn);
-        if turn.parked { None } else { Some(events) }
+        if turn.parked {
+            return None;
+        }
+        if std::mem::take(&mut self.told_more) {
+            events.extend(self.told().await);
+        }
+        Some(events)
     }
 
     fn decide(&mut self, events: Vec<Event>) -> Result<Turn, FlowError> {
@@ -194,7 +202,7 @@ impl Drive {
             }
             // The calls of this process were dropped just now, and nobody else drives the run.
             let mut events = vec![Event::Begun { alone: true }];
-            events.extend(signals(Arc::clone(&self.inner), id).await);
+            events.extend(self.told().await);
             return Some(events);
         }
     }
@@ -289,9 +297,22 @@ impl Drive {
     }
 
     async fn look(&mut self) -> Vec<Event> {
-        let mut events = signals(Arc::clone(&self.inner), self.run.head().id).await;
+        let mut events = self.told().await;
         events.push(Event::Tick);
         events
+    }
+
+    /// What others told the run and it has not taken in.
+    async fn told(&mut self) -> Vec<Event> {
+        let inner = Arc::clone(&self.inner);
+        match load::signals(&*inner.parts.records, self.run.head().id).await {
+            Ok((signals, more)) => {
+                self.told_more = more;
+                signals.into_iter().map(Event::Signalled).collect()
+            }
+            // They stay where they are; looking again finds them.
+            Err(_) => Vec::new(),
+        }
     }
 
     /// Everything else that has ended by now is decided in the same turn.
@@ -341,15 +362,6 @@ async fn commit(inner: Arc<Inner>, head: Arc<Head>, mut tx: Tx, notes: &[Note]) 
                 return Went::Lost;
             }
         }
-    }
-}
-
-/// What others told a run and it has not taken in.
-async fn signals(inner: Arc<Inner>, run: Uuid) -> Vec<Event> {
-    match load::signals(&*inner.parts.records, run).await {
-        Ok(signals) => signals.into_iter().map(Event::Signalled).collect(),
-        // They stay where they are; looking again finds them.
-        Err(_) => Vec::new(),
     }
 }
 

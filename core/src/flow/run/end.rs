@@ -9,6 +9,7 @@ use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::tool::input_digest;
 use crate::limits;
+use crate::record::Json;
 use serde_json::{Map, Value, json};
 
 impl Run {
@@ -17,9 +18,9 @@ impl Run {
         if self.status.is_final() || book.more {
             return Ok(());
         }
-        if self.cancelled_by.is_some() || self.failure.is_some() {
+        if self.is_stopping() {
             self.drop_plan(env, book)?;
-            self.draft = None;
+            self.drop_draft();
             if self.stop_waiting(env, book)? {
                 self.stand(book);
                 return Ok(());
@@ -28,16 +29,13 @@ impl Run {
             return self.end(status, env, book);
         }
         if self.open == 0 && self.settled.is_empty() && self.draft.is_none() && !self.plan_waits() {
-            match self.outputs() {
+            match self.checked_outputs() {
                 Ok(result) => {
-                    self.result = Some(match self.replays() {
-                        Some(ReplayMode::Shadow) => json!({"result": result, "differences": self.differences}),
-                        _ => result,
-                    });
+                    self.result = Some(result);
                     return self.end(RunStatus::Completed, env, book);
                 }
                 Err(error) => {
-                    self.fail_with(error, book);
+                    self.fail_with(error);
                     return self.end(RunStatus::Failed, env, book);
                 }
             }
@@ -70,12 +68,26 @@ impl Run {
         })
     }
 
+    /// The result, if a store can keep it.
+    fn checked_outputs(&self) -> Result<Value, ErrorBody> {
+        let outputs = self.outputs()?;
+        let text = Json::of(&outputs).map_err(|error| ErrorBody::new(Code::ValidationFailed, error.to_string()))?;
+        if text.as_str().len() > limits::RESULT_BYTES_MAX {
+            return Err(ErrorBody::new(Code::PayloadTooLarge, "the result of the run is too large"));
+        }
+        Ok(outputs)
+    }
+
     /// The run has ended.
     pub(crate) fn end(&mut self, status: RunStatus, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         self.status = status;
         self.completed_at = Some(env.now);
         book.status = Some(status);
         book.ended = true;
+        self.close_patches(env, book)?;
+        if self.replays() == Some(ReplayMode::Shadow) {
+            self.result = Some(json!({"result": self.result, "differences": self.differences()}));
+        }
         let (event, by) = match status {
             RunStatus::Completed => ("run.completed", None),
             RunStatus::Cancelled => ("run.cancelled", self.cancelled_by.as_ref().map(|(by, _)| by.clone())),
@@ -102,6 +114,11 @@ impl Run {
         Ok(())
     }
 
+    /// At L0 nothing else is asked for while something waits for a person.
+    pub(crate) fn asks_first(&self) -> bool {
+        self.head.level == Level::Ask && self.asking > 0
+    }
+
     /// Whether the run can be forgotten until somebody tells it something or a time comes.
     pub(crate) fn rests(&self, env: &Env<'_>) -> bool {
         let far = |due: crate::time::Timestamp| due > env.now.plus_seconds(limits::PARK_SECONDS_MIN);
@@ -109,7 +126,7 @@ impl Run {
             && self.settled.is_empty()
             && self.draft.is_none()
             && self.undo.is_none()
-            && (self.ready.is_empty() || self.paused);
+            && (self.ready.is_empty() || self.paused || self.asks_first());
         idle && self.next_deadline().is_none_or(far)
     }
 }
