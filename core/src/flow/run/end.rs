@@ -104,6 +104,10 @@ impl Run {
 
     /// Whether the run can be forgotten until somebody tells it something or a time comes.
     pub(crate) fn rests(&self, env: &Env<'_>) -> bool {
+        // Whoever takes a parked run up believes that nobody works on it.
+        if self.timers.iter().any(|(_, at)| self.is_lost(*at)) {
+            return false;
+        }
         let far = |due: crate::time::Timestamp| due > env.now.plus_seconds(limits::PARK_SECONDS_MIN);
         let idle = self.calls.is_empty()
             && self.settled.is_empty()
