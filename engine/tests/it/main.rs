@@ -7,4 +7,5 @@ mod checkpoint;
 mod commit;
 mod feed;
 mod flow;
+mod flow_order;
 mod verify;

@@ -63,12 +63,13 @@ impl Run {
         let Some(task) = self.task_mut(at) else { return Ok(()) };
         match output {
             Some(output) => {
+                task.in_doubt = false;
                 book.settle_effect(task, EffectStatus::Succeeded, now)?;
                 self.complete_from(at, &spec, output, "resolved", env, book)
             }
             None => {
                 book.settle_effect(task, EffectStatus::Failed, now)?;
-                task.resends = 0;
+                (task.in_doubt, task.resends, task.checks) = (false, 0, 0);
                 self.enter(at, State::Ready);
                 self.keep(at, env, book);
                 self.ready.push_back(at);
