@@ -300,7 +300,7 @@ impl Run {
             }
             StepStatus::Failed => State::Failed { error: error(), output: output(), items: Vec::new() },
             StepStatus::Skipped => State::Skipped,
-            StepStatus::Cancelled => State::Cancelled,
+            StepStatus::Cancelled => State::Cancelled { items: Vec::new() },
             StepStatus::RolledBack => State::RolledBack { output: output() },
         })
     }
