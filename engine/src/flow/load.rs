@@ -38,11 +38,12 @@ pub(super) async fn all(records: &dyn Records, select: Select, rows_max: usize) 
     }
 }
 
-/// What has been told to a run and not taken in yet.
-pub(super) async fn signals(records: &dyn Records, run: Uuid) -> Result<Vec<Signal>, FlowError> {
-    let select = Select::from(&RUN_SIGNALS, Scope::System).with("run_id", run).take(limits::PAGE_ROWS_MAX);
-    let rows = records.read(select).await?.rows;
-    Ok(rows.iter().filter_map(Signal::of_row).collect())
+/// What has been told to a run and not taken in yet, as much as one turn takes in, and whether
+/// there is more.
+pub(super) async fn signals(records: &dyn Records, run: Uuid) -> Result<(Vec<Signal>, bool), FlowError> {
+    let select = Select::from(&RUN_SIGNALS, Scope::System).with("run_id", run).take(limits::TURN_SIGNALS_MAX);
+    let page = records.read(select).await?;
+    Ok((page.rows.iter().filter_map(Signal::of_row).collect(), page.next.is_some()))
 }
 
 /// The steps of a run.

@@ -7,5 +7,8 @@ mod checkpoint;
 mod commit;
 mod feed;
 mod flow;
+mod flow_nest;
 mod flow_order;
+mod flow_retry;
+mod flow_stop;
 mod verify;

@@ -9,6 +9,7 @@ use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::tool::input_digest;
 use crate::limits;
+use crate::record::Json;
 use serde_json::{Map, Value, json};
 
 impl Run {
@@ -28,7 +29,7 @@ impl Run {
             return self.end(status, env, book);
         }
         if self.open == 0 && self.settled.is_empty() && self.draft.is_none() && !self.plan_waits() {
-            match self.outputs() {
+            match self.checked_outputs() {
                 Ok(result) => {
                     self.result = Some(match self.replays() {
                         Some(ReplayMode::Shadow) => json!({"result": result, "differences": self.differences}),
@@ -70,8 +71,19 @@ impl Run {
         })
     }
 
+    /// The result, if a store can keep it.
+    fn checked_outputs(&self) -> Result<Value, ErrorBody> {
+        let outputs = self.outputs()?;
+        let text = Json::of(&outputs).map_err(|error| ErrorBody::new(Code::ValidationFailed, error.to_string()))?;
+        if text.as_str().len() > limits::RESULT_BYTES_MAX {
+            return Err(ErrorBody::new(Code::PayloadTooLarge, "the result of the run is too large"));
+        }
+        Ok(outputs)
+    }
+
     /// The run has ended.
     pub(crate) fn end(&mut self, status: RunStatus, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        self.drop_proposals(env, book)?;
         self.status = status;
         self.completed_at = Some(env.now);
         book.status = Some(status);

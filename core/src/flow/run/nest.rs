@@ -15,6 +15,7 @@ use crate::error::{Code, ErrorBody};
 use crate::flow::air::Body;
 use crate::flow::tool::input_digest;
 use crate::limits;
+use crate::record::Json;
 use crate::time::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -195,9 +196,11 @@ impl Run {
         mapping.open = mapping.open.saturating_sub(1);
         mapping.busy = mapping.busy.saturating_sub(1);
         let item = at.item.and_then(|item| mapping.items.get(usize::try_from(item).ok()?));
-        if item.is_some_and(|item| matches!(item.state, State::Failed { .. })) {
-            mapping.failed = mapping.failed.or(at.item);
+        if item.is_some_and(|item| matches!(item.state, State::Failed { .. })) && mapping.failed.is_none() {
+            mapping.failed = at.item;
+            self.stop_items(at.node, env, book)?;
         }
+        let State::Mapping(mapping) = &mut self.nodes[at.node].state else { return Ok(()) };
         if let Some(index) = mapping.failed {
             // Nothing new is started behind a failed item; what is under way may end.
             if mapping.busy > 0 {
@@ -219,7 +222,30 @@ impl Run {
             .iter()
             .map(|item| item.output().map(|output| (**output).clone()).unwrap_or_default())
             .collect();
-        self.nested_completed(At::node(at.node), json!({ "items": outputs }), "map", env, book)
+        let outputs = json!({ "items": outputs });
+        if Json::of(&outputs).is_ok_and(|text| text.as_str().len() > limits::RESULT_BYTES_MAX) {
+            let error = ErrorBody::new(Code::PayloadTooLarge, "the outputs of all items are too large together");
+            return self.fail_step(At::node(at.node), error, env, book);
+        }
+        self.nested_completed(At::node(at.node), outputs, "map", env, book)
+    }
+
+    /// Stops the items that only wait, because another one has failed.
+    fn stop_items(&mut self, node: usize, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let items = 0..u32::try_from(self.nodes[node].items().len()).unwrap_or(u32::MAX);
+        for item in items {
+            let at = At { node, item: Some(item) };
+            let waits = self.task(at).is_some_and(|task| {
+                matches!(task.state, State::Ready | State::Asking(_) | State::RetryWait { .. }) && !task.in_doubt
+            });
+            if waits {
+                self.stop_step(at, env, book)?;
+                let State::Mapping(mapping) = &mut self.nodes[node].state else { return Ok(()) };
+                mapping.open = mapping.open.saturating_sub(1);
+                mapping.busy = mapping.busy.saturating_sub(1);
+            }
+        }
+        Ok(())
     }
 
     /// What a map node goes over.

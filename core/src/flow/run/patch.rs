@@ -176,6 +176,23 @@ impl Run {
         Ok(true)
     }
 
+    /// Patches that still wait when the run ends are of no use any more.
+    pub(crate) fn drop_proposals(&mut self, env: &Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let waiting: Vec<(u32, Overlay)> = self
+            .overlays
+            .iter()
+            .filter(|(_, overlay)| overlay.asked.is_some())
+            .map(|(number, overlay)| (*number, overlay.clone()))
+            .collect();
+        for (number, overlay) in waiting {
+            if let Some(asked) = &overlay.asked {
+                book.approval_closed(asked, "cancelled", env.now)?;
+            }
+            self.refuse_patch(number, overlay.version, &overlay.by, "the run has ended", book)?;
+        }
+        Ok(())
+    }
+
     fn patch_of(&self, approval: Uuid) -> Option<u32> {
         let asks = |overlay: &Overlay| overlay.asked.as_ref().is_some_and(|asked| asked.id == approval);
         self.overlays.iter().find(|(_, overlay)| asks(overlay)).map(|(number, _)| *number)
