@@ -202,11 +202,9 @@ impl Flow {
         };
         let mut tx = turn.tx.take().unwrap_or_default();
         seal::notes(&mut tx, inner, run.head(), &turn.notes)?;
-        if let Err(error) = parts.records.commit(tx).await {
-            drop(inner.gate().forget_run(id));
-            return Err(error.into());
-        }
-        Ok(Started { run_id: id, standing: inner.adopt(run, turn) })
+        let launched = inner.launch(run, turn, tx);
+        launched.durable.await.unwrap_or(Err(CommitError::Unknown))?;
+        Ok(Started { run_id: id, standing: launched.standing })
     }
 
     /// The run that was asked for under a key.

@@ -112,7 +112,7 @@ impl Run {
         Ok(())
     }
 
-    fn is_lost(&self, at: At) -> bool {
+    pub(crate) fn is_lost(&self, at: At) -> bool {
         self.task(at).is_some_and(|task| matches!(task.state, State::Lost { .. }))
     }
 
