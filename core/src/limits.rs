@@ -109,7 +109,7 @@ pub const EXPRESSION_BYTES_MAX: usize = 2_048;
 /// Terms of one expression at the most.
 pub const EXPRESSION_TERMS_MAX: usize = 256;
 /// Nesting of one expression at the most.
-pub const EXPRESSION_DEPTH_MAX: usize = 32;
+pub const EXPRESSION_DEPTH_MAX: usize = 64;
 /// Items of a list that an expression may walk over.
 pub const EXPRESSION_LIST_MAX: usize = 10_000;
 /// Work of one rendering at the most, in terms evaluated and 16-byte pieces copied.

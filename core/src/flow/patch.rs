@@ -5,8 +5,8 @@
 //! patch covers [`digest`]; [`inverse`] says what to take out again while it is pending.
 
 use super::air::{
-    CURRENT_NODE, Catalog, Document, Edge, Graph, Members, Node, Problem, ProblemCode, Problems, compile_onto,
-    read_edges, read_nodes,
+    CURRENT_NODE, Catalog, Edge, Graph, Members, Node, Problem, ProblemCode, Problems, compile_onto, read_edges,
+    read_nodes,
 };
 use crate::ledger::jcs;
 use crate::limits::{JUSTIFICATION_CHARS_MAX, PATCH_EDGES_MAX, PATCH_NODES_MAX, WORKFLOW_BYTES_MAX};
@@ -148,6 +148,10 @@ fn permitted(
             out.add(ProblemCode::ForbiddenEdge, format!("/add_edges/{at}/to"), reason);
         }
     }
+    for (at, node) in patch.add_nodes.iter().enumerate().filter(|(_, node)| graph.position(&node.id).is_some()) {
+        let reason = format!("there is a node {} already", node.id);
+        out.add(ProblemCode::DuplicateId, format!("/add_nodes/{at}/id"), reason);
+    }
     let led_to: BTreeSet<&str> = edges.iter().map(|edge| edge.to.as_str()).collect();
     for (at, node) in patch.add_nodes.iter().enumerate().filter(|(_, node)| !led_to.contains(node.id.as_str())) {
         let reason = format!("no edge leads to {}", node.id);
@@ -199,12 +203,7 @@ impl Inverse {
 
 /// The graph without what a patch added; every node it takes out must still be `pending`, and no
 /// other node may hang on one.
-pub fn revert(
-    graph: &Graph,
-    inverse: &Inverse,
-    pending: &[&str],
-    catalog: &dyn Catalog,
-) -> Result<Graph, Vec<Problem>> {
+pub fn revert(graph: &Graph, inverse: &Inverse, pending: &[&str]) -> Result<Graph, Vec<Problem>> {
     let mut out = Problems::default();
     let gone: BTreeSet<&str> = inverse.remove_nodes.iter().map(String::as_str).collect();
     for (at, id) in inverse.remove_nodes.iter().enumerate() {
@@ -221,12 +220,7 @@ pub fn revert(
         out.add(ProblemCode::ForbiddenEdge, "/remove_nodes", reason);
     }
     out.or(())?;
-    let document = Document {
-        nodes: graph.document.nodes.iter().filter(|node| !gone.contains(node.id.as_str())).cloned().collect(),
-        edges: graph.document.edges.iter().filter(|edge| !gone.contains(edge.to.as_str())).cloned().collect(),
-        ..graph.document.clone()
-    };
-    super::air::compile(document, catalog)
+    graph.without(&gone)
 }
 
 /// What one graph has and the other has not.

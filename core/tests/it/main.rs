@@ -4,6 +4,7 @@
 mod checkpoint;
 mod entry;
 mod export;
+mod flow;
 mod idempotency;
 mod jcs;
 mod lanes;

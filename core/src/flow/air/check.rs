@@ -64,16 +64,12 @@ impl Types for Known<'_> {
         self.inputs.clone()
     }
 
-    fn outputs(&self, node: &str) -> Option<Type> {
-        self.index.get(node).map(|at| self.nodes[*at].output_type.clone())
+    fn outputs(&self, node: &str) -> Type {
+        self.index.get(node).map_or(Type::Any, |at| self.nodes[*at].output_type.clone())
     }
 
     fn item(&self) -> Option<Type> {
         self.item.cloned()
-    }
-
-    fn nodes(&self) -> Vec<&str> {
-        self.index.keys().map(String::as_str).collect()
     }
 }
 
@@ -88,6 +84,9 @@ struct Seen {
 
 impl Check<'_> {
     pub(super) fn node(&mut self, at: usize, node: &CompiledNode, wanted: Option<&Wanted>) {
+        if self.out.is_full() {
+            return;
+        }
         let path = format!("/nodes/{at}");
         self.item = None;
         for (template, name) in [(&node.prompt, "prompt"), (&node.show, "show")] {
@@ -113,6 +112,9 @@ impl Check<'_> {
     }
 
     pub(super) fn condition(&mut self, template: &Template, path: &str) {
+        if self.out.is_full() {
+            return;
+        }
         match self.infer(template.root(), path) {
             None | Some(Type::Any | Type::Bool) => {}
             Some(other) => {

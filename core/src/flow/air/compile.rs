@@ -69,7 +69,7 @@ pub(crate) fn compile_onto(
     out.or(Graph { document, digest, nodes, edges, input_schema, outputs, output_type, index })
 }
 
-fn digest_of(document: &Document, out: &mut Problems) -> [u8; 32] {
+pub(super) fn digest_of(document: &Document, out: &mut Problems) -> [u8; 32] {
     match jcs::canonical(&document.to_value()) {
         Ok(text) => Sha256::digest(text.as_bytes()).into(),
         Err(error) => {
@@ -80,7 +80,7 @@ fn digest_of(document: &Document, out: &mut Problems) -> [u8; 32] {
 }
 
 /// What a run gives: its templates, or the outputs of the last nodes by name.
-fn output_type(outputs: Option<&Template>, nodes: &[CompiledNode]) -> Type {
+pub(super) fn output_type(outputs: Option<&Template>, nodes: &[CompiledNode]) -> Type {
     match outputs {
         Some(template) => Type::of_names(template.members().into_iter().map(|name| (name.to_owned(), Type::Any))),
         None => {
@@ -116,6 +116,9 @@ fn ends_of(document: &Document, index: &BTreeMap<String, usize>, out: &mut Probl
     let mut seen = BTreeSet::new();
     let mut ends = Vec::with_capacity(document.edges.len());
     for (at, edge) in document.edges.iter().enumerate() {
+        if out.is_full() {
+            break;
+        }
         let mut find = |id: &str, member: &str| {
             let found = index.get(id).copied();
             if found.is_none() {
@@ -266,7 +269,7 @@ impl Compiling<'_> {
             Some(Kind { spec, wanted, output })
         });
         let known = known.clone();
-        if known.is_none() {
+        if known.is_none() && !self.out.is_full() {
             let names = catalog.tool_names();
             let reason = format!("there is no tool {name:?}{}", did_you_mean(name, names.iter().map(String::as_str)));
             self.out.add(ProblemCode::UnknownTool, format!("{path}/fn"), reason);
@@ -323,6 +326,7 @@ impl Checked<'_> {
                         asked.push((reader, *target));
                         places.push((template.clone(), path.clone()));
                     }
+                    None if out.is_full() => {}
                     None => {
                         let guess = did_you_mean(name, self.index.keys().map(String::as_str));
                         let place = format!("{path}{}", template.place_of(name));

@@ -1,15 +1,17 @@
 //! A workflow after compilation: immutable, and shared by all runs of its version.
 //!
 //! Nodes and edges are meant by position, in the order of the document, so that a run's state can
-//! be a plain list. A patch appends; positions never move.
+//! be a plain list. A patch appends, so positions stay; taking it out again moves those of nodes that
+//! a later patch added.
 
 use super::catalog::Known;
+use super::compile::{digest_of, output_type};
 use super::document::{Body, Document, Node};
-use super::problem::{Problem, ProblemCode};
+use super::problem::{Problem, ProblemCode, Problems};
 use crate::flow::expr::{Template, Type};
 use crate::flow::schema::Schema;
 use crate::flow::tool::Spec;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// A compiled workflow.
@@ -97,6 +99,36 @@ impl Graph {
         let path = format!("/nodes/{}/type", self.position(&node.id)?);
         let reason = format!("node {} is of type {}, which can't run here yet", node.id, node.body.kind());
         Some(Problem::new(ProblemCode::UnsupportedNode, path, reason))
+    }
+
+    /// The graph without these nodes and the edges that touch them; the others keep what they were
+    /// compiled to, and their order.
+    pub(crate) fn without(&self, gone: &BTreeSet<&str>) -> Result<Self, Vec<Problem>> {
+        let stays = |node: &CompiledNode| !gone.contains(node.node.id.as_str());
+        let mut document = self.document.clone();
+        document.nodes.retain(|node| !gone.contains(node.id.as_str()));
+        document.edges.retain(|edge| !gone.contains(edge.from.as_str()) && !gone.contains(edge.to.as_str()));
+        let mut nodes: Vec<CompiledNode> = self.nodes.iter().filter(|node| stays(node)).cloned().collect();
+        let index: BTreeMap<String, usize> =
+            nodes.iter().enumerate().map(|(at, node)| (node.node.id.clone(), at)).collect();
+        nodes.iter_mut().for_each(|node| {
+            node.incoming.clear();
+            node.outgoing.clear();
+        });
+        let mut edges = Vec::with_capacity(document.edges.len());
+        for edge in &self.edges {
+            let place = |at: usize| index.get(&self.nodes[at].node.id).copied();
+            if let (Some(from), Some(to)) = (place(edge.from), place(edge.to)) {
+                nodes[from].outgoing.push(edges.len());
+                nodes[to].incoming.push(edges.len());
+                edges.push(CompiledEdge { from, to, condition: edge.condition.clone() });
+            }
+        }
+        let mut out = Problems::default();
+        let digest = digest_of(&document, &mut out);
+        let output_type = output_type(self.outputs.as_ref(), &nodes);
+        let (input_schema, outputs) = (self.input_schema.clone(), self.outputs.clone());
+        out.or(Self { document, digest, nodes, edges, input_schema, outputs, output_type, index })
     }
 
     /// What a workflow that starts this one may know of it.

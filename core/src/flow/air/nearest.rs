@@ -4,11 +4,13 @@
 const CHARS_MAX: usize = 64;
 /// Names that are looked at; in a long list a guess is worth less than its time.
 const NAMES_MAX: usize = 2_000;
+/// In a name shorter than this, one wrong letter leaves too little to guess from.
+const GUESSED_CHARS_MIN: usize = 3;
 
 /// ` (did you mean X?)`, or nothing if no name is close.
 pub(crate) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let wanted: Vec<char> = name.chars().take(CHARS_MAX + 1).collect();
-    if wanted.len() > CHARS_MAX {
+    if !(GUESSED_CHARS_MIN..=CHARS_MAX).contains(&wanted.len()) {
         return String::new();
     }
     let close = (wanted.len() / 3).clamp(1, 3);

@@ -62,6 +62,36 @@ pub enum ProblemCode {
 }
 
 impl ProblemCode {
+    /// Every kind.
+    pub const ALL: &[Self] = &[
+        Self::NotJson,
+        Self::TooLarge,
+        Self::MissingMember,
+        Self::UnknownMember,
+        Self::InvalidValue,
+        Self::InvalidId,
+        Self::DuplicateId,
+        Self::UnknownNode,
+        Self::DuplicateEdge,
+        Self::SelfEdge,
+        Self::Cycle,
+        Self::Unreachable,
+        Self::UnknownTool,
+        Self::UnknownWorkflow,
+        Self::UnknownReference,
+        Self::MissingInput,
+        Self::UnknownInput,
+        Self::InvalidInput,
+        Self::TypeMismatch,
+        Self::InvalidExpression,
+        Self::InvalidSchema,
+        Self::NotCacheable,
+        Self::UnsupportedNode,
+        Self::ForbiddenEdge,
+        Self::AmbiguousCurrent,
+        Self::NotPending,
+    ];
+
     /// The word on the wire.
     #[must_use]
     pub const fn word(self) -> &'static str {

@@ -85,10 +85,14 @@ impl Members {
         }
     }
 
-    /// A text that must be there.
+    /// A text that must be there; an empty one comes back only after a fault.
     pub(crate) fn text(&mut self, name: &'static str, out: &mut Problems) -> String {
         let value = self.need(name, out);
-        value.and_then(|value| self.as_text(name, value, out)).unwrap_or_default()
+        let text = value.and_then(|value| self.as_text(name, value, out));
+        if text.as_ref().is_some_and(String::is_empty) {
+            out.add(ProblemCode::InvalidValue, self.path(name), format!("{name} must not be empty"));
+        }
+        text.unwrap_or_default()
     }
 
     /// A text that may be absent.
@@ -173,6 +177,9 @@ impl Members {
     /// Refuses whatever is left.
     pub(crate) fn finish(self, out: &mut Problems) {
         for name in self.members.keys() {
+            if out.is_full() {
+                return;
+            }
             let guess = did_you_mean(name, self.known.iter().copied());
             let pointer = format!("{}/{}", self.path, crate::flow::expr::pointer_token(name));
             out.add(ProblemCode::UnknownMember, pointer, format!("there is no member {name:?} here{guess}"));

@@ -25,7 +25,7 @@ pub struct RenderError {
 /// Why an evaluation ended without a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Halt {
-    /// It depends on outputs that are not known yet.
+    /// It depends on outputs, or on a map's list, that are not known yet.
     Unknown,
     Fault(String),
 }
@@ -191,11 +191,11 @@ impl Evaluation<'_> {
             Root::RunId => return scalar(Value::String(self.scope.run_id().to_owned()), steps),
             Root::Item => match self.scope.item() {
                 Some((item, _)) => (item, steps),
-                None => return fault("item is only known inside a map"),
+                None => return Err(Halt::Unknown),
             },
             Root::Index => match self.scope.item() {
                 Some((_, index)) => return scalar(Value::from(index), steps),
-                None => return fault("index is only known inside a map"),
+                None => return Err(Halt::Unknown),
             },
             Root::Variable => match variable {
                 Some(value) => (value, steps),

@@ -10,12 +10,10 @@ use std::sync::Arc;
 pub(crate) trait Types {
     /// The type of the run's inputs.
     fn inputs(&self) -> Type;
-    /// The type of a node's outputs, or nothing if there is no such node.
-    fn outputs(&self, node: &str) -> Option<Type>;
+    /// The type of a node's outputs; whether there is such a node is not asked here.
+    fn outputs(&self, node: &str) -> Type;
     /// The type of `item`, inside a map.
     fn item(&self) -> Option<Type>;
-    /// Names of nodes, to guess from.
-    fn nodes(&self) -> Vec<&str>;
 }
 
 /// What the walk found wrong.
@@ -99,10 +97,7 @@ fn needs(found: &Type, wanted: &Type, place: &str) -> Result<(), Mismatch> {
 fn path(root: &Root, steps: &[Step], types: &dyn Types, variable: Option<&Type>) -> Inferred {
     let mut known = match root {
         Root::Inputs => types.inputs(),
-        Root::Outputs(node) => match types.outputs(node) {
-            Some(known) => known,
-            None => return unknown(format!("there is no node {node}{}", did_you_mean(node, types.nodes()))),
-        },
+        Root::Outputs(node) => types.outputs(node),
         Root::RunId => Type::Text,
         Root::Item => match types.item() {
             Some(known) => known,

@@ -1,9 +1,9 @@
 //! `${…}`: the expressions in workflows, which are CEL over a run's inputs and outputs.
 //!
-//! The grammar is the CEL library's; what it parses is lowered once to small [`Term`]s that are
-//! type-checked before a run and evaluated straight on the run's JSON during it. Nothing is
-//! converted ahead: an expression touches only the paths it names. Evaluation has a budget, knows
-//! no clock and no randomness, and can tell "not known yet" from an error.
+//! An expression is read once and lowered to small terms, which are type-checked before a run and
+//! evaluated straight on the run's JSON during it. Nothing is converted ahead: an expression
+//! touches only the paths it names. Reading, checking and evaluating all have limits, know no
+//! clock and no randomness, and can tell "not known yet" from an error.
 //!
 //! One thing differs from CEL: JSON has one kind of number, so whole numbers and fractions mix in
 //! arithmetic.
@@ -11,10 +11,13 @@
 mod call;
 mod eval;
 mod infer;
+mod lex;
+mod literal;
 mod lower;
 mod operate;
 mod scan;
 mod scope;
+mod syntax;
 mod template;
 mod term;
 mod types;

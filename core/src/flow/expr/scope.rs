@@ -24,7 +24,7 @@ pub trait Scope {
     fn inputs(&self) -> &Value;
     /// The outputs of a node.
     fn outputs(&self, node: &str) -> Lookup<'_>;
-    /// The item and its index, inside a map.
+    /// The item and its index, inside a map; nothing while the map's list is not known yet.
     fn item(&self) -> Option<(&Value, usize)>;
 }
 

@@ -66,7 +66,7 @@ pub enum Preview {
     Deferred {
         /// The value, with `{"$deferred": {"expression", "from"}}` where it is not known.
         shown: Value,
-        /// The nodes it waits for.
+        /// The nodes it waits for; none if it waits only for the list of the map around.
         from: BTreeSet<String>,
     },
 }
@@ -136,9 +136,9 @@ impl Template {
     pub fn preview(&self, scope: &dyn Scope) -> Result<Preview, RenderError> {
         let budget = Budget::default();
         let evaluation = Evaluation { scope, budget: &budget };
-        let mut from = BTreeSet::new();
-        let shown = preview(&self.inner.root, &evaluation, &mut from)?;
-        Ok(if from.is_empty() { Preview::Exact(shown) } else { Preview::Deferred { shown, from } })
+        let mut waits = Waits::default();
+        let shown = preview(&self.inner.root, &evaluation, &mut waits)?;
+        Ok(if waits.deferred { Preview::Deferred { shown, from: waits.from } } else { Preview::Exact(shown) })
     }
 
     /// Whether it is one expression and nothing else.
@@ -355,7 +355,7 @@ fn mix(pieces: &[MixedPiece], evaluation: &Evaluation<'_>) -> Result<Option<Stri
 fn render(part: &Part, evaluation: &Evaluation<'_>) -> Result<Value, RenderError> {
     let unknown = |source: &str| RenderError {
         expression: source.to_owned(),
-        reason: "it depends on outputs that are not known yet".to_owned(),
+        reason: "it depends on values that are not known yet".to_owned(),
     };
     match part {
         Part::Constant(value) => Ok(value.clone()),
@@ -369,12 +369,20 @@ fn render(part: &Part, evaluation: &Evaluation<'_>) -> Result<Value, RenderError
     }
 }
 
-fn preview(part: &Part, evaluation: &Evaluation<'_>, from: &mut BTreeSet<String>) -> Result<Value, RenderError> {
+/// What a preview waits for.
+#[derive(Default)]
+struct Waits {
+    deferred: bool,
+    from: BTreeSet<String>,
+}
+
+fn preview(part: &Part, evaluation: &Evaluation<'_>, waits: &mut Waits) -> Result<Value, RenderError> {
     let mut defer = |source: &str, terms: &mut dyn Iterator<Item = &Term>| {
         let references = terms.flat_map(Term::references);
         let unknown: BTreeSet<String> =
             references.filter(|node| matches!(evaluation.scope.outputs(node), Lookup::Unknown)).collect();
-        from.extend(unknown.iter().cloned());
+        waits.deferred = true;
+        waits.from.extend(unknown.iter().cloned());
         json!({ DEFERRED: {"expression": source, "from": unknown} })
     };
     match part {
@@ -391,11 +399,11 @@ fn preview(part: &Part, evaluation: &Evaluation<'_>, from: &mut BTreeSet<String>
             });
             Ok(value.map_or_else(|| defer(source, &mut terms), Value::String))
         }
-        Part::List(parts) => parts.iter().map(|part| preview(part, evaluation, from)).collect(),
+        Part::List(parts) => parts.iter().map(|part| preview(part, evaluation, waits)).collect(),
         Part::Object(members) => {
             let mut shown = Map::new();
             for (name, part) in members {
-                shown.insert(name.clone(), preview(part, evaluation, from)?);
+                shown.insert(name.clone(), preview(part, evaluation, waits)?);
             }
             Ok(Value::Object(shown))
         }

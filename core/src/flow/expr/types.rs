@@ -224,16 +224,18 @@ impl<'a> Reader<'a> {
     }
 
     fn shape(&mut self, schema: &'a Value, depth: usize) -> Shape {
-        const OPENERS: &[&str] =
-            &["patternProperties", "allOf", "anyOf", "oneOf", "if", "$dynamicRef", "dependentSchemas"];
+        // `additionalProperties` looks at its own schema alone, `unevaluatedProperties` also at those
+        // that are combined with it.
+        const COMBINED: &[&str] = &["allOf", "anyOf", "oneOf", "if", "$dynamicRef", "dependentSchemas"];
         let shut = |name: &str| schema.get(name) == Some(&Value::Bool(false));
-        let closed = shut("additionalProperties") || shut("unevaluatedProperties");
-        let opened = OPENERS.iter().any(|name| schema.get(name).is_some());
+        let combined = COMBINED.iter().any(|name| schema.get(name).is_some());
+        let closed = (shut("additionalProperties") || (shut("unevaluatedProperties") && !combined))
+            && schema.get("patternProperties").is_none();
         let properties = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
         let named = properties.map(|(name, schema)| (name.clone(), self.read(schema, depth))).collect();
         let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
         let required = required.filter_map(Value::as_str).map(str::to_owned).collect();
-        Shape { named, required, open: opened || !closed }
+        Shape { named, required, open: !closed }
     }
 }
 

@@ -1,0 +1,99 @@
+//! The words of an expression: CEL's tokens.
+
+use super::literal;
+use crate::ledger::jcs::INTEGER_MAX;
+use serde_json::{Number, Value};
+
+/// A word of an expression.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Token<'a> {
+    Name(&'a str),
+    Literal(Value),
+    /// An operator or bracket.
+    Sign(&'static str),
+}
+
+/// Longer signs first, so that `<=` is not read as `<`.
+const SIGNS: &[&str] = &[
+    "&&", "||", "==", "!=", "<=", ">=", "<", ">", "+", "-", "*", "/", "%", "!", "?", ":", ".", ",", "(", ")", "[", "]",
+    "{", "}",
+];
+
+/// The words of a text, each with the byte where it begins.
+pub(super) fn lex(text: &str) -> Result<Vec<(usize, Token<'_>)>, String> {
+    let mut tokens = Vec::new();
+    let mut at = 0;
+    while let Some(first) = text[at..].chars().next() {
+        let rest = &text[at..];
+        if matches!(first, ' ' | '\t' | '\n' | '\r' | '\u{c}') {
+            at += 1;
+            continue;
+        }
+        let (token, length) = if let Some(found) = literal::text(rest)? {
+            (Token::Literal(Value::String(found.0)), found.1)
+        } else if first.is_ascii_digit() || (first == '.' && rest[1..].starts_with(|next: char| next.is_ascii_digit()))
+        {
+            number(rest)?
+        } else if first.is_ascii_alphabetic() || first == '_' {
+            let length = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+            (word(&rest[..length]), length)
+        } else if let Some(sign) = SIGNS.iter().find(|sign| rest.starts_with(**sign)) {
+            (Token::Sign(sign), sign.len())
+        } else {
+            return Err(format!("{first:?} has no meaning"));
+        };
+        tokens.push((at, token));
+        at += length;
+    }
+    Ok(tokens)
+}
+
+fn word(word: &str) -> Token<'_> {
+    match word {
+        "true" => Token::Literal(Value::Bool(true)),
+        "false" => Token::Literal(Value::Bool(false)),
+        "null" => Token::Literal(Value::Null),
+        "in" => Token::Sign("in"),
+        name => Token::Name(name),
+    }
+}
+
+fn number(text: &str) -> Result<(Token<'_>, usize), String> {
+    let digits = |from: usize| text[from..].bytes().take_while(u8::is_ascii_digit).count();
+    let (value, length) = if let Some(hex) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        let count = hex.bytes().take_while(u8::is_ascii_hexdigit).count();
+        (i64::from_str_radix(&hex[..count], 16).ok().and_then(whole), count + 2)
+    } else {
+        let mut length = digits(0);
+        let mut fraction = false;
+        if text[length..].starts_with('.') && digits(length + 1) > 0 {
+            fraction = true;
+            length += 1 + digits(length + 1);
+        }
+        if text[length..].starts_with(['e', 'E']) {
+            let sign = usize::from(text[length + 1..].starts_with(['+', '-']));
+            let exponent = digits(length + 1 + sign);
+            if exponent > 0 {
+                fraction = true;
+                length += 1 + sign + exponent;
+            }
+        }
+        let written = &text[..length];
+        let value = if fraction {
+            written.parse().ok().and_then(Number::from_f64).map(Value::Number)
+        } else {
+            written.parse().ok().and_then(whole)
+        };
+        (value, length)
+    };
+    match (text[length..].chars().next(), value) {
+        (Some('u' | 'U'), _) => Err("numbers have no u here: JSON knows one kind".to_owned()),
+        (Some(next), _) if next.is_ascii_alphanumeric() || next == '_' => Err("a number ends in letters".to_owned()),
+        (_, Some(value)) => Ok((Token::Literal(value), length)),
+        (_, None) => Err("a number is out of range".to_owned()),
+    }
+}
+
+fn whole(number: i64) -> Option<Value> {
+    (number <= INTEGER_MAX).then(|| Value::from(number))
+}

@@ -1,0 +1,67 @@
+//! Texts in an expression, with CEL's quotes, prefixes and escapes.
+
+/// The text that begins here and the bytes it takes, or nothing if none does.
+pub(super) fn text(source: &str) -> Result<Option<(String, usize)>, String> {
+    let prefix = source.bytes().take_while(|byte| b"rRbB".contains(byte)).take(2).count();
+    let Some(quote) = source[prefix..].chars().next().filter(|first| matches!(first, '"' | '\'')) else {
+        return Ok(None);
+    };
+    let letters = source[..prefix].to_ascii_lowercase();
+    if letters.contains('b') {
+        return Err("bytes have no use here: JSON knows texts".to_owned());
+    }
+    if letters == "rr" {
+        return Ok(None);
+    }
+    let raw = letters == "r";
+    let body = &source[prefix..];
+    let long: String = quote.to_string().repeat(3);
+    let close = if body.starts_with(&long) { long.as_str() } else { &long[..1] };
+    let mut out = String::new();
+    let mut at = close.len();
+    loop {
+        let rest = &body[at..];
+        if rest.starts_with(close) {
+            return Ok(Some((out, prefix + at + close.len())));
+        }
+        match rest.chars().next() {
+            None => return Err("a quote is never closed".to_owned()),
+            Some('\n' | '\r') if close.len() == 1 => return Err("a text in single quotes ends on its line".to_owned()),
+            Some('\\') if !raw => {
+                let (letter, length) = escape(&rest[1..])?;
+                out.push(letter);
+                at += 1 + length;
+            }
+            Some(letter) => {
+                out.push(letter);
+                at += letter.len_utf8();
+            }
+        }
+    }
+}
+
+/// The letter that an escape means and the bytes it takes after the backslash.
+fn escape(rest: &str) -> Result<(char, usize), String> {
+    let unknown = || "an escape in a text is unknown".to_owned();
+    let coded = |from: usize, count: usize, radix: u32| {
+        let digits = rest.get(from..from + count).filter(|digits| digits.chars().all(|digit| digit.is_digit(radix)));
+        let code = digits.and_then(|digits| u32::from_str_radix(digits, radix).ok()).ok_or_else(unknown)?;
+        Ok((char::from_u32(code).ok_or_else(unknown)?, from + count))
+    };
+    let plain = match rest.chars().next().ok_or_else(unknown)? {
+        'a' => '\u{7}',
+        'b' => '\u{8}',
+        'f' => '\u{c}',
+        'n' => '\n',
+        'r' => '\r',
+        't' => '\t',
+        'v' => '\u{b}',
+        same @ ('\\' | '?' | '"' | '\'' | '`') => same,
+        'x' | 'X' => return coded(1, 2, 16),
+        'u' => return coded(1, 4, 16),
+        'U' => return coded(1, 8, 16),
+        '0'..='3' => return coded(0, 3, 8),
+        _ => return Err(unknown()),
+    };
+    Ok((plain, 1))
+}

@@ -1,0 +1,174 @@
+//! What the tests of this room are given: tools with schemas like the real ones, documents in a
+//! few words, and a run's values.
+
+use chimera_core::flow::air::{Catalog, Document, Graph, Known, Problem, compile};
+use chimera_core::flow::expr::{Lookup, Preview, RenderError, Scope, Template};
+use chimera_core::flow::tool::{Declared, Metadata, Reach, Spec};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A catalog of tools and child workflows.
+#[derive(Default)]
+pub(super) struct Tools {
+    tools: BTreeMap<String, Arc<Spec>>,
+    pub(super) workflows: BTreeMap<String, Known>,
+}
+
+impl Catalog for Tools {
+    fn tool(&self, name: &str) -> Option<Arc<Spec>> {
+        self.tools.get(name).cloned()
+    }
+
+    fn workflow(&self, id: &str, _: Option<i64>) -> Known {
+        self.workflows.get(id).cloned().unwrap_or(Known::Missing)
+    }
+
+    fn tool_names(&self) -> Vec<String> {
+        self.tools.keys().cloned().collect()
+    }
+}
+
+impl Tools {
+    pub(super) fn with(mut self, name: &'static str, effect: Reach, input: Value, output: Value) -> Self {
+        let declared = Declared {
+            name,
+            version: "1",
+            description: "",
+            metadata: Metadata::default(),
+            effect,
+            checkable: false,
+            reversible: false,
+            timeout_ms: 1_000,
+            input,
+            output,
+        };
+        self.tools.insert(name.to_owned(), Arc::new(declared.compile().unwrap()));
+        self
+    }
+
+    pub(super) fn with_workflow(mut self, id: &str, known: Known) -> Self {
+        self.workflows.insert(id.to_owned(), known);
+        self
+    }
+}
+
+fn closed(properties: Value, required: &[&str]) -> Value {
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
+/// Tools with schemas like those that are shipped.
+pub(super) fn tools() -> Tools {
+    let text = json!({"type": "string"});
+    let words = json!({"type": "array", "items": text});
+    let mut echo = closed(json!({"message": text, "value": true}), &[]);
+    echo["anyOf"] = json!([{"required": ["message"]}, {"required": ["value"]}]);
+    let summary = json!({"text": {"type": "string", "minLength": 1}, "sentences": {"type": "integer", "minimum": 1, "maximum": 50}});
+    let summarized = json!({"summary": text, "sentences": words, "sentences_in_text": {"type": "integer"}});
+    let pdf = json!({"markdown": text, "title": text, "page_size": {"enum": ["A4", "Letter"]}});
+    let made = json!({"artifact": text, "bytes": {"type": "integer"}, "pages": {"type": "integer"}});
+    let request = json!({"method": {"enum": ["GET", "POST"]}, "url": {"type": "string", "minLength": 8}, "body": true, "headers": {"type": "object"}});
+    let answer = json!({"type": "object", "properties": {"status": {"type": "integer"}, "body": true}});
+    let mail = json!({"to": text, "subject": text, "body": text, "attachments": words});
+    let upload = json!({"bucket": text, "key_template": text, "artifact": text});
+    Tools::default()
+        .with("local.echo", Reach::Pure, echo, closed(json!({"message": text, "value": true}), &[]))
+        .with("local.summarize", Reach::Pure, closed(summary, &["text"]), closed(summarized, &["summary"]))
+        .with("local.markdown_to_pdf", Reach::Pure, closed(pdf, &["markdown"]), closed(made, &["artifact"]))
+        .with("http.request", Reach::Write, closed(request, &["url"]), answer)
+        .with("email_send", Reach::Write, closed(mail, &["to", "subject"]), closed(json!({"message_id": text}), &[]))
+        .with(
+            "slack_post",
+            Reach::Write,
+            closed(json!({"channel_alias": text, "text": text}), &["text"]),
+            closed(json!({"ts": text}), &[]),
+        )
+        .with(
+            "s3_upload",
+            Reach::Write,
+            closed(upload, &["bucket", "key_template"]),
+            closed(json!({"success": {"type": "boolean"}, "key": text}), &["key"]),
+        )
+}
+
+/// A workflow of these nodes and edges.
+pub(super) fn document(nodes: Value, edges: Value) -> Value {
+    json!({"air_version": "1.0", "workflow_id": "w", "nodes": nodes, "edges": edges})
+}
+
+/// Reads and compiles.
+pub(super) fn compiled(document: Value) -> Result<Graph, Vec<Problem>> {
+    compile(Document::from_value(document)?, &tools())
+}
+
+/// Code, place and reason of every problem.
+pub(super) fn problems(document: Value) -> Vec<(&'static str, String, String)> {
+    let told = compiled(document).map(drop).unwrap_err();
+    told.into_iter().map(|problem| (problem.code.word(), problem.path, problem.reason)).collect()
+}
+
+/// The only problem of a document.
+pub(super) fn problem(document: Value) -> (&'static str, String, String) {
+    let mut all = problems(document);
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.remove(0)
+}
+
+/// A node that echoes something.
+pub(super) fn echo(id: &str, value: Value) -> Value {
+    json!({"id": id, "type": "function", "fn": "local.echo", "inputs": {"value": value}})
+}
+
+/// A run's values.
+#[derive(Clone, Default)]
+pub(super) struct Run {
+    pub(super) inputs: Value,
+    pub(super) outputs: BTreeMap<String, Option<Value>>,
+    pub(super) item: Option<(Value, usize)>,
+}
+
+impl Run {
+    pub(super) fn of(inputs: Value) -> Self {
+        Self { inputs, ..Self::default() }
+    }
+
+    pub(super) fn node(mut self, id: &str, outputs: Value) -> Self {
+        self.outputs.insert(id.to_owned(), Some(outputs));
+        self
+    }
+
+    pub(super) fn unknown(mut self, id: &str) -> Self {
+        self.outputs.insert(id.to_owned(), None);
+        self
+    }
+
+    pub(super) fn render(&self, template: Value) -> Result<Value, RenderError> {
+        Template::compile(&template).unwrap().render(self)
+    }
+
+    pub(super) fn preview(&self, template: Value) -> Preview {
+        Template::compile(&template).unwrap().preview(self).unwrap()
+    }
+}
+
+impl Scope for Run {
+    fn run_id(&self) -> &str {
+        "7f3a"
+    }
+
+    fn inputs(&self) -> &Value {
+        &self.inputs
+    }
+
+    fn outputs(&self, node: &str) -> Lookup<'_> {
+        match self.outputs.get(node) {
+            Some(Some(value)) => Lookup::Known(value),
+            Some(None) => Lookup::Unknown,
+            None => Lookup::Absent,
+        }
+    }
+
+    fn item(&self) -> Option<(&Value, usize)> {
+        self.item.as_ref().map(|(item, index)| (item, *index))
+    }
+}

@@ -1,0 +1,162 @@
+//! Type errors and unknown references are found before a run.
+
+use super::given::{compiled, document, echo, problem};
+use serde_json::{Value, json};
+
+/// A workflow whose second node holds the expression; the first one summarises.
+fn with(expression: &str) -> Value {
+    let first = json!({"id": "sum", "type": "function", "fn": "local.summarize", "inputs": {"text": "x"}});
+    let nodes = json!([first, echo("say", json!(format!("${{{expression}}}")))]);
+    let mut made = document(nodes, json!([{"from": "sum", "to": "say"}]));
+    made["inputs"] = json!({
+        "type": "object",
+        "properties": {
+            "name": {"type": "string"}, "count": {"type": "integer"}, "maybe": {"type": ["string", "null"]},
+            "rows": {"type": "array", "items": {"type": "object", "properties": {"id": {"type": "integer"}}, "additionalProperties": false}},
+            "open": {"type": "object"}, "any": true
+        },
+        "additionalProperties": false
+    });
+    made
+}
+
+#[test]
+fn what_must_be_wrong_is_refused() {
+    for (expression, code, reason) in [
+        ("inputs.nmae", "unknown_reference", "there is no member nmae (did you mean name?)"),
+        ("inputs.name.first", "type_mismatch", "string has no member first"),
+        ("inputs.name + inputs.count", "type_mismatch", "string + integer has no meaning"),
+        ("inputs.name == inputs.count", "type_mismatch", "string == integer is always the same"),
+        ("inputs.count && true", "type_mismatch", "&& needs a boolean, not integer"),
+        ("!inputs.name", "type_mismatch", "! needs a boolean, not string"),
+        ("-inputs.name", "type_mismatch", "-string has no meaning"),
+        ("inputs.name < 3", "type_mismatch", "string < integer has no meaning"),
+        ("inputs.name in inputs.count", "type_mismatch", "string in integer has no meaning"),
+        ("inputs.rows.map(r, r.idd)", "unknown_reference", "there is no member idd (did you mean id?)"),
+        ("inputs.rows.filter(r, r.id)", "type_mismatch", "filter needs a boolean, not integer"),
+        ("inputs.name.map(r, r)", "type_mismatch", "a macro walks over a list, not over string"),
+        ("inputs.rows['x']", "type_mismatch", "array of object has no member x"),
+        ("inputs.count.startsWith('x')", "type_mismatch", "startsWith takes a string, not integer"),
+        ("size(inputs.count)", "type_mismatch", "size can't take integer"),
+        ("inputs.name ? 1 : 2", "type_mismatch", "? needs a boolean, not string"),
+        ("nodes.sum.outputs.sumary", "unknown_reference", "there is no member sumary (did you mean summary?)"),
+        ("nodes.sum.outputs.summary * 2", "type_mismatch", "string * integer has no meaning"),
+        ("nodes.sum.outputs.success == 'yes'", "type_mismatch", "boolean == string is always the same"),
+        ("nodes.smu.outputs.summary", "unknown_reference", "there is no node smu (did you mean sum?)"),
+        ("item", "unknown_reference", "item is only known inside a map"),
+    ] {
+        let (found, path, told) = problem(with(expression));
+        assert_eq!((found, path.as_str()), (code, "/nodes/1/inputs/value"), "{expression}");
+        assert!(told.contains(reason), "{expression}: {told}");
+    }
+}
+
+#[test]
+fn what_may_be_right_is_let_through() {
+    for expression in [
+        "inputs.maybe == null ? 'none' : inputs.maybe + '!'",
+        "inputs.open.anything.at[0].all",
+        "inputs.any + 1 > 2 || inputs.any == 'x'",
+        "inputs.count * 2.5",
+        "inputs.rows.map(r, r.id + 1)[0] > 3",
+        "inputs.rows.exists(r, r.id == inputs.count)",
+        "nodes.sum.outputs.sentences.map(s, s.size())",
+        "nodes.sum.outputs.success && nodes.sum.outputs.error == null",
+        "nodes.sum.outputs.error.code",
+        "has(nodes.sum.outputs.summary)",
+        "run_id + inputs.name",
+        "inputs.count > 1 ? inputs.name : null",
+    ] {
+        compiled(with(expression)).unwrap_or_else(|problems| panic!("{expression}: {problems:?}"));
+    }
+}
+
+#[test]
+fn a_condition_is_a_boolean() {
+    let with = |condition: &str| {
+        let nodes = json!([echo("a", json!(1)), echo("b", json!(2))]);
+        document(nodes, json!([{"from": "a", "to": "b", "condition": condition}]))
+    };
+    compiled(with("${nodes.a.outputs.success == true}")).unwrap();
+    compiled(with("${nodes.a.outputs.value}")).unwrap();
+    compiled(with("${true}")).unwrap();
+    let (code, path, reason) = problem(with("${run_id}"));
+    assert_eq!(
+        (code, path.as_str(), reason.as_str()),
+        ("type_mismatch", "/edges/0/condition", "a condition is a boolean, not string")
+    );
+    assert_eq!(problem(with("nodes.a.outputs.success")).0, "invalid_expression");
+    assert_eq!(problem(with("x ${true}")).0, "invalid_expression");
+    assert_eq!(problem(with("${nodes.b.outputs.success}")).2, "b is not upstream of a: no path leads from it to here");
+}
+
+#[test]
+fn inputs_fit_the_schema_of_the_tool() {
+    let with = |inputs: Value| {
+        document(json!([{"id": "a", "type": "function", "fn": "local.summarize", "inputs": inputs}]), json!([]))
+    };
+    compiled(with(json!({"text": "x", "sentences": 3, "dry_run": true}))).unwrap();
+    for (inputs, code, path, reason) in [
+        (json!({}), "missing_input", "text", "the input text is missing"),
+        (json!({"sentences": "${index}"}), "missing_input", "text", "the input text is missing"),
+        (
+            json!({"text": "x", "sentence": 3}),
+            "unknown_input",
+            "sentence",
+            "there is no input sentence (did you mean sentences?)",
+        ),
+        (
+            json!({"text": "${run_id}", "sentence": 3}),
+            "unknown_input",
+            "sentence",
+            "there is no input sentence (did you mean sentences?)",
+        ),
+        (json!({"text": ""}), "invalid_input", "text", "\"\" is shorter than 1 character"),
+        (
+            json!({"text": "${run_id}", "sentences": 99}),
+            "invalid_input",
+            "sentences",
+            "99 is greater than the maximum of 50",
+        ),
+        (json!({"text": 5}), "invalid_input", "text", "5 is not of type \"string\""),
+        (
+            json!({"text": "x", "sentences": "${run_id}"}),
+            "type_mismatch",
+            "sentences",
+            "integer is needed, and this is string",
+        ),
+        (
+            json!({"text": "x", "sentences": "${run_id} "}),
+            "type_mismatch",
+            "sentences",
+            "integer is needed, and this is string",
+        ),
+        (json!({"text": ["${run_id}"]}), "type_mismatch", "text", "string is needed, and this is array"),
+        (json!({"text": {"a": "${run_id}"}}), "type_mismatch", "text", "string is needed, and this is object"),
+    ] {
+        let all = super::given::problems(with(inputs.clone()));
+        let found = all.iter().find(|(found, ..)| *found == code);
+        let (_, place, told) = found.unwrap_or_else(|| panic!("{inputs}: {all:?}"));
+        assert_eq!((place.as_str(), told.as_str()), (&*format!("/nodes/0/inputs/{path}"), reason), "{inputs}");
+    }
+}
+
+#[test]
+fn a_map_goes_over_a_list_and_knows_its_item() {
+    let with = |over: Value, value: &str| {
+        let item = json!({"type": "function", "fn": "local.echo", "inputs": {"value": value}});
+        let mut made = document(json!([{"id": "m", "type": "map", "over": over, "do": item}]), json!([]));
+        made["inputs"] = json!({"type": "object", "properties": {"n": {"type": "integer"}, "rows": {"type": "array", "items": {"type": "string"}}}});
+        made
+    };
+    compiled(with(json!("${inputs.rows}"), "${item.size() + index}")).unwrap();
+    compiled(with(json!(["a", "${run_id}"]), "${item.x}")).unwrap();
+    assert_eq!(problem(with(json!("${inputs.n}"), "x")).2, "a map goes over an array, not over integer");
+    assert_eq!(problem(with(json!({"a": 1}), "x")).1, "/nodes/0/over");
+    let (code, path, reason) = problem(with(json!("${inputs.rows}"), "${item.x}"));
+    assert_eq!(
+        (code, path.as_str(), reason.as_str()),
+        ("type_mismatch", "/nodes/0/do/inputs/value", "string has no member x")
+    );
+    assert_eq!(problem(with(json!("${[item]}"), "x")).0, "unknown_reference");
+}

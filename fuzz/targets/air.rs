@@ -1,0 +1,9 @@
+//! Feeds arbitrary bytes to what reads workflow documents.
+#![no_main]
+#![allow(missing_docs)]
+
+#[path = "../../core/tests/it/flow/properties.rs"]
+#[allow(dead_code)]
+mod properties;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| properties::air(bytes));

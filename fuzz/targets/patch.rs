@@ -1,0 +1,9 @@
+//! Feeds arbitrary bytes to what reads patches of a running graph.
+#![no_main]
+#![allow(missing_docs)]
+
+#[path = "../../core/tests/it/flow/properties.rs"]
+#[allow(dead_code)]
+mod properties;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| properties::patch(bytes));
