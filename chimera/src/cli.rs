@@ -26,6 +26,9 @@ pub(crate) struct Global {
     /// Folder of everything local.
     #[arg(long, global = true, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Server to speak to, instead of the one that uses the data folder.
+    #[arg(long, global = true, value_name = "URL")]
+    server: Option<String>,
     /// Configuration file.
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -164,7 +167,8 @@ impl Cli {
         let format =
             self.global.log_format.and_then(|word| word.to_possible_value().map(|word| word.get_name().to_owned()));
         let data = self.global.data.as_ref().map(|path| path.to_string_lossy().into_owned());
-        let given = [("data_dir", data), ("listen", listen), ("log.format", format)];
+        let server = self.global.server.clone();
+        let given = [("data_dir", data), ("server", server), ("listen", listen), ("log.format", format)];
         Flags {
             config: self.global.config.clone(),
             values: given.into_iter().filter_map(|(key, value)| Some((key, value?))).collect(),

@@ -1,7 +1,11 @@
-//! Puts the parts together: the only file that names concrete adapters.
+//! Puts the parts together: this file and those below it are the only ones that name adapters.
 //!
 //! Everything else sees ports. A setting decides which adapter stands behind a port: a URL means
 //! the server that it names, its absence means the data folder or this process.
+
+mod flow;
+
+pub(crate) use flow::{api_token, door, operator, reader};
 
 use crate::ambient::{SystemClock, SystemRandom};
 use crate::bench::{Setting, Subject, Work};
@@ -16,13 +20,14 @@ use chimera_core::error::Code;
 use chimera_core::ledger::checkpoint::{CheckpointFault, Signer};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
+use chimera_engine::flow::Flow;
 use chimera_engine::ledger::audit::{Event, Writer};
 use chimera_engine::ledger::checkpoint::{Checkpointer, Pace, known};
 use chimera_engine::ledger::{LedgerError, last_checkpoint};
 use chimera_engine::port::{Blobs, Clock, Counters, Random, Records, Secrets};
 use chimera_storage::Redis;
 use chimera_storage::bench::{ScratchSchema, Workload, bare_postgres, bare_sqlite, drive};
-use chimera_storage::blob::{FolderBlobs, LinkSigner, S3Blobs, S3Credentials, S3Url};
+use chimera_storage::blob::{FolderBlobs, InvalidS3Url, LinkSigner, S3Blobs, S3Credentials, S3Url};
 use chimera_storage::counter::RedisCounters;
 use chimera_storage::migrate::MIGRATIONS;
 use chimera_storage::records::{Access, OpenError, PostgresOptions, PostgresRecords, SqliteRecords};
@@ -116,6 +121,8 @@ pub(crate) struct Parts {
     pub(crate) checks: Vec<Check>,
     /// Artifacts.
     pub(crate) blobs: Arc<dyn Blobs>,
+    /// What runs workflows.
+    running: Option<flow::Running>,
     records: Arc<dyn Records>,
     ambient: Ambient,
     node: String,
@@ -142,7 +149,8 @@ pub(crate) async fn open(config: &Config, home: &Home, ambient: &Ambient, addres
         tick: CHECKPOINT_TICK,
     };
     let checkpoints = (stop, tokio::spawn(checkpointer.run(stopped)));
-    let parts = Parts { checks, blobs, records, ambient: ambient.clone(), node, checkpoints };
+    let running = flow::start(config, ambient, &records, &blobs).await?;
+    let parts = Parts { checks, blobs, running: Some(running), records, ambient: ambient.clone(), node, checkpoints };
     if config.database_url.is_some() && config.signing_key.is_none() {
         tracing::warn!(
             "the ledger is signed with this folder's own key; several nodes should share ledger.signing_key"
@@ -177,6 +185,11 @@ async fn may_sign(config: &Config, signer: &Signer, records: &dyn Records) -> Ou
 }
 
 impl Parts {
+    /// The flow engine, until it is stopped.
+    pub(crate) fn flow(&self) -> Option<Flow> {
+        self.running.as_ref().map(|running| running.flow.clone())
+    }
+
     /// Writes into the ledger what this process does as a whole.
     async fn record(&self, event_type: &str) -> Outcome {
         let mut tx = Tx::default();
@@ -206,7 +219,10 @@ impl Parts {
         }
     }
 
-    async fn finish(self) {
+    async fn finish(mut self) {
+        if let Some(running) = self.running.take() {
+            running.stop().await;
+        }
         if let Err(failure) = self.record("NodeStopped").await {
             tracing::warn!(reason = failure.message, "the stop is not in the ledger");
         }
@@ -244,8 +260,7 @@ pub(crate) async fn records_to_read(config: &Config, ambient: &Ambient) -> Outco
 
 async fn blobs(config: &Config, home: &Home, ambient: &Ambient, address: SocketAddr) -> Outcome<Arc<dyn Blobs>> {
     let random = Arc::clone(&ambient.random);
-    let invalid = |error: String| Failure::new(Code::ConfigInvalid, format!("`s3_url`: {error}"));
-    let Some(url) = &config.s3_url else {
+    let Some((url, credentials)) = s3_place(config).await? else {
         let key = Secret::new(home.link_key(&*ambient.random)?.into_bytes());
         config.mask.learn(&key);
         let base = config.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
@@ -253,13 +268,20 @@ async fn blobs(config: &Config, home: &Home, ambient: &Ambient, address: SocketA
         let links = links.ok_or_else(|| Failure::new(Code::ConfigInvalid, "the key of signed links is empty"))?;
         return Ok(Arc::new(FolderBlobs::open(config.data_dir.join("blobs"), links, random)));
     };
-    let url: S3Url = plain(config, "s3_url", url).await?.parse().map_err(|error| invalid(format!("{error}")))?;
+    let blobs = S3Blobs::new(&url, credentials.as_ref(), random);
+    Ok(Arc::new(blobs.map_err(|error| Failure::new(Code::ConfigInvalid, format!("`s3_url`: {error}")))?))
+}
+
+/// The S3 server and the credentials for it, if one is set.
+async fn s3_place(config: &Config) -> Outcome<Option<(S3Url, Option<S3Credentials>)>> {
+    let Some(url) = &config.s3_url else { return Ok(None) };
+    let invalid = |error: InvalidS3Url| Failure::new(Code::ConfigInvalid, format!("`s3_url`: {error}"));
+    let url: S3Url = plain(config, "s3_url", url).await?.parse().map_err(invalid)?;
     let credentials = match &config.s3_credentials {
         None => None,
         Some(name) => Some(s3_credentials(config, &secret(config, "s3_credentials", name).await?)?),
     };
-    let blobs = S3Blobs::new(&url, credentials.as_ref(), random).map_err(|error| invalid(error.to_string()))?;
-    Ok(Arc::new(blobs))
+    Ok(Some((url, credentials)))
 }
 
 fn s3_credentials(config: &Config, secret: &Secret) -> Outcome<S3Credentials> {

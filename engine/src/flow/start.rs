@@ -60,6 +60,8 @@ impl StartRun {
 pub struct Started {
     /// Its id.
     pub run_id: Uuid,
+    /// How freely it may act.
+    pub level: Level,
     /// Where it stands.
     pub standing: watch::Receiver<Standing>,
 }
@@ -171,7 +173,7 @@ impl Flow {
                 (error, _) => error.into(),
             });
         }
-        Ok(Started { run_id: id, standing: inner.adopt(run, turn) })
+        Ok(Started { run_id: id, level: run.head().level, standing: inner.adopt(run, turn) })
     }
 
     /// The refusal of a key that was used before.
