@@ -66,8 +66,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for ApiQuer
         let Query(given) = Query::from_request_parts(parts, state).await.map_err(|rejection| {
             let reason = rejection.body_text();
             let reason = reason.rsplit(": ").next().unwrap_or_default().to_owned();
-            ApiError::new(Code::SchemaInvalid, format!("the parameters are not valid: {reason}"))
-                .with("reason", reason)
+            ApiError::new(Code::SchemaInvalid, format!("the parameters are not valid: {reason}")).with("reason", reason)
         })?;
         Ok(Self(given))
     }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on fails")]
 
 pub mod build;
+pub mod flow;
 pub mod memory;
 pub mod net;
 pub mod postgres;
@@ -11,6 +12,7 @@ pub mod proxy;
 pub mod redis;
 pub mod s3;
 pub mod seeded;
+pub mod simulate;
 pub mod smtp;
 pub mod suite;
 pub mod world;

@@ -67,9 +67,11 @@ pub(crate) async fn events(
     let run = place::run(&id)?;
     let resumed = last_event_id(&headers)?;
     let after = resumed.or(which.after).unwrap_or(0);
-    let slot = edge.streams.clone().try_acquire_owned().map_err(|_| {
-        ApiError::new(Code::Overloaded, "too many streams of events are open").retry_after(1)
-    })?;
+    let slot = edge
+        .streams
+        .clone()
+        .try_acquire_owned()
+        .map_err(|_| ApiError::new(Code::Overloaded, "too many streams of events are open").retry_after(1))?;
     let first = caller.flow.feed(&caller.permit, run, after).await?;
     if first.over && resumed.is_some() {
         return Ok(StatusCode::NO_CONTENT.into_response());

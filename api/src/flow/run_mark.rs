@@ -41,8 +41,9 @@ pub(crate) async fn mark(
     let run = place::run(&id)?;
     let status = caller.flow.status(&caller.permit, run).await?;
     if body.status != RunStatus::RolledBack.as_str() {
-        return Err(ApiError::new(Code::ValidationFailed, "a run can only be set to rolled_back")
-            .with("pointer", "/status"));
+        return Err(
+            ApiError::new(Code::ValidationFailed, "a run can only be set to rolled_back").with("pointer", "/status")
+        );
     }
     if status != RunStatus::Failed {
         let what = format!("only a failed run can be set to rolled_back; this one is {}", status.as_str());

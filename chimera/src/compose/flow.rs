@@ -8,9 +8,7 @@ use async_trait::async_trait;
 use chimera_connect::flow::http::{Client, Egress, Settings};
 use chimera_connect::flow::notify::Channels;
 use chimera_connect::flow::webhook::WebhookSender;
-use chimera_connect::flow::{
-    MailSettings, MailTls, Toolbox, declared, http_tools, local_tools, mail_tool, s3_tool,
-};
+use chimera_connect::flow::{MailSettings, MailTls, Toolbox, declared, http_tools, local_tools, mail_tool, s3_tool};
 use chimera_core::access::tables::TENANTS;
 use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::Code;

@@ -266,7 +266,12 @@ pub(crate) static SETTINGS: &[Setting] = &[
     Setting::new("mail.from", Kind::Text, None, "Who mails are from: an address, or `Name <address>`."),
     Setting::new("mail.user", Kind::Text, None, "User at the SMTP server, if it asks for one."),
     Setting::new("mail.password", Kind::SecretName, None, "Secret that holds the password of that user."),
-    Setting::new("mail.roots_file", Kind::Path, None, "PEM file of certificates that are trusted besides the system's."),
+    Setting::new(
+        "mail.roots_file",
+        Kind::Path,
+        None,
+        "PEM file of certificates that are trusted besides the system's.",
+    ),
     Setting::new(
         "shutdown.grace_seconds",
         seconds(0, 600),

@@ -55,7 +55,7 @@ pub(super) async fn steps(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, 
 pub(super) async fn load(records: &dyn Records, workflows: &Workflows, row: Row) -> Result<Run, FlowError> {
     let head = Head::of_row(&row)?;
     let found = workflows.find(&head.tenant, &head.workflow.id, head.workflow.version).await?;
-    let (_, graph) = found.ok_or_else(|| Damaged { what: "its workflow is gone".to_owned() })?;
+    let (version, graph) = found.ok_or_else(|| Damaged { what: "its workflow is gone".to_owned() })?;
     let of_run = |table| Select::from(table, Scope::System).with("run_id", head.id);
     let steps = steps(records, head.id).await?;
     let effects = all(records, of_run(&EFFECTS), limits::RUN_STEPS_MAX).await?;
@@ -71,7 +71,7 @@ pub(super) async fn load(records: &dyn Records, workflows: &Workflows, row: Row)
         None => None,
         Some(replay) => Some(recorded(records, replay.of, &graph, replay.from.as_deref()).await?),
     };
-    Ok(Run::load(Stored { run: row, steps, effects, approvals, patches, graph, recorded })?)
+    Ok(Run::load(Stored { run: row, steps, effects, approvals, patches, graph, version, recorded })?)
 }
 
 /// The outputs of the run that is repeated.

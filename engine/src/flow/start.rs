@@ -147,7 +147,7 @@ impl Flow {
             return Err(FlowError::Refused(Box::new(body)));
         }
         let parts = &inner.parts;
-        let (id, tenant, key) = (head.id, head.tenant.clone(), head.idempotency_key.clone());
+        let (id, level, tenant, key) = (head.id, head.level, head.tenant.clone(), head.idempotency_key.clone());
         let catalog = inner.workflows.running();
         let now = parts.clock.now();
         let owner = inner.lane(id).map(|held| Owner { lane: held.lane, epoch: held.epoch });
@@ -164,16 +164,15 @@ impl Flow {
         };
         let mut tx = turn.tx.take().unwrap_or_default();
         seal::notes(&mut tx, inner, run.head(), &turn.notes)?;
-        if let Err(error) = parts.records.commit(tx).await {
-            drop(inner.gate().forget_run(id));
-            return Err(match (error, key) {
-                (CommitError::Conflict(Conflict::Exists(row)), Some(key)) if row.table == "runs" => {
-                    self.taken(&tenant, &key).await?
-                }
-                (error, _) => error.into(),
-            });
+        let launched = inner.launch(run, turn, tx);
+        let durable = launched.durable.await.unwrap_or(Err(CommitError::Unknown));
+        match (durable, key) {
+            (Ok(()), _) => Ok(Started { run_id: id, level, standing: launched.standing }),
+            (Err(CommitError::Conflict(Conflict::Exists(row))), Some(key)) if row.table == "runs" => {
+                Err(self.taken(&tenant, &key).await?)
+            }
+            (Err(error), _) => Err(error.into()),
         }
-        Ok(Started { run_id: id, level: run.head().level, standing: inner.adopt(run, turn) })
     }
 
     /// The refusal of a key that was used before.

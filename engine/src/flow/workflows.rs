@@ -175,7 +175,12 @@ impl Workflows {
     }
 
     /// The newest version of each workflow behind `after`, by id, and whether there are more.
-    pub async fn list(&self, permit: &Permit, limit: usize, after: Option<&str>) -> Result<(Vec<Row>, bool), FlowError> {
+    pub async fn list(
+        &self,
+        permit: &Permit,
+        limit: usize,
+        after: Option<&str>,
+    ) -> Result<(Vec<Row>, bool), FlowError> {
         let mut after = after.unwrap_or_default().to_owned();
         let mut rows = Vec::new();
         loop {

@@ -6,4 +6,6 @@ mod audit;
 mod checkpoint;
 mod commit;
 mod feed;
+mod flow;
+mod flow_order;
 mod verify;

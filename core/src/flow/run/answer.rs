@@ -35,21 +35,39 @@ impl Run {
             _ => return self.undo_answered(at, call, answer, took_ms, env, book),
         };
         self.calls.remove(&at);
-        book.effects.push(Effect::Release(at));
         book.took_ms = took_ms;
         let Work::Tool(spec) = self.work(at) else { return Ok(()) };
+        self.take_answer(at, &spec, call, mode, answer, env, book)?;
+        // A check that follows at once keeps the slot.
+        if !self.calls.contains(&at) {
+            book.effects.push(Effect::Release(at));
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a call, its answer and the turn")]
+    fn take_answer(
+        &mut self,
+        at: At,
+        spec: &Arc<Spec>,
+        call: Uuid,
+        mode: Mode,
+        answer: Answer,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
         match (mode, answer) {
-            (Mode::Check, Answer::Found(Found::Happened(output))) => self.complete(at, &spec, call, output, env, book),
-            (Mode::Check, Answer::Found(Found::Never)) => self.send_again(at, &spec, env, book),
+            (Mode::Check, Answer::Found(Found::Happened(output))) => self.found(at, spec, output, env, book),
+            (Mode::Check, Answer::Found(Found::Never)) => self.never_happened(at, spec, call, env, book),
             (Mode::Check, Answer::Failed(error)) if error.body.retryable && self.checks_left(at) => {
                 self.wait_for_check(at, error, env, book)
             }
             (Mode::Check, _) => self.outcome_unknown(at, "nobody can tell whether it happened", env, book),
-            (_, Answer::Output(output)) => self.complete(at, &spec, call, output, env, book),
+            (_, Answer::Output(output)) => self.complete(at, spec, call, output, env, book),
             (_, Answer::Failed(error)) => {
                 let step = self.ensure_step(at, env);
-                book.call_ended(&self.head, self.task(at), call, step, &spec, Err(&error), env.now)?;
-                self.failed(at, &spec, call, error, env, book)
+                book.call_ended(&self.head, self.task(at), call, step, spec, Err(&error), env.now)?;
+                self.failed(at, spec, call, error, env, book)
             }
             (_, Answer::Found(_)) => Ok(()),
         }
@@ -78,6 +96,7 @@ impl Run {
         };
         let now = env.now;
         let Some(task) = self.task_mut(at) else { return Ok(()) };
+        task.in_doubt = false;
         book.settle_effect(task, EffectStatus::Succeeded, now)?;
         if let Some(fault) = fault {
             let message = format!("the output of {} can't be used: {fault}", spec.name);
@@ -96,6 +115,23 @@ impl Run {
         self.finish_step(at, spec, output, "completed", env, book)
     }
 
+    /// A check found that it happened.
+    fn found(
+        &mut self,
+        at: At,
+        spec: &Arc<Spec>,
+        output: Value,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let now = env.now;
+        if let Some(task) = self.task_mut(at) {
+            task.in_doubt = false;
+            book.settle_effect(task, EffectStatus::Succeeded, now)?;
+        }
+        self.complete_from(at, spec, output, "checked", env, book)
+    }
+
     /// A recording or a cached output stands for the call.
     pub(crate) fn complete_from(
         &mut self,
@@ -107,7 +143,10 @@ impl Run {
         book: &mut Book,
     ) -> Result<(), Unstorable> {
         let (call, step) = ((env.ids)(), self.ensure_step(at, env));
-        let text = Json::of(&output)?;
+        let Ok(text) = Json::of(&output) else {
+            let message = format!("the output of {} can't be stored", spec.name);
+            return self.fail_step(at, ErrorBody::new(Code::ExternalServiceError, message), env, book);
+        };
         book.call_replaced(&self.head, self.task(at), call, step, spec, text, how, env.now)?;
         self.finish_step(at, spec, output, how, env, book)
     }
@@ -151,22 +190,24 @@ impl Run {
         env: &mut Env<'_>,
         book: &mut Book,
     ) -> Result<(), Unstorable> {
-        if error.sent == Sent::Maybe && !spec.resendable() {
-            return self.maybe_sent(at, spec, error, env, book);
+        if error.sent == Sent::Maybe {
+            if let Some(task) = self.task_mut(at) {
+                task.in_doubt = true;
+            }
+            if !spec.resendable() {
+                return self.maybe_sent(at, spec, error, env, book);
+            }
         }
         let attempt = self.task(at).map_or(0, |task| task.attempt);
         let retries = self.graph.nodes[at.node].node.retry.as_ref().map_or(limits::RETRIES_MAX, |retry| retry.max);
-        let stopping = self.cancelled_by.is_some() || self.failure.is_some();
         let resends = self.task(at).map_or(0, |task| task.resends);
         let tried = attempt.saturating_sub(resends);
-        let due = retry::due(&error.body, tried, retries, env.now, dice(call)).filter(|_| !stopping);
-        let Some(until) = due else {
-            let now = env.now;
-            if let Some(task) = self.task_mut(at) {
-                book.settle_effect(task, EffectStatus::Failed, now)?;
-            }
-            return self.fail_step(at, *error.body, env, book);
-        };
+        let due = retry::due(&error.body, tried, retries, env.now, dice(call)).filter(|_| !self.is_stopping());
+        let Some(until) = due else { return self.give_up(at, *error.body, env, book) };
+        let now = env.now;
+        if let Some(task) = self.task_mut(at).filter(|task| task.in_doubt) {
+            book.settle_effect(task, EffectStatus::Unknown, now)?;
+        }
         let data = json!({
             "node": self.name(at), "item": at.item, "attempt": attempt, "code": error.body.code,
             "message": error.body.message, "retry_at": until.to_string(),
@@ -178,8 +219,35 @@ impl Run {
         Ok(())
     }
 
-    /// It may have been sent: check it, send it again if that can't do harm, or ask a person.
-    pub(crate) fn maybe_sent(
+    /// No more tries. What may have happened is not called failed: a person finds out.
+    pub(crate) fn give_up(
+        &mut self,
+        at: At,
+        error: ErrorBody,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        if self.may_have_happened(at) {
+            return self.outcome_unknown(at, &error.message, env, book);
+        }
+        let now = env.now;
+        if let Some(task) = self.task_mut(at) {
+            book.settle_effect(task, EffectStatus::Failed, now)?;
+        }
+        if error.code == Code::Cancelled.as_str() && self.is_stopping() {
+            return self.stop_step(at, env, book);
+        }
+        self.fail_step(at, error, env, book)
+    }
+
+    /// Whether something may have changed outside without anybody knowing.
+    pub(crate) fn may_have_happened(&self, at: At) -> bool {
+        let writes = matches!(self.work(at), Work::Tool(spec) if spec.effect == Reach::Write);
+        writes && self.task(at).is_some_and(|task| task.in_doubt && task.effect.is_some())
+    }
+
+    /// It may have been sent: the tool is asked, or a person.
+    fn maybe_sent(
         &mut self,
         at: At,
         spec: &Arc<Spec>,
@@ -189,29 +257,70 @@ impl Run {
     ) -> Result<(), Unstorable> {
         if spec.checkable && self.checks_left(at) {
             if let Some(task) = self.task_mut(at) {
-                task.resends += 1;
+                task.checks += 1;
+                task.doubt = Some(error.body);
             }
             return self.dispatch(at, spec, Mode::Check, env, book);
-        }
-        if spec.resendable() && self.checks_left(at) {
-            return self.send_again(at, spec, env, book);
         }
         self.outcome_unknown(at, &error.body.message, env, book)
     }
 
-    fn checks_left(&self, at: At) -> bool {
-        self.task(at).is_some_and(|task| task.resends < limits::RESENDS_MAX)
+    /// A call that was under way when its process died, or whose owner was taken over: settled by
+    /// the tool's check, by sending it again if that can't do harm, or by a person.
+    pub(crate) fn settle_lost(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let Work::Tool(spec) = self.work(at) else { return Ok(()) };
+        let left = self.checks_left(at);
+        if let Some(task) = self.task_mut(at) {
+            task.in_doubt = true;
+        }
+        if spec.checkable && left {
+            if !self.take_slot(at, &spec, env) {
+                self.enter(at, State::Lost { deadline: env.now.plus_seconds(1) });
+                return Ok(());
+            }
+            if let Some(task) = self.task_mut(at) {
+                task.checks += 1;
+            }
+            return self.dispatch(at, &spec, Mode::Check, env, book);
+        }
+        if spec.resendable() && left {
+            return self.send_again(at, env, book);
+        }
+        self.outcome_unknown(at, "the process that made this call is gone", env, book)
     }
 
-    /// Sends it once more under the same key; that is no retry.
-    fn send_again(&mut self, at: At, spec: &Arc<Spec>, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
-        if self.cancelled_by.is_some() || self.failure.is_some() {
-            return self.stop_step(at, env, book);
+    fn checks_left(&self, at: At) -> bool {
+        self.task(at).is_some_and(|task| task.checks + task.resends < limits::RESENDS_MAX)
+    }
+
+    /// The tool says that it did not happen: then it failed as it said, or is sent after a crash.
+    fn never_happened(
+        &mut self,
+        at: At,
+        spec: &Arc<Spec>,
+        call: Uuid,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let Some(task) = self.task_mut(at) else { return Ok(()) };
+        task.in_doubt = false;
+        match task.doubt.take() {
+            Some(body) => self.failed(at, spec, call, ToolError { body, sent: Sent::No }, env, book),
+            None => self.send_again(at, env, book),
+        }
+    }
+
+    /// Sends it once more under the same key; that is no retry. It queues for a slot like any call.
+    fn send_again(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        if self.is_stopping() {
+            return self.give_up(at, ErrorBody::new(Code::Cancelled, "the run was stopped"), env, book);
         }
         if let Some(task) = self.task_mut(at) {
             task.resends += 1;
         }
-        self.dispatch(at, spec, Mode::Execute, env, book)
+        self.enter(at, State::Ready);
+        self.ready.push_back(at);
+        Ok(())
     }
 
     /// The check itself failed for the moment.
@@ -228,7 +337,13 @@ impl Run {
         Ok(())
     }
 
-    fn outcome_unknown(&mut self, at: At, why: &str, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    pub(crate) fn outcome_unknown(
+        &mut self,
+        at: At,
+        why: &str,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
         let error = ErrorBody::new(Code::OutcomeUnknown, why);
         let now = env.now;
         if let Some(task) = self.task_mut(at) {

@@ -165,7 +165,7 @@ impl Run {
         book.note("step.approved", self.step_id(at), by.first().cloned(), json!({"node": self.name(at), "by": by}));
         self.enter(at, State::Ready);
         self.keep(at, env, book);
-        self.ready.push_back(at);
+        self.ready.push_front(at);
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use super::event::Effect;
 use super::rows::{Book, Unstorable};
 use super::task::State;
 use super::{At, Run};
+use crate::limits;
 use serde_json::json;
 
 impl Run {
@@ -45,6 +46,9 @@ impl Run {
         if let Some(asked) = asked {
             book.approval_closed(&asked, "cancelled", env.now)?;
         }
+        if self.may_have_happened(at) {
+            return self.outcome_unknown(at, "the run was stopped before anybody knew", env, book);
+        }
         let now = env.now;
         if let Some(task) = self.task_mut(at) {
             book.settle_effect(task, super::EffectStatus::Failed, now)?;
@@ -67,11 +71,17 @@ impl Run {
     /// Stops everything that only waits; gives whether something is still under way.
     pub(crate) fn stop_waiting(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<bool, Unstorable> {
         let mut under_way = !self.calls.is_empty();
+        self.ready.clear();
         let places: Vec<At> = self.places().collect();
         for at in places {
+            if book.rows() >= limits::TURN_ROWS_MAX {
+                book.more = true;
+                return Ok(true);
+            }
             let Some(task) = self.task(at) else { continue };
             match &task.state {
                 State::Delayed { .. } | State::Ready | State::Asking(_) | State::RetryWait { .. } => {
+                    under_way |= self.may_have_happened(at);
                     self.stop_step(at, env, book)?;
                 }
                 State::Child { run } => {

@@ -280,6 +280,6 @@ pub fn affinity(run: Uuid) -> u64 {
 }
 
 /// The columns that say who drives a run.
-pub(crate) fn owner_cells(owner: Option<Owner>) -> [(&'static str, Value); 2] {
+fn owner_cells(owner: Option<Owner>) -> [(&'static str, Value); 2] {
     [("owner_lane", owner.map(|owner| owner.lane).into()), ("owner_epoch", owner.map(|owner| owner.epoch).into())]
 }

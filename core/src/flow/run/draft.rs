@@ -102,6 +102,11 @@ impl Run {
         drafts && self.plan.is_none() && self.replays().is_none() && !self.status.is_final()
     }
 
+    /// Gives the draft up. One whose call is under way waits for the answer.
+    pub(crate) fn drop_draft(&mut self) {
+        self.draft.take_if(|draft| draft.waiting.is_none());
+    }
+
     pub(crate) fn begin_draft(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         self.draft = Some(Draft {
             queue: topological(&self.graph).into_iter().map(At::node).collect(),
@@ -130,7 +135,7 @@ impl Run {
                 }
                 Err(error) => {
                     self.draft = None;
-                    self.fail_with(error.with("node", self.name(at)), book);
+                    self.fail_with(error.with("node", self.name(at)));
                     return Ok(());
                 }
             }
@@ -314,6 +319,11 @@ impl Run {
         }
         let real = error.is_none();
         self.draft_result(at, &spec, result, real);
+        book.effects.push(Effect::Release(at));
+        if self.is_stopping() {
+            self.draft = None;
+            return Ok(true);
+        }
         self.draft_on(env, book)?;
         Ok(true)
     }

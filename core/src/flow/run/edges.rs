@@ -13,8 +13,25 @@ use super::task::State;
 use super::{At, Run};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::Join;
+use crate::flow::expr::Template;
 use crate::limits;
 use serde_json::{Value, json};
+
+/// A node whose edges are being decided. A fan may be wider than one turn reaches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settled {
+    pub(crate) node: usize,
+    /// The next of its edges.
+    edge: usize,
+    /// One of its edges was taken.
+    dealt_with: bool,
+}
+
+impl Settled {
+    pub(crate) const fn new(node: usize) -> Self {
+        Self { node, edge: 0, dealt_with: false }
+    }
+}
 
 /// How an edge into a node was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,26 +45,30 @@ pub(crate) enum Came {
 impl Run {
     /// Decides the edges out of every node that has settled.
     pub(crate) fn propagate(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
-        while book.rows() < limits::TURN_ROWS_MAX {
-            let Some(node) = self.settled.pop_front() else { return Ok(()) };
-            let mut dealt_with = false;
-            for edge in self.graph.nodes[node].outgoing.clone() {
+        while let Some(mut settled) = self.settled.pop_front() {
+            let node = settled.node;
+            while let Some(edge) = self.graph.nodes[node].outgoing.get(settled.edge).copied() {
+                if book.rows() >= limits::TURN_ROWS_MAX {
+                    self.settled.push_front(settled);
+                    return Ok(());
+                }
                 let came = match self.decide_edge(node, edge) {
                     Ok(came) => came,
                     Err(error) => {
-                        self.fail_with(error, book);
+                        self.fail_with(error);
                         Came::Dead
                     }
                 };
-                dealt_with |= came == Came::Taken;
+                settled.edge += 1;
+                settled.dealt_with |= came == Came::Taken;
                 let to = self.graph.edges[edge].to;
                 self.come_up(to, came, env, book)?;
             }
             if let State::Failed { error, .. } = &self.nodes[node].state
-                && !dealt_with
+                && !settled.dealt_with
             {
                 let error = (**error).clone().with("node", self.name(At::node(node)));
-                self.fail_with(error, book);
+                self.fail_with(error);
             }
         }
         Ok(())
@@ -57,18 +78,23 @@ impl Run {
         let condition = self.graph.edges[edge].condition.as_ref();
         let holds = match (&self.nodes[node].state, condition) {
             (State::Completed { .. }, None) => true,
-            (State::Completed { .. } | State::Failed { .. }, Some(condition)) => {
-                let value = condition.render(&View::of(self)).map_err(|error| {
-                    let message = format!("the condition of an edge can't be decided: {error}");
-                    ErrorBody::new(Code::ValidationFailed, message)
-                })?;
-                value.as_bool().ok_or_else(|| {
-                    ErrorBody::new(Code::ValidationFailed, "the condition of an edge is neither true nor false")
-                })?
-            }
+            (State::Completed { .. }, Some(condition)) => self.holds(condition)?,
+            // A condition on what the source would have given says nothing about its failure, which
+            // must not be hidden behind another one.
+            (State::Failed { .. }, Some(condition)) => self.holds(condition).unwrap_or(false),
             _ => false,
         };
         Ok(if holds { Came::Taken } else { Came::Dead })
+    }
+
+    fn holds(&self, condition: &Template) -> Result<bool, ErrorBody> {
+        let value = condition.render(&View::of(self)).map_err(|error| {
+            let message = format!("the condition of an edge can't be decided: {error}");
+            ErrorBody::new(Code::ValidationFailed, message)
+        })?;
+        value
+            .as_bool()
+            .ok_or_else(|| ErrorBody::new(Code::ValidationFailed, "the condition of an edge is neither true nor false"))
     }
 
     /// An edge into `node` was decided.
@@ -87,7 +113,7 @@ impl Run {
         let (undecided, taken) = (*undecided, *taken);
         let at = At::node(node);
         if taken && (undecided == 0 || join == Join::Any) {
-            if delay > 0 {
+            if delay > 0 && !self.repeats(node) {
                 self.enter(at, State::Delayed { until: env.now.plus_seconds(i64::from(delay)) });
                 self.keep(at, env, book);
                 book.note("step.delayed", self.step_id(at), None, json!({"node": self.name(at), "seconds": delay}));
@@ -110,7 +136,7 @@ impl Run {
             return self.item_ended(at, env, book);
         }
         self.open = self.open.saturating_sub(1);
-        self.settled.push_back(at.node);
+        self.settled.push_back(Settled::new(at.node));
         Ok(())
     }
 }

@@ -17,9 +17,9 @@ impl Run {
         if self.status.is_final() || book.more {
             return Ok(());
         }
-        if self.cancelled_by.is_some() || self.failure.is_some() {
+        if self.is_stopping() {
             self.drop_plan(env, book)?;
-            self.draft = None;
+            self.drop_draft();
             if self.stop_waiting(env, book)? {
                 self.stand(book);
                 return Ok(());
@@ -37,7 +37,7 @@ impl Run {
                     return self.end(RunStatus::Completed, env, book);
                 }
                 Err(error) => {
-                    self.fail_with(error, book);
+                    self.fail_with(error);
                     return self.end(RunStatus::Failed, env, book);
                 }
             }
@@ -102,14 +102,23 @@ impl Run {
         Ok(())
     }
 
+    /// At L0 nothing else is asked for while something waits for a person.
+    pub(crate) fn asks_first(&self) -> bool {
+        self.head.level == Level::Ask && self.asking > 0
+    }
+
     /// Whether the run can be forgotten until somebody tells it something or a time comes.
     pub(crate) fn rests(&self, env: &Env<'_>) -> bool {
+        // Whoever takes a parked run up believes that nobody works on it.
+        if self.timers.iter().any(|(_, at)| self.is_lost(*at)) {
+            return false;
+        }
         let far = |due: crate::time::Timestamp| due > env.now.plus_seconds(limits::PARK_SECONDS_MIN);
         let idle = self.calls.is_empty()
             && self.settled.is_empty()
             && self.draft.is_none()
             && self.undo.is_none()
-            && (self.ready.is_empty() || self.paused);
+            && (self.ready.is_empty() || self.paused || self.asks_first());
         idle && self.next_deadline().is_none_or(far)
     }
 }

@@ -5,6 +5,7 @@
 //! with the same result, and nodes without a row come up as they did before.
 
 use super::draft::Plan;
+use super::edges::Settled;
 use super::patch::Overlay;
 use super::task::{Approved, Asked, Mapping, State, Stored as StoredStep, StoredEffect, Task};
 use super::undo::{Current, Undo};
@@ -34,6 +35,8 @@ pub struct Stored {
     pub patches: Vec<StoredPatch>,
     /// The graph of its workflow, without patches.
     pub graph: Arc<Graph>,
+    /// The version of its workflow, which a run that nobody has taken up need not say.
+    pub version: i64,
     /// The outputs of the run that it repeats.
     pub recorded: Option<Recorded>,
 }
@@ -151,10 +154,16 @@ impl Head {
 impl Run {
     /// The run that these rows tell of; tell it `Begun` next.
     pub fn load(stored: Stored) -> Result<Self, Damaged> {
-        let head = Head::of_row(&stored.run)?;
+        let mut head = Head::of_row(&stored.run)?;
         let row = &stored.run;
+        let status = RunStatus::parse(row.text("status")).ok_or_else(|| Damaged { what: "status".to_owned() })?;
+        head.workflow.version.get_or_insert(stored.version);
+        if status == RunStatus::Pending {
+            let own = Head::timeout_of(&stored.graph, head.created_at);
+            head.timeout_at = Some(head.timeout_at.map_or(own, |end| end.min(own)));
+        }
         let mut run = Self::new(head, Arc::clone(&stored.graph), stored.recorded);
-        run.status = RunStatus::parse(row.text("status")).ok_or_else(|| Damaged { what: "status".to_owned() })?;
+        run.status = status;
         run.version = row.int("state_version");
         run.run_seq = row.int("run_seq");
         run.owner = row
@@ -251,6 +260,9 @@ impl Run {
             digest: digest(row, "input_digest"),
             attempt: u32::try_from(row.int("attempt")).unwrap_or(0),
             resends: 0,
+            checks: 0,
+            doubt: None,
+            in_doubt: effect.is_some_and(|effect| effect.text("status") == EffectStatus::Unknown.as_str()),
             approved,
             started_at: row.get("started_at").as_time(),
         })
@@ -378,7 +390,7 @@ impl Run {
             }
             self.asking += usize::from(asks);
             if settled && at.item.is_none() {
-                self.settled.push_back(at.node);
+                self.settled.push_back(Settled::new(at.node));
             }
         }
         for node in 0..self.nodes.len() {

@@ -18,6 +18,7 @@ mod end;
 pub mod env;
 pub mod event;
 mod load;
+mod merge;
 mod nest;
 mod patch;
 pub mod retry;
@@ -80,7 +81,7 @@ pub struct Run {
     /// Places whose turn it is, in the order in which they came up.
     ready: VecDeque<At>,
     /// Nodes that have settled but whose edges were not decided yet.
-    settled: VecDeque<usize>,
+    settled: VecDeque<edges::Settled>,
     /// Places that wait for a time.
     timers: BTreeSet<(Timestamp, At)>,
     /// Places with a call under way.
@@ -137,6 +138,18 @@ impl Run {
         self.failure.as_deref()
     }
 
+    /// Who drives it, once the last turn is committed.
+    #[must_use]
+    pub const fn owner(&self) -> Option<Owner> {
+        self.owner
+    }
+
+    /// Whether something of it is ready and could start if there were a slot.
+    #[must_use]
+    pub fn wants_slot(&self) -> bool {
+        !self.ready.is_empty() && self.may_start()
+    }
+
     /// The graph that it follows, with every patch that was applied.
     #[must_use]
     pub const fn graph(&self) -> &Arc<Graph> {
@@ -151,9 +164,14 @@ impl Run {
         }
         let timer = self.timers.first().map(|(at, _)| *at);
         let plan = self.plan.as_ref().and_then(draft::Plan::deadline);
-        let end = (!self.status.is_final()).then_some(self.head.timeout_at).flatten();
+        let end = self.head.timeout_at.filter(|_| !self.status.is_final() && !self.is_stopping());
         let undo = self.undo.as_ref().and_then(|undo| undo.retry_at);
         [timer, plan, end, undo].into_iter().flatten().min()
+    }
+
+    /// Whether it only waits for what is under way to end.
+    pub(crate) const fn is_stopping(&self) -> bool {
+        self.cancelled_by.is_some() || self.failure.is_some()
     }
 
     /// Whether calls of it are under way.

@@ -15,6 +15,7 @@ use crate::error::{Code, ErrorBody};
 use crate::flow::air::Body;
 use crate::flow::tool::input_digest;
 use crate::limits;
+use crate::time::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -55,11 +56,11 @@ impl Run {
             idempotency_key: None,
             notify: None,
             created_at: env.now,
-            timeout_at: self.head.timeout_at,
+            timeout_at: self.child_timeout(at, env),
             replay: None,
             ..(*self.head).clone()
         };
-        book.child(&head, env.owner)?;
+        book.child(&head)?;
         if let Some(task) = self.task_mut(at) {
             task.input = Some(inputs);
             task.digest = Some(digest);
@@ -71,6 +72,13 @@ impl Run {
         book.note("step.child_started", Some(step), None, data);
         book.effects.push(Effect::Wake(child));
         Ok(())
+    }
+
+    /// A child may take no longer than its parent, nor than its node says.
+    fn child_timeout(&self, at: At, env: &Env<'_>) -> Option<Timestamp> {
+        let node = self.graph.nodes[at.node].node.timeout_seconds;
+        let node = node.map(|seconds| env.now.plus_seconds(i64::from(seconds)));
+        [self.head.timeout_at, node].into_iter().flatten().min()
     }
 
     /// In a replay the child's recorded result counts.

@@ -143,7 +143,7 @@ impl Run {
         for edge in edges..self.graph.edges.len() {
             let (from, to) = (self.graph.edges[edge].from, self.graph.edges[edge].to);
             // A source that has settled but waits in the queue decides its edges from there.
-            if self.nodes[from].is_settled() && !self.settled.contains(&from) {
+            if self.nodes[from].is_settled() && !self.settled.iter().any(|settled| settled.node == from) {
                 let came = self.decide_edge(from, edge).unwrap_or(Came::Dead);
                 self.come_up(to, came, env, book)?;
             }

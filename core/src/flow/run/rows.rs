@@ -3,11 +3,11 @@
 //! State changes only mark places; their rows are written once, at the end of the turn. The hot
 //! path of a pure step is one update of the run, one step, one tool call and one ledger entry.
 
-use super::close::owner_cells;
 use super::env::Env;
 use super::event::{Effect, Note, Signal, Told, Verdict};
+use super::merge::merge;
 use super::task::{StoredEffect, Task};
-use super::{At, EffectStatus, Head, Owner, RunStatus};
+use super::{At, EffectStatus, Head, RunStatus};
 use crate::flow::call::{Sent, ToolError};
 use crate::flow::tables::{CACHE_ENTRIES, EFFECTS, RUN_SIGNALS, RUNS, TOOL_CALLS};
 use crate::flow::tool::{Reach, Spec, is_dry};
@@ -107,13 +107,9 @@ impl Book {
 
     /// The transaction, without the ledger's entries.
     pub(crate) fn tx(&mut self, affinity: u64) -> Tx {
-        Tx {
-            inserts: std::mem::take(&mut self.inserts),
-            updates: std::mem::take(&mut self.updates),
-            steps: std::mem::take(&mut self.steps),
-            affinity,
-            ..Tx::default()
-        }
+        let mut inserts = std::mem::take(&mut self.inserts);
+        let updates = merge(&mut inserts, std::mem::take(&mut self.updates));
+        Tx { inserts, updates, steps: std::mem::take(&mut self.steps), affinity, ..Tx::default() }
     }
 
     /// Adds a row.
@@ -166,7 +162,7 @@ impl Book {
                 ("dispatched_at", now.into()),
                 ("settled_at", Value::Null),
             ];
-            self.updates.push(Update::versioned(&EFFECTS, vec![effect.id.into()], effect.version, set)?);
+            self.update(Update::versioned(&EFFECTS, vec![effect.id.into()], effect.version, set)?);
             effect.version += 1;
             effect.status = status;
             return Ok(effect.id);
@@ -206,7 +202,7 @@ impl Book {
             return Ok(());
         }
         let set = vec![("status", status.as_str().into()), ("settled_at", now.into())];
-        self.updates.push(Update::versioned(&EFFECTS, vec![effect.id.into()], effect.version, set)?);
+        self.update(Update::versioned(&EFFECTS, vec![effect.id.into()], effect.version, set)?);
         effect.version += 1;
         effect.status = status;
         Ok(())
@@ -273,7 +269,7 @@ impl Book {
             }
         }
         if spec.effect != Reach::Pure {
-            self.updates.push(Update::of(&TOOL_CALLS, vec![call.into()], Vec::new(), cells)?);
+            self.update(Update::of(&TOOL_CALLS, vec![call.into()], Vec::new(), cells)?);
             return Ok(());
         }
         let Some(input) = task.and_then(|task| task.input.as_deref()) else { return Ok(()) };
@@ -328,14 +324,12 @@ impl Book {
         Ok(())
     }
 
-    /// A child run that somebody must take up.
-    pub(crate) fn child(&mut self, head: &Head, owner: Option<Owner>) -> Result<(), Unstorable> {
+    /// A child run. It has no owner, because it may go through another lane than its parent; it is
+    /// due at once, so whoever looks finds it.
+    pub(crate) fn child(&mut self, head: &Head) -> Result<(), Unstorable> {
         let mut cells = head.cells()?;
         cells.extend([("status", RunStatus::Pending.as_str().into()), ("state_version", 1.into())]);
-        cells.extend(owner_cells(owner));
-        if owner.is_none() {
-            cells.push(("next_deadline", head.created_at.into()));
-        }
+        cells.push(("next_deadline", head.created_at.into()));
         self.inserts.push(Insert::into(&RUNS, cells)?);
         Ok(())
     }

@@ -8,6 +8,7 @@ use super::{Head, RunStatus};
 use crate::error::ErrorBody;
 use crate::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS, NOTIFICATIONS};
 use crate::id;
+use crate::ledger::tables::RECORD_SCOPES;
 use crate::record::{Insert, Json, Update, Value};
 use crate::time::Timestamp;
 use serde_json::json;
@@ -39,6 +40,15 @@ impl Book {
                 ("policy_references", Vec::<String>::new().into()),
                 ("created_at", now.into()),
                 ("expires_at", asked.expires_at.into()),
+            ],
+        )?);
+        self.insert(Insert::into(
+            &RECORD_SCOPES,
+            vec![
+                ("record_kind", "approval_request".into()),
+                ("record_id", asked.id.into()),
+                ("tenant_id", head.tenant.as_str().into()),
+                ("trace_id", id::trace_id(head.id).into()),
             ],
         )?);
         let approvers = if demand.approvers.is_empty() { Value::Null } else { demand.approvers.clone().into() };

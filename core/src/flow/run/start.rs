@@ -11,9 +11,9 @@ use super::rows::{Book, Unstorable};
 use super::scope::View;
 use super::task::State;
 use super::{At, EffectStatus, ReplayMode, Run};
+use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, Function, Item};
-use crate::flow::call::{Sent, ToolError};
 use crate::flow::tool::{Reach, Spec, input_digest};
 use crate::ledger::decision::{Outcome, Source};
 use crate::limits;
@@ -44,6 +44,9 @@ impl Run {
                 break;
             }
             let Some(at) = self.ready.pop_front() else { break };
+            if !self.task(at).is_some_and(|task| matches!(task.state, State::Ready)) {
+                continue;
+            }
             if !self.start(at, env, book)? {
                 held.push(at);
             }
@@ -54,7 +57,7 @@ impl Run {
         Ok(())
     }
 
-    fn may_start(&self) -> bool {
+    pub(crate) fn may_start(&self) -> bool {
         !self.paused
             && self.cancelled_by.is_none()
             && self.failure.is_none()
@@ -97,6 +100,7 @@ impl Run {
     fn start(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<bool, Unstorable> {
         match self.work(at) {
             Work::Tool(spec) => self.start_tool(at, &spec, env, book),
+            Work::Person if self.must_wait_to_ask() => Ok(false),
             Work::Person => self.start_person(at, env, book).map(|()| true),
             Work::Child { workflow, version } => self.start_child(at, workflow, version, env, book).map(|()| true),
             Work::Map => self.start_map(at, env, book).map(|()| true),
@@ -114,23 +118,31 @@ impl Run {
         if self.use_recording(at, spec, env, book)? {
             return Ok(true);
         }
-        if self.task(at).is_some_and(|task| task.attempt == 0) {
-            match self.judge(at, spec, env) {
-                PolicyVerdict::Allow => {}
-                PolicyVerdict::Ask(demand) => return self.ask(at, &demand, env, book).map(|()| true),
-                PolicyVerdict::Deny { rule, reason } => return self.refuse(at, rule, reason, env, book).map(|()| true),
-            }
-            if self.look_in_cache(at, spec, book) {
-                return Ok(true);
-            }
+        match self.judge(at, spec, env) {
+            PolicyVerdict::Allow => {}
+            PolicyVerdict::Ask(_) if self.must_wait_to_ask() => return Ok(false),
+            PolicyVerdict::Ask(demand) => return self.ask(at, &demand, env, book).map(|()| true),
+            PolicyVerdict::Deny { rule, reason } => return self.refuse(at, rule, reason, env, book).map(|()| true),
         }
-        let slot =
-            Slot { run: self.head.id, at, tenant: &self.head.tenant, tool: &spec.name, priority: self.head.priority };
-        if !env.gate.enter(slot) {
+        if self.task(at).is_some_and(|task| task.attempt == 0) && self.look_in_cache(at, spec, book) {
+            return Ok(true);
+        }
+        if !self.take_slot(at, spec, env) {
             return Ok(false);
         }
         self.dispatch(at, spec, Mode::Execute, env, book)?;
         Ok(true)
+    }
+
+    /// Takes a slot for a call; false: there is none, and one is wished for.
+    pub(crate) fn take_slot(&self, at: At, spec: &Spec, env: &mut Env<'_>) -> bool {
+        let (run, tenant, priority) = (self.head.id, self.head.tenant.as_str(), self.head.priority);
+        env.gate.enter(Slot { run, at, tenant, tool: &spec.name, priority })
+    }
+
+    /// At L0 a step is asked for when the one before has ended: one at a time.
+    fn must_wait_to_ask(&self) -> bool {
+        self.head.level == Level::Ask && (self.asking > 0 || !self.calls.is_empty())
     }
 
     /// Fixes the exact input of a place and checks it.
@@ -214,7 +226,7 @@ impl Run {
                 policies: vec![rule.clone()],
             },
         );
-        self.fail_step(at, ErrorBody::new(Code::PolicyDenied, reason).with("rule", rule), env, book)
+        self.give_up(at, ErrorBody::new(Code::PolicyDenied, reason).with("rule", rule), env, book)
     }
 
     /// Sends the call, written down first if it reaches outside.
@@ -309,9 +321,7 @@ impl Run {
         match hit {
             Some(output) => self.complete_from(at, &spec, output, "cached", env, book),
             None => {
-                let (tenant, run) = (self.head.tenant.clone(), self.head.id);
-                let slot = Slot { run, at, tenant: &tenant, tool: &spec.name, priority: self.head.priority };
-                if env.gate.enter(slot) {
+                if self.may_start() && self.take_slot(at, &spec, env) {
                     return self.dispatch(at, &spec, Mode::Execute, env, book);
                 }
                 self.enter(at, State::Ready);
@@ -394,15 +404,6 @@ impl Run {
     pub(crate) fn replays(&self) -> Option<ReplayMode> {
         self.head.replay.as_ref().map(|replay| replay.mode)
     }
-
-    /// A call that was under way when its process died, or whose owner was taken over: settled by
-    /// the tool's check, by sending it again if that can't do harm, or by a person.
-    pub(crate) fn settle_lost(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
-        let Work::Tool(spec) = self.work(at) else { return Ok(()) };
-        let lost = ToolError::maybe_sent(Code::OutcomeUnknown, "the process that made this call is gone");
-        debug_assert_eq!(lost.sent, Sent::Maybe);
-        self.maybe_sent(at, &spec, lost, env, book)
-    }
 }
 
 /// The name of a recorded output.
@@ -424,7 +425,10 @@ pub(crate) fn check_input(spec: &Spec, input: &Value) -> Result<(), ErrorBody> {
         ErrorBody::new(Code::ValidationFailed, message).with("faults", faults)
     })?;
     let text = Json::of(input).map_err(|error| ErrorBody::new(Code::ValidationFailed, error.to_string()))?;
-    if escapes_nul(text.as_str()) || text.as_str().len() > limits::RUN_INPUT_BYTES_MAX {
+    if escapes_nul(text.as_str()) {
+        return Err(ErrorBody::new(Code::ValidationFailed, "the input of a step has a character that can't be stored"));
+    }
+    if text.as_str().len() > limits::RUN_INPUT_BYTES_MAX {
         return Err(ErrorBody::new(Code::PayloadTooLarge, "the input of a step is too large"));
     }
     Ok(())

@@ -2,13 +2,13 @@
 
 use super::edges::Came;
 use super::env::Env;
-use super::event::{Event, Turn};
+use super::event::{Effect, Event, Turn};
 use super::rows::{Book, Unstorable};
 use super::task::State;
 use super::{At, Run, RunStatus};
-use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::limits;
+use crate::record::Value;
 
 impl Run {
     /// Tells the run what happened and lets it decide.
@@ -41,11 +41,39 @@ impl Run {
     /// A new run: the roots come first, or the draft.
     fn begin(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         self.status = RunStatus::Running;
+        book.status = Some(RunStatus::Running);
         self.note_started(book);
-        if self.head.dry_run || (self.head.level == Level::Draft && self.replays().is_none()) {
+        if self.version > 0 {
+            self.pin(book);
+        }
+        if let Err(error) = self.check_inputs() {
+            self.fail_with(error);
+            return Ok(());
+        }
+        if self.wants_draft() {
             return self.begin_draft(env, book);
         }
         self.begin_nodes(env, book)
+    }
+
+    /// A child run names its workflow; which version that is, and until when it may take, is fixed
+    /// when it is taken up first.
+    fn pin(&self, book: &mut Book) {
+        book.set("workflow_version", self.head.workflow.version);
+        book.set("workflow_digest", Value::Bytes(self.graph.digest.to_vec()));
+        book.set("timeout_at", self.head.timeout_at);
+    }
+
+    /// Whether the workflow takes these inputs and can run here at all.
+    fn check_inputs(&self) -> Result<(), ErrorBody> {
+        if let Some(problem) = self.graph.unsupported_problem() {
+            return Err(ErrorBody::new(Code::ValidationFailed, problem.reason));
+        }
+        let Some(schema) = &self.graph.input_schema else { return Ok(()) };
+        schema.check(&self.head.inputs).map_err(|faults| {
+            let faults = serde_json::to_value(faults).unwrap_or_default();
+            ErrorBody::new(Code::ValidationFailed, "the inputs are not what the workflow takes").with("faults", faults)
+        })
     }
 
     /// Lets the roots come up.
@@ -57,9 +85,16 @@ impl Run {
     /// A run that another process drove, or that was parked: whatever was under way there is lost.
     fn take_up(&mut self, alone: bool, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         book.claim = true;
+        if self.status == RunStatus::Pending {
+            return self.begin(env, book);
+        }
+        if self.status.is_final() || self.plan_waits() {
+            return Ok(());
+        }
         if self.wants_draft() {
             return self.begin_draft(env, book);
         }
+        self.begin_nodes(env, book)?;
         let lost: Vec<At> = self.places().filter(|at| self.is_lost(*at)).collect();
         for at in lost {
             if alone {
@@ -69,7 +104,7 @@ impl Run {
         Ok(())
     }
 
-    fn is_lost(&self, at: At) -> bool {
+    pub(crate) fn is_lost(&self, at: At) -> bool {
         self.task(at).is_some_and(|task| matches!(task.state, State::Lost { .. }))
     }
 
@@ -86,8 +121,9 @@ impl Run {
         if self.status.is_final() {
             return Ok(());
         }
-        if self.head.timeout_at.is_some_and(|end| end <= env.now) && self.failure.is_none() {
-            self.fail_with(ErrorBody::new(Code::RequestTimeout, "the run took longer than it may"), book);
+        if self.head.timeout_at.is_some_and(|end| end <= env.now) && !self.is_stopping() {
+            self.fail_with(ErrorBody::new(Code::RequestTimeout, "the run took longer than it may"));
+            book.effects.extend(self.calls.iter().map(|at| Effect::Cancel(*at)));
         }
         self.expire_plan(env, book)?;
         while let Some((due, at)) = self.timers.first().copied().filter(|(due, _)| *due <= env.now) {
@@ -131,7 +167,7 @@ impl Run {
     }
 
     /// The run fails with this unless something else failed first.
-    pub(crate) fn fail_with(&mut self, error: ErrorBody, _book: &mut Book) {
+    pub(crate) fn fail_with(&mut self, error: ErrorBody) {
         if self.failure.is_none() {
             self.failure = Some(Box::new(error));
         }

@@ -39,6 +39,12 @@ pub(crate) struct Task {
     pub(crate) attempt: u32,
     /// Times it was sent anew after a crash; they don't count as retries.
     pub(crate) resends: u32,
+    /// Times that it was asked what became of it.
+    pub(crate) checks: u32,
+    /// What raised the question whether it happened, while the tool is asked; none after a crash.
+    pub(crate) doubt: Option<Box<ErrorBody>>,
+    /// One of its sends may have happened without anybody knowing.
+    pub(crate) in_doubt: bool,
     /// Who has approved exactly this input.
     pub(crate) approved: Option<Approved>,
     pub(crate) started_at: Option<Timestamp>,
@@ -124,6 +130,9 @@ impl Task {
             digest: None,
             attempt: 0,
             resends: 0,
+            checks: 0,
+            doubt: None,
+            in_doubt: false,
             approved: None,
             started_at: None,
         }

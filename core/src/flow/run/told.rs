@@ -9,8 +9,6 @@ use super::rows::{Book, Unstorable};
 use super::start::Work;
 use super::task::State;
 use super::{EffectStatus, Run};
-use crate::error::{Code, ErrorBody};
-use crate::record::Json;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -65,16 +63,13 @@ impl Run {
         let Some(task) = self.task_mut(at) else { return Ok(()) };
         match output {
             Some(output) => {
+                task.in_doubt = false;
                 book.settle_effect(task, EffectStatus::Succeeded, now)?;
-                if Json::of(&output).is_err() {
-                    let error = ErrorBody::new(Code::ValidationFailed, "the output that was given can't be stored");
-                    return self.fail_step(at, error, env, book);
-                }
                 self.complete_from(at, &spec, output, "resolved", env, book)
             }
             None => {
                 book.settle_effect(task, EffectStatus::Failed, now)?;
-                task.resends = 0;
+                (task.in_doubt, task.resends, task.checks) = (false, 0, 0);
                 self.enter(at, State::Ready);
                 self.keep(at, env, book);
                 self.ready.push_back(at);

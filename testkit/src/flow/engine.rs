@@ -1,0 +1,135 @@
+//! The flow engine on any store, with scripted tools.
+
+use super::outside::Outside;
+use super::tool::{Behave, Script, Scripted};
+use crate::seeded::Seeded;
+use async_trait::async_trait;
+use bytes::Bytes;
+use chimera_core::access::tables::TENANTS;
+use chimera_core::flow::tool::Reach;
+use chimera_core::record::{Insert, Tx};
+use chimera_core::time::Timestamp;
+use chimera_engine::access::{Doorkeeper, Permit};
+use chimera_engine::flow::gate::Slots;
+use chimera_engine::flow::policy::Rules;
+use chimera_engine::flow::{Flow, Parts, Registry};
+use chimera_engine::port::{Bus, BusError, Clock, Records, Subscription};
+use futures::StreamExt;
+use std::sync::Arc;
+use tokio::time::Instant;
+
+/// A bus on which nobody listens: looking is the truth.
+pub struct Nobody;
+
+#[async_trait]
+impl Bus for Nobody {
+    async fn publish(&self, _: &str, _: Bytes) -> Result<(), BusError> {
+        Ok(())
+    }
+
+    async fn subscribe(&self, _: &str) -> Result<Subscription, BusError> {
+        Ok(futures::stream::pending().boxed())
+    }
+
+    async fn ready(&self) -> Result<(), BusError> {
+        Ok(())
+    }
+}
+
+/// The runtime's own time, which a test may hold still and move on.
+struct RuntimeClock(Instant);
+
+impl Clock for RuntimeClock {
+    fn now(&self) -> Timestamp {
+        let since = i64::try_from(self.0.elapsed().as_micros()).unwrap_or(i64::MAX);
+        Timestamp::from_micros(crate::build::NOON.micros() + since)
+    }
+}
+
+/// What outlives a crash.
+#[derive(Clone)]
+pub struct World {
+    /// What has happened outside.
+    pub outside: Arc<Outside>,
+    /// What tools do.
+    pub script: Script,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Where ids come from.
+    pub random: Arc<Seeded>,
+}
+
+impl World {
+    /// A world in which every tool does its work.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            outside: Arc::default(),
+            script: Arc::new(|_, _, _| Behave::Work),
+            clock: Arc::new(RuntimeClock(Instant::now())),
+            random: Arc::new(Seeded::new(seed)),
+        }
+    }
+
+    /// The same world with tools that follow this script.
+    #[must_use]
+    pub fn with(mut self, script: impl Fn(&str, &str, u32) -> Behave + Send + Sync + 'static) -> Self {
+        self.script = Arc::new(script);
+        self
+    }
+
+    /// Somebody who may act.
+    #[must_use]
+    pub fn actor(&self, name: &str) -> Permit {
+        Doorkeeper::open("acme").admit(None, Some(name)).expect("a name that can be used")
+    }
+
+    /// Makes sure that the tenant is there.
+    pub async fn settle(&self, records: &dyn Records) {
+        let row = vec![("id", "acme".into()), ("slug", "acme".into()), ("name", "Acme".into())];
+        let tx = Tx { inserts: vec![Insert::into(&TENANTS, row).expect("a tenant")], ..Tx::default() };
+        // It may be there already.
+        let _ = records.commit(tx).await;
+    }
+
+    /// The tools: `pure`, `read`, `once` (neither idempotent nor checkable), `again` (idempotent)
+    /// and `checked` (checkable).
+    #[must_use]
+    pub fn registry(&self) -> Registry {
+        let mut registry = Registry::default();
+        let tools = [
+            ("pure", Reach::Pure, true, false),
+            ("read", Reach::Read, true, false),
+            ("once", Reach::Write, false, false),
+            ("again", Reach::Write, true, false),
+            ("checked", Reach::Write, false, true),
+        ];
+        for (name, reach, idempotent, checkable) in tools {
+            let (outside, script) = (Arc::clone(&self.outside), Arc::clone(&self.script));
+            let tool = Scripted::new(name, reach, idempotent, checkable, outside, script);
+            registry.add(Arc::new(tool)).expect("a name of its own");
+        }
+        registry
+    }
+}
+
+/// An engine in this world.
+#[must_use]
+pub fn engine(world: &World, records: Arc<dyn Records>) -> Flow {
+    engine_with(world, records, true, Rules::default())
+}
+
+/// An engine with rules, perhaps beside others.
+#[must_use]
+pub fn engine_with(world: &World, records: Arc<dyn Records>, alone: bool, rules: Rules) -> Flow {
+    Flow::new(Parts {
+        records,
+        clock: Arc::clone(&world.clock),
+        random: Arc::clone(&world.random) as _,
+        bus: Arc::new(Nobody),
+        registry: Arc::new(world.registry()),
+        policy: Arc::new(rules),
+        slots: Slots::default(),
+        alone,
+    })
+}

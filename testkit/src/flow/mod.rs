@@ -1,0 +1,16 @@
+//! A flow engine for tests: scripted tools that count what reaches the outside, a world in which it
+//! happens, and the engine on any store.
+
+mod air;
+mod engine;
+mod outside;
+mod puppet;
+mod stage;
+mod tool;
+
+pub use air::{Air, chain, workflow};
+pub use engine::{Nobody, World, engine, engine_with};
+pub use outside::{Outside, Sent};
+pub use puppet::{Asked, Made, Puppet};
+pub use stage::{Setup, Stage, TENANT, code_of, id_of, stage};
+pub use tool::{Behave, Script, Scripted};

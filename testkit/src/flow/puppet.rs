@@ -1,0 +1,204 @@
+//! A tool that a test moves by closures, and a record of everything that was asked of it.
+
+use async_trait::async_trait;
+use chimera_core::error::Code;
+use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Spec, is_dry};
+use chimera_engine::port::{CallContext, Done, Found, Tool, ToolError};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+/// What was asked of a tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Made {
+    /// `execute`, `dry`, `check` or `rollback`.
+    pub how: &'static str,
+    /// The effect's id.
+    pub effect: Uuid,
+    /// The effect's key.
+    pub key: String,
+    /// Which try.
+    pub attempt: u32,
+    /// With what.
+    pub input: Value,
+    /// When, on the runtime's clock.
+    pub at: Instant,
+}
+
+type Act = Arc<dyn Fn(CallContext, Value) -> BoxFuture<'static, Result<Value, ToolError>> + Send + Sync>;
+type Undo = Arc<dyn Fn(CallContext, Done) -> Result<Value, ToolError> + Send + Sync>;
+type Check = Arc<dyn Fn(CallContext) -> Result<Found, ToolError> + Send + Sync>;
+
+/// A tool that a test moves by closures.
+#[derive(Clone)]
+pub struct Puppet {
+    declared: Declared,
+    act: Act,
+    undo: Undo,
+    check: Check,
+    made: Arc<Mutex<Vec<Made>>>,
+}
+
+/// What was asked of one puppet.
+#[derive(Clone)]
+pub struct Asked(Arc<Mutex<Vec<Made>>>);
+
+impl Asked {
+    /// Everything, in its order.
+    #[must_use]
+    pub fn all(&self) -> Vec<Made> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What was asked in one way.
+    #[must_use]
+    pub fn of(&self, how: &str) -> Vec<Made> {
+        self.all().into_iter().filter(|made| made.how == how).collect()
+    }
+
+    /// How often it was asked in one way.
+    #[must_use]
+    pub fn count(&self, how: &str) -> usize {
+        self.of(how).len()
+    }
+}
+
+impl Puppet {
+    /// A reversible tool of this reach, of low risk, with a dry run, that echoes its input.
+    #[must_use]
+    pub fn new(name: &'static str, effect: Reach) -> Self {
+        let declared = Declared {
+            name,
+            version: "1",
+            description: "does as a test tells it",
+            metadata: Metadata {
+                requires_approval: false,
+                dry_run_supported: true,
+                idempotent: false,
+                capabilities: vec![format!("test.{name}")],
+                risk_level: Risk::Low,
+            },
+            effect,
+            checkable: false,
+            reversible: effect == Reach::Write,
+            timeout_ms: 30_000,
+            input: json!({"type": "object"}),
+            output: json!({"type": "object"}),
+        };
+        Self {
+            declared,
+            act: Arc::new(|_, input| async move { Ok(json!({"echo": input})) }.boxed()),
+            undo: Arc::new(|_, _| Ok(json!({"undone": true}))),
+            check: Arc::new(|_| Ok(Found::Unknowable)),
+            made: Arc::default(),
+        }
+    }
+
+    /// The same with another declaration.
+    #[must_use]
+    pub fn declared(mut self, change: impl FnOnce(&mut Declared)) -> Self {
+        change(&mut self.declared);
+        self
+    }
+
+    /// The same, and this is what it does when it is called for real.
+    #[must_use]
+    pub fn acts<F>(mut self, act: impl Fn(CallContext, Value) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<Value, ToolError>> + Send + 'static,
+    {
+        self.act = Arc::new(move |ctx, input| act(ctx, input).boxed());
+        self
+    }
+
+    /// The same, and this is what it answers at once.
+    #[must_use]
+    pub fn answers(
+        self,
+        answer: impl Fn(&CallContext, &Value) -> Result<Value, ToolError> + Send + Sync + 'static,
+    ) -> Self {
+        self.acts(move |ctx, input| std::future::ready(answer(&ctx, &input)))
+    }
+
+    /// The same, and it fails for the moment.
+    #[must_use]
+    pub fn fails_at(self, attempts: &'static [u32]) -> Self {
+        self.answers(move |ctx, input| match attempts.contains(&ctx.attempt) {
+            true => Err(ToolError::not_sent(Code::ExternalServiceError, "not now")),
+            false => Ok(json!({"echo": input})),
+        })
+    }
+
+    /// The same, and this is how it undoes.
+    #[must_use]
+    pub fn undoes(
+        mut self,
+        undo: impl Fn(CallContext, Done) -> Result<Value, ToolError> + Send + Sync + 'static,
+    ) -> Self {
+        self.undo = Arc::new(undo);
+        self
+    }
+
+    /// The same, and it can tell what became of a call.
+    #[must_use]
+    pub fn checks(mut self, check: impl Fn(CallContext) -> Result<Found, ToolError> + Send + Sync + 'static) -> Self {
+        self.declared.checkable = true;
+        self.check = Arc::new(check);
+        self
+    }
+
+    /// What is asked of it from now on.
+    #[must_use]
+    pub fn asked(&self) -> Asked {
+        Asked(Arc::clone(&self.made))
+    }
+
+    /// The tool.
+    #[must_use]
+    pub fn build(self) -> Arc<dyn Tool> {
+        let spec = Arc::new(self.declared.clone().compile().expect("schemas that compile"));
+        Arc::new(Moved { spec, puppet: self })
+    }
+}
+
+struct Moved {
+    spec: Arc<Spec>,
+    puppet: Puppet,
+}
+
+impl Moved {
+    fn note(&self, how: &'static str, ctx: &CallContext, input: &Value) {
+        let (key, input) = (ctx.idempotency_key.clone(), input.clone());
+        let made = Made { how, effect: ctx.effect_id, key, attempt: ctx.attempt, input, at: Instant::now() };
+        self.puppet.made.lock().unwrap_or_else(PoisonError::into_inner).push(made);
+    }
+}
+
+#[async_trait]
+impl Tool for Moved {
+    fn spec(&self) -> &Arc<Spec> {
+        &self.spec
+    }
+
+    async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
+        if is_dry(input) {
+            self.note("dry", ctx, input);
+            return Ok(Spec::simulated(json!({"echo": input}), self.spec.name.clone()));
+        }
+        self.note("execute", ctx, input);
+        (self.puppet.act)(ctx.clone(), input.clone()).await
+    }
+
+    async fn rollback(&self, ctx: &CallContext, done: &Done) -> Result<Value, ToolError> {
+        self.note("rollback", ctx, &done.input);
+        (self.puppet.undo)(ctx.clone(), done.clone())
+    }
+
+    async fn check(&self, ctx: &CallContext, input: &Value) -> Result<Found, ToolError> {
+        self.note("check", ctx, input);
+        (self.puppet.check)(ctx.clone())
+    }
+}

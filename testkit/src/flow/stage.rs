@@ -1,0 +1,312 @@
+//! A flow engine on the store in memory, with whatever a test needs around it.
+//!
+//! Time is the runtime's: a test that holds it still moves it on by waiting. Whoever waits for a run
+//! here looks again after each commit, never after a pause.
+
+use super::air::Air;
+use super::engine::{Nobody, World};
+use crate::memory::MemoryRecords;
+use chimera_core::access::Level;
+use chimera_core::access::tables::TENANTS;
+use chimera_core::flow::run::Policy;
+use chimera_core::record::{Insert, Row, Table, Tx};
+use chimera_engine::access::{Doorkeeper, Permit};
+use chimera_engine::flow::gate::Slots;
+use chimera_engine::flow::policy::Rules;
+use chimera_engine::flow::{Decide, Decided, Decision, Flow, FlowError, Parts, StartRun};
+use chimera_engine::port::{Records, Tool};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// How long a test waits for something to happen, on the runtime's clock.
+const PATIENCE: Duration = Duration::from_secs(3 * 3_600);
+
+/// The tenant that tests act for unless they say otherwise.
+pub const TENANT: &str = "acme";
+
+/// What an engine is set up with.
+pub struct Setup {
+    world: World,
+    tools: Vec<Arc<dyn Tool>>,
+    policy: Arc<dyn Policy>,
+    slots: Slots,
+    keeps: bool,
+}
+
+/// An engine and its store.
+pub struct Stage {
+    /// The world that it acts on.
+    pub world: World,
+    /// Its store.
+    pub records: Arc<MemoryRecords>,
+    /// The engine.
+    pub flow: Flow,
+}
+
+/// A setup with scripted tools, no rules and wide slots.
+#[must_use]
+pub fn stage(seed: u64) -> Setup {
+    Setup {
+        world: World::new(seed),
+        tools: Vec::new(),
+        policy: Arc::new(Rules::default()),
+        slots: Slots::default(),
+        keeps: true,
+    }
+}
+
+impl Setup {
+    /// With another world.
+    #[must_use]
+    pub fn world(mut self, world: World) -> Self {
+        self.world = world;
+        self
+    }
+
+    /// With another tool.
+    #[must_use]
+    pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// With these rules.
+    #[must_use]
+    pub fn policy(mut self, policy: impl Policy + 'static) -> Self {
+        self.policy = Arc::new(policy);
+        self
+    }
+
+    /// With these slots.
+    #[must_use]
+    pub fn slots(mut self, slots: Slots) -> Self {
+        self.slots = slots;
+        self
+    }
+
+    /// Without anybody who looks after runs that nobody drives.
+    #[must_use]
+    pub fn unkept(mut self) -> Self {
+        self.keeps = false;
+        self
+    }
+
+    /// Opens on an empty store.
+    pub async fn open(self) -> Stage {
+        self.on(Arc::new(MemoryRecords::new())).await
+    }
+
+    /// Opens on this store, as a process does that finds it.
+    pub async fn on(self, records: Arc<MemoryRecords>) -> Stage {
+        for tenant in [TENANT, "other"] {
+            let row = vec![("id", tenant.into()), ("slug", tenant.into()), ("name", tenant.into())];
+            let tx = Tx { inserts: vec![Insert::into(&TENANTS, row).expect("a tenant")], ..Tx::default() };
+            // It may be there already.
+            let _ = records.commit(tx).await;
+        }
+        let mut registry = self.world.registry();
+        for tool in self.tools {
+            registry.add(tool).expect("a name of its own");
+        }
+        let flow = Flow::new(Parts {
+            records: Arc::clone(&records) as Arc<dyn Records>,
+            clock: Arc::clone(&self.world.clock),
+            random: Arc::clone(&self.world.random) as _,
+            bus: Arc::new(Nobody),
+            registry: Arc::new(registry),
+            policy: self.policy,
+            slots: self.slots,
+            alone: true,
+        });
+        if self.keeps {
+            let keeper = flow.clone();
+            tokio::spawn(async move { keeper.keep().await });
+        }
+        Stage { world: self.world, records, flow }
+    }
+}
+
+impl Stage {
+    /// Stops this engine and opens another on the same store.
+    pub async fn restart(&self, setup: Setup) -> Stage {
+        self.flow.stop();
+        setup.world(self.world.clone()).on(Arc::clone(&self.records)).await
+    }
+
+    /// Somebody who may act for a tenant.
+    #[must_use]
+    pub fn permit_of(&self, tenant: &str, actor: &str) -> Permit {
+        Doorkeeper::open(tenant).admit(None, Some(actor)).expect("a name that can be used")
+    }
+
+    /// Somebody who may act.
+    #[must_use]
+    pub fn permit(&self, actor: &str) -> Permit {
+        self.permit_of(TENANT, actor)
+    }
+
+    /// Stores a workflow; gives its version.
+    pub async fn apply(&self, air: &Air) -> i64 {
+        let text = air.document().to_string();
+        let applied = self.flow.workflows().apply(&self.permit("admin"), &air.id(), &text).await;
+        applied.unwrap_or_else(|error| panic!("{}: {}", error, json!(error.body()))).version
+    }
+
+    /// Starts a run of `user_ann`.
+    pub async fn start(&self, ask: StartRun) -> Uuid {
+        let started = self.flow.start(&self.permit("user_ann"), ask).await;
+        started.unwrap_or_else(|error| panic!("{}", json!(error.body()))).run_id
+    }
+
+    /// Stores a workflow and starts a run of it.
+    pub async fn run(&self, air: &Air, level: Level) -> Uuid {
+        self.run_with(air, level, json!({})).await
+    }
+
+    /// Stores a workflow and starts a run of it with inputs.
+    pub async fn run_with(&self, air: &Air, level: Level, inputs: Value) -> Uuid {
+        self.apply(air).await;
+        self.start(StartRun { level, ..StartRun::of(air.id(), inputs) }).await
+    }
+
+    /// The run as it stands.
+    pub async fn show(&self, run: Uuid) -> Value {
+        self.flow.show(&self.permit("admin"), run).await.expect("the run")
+    }
+
+    /// Waits until the run looks as wanted.
+    pub async fn until(&self, run: Uuid, wanted: impl Fn(&Value) -> bool) -> Value {
+        let mut commits = self.records.commits();
+        let waiting = async {
+            loop {
+                commits.borrow_and_update();
+                let shown = self.show(run).await;
+                if wanted(&shown) {
+                    return shown;
+                }
+                commits.changed().await.expect("the store is open");
+            }
+        };
+        match tokio::time::timeout(PATIENCE, waiting).await {
+            Ok(shown) => shown,
+            Err(_) => panic!("it never came to that: {:#}\n{:#}", self.show(run).await, self.steps(run).await),
+        }
+    }
+
+    /// Waits until the run has this status.
+    pub async fn status(&self, run: Uuid, status: &str) -> Value {
+        self.until(run, |shown| shown["status"] == status).await
+    }
+
+    /// Waits until the run has ended.
+    pub async fn ended(&self, run: Uuid) -> Value {
+        let ends = ["completed", "failed", "cancelled", "rolled_back"];
+        self.until(run, |shown| ends.iter().any(|end| shown["status"] == *end)).await
+    }
+
+    /// Waits until a node of the run has this status; gives the step.
+    pub async fn step(&self, run: Uuid, node: &str, status: &str) -> Value {
+        let mut commits = self.records.commits();
+        let waiting = async {
+            loop {
+                commits.borrow_and_update();
+                let steps = self.steps(run).await;
+                let found = steps.as_array().expect("steps").iter().find(|step| step["node_id"] == node);
+                if let Some(step) = found.filter(|step| step["status"] == status) {
+                    return step.clone();
+                }
+                commits.changed().await.expect("the store is open");
+            }
+        };
+        match tokio::time::timeout(PATIENCE, waiting).await {
+            Ok(step) => step,
+            Err(_) => panic!("{node} never was {status}: {:#}", self.steps(run).await),
+        }
+    }
+
+    /// The steps as they stand.
+    pub async fn steps(&self, run: Uuid) -> Value {
+        self.flow.steps(&self.permit("admin"), run).await.expect("the steps")["steps"].clone()
+    }
+
+    /// The statuses of the nodes, in their order: `a=completed b=skipped`.
+    pub async fn standing(&self, run: Uuid) -> String {
+        let steps = self.steps(run).await;
+        let words = steps.as_array().expect("steps").iter().map(|step| {
+            let item = step["map_index"].as_i64().map(|item| format!("[{item}]")).unwrap_or_default();
+            let text = |member: &str| step[member].as_str().unwrap_or_default().to_owned();
+            format!("{}{item}={}", text("node_id"), text("status"))
+        });
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    /// The types of the run's events, in their order.
+    pub async fn events(&self, run: Uuid) -> Vec<String> {
+        let events = self.flow.events(&self.permit("admin"), run, 0, 1_000).await.expect("events");
+        events.iter().map(|event| event["event_type"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    /// Waits until people are asked; gives the requests.
+    pub async fn asks(&self, run: Uuid) -> Vec<Value> {
+        let asked = |shown: &Value| {
+            shown["status"] == "awaiting_approval"
+                && shown["approvals"].as_array().is_some_and(|asked| !asked.is_empty())
+        };
+        self.until(run, asked).await["approvals"].as_array().expect("approvals").clone()
+    }
+
+    /// Decides about what was asked.
+    pub async fn decide(
+        &self,
+        who: &str,
+        run: Uuid,
+        decision: Decision,
+        asked: Option<&Value>,
+    ) -> Result<Decided, FlowError> {
+        let digest = asked.and_then(|asked| asked["digest"].as_str());
+        let digest = digest.map(|digest| hex_bytes(digest).try_into().expect("a digest"));
+        let ask = Decide { run, decision, approval: None, step: None, digest, reason: None };
+        self.flow.decide(&self.permit(who), ask).await
+    }
+
+    /// Waits until something is asked and approves it.
+    pub async fn approve(&self, who: &str, run: Uuid) -> Value {
+        let asked = self.asks(run).await.remove(0);
+        self.decide(who, run, Decision::Approve, Some(&asked)).await.expect("an approval");
+        asked
+    }
+
+    /// Every row of a table.
+    #[must_use]
+    pub fn rows(&self, table: &'static Table) -> Vec<Row> {
+        self.records.rows(table)
+    }
+
+    /// The rows of a table that belong to a run.
+    #[must_use]
+    pub fn rows_of(&self, table: &'static Table, run: Uuid) -> Vec<Row> {
+        self.rows(table).into_iter().filter(|row| row.get("run_id").as_uuid() == Some(run)).collect()
+    }
+}
+
+/// The id in a document.
+#[must_use]
+pub fn id_of(value: &Value) -> Uuid {
+    value.as_str().and_then(|text| Uuid::parse_str(text).ok()).expect("an id")
+}
+
+/// The code of a refusal.
+#[must_use]
+pub fn code_of<T>(result: Result<T, FlowError>) -> String {
+    match result {
+        Ok(_) => "none".to_owned(),
+        Err(error) => error.body().code.as_str().to_owned(),
+    }
+}
+
+fn hex_bytes(text: &str) -> Vec<u8> {
+    let digit = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("hex digits");
+    (0..text.len()).step_by(2).map(digit).collect()
+}

@@ -1,0 +1,128 @@
+//! Tools that do as a test tells them.
+
+use super::outside::Outside;
+use async_trait::async_trait;
+use chimera_core::error::Code;
+use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Spec, is_dry};
+use chimera_engine::port::{CallContext, Done, Found, Tool, ToolError};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What becomes of one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behave {
+    /// It does its work.
+    Work,
+    /// It fails before anything was sent.
+    RefuseBefore,
+    /// It fails for good before anything was sent.
+    RefuseForGood,
+    /// It does its work, and the answer is lost.
+    LoseAnswer,
+    /// It is sent and never answers.
+    Hang,
+    /// It does its work after a while.
+    Late,
+}
+
+/// Decides what becomes of a call: tool, key, attempt.
+pub type Script = Arc<dyn Fn(&str, &str, u32) -> Behave + Send + Sync>;
+
+/// A tool that follows a script.
+pub struct Scripted {
+    spec: Arc<Spec>,
+    outside: Arc<Outside>,
+    script: Script,
+}
+
+impl Scripted {
+    /// A tool of this reach.
+    #[must_use]
+    pub fn new(
+        name: &'static str,
+        effect: Reach,
+        idempotent: bool,
+        checkable: bool,
+        outside: Arc<Outside>,
+        script: Script,
+    ) -> Self {
+        let declared = Declared {
+            name,
+            version: "1",
+            description: "does as a test tells it",
+            metadata: Metadata {
+                requires_approval: false,
+                dry_run_supported: true,
+                idempotent,
+                capabilities: vec![format!("test.{name}")],
+                risk_level: Risk::Low,
+            },
+            effect,
+            checkable,
+            reversible: effect == Reach::Write,
+            timeout_ms: 30_000,
+            input: json!({"type": "object"}),
+            output: json!({"type": "object"}),
+        };
+        let spec = Arc::new(declared.compile().expect("a schema that compiles"));
+        Self { spec, outside, script }
+    }
+
+    fn work(&self, ctx: &CallContext, input: &Value) -> Value {
+        let output = json!({"tool": self.spec.name, "echo": input});
+        if self.spec.effect == Reach::Write {
+            let made_before =
+                self.spec.metadata.idempotent.then(|| self.outside.find(&self.spec.name, &ctx.idempotency_key));
+            if let Some(Some(output)) = made_before {
+                return output;
+            }
+            self.outside.happen(&self.spec.name, &ctx.idempotency_key, input, output.clone());
+        }
+        output
+    }
+}
+
+#[async_trait]
+impl Tool for Scripted {
+    fn spec(&self) -> &Arc<Spec> {
+        &self.spec
+    }
+
+    async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
+        if is_dry(input) {
+            return Ok(Spec::simulated(json!({"tool": self.spec.name, "echo": input}), self.spec.name.clone()));
+        }
+        let lost = || ToolError::maybe_sent(Code::ExternalServiceUnavailable, "the answer was lost");
+        match (self.script)(&self.spec.name, &ctx.idempotency_key, ctx.attempt) {
+            Behave::Work => Ok(self.work(ctx, input)),
+            Behave::RefuseBefore => Err(ToolError::not_sent(Code::ExternalServiceError, "not now")),
+            Behave::RefuseForGood => Err(ToolError::not_sent(Code::ValidationFailed, "never")),
+            Behave::LoseAnswer => {
+                self.work(ctx, input);
+                Err(lost())
+            }
+            Behave::Hang => {
+                self.work(ctx, input);
+                std::future::pending().await
+            }
+            Behave::Late => {
+                tokio::time::sleep(Duration::from_secs(3)).await;
+                Ok(self.work(ctx, input))
+            }
+        }
+    }
+
+    async fn rollback(&self, ctx: &CallContext, _done: &Done) -> Result<Value, ToolError> {
+        let key = ctx.idempotency_key.trim_end_matches(":undo");
+        self.outside.undo(&self.spec.name, key);
+        Ok(json!({"undone": true}))
+    }
+
+    async fn check(&self, ctx: &CallContext, _input: &Value) -> Result<Found, ToolError> {
+        Ok(match self.outside.find(&self.spec.name, &ctx.idempotency_key) {
+            Some(output) => Found::Happened(output),
+            None => Found::Never,
+        })
+    }
+}
