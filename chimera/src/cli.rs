@@ -3,6 +3,13 @@
 //! Data goes to stdout, words to stderr. The reference in `docs/reference/cli.md` is made from
 //! these types.
 
+mod flow;
+
+pub(crate) use flow::{
+    Acting, DecideArgs, LevelWord, ListArgs, PageOf, PatchArgs, ReplayMode, ResolveArgs, RunsCommand, StartArgs,
+    WorkflowCommand,
+};
+
 use crate::config::Flags;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -68,6 +75,12 @@ pub(crate) enum Command {
     },
     /// Check everything that a server needs, with hints.
     Doctor,
+    /// Apply, list, show and check workflows.
+    #[command(subcommand)]
+    Workflow(WorkflowCommand),
+    /// Start, watch and steer runs.
+    #[command(subcommand)]
+    Runs(RunsCommand),
     /// Look at the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),

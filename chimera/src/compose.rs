@@ -4,8 +4,10 @@
 //! the server that it names, its absence means the data folder or this process.
 
 mod flow;
+mod server;
 
 pub(crate) use flow::{api_token, door, operator, reader};
+pub(crate) use server::server;
 
 use crate::ambient::{SystemClock, SystemRandom};
 use crate::bench::{Setting, Subject, Work};

@@ -40,6 +40,8 @@ pub(crate) struct RunSummary {
     cancel_requested: bool,
     /// Grows with every change.
     state_version: i64,
+    /// Number of its last event.
+    run_seq: i64,
     /// The run that started it.
     parent_run_id: Option<String>,
     /// The run that it repeats.
