@@ -116,7 +116,8 @@ pub fn answers(disk: &MemoryRecords, outside: &Outside) -> Vec<Wish> {
 /// A signal that is there already, told once more.
 #[must_use]
 pub fn echo(dice: &Seeded, disk: &MemoryRecords) -> Option<(Uuid, Told)> {
-    let rows = disk.rows(&RUN_SIGNALS);
+    // A patch is told together with its row, and so only once.
+    let rows: Vec<Row> = disk.rows(&RUN_SIGNALS).into_iter().filter(|row| row.text("kind") != "patch").collect();
     let row = one(dice, &rows)?;
     let told = serde_json::from_value(row.get("payload").as_json()?.to_value()).ok()?;
     Some((row.uuid("run_id"), told))

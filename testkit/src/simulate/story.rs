@@ -5,7 +5,7 @@ use super::node::{Ground, Node};
 use super::people::{self, Wish};
 use super::settle;
 use super::weather::Weather;
-use super::wire::Link;
+use super::wire::{Link, Wire};
 use super::workflow;
 use crate::build::NOON;
 use crate::flow::Outside;
@@ -22,7 +22,7 @@ use chimera_engine::port::{Clock, Random, Records};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -73,7 +73,34 @@ pub fn simulate(seed: u64, tells: bool) -> Report {
     })
 }
 
+#[derive(Clone, Copy)]
+enum Happening {
+    Start,
+    Wish,
+    Answer,
+    Echo,
+    Crash,
+    Restart,
+    Freeze,
+    Part,
+    Outage,
+}
+
+/// How often things happen in a world: each kind of trouble is absent, rare or common.
+fn odds(dice: &Seeded) -> Vec<(Happening, u64)> {
+    let trouble = [Happening::Crash, Happening::Freeze, Happening::Part, Happening::Outage, Happening::Echo];
+    let troubles = trouble.into_iter().map(|happening| (happening, *dice.pick(&[0, 1, 3])));
+    let usual = [
+        (Happening::Start, 4),
+        (Happening::Wish, *dice.pick(&[0, 4, 12])),
+        (Happening::Answer, 16),
+        (Happening::Restart, 6),
+    ];
+    usual.into_iter().chain(troubles).collect()
+}
+
 struct Story {
+    odds: Vec<(Happening, u64)>,
     ground: Ground,
     dice: Seeded,
     disk: Arc<MemoryRecords>,
@@ -108,7 +135,8 @@ impl Story {
         let count = if alone { 1 } else { 1 + dice.below(2) };
         let mut nodes = vec![Some(Node::start(&ground, Arc::clone(&disk)))];
         nodes.extend((1..count).map(|_| Some(Node::start(&ground, Arc::new(disk.beside())))));
-        let mut story = Self { ground, dice, disk, nodes, workflows: 0, started: 0 };
+        let odds = odds(&dice);
+        let mut story = Self { odds, ground, dice, disk, nodes, workflows: 0, started: 0 };
         story.apply().await;
         story
     }
@@ -131,51 +159,82 @@ impl Story {
     /// Things happen, at any time and in any order.
     async fn bad_times(&mut self) {
         self.ground.weather.calm(false);
-        self.start().await;
-        for _ in 0..10 + self.dice.below(50) {
-            let pause = *self.dice.pick(&[1, 7, 40, 300, 900, 4_000]);
+        self.start();
+        let hurry = *self.dice.pick(&[30, 200, 1_000]);
+        for _ in 0..30 + self.dice.below(80) {
+            let pause = if self.dice.below(20) == 0 { 20_000 } else { hurry };
             tokio::time::sleep(Duration::from_millis(self.dice.below(pause) + 1)).await;
-            self.happen().await;
+            self.happen();
         }
     }
 
-    async fn happen(&mut self) {
-        match self.dice.below(24) {
-            0..=2 if self.started < 5 => self.start().await,
-            3 => self.ground.weather.outage(true),
-            4 | 5 => self.ground.weather.outage(false),
-            6 | 7 => {
+    fn happen(&mut self) {
+        match self.drawn() {
+            Happening::Start if self.started < 6 => self.start(),
+            Happening::Outage => {
+                self.ground.weather.outage(true);
+                let (weather, ends) = (Arc::clone(&self.ground.weather), 1 + self.dice.below(8_000));
+                tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_millis(ends)).await;
+                    weather.outage(false);
+                });
+            }
+            Happening::Crash => {
                 let at = self.any();
                 if let Some(node) = self.nodes[at].take() {
                     self.ground.judge.tell(|| format!("node {at} crashes"));
                     node.crash();
                 }
             }
-            8..=11 => self.restart(),
-            12 => self.each(|story, node| {
-                story.ground.judge.tell(|| "a node freezes".to_owned());
-                node.wire.set(Link::Frozen);
-            }),
-            13 | 14 => self.each(|_, node| node.wire.set(Link::Up)),
-            15 => self.each(|_, node| node.away.store(true, Ordering::Relaxed)),
-            16 => self.each(|_, node| node.away.store(false, Ordering::Relaxed)),
-            17 => self.echo().await,
-            _ => {
+            Happening::Restart => self.restart(),
+            Happening::Freeze => self.hold(|node| node.wire.set(Link::Frozen), |wire, _| wire.set(Link::Up)),
+            Happening::Part => {
+                self.hold(
+                    |node| node.away.store(true, Ordering::Relaxed),
+                    |_, away| away.store(false, Ordering::Relaxed),
+                );
+            }
+            Happening::Echo => self.echo(),
+            Happening::Wish | Happening::Start => {
                 if let Some(wish) = people::wish(&self.dice, &self.disk, &self.ground.outside) {
                     self.tell(wish);
+                }
+            }
+            Happening::Answer => {
+                let answers = people::answers(&self.disk, &self.ground.outside);
+                if !answers.is_empty() {
+                    self.tell(self.dice.pick(&answers).clone());
                 }
             }
         }
     }
 
-    fn any(&self) -> usize {
-        usize::try_from(self.dice.below(self.nodes.len() as u64)).unwrap_or_default()
+    fn drawn(&self) -> Happening {
+        let sum: u64 = self.odds.iter().map(|(_, weight)| weight).sum();
+        let mut drawn = self.dice.below(sum);
+        for (happening, weight) in &self.odds {
+            if drawn < *weight {
+                return *happening;
+            }
+            drawn -= weight;
+        }
+        Happening::Answer
     }
 
-    fn each(&self, act: impl Fn(&Self, &Node)) {
-        if let Some(node) = &self.nodes[self.any()] {
-            act(self, node);
-        }
+    /// Does something to a node, and undoes it after a while if it still lives.
+    fn hold(&self, begin: impl Fn(&Node), end: impl Fn(&Wire, &AtomicBool) + Send + 'static) {
+        let Some(node) = &self.nodes[self.any()] else { return };
+        self.ground.judge.tell(|| "a node is held".to_owned());
+        begin(node);
+        let (wire, away, ends) = (Arc::clone(&node.wire), Arc::clone(&node.away), 1 + self.dice.below(40_000));
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(ends)).await;
+            end(&wire, &away);
+        });
+    }
+
+    fn any(&self) -> usize {
+        usize::try_from(self.dice.below(self.nodes.len() as u64)).unwrap_or_default()
     }
 
     fn restart(&mut self) {
@@ -188,7 +247,7 @@ impl Story {
         }
     }
 
-    async fn start(&mut self) {
+    fn start(&mut self) {
         let Some(node) = &self.nodes[self.any()] else { return };
         self.started += 1;
         let dice = &self.dice;
@@ -224,7 +283,7 @@ impl Story {
     }
 
     /// A signal that comes twice.
-    async fn echo(&self) {
+    fn echo(&self) {
         let Some((run, told)) = people::echo(&self.dice, &self.disk) else { return };
         let now = self.ground.clock.now();
         let signal = Signal { id: self.ground.random.row_id(now), told };

@@ -90,6 +90,13 @@ impl Simulated {
         }
     }
 
+    async fn take_time(&self) {
+        self.weather.linger().await;
+        if self.weather.strikes(300) {
+            tokio::time::sleep(Duration::from_millis(self.weather.dice.below(2_000))).await;
+        }
+    }
+
     fn work(&self, ctx: &CallContext, input: &Value) -> Value {
         let output = json!({"tool": self.spec.name, "echo": input["n"]});
         if self.spec.effect != Reach::Write {
@@ -151,10 +158,10 @@ impl Tool for Simulated {
         if self.weather.odd_call() {
             return self.odd(ctx, input).await;
         }
-        self.weather.linger().await;
+        self.take_time().await;
         self.act(ctx, "execute").await;
         let output = self.work(ctx, input);
-        self.weather.linger().await;
+        self.take_time().await;
         self.wire.pass().await;
         Ok(output)
     }

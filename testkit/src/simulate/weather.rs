@@ -41,15 +41,15 @@ impl Weather {
     #[must_use]
     pub fn of(seed: u64) -> Self {
         let dice = Seeded::new(seed ^ 0x5eed_0fda_7a5e_ed00);
-        let scale = *dice.pick(&[0, 1, 1, 3]);
-        let odd = |of: u64| scale * dice.below(of + 1);
+        // Some kinds of trouble stay away from a world, so that the others are not drowned in them.
+        let odd = |of: u64| *dice.pick(&[0, 0, 1, 3]) * dice.below(of + 1);
         let odds = Odds {
             refused: odd(20),
             unsure: odd(20),
             fenced: odd(8),
             contended: odd(20),
             unread: odd(20),
-            odd_call: 100 + 100 * odd(2),
+            odd_call: *dice.pick(&[0, 100, 300, 600]),
         };
         Self { dice, odds, calm: AtomicBool::new(true), outage: AtomicBool::new(false) }
     }

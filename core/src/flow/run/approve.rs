@@ -205,7 +205,7 @@ impl Run {
             let error = ErrorBody::new(Code::PolicyDenied, reason).with("decision", decision).with("notes", notes);
             return self.fail_step(at, error, env, book);
         }
-        self.enter(at, State::Cancelled);
+        self.enter(at, State::Cancelled { items: Vec::new() });
         self.keep(at, env, book);
         self.ended(at, env, book)?;
         self.stop(by.to_owned(), notes.or(Some(reason)), env, book)
@@ -228,7 +228,7 @@ impl Run {
             policies: Vec::new(),
         };
         book.decision("approval.expired", self.step_id(at), None, json!({"approval_id": asked.id}), verdict);
-        self.enter(at, State::Cancelled);
+        self.enter(at, State::Cancelled { items: Vec::new() });
         self.keep(at, env, book);
         self.ended(at, env, book)?;
         self.stop("system".to_owned(), Some(rationale), env, book)

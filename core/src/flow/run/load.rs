@@ -300,7 +300,7 @@ impl Run {
             }
             StepStatus::Failed => State::Failed { error: error(), output: output(), items: Vec::new() },
             StepStatus::Skipped => State::Skipped,
-            StepStatus::Cancelled => State::Cancelled,
+            StepStatus::Cancelled => State::Cancelled { items: Vec::new() },
             StepStatus::RolledBack => State::RolledBack { output: output() },
         })
     }
@@ -411,9 +411,13 @@ fn digest(row: &Row, column: &str) -> Option<[u8; 32]> {
     row.get(column).as_bytes()?.try_into().ok()
 }
 
-/// The last request that fits; it is open while nobody has decided.
+/// The request that counts; it is open while nobody has decided. Of several, that is the one that
+/// was not superseded: ids of one moment have no order.
 fn asked(approvals: &[Row], fits: impl Fn(&Row) -> bool) -> Option<Asked> {
-    let row = approvals.iter().rfind(|row| fits(row))?;
+    let fitting = || approvals.iter().filter(|row| fits(row));
+    let decided = |row: &&Row| ["approved", "denied"].contains(&row.text("status"));
+    let open = fitting().find(|row| row.text("status") == "pending");
+    let row = open.or_else(|| fitting().rfind(decided)).or_else(|| fitting().next_back())?;
     Some(Asked {
         id: row.uuid("approval_request_id"),
         digest: digest(row, "action_digest").unwrap_or_default(),

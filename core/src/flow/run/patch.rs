@@ -62,6 +62,9 @@ impl Run {
         env: &mut Env<'_>,
         book: &mut Book,
     ) -> Result<(), Unstorable> {
+        if self.overlays.contains_key(&number) {
+            return Ok(());
+        }
         let fits = if self.patches >= limits::RUN_PATCHES_MAX {
             Err("the run has as many patches as it may".to_owned())
         } else {
