@@ -112,6 +112,13 @@ pub(crate) fn stderr_is_terminal() -> bool {
     std::io::stderr().is_terminal()
 }
 
+/// Columns and rows of the terminal that data goes to, if it goes to one.
+pub(crate) fn stdout_size() -> Option<(usize, usize)> {
+    let stdout = std::io::stdout();
+    let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten()?;
+    Some((usize::from(size.ws_col).max(20), usize::from(size.ws_row).max(5)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,13 @@
-//! Puts the parts together: the only file that names concrete adapters.
+//! Puts the parts together: this file and those below it are the only ones that name adapters.
 //!
 //! Everything else sees ports. A setting decides which adapter stands behind a port: a URL means
 //! the server that it names, its absence means the data folder or this process.
+
+mod flow;
+mod server;
+
+pub(crate) use flow::{api_token, door, operator, reader};
+pub(crate) use server::server;
 
 use crate::ambient::{SystemClock, SystemRandom};
 use crate::bench::{Setting, Subject, Work};
@@ -12,22 +18,21 @@ use crate::home::{self, Home};
 use async_trait::async_trait;
 use chimera_api::Check;
 use chimera_connect::flow::local_tools;
-use chimera_core::access::tables::TENANTS;
 use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::Code;
 use chimera_core::ledger::checkpoint::{CheckpointFault, Signer};
 use chimera_core::ledger::{ActorType, SubjectType};
-use chimera_core::record::{Insert, Scope, Select, Tx};
+use chimera_core::record::Tx;
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
 use chimera_engine::flow::{Flow, Parts as FlowParts, Registry};
 use chimera_engine::ledger::audit::{Event, Writer};
 use chimera_engine::ledger::checkpoint::{Checkpointer, Pace, known};
 use chimera_engine::ledger::{LedgerError, last_checkpoint};
-use chimera_engine::port::{Blobs, Clock, CommitError, Counters, Random, Records, Secrets};
+use chimera_engine::port::{Blobs, Clock, Counters, Random, Records, Secrets};
 use chimera_storage::Redis;
 use chimera_storage::bench::{ScratchSchema, Workload, bare_postgres, bare_sqlite, drive};
-use chimera_storage::blob::{FolderBlobs, LinkSigner, S3Blobs, S3Credentials, S3Url};
+use chimera_storage::blob::{FolderBlobs, InvalidS3Url, LinkSigner, S3Blobs, S3Credentials, S3Url};
 use chimera_storage::bus::LocalBus;
 use chimera_storage::counter::RedisCounters;
 use chimera_storage::migrate::MIGRATIONS;
@@ -48,8 +53,6 @@ const CHECKPOINT_TICK: Duration = Duration::from_secs(1);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Whose the system's own ledger entries are.
 const SYSTEM_TENANT: &str = "system";
-/// Whose everything is until tenants are told apart.
-pub(crate) const DEFAULT_TENANT: &str = "default";
 
 /// Time and randomness of this machine.
 #[derive(Clone)]
@@ -124,6 +127,8 @@ pub(crate) struct Parts {
     pub(crate) checks: Vec<Check>,
     /// Artifacts.
     pub(crate) blobs: Arc<dyn Blobs>,
+    /// What runs workflows.
+    running: Option<flow::Running>,
     records: Arc<dyn Records>,
     ambient: Ambient,
     node: String,
@@ -150,7 +155,8 @@ pub(crate) async fn open(config: &Config, home: &Home, ambient: &Ambient, addres
         tick: CHECKPOINT_TICK,
     };
     let checkpoints = (stop, tokio::spawn(checkpointer.run(stopped)));
-    let parts = Parts { checks, blobs, records, ambient: ambient.clone(), node, checkpoints };
+    let running = flow::start(config, ambient, &records, &blobs).await?;
+    let parts = Parts { checks, blobs, running: Some(running), records, ambient: ambient.clone(), node, checkpoints };
     if config.database_url.is_some() && config.signing_key.is_none() {
         tracing::warn!(
             "the ledger is signed with this folder's own key; several nodes should share ledger.signing_key"
@@ -185,6 +191,11 @@ async fn may_sign(config: &Config, signer: &Signer, records: &dyn Records) -> Ou
 }
 
 impl Parts {
+    /// The flow engine, until it is stopped.
+    pub(crate) fn flow(&self) -> Option<Flow> {
+        self.running.as_ref().map(|running| running.flow.clone())
+    }
+
     /// Writes into the ledger what this process does as a whole.
     async fn record(&self, event_type: &str) -> Outcome {
         let mut tx = Tx::default();
@@ -214,7 +225,10 @@ impl Parts {
         }
     }
 
-    async fn finish(self) {
+    async fn finish(mut self) {
+        if let Some(running) = self.running.take() {
+            running.stop().await;
+        }
         if let Err(failure) = self.record("NodeStopped").await {
             tracing::warn!(reason = failure.message, "the stop is not in the ledger");
         }
@@ -252,8 +266,7 @@ pub(crate) async fn records_to_read(config: &Config, ambient: &Ambient) -> Outco
 
 async fn blobs(config: &Config, home: &Home, ambient: &Ambient, address: SocketAddr) -> Outcome<Arc<dyn Blobs>> {
     let random = Arc::clone(&ambient.random);
-    let invalid = |error: String| Failure::new(Code::ConfigInvalid, format!("`s3_url`: {error}"));
-    let Some(url) = &config.s3_url else {
+    let Some((url, credentials)) = s3_place(config).await? else {
         let key = Secret::new(home.link_key(&*ambient.random)?.into_bytes());
         config.mask.learn(&key);
         let base = config.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
@@ -261,13 +274,20 @@ async fn blobs(config: &Config, home: &Home, ambient: &Ambient, address: SocketA
         let links = links.ok_or_else(|| Failure::new(Code::ConfigInvalid, "the key of signed links is empty"))?;
         return Ok(Arc::new(FolderBlobs::open(config.data_dir.join("blobs"), links, random)));
     };
-    let url: S3Url = plain(config, "s3_url", url).await?.parse().map_err(|error| invalid(format!("{error}")))?;
+    let blobs = S3Blobs::new(&url, credentials.as_ref(), random);
+    Ok(Arc::new(blobs.map_err(|error| Failure::new(Code::ConfigInvalid, format!("`s3_url`: {error}")))?))
+}
+
+/// The S3 server and the credentials for it, if one is set.
+async fn s3_place(config: &Config) -> Outcome<Option<(S3Url, Option<S3Credentials>)>> {
+    let Some(url) = &config.s3_url else { return Ok(None) };
+    let invalid = |error: InvalidS3Url| Failure::new(Code::ConfigInvalid, format!("`s3_url`: {error}"));
+    let url: S3Url = plain(config, "s3_url", url).await?.parse().map_err(invalid)?;
     let credentials = match &config.s3_credentials {
         None => None,
         Some(name) => Some(s3_credentials(config, &secret(config, "s3_credentials", name).await?)?),
     };
-    let blobs = S3Blobs::new(&url, credentials.as_ref(), random).map_err(|error| invalid(error.to_string()))?;
-    Ok(Arc::new(blobs))
+    Ok(Some((url, credentials)))
 }
 
 fn s3_credentials(config: &Config, secret: &Secret) -> Outcome<S3Credentials> {
@@ -413,7 +433,7 @@ impl FlowBench {
             registry.add(tool).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
         }
         records.ready().await?;
-        ensure_tenant(&*records).await?;
+        flow::found_tenant(ambient, &*records).await?;
         let flow = Flow::new(FlowParts {
             records: Arc::clone(&records),
             clock: Arc::clone(&ambient.clock),
@@ -432,22 +452,6 @@ impl FlowBench {
         self.flow.stop();
         self.records.close().await;
         self.scratch.remove().await;
-    }
-}
-
-/// Makes sure that the tenant of those who have none is there.
-async fn ensure_tenant(records: &dyn Records) -> Outcome<()> {
-    let known = Select::from(&TENANTS, Scope::System).with("id", DEFAULT_TENANT).take(1);
-    let known = records.read(known).await.map_err(|error| Failure::new(Code::StoreUnavailable, error.to_string()))?;
-    if !known.rows.is_empty() {
-        return Ok(());
-    }
-    let row = vec![("id", DEFAULT_TENANT.into()), ("slug", DEFAULT_TENANT.into()), ("name", DEFAULT_TENANT.into())];
-    let insert = Insert::into(&TENANTS, row).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
-    match records.commit(Tx { inserts: vec![insert], ..Tx::default() }).await {
-        // Another node may have been faster.
-        Ok(_) | Err(CommitError::Conflict(_)) => Ok(()),
-        Err(error) => Err(Failure::new(Code::StoreUnavailable, error.to_string())),
     }
 }
 

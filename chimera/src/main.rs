@@ -9,6 +9,7 @@ mod compose;
 mod config;
 mod doctor;
 mod failure;
+mod flow;
 mod home;
 mod mask;
 mod reference;

@@ -5,14 +5,15 @@
 
 use super::{Scene, print};
 use crate::cli::BenchStore;
-use crate::compose::{Ambient, DEFAULT_TENANT, FlowBench};
+use crate::compose::flow::operator;
+use crate::compose::{Ambient, FlowBench};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
 use crate::home::Home;
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
-use chimera_engine::access::{Doorkeeper, Permit};
+use chimera_engine::access::Permit;
 use chimera_engine::flow::{Flow, FlowError, StartRun};
 use chimera_engine::port::Clock;
 use serde_json::{Value, json};
@@ -116,7 +117,7 @@ pub(crate) fn workflow() -> Value {
 
 async fn measure(flow: &Flow, ambient: &Ambient, load: &Load) -> Result<Measured, FlowError> {
     let Load { runs, concurrency, finished, waiting } = *load;
-    let permit = Doorkeeper::operator(DEFAULT_TENANT);
+    let permit = operator();
     flow.workflows().apply(&permit, "three", &workflow().to_string()).await?;
     // A first handful warms caches and the store's statements.
     drive(flow, &permit, &ambient.clock, runs.min(500), concurrency).await?;

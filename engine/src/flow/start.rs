@@ -65,6 +65,8 @@ impl StartRun {
 pub struct Started {
     /// Its id.
     pub run_id: Uuid,
+    /// How freely it may act.
+    pub level: Level,
     /// Where it stands.
     pub standing: watch::Receiver<Standing>,
 }
@@ -181,7 +183,7 @@ impl Flow {
             return Err(FlowError::Refused(Box::new(body)));
         }
         let parts = &inner.parts;
-        let id = head.id;
+        let (id, level) = (head.id, head.level);
         let catalog = inner.workflows.running();
         let now = parts.clock.now();
         let owner = inner.lane(id).map(|held| Owner { lane: held.lane, epoch: held.epoch });
@@ -204,7 +206,7 @@ impl Flow {
         seal::notes(&mut tx, inner, run.head(), &turn.notes)?;
         let launched = inner.launch(run, turn, tx);
         launched.durable.await.unwrap_or(Err(CommitError::Unknown))?;
-        Ok(Started { run_id: id, standing: launched.standing })
+        Ok(Started { run_id: id, level, standing: launched.standing })
     }
 
     /// The run that was asked for under a key.

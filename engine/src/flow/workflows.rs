@@ -13,7 +13,7 @@ use chimera_core::flow::tables::WORKFLOWS;
 use chimera_core::flow::tool::Spec;
 use chimera_core::ledger::SubjectType;
 use chimera_core::limits;
-use chimera_core::record::{Direction, Insert, Json, Page, Row, Scope, Select, Tx, Value};
+use chimera_core::record::{Compare, Direction, Insert, Json, Row, Scope, Select, Tx, Value};
 use chimera_core::time::Timestamp;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -183,14 +183,28 @@ impl Workflows {
         Ok(tx)
     }
 
-    /// The newest version of each workflow that there is, a page at a time.
-    pub async fn list(&self, permit: &Permit, limit: usize, cursor: Option<&str>) -> Result<Page, FlowError> {
-        let scope = Scope::Tenant(permit.tenant().to_owned());
-        let mut select = Select::from(&WORKFLOWS, scope).by(&[], Direction::Descending).take(limit);
-        if let Some(cursor) = cursor {
-            select = select.continue_at(cursor).map_err(crate::port::ReadError::from)?;
+    /// The newest version of each workflow behind `after`, by id, and whether there are more.
+    pub async fn list(
+        &self,
+        permit: &Permit,
+        limit: usize,
+        after: Option<&str>,
+    ) -> Result<(Vec<Row>, bool), FlowError> {
+        let mut after = after.unwrap_or_default().to_owned();
+        let mut rows = Vec::new();
+        loop {
+            // One look finds the next id, whatever the number of its versions.
+            let select = Select::from(&WORKFLOWS, Scope::Tenant(permit.tenant().to_owned()))
+                .filter("workflow_id", Compare::Above, after.as_str())
+                .by(&["workflow_id"], Direction::Ascending)
+                .take(1);
+            let Some(next) = self.records.read(select).await?.rows.into_iter().next() else { return Ok((rows, false)) };
+            if rows.len() >= limit {
+                return Ok((rows, true));
+            }
+            next.text("workflow_id").clone_into(&mut after);
+            rows.extend(self.row(permit.tenant(), &after, None).await?);
         }
-        Ok(self.records.read(select).await?)
     }
 
     /// A version's row; the newest without a version.

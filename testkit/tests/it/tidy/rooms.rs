@@ -28,6 +28,7 @@ const SHARED: &[(&str, &str, &str)] = &[
     ("storage", "records", "the record stores: SQLite and PostgreSQL"),
     ("storage", "redis", "the connection that bus and counters share"),
     ("storage", "secret", "names resolved where they are used"),
+    ("connect", "client", "a Chimera server, for the command line of another process"),
     ("api", "edge", "what the handlers are given"),
     ("api", "extract", "the one way to read a request body"),
     ("api", "json", "strict JSON at the door"),
