@@ -5,8 +5,8 @@
 
 use super::{Scene, print};
 use crate::cli::BenchStore;
-use crate::compose::flow::operator;
-use crate::compose::{Ambient, FlowBench};
+
+use crate::compose::{Ambient, FlowBench, operator};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
 use crate::home::Home;
