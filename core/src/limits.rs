@@ -144,6 +144,8 @@ pub const APPROVAL_SECONDS_DEFAULT: u32 = 86_400;
 pub const APPROVAL_SECONDS_MAX: u32 = 30 * 86_400;
 /// Patches of one run at the most.
 pub const RUN_PATCHES_MAX: u32 = 32;
+/// Runs that repeat each other, one behind the other, at the most.
+pub const REPLAY_CHAIN_MAX: usize = 100;
 /// Items of a map node that a draft tries dry; the rest is counted.
 pub const DRAFT_ITEMS_MAX: usize = 20;
 /// Seconds until a deadline from which on a waiting run is not kept in memory.

@@ -76,6 +76,7 @@ impl Policy for Rules {
                 approvers: approvers.clone(),
                 other_than_requester: *other_than_requester,
                 expires_seconds: None,
+                also: Vec::new(),
                 reason: format!("the rule {} demands approval", rule.name),
             }),
         }

@@ -7,7 +7,9 @@ use crate::port::CommitError;
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
-use chimera_core::flow::run::{Env, Gate, Head, Owner, Recorded, Replay, Run, Slot, Source, WorkflowRef};
+use chimera_core::flow::run::{
+    Env, Gate, Head, Owner, Recorded, Replay, ReplayMode, Run, RunStatus, Slot, Source, WorkflowRef,
+};
 use chimera_core::limits;
 use chimera_core::record::{Conflict, Json, Row, Scope, Select};
 use serde_json::{Value, json};
@@ -111,9 +113,16 @@ impl Flow {
         let records = &*self.inner.parts.records;
         let row = load::own_run_row(records, permit.tenant(), replay.of).await?;
         let original = Head::of_row(&row)?;
-        let found =
-            self.inner.workflows.find(&original.tenant, &original.workflow.id, original.workflow.version).await?;
-        let (_, graph) = found.ok_or_else(|| FlowError::not_found("workflow"))?;
+        let refused = |why: &str| Err(FlowError::refused(Code::InvalidTransition, why));
+        if original.dry_run {
+            return refused("nothing was done in a dry run that could be done again");
+        }
+        let ended = RunStatus::parse(row.text("status")).is_some_and(RunStatus::is_final);
+        if replay.mode == ReplayMode::Retry && !ended {
+            return refused("the run has not ended");
+        }
+        let repeated = Head { replay: Some(replay.clone()), ..original.clone() };
+        let (_, graph) = load::base_graph(records, &self.inner.workflows, &repeated).await?;
         if let Some(from) = &replay.from
             && graph.position(from).is_none()
         {

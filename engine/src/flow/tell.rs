@@ -8,9 +8,12 @@ use crate::access::Permit;
 use crate::ledger::audit::{Event, Writer};
 use crate::port::CommitError;
 use chimera_core::error::Code;
+use chimera_core::flow::air::Node;
 use chimera_core::flow::patch::Patch;
-use chimera_core::flow::run::{Env, Gate, RunStatus, Signal, Slot, StepStatus, Told, Unstorable, affinity};
-use chimera_core::flow::tables::{CACHE_ENTRIES, RUN_PATCHES, STEPS};
+use chimera_core::flow::run::{
+    Env, Event as RunEvent, Gate, RunStatus, Signal, Slot, StepStatus, Told, Unstorable, affinity,
+};
+use chimera_core::flow::tables::{CACHE_ENTRIES, RUN_PATCHES, RUNS, STEPS};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
 use chimera_core::record::{Compare, Condition, Insert, Json, Row, RowCount, Scope, Select, Step, Tx, Value as Cell};
@@ -109,6 +112,13 @@ impl Flow {
                 return Err(FlowError::refused(Code::InvalidTransition, message));
             }
         }
+        let document = row.get("rollback").as_json().map(Json::to_value);
+        if document.is_some_and(|document| document["ended"] == false) {
+            return Err(FlowError::refused(Code::InvalidTransition, "a rollback is under way"));
+        }
+        for step in steps.iter().flatten() {
+            self.step_row(permit, run, *step).await?;
+        }
         let told = Told::Rollback { steps, by: permit.actor().to_owned(), reason };
         self.tell(permit, run, told).await
     }
@@ -134,7 +144,14 @@ impl Flow {
         if known.len() >= usize::try_from(limits::RUN_PATCHES_MAX).unwrap_or(0) {
             return Err(FlowError::refused(Code::ValidationFailed, "the run has as many patches as it may"));
         }
-        let preview = self.preview(row, &patch).await?;
+        for child in patch.add_nodes.iter().filter_map(Node::child) {
+            let found = self.inner.workflows.find(permit.tenant(), &child.workflow_id, child.version).await?;
+            if found.is_none() {
+                let message = format!("there is no workflow {}", child.workflow_id);
+                return Err(FlowError::refused(Code::MalformedArgs, message));
+            }
+        }
+        let preview = self.preview(permit, row, &patch).await?;
         if dry_run {
             return Ok(Proposed { number: None, preview });
         }
@@ -142,15 +159,22 @@ impl Flow {
         let row = self.patch_row(permit, run, number, &patch)?;
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         let told = Told::Patch { number, patch: patch.to_value(), by: permit.actor().to_owned() };
-        self.tell_with(permit, run, told, vec![row]).await?;
+        // The run must still be at that version when the patch is written down.
+        let is = |column, value: Cell| Condition { column, compare: Compare::Is, value };
+        let unchanged = version.map(|version| Step::Lock {
+            table: &RUNS,
+            conditions: vec![is("id", run.into()), is("state_version", version.into())],
+            rows: RowCount::Exactly(1),
+        });
+        self.tell_with(permit, run, told, vec![row], unchanged.into_iter().collect()).await?;
         Ok(Proposed { number: Some(number), preview })
     }
 
-    async fn preview(&self, row: Row, patch: &Patch) -> Result<Value, FlowError> {
-        let run = load::load(&*self.inner.parts.records, &self.inner.workflows, row).await?;
+    async fn preview(&self, permit: &Permit, row: Row, patch: &Patch) -> Result<Value, FlowError> {
+        let mut run = load::load(&*self.inner.parts.records, &self.inner.workflows, row).await?;
         let parts = &self.inner.parts;
         let (now, catalog) = (parts.clock.now(), self.inner.workflows.running());
-        let env = Env {
+        let mut env = Env {
             now,
             ids: &mut || parts.random.row_id(now),
             gate: &mut Shut,
@@ -158,7 +182,13 @@ impl Flow {
             catalog: &catalog,
             owner: None,
         };
-        run.preview_patch(patch, &env).map_err(|problems| FlowError::problems("the patch", &problems))
+        // What is under way without a row of its own comes up again in this copy, and goes no further.
+        run.step(vec![RunEvent::Begun { alone: false }], &mut env)?;
+        let preview = run.preview_patch(patch, &env);
+        let preview = preview.map_err(|problems| FlowError::problems("the patch", &problems))?;
+        let judged = run.judge_patch(patch, permit.actor(), &env);
+        judged.map_err(|why| FlowError::refused(Code::PolicyDenied, why))?;
+        Ok(preview)
     }
 
     fn patch_row(&self, permit: &Permit, run: Uuid, number: i64, patch: &Patch) -> Result<Insert, FlowError> {
@@ -211,10 +241,7 @@ impl Flow {
 
     async fn step_in(&self, permit: &Permit, run: Uuid, step: Uuid, status: StepStatus) -> Result<Row, FlowError> {
         self.unfinished(permit, run).await?;
-        let scope = Scope::Tenant(permit.tenant().to_owned());
-        let select = Select::from(&STEPS, scope).with("id", step).with("run_id", run).take(1);
-        let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
-        let row = row.ok_or_else(|| FlowError::not_found("step"))?;
+        let row = self.step_row(permit, run, step).await?;
         if row.text("status") != status.as_str() {
             let message = format!("the step is {}, not {}", row.text("status"), status.as_str());
             return Err(FlowError::refused(Code::InvalidTransition, message));
@@ -222,8 +249,15 @@ impl Flow {
         Ok(row)
     }
 
+    async fn step_row(&self, permit: &Permit, run: Uuid, step: Uuid) -> Result<Row, FlowError> {
+        let scope = Scope::Tenant(permit.tenant().to_owned());
+        let select = Select::from(&STEPS, scope).with("id", step).with("run_id", run).take(1);
+        let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
+        row.ok_or_else(|| FlowError::not_found("step"))
+    }
+
     async fn tell(&self, permit: &Permit, run: Uuid, told: Told) -> Result<(), FlowError> {
-        self.tell_with(permit, run, told, Vec::new()).await
+        self.tell_with(permit, run, told, Vec::new(), Vec::new()).await
     }
 
     async fn tell_with(
@@ -232,6 +266,7 @@ impl Flow {
         run: Uuid,
         told: Told,
         mut inserts: Vec<Insert>,
+        steps: Vec<Step>,
     ) -> Result<(), FlowError> {
         if serde_json::to_string(&told).is_ok_and(|text| text.len() > limits::BODY_BYTES_MAX) {
             return Err(FlowError::refused(Code::PayloadTooLarge, "that is too much to tell a run"));
@@ -239,7 +274,7 @@ impl Flow {
         let kind = told.kind();
         let signal = Signal { id: self.inner.id(), told };
         inserts.push(signal.row(permit.tenant(), run, self.inner.parts.clock.now())?);
-        let mut tx = Tx { inserts, affinity: affinity(run), ..Tx::default() };
+        let mut tx = Tx { inserts, steps, affinity: affinity(run), ..Tx::default() };
         let data = json!({"kind": kind, "signal_id": signal.id});
         self.enter(&mut tx, permit, Some(run), run.to_string(), "run.told", data)?;
         match self.inner.parts.records.commit(tx).await {

@@ -117,7 +117,6 @@ impl Run {
         Self {
             open: nodes.len(),
             asking: 0,
-            differences: Vec::new(),
             head: Arc::new(head),
             graph,
             nodes,

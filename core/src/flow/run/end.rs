@@ -31,10 +31,7 @@ impl Run {
         if self.open == 0 && self.settled.is_empty() && self.draft.is_none() && !self.plan_waits() {
             match self.checked_outputs() {
                 Ok(result) => {
-                    self.result = Some(match self.replays() {
-                        Some(ReplayMode::Shadow) => json!({"result": result, "differences": self.differences}),
-                        _ => result,
-                    });
+                    self.result = Some(result);
                     return self.end(RunStatus::Completed, env, book);
                 }
                 Err(error) => {
@@ -88,6 +85,10 @@ impl Run {
         self.completed_at = Some(env.now);
         book.status = Some(status);
         book.ended = true;
+        self.close_patches(env, book)?;
+        if self.replays() == Some(ReplayMode::Shadow) {
+            self.result = Some(json!({"result": self.result, "differences": self.differences()}));
+        }
         let (event, by) = match status {
             RunStatus::Completed => ("run.completed", None),
             RunStatus::Cancelled => ("run.cancelled", self.cancelled_by.as_ref().map(|(by, _)| by.clone())),

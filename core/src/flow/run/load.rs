@@ -4,9 +4,9 @@
 //! the graph: the edges of settled nodes are decided again, with the same recorded outputs and so
 //! with the same result, and nodes without a row come up as they did before.
 
-use super::draft::Plan;
 use super::edges::Settled;
 use super::patch::Overlay;
+use super::plan::Plan;
 use super::task::{Approved, Asked, Mapping, State, Stored as StoredStep, StoredEffect, Task};
 use super::undo::{Current, Undo};
 use super::{At, EffectStatus, Head, Owner, Replay, ReplayMode, Run, RunStatus, Source, StepStatus, WorkflowRef};
@@ -71,6 +71,8 @@ pub struct Recorded {
 pub struct Recording {
     /// Its output.
     pub output: Arc<Value>,
+    /// Why it failed, if it did.
+    pub error: Option<ErrorBody>,
     /// Digest of its input.
     pub input: Option<[u8; 32]>,
 }
@@ -87,11 +89,16 @@ impl Recorded {
     /// The recording that the steps of a run make.
     #[must_use]
     pub fn of_steps(steps: &[Row]) -> Self {
-        let completed = steps.iter().filter(|row| ["completed", "rolled_back"].contains(&row.text("status")));
-        let outputs = completed.map(|row| {
+        let ended = steps.iter().filter(|row| ["completed", "rolled_back", "failed"].contains(&row.text("status")));
+        let outputs = ended.map(|row| {
+            let json = |column| row.get(column).as_json().map(crate::record::Json::to_value);
             let item = row.get("map_index").as_int().and_then(|item| u32::try_from(item).ok());
-            let output = Arc::new(row.get("output").as_json().map(crate::record::Json::to_value).unwrap_or_default());
-            ((row.text("node_id").to_owned(), item), Recording { output, input: digest(row, "input_digest") })
+            let output = Arc::new(json("output").unwrap_or_default());
+            let error = json("error").filter(|_| row.text("status") == "failed");
+            let unreadable = |_| ErrorBody::new(Code::Internal, "the error was not kept");
+            let error = error.map(|error| serde_json::from_value(error).unwrap_or_else(unreadable));
+            let input = digest(row, "input_digest");
+            ((row.text("node_id").to_owned(), item), Recording { output, error, input })
         });
         Self { outputs: outputs.collect(), fresh: None }
     }
@@ -207,8 +214,9 @@ impl Run {
         let Some(document) = row.get("plan").as_json().map(crate::record::Json::to_value) else { return };
         let approved = !row.get("plan_digest").is_null();
         let waits = |row: &Row| row.get("step_id").is_null() && row.text("action_type") == "plan";
+        let by = approvals.iter().rfind(|row| waits(row) && row.text("status") == "approved").map(deciders);
         let asked = if approved { None } else { asked(approvals, waits) };
-        self.plan = Plan::of_document(&document, asked);
+        self.plan = Plan::of_document(&document, asked, by.unwrap_or_default());
     }
 
     fn load_steps(&mut self, steps: &[Row], effects: &[Row], approvals: &[Row]) -> Result<(), Damaged> {

@@ -7,6 +7,7 @@
 use super::edges::seen;
 use super::env::Env;
 use super::event::Effect;
+use super::past::Past;
 use super::rows::{Book, Unstorable};
 use super::scope::View;
 use super::task::{Mapping, State, Task};
@@ -39,8 +40,11 @@ impl Run {
             let error = ErrorBody::new(Code::ValidationFailed, "runs stand inside each other too deep");
             return self.fail_step(at, error, env, book);
         }
-        if self.repeats(at.node) {
-            return self.repeat_child(at, env, book);
+        match self.past(at, None) {
+            Past::None => {}
+            Past::Gave(output) => return self.nested_completed(at, output, "recorded", env, book),
+            Past::Failed(error) => return self.fail_step(at, error, env, book),
+            Past::Missing => return self.not_recorded(at, env, book),
         }
         let child = (env.ids)();
         let step = self.ensure_step(at, env);
@@ -80,19 +84,6 @@ impl Run {
         let node = self.graph.nodes[at.node].node.timeout_seconds;
         let node = node.map(|seconds| env.now.plus_seconds(i64::from(seconds)));
         [self.head.timeout_at, node].into_iter().flatten().min()
-    }
-
-    /// In a replay the child's recorded result counts.
-    fn repeat_child(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
-        let name = (self.name(at).to_owned(), at.item);
-        let recording = self.recorded.as_ref().and_then(|recorded| recorded.outputs.get(&name)).cloned();
-        match recording {
-            Some(recording) => self.nested_completed(at, (*recording.output).clone(), "recorded", env, book),
-            None => {
-                let error = ErrorBody::new(Code::NotRecorded, format!("{} has no recording in that run", name.0));
-                self.fail_step(at, error, env, book)
-            }
-        }
     }
 
     /// A child run ended.

@@ -18,6 +18,9 @@ impl Run {
             self.take(event, env, &mut book)?;
         }
         self.drive_undo(env, &mut book)?;
+        if !self.is_stopping() {
+            self.draft_on(env, &mut book)?;
+        }
         self.look_at_the_clock(env, &mut book)?;
         self.go_on(env, &mut book)?;
         self.conclude(env, &mut book)?;
@@ -126,6 +129,7 @@ impl Run {
             book.effects.extend(self.calls.iter().map(|at| Effect::Cancel(*at)));
         }
         self.expire_plan(env, book)?;
+        self.expire_patches(env, book)?;
         while let Some((due, at)) = self.timers.first().copied().filter(|(due, _)| *due <= env.now) {
             self.timers.remove(&(due, at));
             if book.rows() >= limits::TURN_ROWS_MAX {
