@@ -11,4 +11,5 @@ mod flow_nest;
 mod flow_order;
 mod flow_retry;
 mod flow_stop;
+mod simulate;
 mod verify;
