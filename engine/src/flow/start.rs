@@ -172,7 +172,8 @@ impl Flow {
         let mut tx = turn.tx.take().unwrap_or_default();
         seal::notes(&mut tx, inner, run.head(), &turn.notes)?;
         if let Err(error) = parts.records.commit(tx).await {
-            drop(inner.gate().forget_run(id));
+            let next = inner.gate().forget_run(id);
+            inner.tick(next);
             return Err(match (error, key) {
                 (CommitError::Conflict(Conflict::Exists(row)), Some(key)) if row.table == "runs" => {
                     self.taken(&tenant, &key).await?

@@ -12,6 +12,7 @@ mod flow_nest;
 mod flow_order;
 mod flow_plan;
 mod flow_retry;
+mod flow_slots;
 mod flow_stop;
 mod flow_undo;
 mod verify;
