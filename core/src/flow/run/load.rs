@@ -250,7 +250,8 @@ impl Run {
         let id = row.uuid("id");
         let status = StepStatus::parse(row.text("status")).ok_or_else(|| Damaged { what: "step status".to_owned() })?;
         let json = |column| row.get(column).as_json().map(crate::record::Json::to_value);
-        let approved = approvals.iter().rfind(|a| a.uuid("step_id") == id && a.text("status") == "approved");
+        let approved = approvals.iter().filter(|a| a.uuid("step_id") == id && a.text("status") == "approved");
+        let approved = approved.max_by_key(|a| reviewed_at(a));
         let approved = approved.map(|a| Approved {
             digest: digest(a, "action_digest").unwrap_or_default(),
             by: deciders(a),
@@ -427,15 +428,21 @@ fn digest(row: &Row, column: &str) -> Option<[u8; 32]> {
     row.get(column).as_bytes()?.try_into().ok()
 }
 
-/// The last request that fits; it is open while nobody has decided.
+/// The request that stands: the one that waits, else the one that was decided last. One that was
+/// replaced by another does not count.
 fn asked(approvals: &[Row], fits: impl Fn(&Row) -> bool) -> Option<Asked> {
-    let row = approvals.iter().rfind(|row| fits(row))?;
+    let stands = |row: &&Row| fits(row) && row.text("status") != "superseded";
+    let row = approvals.iter().filter(stands).max_by_key(|row| (row.text("status") == "pending", reviewed_at(row)))?;
     Some(Asked {
         id: row.uuid("approval_request_id"),
         digest: digest(row, "action_digest").unwrap_or_default(),
         expires_at: row.get("expires_at").as_time().unwrap_or(Timestamp::from_micros(i64::MAX)),
         open: row.text("status") == "pending",
     })
+}
+
+fn reviewed_at(row: &Row) -> Option<Timestamp> {
+    row.get("reviewed_at").as_time()
 }
 
 /// Who approved.
