@@ -144,8 +144,18 @@ impl Flow {
         for step in steps.iter().flatten() {
             self.step_row(permit, run, *step).await?;
         }
-        let told = Told::Rollback { steps, by: permit.actor().to_owned(), reason };
+        let told = Told::Rollback { steps, by: permit.actor().to_owned(), reason, for_parent: false };
         self.tell(permit, run, told).await
+    }
+
+    /// Says that a failed run was undone by hand.
+    pub async fn mark_rolled_back(&self, permit: &Permit, run: Uuid) -> Result<(), FlowError> {
+        let row = load::own_run_row(&*self.inner.parts.records, permit.tenant(), run).await?;
+        if RunStatus::parse(row.text("status")) != Some(RunStatus::Failed) {
+            let message = format!("a run that is {} can't be marked as rolled back", row.text("status"));
+            return Err(FlowError::refused(Code::InvalidTransition, message));
+        }
+        self.tell(permit, run, Told::MarkRolledBack { by: permit.actor().to_owned() }).await
     }
 
     /// Proposes a patch of a running graph, or shows what it would change.

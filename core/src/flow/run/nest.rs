@@ -70,6 +70,7 @@ impl Run {
             task.input = Some(inputs);
             task.digest = Some(digest);
             task.started_at = Some(env.now);
+            task.child = Some(child);
         }
         self.enter(at, State::Child { run: child });
         self.keep(at, env, book);

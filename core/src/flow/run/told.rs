@@ -8,6 +8,7 @@ use super::event::{Signal, Told};
 use super::rows::{Book, Unstorable};
 use super::start::Work;
 use super::task::State;
+use super::undo::Wanted;
 use super::{EffectStatus, Run};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -18,7 +19,14 @@ impl Run {
             return Ok(());
         }
         match signal.told {
-            Told::Rollback { steps, by, reason } => self.begin_undo(steps, by, reason, env, book),
+            Told::Rollback { steps, by, reason, for_parent } => {
+                self.begin_undo(Wanted { steps, by, reason, for_parent }, env, book)
+            }
+            Told::ChildUndone { step, whole } => self.child_undone(step, whole, env, book),
+            Told::MarkRolledBack { by } => {
+                self.mark_rolled_back(by, book);
+                Ok(())
+            }
             _ if self.status.is_final() => Ok(()),
             Told::Approved { approval, by, notes } => self.approved(approval, by, notes, env, book),
             Told::Denied { approval, by, notes, changes } => self.denied(approval, &by, notes, changes, env, book),
