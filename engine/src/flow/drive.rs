@@ -132,7 +132,12 @@ impl Drive {
     /// Decides, commits and performs. None: the run is not driven here any more.
     async fn turn(&mut self, events: Vec<Event>) -> Option<Vec<Event>> {
         self.owner = self.run.owner();
+        let (id, granted) = (self.run.head().id, self.inner.gate().granted(self.run.head().id));
         let decided = self.decide(events);
+        if decided.as_ref().is_ok_and(|turn| !turn.more) && !granted.is_empty() {
+            let next = self.inner.gate().unused(id, &granted);
+            self.inner.tick(next);
+        }
         let mut turn = match decided {
             Ok(turn) => turn,
             Err(error) => {
@@ -182,9 +187,7 @@ impl Drive {
         self.calls = FuturesUnordered::new();
         self.cancels.clear();
         let next = self.inner.gate().forget_run(id);
-        for run in next {
-            self.inner.nudge(run, Nudge::Tick);
-        }
+        self.inner.tick(next);
         self.stale += 1;
         let mut pause = (PAUSE_FIRST * self.stale).min(PAUSE_LAST);
         loop {
@@ -236,9 +239,7 @@ impl Drive {
                 Effect::Release(at) => {
                     self.cancels.remove(at);
                     let next = self.inner.gate().leave(self.run.head().id, *at);
-                    if let Some(run) = next {
-                        self.inner.nudge(run, Nudge::Tick);
-                    }
+                    self.inner.tick(next);
                 }
             }
         }

@@ -137,6 +137,7 @@ impl Run {
             plan: None,
             draft: None,
             undo: None,
+            rollbacks: 0,
             recorded,
             ready: VecDeque::new(),
             settled: VecDeque::new(),

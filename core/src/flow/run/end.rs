@@ -4,6 +4,7 @@ use super::env::Env;
 use super::event::{Effect, Told};
 use super::rows::{Book, Unstorable};
 use super::scope::View;
+use super::undo::Undo;
 use super::{ReplayMode, Run, RunStatus};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
@@ -130,7 +131,7 @@ impl Run {
         let idle = self.calls.is_empty()
             && self.settled.is_empty()
             && self.draft.is_none()
-            && self.undo.is_none()
+            && self.undo.as_ref().is_none_or(Undo::waits_for_child)
             && (self.ready.is_empty() || self.paused || self.asks_first());
         idle && self.next_deadline().is_none_or(far)
     }

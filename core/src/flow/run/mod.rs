@@ -80,6 +80,8 @@ pub struct Run {
     draft: Option<Draft>,
     /// The rollback under way.
     undo: Option<Undo>,
+    /// Rollbacks so far.
+    rollbacks: u32,
     /// Outputs of the run that is replayed, by node and item.
     recorded: Option<Recorded>,
     /// Places whose turn it is, in the order in which they came up.

@@ -103,6 +103,7 @@ impl Run {
             return self.begin_draft(env, book);
         }
         self.begin_nodes(env, book)?;
+        self.settle_maps(env, book)?;
         let lost: Vec<At> = self.places().filter(|at| self.is_lost(*at)).collect();
         for at in lost {
             if alone {
