@@ -26,11 +26,11 @@ async fn every_endpoint_asks_for_the_token_before_anything_else() {
     let house = house().await;
     for (method, path) in operations() {
         let url = house.server.url(&path.replace("{id}", "x").replace("{step}", "x").replace("{number}", "1"));
-        let bare = client().request(method.clone(), &url);
-        let wrong = client().request(method.clone(), &url).bearer_auth("open sesam");
-        let basic = client().request(method.clone(), &url).basic_auth("admin", Some(TOKEN));
-        let twice = client().request(method.clone(), &url).bearer_auth(TOKEN).bearer_auth(TOKEN);
-        let nameless = client().request(method.clone(), &url).bearer_auth(TOKEN).header("x-chimera-actor", "");
+        let bare = house.client.request(method.clone(), &url);
+        let wrong = house.client.request(method.clone(), &url).bearer_auth("open sesam");
+        let basic = house.client.request(method.clone(), &url).basic_auth("admin", Some(TOKEN));
+        let twice = house.client.request(method.clone(), &url).bearer_auth(TOKEN).bearer_auth(TOKEN);
+        let nameless = house.client.request(method.clone(), &url).bearer_auth(TOKEN).header("x-chimera-actor", "");
         for request in [bare, wrong, basic, twice, nameless] {
             let answer = request.send().await.unwrap();
             assert_eq!(answer.status(), 401, "{method} {path}");

@@ -1,7 +1,6 @@
 //! Following a run: from the ledger, without a gap, without a repetition, to its end.
 
 use super::{House, TOKEN, code, furnished, house, path, reviewed, setup};
-use crate::support::client;
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
 use chimera_engine::ledger::audit::{Event, Writer};
@@ -24,7 +23,7 @@ type Heard = (i64, String, Value);
 
 impl Stream {
     async fn open(house: &House, run: &Value, query: &str, last: Option<&str>) -> Self {
-        let request = client().get(house.server.url(&path(run, &format!("/events{query}")))).bearer_auth(TOKEN);
+        let request = house.client.get(house.server.url(&path(run, &format!("/events{query}")))).bearer_auth(TOKEN);
         let request = last.iter().fold(request, |request, last| request.header("last-event-id", *last));
         let answer = request.send().await.unwrap();
         Self { answer, text: String::new() }

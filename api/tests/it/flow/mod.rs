@@ -22,6 +22,8 @@ const TOKEN: &str = "open sesame";
 pub(crate) struct House {
     pub(crate) server: Served,
     pub(crate) stage: Stage,
+    /// One client: making one reads the system's certificates.
+    pub(crate) client: reqwest::Client,
 }
 
 /// A setup with three tools: one that only thinks, one that changes something, one that always fails.
@@ -45,7 +47,7 @@ pub(crate) async fn furnished(setup: Setup, change: impl FnOnce(Edge) -> Edge) -
     let stage = setup.open().await;
     let edge = edge().with_flow(stage.flow.clone()).with_door(Doorkeeper::new(TENANT, TOKEN));
     let edge = change(edge.with_request_timeout(Duration::from_secs(20)));
-    House { server: served(edge).await, stage }
+    House { server: served(edge).await, stage, client: client() }
 }
 
 /// A body that is left out.
@@ -59,7 +61,7 @@ impl House {
 
     /// Asks as somebody.
     pub(crate) async fn ask_as(&self, actor: &str, method: Method, path: &str, body: Value) -> (u16, Value) {
-        let request = client().request(method, self.server.url(path)).bearer_auth(TOKEN);
+        let request = self.client.request(method, self.server.url(path)).bearer_auth(TOKEN);
         let request = request.header("x-chimera-actor", actor);
         let request = if body.is_null() { request } else { request.json(&body) };
         let answer = request.send().await.unwrap();

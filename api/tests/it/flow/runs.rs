@@ -1,7 +1,6 @@
 //! Starting, showing and listing runs.
 
 use super::{NOTHING, code, house, path, reviewed};
-use crate::support::client;
 use chimera_testkit::flow::{chain, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -31,7 +30,8 @@ async fn whoever_waits_gets_the_whole_run_when_it_has_ended() {
 async fn without_waiting_the_run_is_durable_and_named_at_once() {
     let house = house().await;
     house.apply(&chain("w", &[("a", "think")])).await;
-    let answer = client().post(house.server.url("/workflows/w/runs")).bearer_auth(super::TOKEN).send().await.unwrap();
+    let answer =
+        house.client.post(house.server.url("/workflows/w/runs")).bearer_auth(super::TOKEN).send().await.unwrap();
     assert_eq!(answer.status(), 202);
     let place = answer.headers()["location"].to_str().unwrap().to_owned();
     let started: Value = answer.json().await.unwrap();
