@@ -93,6 +93,13 @@ impl Edge {
         self
     }
 
+    /// Sets how many streams of events may be open at a time.
+    #[must_use]
+    pub fn with_streams_max(mut self, streams: usize) -> Self {
+        self.streams = Arc::new(Semaphore::new(streams));
+        self
+    }
+
     /// Sets who lets callers in. Without it nobody is let in.
     #[must_use]
     pub fn with_door(mut self, door: Doorkeeper) -> Self {

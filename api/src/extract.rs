@@ -63,6 +63,9 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for ApiQuer
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        if parts.uri.query().is_some_and(|query| query.contains("%00")) {
+            return Err(ApiError::new(Code::SchemaInvalid, "a parameter holds the NUL character"));
+        }
         let Query(given) = Query::from_request_parts(parts, state).await.map_err(|rejection| {
             let reason = rejection.body_text();
             let reason = reason.rsplit(": ").next().unwrap_or_default().to_owned();

@@ -116,7 +116,9 @@ pub(crate) fn stderr_is_terminal() -> bool {
 pub(crate) fn stdout_size() -> Option<(usize, usize)> {
     let stdout = std::io::stdout();
     let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten()?;
-    Some((usize::from(size.ws_col).max(20), usize::from(size.ws_row).max(5)))
+    // A terminal that doesn't know its size says zero.
+    let known = |given: u16, usual| if given == 0 { usual } else { usize::from(given).max(10) };
+    Some((known(size.ws_col, 80), known(size.ws_row, 24)))
 }
 
 #[cfg(test)]

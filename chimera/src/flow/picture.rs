@@ -112,7 +112,8 @@ fn node_line(sight: &Sight<'_>, steps: &[&Value], gutter: &str, node: &str, widt
     let whole = steps.iter().find(|step| step["map_index"].is_null()).copied().unwrap_or(steps[0]);
     let status = whole["status"].as_str().unwrap_or_default();
     let (mark, color) = sign(status);
-    let tool = whole["tool"].as_str().or(whole["node_type"].as_str()).unwrap_or_default();
+    let tool = whole["tool"].as_str().or_else(|| planned(sight.workflow, node)).or(whole["node_type"].as_str());
+    let tool = tool.unwrap_or_default();
     let mut words = format!("{node:width$}  {tool}");
     let mut add = |more: String| {
         words.push_str("  ");
@@ -142,6 +143,12 @@ fn node_line(sight: &Sight<'_>, steps: &[&Value], gutter: &str, node: &str, widt
     format!(" {gutter} {}", paint(&format!("{mark} {}", cut(&words, room.saturating_sub(1))), color, canvas))
 }
 
+/// The tool that the workflow names for a node that has not begun.
+fn planned<'a>(workflow: &'a Value, node: &str) -> Option<&'a str> {
+    let nodes = workflow["nodes"].as_array()?;
+    nodes.iter().find(|found| found["id"] == node)?["fn"].as_str()
+}
+
 /// What a person has to do, with the command that does it.
 fn questions(sight: &Sight<'_>, canvas: Canvas) -> Vec<String> {
     let run = text(&sight.run["run_id"]);
@@ -153,7 +160,7 @@ fn questions(sight: &Sight<'_>, canvas: Canvas) -> Vec<String> {
         let people = if needed > 1 { format!(" ({needed} people)") } else { String::new() };
         lines.push(String::new());
         lines.push(paint(&cut(&format!("? {what} waits for approval{people}{until}"), canvas.columns), "33", canvas));
-        if let Some(prompt) = approval["action"]["prompt"].as_str() {
+        if let Some(prompt) = approval["action"]["input"]["prompt"].as_str() {
             lines.push(cut(&format!("  {}", text(&Value::String(prompt.to_owned()))), canvas.columns));
         }
         let digest = approval["digest"].as_str().unwrap_or_default();
@@ -253,7 +260,7 @@ mod tests {
             "run_id": "r", "status": "awaiting_approval", "workflow_id": "w", "workflow_version": 3, "paused": false,
             "autonomy_level": "L2_ExecuteNotify", "created_at": at(0), "completed_at": null,
             "approvals": [{"node_id": "review", "digest": "ab12", "approvals_needed": 2, "expires_at": at(59),
-                "action": {"prompt": "Send\nit?"}}],
+                "action": {"input": {"prompt": "Send\nit?", "show": {}}}}],
         });
         let step = |node: &str, status: &str, more: Value| {
             let mut step =

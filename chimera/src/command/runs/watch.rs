@@ -56,7 +56,7 @@ fn line(event: &Value) -> String {
     let error = data["error"]["message"].as_str().map(|why| format!("  {why}")).unwrap_or_default();
     let by = event["actor_id"].as_str().map(|actor| format!("  by {actor}")).unwrap_or_default();
     let words = format!("{}{}{}{error}{by}", text(&event["event_type"]), named("node"), named("tool"));
-    format!("{:>4}  {}  {}\n", event["run_seq"], text(&event["timestamp"]), text(&words.into()))
+    format!("{:>4}  {}  {}\n", event["run_seq"].as_i64().unwrap_or(0), text(&event["timestamp"]), text(&words.into()))
 }
 
 async fn paint(scene: &Scene<'_>, desk: &Desk, run: Uuid, mut events: Events) -> Outcome {

@@ -15,6 +15,7 @@ use super::{At, ReplayMode, Run, start::Work};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Approval, Body};
+use crate::flow::expr::{RenderError, Template};
 use crate::flow::tool::{Risk, Spec, input_digest};
 use crate::ledger::decision::{Outcome, Source};
 use crate::limits;
@@ -122,11 +123,7 @@ impl Run {
         let compiled = &self.graph.nodes[at.node];
         let Body::Hitl(hitl) = &compiled.node.body else { return Ok(()) };
         let demand = demand(&hitl.approval, "a person decides here");
-        let shown = match &compiled.show {
-            None => Ok(json!({})),
-            Some(template) => template.render(&View::at(self, at)),
-        };
-        let shown = match shown {
+        let shown = match self.question(at) {
             Ok(shown) => shown,
             Err(error) => {
                 let error = ErrorBody::new(Code::ValidationFailed, format!("what is shown can't be resolved: {error}"));
@@ -144,6 +141,18 @@ impl Run {
             Past::Failed(error) => self.fail_step(at, error, env, book),
             Past::Missing => self.not_recorded(at, env, book),
         }
+    }
+
+    /// What a person is asked and shown; a decision covers both.
+    fn question(&self, at: At) -> Result<Value, RenderError> {
+        let (compiled, view) = (&self.graph.nodes[at.node], View::at(self, at));
+        let rendered =
+            |template: &Option<Template>| template.as_ref().map(|template| template.render(&view)).transpose();
+        let show = rendered(&compiled.show)?.unwrap_or_else(|| json!({}));
+        Ok(match rendered(&compiled.prompt)? {
+            None => show,
+            Some(prompt) => json!({"prompt": prompt, "show": show}),
+        })
     }
 
     /// Enough people approved.
