@@ -106,7 +106,6 @@ impl Run {
         let input = self.task(at).and_then(|task| task.input.as_deref()).cloned();
         let data = json!({
             "node": self.name(at), "item": at.item, "tool": tool, "input": input, "reason": demand.reason,
-            "prompt": self.prompt(at),
         });
         book.approval(&self.head, &asked, Some((step, self.name(at))), &tool, data, demand, env.now)?;
         let rationale = demand.reason.clone();
@@ -283,12 +282,6 @@ impl Run {
             PolicyVerdict::Ask(demand) => self.ask(at, &demand.and(edited), env, book),
             PolicyVerdict::Allow => self.ask(at, &edited, env, book),
         }
-    }
-
-    /// The question that a person's node asks.
-    fn prompt(&self, at: At) -> Option<Value> {
-        let template = self.graph.nodes[at.node].prompt.as_ref()?;
-        template.render(&View::at(self, at)).ok()
     }
 
     /// The place that waits for this approval.
