@@ -5,6 +5,7 @@
 mod audit;
 mod checkpoint;
 mod commit;
+mod crash;
 mod feed;
 mod flow;
 mod flow_approval;
