@@ -81,7 +81,8 @@ impl Held {
     }
 
     async fn patch_is(&self, number: u32, status: &str) {
-        let is = |row: &chimera_core::record::Row| row.int("number") == i64::from(number) && row.text("status") == status;
+        let is =
+            |row: &chimera_core::record::Row| row.int("number") == i64::from(number) && row.text("status") == status;
         let mut commits = self.stage.records.commits();
         while !self.stage.rows_of(&RUN_PATCHES, self.run).iter().any(is) {
             commits.changed().await.unwrap();
@@ -127,7 +128,10 @@ async fn a_patch_that_would_change_what_is_there_or_can_not_work_is_refused() {
     into_old["add_edges"].as_array_mut().unwrap().push(json!({"from": "x", "to": "b"}));
     let mut cycle = add("x", "pure", "a");
     cycle["add_nodes"].as_array_mut().unwrap().push(json!({"id": "y", "type": "function", "fn": "pure", "inputs": {}}));
-    cycle["add_edges"].as_array_mut().unwrap().extend([json!({"from": "x", "to": "y"}), json!({"from": "y", "to": "x"})]);
+    cycle["add_edges"]
+        .as_array_mut()
+        .unwrap()
+        .extend([json!({"from": "x", "to": "y"}), json!({"from": "y", "to": "x"})]);
     let child = json!({
         "patch_version": "0.1", "justification": "more", "add_edges": [{"from": "a", "to": "x"}],
         "add_nodes": [{"id": "x", "type": "workflow", "workflow_id": "nowhere", "inputs": {}}],
@@ -150,7 +154,12 @@ async fn a_patch_that_would_change_what_is_there_or_can_not_work_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_patch_that_the_rules_refuse_is_refused() {
     let says = Says::Deny { reason: "not by robots".to_owned() };
-    let rule = |actor: &str| Rule { name: "r".to_owned(), tool: "again".to_owned(), actor: actor.to_owned(), says: says.clone() };
+    let rule = |actor: &str| Rule {
+        name: "r".to_owned(),
+        tool: "again".to_owned(),
+        actor: actor.to_owned(),
+        says: says.clone(),
+    };
     for actor in ["user_ann", "user_bob"] {
         let held = held(stage(1).policy(Rules(vec![rule(actor)])), SILENT).await;
         let refused = held.patch(add("x", "again", "a"), None, false).await;
@@ -200,7 +209,8 @@ async fn a_patch_is_taken_out_while_its_nodes_are_pending_and_not_after() {
 async fn a_patch_survives_a_restart_and_so_does_its_place() {
     let gate = Arc::new(Notify::new());
     let first = stage(1).tool(gated(&gate).build()).open().await;
-    let air = workflow("w").node(json!({"id": "ask", "type": "hitl"})).function("b", "pure", json!({})).edge("ask", "b");
+    let air =
+        workflow("w").node(json!({"id": "ask", "type": "hitl"})).function("b", "pure", json!({})).edge("ask", "b");
     let run = first.run(&air, SILENT).await;
     first.asks(run).await;
     let held = Held { stage: first, run, gate };
@@ -229,13 +239,15 @@ async fn at_l1_a_patch_waits_for_an_approval_that_covers_the_plan_with_it() {
     assert_eq!(both["approvals"][0]["digest"], both["approvals"][1]["digest"], "the same patch on the same plan");
     held.patch(add("y", "again", "a"), None, false).await.unwrap();
     let all = held.stage.until(held.run, |shown| shown["approvals"].as_array().unwrap().len() == 3).await;
-    let other = all["approvals"].as_array().unwrap().iter().find(|asked| asked["action"]["patch"]["add_nodes"][0]["id"] == "y");
+    let other =
+        all["approvals"].as_array().unwrap().iter().find(|asked| asked["action"]["patch"]["add_nodes"][0]["id"] == "y");
     let decide = chimera_engine::flow::Decision::Approve;
     held.stage.decide("user_bob", held.run, decide, other).await.unwrap();
     held.patch_is(3, "applied").await;
     assert_eq!(held.let_go().await["status"], "completed");
     assert_eq!(held.stage.standing(held.run).await, "a=completed b=completed y=completed");
-    let mut words: Vec<_> = held.stage.rows_of(&RUN_PATCHES, held.run).iter().map(|row| row.text("status").to_owned()).collect();
+    let mut words: Vec<_> =
+        held.stage.rows_of(&RUN_PATCHES, held.run).iter().map(|row| row.text("status").to_owned()).collect();
     words.sort_unstable();
     assert_eq!(words, ["applied", "refused", "refused"], "what nobody decided about ends with the run");
     assert!(held.stage.rows(&APPROVAL_REQUESTS).iter().all(|row| row.text("status") != "pending"));

@@ -27,11 +27,8 @@ async fn again(stage: &Stage, of: Uuid, mode: ReplayMode, from: Option<&str>) ->
 
 /// Three tools of each reach, and who was asked.
 fn tools() -> (Vec<Puppet>, Vec<Asked>) {
-    let tools = vec![
-        Puppet::new("calc", Reach::Pure),
-        Puppet::new("fetch", Reach::Read),
-        Puppet::new("write", Reach::Write),
-    ];
+    let tools =
+        vec![Puppet::new("calc", Reach::Pure), Puppet::new("fetch", Reach::Read), Puppet::new("write", Reach::Write)];
     let asked = tools.iter().map(Puppet::asked).collect();
     (tools, asked)
 }
@@ -61,7 +58,8 @@ fn everything() -> Air {
 
 async fn all_done() -> (Stage, Uuid, Vec<Asked>) {
     let (tools, mut asked) = tools();
-    let broken = Puppet::new("broken", Reach::Write).answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
+    let broken =
+        Puppet::new("broken", Reach::Write).answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
     asked.push(broken.asked());
     let setup = tools.into_iter().fold(stage(1), |setup, tool| setup.tool(tool.build())).tool(broken.build());
     let stage = setup.open().await;
@@ -153,7 +151,8 @@ async fn a_shadow_that_fails_tells_the_differences_too() {
     let shadow = again(&stage, run, ReplayMode::Shadow, None).await;
     let shown = stage.ended(shadow).await;
     assert_eq!(shown["status"], "failed");
-    let words: Vec<_> = shown["result"]["differences"].as_array().unwrap().iter().map(|line| line["what"].clone()).collect();
+    let words: Vec<_> =
+        shown["result"]["differences"].as_array().unwrap().iter().map(|line| line["what"].clone()).collect();
     assert_eq!(words, ["output", "not_reached"]);
 }
 
