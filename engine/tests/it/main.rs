@@ -18,6 +18,7 @@ mod flow_plan;
 mod flow_replay;
 mod flow_retry;
 mod flow_sight;
+mod flow_size;
 mod flow_slots;
 mod flow_stop;
 mod flow_undo;
