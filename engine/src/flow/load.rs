@@ -47,10 +47,12 @@ pub(super) async fn signals(records: &dyn Records, run: Uuid) -> Result<(Vec<Sig
     Ok((page.rows.iter().filter_map(Signal::of_row).collect(), page.next.is_some()))
 }
 
-/// The steps of a run.
+/// The steps of a run: nodes in the order of the graph, each map before its items.
 pub(super) async fn steps(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, FlowError> {
     let select = Select::from(&STEPS, Scope::System).with("run_id", run).by(&["position"], Default::default());
-    all(records, select, limits::RUN_STEPS_MAX).await
+    let mut rows = all(records, select, limits::RUN_STEPS_MAX).await?;
+    rows.sort_by_key(|row| (row.int("position"), row.get("map_index").as_int()));
+    Ok(rows)
 }
 
 /// The run with this row, as it stands in the store.

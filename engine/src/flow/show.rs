@@ -111,15 +111,21 @@ impl Flow {
         Ok(calls)
     }
 
-    /// What happened to a run behind entry number `after`, in order.
+    /// What happened to a run behind entry number `after`, in order: the entries with the next
+    /// `limit` numbers.
+    ///
+    /// A run that moved to another lane has its later entries where an order by lane would put them
+    /// first, so a page is bounded by numbers and not by rows.
     pub async fn events(&self, permit: &Permit, run: Uuid, after: i64, limit: usize) -> Result<Vec<Value>, FlowError> {
+        let limit = limit.clamp(1, limits::PAGE_ROWS_MAX);
+        let last = after.saturating_add(i64::try_from(limit).unwrap_or(i64::MAX));
         let select = Select::from(&AUDIT_LOG_ENTRIES, Scope::Tenant(permit.tenant().to_owned()))
             .with("run_id", run)
             .filter("run_seq", Compare::Above, after)
-            .by(&["lane", "seq"], Direction::Ascending)
+            .filter("run_seq", Compare::AtMost, last)
             .take(limit);
         let page = self.inner.parts.records.read(select).await?;
-        let mut events: Vec<Value> = page.rows.iter().filter(|row| !row.get("run_seq").is_null()).map(event).collect();
+        let mut events: Vec<Value> = page.rows.iter().map(event).collect();
         events.sort_by_key(|event| event["run_seq"].as_i64());
         Ok(events)
     }

@@ -10,9 +10,11 @@ use chimera_core::flow::air::Graph;
 use chimera_core::flow::run::{
     Env, Gate, Head, Owner, Recorded, Replay, ReplayMode, Run, RunStatus, Slot, Source, WorkflowRef,
 };
+use chimera_core::flow::tables::RUNS;
 use chimera_core::limits;
 use chimera_core::record::{Conflict, Json, Row, Scope, Select};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -105,7 +107,28 @@ impl Flow {
             created_at: now,
             timeout_at: Some(Head::timeout_of(&graph, now)),
         };
-        self.begin(head, graph, None).await
+        self.begin_once(head, graph).await
+    }
+
+    /// Begins a run unless its key was used before by the same actor. Keys are unique in the store, so
+    /// one that somebody else holds is kept in another form: nobody meets another's run by its key.
+    async fn begin_once(&self, head: Head, graph: Arc<Graph>) -> Result<Started, FlowError> {
+        let Some(key) = head.idempotency_key.clone() else { return self.begin(head, graph, None).await };
+        for key in [key.clone(), own_key(&head.tenant, &head.actor, &key)] {
+            let head = Head { idempotency_key: Some(key.clone()), ..head.clone() };
+            let (tenant, actor) = (head.tenant.clone(), head.actor.clone());
+            match self.begin(head, Arc::clone(&graph), None).await {
+                Err(FlowError::Commit(CommitError::Conflict(Conflict::Exists(row))))
+                    if row.columns == ["idempotency_key"] => {}
+                begun => return begun,
+            }
+            if let Some(row) = self.holder(&tenant, &actor, &key).await? {
+                let body = ErrorBody::new(Code::ConflictIdempotency, "a run was asked for under this key before");
+                let body = body.with("run_id", row.uuid("id").to_string()).with("status", row.text("status"));
+                return Err(FlowError::Refused(Box::new(body)));
+            }
+        }
+        Err(FlowError::refused(Code::ConflictIdempotency, "a run was asked for under this key before"))
     }
 
     /// Runs a run over again: frozen, as a shadow, or for real from a node on.
@@ -154,7 +177,7 @@ impl Flow {
             return Err(FlowError::Refused(Box::new(body)));
         }
         let parts = &inner.parts;
-        let (id, tenant, key) = (head.id, head.tenant.clone(), head.idempotency_key.clone());
+        let id = head.id;
         let catalog = inner.workflows.running();
         let now = parts.clock.now();
         let owner = inner.lane(id).map(|held| Owner { lane: held.lane, epoch: held.epoch });
@@ -172,32 +195,30 @@ impl Flow {
         let mut tx = turn.tx.take().unwrap_or_default();
         seal::notes(&mut tx, inner, run.head(), &turn.notes)?;
         let launched = inner.launch(run, turn, tx);
-        let durable = launched.durable.await.unwrap_or(Err(CommitError::Unknown));
-        match (durable, key) {
-            (Ok(()), _) => Ok(Started { run_id: id, standing: launched.standing }),
-            (Err(CommitError::Conflict(Conflict::Exists(row))), Some(key)) if row.table == "runs" => {
-                Err(self.taken(&tenant, &key).await?)
-            }
-            (Err(error), _) => Err(error.into()),
+        launched.durable.await.unwrap_or(Err(CommitError::Unknown))?;
+        Ok(Started { run_id: id, standing: launched.standing })
+    }
+
+    /// The run that somebody asked for under a key.
+    pub async fn by_key(&self, permit: &Permit, key: &str) -> Result<Option<Row>, FlowError> {
+        let (tenant, actor) = (permit.tenant(), permit.actor());
+        match self.holder(tenant, actor, key).await? {
+            Some(row) => Ok(Some(row)),
+            None => self.holder(tenant, actor, &own_key(tenant, actor, key)).await,
         }
     }
 
-    /// The refusal of a key that was used before.
-    async fn taken(&self, tenant: &str, key: &str) -> Result<FlowError, FlowError> {
-        let row = self.by_key(tenant, key).await?;
-        let body = ErrorBody::new(Code::ConflictIdempotency, "a run was asked for under this key before");
-        Ok(FlowError::Refused(Box::new(match row {
-            Some(row) => body.with("run_id", row.uuid("id").to_string()).with("status", row.text("status")),
-            None => body,
-        })))
+    async fn holder(&self, tenant: &str, actor: &str, key: &str) -> Result<Option<Row>, FlowError> {
+        let select = Select::from(&RUNS, Scope::Tenant(tenant.to_owned())).with("idempotency_key", key).take(1);
+        let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
+        Ok(row.filter(|row| row.text("actor") == actor))
     }
+}
 
-    /// The run that was asked for under a key.
-    pub async fn by_key(&self, tenant: &str, key: &str) -> Result<Option<Row>, FlowError> {
-        let scope = Scope::Tenant(tenant.to_owned());
-        let select = Select::from(&chimera_core::flow::tables::RUNS, scope).with("idempotency_key", key).take(1);
-        Ok(self.inner.parts.records.read(select).await?.rows.into_iter().next())
-    }
+/// A key in the form that only one actor can have.
+fn own_key(tenant: &str, actor: &str, key: &str) -> String {
+    let hasher = Sha256::new().chain_update(tenant).chain_update([0]).chain_update(actor).chain_update([0]);
+    format!("own:{}", hex::encode(hasher.chain_update(key).finalize()))
 }
 
 fn check(graph: &Graph, ask: &StartRun) -> Result<(), FlowError> {

@@ -65,11 +65,8 @@ async fn start(stage: &Stage, tenant: &str, n: i64, priority: i32) -> Uuid {
 }
 
 async fn all_ended(stage: &Stage, tenant: &str, runs: &[Uuid]) {
-    let admin = stage.permit_of(tenant, "admin");
     for run in runs {
-        while stage.flow.show(&admin, *run).await.unwrap()["status"] != "completed" {
-            stage.records.commits().changed().await.unwrap();
-        }
+        stage.until_of(tenant, *run, |shown| shown["status"] == "completed").await;
     }
 }
 

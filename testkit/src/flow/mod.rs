@@ -2,6 +2,7 @@
 //! happens, and the engine on any store.
 
 mod air;
+mod bare;
 mod engine;
 mod outside;
 mod puppet;
@@ -9,6 +10,7 @@ mod stage;
 mod tool;
 
 pub use air::{Air, chain, workflow};
+pub use bare::{Bare, Work};
 pub use engine::{Nobody, World, engine, engine_with};
 pub use outside::{Outside, Sent};
 pub use puppet::{Asked, Made, Puppet};
