@@ -62,7 +62,7 @@ const fn one() -> u32 {
 #[derive(Clone, Debug, Default)]
 pub struct Rules(pub Vec<Rule>);
 
-const DESTRUCTIVE: &[&str] = &["delete", "drop table", "truncate", "rm -rf", "destroy", "wipe", "refund"];
+const DESTRUCTIVE: &[&str] = &["delete", "drop", "truncate", "rm -rf", "destroy", "wipe", "refund"];
 
 impl Policy for Rules {
     fn judge(&self, action: &Action<'_>) -> PolicyVerdict {

@@ -13,6 +13,6 @@ pub use air::{Air, chain, workflow};
 pub use bare::{Bare, Work};
 pub use engine::{Nobody, World, engine, engine_with};
 pub use outside::{Outside, Sent};
-pub use puppet::{Asked, Made, Puppet};
+pub use puppet::{Asked, Made, Puppet, Watch};
 pub use stage::{Setup, Stage, TENANT, code_of, id_of, stage};
 pub use tool::{Behave, Script, Scripted};

@@ -294,6 +294,11 @@ impl Stage {
         asked
     }
 
+    /// Lets time pass, and everything that happens meanwhile.
+    pub async fn pass(&self, time: Duration) {
+        tokio::time::sleep(time).await;
+    }
+
     /// Every row of a table.
     #[must_use]
     pub fn rows(&self, table: &'static Table) -> Vec<Row> {
