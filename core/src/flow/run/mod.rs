@@ -151,7 +151,11 @@ impl Run {
     /// Whether something of it is ready and could start if there were a slot.
     #[must_use]
     pub fn wants_slot(&self) -> bool {
-        !self.ready.is_empty() && self.may_start()
+        let undoes = |undo: &Undo| {
+            let waits = |current: &undo::Current| current.call.is_none() && current.child.is_none();
+            undo.retry_at.is_none() && undo.current.as_ref().is_some_and(waits)
+        };
+        (!self.ready.is_empty() && self.may_start()) || self.undo.as_ref().is_some_and(undoes)
     }
 
     /// The graph that it follows, with every patch that was applied.
