@@ -164,6 +164,8 @@ impl Flow {
             source: Source::Replay,
             parent: None,
             depth: 0,
+            // Nobody is told of what did not happen.
+            notify: original.notify.clone().filter(|_| replay.mode == ReplayMode::Retry),
             replay: Some(replay),
             request,
             idempotency_key: None,

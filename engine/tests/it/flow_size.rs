@@ -88,6 +88,15 @@ fn ten_thousand_delayed_nodes_are_written_and_stopped_in_turns_that_a_store_take
 }
 
 #[test]
+fn ten_thousand_first_nodes_come_up_in_turns_that_a_store_takes() {
+    let delayed = |id: &str| json!({"id": id, "type": "function", "fn": "again", "inputs": {}, "delay_seconds": 600});
+    let nodes: Vec<Value> = (0..10_000).map(|n| delayed(&format!("n{n}"))).collect();
+    let mut bare = Bare::begin(&workflow("wide").with("nodes", json!(nodes)), SILENT);
+    bare.drive();
+    assert!(bare.work.rows >= 20_000 && bare.work.calls == 0, "{:?}", bare.work);
+}
+
+#[test]
 fn a_draft_of_ten_thousand_nodes_is_written_in_turns_that_a_store_takes() {
     let mut bare = Bare::begin(&line(10_000), Level::Draft);
     bare.drive();
