@@ -174,6 +174,33 @@ pub(crate) enum BenchCommand {
         #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = at_least_one)]
         transactions: usize,
     },
+    /// Measure the flow engine: runs of three durable steps, each on disk before the next begins.
+    Flow {
+        /// Runs in all.
+        #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = at_least_one)]
+        runs: usize,
+        /// Runs that are under way at a time.
+        #[arg(long, value_name = "C", default_value_t = 64, value_parser = at_least_one)]
+        concurrency: usize,
+        /// The store; without it the configured one.
+        #[arg(long)]
+        store: Option<BenchStore>,
+        /// Runs that have ended in the store before the measurement begins.
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        finished: usize,
+        /// Runs that wait for approval meanwhile; what each costs in memory is told.
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        waiting: usize,
+    },
+}
+
+/// A record store that can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum BenchStore {
+    /// The embedded one.
+    Sqlite,
+    /// The one at `database_url`.
+    Postgres,
 }
 
 fn at_least_one(text: &str) -> Result<usize, &'static str> {

@@ -17,12 +17,15 @@ use crate::failure::{Failure, Outcome};
 use crate::home::{self, Home};
 use async_trait::async_trait;
 use chimera_api::Check;
+use chimera_connect::flow::local_tools;
 use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::Code;
 use chimera_core::ledger::checkpoint::{CheckpointFault, Signer};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
-use chimera_engine::flow::Flow;
+use chimera_engine::flow::gate::Slots;
+use chimera_engine::flow::policy::Rules;
+use chimera_engine::flow::{Flow, Parts as FlowParts, Registry};
 use chimera_engine::ledger::audit::{Event, Writer};
 use chimera_engine::ledger::checkpoint::{Checkpointer, Pace, known};
 use chimera_engine::ledger::{LedgerError, last_checkpoint};
@@ -30,6 +33,7 @@ use chimera_engine::port::{Blobs, Clock, Counters, Random, Records, Secrets};
 use chimera_storage::Redis;
 use chimera_storage::bench::{ScratchSchema, Workload, bare_postgres, bare_sqlite, drive};
 use chimera_storage::blob::{FolderBlobs, InvalidS3Url, LinkSigner, S3Blobs, S3Credentials, S3Url};
+use chimera_storage::bus::LocalBus;
 use chimera_storage::counter::RedisCounters;
 use chimera_storage::migrate::MIGRATIONS;
 use chimera_storage::records::{Access, OpenError, PostgresOptions, PostgresRecords, SqliteRecords};
@@ -378,6 +382,16 @@ pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
 /// of the configured database, that it removes at the end.
 pub(crate) async fn bench_subject(config: &Config, ambient: &Ambient) -> Outcome<Arc<dyn Subject>> {
     let workload = Workload::new(Arc::clone(&ambient.clock), Arc::clone(&ambient.random));
+    let (config, scratch) = scratch(config, ambient).await?;
+    let store = records(&config, ambient, "bench").await?;
+    let facts = store_facts(&config).await?;
+    let lanes = if config.database_url.is_some() { config.lanes } else { 1 };
+    let setting = Setting { record_store: facts.kind, fsync: facts.fsync, lanes };
+    Ok(Arc::new(Bench { store, workload, scratch, setting, clock: Arc::clone(&ambient.clock) }))
+}
+
+/// A place that a benchmark has for itself, and the settings that lead there.
+async fn scratch(config: &Config, ambient: &Ambient) -> Outcome<(Config, Scratch)> {
     let id = ambient.random.opaque_id();
     let folder = config.data_dir.join(format!("{}{id}", home::SCRATCH_PREFIX));
     let mut config = Config { data_dir: folder.clone(), ..config.clone() };
@@ -390,11 +404,55 @@ pub(crate) async fn bench_subject(config: &Config, ambient: &Ambient) -> Outcome
             Scratch::Schema(schema)
         }
     };
-    let store = records(&config, ambient, "bench").await?;
-    let facts = store_facts(&config).await?;
-    let lanes = if config.database_url.is_some() { config.lanes } else { 1 };
-    let setting = Setting { record_store: facts.kind, fsync: facts.fsync, lanes };
-    Ok(Arc::new(Bench { store, workload, scratch, setting, clock: Arc::clone(&ambient.clock) }))
+    Ok((config, scratch))
+}
+
+/// The flow engine on a store of its own, for a benchmark.
+pub(crate) struct FlowBench {
+    pub(crate) flow: Flow,
+    pub(crate) setting: Setting,
+    records: Arc<dyn Records>,
+    scratch: Scratch,
+}
+
+impl FlowBench {
+    /// Opens the store, with the local tools alone.
+    pub(crate) async fn open(config: &Config, ambient: &Ambient) -> Outcome<Self> {
+        let (config, scratch) = scratch(config, ambient).await?;
+        let records = records(&config, ambient, "bench").await?;
+        let facts = store_facts(&config).await?;
+        let alone = config.database_url.is_none();
+        let setting =
+            Setting { record_store: facts.kind, fsync: facts.fsync, lanes: if alone { 1 } else { config.lanes } };
+        let key = Secret::new(ambient.random.salt().to_vec());
+        let links = LinkSigner::new("http://localhost", &key);
+        let links = links.ok_or_else(|| Failure::new(Code::Internal, "the key of signed links is empty"))?;
+        let blobs = FolderBlobs::open(config.data_dir.join("blobs"), links, Arc::clone(&ambient.random));
+        let mut registry = Registry::default();
+        for tool in local_tools(Arc::new(blobs)).map_err(|error| Failure::new(Code::Internal, error.to_string()))? {
+            registry.add(tool).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
+        }
+        records.ready().await?;
+        flow::found_tenant(ambient, &*records).await?;
+        let flow = Flow::new(FlowParts {
+            records: Arc::clone(&records),
+            clock: Arc::clone(&ambient.clock),
+            random: Arc::clone(&ambient.random),
+            bus: Arc::new(LocalBus::new()),
+            registry: Arc::new(registry),
+            policy: Arc::new(Rules::default()),
+            slots: Slots::default(),
+            alone,
+        });
+        Ok(Self { flow, setting, records, scratch })
+    }
+
+    /// Closes the store and removes what was written.
+    pub(crate) async fn close(self) {
+        self.flow.stop();
+        self.records.close().await;
+        self.scratch.remove().await;
+    }
 }
 
 /// Where a benchmark leaves its traces until it ends.
@@ -452,9 +510,15 @@ impl Subject for Bench {
 
     async fn close(&self) {
         self.store.close().await;
-        let removed = match &self.scratch {
-            Scratch::Folder(folder) => std::fs::remove_dir_all(folder).map_err(|error| error.kind().to_string()),
-            Scratch::Schema(schema) => schema.remove().await.map_err(|error| error.to_string()),
+        self.scratch.remove().await;
+    }
+}
+
+impl Scratch {
+    async fn remove(&self) {
+        let removed = match self {
+            Self::Folder(folder) => std::fs::remove_dir_all(folder).map_err(|error| error.kind().to_string()),
+            Self::Schema(schema) => schema.remove().await.map_err(|error| error.to_string()),
         };
         // Scratch that can't be removed is the operator's to see.
         if let Err(error) = removed {

@@ -23,6 +23,11 @@ use failure::{Failure, Outcome};
 use std::process::ExitCode;
 use std::time::Duration;
 
+/// A change is made by one thread and dropped by the one that wrote it; this allocator makes that
+/// cheap.
+#[global_allocator]
+static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// How long threads that are still busy may take at the very end.
 const LAST_TASKS: Duration = Duration::from_millis(500);
 

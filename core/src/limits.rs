@@ -124,12 +124,16 @@ pub const RESENDS_MAX: u32 = 20;
 pub const RUN_CALLS_MAX: usize = 64;
 /// Rows that one turn of a run writes before it commits and goes on.
 pub const TURN_ROWS_MAX: usize = 400;
+/// Signals that one turn of a run takes in.
+pub const TURN_SIGNALS_MAX: usize = 100;
 /// Items of one map node at the most.
 pub const MAP_ITEMS_MAX: usize = 10_000;
 /// Runs that may be started inside each other.
 pub const RUN_DEPTH_MAX: u32 = 8;
 /// Bytes of one step's output at the most.
 pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of a run's result at the most, and of what all items of a map give together.
+pub const RESULT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Bytes of a run's inputs at the most.
 pub const RUN_INPUT_BYTES_MAX: usize = 1024 * 1024;
 /// Approvals that one run may ask for.
@@ -140,6 +144,8 @@ pub const APPROVAL_SECONDS_DEFAULT: u32 = 86_400;
 pub const APPROVAL_SECONDS_MAX: u32 = 30 * 86_400;
 /// Patches of one run at the most.
 pub const RUN_PATCHES_MAX: u32 = 32;
+/// Runs that repeat each other, one behind the other, at the most.
+pub const REPLAY_CHAIN_MAX: usize = 100;
 /// Items of a map node that a draft tries dry; the rest is counted.
 pub const DRAFT_ITEMS_MAX: usize = 20;
 /// Seconds until a deadline from which on a waiting run is not kept in memory.

@@ -277,7 +277,7 @@ async fn buckets(config: &Config) -> Outcome<Arc<dyn Buckets>> {
 }
 
 /// Makes sure that there is somebody to whom workflows and runs belong.
-async fn found_tenant(ambient: &Ambient, records: &dyn Records) -> Outcome {
+pub(super) async fn found_tenant(ambient: &Ambient, records: &dyn Records) -> Outcome {
     let select = Select::from(&TENANTS, Scope::System).with("id", TENANT).take(1);
     if !records.read(select).await?.rows.is_empty() {
         return Ok(());

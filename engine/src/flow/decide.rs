@@ -7,9 +7,8 @@
 use super::{Flow, FlowError, load};
 use crate::access::Permit;
 use crate::ledger::audit::{Decision as Audited, Event, Writer};
-use chimera_core::access::fits;
 use chimera_core::error::Code;
-use chimera_core::flow::run::{Signal, Told, Unstorable, affinity};
+use chimera_core::flow::run::{Demand, Signal, Told, Unstorable, affinity};
 use chimera_core::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS, SCOPED_APPROVALS};
 use chimera_core::ledger::decision::{Outcome, Source};
 use chimera_core::ledger::{ActorType, SubjectType};
@@ -108,8 +107,9 @@ impl Flow {
             .filter_map(|said| said["by"].as_str().map(str::to_owned))
             .collect();
         let needed = row.int("approvals_needed");
+        let is_met = demand_of(row).is_met(&by, row.text("requester_actor"));
         let status = match ask.decision {
-            Decision::Approve if i64::try_from(by.len()).unwrap_or(i64::MAX) >= needed => "approved",
+            Decision::Approve if is_met => "approved",
             Decision::Approve => "pending",
             Decision::Reject | Decision::RequestChanges => "denied",
         };
@@ -124,6 +124,9 @@ impl Flow {
 
     fn may_decide(&self, permit: &Permit, row: &Row) -> Result<(), FlowError> {
         let now = self.inner.parts.clock.now();
+        if ["superseded", "cancelled"].contains(&row.text("status")) {
+            return Err(FlowError::refused(Code::StaleApproval, "what was asked for does not stand any more"));
+        }
         if row.text("status") != "pending" {
             let message = format!("the approval is {} already", row.text("status"));
             return Err(FlowError::refused(Code::InvalidTransition, message));
@@ -131,13 +134,7 @@ impl Flow {
         if row.get("expires_at").as_time().is_some_and(|end| end <= now) {
             return Err(FlowError::refused(Code::InvalidTransition, "the time to decide is over"));
         }
-        let data = row.get("action_data").as_json().map(Json::to_value).unwrap_or_default();
-        if data["other_than_requester"] == true && row.text("requester_actor") == permit.actor() {
-            return Err(FlowError::refused(Code::RbacForbidden, "somebody else must decide about this"));
-        }
-        if let Cell::Texts(approvers) = row.get("approvers")
-            && !approvers.iter().any(|pattern| fits(pattern, permit.actor()))
-        {
+        if !demand_of(row).allows(permit.actor(), row.text("requester_actor")) {
             return Err(FlowError::refused(Code::RbacForbidden, "you are not among those who decide about this"));
         }
         Ok(())
@@ -190,6 +187,16 @@ impl Flow {
         writer.decision(&mut tx, audited(permit, ask, row, decided))?;
         Ok(tx)
     }
+}
+
+/// What a request demands.
+fn demand_of(row: &Row) -> Demand {
+    let data = row.get("action_data").as_json().map(Json::to_value).unwrap_or_default();
+    Demand::from_value(&data["demands"]).unwrap_or_else(|| {
+        let approvers = if let Cell::Texts(approvers) = row.get("approvers") { approvers.clone() } else { Vec::new() };
+        let needed = u32::try_from(row.int("approvals_needed")).unwrap_or(u32::MAX);
+        Demand { needed, approvers, ..Demand::one("") }
+    })
 }
 
 fn audited(permit: &Permit, ask: &Decide, row: &Row, decided: &Decided) -> Audited {

@@ -20,7 +20,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
-use uuid::Uuid;
 
 /// Pause before a refused commit is tried again; it doubles up to the last.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
@@ -60,6 +59,8 @@ pub(super) struct Drive {
     owner: Option<Owner>,
     /// Turns in a row that were thrown away.
     stale: u32,
+    /// More was told than one turn takes in.
+    told_more: bool,
 }
 
 struct Enter<'a>(&'a Inner);
@@ -79,7 +80,7 @@ impl Drive {
         alone: bool,
     ) -> Self {
         let (calls, cancels, owner) = (FuturesUnordered::new(), BTreeMap::new(), run.owner());
-        Self { inner, run, nudges, standing, calls, cancels, alone, owner, stale: 0 }
+        Self { inner, run, nudges, standing, calls, cancels, alone, owner, stale: 0, told_more: false }
     }
 
     /// Goes on with a run whose turn was just committed.
@@ -92,9 +93,9 @@ impl Drive {
     }
 
     /// Takes a run up that was just read.
-    pub(super) async fn take_up(self) {
+    pub(super) async fn take_up(mut self) {
         let mut events = vec![Event::Begun { alone: self.alone }];
-        events.extend(signals(Arc::clone(&self.inner), self.run.head().id).await);
+        events.extend(self.told().await);
         self.drive(events).await;
     }
 
@@ -119,7 +120,7 @@ impl Drive {
     fn leave(mut self) {
         let id = self.run.head().id;
         self.inner.release(id);
-        let mut told = false;
+        let mut told = self.told_more;
         while let Ok(nudge) = self.nudges.try_recv() {
             told |= nudge == Nudge::Look;
         }
@@ -131,7 +132,12 @@ impl Drive {
     /// Decides, commits and performs. None: the run is not driven here any more.
     async fn turn(&mut self, events: Vec<Event>) -> Option<Vec<Event>> {
         self.owner = self.run.owner();
+        let (id, granted) = (self.run.head().id, self.inner.gate().granted(self.run.head().id));
         let decided = self.decide(events);
+        if decided.as_ref().is_ok_and(|turn| !turn.more) && !granted.is_empty() {
+            let next = self.inner.gate().unused(id, &granted);
+            self.inner.tick(next);
+        }
         let mut turn = match decided {
             Ok(turn) => turn,
             Err(error) => {
@@ -146,9 +152,15 @@ impl Drive {
                 Went::Lost => return None,
             }
         }
-        let events = self.perform(&turn);
+        let mut events = self.perform(&turn);
         self.tell(&turn);
-        if turn.parked { None } else { Some(events) }
+        if turn.parked {
+            return None;
+        }
+        if std::mem::take(&mut self.told_more) {
+            events.extend(self.told().await);
+        }
+        Some(events)
     }
 
     fn decide(&mut self, events: Vec<Event>) -> Result<Turn, FlowError> {
@@ -175,9 +187,7 @@ impl Drive {
         self.calls = FuturesUnordered::new();
         self.cancels.clear();
         let next = self.inner.gate().forget_run(id);
-        for run in next {
-            self.inner.nudge(run, Nudge::Tick);
-        }
+        self.inner.tick(next);
         self.stale += 1;
         let mut pause = (PAUSE_FIRST * self.stale).min(PAUSE_LAST);
         loop {
@@ -208,7 +218,7 @@ impl Drive {
             // its calls may be under way still.
             self.alone &= stored.is_none() || stored == known || stored == tried || self.inner.parts.alone;
             let mut events = vec![Event::Begun { alone: self.alone }];
-            events.extend(signals(Arc::clone(&self.inner), id).await);
+            events.extend(self.told().await);
             return Some(events);
         }
     }
@@ -229,9 +239,7 @@ impl Drive {
                 Effect::Release(at) => {
                     self.cancels.remove(at);
                     let next = self.inner.gate().leave(self.run.head().id, *at);
-                    if let Some(run) = next {
-                        self.inner.nudge(run, Nudge::Tick);
-                    }
+                    self.inner.tick(next);
                 }
             }
         }
@@ -307,9 +315,22 @@ impl Drive {
     }
 
     async fn look(&mut self) -> Vec<Event> {
-        let mut events = signals(Arc::clone(&self.inner), self.run.head().id).await;
+        let mut events = self.told().await;
         events.push(Event::Tick);
         events
+    }
+
+    /// What others told the run and it has not taken in.
+    async fn told(&mut self) -> Vec<Event> {
+        let inner = Arc::clone(&self.inner);
+        match load::signals(&*inner.parts.records, self.run.head().id).await {
+            Ok((signals, more)) => {
+                self.told_more = more;
+                signals.into_iter().map(Event::Signalled).collect()
+            }
+            // They stay where they are; looking again finds them.
+            Err(_) => Vec::new(),
+        }
     }
 
     /// Everything else that has ended by now is decided in the same turn.
@@ -359,15 +380,6 @@ async fn commit(inner: Arc<Inner>, head: Arc<Head>, mut tx: Tx, notes: &[Note]) 
                 return Went::Lost;
             }
         }
-    }
-}
-
-/// What others told a run and it has not taken in.
-async fn signals(inner: Arc<Inner>, run: Uuid) -> Vec<Event> {
-    match load::signals(&*inner.parts.records, run).await {
-        Ok(signals) => signals.into_iter().map(Event::Signalled).collect(),
-        // They stay where they are; looking again finds them.
-        Err(_) => Vec::new(),
     }
 }
 

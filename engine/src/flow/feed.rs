@@ -42,7 +42,7 @@ impl Flow {
             return Ok(Feed { events, after: reached, over: false });
         }
         let ended = RunStatus::parse(row.text("status")).is_some_and(RunStatus::is_final);
-        let over = ended && row.get("owner_lane").is_null() && load::signals(records, run).await?.is_empty();
+        let over = ended && row.get("owner_lane").is_null() && load::signals(records, run).await?.0.is_empty();
         Ok(Feed { events: Vec::new(), after, over })
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{FlowError, Workflows};
 use crate::port::Records;
+use chimera_core::error::Code;
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::{self, Inverse, Patch};
 use chimera_core::flow::run::{Damaged, Head, Recorded, Run, Signal, Stored, StoredPatch};
@@ -38,40 +39,70 @@ pub(super) async fn all(records: &dyn Records, select: Select, rows_max: usize) 
     }
 }
 
-/// What has been told to a run and not taken in yet.
-pub(super) async fn signals(records: &dyn Records, run: Uuid) -> Result<Vec<Signal>, FlowError> {
-    let select = Select::from(&RUN_SIGNALS, Scope::System).with("run_id", run).take(limits::PAGE_ROWS_MAX);
-    let rows = records.read(select).await?.rows;
-    Ok(rows.iter().filter_map(Signal::of_row).collect())
+/// What has been told to a run and not taken in yet, as much as one turn takes in, and whether
+/// there is more.
+pub(super) async fn signals(records: &dyn Records, run: Uuid) -> Result<(Vec<Signal>, bool), FlowError> {
+    let select = Select::from(&RUN_SIGNALS, Scope::System).with("run_id", run).take(limits::TURN_SIGNALS_MAX);
+    let page = records.read(select).await?;
+    Ok((page.rows.iter().filter_map(Signal::of_row).collect(), page.next.is_some()))
 }
 
-/// The steps of a run.
+/// The steps of a run: nodes in the order of the graph, each map before its items.
 pub(super) async fn steps(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, FlowError> {
     let select = Select::from(&STEPS, Scope::System).with("run_id", run).by(&["position"], Default::default());
-    all(records, select, limits::RUN_STEPS_MAX).await
+    let mut rows = all(records, select, limits::RUN_STEPS_MAX).await?;
+    rows.sort_by_key(|row| (row.int("position"), row.get("map_index").as_int()));
+    Ok(rows)
 }
 
 /// The run with this row, as it stands in the store.
 pub(super) async fn load(records: &dyn Records, workflows: &Workflows, row: Row) -> Result<Run, FlowError> {
     let head = Head::of_row(&row)?;
-    let found = workflows.find(&head.tenant, &head.workflow.id, head.workflow.version).await?;
-    let (version, graph) = found.ok_or_else(|| Damaged { what: "its workflow is gone".to_owned() })?;
+    let (version, graph) = base_graph(records, workflows, &head).await?;
     let of_run = |table| Select::from(table, Scope::System).with("run_id", head.id);
     let steps = steps(records, head.id).await?;
     let effects = all(records, of_run(&EFFECTS), limits::RUN_STEPS_MAX).await?;
     let approvals =
         all(records, of_run(&SCOPED_APPROVALS), usize::try_from(limits::RUN_APPROVALS_MAX).unwrap_or(1)).await?;
-    let patches = if row.int("patches") > 0 || !approvals.is_empty() {
-        all(records, of_run(&RUN_PATCHES), usize::try_from(limits::RUN_PATCHES_MAX).unwrap_or(1)).await?
-    } else {
-        Vec::new()
-    };
+    let any = row.int("patches") > 0 || !approvals.is_empty();
+    let patches = if any { patches_of(records, head.id).await? } else { Vec::new() };
     let patches = patched(&patches, &graph, workflows)?;
     let recorded = match &head.replay {
         None => None,
         Some(replay) => Some(recorded(records, replay.of, &graph, replay.from.as_deref()).await?),
     };
     Ok(Run::load(Stored { run: row, steps, effects, approvals, patches, graph, version, recorded })?)
+}
+
+/// The graph that a run begins with: its workflow's, or that of the run it repeats, with every patch
+/// that was put on it there.
+pub(super) async fn base_graph(
+    records: &dyn Records,
+    workflows: &Workflows,
+    head: &Head,
+) -> Result<(i64, Arc<Graph>), FlowError> {
+    let found = workflows.find(&head.tenant, &head.workflow.id, head.workflow.version).await?;
+    let (version, mut graph) = found.ok_or_else(|| Damaged { what: "its workflow is gone".to_owned() })?;
+    let mut before = Vec::new();
+    let mut replay = head.replay.as_ref().map(|replay| replay.of);
+    while let Some(run) = replay {
+        if before.len() >= limits::REPLAY_CHAIN_MAX {
+            return Err(FlowError::refused(Code::ValidationFailed, "too many runs repeat each other"));
+        }
+        before.push(run);
+        let row = run_row(records, run).await?;
+        replay = row.and_then(|row| row.get("replay_of").as_uuid());
+    }
+    for run in before.into_iter().rev() {
+        let patches = patched(&patches_of(records, run).await?, &graph, workflows)?;
+        graph = patches.into_iter().filter_map(|patch| patch.applied).next_back().unwrap_or(graph);
+    }
+    Ok((version, graph))
+}
+
+async fn patches_of(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, FlowError> {
+    let select = Select::from(&RUN_PATCHES, Scope::System).with("run_id", run);
+    all(records, select, usize::try_from(limits::RUN_PATCHES_MAX).unwrap_or(1)).await
 }
 
 /// The outputs of the run that is repeated.

@@ -27,5 +27,5 @@ pub use node::{Flow, Parts, Standing};
 pub use registry::{Registry, Twice};
 pub use show::Filter;
 pub use start::{StartRun, Started};
-pub use tell::Proposed;
+pub use tell::{Proposed, Settle};
 pub use workflows::{Applied, Tools, Workflows};

@@ -52,6 +52,7 @@ pub(super) struct Inner {
     pub(super) workflows: Workflows,
     pub(super) gate: Mutex<Turnstile>,
     active: Mutex<BTreeMap<Uuid, Active>>,
+    runs_max: usize,
     /// Rings when a message to somebody waits to be sent.
     pub(super) messages: Notify,
     stopping: watch::Sender<bool>,
@@ -82,6 +83,12 @@ impl Flow {
     /// An engine that drives nothing yet.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
+        Self::bounded(parts, limits::ACTIVE_RUNS_MAX)
+    }
+
+    /// An engine that drives at most so many runs at a time.
+    #[must_use]
+    pub fn bounded(parts: Parts, runs_max: usize) -> Self {
         let workflows = Workflows::new(
             Arc::clone(&parts.records),
             Arc::clone(&parts.clock),
@@ -94,6 +101,7 @@ impl Flow {
             workflows,
             gate,
             active: Mutex::default(),
+            runs_max,
             messages: Notify::new(),
             stopping: watch::Sender::new(false),
         };
@@ -143,7 +151,7 @@ impl Inner {
 
     /// Whether another run can be driven.
     pub(super) fn has_room(&self) -> bool {
-        self.active().len() < limits::ACTIVE_RUNS_MAX
+        self.active().len() < self.runs_max
     }
 
     pub(super) fn is_active(&self, run: Uuid) -> bool {
@@ -184,7 +192,12 @@ impl Inner {
     pub(super) fn release(&self, run: Uuid) {
         self.active().remove(&run);
         let next = self.gate().forget_run(run);
-        for run in next {
+        self.tick(next);
+    }
+
+    /// Tells runs that a slot is kept for them.
+    pub(super) fn tick(&self, runs: Vec<Uuid>) {
+        for run in runs {
             self.nudge(run, Nudge::Tick);
         }
     }

@@ -103,7 +103,7 @@ impl TryFrom<Written> for Rule {
 #[derive(Clone, Debug, Default)]
 pub struct Rules(pub Vec<Rule>);
 
-const DESTRUCTIVE: &[&str] = &["delete", "drop table", "truncate", "rm -rf", "destroy", "wipe", "refund"];
+const DESTRUCTIVE: &[&str] = &["delete", "drop", "truncate", "rm -rf", "destroy", "wipe", "refund"];
 
 impl Policy for Rules {
     fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
@@ -117,6 +117,7 @@ impl Policy for Rules {
                 approvers: approvers.clone(),
                 other_than_requester: *other_than_requester,
                 expires_seconds: None,
+                also: Vec::new(),
                 reason: format!("the rule {} demands approval", rule.name),
             }),
         }

@@ -1,16 +1,21 @@
 //! Starting a run.
 
 use super::node::Inner;
+use super::perform::perform;
 use super::{Flow, FlowError, Standing, load, seal};
 use crate::access::Permit;
-use crate::port::CommitError;
+use crate::port::{Cancel, CommitError};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
-use chimera_core::flow::run::{Env, Gate, Head, Owner, Recorded, Replay, Run, Slot, Source, WorkflowRef};
+use chimera_core::flow::run::{
+    Call, Env, Gate, Head, Owner, Recorded, Replay, ReplayMode, Run, RunStatus, Slot, Source, WorkflowRef,
+};
 use chimera_core::limits;
 use chimera_core::record::{Conflict, Json, Row, Scope, Select};
+use futures::FutureExt;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -105,7 +110,31 @@ impl Flow {
             created_at: now,
             timeout_at: Some(Head::timeout_of(&graph, now)),
         };
-        self.begin(head, graph, None).await
+        self.begin_once(head, graph).await
+    }
+
+    /// Starts a run under its key. Uniqueness is per actor: a key that somebody else used is taken
+    /// as this actor's own, in a spelling that tells nothing, so that nobody learns of it.
+    async fn begin_once(&self, head: Head, graph: Arc<Graph>) -> Result<Started, FlowError> {
+        let Some(key) = head.idempotency_key.clone() else { return self.begin(head, graph, None).await };
+        let own = scoped_key(&head, &key);
+        for spelling in [key, own] {
+            let head = Head { idempotency_key: Some(spelling.clone()), ..head.clone() };
+            match self.begin(head.clone(), Arc::clone(&graph), None).await {
+                Err(FlowError::Commit(CommitError::Conflict(Conflict::Exists(row)))) if row.table == "runs" => {
+                    let known = self.by_key(&head.tenant, &spelling).await?;
+                    if let Some(known) = known.filter(|known| known.text("actor") == head.actor) {
+                        let body =
+                            ErrorBody::new(Code::ConflictIdempotency, "a run was asked for under this key before");
+                        let body =
+                            body.with("run_id", known.uuid("id").to_string()).with("status", known.text("status"));
+                        return Err(FlowError::Refused(Box::new(body)));
+                    }
+                }
+                other => return other,
+            }
+        }
+        Err(FlowError::refused(Code::ConflictIdempotency, "the key can't be used"))
     }
 
     /// Runs a run over again: frozen, as a shadow, or for real from a node on.
@@ -113,9 +142,16 @@ impl Flow {
         let records = &*self.inner.parts.records;
         let row = load::own_run_row(records, permit.tenant(), replay.of).await?;
         let original = Head::of_row(&row)?;
-        let found =
-            self.inner.workflows.find(&original.tenant, &original.workflow.id, original.workflow.version).await?;
-        let (_, graph) = found.ok_or_else(|| FlowError::not_found("workflow"))?;
+        let refused = |why: &str| Err(FlowError::refused(Code::InvalidTransition, why));
+        if original.dry_run {
+            return refused("nothing was done in a dry run that could be done again");
+        }
+        let ended = RunStatus::parse(row.text("status")).is_some_and(RunStatus::is_final);
+        if replay.mode == ReplayMode::Retry && !ended {
+            return refused("the run has not ended");
+        }
+        let repeated = Head { replay: Some(replay.clone()), ..original.clone() };
+        let (_, graph) = load::base_graph(records, &self.inner.workflows, &repeated).await?;
         if let Some(from) = &replay.from
             && graph.position(from).is_none()
         {
@@ -147,7 +183,7 @@ impl Flow {
             return Err(FlowError::Refused(Box::new(body)));
         }
         let parts = &inner.parts;
-        let (id, level, tenant, key) = (head.id, head.level, head.tenant.clone(), head.idempotency_key.clone());
+        let (id, level) = (head.id, head.level);
         let catalog = inner.workflows.running();
         let now = parts.clock.now();
         let owner = inner.lane(id).map(|held| Owner { lane: held.lane, epoch: held.epoch });
@@ -160,29 +196,17 @@ impl Flow {
                 catalog: &catalog,
                 owner,
             };
-            Run::create(head, graph, recorded, &mut env)?
+            let mut at_once = |run: &Run, call: &Call| {
+                let (_, cancel) = Cancel::pair();
+                perform(&parts.registry, &*parts.clock, run.head(), call, cancel).now_or_never()
+            };
+            Run::create(head, graph, recorded, &mut env, &mut at_once)?
         };
         let mut tx = turn.tx.take().unwrap_or_default();
         seal::notes(&mut tx, inner, run.head(), &turn.notes)?;
         let launched = inner.launch(run, turn, tx);
-        let durable = launched.durable.await.unwrap_or(Err(CommitError::Unknown));
-        match (durable, key) {
-            (Ok(()), _) => Ok(Started { run_id: id, level, standing: launched.standing }),
-            (Err(CommitError::Conflict(Conflict::Exists(row))), Some(key)) if row.table == "runs" => {
-                Err(self.taken(&tenant, &key).await?)
-            }
-            (Err(error), _) => Err(error.into()),
-        }
-    }
-
-    /// The refusal of a key that was used before.
-    async fn taken(&self, tenant: &str, key: &str) -> Result<FlowError, FlowError> {
-        let row = self.by_key(tenant, key).await?;
-        let body = ErrorBody::new(Code::ConflictIdempotency, "a run was asked for under this key before");
-        Ok(FlowError::Refused(Box::new(match row {
-            Some(row) => body.with("run_id", row.uuid("id").to_string()).with("status", row.text("status")),
-            None => body,
-        })))
+        launched.durable.await.unwrap_or(Err(CommitError::Unknown))?;
+        Ok(Started { run_id: id, level, standing: launched.standing })
     }
 
     /// The run that was asked for under a key.
@@ -191,6 +215,12 @@ impl Flow {
         let select = Select::from(&chimera_core::flow::tables::RUNS, scope).with("idempotency_key", key).take(1);
         Ok(self.inner.parts.records.read(select).await?.rows.into_iter().next())
     }
+}
+
+/// A key as this actor's own.
+fn scoped_key(head: &Head, key: &str) -> String {
+    let parts = [head.tenant.as_str(), "\0", head.actor.as_str(), "\0", key].concat();
+    hex::encode(Sha256::digest(parts.as_bytes()))
 }
 
 fn check(graph: &Graph, ask: &StartRun) -> Result<(), FlowError> {

@@ -8,9 +8,12 @@ use crate::access::Permit;
 use crate::ledger::audit::{Event, Writer};
 use crate::port::CommitError;
 use chimera_core::error::Code;
+use chimera_core::flow::air::Node;
 use chimera_core::flow::patch::Patch;
-use chimera_core::flow::run::{Env, Gate, RunStatus, Signal, Slot, StepStatus, Told, Unstorable, affinity};
-use chimera_core::flow::tables::{CACHE_ENTRIES, RUN_PATCHES, STEPS};
+use chimera_core::flow::run::{
+    Env, Event as RunEvent, Gate, RunStatus, Signal, Slot, StepStatus, Told, Unstorable, affinity,
+};
+use chimera_core::flow::tables::{CACHE_ENTRIES, RUN_PATCHES, RUNS, STEPS};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
 use chimera_core::record::{Compare, Condition, Insert, Json, Row, RowCount, Scope, Select, Step, Tx, Value as Cell};
@@ -32,6 +35,21 @@ pub struct Proposed {
     pub number: Option<u32>,
     /// What it changes and how it is taken out again.
     pub preview: Value,
+}
+
+/// What a person found out about a step whose outcome is unknown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settle {
+    /// The step.
+    pub step: Uuid,
+    /// The try that they looked at; the last one when absent.
+    pub attempt: Option<u32>,
+    /// Whether it happened.
+    pub happened: bool,
+    /// What it gave.
+    pub output: Option<Value>,
+    /// How they know.
+    pub notes: Option<String>,
 }
 
 impl Flow {
@@ -59,7 +77,7 @@ impl Flow {
         self.tell(permit, run, Told::Resume { by: permit.actor().to_owned() }).await
     }
 
-    /// Says what became of an effect whose outcome is unknown.
+    /// Says what became of an effect whose outcome is unknown, as things stand now.
     pub async fn resolve(
         &self,
         permit: &Permit,
@@ -69,12 +87,22 @@ impl Flow {
         output: Option<Value>,
         notes: Option<String>,
     ) -> Result<(), FlowError> {
+        self.settle(permit, run, Settle { step, attempt: None, happened, output, notes }).await
+    }
+
+    /// Says what became of one try of a step. It counts only while that is the last one.
+    pub async fn settle(&self, permit: &Permit, run: Uuid, found: Settle) -> Result<(), FlowError> {
         if permit.kind() != ActorType::Human {
             return Err(FlowError::refused(Code::RbacForbidden, "only people settle an unknown outcome"));
         }
-        self.step_in(permit, run, step, StepStatus::OutcomeUnknown).await?;
+        let Settle { step, attempt, happened, output, notes } = found;
+        let row = self.step_in(permit, run, step, StepStatus::OutcomeUnknown).await?;
+        let now = u32::try_from(row.int("attempt")).unwrap_or(0);
+        if attempt.is_some_and(|attempt| attempt != now) {
+            return Err(FlowError::refused(Code::OccConflict, format!("the step is at its try {now} by now")));
+        }
         let by = permit.actor().to_owned();
-        self.tell(permit, run, Told::Resolve { step, happened, output, by, notes }).await
+        self.tell(permit, run, Told::Resolve { step, attempt: now, happened, output, by, notes }).await
     }
 
     /// Changes the input of a step that waits for approval; it waits anew, with a new digest.
@@ -109,8 +137,25 @@ impl Flow {
                 return Err(FlowError::refused(Code::InvalidTransition, message));
             }
         }
-        let told = Told::Rollback { steps, by: permit.actor().to_owned(), reason };
+        let document = row.get("rollback").as_json().map(Json::to_value);
+        if document.is_some_and(|document| document["ended"] == false) {
+            return Err(FlowError::refused(Code::InvalidTransition, "a rollback is under way"));
+        }
+        for step in steps.iter().flatten() {
+            self.step_row(permit, run, *step).await?;
+        }
+        let told = Told::Rollback { steps, by: permit.actor().to_owned(), reason, for_parent: false };
         self.tell(permit, run, told).await
+    }
+
+    /// Says that a failed run was undone by hand.
+    pub async fn mark_rolled_back(&self, permit: &Permit, run: Uuid) -> Result<(), FlowError> {
+        let row = load::own_run_row(&*self.inner.parts.records, permit.tenant(), run).await?;
+        if RunStatus::parse(row.text("status")) != Some(RunStatus::Failed) {
+            let message = format!("a run that is {} can't be marked as rolled back", row.text("status"));
+            return Err(FlowError::refused(Code::InvalidTransition, message));
+        }
+        self.tell(permit, run, Told::MarkRolledBack { by: permit.actor().to_owned() }).await
     }
 
     /// Proposes a patch of a running graph, or shows what it would change.
@@ -134,7 +179,14 @@ impl Flow {
         if known.len() >= usize::try_from(limits::RUN_PATCHES_MAX).unwrap_or(0) {
             return Err(FlowError::refused(Code::ValidationFailed, "the run has as many patches as it may"));
         }
-        let preview = self.preview(row, &patch).await?;
+        for child in patch.add_nodes.iter().filter_map(Node::child) {
+            let found = self.inner.workflows.find(permit.tenant(), &child.workflow_id, child.version).await?;
+            if found.is_none() {
+                let message = format!("there is no workflow {}", child.workflow_id);
+                return Err(FlowError::refused(Code::MalformedArgs, message));
+            }
+        }
+        let preview = self.preview(permit, row, &patch).await?;
         if dry_run {
             return Ok(Proposed { number: None, preview });
         }
@@ -142,15 +194,22 @@ impl Flow {
         let row = self.patch_row(permit, run, number, &patch)?;
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         let told = Told::Patch { number, patch: patch.to_value(), by: permit.actor().to_owned() };
-        self.tell_with(permit, run, told, vec![row]).await?;
+        // The run must still be at that version when the patch is written down.
+        let is = |column, value: Cell| Condition { column, compare: Compare::Is, value };
+        let unchanged = version.map(|version| Step::Lock {
+            table: &RUNS,
+            conditions: vec![is("id", run.into()), is("state_version", version.into())],
+            rows: RowCount::Exactly(1),
+        });
+        self.tell_with(permit, run, told, vec![row], unchanged.into_iter().collect()).await?;
         Ok(Proposed { number: Some(number), preview })
     }
 
-    async fn preview(&self, row: Row, patch: &Patch) -> Result<Value, FlowError> {
-        let run = load::load(&*self.inner.parts.records, &self.inner.workflows, row).await?;
+    async fn preview(&self, permit: &Permit, row: Row, patch: &Patch) -> Result<Value, FlowError> {
+        let mut run = load::load(&*self.inner.parts.records, &self.inner.workflows, row).await?;
         let parts = &self.inner.parts;
         let (now, catalog) = (parts.clock.now(), self.inner.workflows.running());
-        let env = Env {
+        let mut env = Env {
             now,
             ids: &mut || parts.random.row_id(now),
             gate: &mut Shut,
@@ -158,7 +217,13 @@ impl Flow {
             catalog: &catalog,
             owner: None,
         };
-        run.preview_patch(patch, &env).map_err(|problems| FlowError::problems("the patch", &problems))
+        // What is under way without a row of its own comes up again in this copy, and goes no further.
+        run.step(vec![RunEvent::Begun { alone: false }], &mut env)?;
+        let preview = run.preview_patch(patch, &env);
+        let preview = preview.map_err(|problems| FlowError::problems("the patch", &problems))?;
+        let judged = run.judge_patch(patch, permit.actor(), &env);
+        judged.map_err(|why| FlowError::refused(Code::PolicyDenied, why))?;
+        Ok(preview)
     }
 
     fn patch_row(&self, permit: &Permit, run: Uuid, number: i64, patch: &Patch) -> Result<Insert, FlowError> {
@@ -211,10 +276,7 @@ impl Flow {
 
     async fn step_in(&self, permit: &Permit, run: Uuid, step: Uuid, status: StepStatus) -> Result<Row, FlowError> {
         self.unfinished(permit, run).await?;
-        let scope = Scope::Tenant(permit.tenant().to_owned());
-        let select = Select::from(&STEPS, scope).with("id", step).with("run_id", run).take(1);
-        let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
-        let row = row.ok_or_else(|| FlowError::not_found("step"))?;
+        let row = self.step_row(permit, run, step).await?;
         if row.text("status") != status.as_str() {
             let message = format!("the step is {}, not {}", row.text("status"), status.as_str());
             return Err(FlowError::refused(Code::InvalidTransition, message));
@@ -222,8 +284,15 @@ impl Flow {
         Ok(row)
     }
 
+    async fn step_row(&self, permit: &Permit, run: Uuid, step: Uuid) -> Result<Row, FlowError> {
+        let scope = Scope::Tenant(permit.tenant().to_owned());
+        let select = Select::from(&STEPS, scope).with("id", step).with("run_id", run).take(1);
+        let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
+        row.ok_or_else(|| FlowError::not_found("step"))
+    }
+
     async fn tell(&self, permit: &Permit, run: Uuid, told: Told) -> Result<(), FlowError> {
-        self.tell_with(permit, run, told, Vec::new()).await
+        self.tell_with(permit, run, told, Vec::new(), Vec::new()).await
     }
 
     async fn tell_with(
@@ -232,6 +301,7 @@ impl Flow {
         run: Uuid,
         told: Told,
         mut inserts: Vec<Insert>,
+        steps: Vec<Step>,
     ) -> Result<(), FlowError> {
         if serde_json::to_string(&told).is_ok_and(|text| text.len() > limits::BODY_BYTES_MAX) {
             return Err(FlowError::refused(Code::PayloadTooLarge, "that is too much to tell a run"));
@@ -239,7 +309,7 @@ impl Flow {
         let kind = told.kind();
         let signal = Signal { id: self.inner.id(), told };
         inserts.push(signal.row(permit.tenant(), run, self.inner.parts.clock.now())?);
-        let mut tx = Tx { inserts, affinity: affinity(run), ..Tx::default() };
+        let mut tx = Tx { inserts, steps, affinity: affinity(run), ..Tx::default() };
         let data = json!({"kind": kind, "signal_id": signal.id});
         self.enter(&mut tx, permit, Some(run), run.to_string(), "run.told", data)?;
         match self.inner.parts.records.commit(tx).await {

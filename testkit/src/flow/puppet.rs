@@ -186,7 +186,9 @@ impl Tool for Moved {
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         if is_dry(input) {
             self.note("dry", ctx, input);
-            return Ok(Spec::simulated(json!({"echo": input}), self.spec.name.clone()));
+            let mut echo = input.clone();
+            echo.as_object_mut().map(|members| members.remove("dry_run"));
+            return Ok(Spec::simulated(json!({"echo": echo}), self.spec.name.clone()));
         }
         self.note("execute", ctx, input);
         (self.puppet.act)(ctx.clone(), input.clone()).await

@@ -9,6 +9,7 @@ use crate::memory::MemoryRecords;
 use chimera_core::access::Level;
 use chimera_core::access::tables::TENANTS;
 use chimera_core::flow::run::Policy;
+use chimera_core::limits;
 use chimera_core::record::{Insert, Row, Table, Tx};
 use chimera_engine::access::{Doorkeeper, Permit};
 use chimera_engine::flow::gate::Slots;
@@ -32,6 +33,7 @@ pub struct Setup {
     tools: Vec<Arc<dyn Tool>>,
     policy: Arc<dyn Policy>,
     slots: Slots,
+    runs_max: usize,
     keeps: bool,
 }
 
@@ -53,6 +55,7 @@ pub fn stage(seed: u64) -> Setup {
         tools: Vec::new(),
         policy: Arc::new(Rules::default()),
         slots: Slots::default(),
+        runs_max: limits::ACTIVE_RUNS_MAX,
         keeps: true,
     }
 }
@@ -86,6 +89,13 @@ impl Setup {
         self
     }
 
+    /// With so many runs at a time.
+    #[must_use]
+    pub fn runs_max(mut self, runs_max: usize) -> Self {
+        self.runs_max = runs_max;
+        self
+    }
+
     /// Without anybody who looks after runs that nobody drives.
     #[must_use]
     pub fn unkept(mut self) -> Self {
@@ -110,7 +120,7 @@ impl Setup {
         for tool in self.tools {
             registry.add(tool).expect("a name of its own");
         }
-        let flow = Flow::new(Parts {
+        let parts = Parts {
             records: Arc::clone(&records) as Arc<dyn Records>,
             clock: Arc::clone(&self.world.clock),
             random: Arc::clone(&self.world.random) as _,
@@ -119,7 +129,8 @@ impl Setup {
             policy: self.policy,
             slots: self.slots,
             alone: true,
-        });
+        };
+        let flow = Flow::bounded(parts, self.runs_max);
         if self.keeps {
             let keeper = flow.clone();
             tokio::spawn(async move { keeper.keep().await });

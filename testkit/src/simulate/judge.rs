@@ -3,7 +3,7 @@
 //! | of     | must hold                                                                            |
 //! |--------|--------------------------------------------------------------------------------------|
 //! | run    | one version at a time; its entries are numbered without gap; what ended stays ended   |
-//! | step   | a completed one keeps its output, and can only be undone                              |
+//! | step   | what settled keeps its output, and can only be undone                                 |
 //! | effect | `dispatched` first; what succeeded stays so                                           |
 
 use crate::memory::{Changed, Watcher};
@@ -176,7 +176,7 @@ fn step(changed: Changed<'_>) -> Option<String> {
     let before = changed.before?;
     let (was, is) = (before.text("status"), after.text("status"));
     let settled = ["completed", "failed", "skipped", "cancelled", "rolled_back"].contains(&was);
-    let allowed = was == is || (was == "completed" && is == "rolled_back");
+    let allowed = was == is || (["completed", "failed", "cancelled"].contains(&was) && is == "rolled_back");
     if settled && (!allowed || before.get("output") != after.get("output")) {
         return Some(format!("step {} of {} was {was} and is {is}", after.text("node_id"), after.uuid("run_id")));
     }

@@ -9,7 +9,7 @@ use chimera_core::flow::run::Told;
 use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
 use chimera_core::record::{Row, Value as Cell};
 use chimera_engine::access::{Doorkeeper, Permit};
-use chimera_engine::flow::{Decide, Decision, Flow, FlowError};
+use chimera_engine::flow::{Decide, Decision, Flow, FlowError, Settle};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -31,7 +31,7 @@ pub enum Wish {
     /// Let it go on.
     Resume(Uuid),
     /// Say what became of an effect.
-    Resolve(Uuid, Uuid, bool),
+    Resolve(Uuid, Settle),
     /// Undo a run.
     Rollback(Uuid),
     /// Change a run.
@@ -51,10 +51,7 @@ impl Wish {
             Self::Cancel(run) => flow.cancel(&ann, run, None).await,
             Self::Pause(run) => flow.pause(&ann, run).await,
             Self::Resume(run) => flow.resume(&ann, run).await,
-            Self::Resolve(run, step, happened) => {
-                let output = happened.then(|| json!({"found": true}));
-                flow.resolve(&ann, run, step, happened, output, None).await
-            }
+            Self::Resolve(run, found) => flow.settle(&ann, run, found).await,
             Self::Rollback(run) => flow.rollback(&ann, run, None, None).await,
             Self::Patch(run, patch) => flow.patch(&ann, run, patch, None, false).await.map(drop),
             Self::Unpatch(run) => flow.unpatch(&ann, run, 1).await,
@@ -142,5 +139,7 @@ fn resolve(step: &Row, outside: &Outside) -> Wish {
     let item = step.get("map_index").as_int().map(|item| format!("[{item}]")).unwrap_or_default();
     let key = format!("{}:{}{item}", run.simple(), step.text("node_id"));
     let happened = outside.find(step.text("tool"), &key).is_some();
-    Wish::Resolve(run, step.uuid("id"), happened)
+    let attempt = u32::try_from(step.int("attempt")).ok();
+    let output = happened.then(|| json!({"found": true}));
+    Wish::Resolve(run, Settle { step: step.uuid("id"), attempt, happened, output, notes: None })
 }

@@ -80,7 +80,8 @@ impl Simulated {
         }
         let row = self.disk.row(&EFFECTS, vec![ctx.effect_id.into()]);
         let written = row.is_some_and(|row| {
-            row.text("status") == "dispatched"
+            // A check changes nothing; it may come from a node that has lost its run.
+            (row.text("status") == "dispatched" || what == "check")
                 && row.uuid("run_id") == ctx.run_id
                 && row.uuid("step_id") == ctx.step_id
                 && row.text("idempotency_key").starts_with(&ctx.idempotency_key)

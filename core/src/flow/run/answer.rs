@@ -160,7 +160,6 @@ impl Run {
         env: &mut Env<'_>,
         book: &mut Book,
     ) -> Result<(), Unstorable> {
-        self.compare(at, &output);
         let task = self.task(at);
         let attempt = task.map_or(0, |task| task.attempt);
         let digest = task.and_then(|task| task.digest).unwrap_or_default();
@@ -366,10 +365,10 @@ impl Run {
     ) -> Result<(), Unstorable> {
         self.ensure_step(at, env);
         let data = json!({"node": self.name(at), "item": at.item, "code": error.code, "message": error.message});
-        book.note("step.failed", self.step_id(at), None, data);
+        let seq = book.note("step.failed", self.step_id(at), None, data) + self.run_seq;
         let items = self.task_mut(at).and_then(|task| task.items_mut().map(std::mem::take)).unwrap_or_default();
         let output = Arc::new(failed_output(&error));
-        self.enter(at, State::Failed { error: Box::new(error), output, items });
+        self.enter(at, State::Failed { error: Box::new(error), output, seq, items });
         self.keep(at, env, book);
         self.ended(at, env, book)
     }

@@ -3,13 +3,15 @@
 //! An approval is bound to a digest of exactly what would run, and to an expiry. It stands in
 //! `approval_requests`, so it survives restarts; whoever decides tells the run by a signal.
 
-use super::env::{Demand, Env};
+use super::demand::Demand;
+use super::env::{Env, Verdict as PolicyVerdict};
 use super::event::Verdict;
+use super::past::Past;
 use super::rows::{Book, Unstorable};
 use super::scope::View;
 use super::start::check_input;
 use super::task::{Approved, Asked, State};
-use super::{At, Run, start::Work};
+use super::{At, ReplayMode, Run, start::Work};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Approval, Body};
@@ -33,21 +35,34 @@ impl Run {
     pub(crate) fn demand_of_level(&self, at: At, spec: &Spec, input: &Value, env: &Env<'_>) -> Option<Demand> {
         match self.head.level {
             Level::Ask => Some(Demand::one("every step is asked for at L0_Ask")),
+            // Nothing that a replay does changes anything outside.
+            Level::Draft if matches!(self.replays(), Some(ReplayMode::Freeze | ReplayMode::Shadow)) => None,
+            Level::Draft if self.is_planned(at) => None,
             Level::Draft => {
-                let planned = self.plan.as_ref().and_then(|plan| plan.of(self.name(at)))?;
-                let digest = self.task(at).and_then(|task| task.digest);
-                if planned.exact.is_some() && planned.exact == digest {
-                    return None;
-                }
-                if planned.exact.is_some() && at.item.is_none() {
-                    return Some(Demand::one("the input differs from what was approved"));
-                }
                 let risky = spec.metadata.requires_approval || spec.metadata.risk_level == Risk::High;
-                let rises = env.policy.risk(spec, input) > planned.risk;
-                (risky || rises).then(|| Demand::one("the input was not known when the plan was approved"))
+                let unknown = "the input was not known when the plan was approved";
+                match self.plan.as_ref().and_then(|plan| plan.of(self.name(at))) {
+                    None if self.is_patched(at.node) => risky.then(|| Demand::one(unknown)),
+                    None => Some(Demand::one("the plan that was approved does not have this step")),
+                    Some(planned) if planned.differs(at.item, spec) => {
+                        Some(Demand::one("what would run differs from what was approved"))
+                    }
+                    Some(planned) => {
+                        let rises = env.policy.risk(spec, input) > planned.risk;
+                        (risky || rises).then(|| Demand::one(unknown))
+                    }
+                }
             }
             Level::ExecuteNotify | Level::ExecuteSilent => None,
         }
+    }
+
+    /// Whether the plan that people approved has exactly this call.
+    pub(crate) fn is_planned(&self, at: At) -> bool {
+        let Work::Tool(spec) = self.work(at) else { return false };
+        let Some(digest) = self.task(at).and_then(|task| task.digest) else { return false };
+        let plan = self.plan.as_ref().filter(|plan| plan.asked.is_none());
+        plan.and_then(|plan| plan.of(self.name(at))).is_some_and(|planned| planned.has(at.item, &digest, &spec))
     }
 
     /// Digest of exactly what a place would do.
@@ -91,12 +106,11 @@ impl Run {
         let input = self.task(at).and_then(|task| task.input.as_deref()).cloned();
         let data = json!({
             "node": self.name(at), "item": at.item, "tool": tool, "input": input, "reason": demand.reason,
-            "other_than_requester": demand.other_than_requester,
         });
         book.approval(&self.head, &asked, Some((step, self.name(at))), &tool, data, demand, env.now)?;
         let rationale = demand.reason.clone();
         let verdict = Verdict { source: Source::Approval, outcome: Outcome::Deferred, rationale, policies: Vec::new() };
-        let data = json!({"node": self.name(at), "approval_id": asked.id, "digest": hex::encode(digest), "needed": demand.needed});
+        let data = json!({"node": self.name(at), "approval_id": asked.id, "digest": hex::encode(digest), "needed": demand.people()});
         book.decision("approval.requested", Some(step), None, data, verdict);
         self.enter(at, State::Asking(asked));
         self.keep(at, env, book);
@@ -120,10 +134,12 @@ impl Run {
             task.input = Some(Arc::new(shown));
             task.digest = Some(digest);
         }
-        if self.repeats(at.node) {
-            return self.repeat_decision(at, env, book);
+        match self.past(at, None) {
+            Past::None => self.ask(at, &demand, env, book),
+            Past::Gave(output) => self.decided(at, output, env, book),
+            Past::Failed(error) => self.fail_step(at, error, env, book),
+            Past::Missing => self.not_recorded(at, env, book),
         }
-        self.ask(at, &demand, env, book)
     }
 
     /// What a person is asked and shown; a decision covers both.
@@ -136,19 +152,6 @@ impl Run {
             None => show,
             Some(prompt) => json!({"prompt": prompt, "show": show}),
         })
-    }
-
-    /// In a replay the recorded decision counts again.
-    fn repeat_decision(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
-        let name = (self.name(at).to_owned(), at.item);
-        let recording = self.recorded.as_ref().and_then(|recorded| recorded.outputs.get(&name)).cloned();
-        match recording {
-            Some(recording) => self.decided(at, (*recording.output).clone(), env, book),
-            None => {
-                let error = ErrorBody::new(Code::NotRecorded, format!("{} has no recording in that run", name.0));
-                self.fail_step(at, error, env, book)
-            }
-        }
     }
 
     /// Enough people approved.
@@ -273,7 +276,12 @@ impl Run {
             task.digest = Some(digest);
             task.approved = None;
         }
-        self.ask(at, &Demand::one("the input was edited"), env, book)
+        let edited = Demand::one("the input was edited");
+        match self.judge(at, &spec, env) {
+            PolicyVerdict::Deny { rule, reason } => self.refuse(at, rule, reason, env, book),
+            PolicyVerdict::Ask(demand) => self.ask(at, &demand.and(edited), env, book),
+            PolicyVerdict::Allow => self.ask(at, &edited, env, book),
+        }
     }
 
     /// The place that waits for this approval.
@@ -298,5 +306,6 @@ fn demand(approval: &Approval, reason: &str) -> Demand {
         other_than_requester: approval.other_than_requester,
         expires_seconds: approval.expires_seconds,
         reason: reason.to_owned(),
+        also: Vec::new(),
     }
 }

@@ -166,7 +166,6 @@ impl Run {
             _ => None,
         };
         let settled = task.is_settled();
-        let child = if let State::Child { run } = &task.state { Some(*run) } else { None };
         let mut cells = vec![
             ("status", task.status().as_str().into()),
             ("attempt", i64::from(task.attempt).into()),
@@ -179,10 +178,10 @@ impl Run {
         if output.is_some() {
             cells.push(("output", output.into()));
         }
-        if child.is_some() {
-            cells.push(("child_run_id", child.into()));
+        if let State::Child { run } = &task.state {
+            cells.push(("child_run_id", (*run).into()));
         }
-        if let State::Completed { seq, .. } = &task.state {
+        if let State::Completed { seq, .. } | State::Failed { seq, .. } = &task.state {
             cells.push(("completed_seq", (*seq).into()));
         }
         if task.needs_input_row() {

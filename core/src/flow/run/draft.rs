@@ -1,33 +1,34 @@
-//! The dry pass of a whole plan, and the plan that people approve.
+//! The dry pass of a whole plan.
 //!
 //! Nodes are taken in topological order. A value behind a mock is unknown; a condition on something
-//! unknown shows both branches; a map over something unknown shows its bound. The plan's digest
-//! covers the graph, the run's inputs, the tools' versions, and for each input either its exact
-//! value or what it will be made of. A draft leaves nothing behind until it is complete: after a
-//! crash it is simply made again.
+//! unknown shows both branches; a map over something unknown shows its bound. A draft decides
+//! nothing: after a crash it is simply made again.
 
-use super::approve::expires_at;
+use super::demand::Demand;
 use super::draft_view::{DraftView, Reached, topological};
-use super::env::{Demand, Env};
+use super::env::{Action, Env, Verdict as PolicyVerdict};
 use super::event::{Call, Effect, Mode, Verdict};
+use super::plan::Planned;
 use super::rows::{Book, Unstorable};
 use super::start::{Work, check_input};
-use super::task::Asked;
-use super::{At, Run, RunStatus};
+use super::{At, ReplayMode, Run};
 use crate::access::Level;
-use crate::error::ErrorBody;
+use crate::error::{Code, ErrorBody};
 use crate::flow::air::Body;
 use crate::flow::call::Answer;
 use crate::flow::expr::Preview;
 use crate::flow::tool::{Reach, Spec, input_digest};
 use crate::ledger::decision::{Outcome, Source};
 use crate::limits;
-use crate::record::{Insert, Json, Value as Cell};
+use crate::record::{Insert, Json};
 use crate::time::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use uuid::Uuid;
+
+/// Rows of dry calls that are gathered before they are written.
+const CALLS_GATHERED_MAX: usize = 200;
 
 /// A draft under way.
 pub(crate) struct Draft {
@@ -39,67 +40,28 @@ pub(crate) struct Draft {
     pub(crate) lists: BTreeMap<usize, Vec<Value>>,
     lines: Vec<Value>,
     planned: BTreeMap<String, Planned>,
+    /// Who must approve it.
+    demand: Demand,
     calls: Vec<Insert>,
     waiting: Option<(Uuid, At, Arc<Spec>, Arc<Value>)>,
 }
 
-/// What was known of a node when the plan was made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Planned {
-    /// Digest of its input, if that was known.
-    pub(crate) exact: Option<[u8; 32]>,
-    /// How risky it looked.
-    pub(crate) risk: u32,
-}
-
-/// A plan that was drafted.
-#[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    pub(crate) digest: [u8; 32],
-    pub(crate) nodes: BTreeMap<String, Planned>,
-    /// The request that waits for people.
-    pub(crate) asked: Option<Asked>,
-}
-
-impl Plan {
-    pub(crate) fn of(&self, node: &str) -> Option<&Planned> {
-        self.nodes.get(node)
-    }
-
-    pub(crate) fn approval(&self) -> Option<Uuid> {
-        self.asked.as_ref().map(|asked| asked.id)
-    }
-
-    pub(crate) fn deadline(&self) -> Option<Timestamp> {
-        self.asked.as_ref().filter(|asked| asked.open).map(|asked| asked.expires_at)
-    }
-
-    /// The plan as `runs.plan` keeps it.
-    pub(crate) fn of_document(document: &Value, asked: Option<Asked>) -> Option<Self> {
-        let digest = bytes32(document.get("digest")?)?;
-        let nodes = document.get("nodes")?.as_object()?.iter().map(|(name, planned)| {
-            let exact = planned.get("exact").and_then(bytes32);
-            let risk = planned.get("risk").and_then(Value::as_u64).and_then(|risk| u32::try_from(risk).ok());
-            (name.clone(), Planned { exact, risk: risk.unwrap_or(0) })
-        });
-        Some(Self { digest, nodes: nodes.collect(), asked })
-    }
-}
-
-fn bytes32(value: &Value) -> Option<[u8; 32]> {
-    hex::decode(value.as_str()?).ok()?.try_into().ok()
+/// What comes of drafting one place.
+enum Drafted {
+    /// It is done.
+    Done,
+    /// The tool must be asked.
+    Call(Call),
+    /// The tool must be asked, and no slot is free.
+    Held,
 }
 
 impl Run {
-    /// Whether people still have to decide about the plan.
-    pub(crate) fn plan_waits(&self) -> bool {
-        self.plan.as_ref().is_some_and(|plan| plan.asked.is_some())
-    }
-
     /// Whether a plan must be drafted before anything else.
     pub(crate) fn wants_draft(&self) -> bool {
         let drafts = self.head.dry_run || self.head.level == Level::Draft;
-        drafts && self.plan.is_none() && self.replays().is_none() && !self.status.is_final()
+        let real = self.replays().is_none_or(|mode| mode == ReplayMode::Retry);
+        drafts && real && self.plan.is_none() && !self.status.is_final()
     }
 
     /// Gives the draft up. One whose call is under way waits for the answer.
@@ -115,6 +77,7 @@ impl Run {
             lists: BTreeMap::new(),
             lines: Vec::new(),
             planned: BTreeMap::new(),
+            demand: Demand::one("the plan runs as it is, or not at all"),
             calls: Vec::new(),
             waiting: None,
         });
@@ -122,19 +85,24 @@ impl Run {
     }
 
     /// Goes on until a tool must be asked, or to the end.
-    fn draft_on(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+    pub(crate) fn draft_on(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         loop {
-            let Some(draft) = &mut self.draft else { return Ok(()) };
+            let Some(draft) = self.draft.as_mut().filter(|draft| draft.waiting.is_none()) else { return Ok(()) };
             let Some(at) = draft.queue.pop_front() else { return self.draft_done(env, book) };
             match self.draft_place(at, env) {
-                Ok(None) => {}
-                Ok(Some(call)) => {
+                Ok(Drafted::Done) => {}
+                Ok(Drafted::Call(call)) => {
                     self.calls.insert(at);
                     book.effects.push(Effect::Call(call));
                     return Ok(());
                 }
+                Ok(Drafted::Held) => {
+                    self.draft.iter_mut().for_each(|draft| draft.queue.push_front(at));
+                    return Ok(());
+                }
                 Err(error) => {
                     self.draft = None;
+                    self.note_refusal(at, &error, book);
                     self.fail_with(error.with("node", self.name(at)));
                     return Ok(());
                 }
@@ -142,123 +110,188 @@ impl Run {
         }
     }
 
+    fn note_refusal(&self, at: At, error: &ErrorBody, book: &mut Book) {
+        let Some(rule) = error.details.get("rule").and_then(Value::as_str) else { return };
+        let verdict = Verdict {
+            source: Source::Policy,
+            outcome: Outcome::Rejected,
+            rationale: error.message.clone(),
+            policies: vec![rule.to_owned()],
+        };
+        book.decision("step.refused", None, None, json!({"node": self.name(at), "rule": rule}), verdict);
+    }
+
     /// Drafts one place; gives the dry call that it needs.
-    fn draft_place(&mut self, at: At, env: &mut Env<'_>) -> Result<Option<Call>, ErrorBody> {
-        let Some(draft) = &mut self.draft else { return Ok(None) };
+    fn draft_place(&mut self, at: At, env: &mut Env<'_>) -> Result<Drafted, ErrorBody> {
+        let node = self.name(at).to_owned();
+        let kept = self.kept_output(at);
+        let Some(draft) = &mut self.draft else { return Ok(Drafted::Done) };
         if at.item.is_none() {
             let reached = DraftView::new(&self.head, &self.graph, draft, None).reached(at.node)?;
             draft.reached[at.node] = reached;
             if reached == Reached::No {
-                let node = self.name(at).to_owned();
-                self.draft_line(json!({"node": node, "status": "skipped"}));
-                return Ok(None);
+                draft.lines.push(json!({"node": node, "status": "skipped"}));
+                return Ok(Drafted::Done);
+            }
+            if let Some(output) = kept {
+                draft.outputs.insert(at.node, output);
+                draft.lines.push(json!({"node": node, "status": "recorded"}));
+                return Ok(Drafted::Done);
             }
         }
-        match self.work(at) {
-            Work::Tool(spec) => self.draft_tool(at, spec, env),
-            Work::Map => self.draft_map(at),
-            Work::Person => {
-                self.draft_line(json!({"node": self.name(at), "type": "hitl", "would_execute": "a person decides"}));
-                Ok(None)
-            }
-            Work::Child { workflow, version } => {
-                let line = json!({"node": self.name(at), "type": "workflow", "would_execute": format!("workflow {workflow}"), "version": version});
-                self.draft_line(line);
-                Ok(None)
-            }
+        let line = match self.work(at) {
+            Work::Tool(spec) => return self.draft_tool(at, spec, env),
+            Work::Map => return self.draft_map(at, env).map(|()| Drafted::Done),
+            Work::Person => json!({"node": node, "type": "hitl", "would_execute": "a person decides"}),
+            Work::Child { workflow, version } => json!({
+                "node": node, "item": at.item, "type": "workflow", "would_execute": format!("workflow {workflow}"),
+                "workflow_id": workflow, "version": version, "input": self.draft_inputs(at)?,
+            }),
             Work::Unsupported(kind) => {
-                let message = format!("nodes of type {kind} can't run yet");
-                Err(ErrorBody::new(crate::error::Code::ToolUnavailable, message))
+                return Err(ErrorBody::new(Code::ToolUnavailable, format!("nodes of type {kind} can't run yet")));
             }
-        }
+        };
+        self.draft.iter_mut().for_each(|draft| draft.lines.push(line.clone()));
+        Ok(Drafted::Done)
     }
 
-    fn draft_line(&mut self, line: Value) {
-        if let Some(draft) = &mut self.draft {
-            draft.lines.push(line);
-        }
+    /// What a node gave that a retry does not do again.
+    fn kept_output(&self, at: At) -> Option<Arc<Value>> {
+        let kept = self.replays() == Some(ReplayMode::Retry) && !self.is_fresh(at.node);
+        let recording = self.recording(at).filter(|recording| kept && recording.error.is_none())?;
+        Some(Arc::clone(&recording.output))
     }
 
-    fn draft_tool(&mut self, at: At, spec: Arc<Spec>, env: &mut Env<'_>) -> Result<Option<Call>, ErrorBody> {
+    /// What a place would be given, as far as that is known.
+    fn draft_inputs(&self, at: At) -> Result<Value, ErrorBody> {
+        let Some(draft) = &self.draft else { return Ok(Value::Null) };
+        Ok(match DraftView::new(&self.head, &self.graph, draft, Some(at)).inputs_of(at.node)? {
+            Preview::Exact(input) | Preview::Deferred { shown: input, .. } => input,
+        })
+    }
+
+    fn draft_tool(&mut self, at: At, spec: Arc<Spec>, env: &mut Env<'_>) -> Result<Drafted, ErrorBody> {
         let node = self.name(at).to_owned();
-        let Some(draft) = &mut self.draft else { return Ok(None) };
+        let Some(draft) = &self.draft else { return Ok(Drafted::Done) };
         let view = DraftView::new(&self.head, &self.graph, draft, Some(at));
         let input = match view.inputs_of(at.node)? {
             Preview::Exact(input) => input,
             Preview::Deferred { shown, from } => {
-                let risk = env.policy.risk(&spec, &shown);
-                draft.planned.entry(node.clone()).or_insert(Planned { exact: None, risk });
-                draft.lines.push(json!({
+                self.plan_for(&node, &spec, env.policy.risk(&spec, &shown));
+                let line = json!({
                     "node": node, "item": at.item, "tool": spec.name, "tool_version": spec.version, "input": shown,
                     "deferred": from, "result": {"status": "dry_run", "deferred": true,
                     "warning": "This input depends on results that a dry run can't know"},
-                }));
-                return Ok(None);
+                });
+                self.draft.iter_mut().for_each(|draft| draft.lines.push(line.clone()));
+                return Ok(Drafted::Done);
             }
         };
         check_input(&spec, &input)?;
+        let demand = self.draft_demand(at, &spec, &input, env)?;
+        if spec.metadata.dry_run_supported && !self.take_slot(at, &spec, env) {
+            return Ok(Drafted::Held);
+        }
         let digest = input_digest(&input).unwrap_or_default();
         let risk = env.policy.risk(&spec, &input);
-        let exact = at.item.is_none().then_some(digest);
-        let planned = draft.planned.entry(node.clone()).or_insert(Planned { exact, risk });
-        planned.risk = planned.risk.max(risk);
-        draft.lines.push(json!({
+        let line = json!({
             "node": node, "item": at.item, "tool": spec.name, "tool_version": spec.version, "input": input,
             "input_digest": hex::encode(digest), "risk": risk,
-        }));
+        });
+        if let Some(planned) = self.plan_for(&node, &spec, risk) {
+            match at.item {
+                None => planned.exact = Some(digest),
+                Some(item) => drop(planned.items.insert(item, digest)),
+            }
+        }
         let mut dry = input;
         if let Some(members) = dry.as_object_mut() {
             members.insert("dry_run".to_owned(), Value::Bool(true));
         }
-        let input = Arc::new(dry);
+        if let Some(draft) = &mut self.draft {
+            draft.lines.push(line);
+            draft.demand = demand.into_iter().fold(draft.demand.clone(), Demand::and);
+        }
+        Ok(self.draft_call(at, spec, Arc::new(dry), env))
+    }
+
+    /// Asks the tool what it would do, or says it for a tool that can't.
+    fn draft_call(&mut self, at: At, spec: Arc<Spec>, input: Arc<Value>, env: &mut Env<'_>) -> Drafted {
         if !spec.metadata.dry_run_supported {
             let mock = spec.mock(&input);
             self.draft_result(at, &spec, mock, false);
-            return Ok(None);
+            return Drafted::Done;
         }
-        let (call, step) = ((env.ids)(), (env.ids)());
-        draft.waiting = Some((call, at, Arc::clone(&spec), Arc::clone(&input)));
+        let (id, step) = ((env.ids)(), (env.ids)());
         let ms = i64::try_from(spec.timeout_ms).unwrap_or(60_000);
         let deadline = Timestamp::from_micros(env.now.micros().saturating_add(ms * 1_000));
         let key = format!("{}:dry", self.effect_key(at, &Mode::Dry));
-        Ok(Some(Call {
-            at,
-            id: call,
-            step,
-            effect: step,
-            key,
-            attempt: 1,
-            tool: spec.name.clone(),
-            mode: Mode::Dry,
-            input,
-            deadline,
-        }))
+        let (tool, mode) = (spec.name.clone(), Mode::Dry);
+        if let Some(draft) = &mut self.draft {
+            draft.waiting = Some((id, at, spec, Arc::clone(&input)));
+        }
+        Drafted::Call(Call { at, id, step, effect: step, key, attempt: 1, tool, mode, input, deadline })
     }
 
-    fn draft_map(&mut self, at: At) -> Result<Option<Call>, ErrorBody> {
+    /// What is noted for a node; the highest risk counts.
+    fn plan_for(&mut self, node: &str, spec: &Spec, risk: u32) -> Option<&mut Planned> {
+        let planned = self.draft.as_mut()?.planned.entry(node.to_owned()).or_default();
+        planned.risk = planned.risk.max(risk);
+        spec.version.clone_into(&mut planned.tool_version);
+        Some(planned)
+    }
+
+    /// What the rules and the node demand of a call whose input is known: the approval of the plan
+    /// covers it.
+    fn draft_demand(
+        &self,
+        at: At,
+        spec: &Spec,
+        input: &Value,
+        env: &Env<'_>,
+    ) -> Result<impl Iterator<Item = Demand> + use<>, ErrorBody> {
+        let (tenant, actor, level) = (self.head.tenant.as_str(), self.head.actor.as_str(), self.head.level);
+        let policy = match env.policy.judge(&Action { tenant, actor, level, node: self.name(at), tool: spec, input }) {
+            PolicyVerdict::Allow => None,
+            PolicyVerdict::Ask(demand) => Some(demand),
+            PolicyVerdict::Deny { rule, reason } => {
+                return Err(ErrorBody::new(Code::PolicyDenied, reason).with("rule", rule));
+            }
+        };
+        Ok(policy.into_iter().chain(self.demand_of_node(at)))
+    }
+
+    fn draft_map(&mut self, at: At, env: &mut Env<'_>) -> Result<(), ErrorBody> {
         let node = self.name(at).to_owned();
-        let Some(draft) = &mut self.draft else { return Ok(None) };
+        let Some(draft) = &mut self.draft else { return Ok(()) };
         let bound = match &self.graph.nodes[at.node].node.body {
             Body::Map(each) => each.max_parallel,
             _ => 1,
         };
-        match DraftView::new(&self.head, &self.graph, draft, None).list_of(at.node)? {
-            None => {
-                let warning = format!("over a list that is not known yet, at most {} items", limits::MAP_ITEMS_MAX);
-                draft.lines.push(
-                    json!({"node": node, "type": "map", "max_parallel": bound, "deferred": true, "warning": warning}),
-                );
+        let Some(list) = DraftView::new(&self.head, &self.graph, draft, None).list_of(at.node)? else {
+            let shown = self.draft_inputs(at)?;
+            let warning = format!("over a list that is not known yet, at most {} items", limits::MAP_ITEMS_MAX);
+            let line = json!({
+                "node": node, "type": "map", "max_parallel": bound, "items_max": limits::MAP_ITEMS_MAX,
+                "deferred": true, "input": shown, "warning": warning,
+            });
+            self.draft.iter_mut().for_each(|draft| draft.lines.push(line.clone()));
+            if let Some(spec) = self.graph.nodes[at.node].tool.clone() {
+                self.plan_for(&node, &spec, env.policy.risk(&spec, &shown));
             }
-            Some(list) => {
-                let shown = list.len().min(limits::DRAFT_ITEMS_MAX);
-                draft.lines.push(json!({"node": node, "type": "map", "max_parallel": bound, "items": list.len(), "items_tried": shown}));
-                draft.lists.insert(at.node, list);
-                for item in (0..u32::try_from(shown).unwrap_or(0)).rev() {
-                    draft.queue.push_front(At { node: at.node, item: Some(item) });
-                }
-            }
+            return Ok(());
+        };
+        let tried = list.len().min(limits::DRAFT_ITEMS_MAX);
+        let digest = input_digest(&json!(list)).map(hex::encode).unwrap_or_default();
+        draft.lines.push(json!({
+            "node": node, "type": "map", "max_parallel": bound, "items": list.len(), "items_tried": tried,
+            "input_digest": digest,
+        }));
+        draft.lists.insert(at.node, list);
+        for item in (0..u32::try_from(tried).unwrap_or(0)).rev() {
+            draft.queue.push_front(At { node: at.node, item: Some(item) });
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Keeps what a place would give.
@@ -316,6 +349,9 @@ impl Run {
         )?;
         if let Some(draft) = &mut self.draft {
             draft.calls.push(row);
+            if draft.calls.len() >= CALLS_GATHERED_MAX {
+                draft.calls.drain(..).for_each(|row| book.insert(row));
+            }
         }
         let real = error.is_none();
         self.draft_result(at, &spec, result, real);
@@ -328,105 +364,26 @@ impl Run {
         Ok(true)
     }
 
-    /// Everything was tried: the plan is fixed and waits, or was all that was wanted.
+    /// Everything was tried.
     fn draft_done(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let Some(draft) = self.draft.take() else { return Ok(()) };
-        let nodes: Map<String, Value> = draft
-            .planned
-            .iter()
-            .map(|(name, planned)| {
-                (name.clone(), json!({"exact": planned.exact.map(hex::encode), "risk": planned.risk}))
-            })
-            .collect();
+        let covered = draft.lines.iter().map(|line| {
+            let mut line = line.clone();
+            if let Some(members) = line.as_object_mut() {
+                // What the answers were and how they were scored is shown, not approved.
+                members.remove("result");
+                members.remove("risk");
+            }
+            line
+        });
         let subject = json!({
             "run_id": self.head.id,
             "graph": hex::encode(self.graph.digest),
-            "patches": self.patches,
             "inputs": input_digest(&self.head.inputs).map(hex::encode).unwrap_or_default(),
-            "lines": draft.lines.iter().map(|line| json!({
-                "node": line["node"], "item": line["item"], "tool": line["tool"], "tool_version": line["tool_version"],
-                "input": line["input"], "deferred": line["deferred"],
-            })).collect::<Vec<_>>(),
+            "lines": covered.collect::<Vec<_>>(),
         });
         let digest = input_digest(&subject).unwrap_or_default();
-        let risk: u32 = draft.planned.values().map(|planned| planned.risk).sum();
-        let document = json!({"digest": hex::encode(digest), "nodes": nodes, "steps": draft.lines, "risk": risk});
-        let kept = limits::TURN_ROWS_MAX.saturating_sub(book.rows());
-        draft.calls.into_iter().take(kept).for_each(|row| book.insert(row));
-        book.set("plan", Json::of(&document)?);
-        book.set("risk", Json::of(&json!({"score": risk}))?);
-        book.note(
-            "plan.drafted",
-            None,
-            None,
-            json!({"digest": hex::encode(digest), "steps": draft.lines.len(), "risk": risk}),
-        );
-        if self.head.dry_run {
-            self.result = Some(json!({"status": "dry_run", "dry_run_results": document["steps"]}));
-            self.plan = Some(Plan { digest, nodes: draft.planned, asked: None });
-            return self.end(RunStatus::Completed, env, book);
-        }
-        let demand = Demand::one("the plan runs as it is, or not at all");
-        let asked = Asked { id: (env.ids)(), digest, expires_at: expires_at(&demand, env), open: true };
-        self.approvals += 1;
-        book.approval(
-            &self.head,
-            &asked,
-            None,
-            "plan",
-            json!({"plan": document, "reason": demand.reason}),
-            &demand,
-            env.now,
-        )?;
-        let verdict = Verdict {
-            source: Source::Approval,
-            outcome: Outcome::Deferred,
-            rationale: demand.reason,
-            policies: Vec::new(),
-        };
-        let data = json!({"approval_id": asked.id, "digest": hex::encode(digest), "needed": 1});
-        book.decision("approval.requested", None, None, data, verdict);
-        self.plan = Some(Plan { digest, nodes: draft.planned, asked: Some(asked) });
-        Ok(())
-    }
-
-    /// People approved the plan. False: the approval is not the plan's.
-    pub(crate) fn plan_approved(
-        &mut self,
-        approval: Uuid,
-        by: &[String],
-        env: &mut Env<'_>,
-        book: &mut Book,
-    ) -> Result<bool, Unstorable> {
-        let Some(plan) = self.plan.as_mut().filter(|plan| plan.approval() == Some(approval)) else { return Ok(false) };
-        plan.asked = None;
-        let digest = plan.digest;
-        book.set("plan_digest", Cell::Bytes(digest.to_vec()));
-        book.note("plan.approved", None, by.first().cloned(), json!({"digest": hex::encode(digest), "by": by}));
-        self.begin_nodes(env, book)?;
-        Ok(true)
-    }
-
-    /// Nobody decided about the plan in time.
-    pub(crate) fn expire_plan(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
-        let due = self.plan.as_ref().and_then(Plan::deadline).is_some_and(|due| due <= env.now);
-        if !due {
-            return Ok(());
-        }
-        self.close_plan("expired", env, book)?;
-        self.stop("system".to_owned(), Some("nobody decided in time".to_owned()), env, book)
-    }
-
-    /// The plan is of no use any more.
-    pub(crate) fn drop_plan(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
-        self.close_plan("cancelled", env, book)
-    }
-
-    fn close_plan(&mut self, status: &'static str, env: &Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
-        let asked = self.plan.as_mut().and_then(|plan| plan.asked.take());
-        if let Some(asked) = asked {
-            book.approval_closed(&asked, status, env.now)?;
-        }
-        Ok(())
+        draft.calls.into_iter().for_each(|row| book.insert(row));
+        self.fix_plan(digest, draft.planned, &draft.lines, draft.demand, env, book)
     }
 }

@@ -4,11 +4,13 @@ use super::env::Env;
 use super::event::{Effect, Told};
 use super::rows::{Book, Unstorable};
 use super::scope::View;
+use super::undo::Undo;
 use super::{ReplayMode, Run, RunStatus};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::tool::input_digest;
 use crate::limits;
+use crate::record::Json;
 use serde_json::{Map, Value, json};
 
 impl Run {
@@ -28,12 +30,9 @@ impl Run {
             return self.end(status, env, book);
         }
         if self.open == 0 && self.settled.is_empty() && self.draft.is_none() && !self.plan_waits() {
-            match self.outputs() {
+            match self.checked_outputs() {
                 Ok(result) => {
-                    self.result = Some(match self.replays() {
-                        Some(ReplayMode::Shadow) => json!({"result": result, "differences": self.differences}),
-                        _ => result,
-                    });
+                    self.result = Some(result);
                     return self.end(RunStatus::Completed, env, book);
                 }
                 Err(error) => {
@@ -70,12 +69,27 @@ impl Run {
         })
     }
 
+    /// The result, if a store can keep it.
+    fn checked_outputs(&self) -> Result<Value, ErrorBody> {
+        let outputs = self.outputs()?;
+        let text = Json::of(&outputs).map_err(|error| ErrorBody::new(Code::ValidationFailed, error.to_string()))?;
+        if text.as_str().len() > limits::RESULT_BYTES_MAX {
+            return Err(ErrorBody::new(Code::PayloadTooLarge, "the result of the run is too large"));
+        }
+        Ok(outputs)
+    }
+
     /// The run has ended.
     pub(crate) fn end(&mut self, status: RunStatus, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        self.drop_proposals(env, book)?;
         self.status = status;
         self.completed_at = Some(env.now);
         book.status = Some(status);
         book.ended = true;
+        self.close_patches(env, book)?;
+        if self.replays() == Some(ReplayMode::Shadow) {
+            self.result = Some(json!({"result": self.result, "differences": self.differences()}));
+        }
         let (event, by) = match status {
             RunStatus::Completed => ("run.completed", None),
             RunStatus::Cancelled => ("run.cancelled", self.cancelled_by.as_ref().map(|(by, _)| by.clone())),
@@ -117,7 +131,7 @@ impl Run {
         let idle = self.calls.is_empty()
             && self.settled.is_empty()
             && self.draft.is_none()
-            && self.undo.is_none()
+            && self.undo.as_ref().is_none_or(Undo::waits_for_child)
             && (self.ready.is_empty() || self.paused || self.asks_first());
         idle && self.next_deadline().is_none_or(far)
     }

@@ -1,6 +1,7 @@
 //! What a run is given when it decides: the time, fresh ids, free slots, the policy of the moment.
 
 use super::Owner;
+use super::demand::Demand;
 use super::event::At;
 use crate::access::Level;
 use crate::flow::air::Catalog;
@@ -63,21 +64,6 @@ pub struct Action<'a> {
     pub input: &'a Value,
 }
 
-/// How many people must approve, and who.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Demand {
-    /// How many.
-    pub needed: u32,
-    /// Patterns of those who may; anybody when empty.
-    pub approvers: Vec<String>,
-    /// Not the one who asked for the run.
-    pub other_than_requester: bool,
-    /// How long it may wait.
-    pub expires_seconds: Option<u32>,
-    /// Why.
-    pub reason: String,
-}
-
 /// What a policy says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -101,31 +87,4 @@ pub trait Policy: Send + Sync {
 
     /// How risky a call is, from zero.
     fn risk(&self, tool: &Spec, input: &Value) -> u32;
-}
-
-impl Demand {
-    /// One person, anybody.
-    #[must_use]
-    pub fn one(reason: impl Into<String>) -> Self {
-        Self {
-            needed: 1,
-            approvers: Vec::new(),
-            other_than_requester: false,
-            expires_seconds: None,
-            reason: reason.into(),
-        }
-    }
-
-    /// What satisfies both.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        let (narrow, wide) = if self.approvers.is_empty() { (other, self) } else { (self, other) };
-        Self {
-            needed: narrow.needed.max(wide.needed),
-            other_than_requester: narrow.other_than_requester || wide.other_than_requester,
-            expires_seconds: [narrow.expires_seconds, wide.expires_seconds].into_iter().flatten().min(),
-            reason: format!("{}; {}", narrow.reason, wide.reason),
-            approvers: narrow.approvers,
-        }
-    }
 }

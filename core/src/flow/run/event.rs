@@ -137,6 +137,8 @@ pub enum Told {
     Resolve {
         /// The step.
         step: Uuid,
+        /// The try that they looked at: what was true of it says nothing about a later one.
+        attempt: u32,
         /// Whether it happened.
         happened: bool,
         /// What it gave.
@@ -154,6 +156,21 @@ pub enum Told {
         by: String,
         /// Why.
         reason: Option<String>,
+        /// The run that started it is rolled back and waits for this.
+        #[serde(default)]
+        for_parent: bool,
+    },
+    /// A child run was rolled back as far as that could be.
+    ChildUndone {
+        /// The step that started it.
+        step: Uuid,
+        /// Nothing is left of it.
+        whole: bool,
+    },
+    /// A person has undone by hand what a failed run did.
+    MarkRolledBack {
+        /// Who.
+        by: String,
     },
     /// A patch was proposed.
     Patch {
@@ -187,6 +204,8 @@ impl Told {
             Self::Resume { .. } => "resume",
             Self::Resolve { .. } => "resolve",
             Self::Rollback { .. } => "rollback",
+            Self::ChildUndone { .. } => "child_undone",
+            Self::MarkRolledBack { .. } => "mark_rolled_back",
             Self::Patch { .. } => "patch",
             Self::Unpatch { .. } => "unpatch",
         }

@@ -4,9 +4,9 @@
 //! the graph: the edges of settled nodes are decided again, with the same recorded outputs and so
 //! with the same result, and nodes without a row come up as they did before.
 
-use super::draft::Plan;
 use super::edges::Settled;
 use super::patch::Overlay;
+use super::plan::Plan;
 use super::task::{Approved, Asked, Mapping, State, Stored as StoredStep, StoredEffect, Task};
 use super::undo::{Current, Undo};
 use super::{At, EffectStatus, Head, Owner, Replay, ReplayMode, Run, RunStatus, Source, StepStatus, WorkflowRef};
@@ -71,6 +71,8 @@ pub struct Recorded {
 pub struct Recording {
     /// Its output.
     pub output: Arc<Value>,
+    /// Why it failed, if it did.
+    pub error: Option<ErrorBody>,
     /// Digest of its input.
     pub input: Option<[u8; 32]>,
 }
@@ -87,11 +89,16 @@ impl Recorded {
     /// The recording that the steps of a run make.
     #[must_use]
     pub fn of_steps(steps: &[Row]) -> Self {
-        let completed = steps.iter().filter(|row| ["completed", "rolled_back"].contains(&row.text("status")));
-        let outputs = completed.map(|row| {
+        let ended = steps.iter().filter(|row| ["completed", "rolled_back", "failed"].contains(&row.text("status")));
+        let outputs = ended.map(|row| {
+            let json = |column| row.get(column).as_json().map(crate::record::Json::to_value);
             let item = row.get("map_index").as_int().and_then(|item| u32::try_from(item).ok());
-            let output = Arc::new(row.get("output").as_json().map(crate::record::Json::to_value).unwrap_or_default());
-            ((row.text("node_id").to_owned(), item), Recording { output, input: digest(row, "input_digest") })
+            let output = Arc::new(json("output").unwrap_or_default());
+            let error = json("error").filter(|_| row.text("status") == "failed");
+            let unreadable = |_| ErrorBody::new(Code::Internal, "the error was not kept");
+            let error = error.map(|error| serde_json::from_value(error).unwrap_or_else(unreadable));
+            let input = digest(row, "input_digest");
+            ((row.text("node_id").to_owned(), item), Recording { output, error, input })
         });
         Self { outputs: outputs.collect(), fresh: None }
     }
@@ -207,20 +214,23 @@ impl Run {
         let Some(document) = row.get("plan").as_json().map(crate::record::Json::to_value) else { return };
         let approved = !row.get("plan_digest").is_null();
         let waits = |row: &Row| row.get("step_id").is_null() && row.text("action_type") == "plan";
+        let by = approvals.iter().rfind(|row| waits(row) && row.text("status") == "approved").map(deciders);
         let asked = if approved { None } else { asked(approvals, waits) };
-        self.plan = Plan::of_document(&document, asked);
+        self.plan = Plan::of_document(&document, asked, by.unwrap_or_default());
     }
 
     fn load_steps(&mut self, steps: &[Row], effects: &[Row], approvals: &[Row]) -> Result<(), Damaged> {
+        let calls = effects.iter().filter(|row| row.text("kind") != "compensation");
+        let effects: BTreeMap<Uuid, &Row> = calls.map(|row| (row.uuid("step_id"), row)).collect();
         // Parents first: an item has its place inside the state of its map.
         for row in steps.iter().filter(|row| row.get("map_index").is_null()) {
             let node = self.position(row)?;
-            let task = self.load_task(row, effects, approvals)?;
+            let task = self.load_task(row, effects.get(&row.uuid("id")).copied(), approvals)?;
             self.nodes[node] = task;
         }
         for row in steps.iter().filter(|row| !row.get("map_index").is_null()) {
             let node = self.position(row)?;
-            let task = self.load_task(row, effects, approvals)?;
+            let task = self.load_task(row, effects.get(&row.uuid("id")).copied(), approvals)?;
             let item = usize::try_from(row.int("map_index")).unwrap_or(0);
             let Some(items) = self.nodes[node].items_mut() else { continue };
             while items.len() <= item {
@@ -236,13 +246,12 @@ impl Run {
         self.graph.position(name).ok_or_else(|| Damaged { what: format!("there is no node {name}") })
     }
 
-    fn load_task(&self, row: &Row, effects: &[Row], approvals: &[Row]) -> Result<Task, Damaged> {
+    fn load_task(&self, row: &Row, effect: Option<&Row>, approvals: &[Row]) -> Result<Task, Damaged> {
         let id = row.uuid("id");
-        let of_step = |effect: &&Row| effect.uuid("step_id") == id && effect.text("kind") != "compensation";
-        let effect = effects.iter().find(of_step);
         let status = StepStatus::parse(row.text("status")).ok_or_else(|| Damaged { what: "step status".to_owned() })?;
         let json = |column| row.get(column).as_json().map(crate::record::Json::to_value);
-        let approved = approvals.iter().rfind(|a| a.uuid("step_id") == id && a.text("status") == "approved");
+        let approved = approvals.iter().filter(|a| a.uuid("step_id") == id && a.text("status") == "approved");
+        let approved = approved.max_by_key(|a| reviewed_at(a));
         let approved = approved.map(|a| Approved {
             digest: digest(a, "action_digest").unwrap_or_default(),
             by: deciders(a),
@@ -264,6 +273,7 @@ impl Run {
             doubt: None,
             in_doubt: effect.is_some_and(|effect| effect.text("status") == EffectStatus::Unknown.as_str()),
             approved,
+            child: row.get("child_run_id").as_uuid(),
             started_at: row.get("started_at").as_time(),
         })
     }
@@ -298,7 +308,10 @@ impl Run {
             StepStatus::Completed => {
                 State::Completed { output: output(), seq: row.int("completed_seq"), items: Vec::new() }
             }
-            StepStatus::Failed => State::Failed { error: error(), output: output(), items: Vec::new() },
+            StepStatus::Failed => {
+                let seq = row.get("completed_seq").as_int().unwrap_or(0);
+                State::Failed { error: error(), output: output(), seq, items: Vec::new() }
+            }
             StepStatus::Skipped => State::Skipped,
             StepStatus::Cancelled => State::Cancelled { items: Vec::new() },
             StepStatus::RolledBack => State::RolledBack { output: output() },
@@ -327,12 +340,14 @@ impl Run {
 
     fn load_undo(&mut self, row: &Row, effects: &[Row]) {
         let Some(document) = row.get("rollback").as_json().map(crate::record::Json::to_value) else { return };
+        let round = document["round"].as_u64().and_then(|round| u32::try_from(round).ok()).unwrap_or(0);
+        self.rollbacks = round;
         if document.get("ended").and_then(Value::as_bool) != Some(false) {
             return;
         }
         let asked: BTreeSet<Uuid> = serde_json::from_value(document["steps"].clone()).unwrap_or_default();
-        let compensation =
-            |step: Uuid| effects.iter().rfind(|row| row.uuid("step_id") == step && row.text("kind") == "compensation");
+        let by_key: BTreeMap<&str, &Row> = effects.iter().map(|row| (row.text("idempotency_key"), row)).collect();
+        let compensation = |at: At| by_key.get(self.undo_key(at, round).as_str()).copied();
         let mut queue: Vec<(i64, At)> = Vec::new();
         let mut current = None;
         let mut left = Vec::new();
@@ -340,19 +355,19 @@ impl Run {
         for at in self.places().collect::<Vec<_>>() {
             let Some(step) = self.step_id(at).filter(|step| asked.contains(step)) else { continue };
             let seq = match self.task(at).map(|task| &task.state) {
-                Some(State::Completed { seq, .. }) => *seq,
+                Some(State::Completed { seq, .. } | State::Failed { seq, .. }) => *seq,
                 Some(State::RolledBack { .. }) => {
                     undone.push(json!({"node": self.name(at), "step_id": step}));
                     continue;
                 }
                 _ => continue,
             };
-            match compensation(step) {
+            match compensation(at) {
                 Some(effect) if effect.text("status") == "dispatched" => {
                     let (effect, version) = (effect.uuid("id"), effect.int("state_version"));
-                    current = Some(Current { at, call: None, effect, version, attempt: 0 });
+                    current = Some(Current { at, call: None, effect, version, attempt: 0, child: None });
                 }
-                Some(effect) if effect.text("status") == "failed" => {
+                Some(effect) if ["failed", "unknown"].contains(&effect.text("status")) => {
                     left.push(json!({"node": self.name(at), "step_id": step, "reason": "it could not be undone"}));
                 }
                 _ => queue.push((seq, at)),
@@ -363,6 +378,8 @@ impl Run {
             by: document["by"].as_str().unwrap_or_default().to_owned(),
             reason: document["reason"].as_str().map(str::to_owned),
             part: document["part"].as_bool().unwrap_or(false),
+            for_parent: document["for_parent"].as_bool().unwrap_or(false),
+            round,
             queue: queue.into_iter().map(|(_, at)| at).collect::<VecDeque<_>>(),
             current,
             undone,
@@ -411,19 +428,21 @@ fn digest(row: &Row, column: &str) -> Option<[u8; 32]> {
     row.get(column).as_bytes()?.try_into().ok()
 }
 
-/// The request that counts; it is open while nobody has decided. Of several, that is the one that
-/// was not superseded: ids of one moment have no order.
+/// The request that stands: the one that waits, else the one that was decided last. One that was
+/// replaced by another does not count.
 fn asked(approvals: &[Row], fits: impl Fn(&Row) -> bool) -> Option<Asked> {
-    let fitting = || approvals.iter().filter(|row| fits(row));
-    let decided = |row: &&Row| ["approved", "denied"].contains(&row.text("status"));
-    let open = fitting().find(|row| row.text("status") == "pending");
-    let row = open.or_else(|| fitting().rfind(decided)).or_else(|| fitting().next_back())?;
+    let stands = |row: &&Row| fits(row) && row.text("status") != "superseded";
+    let row = approvals.iter().filter(stands).max_by_key(|row| (row.text("status") == "pending", reviewed_at(row)))?;
     Some(Asked {
         id: row.uuid("approval_request_id"),
         digest: digest(row, "action_digest").unwrap_or_default(),
         expires_at: row.get("expires_at").as_time().unwrap_or(Timestamp::from_micros(i64::MAX)),
         open: row.text("status") == "pending",
     })
+}
+
+fn reviewed_at(row: &Row) -> Option<Timestamp> {
+    row.get("reviewed_at").as_time()
 }
 
 /// Who approved.

@@ -11,6 +11,7 @@ mod approve;
 mod cancel;
 mod close;
 mod create;
+mod demand;
 mod draft;
 mod draft_view;
 mod edges;
@@ -20,7 +21,9 @@ pub mod event;
 mod load;
 mod merge;
 mod nest;
+mod past;
 mod patch;
+mod plan;
 pub mod retry;
 mod rows;
 mod rows_people;
@@ -34,7 +37,8 @@ mod undo;
 
 pub use close::affinity;
 pub use create::{Head, Replay, ReplayMode, Source, WorkflowRef};
-pub use env::{Action, Demand, Env, Gate, Policy, Slot, Verdict as PolicyVerdict};
+pub use demand::Demand;
+pub use env::{Action, Env, Gate, Policy, Slot, Verdict as PolicyVerdict};
 pub use event::{At, Call, Effect, Event, Mode, Note, Signal, Told, Turn, Verdict};
 pub use load::{Damaged, Recorded, Recording, Stored, StoredPatch};
 pub use rows::Unstorable;
@@ -71,11 +75,13 @@ pub struct Run {
     approvals: u32,
     patches: u32,
     /// What was drafted and approved at L1.
-    plan: Option<draft::Plan>,
+    plan: Option<plan::Plan>,
     /// The draft under way.
     draft: Option<Draft>,
     /// The rollback under way.
     undo: Option<Undo>,
+    /// Rollbacks so far.
+    rollbacks: u32,
     /// Outputs of the run that is replayed, by node and item.
     recorded: Option<Recorded>,
     /// Places whose turn it is, in the order in which they came up.
@@ -90,8 +96,6 @@ pub struct Run {
     open: usize,
     /// Places that wait for people.
     asking: usize,
-    /// Where a replay differs from the run that it repeats.
-    differences: Vec<Value>,
     /// Compiled graphs that were proposed as patches, until they are decided about.
     overlays: BTreeMap<u32, patch::Overlay>,
     /// Children that were told to stop.
@@ -163,10 +167,12 @@ impl Run {
             return None;
         }
         let timer = self.timers.first().map(|(at, _)| *at);
-        let plan = self.plan.as_ref().and_then(draft::Plan::deadline);
+        let plan = self.plan.as_ref().and_then(plan::Plan::deadline);
         let end = self.head.timeout_at.filter(|_| !self.status.is_final() && !self.is_stopping());
         let undo = self.undo.as_ref().and_then(|undo| undo.retry_at);
-        [timer, plan, end, undo].into_iter().flatten().min()
+        let patch = self.overlays.values().filter_map(|overlay| overlay.asked.as_ref()).filter(|asked| asked.open);
+        let patch = patch.map(|asked| asked.expires_at).min().filter(|_| !self.status.is_final());
+        [timer, plan, end, undo, patch].into_iter().flatten().min()
     }
 
     /// Whether it only waits for what is under way to end.

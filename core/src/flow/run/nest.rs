@@ -7,6 +7,7 @@
 use super::edges::seen;
 use super::env::Env;
 use super::event::Effect;
+use super::past::Past;
 use super::rows::{Book, Unstorable};
 use super::scope::View;
 use super::task::{Mapping, State, Task};
@@ -15,6 +16,7 @@ use crate::error::{Code, ErrorBody};
 use crate::flow::air::Body;
 use crate::flow::tool::input_digest;
 use crate::limits;
+use crate::record::Json;
 use crate::time::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -38,8 +40,11 @@ impl Run {
             let error = ErrorBody::new(Code::ValidationFailed, "runs stand inside each other too deep");
             return self.fail_step(at, error, env, book);
         }
-        if self.repeats(at.node) {
-            return self.repeat_child(at, env, book);
+        match self.past(at, None) {
+            Past::None => {}
+            Past::Gave(output) => return self.nested_completed(at, output, "recorded", env, book),
+            Past::Failed(error) => return self.fail_step(at, error, env, book),
+            Past::Missing => return self.not_recorded(at, env, book),
         }
         let child = (env.ids)();
         let step = self.ensure_step(at, env);
@@ -65,6 +70,7 @@ impl Run {
             task.input = Some(inputs);
             task.digest = Some(digest);
             task.started_at = Some(env.now);
+            task.child = Some(child);
         }
         self.enter(at, State::Child { run: child });
         self.keep(at, env, book);
@@ -79,19 +85,6 @@ impl Run {
         let node = self.graph.nodes[at.node].node.timeout_seconds;
         let node = node.map(|seconds| env.now.plus_seconds(i64::from(seconds)));
         [self.head.timeout_at, node].into_iter().flatten().min()
-    }
-
-    /// In a replay the child's recorded result counts.
-    fn repeat_child(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
-        let name = (self.name(at).to_owned(), at.item);
-        let recording = self.recorded.as_ref().and_then(|recorded| recorded.outputs.get(&name)).cloned();
-        match recording {
-            Some(recording) => self.nested_completed(at, (*recording.output).clone(), "recorded", env, book),
-            None => {
-                let error = ErrorBody::new(Code::NotRecorded, format!("{} has no recording in that run", name.0));
-                self.fail_step(at, error, env, book)
-            }
-        }
     }
 
     /// A child run ended.
@@ -195,20 +188,13 @@ impl Run {
         mapping.open = mapping.open.saturating_sub(1);
         mapping.busy = mapping.busy.saturating_sub(1);
         let item = at.item.and_then(|item| mapping.items.get(usize::try_from(item).ok()?));
-        if item.is_some_and(|item| matches!(item.state, State::Failed { .. })) {
-            mapping.failed = mapping.failed.or(at.item);
+        if item.is_some_and(|item| matches!(item.state, State::Failed { .. })) && mapping.failed.is_none() {
+            mapping.failed = at.item;
+            self.stop_items(at.node, env, book)?;
         }
-        if let Some(index) = mapping.failed {
-            // Nothing new is started behind a failed item; what is under way may end.
-            if mapping.busy > 0 {
-                return Ok(());
-            }
-            let item = usize::try_from(index).ok().and_then(|index| mapping.items.get(index));
-            let error = match item.map(|item| &item.state) {
-                Some(State::Failed { error, .. }) => (**error).clone(),
-                _ => ErrorBody::new(Code::Internal, "an item failed"),
-            };
-            return self.fail_step(At::node(at.node), error.with("item", index), env, book);
+        let State::Mapping(mapping) = &mut self.nodes[at.node].state else { return Ok(()) };
+        if mapping.failed.is_some() {
+            return self.map_failed(at.node, env, book);
         }
         if mapping.open > 0 {
             self.fill(at.node);
@@ -219,7 +205,53 @@ impl Run {
             .iter()
             .map(|item| item.output().map(|output| (**output).clone()).unwrap_or_default())
             .collect();
-        self.nested_completed(At::node(at.node), json!({ "items": outputs }), "map", env, book)
+        let outputs = json!({ "items": outputs });
+        if Json::of(&outputs).is_ok_and(|text| text.as_str().len() > limits::RESULT_BYTES_MAX) {
+            let error = ErrorBody::new(Code::PayloadTooLarge, "the outputs of all items are too large together");
+            return self.fail_step(At::node(at.node), error, env, book);
+        }
+        self.nested_completed(At::node(at.node), outputs, "map", env, book)
+    }
+
+    /// An item has failed: nothing new is started behind it, what is under way may end.
+    fn map_failed(&mut self, node: usize, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let State::Mapping(mapping) = &self.nodes[node].state else { return Ok(()) };
+        let Some(index) = mapping.failed.filter(|_| mapping.busy == 0) else { return Ok(()) };
+        let item = usize::try_from(index).ok().and_then(|index| mapping.items.get(index));
+        let error = match item.map(|item| &item.state) {
+            Some(State::Failed { error, .. }) => (**error).clone(),
+            _ => ErrorBody::new(Code::Internal, "an item failed"),
+        };
+        self.fail_step(At::node(node), error.with("item", index), env, book)
+    }
+
+    /// Maps of a run that was just loaded whose item had failed: items under way then are gone.
+    pub(crate) fn settle_maps(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        for node in 0..self.nodes.len() {
+            if matches!(&self.nodes[node].state, State::Mapping(mapping) if mapping.failed.is_some()) {
+                self.stop_items(node, env, book)?;
+                self.map_failed(node, env, book)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops the items that only wait, because another one has failed.
+    fn stop_items(&mut self, node: usize, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let items = 0..u32::try_from(self.nodes[node].items().len()).unwrap_or(u32::MAX);
+        for item in items {
+            let at = At { node, item: Some(item) };
+            let waits = self.task(at).is_some_and(|task| {
+                matches!(task.state, State::Ready | State::Asking(_) | State::RetryWait { .. }) && !task.in_doubt
+            });
+            if waits {
+                self.stop_step(at, env, book)?;
+                let State::Mapping(mapping) = &mut self.nodes[node].state else { return Ok(()) };
+                mapping.open = mapping.open.saturating_sub(1);
+                mapping.busy = mapping.busy.saturating_sub(1);
+            }
+        }
+        Ok(())
     }
 
     /// What a map node goes over.

@@ -5,8 +5,9 @@
 //! again while none of its nodes has begun.
 
 use super::approve::expires_at;
+use super::demand::Demand;
 use super::edges::Came;
-use super::env::{Demand, Env};
+use super::env::{Action, Env, Verdict as PolicyVerdict};
 use super::event::Verdict;
 use super::rows::{Book, Unstorable};
 use super::task::{Asked, State, Task};
@@ -18,6 +19,7 @@ use crate::flow::tables::RUN_PATCHES;
 use crate::ledger::decision::{Outcome, Source};
 use crate::limits;
 use crate::record::{Json, Update};
+use crate::time::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -67,6 +69,8 @@ impl Run {
         }
         let fits = if self.patches >= limits::RUN_PATCHES_MAX {
             Err("the run has as many patches as it may".to_owned())
+        } else if self.approvals >= limits::RUN_APPROVALS_MAX {
+            Err("the run asks for more approvals than it may".to_owned())
         } else {
             Patch::from_value(document).map_err(|problems| worded(&problems))
         };
@@ -77,9 +81,12 @@ impl Run {
         if let Err(problems) = self.overlay(&patch, env) {
             return self.refuse_patch(number, 1, &by, &worded(&problems), book);
         }
+        if let Err(why) = self.judge_patch(&patch, &by, env) {
+            return self.refuse_patch(number, 1, &by, &why, book);
+        }
         let mut overlay = Overlay { patch, by, version: 1, asked: None, before: None };
-        if let (Level::Draft, Some(plan)) = (self.head.level, &self.plan) {
-            let digest = patch::digest(&plan.digest, &overlay.patch);
+        if let (Level::Draft, Some(covered)) = (self.head.level, self.covered()) {
+            let digest = patch::digest(&covered, &overlay.patch);
             let demand = Demand::one("the plan was approved without this patch");
             let asked = Asked { id: (env.ids)(), digest, expires_at: expires_at(&demand, env), open: true };
             self.approvals += 1;
@@ -102,6 +109,60 @@ impl Run {
         }
         self.overlays.insert(number, overlay);
         self.apply_patch(number, env, book)
+    }
+
+    /// Whether the rules let these tools be called, by the one who asked for the run and by the one
+    /// who wants the patch. The inputs are judged again when they are known.
+    pub fn judge_patch(&self, patch: &Patch, by: &str, env: &Env<'_>) -> Result<(), String> {
+        let (tenant, level) = (self.head.tenant.as_str(), self.head.level);
+        for node in &patch.add_nodes {
+            let Some(function) = node.function() else { continue };
+            let Some(tool) = env.catalog.tool(&function.tool) else { continue };
+            let input = Value::Object(function.inputs.clone());
+            for actor in [self.head.actor.as_str(), by] {
+                let action = Action { tenant, actor, level, node: &node.id, tool: &tool, input: &input };
+                if let PolicyVerdict::Deny { rule, reason } = env.policy.judge(&action) {
+                    return Err(format!("the rule {rule} refuses {}: {reason}", node.id));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a node came with a patch.
+    pub(crate) fn is_patched(&self, node: usize) -> bool {
+        let first = self.overlays.values().find_map(|overlay| overlay.before.as_ref());
+        first.is_some_and(|before| node >= before.nodes.len())
+    }
+
+    /// Patches that nobody decided about in time are refused.
+    pub(crate) fn expire_patches(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let late = |asked: &Asked| asked.open && asked.expires_at <= env.now;
+        self.withdraw_patches(late, "expired", "nobody decided in time", env.now, book)
+    }
+
+    /// Patches that wait when the run ends are of no use any more.
+    pub(crate) fn close_patches(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        self.withdraw_patches(|_| true, "cancelled", "the run has ended", env.now, book)
+    }
+
+    fn withdraw_patches(
+        &mut self,
+        which: impl Fn(&Asked) -> bool,
+        status: &'static str,
+        why: &str,
+        now: Timestamp,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let waiting = self.overlays.iter().filter_map(|(number, overlay)| {
+            let asked = overlay.asked.clone().filter(|asked| overlay.before.is_none() && which(asked))?;
+            Some((*number, overlay.version, overlay.by.clone(), asked))
+        });
+        for (number, version, by, asked) in waiting.collect::<Vec<_>>() {
+            book.approval_closed(&asked, status, now)?;
+            self.refuse_patch(number, version, &by, why, book)?;
+        }
+        Ok(())
     }
 
     fn refuse_patch(
@@ -174,6 +235,23 @@ impl Run {
         let version = self.overlays.get(&number).map_or(1, |overlay| overlay.version);
         self.refuse_patch(number, version, by, "the approval was denied", book)?;
         Ok(true)
+    }
+
+    /// Patches that still wait when the run ends are of no use any more.
+    pub(crate) fn drop_proposals(&mut self, env: &Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let waiting: Vec<(u32, Overlay)> = self
+            .overlays
+            .iter()
+            .filter(|(_, overlay)| overlay.asked.is_some())
+            .map(|(number, overlay)| (*number, overlay.clone()))
+            .collect();
+        for (number, overlay) in waiting {
+            if let Some(asked) = &overlay.asked {
+                book.approval_closed(asked, "cancelled", env.now)?;
+            }
+            self.refuse_patch(number, overlay.version, &overlay.by, "the run has ended", book)?;
+        }
+        Ok(())
     }
 
     fn patch_of(&self, approval: Uuid) -> Option<u32> {

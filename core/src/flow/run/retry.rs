@@ -35,7 +35,7 @@ mod tests {
         due(error, tried, RETRIES_MAX, Timestamp::from_micros(0), dice).map(Timestamp::millis)
     }
 
-    /// CONTENT-060, CONTENT-061, CONTENT-062
+    /// CONTENT-143, CONTENT-144
     #[test]
     fn three_retries_wait_one_two_and_four_seconds_give_or_take_a_fifth() {
         let error = ErrorBody::new(Code::ExternalServiceError, "down");

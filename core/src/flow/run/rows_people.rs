@@ -1,6 +1,7 @@
 //! Rows for people: requests for a decision, and messages.
 
-use super::env::{Demand, Env};
+use super::demand::Demand;
+use super::env::Env;
 use super::event::Effect;
 use super::rows::{Book, Unstorable};
 use super::task::Asked;
@@ -28,6 +29,8 @@ impl Book {
         now: Timestamp,
     ) -> Result<(), Unstorable> {
         let action: String = action_type.chars().take(50).collect();
+        let mut data = data;
+        data["demands"] = demand.to_value();
         self.insert(Insert::into(
             &APPROVAL_REQUESTS,
             vec![
@@ -51,7 +54,8 @@ impl Book {
                 ("trace_id", id::trace_id(head.id).into()),
             ],
         )?);
-        let approvers = if demand.approvers.is_empty() { Value::Null } else { demand.approvers.clone().into() };
+        let approvers = demand.everybody();
+        let approvers = if approvers.is_empty() { Value::Null } else { approvers.into() };
         self.insert(Insert::into(
             &APPROVAL_DETAILS,
             vec![
@@ -62,7 +66,7 @@ impl Book {
                 ("step_id", step.map(|(step, _)| step).into()),
                 ("node_id", step.map(|(_, node)| node.to_owned()).into()),
                 ("requester_actor", head.actor.as_str().into()),
-                ("approvals_needed", i64::from(demand.needed).into()),
+                ("approvals_needed", i64::from(demand.people()).into()),
                 ("approvers", approvers),
                 ("decisions", Json::of(&json!([]))?.into()),
                 ("state_version", 1.into()),

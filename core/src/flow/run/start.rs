@@ -5,12 +5,14 @@
 //! looked for if the node allows it, a slot is taken, and the call goes out. A tool that reaches
 //! outside is written down as dispatched first; a pure one needs no row before its result.
 
-use super::env::{Action, Demand, Env, Slot, Verdict as PolicyVerdict};
+use super::demand::Demand;
+use super::env::{Action, Env, Slot, Verdict as PolicyVerdict};
 use super::event::{Call, Effect, Mode, Verdict};
+use super::past::Past;
 use super::rows::{Book, Unstorable};
 use super::scope::View;
 use super::task::State;
-use super::{At, EffectStatus, ReplayMode, Run};
+use super::{At, EffectStatus, Run};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, Function, Item};
@@ -115,8 +117,11 @@ impl Run {
         if let Err(error) = self.resolve(at, spec) {
             return self.fail_step(at, error, env, book).map(|()| true);
         }
-        if self.use_recording(at, spec, env, book)? {
-            return Ok(true);
+        match self.past(at, Some(spec)) {
+            Past::None => {}
+            Past::Gave(output) => return self.complete_from(at, spec, output, "recorded", env, book).map(|()| true),
+            Past::Failed(error) => return self.fail_step(at, error, env, book).map(|()| true),
+            Past::Missing => return self.not_recorded(at, env, book).map(|()| true),
         }
         match self.judge(at, spec, env) {
             PolicyVerdict::Allow => {}
@@ -173,7 +178,7 @@ impl Run {
     }
 
     /// What the rules, the level and the node say about a call that is about to be made.
-    fn judge(&self, at: At, spec: &Spec, env: &Env<'_>) -> PolicyVerdict {
+    pub(crate) fn judge(&self, at: At, spec: &Spec, env: &Env<'_>) -> PolicyVerdict {
         let Some(task) = self.task(at) else { return PolicyVerdict::Allow };
         let Some(input) = task.input.as_deref() else { return PolicyVerdict::Allow };
         let (tenant, actor, level) = (self.head.tenant.as_str(), self.head.actor.as_str(), self.head.level);
@@ -196,16 +201,17 @@ impl Run {
         }
     }
 
-    /// Whether people have approved exactly this input already, as many as are demanded.
+    /// Whether people have approved exactly this call already, by itself or within the plan, and
+    /// were as many and the ones that are demanded now.
     fn is_met(&self, at: At, demand: &Demand) -> bool {
         let digest = self.action_digest(at);
-        self.task(at).and_then(|task| task.approved.as_ref()).is_some_and(|approved| {
-            let others = approved.by.iter().filter(|by| !demand.other_than_requester || **by != self.head.actor);
-            approved.digest == digest && others.count() >= usize::try_from(demand.needed).unwrap_or(usize::MAX)
-        })
+        let own = self.task(at).and_then(|task| task.approved.as_ref()).filter(|approved| approved.digest == digest);
+        let plan = self.plan.as_ref().filter(|_| self.is_planned(at));
+        let by = own.map(|approved| &approved.by).into_iter().chain(plan.map(|plan| &plan.by));
+        by.into_iter().any(|by| demand.is_met(by, &self.head.actor))
     }
 
-    fn refuse(
+    pub(crate) fn refuse(
         &mut self,
         at: At,
         rule: String,
@@ -329,80 +335,6 @@ impl Run {
                 Ok(())
             }
         }
-    }
-
-    /// In a replay, a recording stands for the call.
-    fn use_recording(
-        &mut self,
-        at: At,
-        spec: &Arc<Spec>,
-        env: &mut Env<'_>,
-        book: &mut Book,
-    ) -> Result<bool, Unstorable> {
-        let Some(mode) = self.replays() else { return Ok(false) };
-        let suppressed = match mode {
-            _ if !self.is_fresh(at.node) => true,
-            ReplayMode::Freeze => true,
-            ReplayMode::Shadow => spec.effect == Reach::Write,
-            ReplayMode::Retry => false,
-        };
-        if !suppressed {
-            return Ok(false);
-        }
-        let name = (self.name(at).to_owned(), at.item);
-        let recording = self.recorded.as_ref().and_then(|recorded| recorded.outputs.get(&name)).cloned();
-        match recording {
-            Some(recording) => {
-                self.complete_from(at, spec, (*recording.output).clone(), "recorded", env, book)?;
-            }
-            None => {
-                let error = ErrorBody::new(Code::NotRecorded, format!("{} has no recording in that run", name.0));
-                self.fail_step(at, error, env, book)?;
-            }
-        }
-        Ok(true)
-    }
-
-    /// Whether a node lies where a replay really begins, or behind it.
-    pub(crate) fn is_fresh(&self, node: usize) -> bool {
-        self.recorded.as_ref().and_then(|recorded| recorded.fresh.as_ref()).is_none_or(|fresh| fresh.contains(&node))
-    }
-
-    /// Whether a person's or a child's recorded outcome counts again.
-    pub(crate) fn repeats(&self, node: usize) -> bool {
-        match self.replays() {
-            None => false,
-            Some(ReplayMode::Retry) => !self.is_fresh(node),
-            Some(ReplayMode::Freeze | ReplayMode::Shadow) => true,
-        }
-    }
-
-    /// Notes where a shadow run differs from the recording.
-    pub(crate) fn compare(&mut self, at: At, output: &Value) {
-        if self.replays() != Some(ReplayMode::Shadow) {
-            return;
-        }
-        let name = (self.name(at).to_owned(), at.item);
-        let digest = self.task(at).and_then(|task| task.digest);
-        let Some(recording) = self.recorded.as_ref().and_then(|recorded| recorded.outputs.get(&name)) else {
-            self.differences.push(json!({"node": name.0, "item": name.1, "what": "not_recorded"}));
-            return;
-        };
-        let mut found = Vec::new();
-        if recording.input.is_some() && recording.input != digest {
-            let (before, after) = (recording.input.map(hex::encode), digest.map(hex::encode));
-            found.push(json!({"node": name.0, "item": name.1, "what": "input", "before": before, "after": after}));
-        }
-        if *recording.output != super::edges::seen(output.clone()) {
-            let before = (*recording.output).clone();
-            found.push(json!({"node": name.0, "item": name.1, "what": "output", "before": before, "after": output}));
-        }
-        self.differences.append(&mut found);
-    }
-
-    /// How this run repeats another.
-    pub(crate) fn replays(&self) -> Option<ReplayMode> {
-        self.head.replay.as_ref().map(|replay| replay.mode)
     }
 }
 

@@ -14,14 +14,22 @@ impl Run {
     /// Tells the run what happened and lets it decide.
     pub fn step(&mut self, events: Vec<Event>, env: &mut Env<'_>) -> Result<Turn, Unstorable> {
         let mut book = Book::default();
-        for event in events {
-            self.take(event, env, &mut book)?;
-        }
-        self.drive_undo(env, &mut book)?;
-        self.look_at_the_clock(env, &mut book)?;
-        self.go_on(env, &mut book)?;
-        self.conclude(env, &mut book)?;
+        self.advance(events, env, &mut book)?;
         self.close(env, book)
+    }
+
+    /// Takes events in and goes as far as it can, without writing anything down yet.
+    pub(crate) fn advance(&mut self, events: Vec<Event>, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        for event in events {
+            self.take(event, env, book)?;
+        }
+        self.drive_undo(env, book)?;
+        if !self.is_stopping() {
+            self.draft_on(env, book)?;
+        }
+        self.look_at_the_clock(env, book)?;
+        self.go_on(env, book)?;
+        self.conclude(env, book)
     }
 
     fn take(&mut self, event: Event, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
@@ -95,6 +103,7 @@ impl Run {
             return self.begin_draft(env, book);
         }
         self.begin_nodes(env, book)?;
+        self.settle_maps(env, book)?;
         let lost: Vec<At> = self.places().filter(|at| self.is_lost(*at)).collect();
         for at in lost {
             if alone {
@@ -126,6 +135,7 @@ impl Run {
             book.effects.extend(self.calls.iter().map(|at| Effect::Cancel(*at)));
         }
         self.expire_plan(env, book)?;
+        self.expire_patches(env, book)?;
         while let Some((due, at)) = self.timers.first().copied().filter(|(due, _)| *due <= env.now) {
             self.timers.remove(&(due, at));
             if book.rows() >= limits::TURN_ROWS_MAX {

@@ -47,6 +47,8 @@ pub(crate) struct Task {
     pub(crate) in_doubt: bool,
     /// Who has approved exactly this input.
     pub(crate) approved: Option<Approved>,
+    /// The run that it started.
+    pub(crate) child: Option<Uuid>,
     pub(crate) started_at: Option<Timestamp>,
 }
 
@@ -114,7 +116,7 @@ pub(crate) enum State {
     Mapping(Mapping),
     Unknown { error: Box<ErrorBody> },
     Completed { output: Arc<Value>, seq: i64, items: Vec<Task> },
-    Failed { error: Box<ErrorBody>, output: Arc<Value>, items: Vec<Task> },
+    Failed { error: Box<ErrorBody>, output: Arc<Value>, seq: i64, items: Vec<Task> },
     Skipped,
     Cancelled { items: Vec<Task> },
     RolledBack { output: Arc<Value> },
@@ -134,6 +136,7 @@ impl Task {
             doubt: None,
             in_doubt: false,
             approved: None,
+            child: None,
             started_at: None,
         }
     }

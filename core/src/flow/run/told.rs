@@ -8,6 +8,7 @@ use super::event::{Signal, Told};
 use super::rows::{Book, Unstorable};
 use super::start::Work;
 use super::task::State;
+use super::undo::Wanted;
 use super::{EffectStatus, Run};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -18,7 +19,14 @@ impl Run {
             return Ok(());
         }
         match signal.told {
-            Told::Rollback { steps, by, reason } => self.begin_undo(steps, by, reason, env, book),
+            Told::Rollback { steps, by, reason, for_parent } => {
+                self.begin_undo(Wanted { steps, by, reason, for_parent }, env, book)
+            }
+            Told::ChildUndone { step, whole } => self.child_undone(step, whole, env, book),
+            Told::MarkRolledBack { by } => {
+                self.mark_rolled_back(by, book);
+                Ok(())
+            }
             _ if self.status.is_final() => Ok(()),
             Told::Approved { approval, by, notes } => self.approved(approval, by, notes, env, book),
             Told::Denied { approval, by, notes, changes } => self.denied(approval, &by, notes, changes, env, book),
@@ -35,12 +43,18 @@ impl Run {
                 self.hold(false, by, book);
                 Ok(())
             }
-            Told::Resolve { step, happened, output, by, notes } => {
+            // Said about another try: two people have looked, and the first one's word counted.
+            Told::Resolve { step, attempt, .. } if !self.is_at_try(step, attempt) => Ok(()),
+            Told::Resolve { step, happened, output, by, notes, .. } => {
                 self.resolved(step, happened.then(|| output.unwrap_or_else(|| json!({}))), by, notes, env, book)
             }
             Told::Patch { number, patch, by } => self.patch_proposed(number, patch, by, env, book),
             Told::Unpatch { number, by } => self.unpatch(number, by, env, book),
         }
+    }
+
+    fn is_at_try(&self, step: Uuid, attempt: u32) -> bool {
+        self.place_of(step).and_then(|at| self.task(at)).is_some_and(|task| task.attempt == attempt)
     }
 
     /// A person found out what became of an effect: it happened and gave this, or it never did and

@@ -1,7 +1,8 @@
 //! Rolling a run back: what its steps did is undone, the last first.
 //!
-//! Each undoing is a recorded effect of its own, asked of the policy like any other call. What can't
-//! be undone is left and said; then the run keeps its status. Undoing twice does no harm, so after a
+//! Each undoing is a recorded effect of its own, asked of the policy like any other call. A child
+//! run is rolled back in its parent's turn, by itself, and tells when it is done. What can't be
+//! undone is left and said; then the run keeps its status. Undoing twice does no harm, so after a
 //! crash a rollback simply goes on.
 
 use super::env::{Action, Env, Verdict as PolicyVerdict};
@@ -10,10 +11,9 @@ use super::rows::{Book, Unstorable};
 use super::start::Work;
 use super::task::State;
 use super::{At, EffectStatus, Run, RunStatus, Told, retry};
-use crate::error::{Code, ErrorBody};
-use crate::flow::call::Answer;
+use crate::flow::call::{Answer, Sent};
 use crate::flow::tables::EFFECTS;
-use crate::flow::tool::Reach;
+use crate::flow::tool::{Reach, is_dry};
 use crate::record::{Insert, Json, Update, Value as Cell};
 use crate::time::Timestamp;
 use serde_json::{Value, json};
@@ -28,6 +28,10 @@ pub(crate) struct Undo {
     pub(crate) reason: Option<String>,
     /// Only some steps were asked for.
     pub(crate) part: bool,
+    /// The run that started this one waits for it.
+    pub(crate) for_parent: bool,
+    /// Which rollback of the run it is, from one.
+    pub(crate) round: u32,
     pub(crate) queue: VecDeque<At>,
     pub(crate) current: Option<Current>,
     pub(crate) undone: Vec<Value>,
@@ -44,39 +48,54 @@ pub(crate) struct Current {
     pub(crate) effect: Uuid,
     pub(crate) version: i64,
     pub(crate) attempt: u32,
+    /// The child run that is being rolled back.
+    pub(crate) child: Option<Uuid>,
+}
+
+/// What somebody wants undone.
+pub(crate) struct Wanted {
+    pub(crate) steps: Option<Vec<Uuid>>,
+    pub(crate) by: String,
+    pub(crate) reason: Option<String>,
+    pub(crate) for_parent: bool,
+}
+
+impl Undo {
+    /// Whether nothing happens here before a child run has been rolled back.
+    pub(crate) fn waits_for_child(&self) -> bool {
+        self.current.as_ref().is_some_and(|current| current.child.is_some())
+    }
 }
 
 impl Run {
     /// Somebody wants the run undone.
-    pub(crate) fn begin_undo(
-        &mut self,
-        steps: Option<Vec<Uuid>>,
-        by: String,
-        reason: Option<String>,
-        env: &mut Env<'_>,
-        book: &mut Book,
-    ) -> Result<(), Unstorable> {
-        let unsettled =
-            self.places().any(|at| self.task(at).is_some_and(|task| matches!(task.state, State::Unknown { .. })));
+    pub(crate) fn begin_undo(&mut self, wanted: Wanted, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let Wanted { steps, by, reason, for_parent } = wanted;
+        if let Some(undo) = self.undo.as_mut().filter(|_| for_parent) {
+            undo.for_parent = true;
+            return self.write_undo(false, book);
+        }
         let refusal = match self.status {
             _ if self.undo.is_some() => Some("a rollback is under way"),
             RunStatus::RolledBack => Some("it was rolled back already"),
             status if !status.is_final() => Some("the run has not ended"),
-            _ if unsettled => Some("the outcome of a step is unknown; settle it first"),
             _ => None,
         };
         if let Some(why) = refusal {
             book.note("run.rollback_refused", None, Some(by), json!({"reason": why}));
-            return Ok(());
+            return self.tell_parent(for_parent, self.status == RunStatus::RolledBack, env, book);
         }
         let mut done: Vec<(i64, At)> =
             self.places().filter_map(|at| Some((self.undoable(at, steps.as_deref())?, at))).collect();
         done.sort_unstable_by_key(|(seq, _)| std::cmp::Reverse(*seq));
         book.note("run.rollback_started", None, Some(by.clone()), json!({"reason": reason, "steps": done.len()}));
+        self.rollbacks += 1;
         self.undo = Some(Undo {
             by,
             reason,
             part: steps.is_some(),
+            for_parent,
+            round: self.rollbacks,
             queue: done.into_iter().map(|(_, at)| at).collect(),
             current: None,
             undone: Vec::new(),
@@ -87,16 +106,19 @@ impl Run {
         self.undo_on(env, book)
     }
 
-    /// The number of a completed place that did something outside, or that a child run did.
+    /// The number of a place that has ended and did something outside, or that a child run did.
     fn undoable(&self, at: At, only: Option<&[Uuid]>) -> Option<i64> {
         let task = self.task(at)?;
-        let State::Completed { seq, .. } = &task.state else { return None };
+        let (State::Completed { seq, .. } | State::Failed { seq, .. }) = &task.state else { return None };
         let step = task.step?.id;
         if only.is_some_and(|only| !only.contains(&step)) {
             return None;
         }
+        let happened = task.effect.is_some_and(|effect| effect.status == EffectStatus::Succeeded);
+        let dry = task.input.as_deref().is_some_and(is_dry);
         match self.work(at) {
-            Work::Tool(spec) => (spec.effect == Reach::Write && task.effect.is_some()).then_some(*seq),
+            Work::Tool(spec) => (spec.effect == Reach::Write && happened && !dry).then_some(*seq),
+            Work::Child { .. } => task.child.map(|_| *seq),
             _ => None,
         }
     }
@@ -109,6 +131,9 @@ impl Run {
                 return Ok(());
             }
             let Some(at) = undo.queue.pop_front() else { return self.undo_done(env, book) };
+            if let Some(child) = self.task(at).and_then(|task| task.child) {
+                return self.undo_child(at, child, env, book);
+            }
             match self.may_undo(at, env) {
                 Err(why) => self.leave(at, &why),
                 Ok(()) => {
@@ -120,8 +145,82 @@ impl Run {
         }
     }
 
+    /// Lets a child run undo what it did.
+    fn undo_child(&mut self, at: At, child: Uuid, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let Some(undo) = &mut self.undo else { return Ok(()) };
+        let (by, reason) = (undo.by.clone(), undo.reason.clone());
+        undo.current =
+            Some(Current { at, call: None, effect: Uuid::nil(), version: 0, attempt: 0, child: Some(child) });
+        let told = Told::Rollback { steps: None, by, reason, for_parent: true };
+        book.signal(&self.head.tenant, child, &told, env)?;
+        book.effects.push(Effect::Wake(child));
+        let data = json!({"node": self.name(at), "item": at.item, "child_run_id": child});
+        book.note("step.undoing", self.step_id(at), None, data);
+        Ok(())
+    }
+
+    /// A child run undid what it could.
+    pub(crate) fn child_undone(
+        &mut self,
+        step: Uuid,
+        whole: bool,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let Some(at) = self.place_of(step) else { return Ok(()) };
+        let Some(undo) = &mut self.undo else { return Ok(()) };
+        // A run that was read again knows the child only as one of those to come.
+        let waited = undo.current.take_if(|current| current.at == at && current.child.is_some()).is_some();
+        let before = undo.queue.len();
+        undo.queue.retain(|queued| *queued != at);
+        if !waited && undo.queue.len() == before {
+            return Ok(());
+        }
+        if whole {
+            let child = self.task(at).and_then(|task| task.child);
+            self.undone(at, json!({"node": self.name(at), "item": at.item, "child_run_id": child}), env, book);
+        } else {
+            self.leave(at, "its child run could not be undone as a whole");
+        }
+        self.undo_on(env, book)
+    }
+
+    /// A place was undone.
+    fn undone(&mut self, at: At, data: Value, env: &mut Env<'_>, book: &mut Book) {
+        let step = self.step_id(at);
+        let line = json!({"node": self.name(at), "item": at.item, "step_id": step});
+        self.undo.iter_mut().for_each(|undo| undo.undone.push(line.clone()));
+        book.note("step.rolled_back", step, None, data);
+        let output = self.task(at).and_then(|task| task.output().cloned()).unwrap_or_default();
+        self.enter(at, State::RolledBack { output });
+        self.keep(at, env, book);
+    }
+
+    /// Says to the run that waits for it how far the rollback went.
+    fn tell_parent(&self, for_parent: bool, whole: bool, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let Some((parent, step)) = self.head.parent.filter(|_| for_parent) else { return Ok(()) };
+        book.signal(&self.head.tenant, parent, &Told::ChildUndone { step, whole }, env)?;
+        book.effects.push(Effect::Wake(parent));
+        Ok(())
+    }
+
+    /// A person has undone a failed run by hand.
+    pub(crate) fn mark_rolled_back(&mut self, by: String, book: &mut Book) {
+        if self.status != RunStatus::Failed || self.undo.is_some() {
+            let data = json!({"reason": "only a failed run is marked so"});
+            book.note("run.rollback_refused", None, Some(by), data);
+            return;
+        }
+        self.status = RunStatus::RolledBack;
+        book.status = Some(RunStatus::RolledBack);
+        book.note("run.rolled_back", None, Some(by), json!({"by_hand": true}));
+    }
+
     fn may_undo(&self, at: At, env: &Env<'_>) -> Result<(), String> {
         let Work::Tool(spec) = self.work(at) else { return Err("it is no tool".to_owned()) };
+        if self.task(at).is_some_and(|task| matches!(task.state, State::Failed { .. })) {
+            return Err("what it gave can't be used, so nobody can tell what to undo".to_owned());
+        }
         if !spec.reversible {
             return Err(format!("{} can't undo its work", spec.name));
         }
@@ -135,7 +234,7 @@ impl Run {
     }
 
     fn leave(&mut self, at: At, why: &str) {
-        let line = json!({"node": self.name(at), "step_id": self.step_id(at), "reason": why});
+        let line = json!({"node": self.name(at), "item": at.item, "step_id": self.step_id(at), "reason": why});
         if let Some(undo) = &mut self.undo {
             undo.left.push(line);
         }
@@ -146,7 +245,7 @@ impl Run {
         let effect = (env.ids)();
         let tool = self.function(at).map(|function| function.tool.clone()).unwrap_or_default();
         let digest = self.task(at).and_then(|task| task.digest).unwrap_or_default();
-        let key = self.effect_key(at, &Mode::Undo { output: Arc::default() });
+        let key = self.undo_key(at, self.rollbacks);
         book.insert(Insert::into(
             &EFFECTS,
             vec![
@@ -157,7 +256,7 @@ impl Run {
                 ("kind", "compensation".into()),
                 ("tool", tool.as_str().into()),
                 ("status", EffectStatus::Dispatched.as_str().into()),
-                ("idempotency_key", format!("{key}:{}", effect.simple()).into()),
+                ("idempotency_key", key.into()),
                 ("input_digest", Cell::Bytes(digest.to_vec())),
                 ("created_at", env.now.into()),
                 ("dispatched_at", env.now.into()),
@@ -166,15 +265,24 @@ impl Run {
         )?);
         book.note("step.undoing", Some(step), None, json!({"node": self.name(at), "tool": tool, "effect_id": effect}));
         if let Some(undo) = &mut self.undo {
-            undo.current = Some(Current { at, call: None, effect, version: 1, attempt: 0 });
+            undo.current = Some(Current { at, call: None, effect, version: 1, attempt: 0, child: None });
         }
         Ok(())
+    }
+
+    /// The key of an undoing's row: one for each rollback.
+    pub(crate) fn undo_key(&self, at: At, round: u32) -> String {
+        format!("{}:{round}", self.effect_key(at, &Mode::Undo { output: Arc::default() }))
     }
 
     fn send_undo(&mut self, env: &mut Env<'_>, book: &mut Book) {
         let Some(current) = self.undo.as_ref().and_then(|undo| undo.current.as_ref()) else { return };
         let (at, effect, attempt) = (current.at, current.effect, current.attempt + 1);
         let Work::Tool(spec) = self.work(at) else { return };
+        // Without a slot it stays as it is; the next look tries again.
+        if current.child.is_some() || !self.take_slot(at, &spec, env) {
+            return;
+        }
         let Some(task) = self.task(at) else { return };
         let output = task.output().cloned().unwrap_or_default();
         let call = (env.ids)();
@@ -208,8 +316,15 @@ impl Run {
         let Some(undo) = &self.undo else { return Ok(()) };
         match &undo.current {
             None => self.undo_on(env, book),
-            Some(current) if current.call.is_none() && undo.retry_at.is_none_or(|due| due <= env.now) => {
+            Some(current)
+                if current.call.is_none()
+                    && current.child.is_none()
+                    && undo.retry_at.is_none_or(|due| due <= env.now) =>
+            {
+                let effects = book.effects.len();
                 self.send_undo(env, book);
+                // Whoever has lost the run meanwhile learns it from this commit, before anything is sent.
+                book.claim |= book.effects.len() > effects;
                 Ok(())
             }
             Some(_) => Ok(()),
@@ -229,19 +344,13 @@ impl Run {
         let Some(undo) = &mut self.undo else { return Ok(()) };
         let Some(current) = undo.current.as_mut().filter(|current| current.call == Some(call)) else { return Ok(()) };
         self.calls.remove(&at);
+        book.effects.push(Effect::Release(at));
         current.call = None;
         let (effect, version, attempt) = (current.effect, current.version, current.attempt);
         let step = self.step_id(at);
         let status = match answer {
-            Answer::Output(output) => {
-                let data = json!({"node": self.name(at), "step_id": step, "output": output});
-                if let Some(undo) = &mut self.undo {
-                    undo.undone.push(json!({"node": data["node"], "step_id": step}));
-                }
-                book.note("step.rolled_back", step, None, json!({"node": self.name(at), "effect_id": effect}));
-                let output = self.task(at).and_then(|task| task.output().cloned()).unwrap_or_default();
-                self.enter(at, State::RolledBack { output });
-                self.keep(at, env, book);
+            Answer::Output(_) => {
+                self.undone(at, json!({"node": self.name(at), "item": at.item, "effect_id": effect}), env, book);
                 EffectStatus::Succeeded
             }
             Answer::Failed(error) => {
@@ -258,7 +367,7 @@ impl Run {
                     json!({"node": self.name(at), "code": error.body.code, "message": error.body.message}),
                 );
                 self.leave(at, &error.body.message);
-                EffectStatus::Failed
+                if error.sent == Sent::Maybe { EffectStatus::Unknown } else { EffectStatus::Failed }
             }
             Answer::Found(_) => EffectStatus::Failed,
         };
@@ -282,12 +391,7 @@ impl Run {
         } else {
             book.note("run.rollback_ended", None, Some(undo.by), data);
         }
-        if let Some((parent, step)) = self.head.parent.filter(|_| whole) {
-            let error = Some(ErrorBody::new(Code::Cancelled, "the child run was rolled back"));
-            let told = Told::ChildEnded { step, status: self.status.as_str().to_owned(), result: None, error };
-            book.signal(&self.head.tenant, parent, &told, env)?;
-        }
-        Ok(())
+        self.tell_parent(undo.for_parent, whole, env, book)
     }
 
     /// How far the rollback has come, in `runs.rollback`.
@@ -295,7 +399,8 @@ impl Run {
         let Some(undo) = &self.undo else { return Ok(()) };
         let only: Vec<Uuid> = undo.queue.iter().filter_map(|at| self.step_id(*at)).collect();
         let document = json!({
-            "by": undo.by, "reason": undo.reason, "part": undo.part, "ended": ended,
+            "by": undo.by, "reason": undo.reason, "part": undo.part, "ended": ended, "round": undo.round,
+            "for_parent": undo.for_parent,
             "undone": undo.undone, "left": undo.left, "steps": if ended { Vec::new() } else { only },
         });
         book.set("rollback", Json::of(&document)?);

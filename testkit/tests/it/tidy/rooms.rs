@@ -16,6 +16,7 @@ const SHARED: &[(&str, &str, &str)] = &[
     ("core", "limits", "every limit on one page"),
     ("core", "record", "tables, transactions and reads as data"),
     ("core", "time", "the one spelling of an instant"),
+    ("core", "words", "enums whose values are words of a table"),
     ("engine", "commit", "the one way to change state"),
     ("engine", "port", "what the engine needs from outside"),
     ("storage", "bench", "the ceiling that the store's own numbers are held against"),

@@ -1,0 +1,171 @@
+//! How many people must approve, and who.
+//!
+//! Several may demand something of one act: the level, the node, a rule. Each demand must be met by
+//! people that fit it; one person may count for several.
+
+use crate::access::fits;
+use serde_json::{Value, json};
+
+/// How many people must approve, and who.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demand {
+    /// How many.
+    pub needed: u32,
+    /// Patterns of those who may; anybody when empty.
+    pub approvers: Vec<String>,
+    /// Not the one who asked for the run.
+    pub other_than_requester: bool,
+    /// How long it may wait.
+    pub expires_seconds: Option<u32>,
+    /// Why.
+    pub reason: String,
+    /// What else must be met.
+    pub also: Vec<Self>,
+}
+
+impl Demand {
+    /// One person, anybody.
+    #[must_use]
+    pub fn one(reason: impl Into<String>) -> Self {
+        Self {
+            needed: 1,
+            approvers: Vec::new(),
+            other_than_requester: false,
+            expires_seconds: None,
+            reason: reason.into(),
+            also: Vec::new(),
+        }
+    }
+
+    /// What satisfies both.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let expires_seconds = [self.expires_seconds, other.expires_seconds].into_iter().flatten().min();
+        let reason = if self.reason.split("; ").any(|reason| reason == other.reason) {
+            self.reason.clone()
+        } else {
+            format!("{}; {}", self.reason, other.reason)
+        };
+        let mut parts: Vec<Self> = Vec::new();
+        for part in self.into_parts().chain(other.into_parts()) {
+            if !parts.iter().any(|kept| part.is_implied_by(kept)) {
+                parts.retain(|kept| !kept.is_implied_by(&part));
+                parts.push(part);
+            }
+        }
+        let also = parts.split_off(1.min(parts.len()));
+        let first = parts.pop().unwrap_or_else(|| Self::one(""));
+        Self { also, expires_seconds, reason, ..first }
+    }
+
+    fn into_parts(mut self) -> impl Iterator<Item = Self> {
+        let also = std::mem::take(&mut self.also);
+        std::iter::once(self).chain(also)
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.also)
+    }
+
+    /// Whether whoever meets `other` meets this too.
+    fn is_implied_by(&self, other: &Self) -> bool {
+        self.needed <= other.needed
+            && (self.approvers.is_empty() || self.approvers == other.approvers)
+            && (!self.other_than_requester || other.other_than_requester)
+    }
+
+    /// Whether somebody counts for this part.
+    fn counts(&self, who: &str, requester: &str) -> bool {
+        let fitting = self.approvers.is_empty() || self.approvers.iter().any(|pattern| fits(pattern, who));
+        fitting && !(self.other_than_requester && who == requester)
+    }
+
+    /// Whether somebody may decide about what `requester` asked for.
+    #[must_use]
+    pub fn allows(&self, who: &str, requester: &str) -> bool {
+        self.parts().any(|part| part.counts(who, requester))
+    }
+
+    /// Whether these people, each named once, are enough.
+    #[must_use]
+    pub fn is_met(&self, by: &[String], requester: &str) -> bool {
+        self.parts().all(|part| {
+            let counting = by.iter().filter(|who| part.counts(who, requester)).count();
+            counting >= usize::try_from(part.needed).unwrap_or(usize::MAX)
+        })
+    }
+
+    /// How many people it takes at the least.
+    #[must_use]
+    pub fn people(&self) -> u32 {
+        self.parts().map(|part| part.needed).max().unwrap_or(1)
+    }
+
+    /// Patterns of everybody who may decide; anybody when empty.
+    pub(crate) fn everybody(&self) -> Vec<String> {
+        if self.parts().any(|part| part.approvers.is_empty()) {
+            return Vec::new();
+        }
+        self.parts().flat_map(|part| part.approvers.iter().cloned()).collect()
+    }
+
+    /// As a request keeps it.
+    #[must_use]
+    pub fn to_value(&self) -> Value {
+        let parts = self.parts().map(|part| {
+            json!({
+                "needed": part.needed, "approvers": part.approvers, "other_than_requester": part.other_than_requester,
+            })
+        });
+        parts.collect()
+    }
+
+    /// As a request kept it.
+    #[must_use]
+    pub fn from_value(value: &Value) -> Option<Self> {
+        let read = |part: &Value| {
+            let approvers = part.get("approvers")?.as_array()?.iter();
+            Some(Self {
+                needed: u32::try_from(part.get("needed")?.as_u64()?).ok()?,
+                approvers: approvers.map(|pattern| pattern.as_str().map(str::to_owned)).collect::<Option<_>>()?,
+                other_than_requester: part.get("other_than_requester")?.as_bool()?,
+                ..Self::one("")
+            })
+        };
+        let mut parts = value.as_array()?.iter().map(read).collect::<Option<Vec<_>>>()?.into_iter();
+        let first = parts.next()?;
+        Some(Self { also: parts.collect(), ..first })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(needed: u32, approvers: &[&str], other_than_requester: bool) -> Demand {
+        let approvers = approvers.iter().map(|pattern| (*pattern).to_owned()).collect();
+        Demand { needed, approvers, other_than_requester, ..Demand::one("why") }
+    }
+
+    fn met(demand: &Demand, by: &[&str]) -> bool {
+        demand.is_met(&by.iter().map(|who| (*who).to_owned()).collect::<Vec<_>>(), "user_ann")
+    }
+
+    #[test]
+    fn two_demands_are_met_by_people_that_fit_each() {
+        let both = of(2, &["user_*"], false).and(of(1, &["user_boss"], true));
+        assert!(!met(&both, &["user_ann", "user_bob"]), "the boss is missing");
+        assert!(met(&both, &["user_ann", "user_boss"]));
+        assert!(!met(&both, &["user_boss"]), "two people are needed");
+        assert_eq!(both.people(), 2);
+        assert_eq!(Demand::from_value(&both.to_value()).map(|read| read.to_value()), Some(both.to_value()));
+    }
+
+    #[test]
+    fn a_weaker_demand_adds_nothing() {
+        let strong = of(1, &[], true);
+        let both = Demand::one("every step").and(strong.clone());
+        assert!(both.also.is_empty() && !both.allows("user_ann", "user_ann"));
+        assert!(both.allows("user_bob", "user_ann") && met(&both, &["user_bob"]));
+    }
+}

@@ -1,0 +1,109 @@
+//! A run that repeats another: what was recorded stands for what would be done.
+//!
+//! | mode     | before `from`           | tools that read, or are pure | tools that write, people, children |
+//! |----------|-------------------------|------------------------------|------------------------------------|
+//! | `freeze` | recorded                | recorded                     | recorded                           |
+//! | `shadow` | recorded                | run                          | recorded                           |
+//! | `retry`  | recorded if it was done | run                          | run                                |
+//!
+//! Where a recording must stand and there is none, the replay ends with `NOT_RECORDED`.
+
+use super::env::Env;
+use super::rows::{Book, Unstorable};
+use super::task::State;
+use super::{At, Recording, ReplayMode, Run};
+use crate::error::{Code, ErrorBody};
+use crate::flow::tool::{Reach, Spec};
+use serde_json::{Value, json};
+
+/// What the run before knows of a place.
+pub(crate) enum Past {
+    /// It does not matter: the place does its work.
+    None,
+    /// It gave this.
+    Gave(Value),
+    /// It failed with this.
+    Failed(ErrorBody),
+    /// Nothing, and it should.
+    Missing,
+}
+
+impl Run {
+    /// How this run repeats another.
+    pub(crate) fn replays(&self) -> Option<ReplayMode> {
+        self.head.replay.as_ref().map(|replay| replay.mode)
+    }
+
+    /// Whether a node lies where a replay really begins, or behind it.
+    pub(crate) fn is_fresh(&self, node: usize) -> bool {
+        self.recorded.as_ref().and_then(|recorded| recorded.fresh.as_ref()).is_none_or(|fresh| fresh.contains(&node))
+    }
+
+    /// Whether a place repeats what was recorded, so that it need not wait for its time.
+    pub(crate) fn repeats(&self, node: usize) -> bool {
+        match self.replays() {
+            None => false,
+            Some(ReplayMode::Retry) => !self.is_fresh(node),
+            Some(ReplayMode::Freeze | ReplayMode::Shadow) => true,
+        }
+    }
+
+    pub(crate) fn recording(&self, at: At) -> Option<&Recording> {
+        self.recorded.as_ref()?.outputs.get(&(self.name(at).to_owned(), at.item))
+    }
+
+    /// What stands for the work of a place: of a tool, or of a person or child.
+    pub(crate) fn past(&self, at: At, spec: Option<&Spec>) -> Past {
+        let (Some(mode), recording) = (self.replays(), self.recording(at)) else { return Past::None };
+        let fresh = self.is_fresh(at.node);
+        let runs = match mode {
+            ReplayMode::Retry => fresh || recording.is_none_or(|recording| recording.error.is_some()),
+            ReplayMode::Shadow => fresh && spec.is_some_and(|spec| spec.effect != Reach::Write),
+            ReplayMode::Freeze => false,
+        };
+        match recording {
+            _ if runs => Past::None,
+            None => Past::Missing,
+            Some(Recording { error: Some(error), .. }) => Past::Failed(error.clone()),
+            Some(recording) => Past::Gave((*recording.output).clone()),
+        }
+    }
+
+    /// A place that should have a recording has none: the replay is over, whatever the graph says.
+    pub(crate) fn not_recorded(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let message = format!("{} has no recording in that run", self.name(at));
+        let error = ErrorBody::new(Code::NotRecorded, message).with("node", self.name(at));
+        self.fail_with(error.clone());
+        self.fail_step(at, error, env, book)
+    }
+
+    /// Where this run differs from the one that it repeats. Worked out at the end from what stands in
+    /// the rows, so it is the same whoever drove the run.
+    pub(crate) fn differences(&self) -> Vec<Value> {
+        let mut found = Vec::new();
+        for at in self.places() {
+            let Some(task) = self.task(at) else { continue };
+            let line = |what: &str, before: Value, after: Value| json!({"node": self.name(at), "item": at.item, "what": what, "before": before, "after": after});
+            let output = match &task.state {
+                State::Completed { output, .. } => Some(output),
+                State::Failed { output, .. } => Some(output),
+                _ => None,
+            };
+            match (self.recording(at), output) {
+                (None, None) => {}
+                (None, Some(output)) => found.push(line("not_recorded", Value::Null, (**output).clone())),
+                (Some(recording), None) => found.push(line("not_reached", (*recording.output).clone(), Value::Null)),
+                (Some(recording), Some(output)) => {
+                    if recording.input.is_some() && task.digest.is_some() && recording.input != task.digest {
+                        let (before, after) = (recording.input.map(hex::encode), task.digest.map(hex::encode));
+                        found.push(line("input", json!(before), json!(after)));
+                    }
+                    if recording.output != *output {
+                        found.push(line("output", (*recording.output).clone(), (**output).clone()));
+                    }
+                }
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,203 @@
+//! The plan that people approve at L1, and what becomes of it.
+//!
+//! Its digest covers the graph, the run's inputs, the tools' versions, and for each input either its
+//! exact value or what it will be made of. What was approved exactly runs; whatever was not known is
+//! looked at again when it is.
+
+use super::approve::expires_at;
+use super::demand::Demand;
+use super::env::Env;
+use super::event::Verdict;
+use super::rows::{Book, Unstorable};
+use super::task::Asked;
+use super::{Run, RunStatus};
+use crate::flow::patch;
+use crate::flow::tool::Spec;
+use crate::ledger::decision::{Outcome, Source};
+use crate::record::{Json, Value as Cell};
+use crate::time::Timestamp;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// What was known of a node when the plan was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Planned {
+    /// Digest of its input, if that was known.
+    pub(crate) exact: Option<[u8; 32]>,
+    /// Digests of the inputs of its items, as far as they were known.
+    pub(crate) items: BTreeMap<u32, [u8; 32]>,
+    /// How risky it looked.
+    pub(crate) risk: u32,
+    /// The version of its tool.
+    pub(crate) tool_version: String,
+}
+
+impl Planned {
+    fn digest(&self, item: Option<u32>) -> Option<&[u8; 32]> {
+        match item {
+            None => self.exact.as_ref(),
+            Some(item) => self.items.get(&item),
+        }
+    }
+
+    /// Whether exactly this call was planned.
+    pub(crate) fn has(&self, item: Option<u32>, digest: &[u8; 32], spec: &Spec) -> bool {
+        self.digest(item) == Some(digest) && self.tool_version == spec.version
+    }
+
+    /// Whether something else was planned; what was not known is nothing else.
+    pub(crate) fn differs(&self, item: Option<u32>, spec: &Spec) -> bool {
+        self.digest(item).is_some() || self.tool_version != spec.version
+    }
+
+    fn to_value(&self) -> Value {
+        let items: Map<String, Value> =
+            self.items.iter().map(|(item, digest)| (item.to_string(), hex::encode(digest).into())).collect();
+        json!({
+            "exact": self.exact.map(hex::encode), "items": items, "risk": self.risk, "tool_version": self.tool_version,
+        })
+    }
+
+    fn from_value(value: &Value) -> Self {
+        let items = value.get("items").and_then(Value::as_object).into_iter().flatten();
+        Self {
+            exact: value.get("exact").and_then(bytes32),
+            items: items.filter_map(|(item, digest)| Some((item.parse().ok()?, bytes32(digest)?))).collect(),
+            risk: value.get("risk").and_then(Value::as_u64).and_then(|risk| u32::try_from(risk).ok()).unwrap_or(0),
+            tool_version: value.get("tool_version").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+/// A plan that was drafted.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) digest: [u8; 32],
+    pub(crate) nodes: BTreeMap<String, Planned>,
+    /// The request that waits for people.
+    pub(crate) asked: Option<Asked>,
+    /// Who approved it.
+    pub(crate) by: Vec<String>,
+}
+
+impl Plan {
+    pub(crate) fn of(&self, node: &str) -> Option<&Planned> {
+        self.nodes.get(node)
+    }
+
+    pub(crate) fn approval(&self) -> Option<Uuid> {
+        self.asked.as_ref().map(|asked| asked.id)
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Timestamp> {
+        self.asked.as_ref().filter(|asked| asked.open).map(|asked| asked.expires_at)
+    }
+
+    /// The plan as `runs.plan` keeps it.
+    pub(crate) fn of_document(document: &Value, asked: Option<Asked>, by: Vec<String>) -> Option<Self> {
+        let digest = bytes32(document.get("digest")?)?;
+        let nodes = document.get("nodes")?.as_object()?.iter();
+        let nodes = nodes.map(|(name, planned)| (name.clone(), Planned::from_value(planned)));
+        Some(Self { digest, nodes: nodes.collect(), asked, by })
+    }
+}
+
+fn bytes32(value: &Value) -> Option<[u8; 32]> {
+    hex::decode(value.as_str()?).ok()?.try_into().ok()
+}
+
+impl Run {
+    /// Whether people still have to decide about the plan.
+    pub(crate) fn plan_waits(&self) -> bool {
+        self.plan.as_ref().is_some_and(|plan| plan.asked.is_some())
+    }
+
+    /// What approvals stand for by now: the plan and every patch that was put on it.
+    pub(crate) fn covered(&self) -> Option<[u8; 32]> {
+        let applied = self.overlays.values().filter(|overlay| overlay.before.is_some());
+        let plan = self.plan.as_ref()?.digest;
+        Some(applied.fold(plan, |digest, overlay| patch::digest(&digest, &overlay.patch)))
+    }
+
+    /// The draft is complete: the plan is fixed and waits, or was all that was wanted.
+    pub(crate) fn fix_plan(
+        &mut self,
+        digest: [u8; 32],
+        planned: BTreeMap<String, Planned>,
+        lines: &[Value],
+        demand: Demand,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let nodes: Map<String, Value> =
+            planned.iter().map(|(name, planned)| (name.clone(), planned.to_value())).collect();
+        let risk: u32 = planned.values().map(|planned| planned.risk).fold(0, u32::saturating_add);
+        let document = json!({"digest": hex::encode(digest), "nodes": nodes, "steps": lines, "risk": risk});
+        book.set("plan", Json::of(&document)?);
+        book.set("risk", Json::of(&json!({"score": risk}))?);
+        let data = json!({"digest": hex::encode(digest), "steps": lines.len(), "risk": risk});
+        book.note("plan.drafted", None, None, data);
+        if self.head.dry_run {
+            self.result = Some(json!({"status": "dry_run", "dry_run_results": document["steps"]}));
+            self.plan = Some(Plan { digest, nodes: planned, asked: None, by: Vec::new() });
+            return self.end(RunStatus::Completed, env, book);
+        }
+        let asked = Asked { id: (env.ids)(), digest, expires_at: expires_at(&demand, env), open: true };
+        self.approvals += 1;
+        let data = json!({"plan": document, "reason": demand.reason});
+        book.approval(&self.head, &asked, None, "plan", data, &demand, env.now)?;
+        let data = json!({"approval_id": asked.id, "digest": hex::encode(digest), "needed": demand.people()});
+        let (source, outcome) = (Source::Approval, Outcome::Deferred);
+        let verdict = Verdict { source, outcome, rationale: demand.reason, policies: Vec::new() };
+        book.decision("approval.requested", None, None, data, verdict);
+        self.plan = Some(Plan { digest, nodes: planned, asked: Some(asked), by: Vec::new() });
+        Ok(())
+    }
+
+    /// People approved the plan. False: the approval is not the plan's.
+    pub(crate) fn plan_approved(
+        &mut self,
+        approval: Uuid,
+        by: &[String],
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<bool, Unstorable> {
+        let Some(plan) = self.plan.as_mut().filter(|plan| plan.approval() == Some(approval)) else { return Ok(false) };
+        plan.asked = None;
+        plan.by = by.to_vec();
+        let digest = plan.digest;
+        book.set("plan_digest", Cell::Bytes(digest.to_vec()));
+        book.note("plan.approved", None, by.first().cloned(), json!({"digest": hex::encode(digest), "by": by}));
+        self.begin_nodes(env, book)?;
+        Ok(true)
+    }
+
+    /// Nobody decided about the plan in time.
+    pub(crate) fn expire_plan(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let due = self.plan.as_ref().and_then(Plan::deadline).is_some_and(|due| due <= env.now);
+        if !due {
+            return Ok(());
+        }
+        let rationale = "nobody decided in time".to_owned();
+        let (source, outcome) = (Source::Approval, Outcome::Rejected);
+        let verdict = Verdict { source, outcome, rationale: rationale.clone(), policies: Vec::new() };
+        let approval = self.plan.as_ref().and_then(Plan::approval);
+        book.decision("approval.expired", None, None, json!({"approval_id": approval}), verdict);
+        self.close_plan("expired", env, book)?;
+        self.stop("system".to_owned(), Some(rationale), env, book)
+    }
+
+    /// The plan is of no use any more.
+    pub(crate) fn drop_plan(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        self.close_plan("cancelled", env, book)
+    }
+
+    fn close_plan(&mut self, status: &'static str, env: &Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let asked = self.plan.as_mut().and_then(|plan| plan.asked.take());
+        if let Some(asked) = asked {
+            book.approval_closed(&asked, status, env.now)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,279 @@
+//! Approvals: who decides, about exactly what, until when.
+
+use chimera_core::access::Level;
+use chimera_core::flow::run::{Action, Policy, PolicyVerdict};
+use chimera_core::flow::tables::{APPROVAL_REQUESTS, SCOPED_APPROVALS};
+use chimera_core::flow::tool::{Reach, Spec};
+use chimera_core::ledger::tables::AUDIT_LOGS;
+use chimera_core::limits;
+use chimera_engine::flow::policy::{Rule, Rules, Says};
+use chimera_engine::flow::{Decide, Decision};
+use chimera_testkit::flow::{Air, Puppet, Stage, chain, code_of, id_of, stage, workflow};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use uuid::Uuid;
+
+const SILENT: Level = Level::ExecuteSilent;
+
+fn hitl(approval: Value) -> Air {
+    workflow("w")
+        .node(json!({"id": "ask", "type": "hitl", "prompt": "May ${inputs.who}?", "show": {"who": "${inputs.who}"}, "approval": approval}))
+        .function("yes", "again", json!({"by": "${nodes.ask.outputs.approved_by}"}))
+        .function("no", "again", json!({"why": "${nodes.ask.outputs.error.details.notes}"}))
+        .edge("ask", "yes")
+        .edge_if("ask", "no", "${nodes.ask.outputs.success == false}")
+}
+
+async fn asked(approval: Value) -> (Stage, Uuid) {
+    let stage = stage(1).open().await;
+    let run = stage.run_with(&hitl(approval), SILENT, json!({"who": "Bob"})).await;
+    stage.asks(run).await;
+    (stage, run)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_sees_what_is_asked_and_the_graph_goes_on_with_the_answer() {
+    let (stage, run) = asked(json!({})).await;
+    let request = stage.asks(run).await.remove(0);
+    assert_eq!(request["action"]["input"], json!({"prompt": "May Bob?", "show": {"who": "Bob"}}));
+    stage.approve("user_bob", run).await;
+    assert_eq!(stage.ended(run).await["result"]["yes"]["echo"]["by"], json!(["user_bob"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_no_or_a_wish_for_changes_at_a_persons_node_is_an_outcome_the_graph_may_deal_with() {
+    for (decision, word) in [(Decision::Reject, "reject"), (Decision::RequestChanges, "request_changes")] {
+        let (stage, run) = asked(json!({})).await;
+        let ask =
+            Decide { run, decision, approval: None, step: None, digest: None, reason: Some("too late".to_owned()) };
+        stage.flow.decide(&stage.permit("user_bob"), ask).await.unwrap();
+        let shown = stage.ended(run).await;
+        assert_eq!(
+            (&shown["status"], &shown["result"]["no"]["echo"]["why"]),
+            (&json!("completed"), &json!("too late"))
+        );
+        let error = &stage.step(run, "ask", "failed").await["error"];
+        assert_eq!(error["details"]["decision"], word);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_people_decide() {
+    let (stage, run) = asked(json!({})).await;
+    for who in ["n8n_workflow_1", "service_chatbot", "anonymous"] {
+        assert_eq!(code_of(stage.decide(who, run, Decision::Approve, None).await), "RBAC_FORBIDDEN");
+    }
+    assert_eq!(stage.show(run).await["status"], "awaiting_approval");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_requester_may_be_kept_from_deciding() {
+    let (stage, run) = asked(json!({"other_than_requester": true})).await;
+    assert_eq!(code_of(stage.decide("user_ann", run, Decision::Approve, None).await), "RBAC_FORBIDDEN");
+    stage.approve("user_bob", run).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_different_people_must_approve_as_are_needed() {
+    let (stage, run) = asked(json!({"approvals_needed": 2, "approvers": ["user_b*", "user_c*"]})).await;
+    let decide = async |who: &str| stage.decide(who, run, Decision::Approve, None).await;
+    assert_eq!(code_of(decide("user_ann").await), "RBAC_FORBIDDEN");
+    let decided = decide("user_bob").await.unwrap();
+    assert_eq!((decided.status, decided.approvals, decided.needed), ("pending", 1, 2));
+    assert_eq!(code_of(decide("user_bob").await), "INVALID_TRANSITION", "nobody counts twice");
+    assert_eq!(decide("user_cid").await.unwrap().status, "approved");
+    let shown = stage.ended(run).await;
+    assert_eq!(shown["result"]["yes"]["echo"]["by"], json!(["user_bob", "user_cid"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_no_is_enough() {
+    let (stage, run) = asked(json!({"approvals_needed": 3})).await;
+    stage.decide("user_bob", run, Decision::Approve, None).await.unwrap();
+    assert_eq!(stage.decide("user_cid", run, Decision::Reject, None).await.unwrap().status, "denied");
+    stage.ended(run).await;
+    assert_eq!(code_of(stage.decide("user_dan", run, Decision::Approve, None).await), "INVALID_TRANSITION");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_who_decides_in_time_cancels_what_waits() {
+    let airs = [hitl(json!({"expires_seconds": 600})), chain("l0", &[("a", "again")]), chain("l1", &[("a", "again")])];
+    for (air, level, seconds) in
+        [(&airs[0], SILENT, 600), (&airs[1], Level::Ask, 86_400), (&airs[2], Level::Draft, 86_400)]
+    {
+        let stage = stage(1).unkept().open().await;
+        let run = stage.run_with(air, level, json!({"who": "Bob"})).await;
+        let request = stage.asks(run).await.remove(0);
+        tokio::time::advance(Duration::from_secs(seconds - 1)).await;
+        let keeper = &mut chimera_engine::flow::Keeper::default();
+        stage.flow.look(keeper).await.unwrap();
+        assert_eq!(stage.show(run).await["status"], "awaiting_approval");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let late = stage.decide("user_bob", run, Decision::Approve, Some(&request)).await;
+        assert_eq!(code_of(late), "INVALID_TRANSITION", "it is too late even before anybody looked");
+        stage.flow.look(keeper).await.unwrap();
+        assert_eq!(stage.ended(run).await["status"], "cancelled");
+        assert_eq!(stage.rows(&APPROVAL_REQUESTS)[0].text("status"), "expired");
+        assert!(stage.world.outside.sent().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_survives_a_restart() {
+    let first = stage(1).open().await;
+    let run = first.run(&chain("w", &[("a", "again")]), Level::Ask).await;
+    first.asks(run).await;
+    let second = first.restart(stage(1)).await;
+    second.approve("user_ann", run).await;
+    assert_eq!(second.ended(run).await["status"], "completed");
+}
+
+/// CORE-018, CORE-019
+#[tokio::test(start_paused = true)]
+async fn l0_asks_for_one_step_at_a_time_also_where_branches_could_run_together() {
+    let stage = stage(1).open().await;
+    let air = ["a", "b", "c"].iter().fold(workflow("w"), |air, id| air.function(id, "again", json!({"n": id})));
+    let run = stage.run(&air, Level::Ask).await;
+    for done in 0..3 {
+        let requests =
+            stage.until(run, |shown| shown["approvals"].as_array().is_some_and(|asked| !asked.is_empty())).await;
+        assert_eq!(requests["approvals"].as_array().unwrap().len(), 1);
+        assert_eq!(stage.world.outside.sent().len(), done);
+        stage.approve("user_ann", run).await;
+        stage.until(run, |shown| shown["approvals"] != requests["approvals"]).await;
+    }
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!(stage.world.outside.sent().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_click_can_not_approve_the_next_step() {
+    let stage = stage(1).open().await;
+    let run = stage.run(&chain("w", &[("a", "again"), ("b", "again")]), Level::Ask).await;
+    let first = stage.asks(run).await.remove(0);
+    stage.decide("user_ann", run, Decision::Approve, None).await.unwrap();
+    stage.until(run, |shown| shown["approvals"][0]["node_id"] == "b").await;
+    assert_eq!(code_of(stage.decide("user_ann", run, Decision::Approve, None).await), "INVALID_TRANSITION");
+    assert_eq!(code_of(stage.decide("user_ann", run, Decision::Approve, Some(&first)).await), "INVALID_TRANSITION");
+    assert_eq!(stage.world.outside.sent().len(), 1);
+    stage.approve("user_ann", run).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edited_input_has_a_new_digest_and_the_old_one_is_stale() {
+    let stage = stage(1).open().await;
+    let run = stage.run(&chain("w", &[("a", "again")]), Level::Ask).await;
+    let old = stage.asks(run).await.remove(0);
+    let step = id_of(&old["step_id"]);
+    let ann = stage.permit("user_ann");
+    let robot = stage.permit("service_chatbot");
+    assert_eq!(code_of(stage.flow.edit(&robot, run, step, json!({"n": "z"})).await), "RBAC_FORBIDDEN");
+    stage.flow.edit(&ann, run, step, json!({"n": "edited"})).await.unwrap();
+    let new = stage.until(run, |shown| shown["approvals"][0]["digest"] != old["digest"]).await["approvals"][0].clone();
+    assert_eq!(new["action"]["input"], json!({"n": "edited"}));
+    assert_eq!(code_of(stage.decide("user_ann", run, Decision::Approve, Some(&old)).await), "STALE_APPROVAL");
+    stage.decide("user_ann", run, Decision::Approve, Some(&new)).await.unwrap();
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!(stage.world.outside.sent()[0].input, json!({"n": "edited"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_does_not_get_around_who_must_approve() {
+    let stage = stage(1).open().await;
+    let demand = json!({"approvals_needed": 2, "other_than_requester": true});
+    let run = stage.run(&chain("w", &[("a", "again")]).also("requires_approval", demand), SILENT).await;
+    let old = stage.asks(run).await.remove(0);
+    stage.flow.edit(&stage.permit("user_ann"), run, id_of(&old["step_id"]), json!({"n": "mine"})).await.unwrap();
+    let new = stage.until(run, |shown| shown["approvals"][0]["digest"] != old["digest"]).await["approvals"][0].clone();
+    assert_eq!(code_of(stage.decide("user_ann", run, Decision::Approve, Some(&new)).await), "RBAC_FORBIDDEN");
+    assert_eq!(new["approvals_needed"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_edits_at_once_leave_one_question() {
+    let stage = stage(1).open().await;
+    let run = stage.run(&chain("w", &[("a", "again")]), Level::Ask).await;
+    let old = stage.asks(run).await.remove(0);
+    let (ann, step) = (stage.permit("user_ann"), id_of(&old["step_id"]));
+    let edits = ["x", "y", "z"].map(|n| stage.flow.edit(&ann, run, step, json!({"n": n})));
+    futures::future::join_all(edits).await.into_iter().for_each(|edit| edit.unwrap());
+    stage.until(run, |shown| shown["approvals"][0]["digest"] != old["digest"]).await;
+    assert_eq!(stage.asks(run).await.len(), 1);
+    stage.approve("user_ann", run).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_may_ask_only_so_often() {
+    let stage = stage(1).open().await;
+    let count = usize::try_from(limits::RUN_APPROVALS_MAX).unwrap() + 5;
+    let air = (0..count).fold(workflow("many"), |air, n| air.node(json!({"id": format!("n{n}"), "type": "hitl"})));
+    let run = stage.run(&air, SILENT).await;
+    let shown = stage.ended(run).await;
+    assert_eq!(shown["error_message"], "the run asks for more approvals than it may");
+    assert!(stage.rows(&SCOPED_APPROVALS).len() <= count);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_may_demand_approval_at_any_level() {
+    let says = Says::Ask { approvals: 1, approvers: vec!["user_boss".to_owned()], other_than_requester: true };
+    let rules = Rules(vec![Rule { name: "four eyes".to_owned(), tool: "ag*".to_owned(), actor: "*".to_owned(), says }]);
+    let stage = stage(1).policy(rules).open().await;
+    let run = stage.run(&chain("w", &[("a", "again")]), SILENT).await;
+    let request = stage.asks(run).await.remove(0);
+    assert_eq!(request["action"]["reason"], "the rule four eyes demands approval");
+    assert_eq!(code_of(stage.decide("user_bob", run, Decision::Approve, None).await), "RBAC_FORBIDDEN");
+    stage.approve("user_boss", run).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+struct Freeze(Arc<AtomicBool>);
+
+impl Policy for Freeze {
+    fn judge(&self, _: &Action<'_>) -> PolicyVerdict {
+        match self.0.load(Ordering::SeqCst) {
+            true => PolicyVerdict::Deny { rule: "freeze".to_owned(), reason: "nothing is sent today".to_owned() },
+            false => PolicyVerdict::Allow,
+        }
+    }
+
+    fn risk(&self, _: &Spec, _: &Value) -> u32 {
+        0
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_denies_at_dispatch_counts_more_than_the_approval_before() {
+    let frozen = Arc::new(AtomicBool::new(false));
+    let tool = Puppet::new("write", Reach::Write);
+    let made = tool.asked();
+    let stage = stage(1).policy(Freeze(Arc::clone(&frozen))).tool(tool.build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "write")]), Level::Ask).await;
+    stage.asks(run).await;
+    frozen.store(true, Ordering::SeqCst);
+    stage.approve("user_ann", run).await;
+    let shown = stage.ended(run).await;
+    assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("POLICY_DENIED")));
+    assert_eq!(stage.step(run, "a", "failed").await["error"]["code"], "POLICY_DENIED");
+    assert_eq!(made.count("execute"), 0);
+    let rows = stage.rows(&AUDIT_LOGS);
+    let denied = rows.iter().find(|row| row.text("event_type") == "policy_evaluation").expect("an audit row");
+    assert_eq!(denied.text("decision_outcome"), "rejected");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_denies_a_retry_ends_the_step() {
+    let frozen = Arc::new(AtomicBool::new(false));
+    let tool = Puppet::new("write", Reach::Write).fails_at(&[1, 2, 3, 4]);
+    let made = tool.asked();
+    let stage = stage(1).policy(Freeze(Arc::clone(&frozen))).tool(tool.build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "write")]), SILENT).await;
+    stage.step(run, "a", "retry_wait").await;
+    frozen.store(true, Ordering::SeqCst);
+    assert_eq!(stage.ended(run).await["error"]["code"], "POLICY_DENIED");
+    assert_eq!(made.count("execute"), 1);
+}

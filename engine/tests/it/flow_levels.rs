@@ -1,0 +1,161 @@
+//! L2 and L3: who is told, and how a message is delivered; and what a person says about an outcome
+//! that nobody knows.
+
+use async_trait::async_trait;
+use chimera_core::access::Level;
+use chimera_core::error::Code;
+use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS};
+use chimera_core::flow::tool::Reach;
+use chimera_engine::flow::StartRun;
+use chimera_engine::port::{Message, Notifier, ToolError};
+use chimera_testkit::flow::{Puppet, Stage, chain, code_of, id_of, stage};
+use serde_json::{Value, json};
+use std::sync::Mutex;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Keeps what it is given, and refuses the first few.
+struct Letters {
+    refuse: usize,
+    code: Code,
+    given: Mutex<Vec<Message>>,
+}
+
+impl Letters {
+    fn refusing(refuse: usize, code: Code) -> Self {
+        Self { refuse, code, given: Mutex::default() }
+    }
+
+    fn given(&self) -> Vec<Message> {
+        self.given.lock().unwrap().clone()
+    }
+}
+
+#[async_trait]
+impl Notifier for Letters {
+    async fn send(&self, message: &Message) -> Result<(), ToolError> {
+        let mut given = self.given.lock().unwrap();
+        given.push(message.clone());
+        if given.len() <= self.refuse { Err(ToolError::not_sent(self.code, "not now")) } else { Ok(()) }
+    }
+}
+
+async fn told(stage: &Stage, level: Level, notify: Option<Value>) -> Uuid {
+    stage.apply(&chain("w", &[("a", "again")])).await;
+    let run = stage.start(StartRun { level, notify, ..StartRun::of("w", json!({})) }).await;
+    if level == Level::Ask || level == Level::Draft {
+        stage.approve("user_ann", run).await;
+    }
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    run
+}
+
+fn both() -> Option<Value> {
+    Some(json!({"webhook": "https://hooks.example/1", "email": "ann@example.com"}))
+}
+
+/// CORE-014, CORE-031, CORE-035
+#[tokio::test(start_paused = true)]
+async fn l2_writes_a_message_for_each_way_that_was_asked_for_and_l3_tells_nobody() {
+    let stage = stage(1).open().await;
+    let run = told(&stage, Level::ExecuteNotify, both()).await;
+    let rows = stage.rows_of(&NOTIFICATIONS, run);
+    let mut ways: Vec<_> =
+        rows.iter().map(|row| (row.text("channel"), row.text("target"), row.text("status"))).collect();
+    ways.sort_unstable();
+    assert_eq!(ways, [("email", "ann@example.com", "pending"), ("webhook", "https://hooks.example/1", "pending")]);
+    let payload = rows[0].get("payload").as_json().unwrap().to_value();
+    assert_eq!((&payload["type"], &payload["data"]["run_id"]), (&json!("run.completed"), &json!(run)));
+    let silent = told(&stage, Level::ExecuteSilent, both()).await;
+    assert!(stage.rows_of(&NOTIFICATIONS, silent).is_empty());
+    let kept = stage.rows(&RUNS).into_iter().find(|row| row.uuid("id") == silent).unwrap();
+    assert_eq!(kept.text("autonomy_level"), "L3_ExecuteSilent", "it is on record all the same");
+    assert!(stage.events(silent).await.contains(&"run.completed".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_run_of_l2_is_told_too() {
+    let stage = stage(1).tool(Puppet::new("down", Reach::Read).fails_at(&[1, 2, 3, 4]).build()).open().await;
+    stage.apply(&chain("bad", &[("a", "down")])).await;
+    let run = stage.start(StartRun { notify: both(), ..StartRun::of("bad", json!({})) }).await;
+    stage.ended(run).await;
+    let payload = stage.rows_of(&NOTIFICATIONS, run)[0].get("payload").as_json().unwrap().to_value();
+    assert_eq!(
+        (&payload["type"], &payload["data"]["error"]["code"]),
+        (&json!("run.failed"), &json!("EXTERNAL_SERVICE_ERROR"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_is_tried_again_later_and_by_another_process_too() {
+    let first = stage(1).open().await;
+    told(&first, Level::ExecuteNotify, Some(json!({"webhook": "https://hooks.example/1"}))).await;
+    let letters = Letters::refusing(2, Code::ExternalServiceUnavailable);
+    first.flow.deliver_due(&letters).await.unwrap();
+    first.flow.deliver_due(&letters).await.unwrap();
+    assert_eq!(letters.given().len(), 1, "it waits before it is tried again");
+    let second = first.restart(stage(1)).await;
+    for seconds in [2, 4] {
+        tokio::time::advance(Duration::from_secs(seconds)).await;
+        second.flow.deliver_due(&letters).await.unwrap();
+    }
+    let given = letters.given();
+    assert_eq!(given.len(), 3);
+    assert!(given.iter().all(|message| message.id == given[0].id), "the receiver can tell a repetition");
+    let row = &second.rows(&NOTIFICATIONS)[0];
+    assert_eq!((row.text("status"), row.int("attempt")), ("sent", 3));
+    tokio::time::advance(Duration::from_secs(3_600)).await;
+    second.flow.deliver_due(&letters).await.unwrap();
+    assert_eq!(letters.given().len(), 3, "what was delivered is not sent again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_can_not_be_delivered_is_given_up() {
+    let stage = stage(1).open().await;
+    told(&stage, Level::ExecuteNotify, Some(json!({"email": "nobody"}))).await;
+    let letters = Letters::refusing(9, Code::ValidationFailed);
+    stage.flow.deliver_due(&letters).await.unwrap();
+    let row = &stage.rows(&NOTIFICATIONS)[0];
+    assert_eq!((row.text("status"), letters.given().len()), ("failed", 1));
+}
+
+fn lost() -> Puppet {
+    Puppet::new("lost", Reach::Write).answers(|ctx, input| match ctx.attempt {
+        1 => Err(ToolError::maybe_sent(Code::ExternalServiceUnavailable, "the answer was lost")),
+        _ => Ok(json!({"echo": input})),
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_says_that_it_happened_and_what_it_gave() {
+    let tool = lost();
+    let made = tool.asked();
+    let stage = stage(1).tool(tool.build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "lost"), ("b", "pure")]), Level::ExecuteSilent).await;
+    let step = id_of(&stage.step(run, "a", "outcome_unknown").await["step_id"]);
+    assert_eq!(stage.flow.active(), 0, "it waits in the store");
+    let robot = stage.permit("service_chatbot");
+    assert_eq!(code_of(stage.flow.resolve(&robot, run, step, true, None, None).await), "RBAC_FORBIDDEN");
+    let ann = stage.permit("user_ann");
+    stage.flow.resolve(&ann, run, step, true, Some(json!({"id": 9})), Some("found it".to_owned())).await.unwrap();
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!(stage.step(run, "a", "completed").await["output"]["id"], 9);
+    assert_eq!(made.count("execute"), 1);
+    assert_eq!(stage.rows_of(&EFFECTS, run)[0].text("status"), "succeeded");
+    assert_eq!(code_of(stage.flow.resolve(&ann, run, step, true, None, None).await), "INVALID_TRANSITION");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_says_that_it_never_happened_and_it_is_sent_under_the_same_key() {
+    let tool = lost();
+    let made = tool.asked();
+    let stage = stage(1).tool(tool.build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "lost")]), Level::ExecuteSilent).await;
+    let step = id_of(&stage.step(run, "a", "outcome_unknown").await["step_id"]);
+    let ann = stage.permit("user_ann");
+    stage.flow.resolve(&ann, run, step, false, None, None).await.unwrap();
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    let made = made.of("execute");
+    assert_eq!(made.len(), 2);
+    assert_eq!((made[0].effect, &made[0].key), (made[1].effect, &made[1].key));
+}

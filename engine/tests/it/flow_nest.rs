@@ -1,0 +1,236 @@
+//! Nodes that hold others: a map over a list, and child runs.
+
+use chimera_core::access::Level;
+use chimera_core::error::Code;
+use chimera_core::flow::tables::RUNS;
+use chimera_core::flow::tool::Reach;
+use chimera_core::limits;
+use chimera_engine::flow::StartRun;
+use chimera_engine::port::ToolError;
+use chimera_testkit::flow::{Air, Puppet, Stage, id_of, stage, workflow};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use uuid::Uuid;
+
+const SILENT: Level = Level::ExecuteSilent;
+
+/// Waits the longer the earlier its item stands in the list, and counts how many wait at a time.
+fn backwards(highest: &Arc<AtomicUsize>) -> Puppet {
+    let (now, highest) = (Arc::new(AtomicUsize::new(0)), Arc::clone(highest));
+    Puppet::new("backwards", Reach::Read).acts(move |_, input| {
+        let (now, highest) = (Arc::clone(&now), Arc::clone(&highest));
+        async move {
+            highest.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            let index = input["index"].as_u64().unwrap();
+            tokio::time::sleep(Duration::from_millis(1_000 - index * 10)).await;
+            now.fetch_sub(1, Ordering::SeqCst);
+            Ok(json!({"doubled": input["item"].as_i64().unwrap() * 2}))
+        }
+    })
+}
+
+fn over(tool: &str, max_parallel: u32) -> Air {
+    workflow("each").map(
+        "m",
+        json!("${inputs.list}"),
+        max_parallel,
+        tool,
+        json!({"item": "${item}", "index": "${index}"}),
+    )
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_map_keeps_the_order_of_its_list_and_runs_as_many_at_a_time_as_it_may() {
+    let highest = Arc::new(AtomicUsize::new(0));
+    let stage = stage(1).tool(backwards(&highest).build()).open().await;
+    let list: Vec<i64> = (0..20).collect();
+    let run = stage.run_with(&over("backwards", 3), SILENT, json!({"list": list})).await;
+    let shown = stage.ended(run).await;
+    let doubled: Vec<_> =
+        shown["result"]["m"]["items"].as_array().unwrap().iter().map(|item| &item["doubled"]).collect();
+    assert_eq!(doubled, (0..20).map(|n| json!(n * 2)).collect::<Vec<_>>().iter().collect::<Vec<_>>());
+    assert_eq!(highest.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_map_over_an_empty_list_gives_an_empty_list() {
+    let stage = stage(1).open().await;
+    let run = stage.run_with(&over("pure", 3), SILENT, json!({"list": []})).await;
+    assert_eq!(stage.ended(run).await["result"]["m"], json!({"items": [], "success": true}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_item_fails_its_map_and_nothing_behind_it_starts() {
+    let tool = Puppet::new("picky", Reach::Read).acts(|_, input| async move {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        match input["item"] == 3 {
+            true => Err(ToolError::not_sent(Code::ValidationFailed, "three is no number")),
+            false => Ok(json!({})),
+        }
+    });
+    let asked = tool.asked();
+    let stage = stage(1).tool(tool.build()).open().await;
+    let air = over("picky", 2).function("rescue", "pure", json!({"why": "${nodes.m.outputs.error.message}"})).edge_if(
+        "m",
+        "rescue",
+        "${nodes.m.outputs.success == false}",
+    );
+    let run = stage.run_with(&air, SILENT, json!({"list": [1, 2, 3, 4, 5, 6, 7, 8]})).await;
+    let shown = stage.ended(run).await;
+    assert_eq!(shown["status"], "completed", "a failed map is dealt with like any failed node");
+    assert_eq!(shown["result"]["rescue"]["echo"]["why"], "three is no number");
+    assert_eq!(asked.count("execute"), 4, "what was under way ended, nothing new began");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_map_over_too_many_items_or_over_no_list_fails() {
+    let stage = stage(1).open().await;
+    let many: Vec<u8> = vec![0; limits::MAP_ITEMS_MAX + 1];
+    for (list, code) in [(json!(many), "PAYLOAD_TOO_LARGE"), (json!("abc"), "VALIDATION_FAILED")] {
+        let run = stage.run_with(&over("pure", 3), SILENT, json!({"list": list})).await;
+        assert_eq!(stage.ended(run).await["error"]["code"], code);
+    }
+}
+
+fn double() -> Air {
+    workflow("double")
+        .with("inputs", json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}))
+        .function("work", "again", json!({"n": "${inputs.n}"}))
+        .with("outputs", json!({"twice": "${inputs.n * 2}"}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_map_of_child_runs_gives_their_results_in_the_order_of_the_list() {
+    let stage = stage(1).open().await;
+    stage.apply(&double()).await;
+    let each = json!({"type": "workflow", "workflow_id": "double", "inputs": {"n": "${item}"}});
+    let air = workflow("all")
+        .node(json!({"id": "m", "type": "map", "over": "${inputs.list}", "max_parallel": 2, "do": each}));
+    let run = stage.run_with(&air, SILENT, json!({"list": [1, 2, 3, 4, 5]})).await;
+    let shown = stage.ended(run).await;
+    let twice: Vec<_> = shown["result"]["m"]["items"].as_array().unwrap().iter().map(|item| &item["twice"]).collect();
+    assert_eq!(twice, [2, 4, 6, 8, 10]);
+    assert_eq!(stage.rows(&RUNS).len(), 6);
+}
+
+fn parent(child: &str) -> Air {
+    workflow("parent").child("c", child, json!({"n": "${inputs.n}"}))
+}
+
+async fn child_of(stage: &Stage, run: Uuid) -> Uuid {
+    id_of(&stage.step(run, "c", "running").await["child_run_id"])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_gives_its_result_to_its_parent_which_holds_no_slot_and_no_memory_meanwhile() {
+    let stage = stage(1).open().await;
+    stage.apply(&double().node(json!({"id": "ask", "type": "hitl"})).edge("work", "ask")).await;
+    let run = stage.run_with(&parent("double"), SILENT, json!({"n": 21})).await;
+    let child = child_of(&stage, run).await;
+    stage.asks(child).await;
+    assert_eq!(stage.flow.active(), 0, "both wait in the store");
+    let shown = stage.show(child).await;
+    assert_eq!((&shown["parent_run_id"], &shown["actor"]), (&json!(run), &json!("user_ann")));
+    stage.approve("user_ann", child).await;
+    assert_eq!(stage.ended(run).await["result"]["c"]["twice"], 42);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_child_fails_its_node_and_the_graph_may_deal_with_it() {
+    let tool = Puppet::new("no", Reach::Read)
+        .answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "the child says no")));
+    let stage = stage(1).tool(tool.build()).open().await;
+    stage.apply(&workflow("bad").function("a", "no", json!({}))).await;
+    let run = stage.run_with(&parent("bad"), SILENT, json!({"n": 1})).await;
+    assert_eq!(stage.ended(run).await["error_message"], "the child says no");
+    let air = parent("bad").with("workflow_id", json!("forgiving")).function("rescue", "pure", json!({})).edge_if(
+        "c",
+        "rescue",
+        "${nodes.c.outputs.success == false}",
+    );
+    let run = stage.run_with(&air, SILENT, json!({"n": 1})).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_checks_its_inputs() {
+    let stage = stage(1).open().await;
+    stage.apply(&double()).await;
+    let run = stage.run_with(&parent("double"), SILENT, json!({"n": "many"})).await;
+    let shown = stage.ended(run).await;
+    assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("VALIDATION_FAILED")));
+    assert!(stage.world.outside.sent().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_is_stopped_with_its_parent() {
+    let stage = stage(1).open().await;
+    stage.apply(&workflow("waits").node(json!({"id": "ask", "type": "hitl"}))).await;
+    let run = stage.run_with(&parent("waits"), SILENT, json!({"n": 1})).await;
+    let child = child_of(&stage, run).await;
+    stage.asks(child).await;
+    stage.flow.cancel(&stage.permit("user_ann"), run, Some("enough".to_owned())).await.unwrap();
+    assert_eq!(stage.ended(child).await["status"], "cancelled");
+    assert_eq!(stage.ended(run).await["status"], "cancelled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_is_stopped_alone_fails_its_node() {
+    let stage = stage(1).open().await;
+    stage.apply(&workflow("waits").node(json!({"id": "ask", "type": "hitl"}))).await;
+    let run = stage.run_with(&parent("waits"), SILENT, json!({"n": 1})).await;
+    let child = child_of(&stage, run).await;
+    stage.asks(child).await;
+    stage.flow.cancel(&stage.permit("user_ann"), child, None).await.unwrap();
+    let shown = stage.ended(run).await;
+    assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("CANCELLED")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_stand_inside_each_other_only_so_deep() {
+    let stage = stage(1).open().await;
+    let air = workflow("endless").child("c", "endless", json!({}));
+    let run = stage.run(&air, SILENT).await;
+    let shown = stage.ended(run).await;
+    assert_eq!(shown["error_message"], "runs stand inside each other too deep");
+    assert_eq!(stage.rows(&RUNS).len(), usize::try_from(limits::RUN_DEPTH_MAX).unwrap() + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_follows_the_version_that_was_newest_when_it_started_for_good() {
+    let first = stage(1).open().await;
+    let version = |n: i64| {
+        let air = workflow("inner").node(json!({"id": "ask", "type": "hitl"})).function("a", "pure", json!({"v": n}));
+        air.edge("ask", "a")
+    };
+    first.apply(&version(1)).await;
+    first.apply(&parent("inner")).await;
+    first.apply(&version(2)).await;
+    let run = first.start(StartRun { level: SILENT, ..StartRun::of("parent", json!({"n": 1})) }).await;
+    let child = child_of(&first, run).await;
+    assert_eq!(first.until(child, |shown| shown["status"] == "awaiting_approval").await["workflow_version"], 2);
+    first.apply(&version(3)).await;
+    let second = first.restart(stage(1)).await;
+    second.approve("user_ann", child).await;
+    assert_eq!(second.ended(run).await["result"]["c"]["a"]["echo"]["v"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_may_take_no_longer_than_its_node_its_workflow_or_its_parent_says() {
+    let said: [(&str, Air, Air); 3] = [
+        ("node", parent("waits").also("timeout_seconds", json!(60)), workflow("waits")),
+        ("child", parent("waits"), workflow("waits").with("timeout_seconds", json!(60))),
+        ("parent", parent("waits").with("timeout_seconds", json!(60)), workflow("waits")),
+    ];
+    for (who, parent, child) in said {
+        let began = tokio::time::Instant::now();
+        let stage = stage(1).open().await;
+        stage.apply(&child.node(json!({"id": "ask", "type": "hitl"}))).await;
+        let run = stage.run_with(&parent, SILENT, json!({"n": 1})).await;
+        let shown = stage.ended(run).await;
+        assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("REQUEST_TIMEOUT")), "{who}");
+        assert!((60..63).contains(&began.elapsed().as_secs()), "{who}: {:?}", began.elapsed());
+    }
+}

@@ -1,0 +1,266 @@
+//! Changing a running graph, and taking the change out again.
+
+use chimera_core::access::Level;
+use chimera_core::flow::run::{Replay, ReplayMode};
+use chimera_core::flow::tables::{APPROVAL_REQUESTS, RUN_PATCHES};
+use chimera_core::flow::tool::Reach;
+use chimera_engine::flow::policy::{Rule, Rules, Says};
+use chimera_engine::flow::{FlowError, Proposed};
+use chimera_testkit::flow::{Puppet, Setup, Stage, chain, code_of, stage, workflow};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+const SILENT: Level = Level::ExecuteSilent;
+
+/// A patch as the documents write it.
+fn upload_and_notify() -> Value {
+    json!({
+        "patch_version": "0.1",
+        "add_nodes": [
+            {"id": "upload_to_s3", "type": "function", "fn": "again", "inputs": {"bucket": "acme", "key_template": "uploads/${run_id}.bin"}},
+            {"id": "notify_email", "type": "function", "fn": "again", "inputs": {"to": "ops@acme.com", "subject": "Upload OK ${run_id}"}},
+            {"id": "notify_slack", "type": "function", "fn": "again", "inputs": {"channel_alias": "incidents", "text": "Upload FAILED ${run_id}"}},
+        ],
+        "add_edges": [
+            {"from": "CURRENT_NODE", "to": "upload_to_s3"},
+            {"from": "upload_to_s3", "to": "notify_email", "condition": "${nodes.upload_to_s3.outputs.success == true}"},
+            {"from": "upload_to_s3", "to": "notify_slack", "condition": "${nodes.upload_to_s3.outputs.success == false}"},
+        ],
+        "justification": "Notify stakeholders after file upload",
+    })
+}
+
+fn add(id: &str, tool: &str, from: &str) -> Value {
+    json!({
+        "patch_version": "0.1", "justification": "more",
+        "add_nodes": [{"id": id, "type": "function", "fn": tool, "inputs": {"n": id}}],
+        "add_edges": [{"from": from, "to": id}],
+    })
+}
+
+/// A run whose node `a` works until it is let go.
+struct Held {
+    stage: Stage,
+    run: Uuid,
+    gate: Arc<Notify>,
+}
+
+fn gated(gate: &Arc<Notify>) -> Puppet {
+    let gate = Arc::clone(gate);
+    Puppet::new("gated", Reach::Read).acts(move |_, _| {
+        let gate = Arc::clone(&gate);
+        async move {
+            gate.notified().await;
+            Ok(json!({}))
+        }
+    })
+}
+
+async fn held(setup: Setup, level: Level) -> Held {
+    let gate = Arc::new(Notify::new());
+    let stage = setup.tool(gated(&gate).build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "gated"), ("b", "pure")]), level).await;
+    if level == Level::Draft {
+        stage.approve("user_ann", run).await;
+        stage.step(run, "a", "running").await;
+    }
+    Held { stage, run, gate }
+}
+
+impl Held {
+    async fn patch(&self, patch: Value, version: Option<i64>, dry: bool) -> Result<Proposed, FlowError> {
+        self.stage.flow.patch(&self.stage.permit("user_bob"), self.run, patch, version, dry).await
+    }
+
+    async fn applied(&self, patch: Value) -> u32 {
+        let number = self.patch(patch, None, false).await.unwrap().number.unwrap();
+        self.patch_is(number, "applied").await;
+        number
+    }
+
+    async fn patch_is(&self, number: u32, status: &str) {
+        let is =
+            |row: &chimera_core::record::Row| row.int("number") == i64::from(number) && row.text("status") == status;
+        let mut commits = self.stage.records.commits();
+        while !self.stage.rows_of(&RUN_PATCHES, self.run).iter().any(is) {
+            commits.changed().await.unwrap();
+        }
+    }
+
+    async fn let_go(&self) -> Value {
+        self.gate.notify_one();
+        self.stage.ended(self.run).await
+    }
+}
+
+/// INTENT-035, INTENT-033, INTENT-034
+#[tokio::test(start_paused = true)]
+async fn the_documents_patch_is_applied_behind_the_current_node() {
+    let held = held(stage(1), SILENT).await;
+    held.applied(upload_and_notify()).await;
+    assert_eq!(held.let_go().await["status"], "completed");
+    let standing = held.stage.standing(held.run).await;
+    assert_eq!(standing, "a=completed b=completed upload_to_s3=completed notify_email=completed notify_slack=skipped");
+    let sent = held.stage.world.outside.sent();
+    assert_eq!(sent[0].input["key_template"], format!("uploads/{}.bin", held.run));
+    assert_eq!(sent[1].input["subject"], format!("Upload OK {}", held.run));
+}
+
+#[tokio::test(start_paused = true)]
+async fn current_node_needs_exactly_one_current_node() {
+    let gate = Arc::new(Notify::new());
+    let stage = stage(1).tool(gated(&gate).build()).open().await;
+    let air = workflow("two").function("a", "gated", json!({})).function("b", "gated", json!({}));
+    let run = stage.run(&air, SILENT).await;
+    let refused = stage.flow.patch(&stage.permit("user_bob"), run, upload_and_notify(), None, false).await;
+    let body = refused.unwrap_err().body();
+    assert_eq!(body.code, "VALIDATION_FAILED");
+    assert!(body.message.contains("exactly one current node"), "{}", body.message);
+}
+
+/// INTENT-031, INTENT-036
+#[tokio::test(start_paused = true)]
+async fn a_patch_that_would_change_what_is_there_or_can_not_work_is_refused() {
+    let held = held(stage(1), SILENT).await;
+    let mut into_old = add("x", "pure", "a");
+    into_old["add_edges"].as_array_mut().unwrap().push(json!({"from": "x", "to": "b"}));
+    let mut cycle = add("x", "pure", "a");
+    cycle["add_nodes"].as_array_mut().unwrap().push(json!({"id": "y", "type": "function", "fn": "pure", "inputs": {}}));
+    cycle["add_edges"]
+        .as_array_mut()
+        .unwrap()
+        .extend([json!({"from": "x", "to": "y"}), json!({"from": "y", "to": "x"})]);
+    let child = json!({
+        "patch_version": "0.1", "justification": "more", "add_edges": [{"from": "a", "to": "x"}],
+        "add_nodes": [{"id": "x", "type": "workflow", "workflow_id": "nowhere", "inputs": {}}],
+    });
+    let cases = [
+        (into_old, "VALIDATION_FAILED"),
+        (cycle, "VALIDATION_FAILED"),
+        (add("x", "pure", "b"), "VALIDATION_FAILED"),
+        (add("b", "pure", "a"), "VALIDATION_FAILED"),
+        (add("x", "no_such_tool", "a"), "VALIDATION_FAILED"),
+        (child, "MALFORMED_ARGS"),
+    ];
+    for (patch, code) in cases {
+        assert_eq!(code_of(held.patch(patch.clone(), None, false).await), code, "{patch}");
+    }
+    assert!(held.stage.rows_of(&RUN_PATCHES, held.run).is_empty());
+    assert_eq!(held.let_go().await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_that_the_rules_refuse_is_refused() {
+    let says = Says::Deny { reason: "not by robots".to_owned() };
+    let rule = |actor: &str| Rule {
+        name: "r".to_owned(),
+        tool: "again".to_owned(),
+        actor: actor.to_owned(),
+        says: says.clone(),
+    };
+    for actor in ["user_ann", "user_bob"] {
+        let held = held(stage(1).policy(Rules(vec![rule(actor)])), SILENT).await;
+        let refused = held.patch(add("x", "again", "a"), None, false).await;
+        assert_eq!(code_of(refused), "POLICY_DENIED", "neither the run's actor nor the patch's may be forbidden");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_for_another_version_of_the_run_is_refused() {
+    let held = held(stage(1), SILENT).await;
+    let version = held.stage.show(held.run).await["state_version"].as_i64().unwrap();
+    assert_eq!(code_of(held.patch(add("x", "pure", "a"), Some(version - 1), false).await), "OCC_CONFLICT");
+    held.patch(add("x", "pure", "a"), Some(version), false).await.unwrap();
+    assert_eq!(held.let_go().await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dry_run_of_a_patch_shows_the_difference_and_changes_nothing() {
+    let held = held(stage(1), SILENT).await;
+    let proposed = held.patch(upload_and_notify(), None, true).await.unwrap();
+    assert_eq!(proposed.number, None);
+    assert_eq!(proposed.preview["diff"]["nodes"]["added"].as_array().unwrap().len(), 3);
+    assert_eq!(proposed.preview["diff"]["edges"]["added"].as_array().unwrap().len(), 3);
+    assert_eq!(proposed.preview["inverse"]["remove_nodes"], json!(["upload_to_s3", "notify_email", "notify_slack"]));
+    held.let_go().await;
+    assert_eq!(held.stage.standing(held.run).await, "a=completed b=completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_is_taken_out_while_its_nodes_are_pending_and_not_after() {
+    let held = held(stage(1), SILENT).await;
+    let bob = held.stage.permit("user_bob");
+    let number = held.applied(add("x", "again", "a")).await;
+    held.stage.flow.unpatch(&bob, held.run, number).await.unwrap();
+    held.patch_is(number, "reverted").await;
+    let second = held.applied(add("y", "again", "a")).await;
+    let third = held.applied(add("z", "again", "a")).await;
+    held.stage.flow.unpatch(&bob, held.run, second).await.unwrap();
+    held.stage.until(held.run, |_| true).await;
+    assert_eq!(held.let_go().await["status"], "completed");
+    assert_eq!(held.stage.standing(held.run).await, "a=completed b=completed y=completed z=completed");
+    assert!(held.stage.events(held.run).await.contains(&"patch.revert_refused".to_owned()));
+    assert_eq!((second, third), (2, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_survives_a_restart_and_so_does_its_place() {
+    let gate = Arc::new(Notify::new());
+    let first = stage(1).tool(gated(&gate).build()).open().await;
+    let air =
+        workflow("w").node(json!({"id": "ask", "type": "hitl"})).function("b", "pure", json!({})).edge("ask", "b");
+    let run = first.run(&air, SILENT).await;
+    first.asks(run).await;
+    let held = Held { stage: first, run, gate };
+    held.applied(add("x", "again", "CURRENT_NODE")).await;
+    let second = held.stage.restart(stage(1).tool(gated(&held.gate).build())).await;
+    let held = Held { stage: second, run, gate: held.gate };
+    held.applied(add("y", "again", "ask")).await;
+    held.stage.approve("user_ann", run).await;
+    assert_eq!(held.stage.ended(run).await["status"], "completed");
+    assert_eq!(held.stage.standing(run).await, "ask=completed b=completed x=completed y=completed");
+    let replay = Replay { of: run, mode: ReplayMode::Freeze, from: None };
+    let frozen = held.stage.flow.replay(&held.stage.permit("user_bob"), replay).await.unwrap().run_id;
+    assert_eq!(held.stage.ended(frozen).await["status"], "completed");
+    assert_eq!(held.stage.standing(frozen).await, held.stage.standing(run).await, "a replay has the patches too");
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_l1_a_patch_waits_for_an_approval_that_covers_the_plan_with_it() {
+    let held = held(stage(1), Level::Draft).await;
+    held.patch(add("x", "again", "a"), None, false).await.unwrap();
+    let waiting = |shown: &Value| shown["approvals"][0]["action_type"] == "graph.patch";
+    let first = held.stage.until(held.run, waiting).await["approvals"][0].clone();
+    assert_eq!(first["action"]["patch"]["add_nodes"][0]["id"], "x");
+    held.patch(add("x", "again", "a"), None, false).await.unwrap();
+    let both = held.stage.until(held.run, |shown| shown["approvals"].as_array().unwrap().len() == 2).await;
+    assert_eq!(both["approvals"][0]["digest"], both["approvals"][1]["digest"], "the same patch on the same plan");
+    held.patch(add("y", "again", "a"), None, false).await.unwrap();
+    let all = held.stage.until(held.run, |shown| shown["approvals"].as_array().unwrap().len() == 3).await;
+    let other =
+        all["approvals"].as_array().unwrap().iter().find(|asked| asked["action"]["patch"]["add_nodes"][0]["id"] == "y");
+    let decide = chimera_engine::flow::Decision::Approve;
+    held.stage.decide("user_bob", held.run, decide, other).await.unwrap();
+    held.patch_is(3, "applied").await;
+    assert_eq!(held.let_go().await["status"], "completed");
+    assert_eq!(held.stage.standing(held.run).await, "a=completed b=completed y=completed");
+    let mut words: Vec<_> =
+        held.stage.rows_of(&RUN_PATCHES, held.run).iter().map(|row| row.text("status").to_owned()).collect();
+    words.sort_unstable();
+    assert_eq!(words, ["applied", "refused", "refused"], "what nobody decided about ends with the run");
+    assert!(held.stage.rows(&APPROVAL_REQUESTS).iter().all(|row| row.text("status") != "pending"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_l1_a_patch_that_is_rejected_changes_nothing_and_the_run_goes_on() {
+    let held = held(stage(1), Level::Draft).await;
+    held.patch(add("x", "again", "a"), None, false).await.unwrap();
+    let waiting = |shown: &Value| shown["approvals"][0]["action_type"] == "graph.patch";
+    let asked = held.stage.until(held.run, waiting).await["approvals"][0].clone();
+    held.stage.decide("user_bob", held.run, chimera_engine::flow::Decision::Reject, Some(&asked)).await.unwrap();
+    held.patch_is(1, "refused").await;
+    assert_eq!(held.let_go().await["status"], "completed");
+    assert!(held.stage.world.outside.sent().is_empty());
+}

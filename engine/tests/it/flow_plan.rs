@@ -1,0 +1,243 @@
+//! L1: what is approved is what runs, and what was not known is looked at again.
+
+use chimera_core::access::Level;
+use chimera_core::flow::run::{Action, Demand, Policy, PolicyVerdict};
+use chimera_core::flow::tool::{Reach, Risk, Spec};
+use chimera_core::ledger::tables::AUDIT_LOGS;
+use chimera_testkit::flow::{Air, Puppet, Setup, Stage, chain, stage, workflow};
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use uuid::Uuid;
+
+/// Rules that a test changes while runs wait.
+#[derive(Clone, Default)]
+struct Moody(Arc<Mutex<Option<PolicyVerdict>>>);
+
+impl Moody {
+    fn says(&self, verdict: PolicyVerdict) {
+        *self.0.lock().unwrap() = Some(verdict);
+    }
+}
+
+impl Policy for Moody {
+    fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
+        let said = self.0.lock().unwrap().clone();
+        said.filter(|_| action.tool.name == "write").unwrap_or(PolicyVerdict::Allow)
+    }
+
+    fn risk(&self, _: &Spec, input: &Value) -> u32 {
+        if input.to_string().contains("delete") { 50 } else { 10 }
+    }
+}
+
+fn deny() -> PolicyVerdict {
+    PolicyVerdict::Deny { rule: "frozen".to_owned(), reason: "nothing is sent today".to_owned() }
+}
+
+/// `a` reads something, `b` writes what it read.
+fn read_then_write(tool: &str) -> Air {
+    workflow("w")
+        .function("a", "source", json!({}))
+        .function("b", tool, json!({"text": "${nodes.a.outputs.text}"}))
+        .edge("a", "b")
+}
+
+fn source(text: &'static str) -> Puppet {
+    Puppet::new("source", Reach::Read).answers(move |_, _| Ok(json!({"text": text})))
+}
+
+fn write() -> Puppet {
+    Puppet::new("write", Reach::Write)
+}
+
+fn lines(asked: &Value) -> Vec<Value> {
+    asked["action"]["plan"]["steps"].as_array().unwrap().clone()
+}
+
+async fn drafted(setup: Setup, air: &Air, inputs: Value) -> (Stage, Uuid) {
+    let stage = setup.open().await;
+    let run = stage.run_with(air, Level::Draft, inputs).await;
+    stage.asks(run).await;
+    (stage, run)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_input_that_was_known_runs_as_approved_and_asks_no_more() {
+    let risky = write().declared(|tool| {
+        tool.metadata.requires_approval = true;
+        tool.metadata.risk_level = Risk::High;
+    });
+    let asked = risky.asked();
+    let air = workflow("w").function("a", "write", json!({"text": "${inputs.text}"}));
+    let (stage, run) = drafted(stage(1).tool(risky.build()), &air, json!({"text": "hello"})).await;
+    stage.approve("user_ann", run).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!(asked.count("execute"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_input_that_was_not_known_is_shown_as_deferred_and_runs_if_it_is_harmless() {
+    let (stage, run) =
+        drafted(stage(1).tool(source("hi").build()).tool(write().build()), &read_then_write("write"), json!({})).await;
+    let asked = stage.approve("user_ann", run).await;
+    let line = &lines(&asked)[1];
+    assert_eq!(line["deferred"], json!(["a"]));
+    assert_eq!(line["input"]["text"]["$deferred"]["expression"], "nodes.a.outputs.text");
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_input_that_was_not_known_stops_once_more_for_a_risky_tool() {
+    let changes: [fn(&mut chimera_core::flow::tool::Declared); 2] =
+        [|tool| tool.metadata.requires_approval = true, |tool| tool.metadata.risk_level = Risk::High];
+    for change in changes {
+        let risky = write().declared(change);
+        let made = risky.asked();
+        let setup = stage(1).tool(source("hi").build()).tool(risky.build());
+        let (stage, run) = drafted(setup, &read_then_write("write"), json!({})).await;
+        stage.approve("user_ann", run).await;
+        let asked = stage.until(run, |shown| shown["approvals"][0]["node_id"] == "b").await["approvals"][0].clone();
+        assert_eq!(asked["action"]["input"], json!({"text": "hi"}), "the exact input is approved");
+        assert_eq!(made.count("execute"), 0);
+        stage.approve("user_ann", run).await;
+        assert_eq!(stage.ended(run).await["status"], "completed");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_risk_that_rises_stops_once_more() {
+    for (text, stops) in [("hello", false), ("delete everything", true)] {
+        let setup = stage(1).policy(Moody::default()).tool(source(text).build()).tool(write().build());
+        let (stage, run) = drafted(setup, &read_then_write("write"), json!({})).await;
+        stage.approve("user_ann", run).await;
+        let ended =
+            stage.until(run, |shown| shown["status"] == "completed" || shown["approvals"][0]["node_id"] == "b").await;
+        assert_eq!(ended["status"] != "completed", stops, "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_on_something_unknown_shows_both_branches() {
+    let air = workflow("w")
+        .function("a", "source", json!({}))
+        .function("yes", "write", json!({"n": 1}))
+        .function("no", "write", json!({"n": 2}))
+        .function("never", "write", json!({"n": 3}))
+        .edge_if("a", "yes", "${nodes.a.outputs.text == 'hi'}")
+        .edge_if("a", "no", "${nodes.a.outputs.text != 'hi'}")
+        .edge_if("a", "never", "${inputs.go == true}");
+    let setup = stage(1).tool(source("hi").build()).tool(write().build());
+    let (stage, run) = drafted(setup, &air, json!({"go": false})).await;
+    let asked = stage.approve("user_ann", run).await;
+    let shown: Vec<_> = lines(&asked).iter().map(|line| (line["node"].clone(), line["status"].clone())).collect();
+    assert_eq!(
+        shown[1..],
+        [(json!("yes"), Value::Null), (json!("no"), Value::Null), (json!("never"), json!("skipped"))]
+    );
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!(stage.standing(run).await, "a=completed yes=completed no=skipped never=skipped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_map_over_something_unknown_shows_its_bound_and_its_risky_items_stop() {
+    let list = Puppet::new("source", Reach::Read).answers(|_, _| Ok(json!({"list": [1, 2]})));
+    let risky = write().declared(|tool| tool.metadata.risk_level = Risk::High);
+    let made = risky.asked();
+    let air = workflow("w")
+        .function("a", "source", json!({}))
+        .map("m", json!("${nodes.a.outputs.list}"), 1, "write", json!({"n": "${item}"}))
+        .edge("a", "m");
+    let (stage, run) = drafted(stage(1).tool(list.build()).tool(risky.build()), &air, json!({})).await;
+    let asked = stage.approve("user_ann", run).await;
+    let line = &lines(&asked)[1];
+    assert_eq!(
+        (&line["deferred"], &line["max_parallel"], &line["items_max"]),
+        (&json!(true), &json!(1), &json!(10_000))
+    );
+    for count in 0..2 {
+        stage.until(run, |shown| shown["approvals"][0]["node_id"] == "m").await;
+        assert_eq!(made.count("execute"), count);
+        stage.approve("user_ann", run).await;
+        stage.until(run, |shown| shown["approvals"][0]["node_id"] != "m" || made.count("execute") > count).await;
+    }
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_items_of_a_known_list_are_approved_with_the_plan() {
+    let risky = write().declared(|tool| tool.metadata.risk_level = Risk::High);
+    let air = workflow("w").map("m", json!("${inputs.list}"), 2, "write", json!({"n": "${item}"}));
+    let (stage, run) = drafted(stage(1).tool(risky.build()), &air, json!({"list": [1, 2, 3]})).await;
+    stage.approve("user_ann", run).await;
+    assert_eq!(stage.ended(run).await["result"]["m"]["items"].as_array().unwrap().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_changed_since_the_approval_is_asked_for_again() {
+    let air =
+        workflow("w").node(json!({"id": "ask", "type": "hitl"})).function("a", "write", json!({})).edge("ask", "a");
+    let (first, run) = drafted(stage(1).tool(write().build()), &air, json!({})).await;
+    first.approve("user_ann", run).await;
+    first.until(run, |shown| shown["approvals"][0]["node_id"] == "ask").await;
+    let newer = write().declared(|tool| tool.version = "2");
+    let made = newer.asked();
+    let second = first.restart(stage(1).tool(newer.build())).await;
+    second.approve("user_ann", run).await;
+    let asked = second.until(run, |shown| shown["approvals"][0]["node_id"] == "a").await["approvals"][0].clone();
+    assert_eq!(asked["action"]["reason"], "what would run differs from what was approved");
+    assert_eq!(made.count("execute"), 0);
+    second.approve("user_ann", run).await;
+    assert_eq!(second.ended(run).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_is_new_since_the_approval_refuses_or_asks_again() {
+    for denies in [true, false] {
+        let (rules, tool) = (Moody::default(), write());
+        let made = tool.asked();
+        let air = chain("w", &[("a", "write")]);
+        let (stage, run) = drafted(stage(1).policy(rules.clone()).tool(tool.build()), &air, json!({})).await;
+        rules.says(if denies { deny() } else { PolicyVerdict::Ask(Demand::one("a new rule")) });
+        if !denies {
+            let boss = Demand { approvers: vec!["user_boss".to_owned()], ..Demand::one("a new rule") };
+            rules.says(PolicyVerdict::Ask(boss));
+        }
+        stage.approve("user_ann", run).await;
+        if denies {
+            let shown = stage.ended(run).await;
+            assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("POLICY_DENIED")));
+            let decided = stage.rows(&AUDIT_LOGS);
+            assert!(decided.iter().any(|row| row.text("decision_outcome") == "rejected"), "{decided:?}");
+        } else {
+            stage.until(run, |shown| shown["approvals"][0]["node_id"] == "a").await;
+            stage.approve("user_boss", run).await;
+            assert_eq!(stage.ended(run).await["status"], "completed");
+        }
+        assert_eq!(made.count("execute"), usize::from(!denies));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_that_was_there_is_met_by_the_approval_of_the_plan() {
+    let rules = Moody::default();
+    rules.says(PolicyVerdict::Ask(Demand { other_than_requester: true, ..Demand::one("four eyes") }));
+    let (stage, run) =
+        drafted(stage(1).policy(rules).tool(write().build()), &chain("w", &[("a", "write")]), json!({})).await;
+    let refused = stage.decide("user_ann", run, chimera_engine::flow::Decision::Approve, None).await;
+    assert_eq!(chimera_testkit::flow::code_of(refused), "RBAC_FORBIDDEN");
+    stage.approve("user_bob", run).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_the_rules_refuse_is_refused_before_anybody_is_asked() {
+    let (rules, tool) = (Moody::default(), write());
+    let made = tool.asked();
+    rules.says(deny());
+    let stage = stage(1).policy(rules).tool(tool.build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "write")]), Level::Draft).await;
+    let shown = stage.ended(run).await;
+    assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("POLICY_DENIED")));
+    assert!(made.all().is_empty());
+    assert!(stage.rows(&AUDIT_LOGS).iter().any(|row| row.text("decision_outcome") == "rejected"));
+}

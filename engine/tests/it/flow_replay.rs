@@ -1,0 +1,250 @@
+//! Running a run over again: frozen, as a shadow, and for real from a node on.
+
+use chimera_core::access::Level;
+use chimera_core::error::Code;
+use chimera_core::flow::run::{Replay, ReplayMode};
+use chimera_core::flow::tables::{EFFECTS, RUNS};
+use chimera_core::flow::tool::Reach;
+use chimera_engine::flow::{FlowError, StartRun};
+use chimera_engine::port::ToolError;
+use chimera_testkit::flow::{Air, Asked, Puppet, Stage, chain, code_of, stage, workflow};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use uuid::Uuid;
+
+const SILENT: Level = Level::ExecuteSilent;
+
+async fn replay(stage: &Stage, of: Uuid, mode: ReplayMode, from: Option<&str>) -> Result<Uuid, FlowError> {
+    let replay = Replay { of, mode, from: from.map(str::to_owned) };
+    Ok(stage.flow.replay(&stage.permit("user_bob"), replay).await?.run_id)
+}
+
+async fn again(stage: &Stage, of: Uuid, mode: ReplayMode, from: Option<&str>) -> Uuid {
+    replay(stage, of, mode, from).await.unwrap()
+}
+
+/// Three tools of each reach, and who was asked.
+fn tools() -> (Vec<Puppet>, Vec<Asked>) {
+    let tools =
+        vec![Puppet::new("calc", Reach::Pure), Puppet::new("fetch", Reach::Read), Puppet::new("write", Reach::Write)];
+    let asked = tools.iter().map(Puppet::asked).collect();
+    (tools, asked)
+}
+
+fn total(asked: &[Asked]) -> usize {
+    asked.iter().map(|asked| asked.all().len()).sum()
+}
+
+/// Everything at once: tools, a person, a child, a map, a delay, a branch that failed.
+fn everything() -> Air {
+    workflow("all")
+        .function("a", "calc", json!({"n": "${inputs.n}"}))
+        .function("b", "fetch", json!({"n": "${nodes.a.outputs.echo.n}"}))
+        .also("delay_seconds", json!(600))
+        .node(json!({"id": "ask", "type": "hitl"}))
+        .child("c", "leaf", json!({"n": 1}))
+        .map("m", json!([1, 2, 3]), 2, "write", json!({"n": "${item}"}))
+        .function("broken", "broken", json!({}))
+        .function("d", "write", json!({"by": "${nodes.ask.outputs.approved_by}"}))
+        .edge("a", "b")
+        .edge("b", "ask")
+        .edge("ask", "c")
+        .edge("c", "m")
+        .edge("m", "broken")
+        .edge_if("broken", "d", "${nodes.broken.outputs.success == false}")
+}
+
+async fn all_done() -> (Stage, Uuid, Vec<Asked>) {
+    let (tools, mut asked) = tools();
+    let broken =
+        Puppet::new("broken", Reach::Write).answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
+    asked.push(broken.asked());
+    let setup = tools.into_iter().fold(stage(1), |setup, tool| setup.tool(tool.build())).tool(broken.build());
+    let stage = setup.open().await;
+    stage.apply(&chain("leaf", &[("x", "write")])).await;
+    let run = stage.run_with(&everything(), SILENT, json!({"n": 7})).await;
+    stage.approve("user_ann", run).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    (stage, run, asked)
+}
+
+/// INTENT-026
+#[tokio::test(start_paused = true)]
+async fn a_frozen_replay_makes_no_call_and_gives_the_same() {
+    let (stage, run, asked) = all_done().await;
+    let (before, runs, effects) = (total(&asked), stage.rows(&RUNS).len(), stage.rows(&EFFECTS).len());
+    let began = tokio::time::Instant::now();
+    let frozen = again(&stage, run, ReplayMode::Freeze, None).await;
+    let (first, second) = (stage.show(run).await, stage.ended(frozen).await);
+    assert_eq!((&second["status"], &second["result"]), (&json!("completed"), &first["result"]));
+    assert_eq!(stage.standing(frozen).await, stage.standing(run).await);
+    assert_eq!(total(&asked), before, "nothing outside was called");
+    assert_eq!((stage.rows(&RUNS).len(), stage.rows(&EFFECTS).len()), (runs + 1, effects), "no child was started");
+    assert!(began.elapsed() < Duration::from_secs(1), "nothing is waited for");
+    assert_eq!((&second["replay_of"], &second["actor"]), (&json!(run), &json!("user_bob")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_without_a_recording_ends_the_replay_whatever_the_graph_says() {
+    let tool = Puppet::new("down", Reach::Write).acts(|_, _| std::future::pending());
+    let stage = stage(1).tool(tool.build()).open().await;
+    let air = workflow("w")
+        .function("a", "down", json!({}))
+        .also("timeout_seconds", json!(5))
+        .function("rescue", "again", json!({}))
+        .edge_if("a", "rescue", "${nodes.a.outputs.success == false}");
+    let run = stage.run(&air, SILENT).await;
+    stage.step(run, "a", "outcome_unknown").await;
+    let frozen = again(&stage, run, ReplayMode::Freeze, None).await;
+    let shown = stage.ended(frozen).await;
+    assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("NOT_RECORDED")));
+    assert_eq!(shown["error"]["details"]["node"], "a");
+    assert!(stage.world.outside.sent().is_empty());
+}
+
+/// A tool that gives another answer each time.
+fn ticket() -> Puppet {
+    let count = Arc::new(AtomicUsize::new(0));
+    Puppet::new("ticket", Reach::Read).answers(move |_, _| Ok(json!({"ticket": count.fetch_add(1, Ordering::SeqCst)})))
+}
+
+fn shop() -> Air {
+    workflow("shop")
+        .function("look", "ticket", json!({}))
+        .function("buy", "write", json!({"ticket": "${nodes.look.outputs.ticket}"}))
+        .function("same", "pure", json!({"n": 1}))
+        .edge("look", "buy")
+        .edge("buy", "same")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shadow_reads_anew_writes_nothing_and_tells_the_differences() {
+    let (ticket, write) = (ticket(), Puppet::new("write", Reach::Write));
+    let (looked, written) = (ticket.asked(), write.asked());
+    let stage = stage(1).tool(ticket.build()).tool(write.build()).open().await;
+    let run = stage.run(&shop(), SILENT).await;
+    stage.ended(run).await;
+    let shadow = again(&stage, run, ReplayMode::Shadow, None).await;
+    let result = stage.ended(shadow).await["result"].clone();
+    assert_eq!((looked.count("execute"), written.count("execute")), (2, 1));
+    let found: Vec<(&Value, &Value)> =
+        result["differences"].as_array().unwrap().iter().map(|line| (&line["node"], &line["what"])).collect();
+    assert_eq!(found, [(&json!("look"), &json!("output")), (&json!("buy"), &json!("input"))]);
+    assert_eq!(result["differences"][0]["before"]["ticket"], 0);
+    assert_eq!(result["differences"][0]["after"]["ticket"], 1);
+    assert!(result["result"]["same"].is_object());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shadow_that_fails_tells_the_differences_too() {
+    let tool = Puppet::new("moody", Reach::Read);
+    let tries = Arc::new(AtomicUsize::new(0));
+    let tool = tool.answers(move |_, _| match tries.fetch_add(1, Ordering::SeqCst) {
+        0 => Ok(json!({})),
+        _ => Err(ToolError::not_sent(Code::ValidationFailed, "gone")),
+    });
+    let stage = stage(1).tool(tool.build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "moody"), ("b", "pure")]), SILENT).await;
+    stage.ended(run).await;
+    let shadow = again(&stage, run, ReplayMode::Shadow, None).await;
+    let shown = stage.ended(shadow).await;
+    assert_eq!(shown["status"], "failed");
+    let words: Vec<_> =
+        shown["result"]["differences"].as_array().unwrap().iter().map(|line| line["what"].clone()).collect();
+    assert_eq!(words, ["output", "not_reached"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_from_a_node_keeps_what_lies_before_and_does_the_rest_under_new_keys() {
+    let (ticket, write) = (ticket(), Puppet::new("write", Reach::Write));
+    let (looked, written) = (ticket.asked(), write.asked());
+    let stage = stage(1).tool(ticket.build()).tool(write.build()).open().await;
+    let run = stage.run(&shop(), SILENT).await;
+    stage.ended(run).await;
+    let retried = again(&stage, run, ReplayMode::Retry, Some("buy")).await;
+    assert_eq!(stage.ended(retried).await["status"], "completed");
+    assert_eq!(looked.count("execute"), 1);
+    let written = written.of("execute");
+    assert_eq!(written.len(), 2);
+    assert_eq!(written[0].input, written[1].input, "it works on what was found before");
+    assert!(written[0].key != written[1].key && written[0].effect != written[1].effect);
+    assert_eq!(code_of(replay(&stage, run, ReplayMode::Retry, Some("nowhere")).await), "MALFORMED_ARGS");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_does_what_never_came_to_an_end_though_it_lies_elsewhere() {
+    let down = Puppet::new("down", Reach::Write).fails_at(&[1, 2, 3, 4]);
+    let healed = Puppet::new("down", Reach::Write);
+    let air = workflow("w")
+        .function("a", "again", json!({"n": "a"}))
+        .function("b", "down", json!({}))
+        .function("c", "again", json!({"n": "c"}))
+        .also("delay_seconds", json!(600))
+        .edge("a", "b")
+        .edge("a", "c");
+    let first = stage(1).tool(down.build()).open().await;
+    let run = first.run(&air, SILENT).await;
+    assert_eq!(first.ended(run).await["status"], "failed");
+    let second = first.restart(stage(1).tool(healed.build())).await;
+    let retried = again(&second, run, ReplayMode::Retry, Some("b")).await;
+    assert_eq!(second.ended(retried).await["status"], "completed");
+    let sent: Vec<_> = second.world.outside.sent().iter().map(|sent| sent.input["n"].clone()).collect();
+    assert_eq!(sent, ["a", "c"], "what was done stays done, what was not is done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_real_retry_at_l1_is_drafted_and_approved_like_any_plan() {
+    let write = Puppet::new("write", Reach::Write);
+    let asked = write.asked();
+    let stage = stage(1).tool(ticket().build()).tool(write.build()).open().await;
+    let run = stage.run(&shop(), Level::Draft).await;
+    stage.approve("user_ann", run).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    let retried = again(&stage, run, ReplayMode::Retry, Some("buy")).await;
+    let request = stage.asks(retried).await.remove(0);
+    let lines = request["action"]["plan"]["steps"].as_array().unwrap();
+    assert_eq!((&lines[0]["status"], &lines[1]["input"]), (&json!("recorded"), &json!({"ticket": 0})));
+    assert_eq!(asked.count("execute"), 1);
+    stage.approve("user_bob", retried).await;
+    assert_eq!(stage.ended(retried).await["status"], "completed");
+    assert_eq!(asked.count("execute"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_not_ended_or_was_only_dry_is_not_done_again() {
+    let stage = stage(1).open().await;
+    let run = stage.run(&workflow("w").node(json!({"id": "ask", "type": "hitl"})), SILENT).await;
+    stage.asks(run).await;
+    assert_eq!(code_of(replay(&stage, run, ReplayMode::Retry, None).await), "INVALID_TRANSITION");
+    stage.apply(&chain("v", &[("a", "again")])).await;
+    let dry = stage.start(StartRun { dry_run: true, ..StartRun::of("v", json!({})) }).await;
+    stage.ended(dry).await;
+    assert_eq!(code_of(replay(&stage, dry, ReplayMode::Retry, None).await), "INVALID_TRANSITION");
+    assert_eq!(code_of(replay(&stage, Uuid::from_u128(7), ReplayMode::Freeze, None).await), "NOT_FOUND");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replay_goes_on_after_a_restart() {
+    let (ticket, write) = (ticket(), Puppet::new("write", Reach::Write));
+    let written = write.asked();
+    let (ticket, write) = (ticket.build(), write.build());
+    let setup = || stage(1).tool(Arc::clone(&ticket)).tool(Arc::clone(&write));
+    let first = setup().open().await;
+    let air = workflow("asks")
+        .function("look", "ticket", json!({}))
+        .node(json!({"id": "ask", "type": "hitl"}))
+        .function("buy", "write", json!({"ticket": "${nodes.look.outputs.ticket}"}))
+        .edge("look", "ask")
+        .edge("ask", "buy");
+    let run = first.run(&air, SILENT).await;
+    first.approve("user_ann", run).await;
+    first.ended(run).await;
+    let retried = again(&first, run, ReplayMode::Retry, Some("ask")).await;
+    first.asks(retried).await;
+    let second = first.restart(setup()).await;
+    second.approve("user_ann", retried).await;
+    assert_eq!(second.ended(retried).await["status"], "completed");
+    assert_eq!(written.count("execute"), 2);
+}

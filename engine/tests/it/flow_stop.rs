@@ -1,0 +1,188 @@
+//! How a run is stopped, held and let go on, at every place where it may stand.
+
+use chimera_core::access::Level;
+use chimera_core::error::Code;
+use chimera_core::flow::run::{Signal, Told};
+use chimera_core::flow::tables::{APPROVAL_REQUESTS, EFFECTS, RUN_SIGNALS};
+use chimera_core::flow::tool::Reach;
+use chimera_core::record::Tx;
+use chimera_engine::port::{Records, ToolError};
+use chimera_testkit::flow::{Puppet, Stage, chain, code_of, id_of, stage, workflow};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+const SILENT: Level = Level::ExecuteSilent;
+
+async fn cancel(stage: &Stage, run: Uuid) {
+    stage.flow.cancel(&stage.permit("user_ann"), run, Some("enough".to_owned())).await.unwrap();
+}
+
+/// A tool that works until it is told to stop.
+fn patient(name: &'static str, reach: Reach) -> Puppet {
+    Puppet::new(name, reach).acts(|mut ctx, _| async move {
+        ctx.cancel.cancelled().await;
+        Err(ToolError::not_sent(Code::Cancelled, "stopped before anything was sent"))
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_reaches_the_running_tool() {
+    for reach in [Reach::Pure, Reach::Read, Reach::Write] {
+        let tool = patient("patient", reach);
+        let stage = stage(1).tool(tool.build()).open().await;
+        let run = stage.run(&chain("w", &[("a", "patient"), ("b", "again")]), SILENT).await;
+        let began = tokio::time::Instant::now();
+        cancel(&stage, run).await;
+        let shown = stage.ended(run).await;
+        assert_eq!((&shown["status"], &shown["error_message"]), (&json!("cancelled"), &json!("enough")));
+        assert_eq!(stage.standing(run).await, "a=cancelled b=cancelled");
+        assert!(began.elapsed() < Duration::from_secs(1));
+        assert!(stage.world.outside.sent().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_does_not_listen_is_dropped_and_a_write_is_left_to_a_person() {
+    let deaf = |name, reach| Puppet::new(name, reach).acts(|_, _| std::future::pending());
+    let stage =
+        stage(1).tool(deaf("reads", Reach::Read).build()).tool(deaf("writes", Reach::Write).build()).open().await;
+    let run = stage.run(&chain("r", &[("a", "reads")]), SILENT).await;
+    cancel(&stage, run).await;
+    assert_eq!(stage.ended(run).await["status"], "cancelled");
+    let run = stage.run(&chain("w", &[("a", "writes")]), SILENT).await;
+    cancel(&stage, run).await;
+    let step = stage.step(run, "a", "outcome_unknown").await;
+    assert_eq!(stage.show(run).await["status"], "running", "it has not ended before somebody knows");
+    let ann = stage.permit("user_ann");
+    stage.flow.resolve(&ann, run, id_of(&step["step_id"]), false, None, None).await.unwrap();
+    assert_eq!(stage.ended(run).await["status"], "cancelled");
+    assert_eq!(stage.rows_of(&EFFECTS, run)[0].text("status"), "failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_for_a_person_is_cancelled_and_its_question_is_void() {
+    let stage = stage(1).open().await;
+    for level in [Level::Ask, Level::Draft] {
+        let run = stage.run(&chain("w", &[("a", "again")]), level).await;
+        stage.asks(run).await;
+        cancel(&stage, run).await;
+        assert_eq!(stage.ended(run).await["status"], "cancelled");
+    }
+    assert!(stage.rows(&APPROVAL_REQUESTS).iter().all(|row| row.text("status") == "cancelled"));
+    assert!(stage.world.outside.sent().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_for_a_retry_or_a_delay_is_cancelled_at_once() {
+    let stage = stage(1).tool(Puppet::new("down", Reach::Write).fails_at(&[1, 2, 3, 4]).build()).open().await;
+    let began = tokio::time::Instant::now();
+    let run = stage.run(&chain("retry", &[("a", "down")]), SILENT).await;
+    stage.step(run, "a", "retry_wait").await;
+    cancel(&stage, run).await;
+    assert_eq!(stage.ended(run).await["status"], "cancelled");
+    let run = stage.run(&chain("delay", &[("a", "again")]).also("delay_seconds", json!(600)), SILENT).await;
+    stage.step(run, "a", "pending").await;
+    cancel(&stage, run).await;
+    assert_eq!(stage.ended(run).await["status"], "cancelled");
+    assert!(began.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_draft_is_cancelled_while_a_tool_is_asked_what_it_would_do() {
+    let stage = stage(1).tool(slow_dry().await).open().await;
+    let run = stage.run(&chain("w", &[("a", "slow"), ("b", "slow")]), Level::Draft).await;
+    cancel(&stage, run).await;
+    assert_eq!(stage.ended(run).await["status"], "cancelled");
+}
+
+/// A tool whose dry run takes its time.
+async fn slow_dry() -> Arc<dyn chimera_engine::port::Tool> {
+    struct Slow(Arc<dyn chimera_engine::port::Tool>);
+    #[async_trait::async_trait]
+    impl chimera_engine::port::Tool for Slow {
+        fn spec(&self) -> &Arc<chimera_core::flow::tool::Spec> {
+            self.0.spec()
+        }
+        async fn execute(
+            &self,
+            ctx: &chimera_engine::port::CallContext,
+            input: &serde_json::Value,
+        ) -> Result<serde_json::Value, ToolError> {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            self.0.execute(ctx, input).await
+        }
+    }
+    Arc::new(Slow(Puppet::new("slow", Reach::Write).build()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_has_ended_can_not_be_cancelled_paused_or_resumed() {
+    let stage = stage(1).open().await;
+    let run = stage.run(&chain("w", &[("a", "pure")]), SILENT).await;
+    stage.ended(run).await;
+    let ann = stage.permit("user_ann");
+    assert_eq!(code_of(stage.flow.cancel(&ann, run, None).await), "INVALID_TRANSITION");
+    assert_eq!(code_of(stage.flow.pause(&ann, run).await), "INVALID_TRANSITION");
+    assert_eq!(code_of(stage.flow.resume(&ann, run).await), "INVALID_TRANSITION");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_paused_run_ends_what_is_under_way_and_starts_nothing_until_it_is_resumed() {
+    let gate = Arc::new(Notify::new());
+    let open = Arc::clone(&gate);
+    let tool = Puppet::new("gated", Reach::Read).acts(move |_, _| {
+        let open = Arc::clone(&open);
+        async move {
+            open.notified().await;
+            Ok(json!({}))
+        }
+    });
+    let first = stage(1).tool(tool.clone().build()).open().await;
+    let run = first.run(&chain("w", &[("a", "gated"), ("b", "again")]), SILENT).await;
+    let ann = first.permit("user_ann");
+    first.flow.pause(&ann, run).await.unwrap();
+    first.until(run, |shown| shown["paused"] == true).await;
+    assert_eq!(code_of(first.flow.pause(&ann, run).await), "INVALID_TRANSITION");
+    gate.notify_one();
+    first.step(run, "a", "completed").await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(first.flow.active(), 0);
+    assert!(first.world.outside.sent().is_empty());
+    let second = first.restart(stage(1).tool(tool.build())).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(second.world.outside.sent().is_empty(), "it is still paused after a restart");
+    second.flow.resume(&ann, run).await.unwrap();
+    assert_eq!(second.ended(run).await["status"], "completed");
+    assert_eq!(second.world.outside.sent().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_of_a_wide_run_fits_in_its_transactions() {
+    let stage = stage(1).open().await;
+    let air = (0..1_500).fold(workflow("wide").function("root", "pure", json!({})), |air, n| {
+        let id = format!("n{n}");
+        air.function(&id, "again", json!({})).also("delay_seconds", json!(600)).edge("root", &id)
+    });
+    let run = stage.run(&air, SILENT).await;
+    stage.step(run, "n1499", "pending").await;
+    cancel(&stage, run).await;
+    assert_eq!(stage.ended(run).await["status"], "cancelled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_takes_in_more_than_one_turn_can_hold() {
+    let stage = stage(1).open().await;
+    let run = stage.run(&workflow("w").node(json!({"id": "ask", "type": "hitl"})), SILENT).await;
+    stage.asks(run).await;
+    let by = || "user_ann".to_owned();
+    let told = (0..1_200).map(|n| if n % 2 == 0 { Told::Pause { by: by() } } else { Told::Resume { by: by() } });
+    let signals = told.enumerate().map(|(n, told)| Signal { id: Uuid::from_u128(n as u128 + 1), told });
+    let rows: Vec<_> = signals.map(|signal| signal.row("acme", run, stage.world.clock.now()).unwrap()).collect();
+    stage.records.commit(Tx { inserts: rows, ..Tx::default() }).await.unwrap();
+    stage.approve("user_ann", run).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert!(stage.rows(&RUN_SIGNALS).is_empty());
+}

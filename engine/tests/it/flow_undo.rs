@@ -1,0 +1,259 @@
+//! Rolling back: in reverse order, as far as it goes, again after a failure or a crash.
+
+use chimera_core::access::Level;
+use chimera_core::error::Code;
+use chimera_core::flow::run::{Action, Policy, PolicyVerdict};
+use chimera_core::flow::tables::EFFECTS;
+use chimera_core::flow::tool::{Reach, Spec};
+use chimera_engine::flow::policy::Rules;
+use chimera_engine::port::{Tool, ToolError};
+use chimera_testkit::flow::{Air, Puppet, Stage, chain, code_of, id_of, stage, workflow};
+use serde_json::{Value, json};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use uuid::Uuid;
+
+const SILENT: Level = Level::ExecuteSilent;
+
+/// A tool that keeps, in a shared list, whose work it undid.
+fn writes(name: &'static str, undone: &Arc<Mutex<Vec<String>>>) -> Puppet {
+    let undone = Arc::clone(undone);
+    Puppet::new(name, Reach::Write).undoes(move |_, done| {
+        undone.lock().unwrap().push(done.input["n"].as_str().unwrap().to_owned());
+        Ok(json!({}))
+    })
+}
+
+async fn roll_back(stage: &Stage, run: Uuid, steps: Option<Vec<Uuid>>) -> Value {
+    let before = stage.show(run).await["state_version"].as_i64();
+    stage.flow.rollback(&stage.permit("user_ann"), run, steps, Some("mistake".to_owned())).await.unwrap();
+    let over = |shown: &Value| shown["state_version"].as_i64() > before && shown["rollback"]["ended"] == true;
+    stage.until(run, over).await
+}
+
+fn nodes(list: &Value) -> Vec<String> {
+    list.as_array().unwrap().iter().map(|line| line["node"].as_str().unwrap().to_owned()).collect()
+}
+
+/// CORE-142
+#[tokio::test(start_paused = true)]
+async fn what_was_done_is_undone_in_reverse_order_of_completion() {
+    let undone = Arc::default();
+    let stage = stage(1).tool(writes("write", &undone).build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "write"), ("p", "pure"), ("b", "write"), ("c", "write")]), SILENT).await;
+    stage.ended(run).await;
+    let shown = roll_back(&stage, run, None).await;
+    assert_eq!(shown["status"], "rolled_back");
+    assert_eq!(*undone.lock().unwrap(), ["c", "b", "a"]);
+    assert_eq!(stage.standing(run).await, "a=rolled_back p=completed b=rolled_back c=rolled_back");
+    let undoing = stage.rows_of(&EFFECTS, run).into_iter().filter(|row| row.text("kind") == "compensation");
+    assert!(undoing.map(|row| row.text("status").to_owned()).eq(vec!["succeeded"; 3]), "each is a recorded effect");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_run_is_rolled_back_as_far_as_it_came() {
+    let undone = Arc::default();
+    let broken =
+        Puppet::new("broken", Reach::Write).answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
+    let stage = stage(1).tool(writes("write", &undone).build()).tool(broken.build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "write"), ("b", "broken"), ("c", "write")]), SILENT).await;
+    assert_eq!(stage.ended(run).await["status"], "failed");
+    assert_eq!(roll_back(&stage, run, None).await["status"], "rolled_back");
+    assert_eq!(*undone.lock().unwrap(), ["a"]);
+}
+
+/// CORE-135, CORE-137
+#[tokio::test(start_paused = true)]
+async fn what_can_not_be_undone_is_left_and_said_and_the_status_stays() {
+    let undone = Arc::default();
+    let mail = Puppet::new("mail", Reach::Write).declared(|tool| tool.reversible = false);
+    let sent = mail.asked();
+    let stage = stage(1).tool(writes("write", &undone).build()).tool(mail.build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "write"), ("b", "mail"), ("c", "write")]), SILENT).await;
+    stage.ended(run).await;
+    let shown = roll_back(&stage, run, None).await;
+    assert_eq!(shown["status"], "completed");
+    assert_eq!(nodes(&shown["rollback"]["left"]), ["b"]);
+    assert_eq!(shown["rollback"]["left"][0]["reason"], "mail can't undo its work");
+    assert_eq!(
+        (nodes(&shown["rollback"]["undone"]), sent.count("rollback")),
+        (vec!["c".to_owned(), "a".to_owned()], 0)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn some_steps_may_be_undone_and_the_rest_later() {
+    let undone = Arc::default();
+    let stage = stage(1).tool(writes("write", &undone).build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "write"), ("b", "write")]), SILENT).await;
+    stage.ended(run).await;
+    let step = stage.flow.step_of(&stage.permit("user_ann"), run, "a").await.unwrap();
+    assert_eq!(roll_back(&stage, run, Some(vec![step])).await["status"], "completed");
+    assert_eq!(stage.standing(run).await, "a=rolled_back b=completed");
+    assert_eq!(roll_back(&stage, run, None).await["status"], "rolled_back");
+    assert_eq!(*undone.lock().unwrap(), ["a", "b"]);
+    let ann = stage.permit("user_ann");
+    assert_eq!(code_of(stage.flow.rollback(&ann, run, None, None).await), "INVALID_TRANSITION");
+    let other = stage.run(&chain("v", &[("a", "write")]), SILENT).await;
+    stage.ended(other).await;
+    assert_eq!(code_of(stage.flow.rollback(&ann, other, Some(vec![step]), None).await), "NOT_FOUND");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undoing_that_fails_is_tried_again_and_may_be_asked_for_anew() {
+    let (tries, broken) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
+    let (count, down) = (Arc::clone(&tries), Arc::clone(&broken));
+    let tool = Puppet::new("write", Reach::Write).undoes(move |_, _| {
+        count.fetch_add(1, Ordering::SeqCst);
+        match down.load(Ordering::SeqCst) {
+            true => Err(ToolError::not_sent(Code::ExternalServiceError, "not now")),
+            false => Ok(json!({})),
+        }
+    });
+    let stage = stage(1).tool(tool.build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "write")]), SILENT).await;
+    stage.ended(run).await;
+    let shown = roll_back(&stage, run, None).await;
+    assert_eq!((&shown["status"], nodes(&shown["rollback"]["left"])), (&json!("completed"), vec!["a".to_owned()]));
+    assert_eq!(tries.load(Ordering::SeqCst), 4);
+    broken.store(false, Ordering::SeqCst);
+    assert_eq!(roll_back(&stage, run, None).await["status"], "rolled_back");
+}
+
+/// A tool whose first undoing of `b` never ends.
+fn hangs(stuck: &Arc<AtomicBool>, undone: &Arc<Mutex<Vec<String>>>) -> Arc<dyn Tool> {
+    struct Hangs(Arc<dyn Tool>, Arc<AtomicBool>);
+    #[async_trait::async_trait]
+    impl Tool for Hangs {
+        fn spec(&self) -> &Arc<Spec> {
+            self.0.spec()
+        }
+        async fn execute(&self, ctx: &chimera_engine::port::CallContext, input: &Value) -> Result<Value, ToolError> {
+            self.0.execute(ctx, input).await
+        }
+        async fn rollback(
+            &self,
+            ctx: &chimera_engine::port::CallContext,
+            done: &chimera_engine::port::Done,
+        ) -> Result<Value, ToolError> {
+            if done.input["n"] == "b" && self.1.swap(false, Ordering::SeqCst) {
+                std::future::pending::<()>().await;
+            }
+            self.0.rollback(ctx, done).await
+        }
+    }
+    Arc::new(Hangs(writes("write", undone).build(), Arc::clone(stuck)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_goes_on_after_a_crash_in_its_middle() {
+    let (stuck, undone) = (Arc::new(AtomicBool::new(true)), Arc::default());
+    let first = stage(1).tool(hangs(&stuck, &undone)).open().await;
+    let run = first.run(&chain("w", &[("a", "write"), ("b", "write"), ("c", "write")]), SILENT).await;
+    first.ended(run).await;
+    first.flow.rollback(&first.permit("user_ann"), run, None, None).await.unwrap();
+    first.step(run, "c", "rolled_back").await;
+    let second = first.restart(stage(1).tool(hangs(&stuck, &undone))).await;
+    let shown = second.status(run, "rolled_back").await;
+    assert_eq!(*undone.lock().unwrap(), ["c", "b", "a"]);
+    assert_eq!(shown["rollback"]["undone"].as_array().unwrap().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_knows_is_settled_before_anything_is_undone() {
+    let lost = Puppet::new("lost", Reach::Write)
+        .answers(|_, _| Err(ToolError::maybe_sent(Code::ExternalServiceUnavailable, "lost")));
+    let stage = stage(1).tool(lost.build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "lost")]), SILENT).await;
+    let step = stage.step(run, "a", "outcome_unknown").await;
+    let ann = stage.permit("user_ann");
+    assert_eq!(code_of(stage.flow.rollback(&ann, run, None, None).await), "INVALID_TRANSITION");
+    stage.flow.resolve(&ann, run, id_of(&step["step_id"]), true, Some(json!({"id": 1})), None).await.unwrap();
+    stage.ended(run).await;
+    assert_eq!(roll_back(&stage, run, None).await["status"], "rolled_back");
+}
+
+struct NoUndo(Rules, AtomicBool);
+
+impl Policy for NoUndo {
+    fn judge(&self, _: &Action<'_>) -> PolicyVerdict {
+        let denied = || PolicyVerdict::Deny { rule: "frozen".to_owned(), reason: "nothing changes today".to_owned() };
+        // The first call is made, the next one is its undoing.
+        if self.1.swap(false, Ordering::SeqCst) { PolicyVerdict::Allow } else { denied() }
+    }
+
+    fn risk(&self, tool: &Spec, input: &Value) -> u32 {
+        self.0.risk(tool, input)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undoing_passes_the_rules_of_the_moment() {
+    let undone = Arc::default();
+    let rules = NoUndo(Rules::default(), AtomicBool::new(true));
+    let stage = stage(1).policy(rules).tool(writes("write", &undone).build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "write")]), SILENT).await;
+    stage.ended(run).await;
+    let shown = roll_back(&stage, run, None).await;
+    assert_eq!(shown["rollback"]["left"][0]["reason"], "nothing changes today");
+    assert!(undone.lock().unwrap().is_empty());
+}
+
+fn child(tool: &str) -> Air {
+    workflow("inner").function("x", tool, json!({"n": "x"})).function("y", tool, json!({"n": "y"})).edge("x", "y")
+}
+
+fn parent() -> Air {
+    workflow("outer")
+        .function("a", "write", json!({"n": "a"}))
+        .child("c", "inner", json!({}))
+        .function("b", "write", json!({"n": "b"}))
+        .edge("a", "c")
+        .edge("c", "b")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parent_rolls_its_children_back_in_their_turn() {
+    let undone = Arc::default();
+    let stage = stage(1).tool(writes("write", &undone).build()).open().await;
+    stage.apply(&child("write")).await;
+    let run = stage.run(&parent(), SILENT).await;
+    stage.ended(run).await;
+    let inner = id_of(&stage.step(run, "c", "completed").await["child_run_id"]);
+    assert_eq!(roll_back(&stage, run, None).await["status"], "rolled_back");
+    assert_eq!(*undone.lock().unwrap(), ["b", "y", "x", "a"]);
+    assert_eq!(stage.show(inner).await["status"], "rolled_back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_can_not_be_undone_as_a_whole_leaves_its_parent_partial_and_may_be_tried_again() {
+    let (undone, down) = (Arc::default(), Arc::new(AtomicBool::new(true)));
+    let broken = Arc::clone(&down);
+    let fragile = Puppet::new("fragile", Reach::Write).undoes(move |_, _| match broken.load(Ordering::SeqCst) {
+        true => Err(ToolError::not_sent(Code::ValidationFailed, "no")),
+        false => Ok(json!({})),
+    });
+    let stage = stage(1).tool(writes("write", &undone).build()).tool(fragile.build()).open().await;
+    stage.apply(&child("fragile")).await;
+    let run = stage.run(&parent(), SILENT).await;
+    stage.ended(run).await;
+    let shown = roll_back(&stage, run, None).await;
+    assert_eq!((&shown["status"], nodes(&shown["rollback"]["left"])), (&json!("completed"), vec!["c".to_owned()]));
+    assert_eq!(*undone.lock().unwrap(), ["b", "a"]);
+    down.store(false, Ordering::SeqCst);
+    assert_eq!(roll_back(&stage, run, None).await["status"], "rolled_back");
+}
+
+/// CORE-141
+#[tokio::test(start_paused = true)]
+async fn a_person_may_say_that_a_failed_run_was_undone_by_hand() {
+    let stage = stage(1).tool(Puppet::new("down", Reach::Read).fails_at(&[1, 2, 3, 4]).build()).open().await;
+    let ann = stage.permit("user_ann");
+    let done = stage.run(&chain("v", &[("a", "pure")]), SILENT).await;
+    stage.ended(done).await;
+    assert_eq!(code_of(stage.flow.mark_rolled_back(&ann, done).await), "INVALID_TRANSITION");
+    let run = stage.run(&chain("w", &[("a", "down")]), SILENT).await;
+    stage.ended(run).await;
+    stage.flow.mark_rolled_back(&ann, run).await.unwrap();
+    stage.status(run, "rolled_back").await;
+}
