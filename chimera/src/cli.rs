@@ -64,7 +64,7 @@ pub(crate) enum Command {
     ///
     /// Creates the data folder, prints the address when ready, and stops on Ctrl-C. With --json
     /// one line is printed: {"url","token","actors":[…]}.
-    Dev(Listen),
+    Dev(DevArgs),
     /// Run as configured.
     Serve(Listen),
     /// Bring the schema of the record store up to date.
@@ -90,6 +90,16 @@ pub(crate) enum Command {
     /// Measure.
     #[command(subcommand)]
     Bench(BenchCommand),
+}
+
+/// How to try it out.
+#[derive(Debug, Args)]
+pub(crate) struct DevArgs {
+    #[command(flatten)]
+    listen: Listen,
+    /// Begin without the example workflows.
+    #[arg(long)]
+    pub(crate) no_examples: bool,
 }
 
 /// Where to serve.
@@ -210,7 +220,7 @@ impl Cli {
     /// What the command line says about settings.
     pub(crate) fn flags(&self) -> Flags {
         let listen = match &self.command {
-            Command::Dev(listen) | Command::Serve(listen) => listen.listen.clone(),
+            Command::Dev(DevArgs { listen, .. }) | Command::Serve(listen) => listen.listen.clone(),
             _ => None,
         };
         let format =

@@ -72,7 +72,7 @@ impl Failure {
         }
         let mut text = format!("error[{}]: {}", self.code, self.message);
         for (at, what) in self.faults() {
-            let _ = write!(text, "\n  at {at}: {what}");
+            let _ = write!(text, "\n  at {}: {what}", if at.is_empty() { "the top" } else { at });
         }
         if let Some(hint) = &self.hint {
             let _ = write!(text, "\n  hint: {hint}");

@@ -40,8 +40,11 @@ impl Ended {
 /// What a server is run for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Trying out: with a token of its own and with examples.
-    Trying,
+    /// Trying out, with a token of its own.
+    Trying {
+        /// With workflows to begin with.
+        examples: bool,
+    },
     /// Serving, as configured.
     Serving,
 }
@@ -74,7 +77,7 @@ pub(crate) async fn serve(
         .with_metrics(telemetry.render_metrics())
         .with_request_timeout(config.request_timeout);
     if let Some(flow) = parts.flow() {
-        if purpose == Purpose::Trying {
+        if purpose == (Purpose::Trying { examples: true }) {
             crate::flow::examples::apply(&flow, &compose::operator()).await?;
         }
         edge = edge.with_flow(flow);
@@ -123,7 +126,7 @@ pub(crate) async fn serve(
 
 async fn token(config: &Config, home: &Home, ambient: &Ambient, purpose: Purpose) -> Outcome<Option<String>> {
     let token = match purpose {
-        Purpose::Trying => Some(home.dev_token(&*ambient.random)?),
+        Purpose::Trying { .. } => Some(home.dev_token(&*ambient.random)?),
         Purpose::Serving => compose::api_token(config).await?,
     };
     token.iter().for_each(|token| config.mask.learn(&Secret::new(token.as_bytes())));

@@ -1,6 +1,8 @@
 //! `chimera workflow …` and `chimera runs …`.
 
 use super::at_least_one;
+use chimera_core::flow::run::RunStatus;
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -176,7 +178,7 @@ pub(crate) struct PageOf {
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
     /// Only with this status.
-    #[arg(long)]
+    #[arg(long, value_parser = statuses())]
     pub(crate) status: Option<String>,
     /// Only of this actor.
     #[arg(long)]
@@ -186,6 +188,10 @@ pub(crate) struct ListArgs {
     pub(crate) workflow: Option<String>,
     #[command(flatten)]
     pub(crate) page: PageOf,
+}
+
+fn statuses() -> PossibleValuesParser {
+    PossibleValuesParser::new(RunStatus::ALL.iter().map(|status| status.as_str()))
 }
 
 /// What to start.

@@ -6,9 +6,9 @@ use crate::serve::{Purpose, Ready, serve};
 use serde_json::json;
 use std::process::ExitCode;
 
-pub(crate) async fn run(scene: &Scene<'_>) -> Outcome<ExitCode> {
+pub(crate) async fn run(scene: &Scene<'_>, examples: bool) -> Outcome<ExitCode> {
     let config = &scene.loaded.config;
-    let ended = serve(config, scene.terminal, Purpose::Trying, |Ready { url, token }| {
+    let ended = serve(config, scene.terminal, Purpose::Trying { examples }, |Ready { url, token }| {
         if scene.json {
             return print(&format!("{}\n", json!({"url": url, "token": token, "actors": []})));
         }

@@ -63,7 +63,7 @@ impl Scene<'_> {
 
     async fn perform(&self, command: Command) -> Outcome<ExitCode> {
         match command {
-            Command::Dev(_) => dev::run(self).await,
+            Command::Dev(args) => dev::run(self, !args.no_examples).await,
             Command::Serve(_) => serve::run(self).await,
             Command::Migrate { check: true } => migrate::check(self).await,
             Command::Migrate { check: false } => migrate::run(self).await,

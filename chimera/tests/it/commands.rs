@@ -21,6 +21,15 @@ fn every_command_explains_itself() {
         "audit verify",
         "audit export",
         "bench store",
+        "workflow apply",
+        "workflow check",
+        "runs start",
+        "runs list",
+        "runs watch",
+        "runs approve",
+        "runs resolve",
+        "runs replay",
+        "runs patch",
     ] {
         let args: Vec<&str> = command.split(' ').chain(["--help"]).collect();
         let said = Place::new().run(&args);

@@ -8,6 +8,7 @@ mod configuration;
 mod crash;
 mod disk;
 mod faults;
+mod flow;
 mod keys;
 mod logs;
 mod migrate;

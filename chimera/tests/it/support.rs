@@ -81,8 +81,13 @@ impl Place {
         serde_json::from_str(&said.stdout).unwrap()
     }
 
-    /// Starts `chimera dev --json` on a free port and waits until it says that it is ready.
+    /// Starts `chimera dev --json` on a free port, without examples, and waits until it is ready.
     pub(crate) fn dev(&self, args: &[&str]) -> Server {
+        self.dev_with_examples(&[&["--no-examples"], args].concat())
+    }
+
+    /// The same with its examples.
+    pub(crate) fn dev_with_examples(&self, args: &[&str]) -> Server {
         let mut child = self.start(&[&["dev", "--json", "--listen", "127.0.0.1:0"], args].concat());
         let (log, _) = follow(&mut child);
         let mut line = String::new();

@@ -11,27 +11,20 @@ use serde_json::Value;
 
 /// One rule.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "Written")]
 pub struct Rule {
     /// Its name, for the ledger.
     pub name: String,
     /// Pattern of tool names.
     pub tool: String,
     /// Pattern of actors it holds for.
-    #[serde(default = "anybody")]
     pub actor: String,
     /// What it says.
-    #[serde(flatten)]
     pub says: Says,
 }
 
-fn anybody() -> String {
-    "*".to_owned()
-}
-
 /// What a rule says.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(tag = "effect", rename_all = "snake_case")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Says {
     /// It may happen.
     Allow,
@@ -43,19 +36,67 @@ pub enum Says {
     /// It may once people approved.
     Ask {
         /// How many.
-        #[serde(default = "one")]
         approvals: u32,
         /// Patterns of those who may; anybody when empty.
-        #[serde(default)]
         approvers: Vec<String>,
         /// Not the one who asked for the run.
-        #[serde(default)]
         other_than_requester: bool,
     },
 }
 
-const fn one() -> u32 {
-    1
+/// A rule as a file has it. Every member stands here, so that a misspelled one is refused.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    name: String,
+    tool: String,
+    actor: Option<String>,
+    effect: Effect,
+    reason: Option<String>,
+    approvals: Option<u32>,
+    approvers: Option<Vec<String>>,
+    other_than_requester: Option<bool>,
+}
+
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+enum Effect {
+    Allow,
+    Deny,
+    Ask,
+}
+
+/// A rule that says more than its effect can mean, or less than it must.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the rule {name}: {reason}")]
+pub struct BadRule {
+    name: String,
+    reason: &'static str,
+}
+
+impl TryFrom<Written> for Rule {
+    type Error = BadRule;
+
+    fn try_from(written: Written) -> Result<Self, BadRule> {
+        let Written { name, tool, actor, effect, reason, approvals, approvers, other_than_requester } = written;
+        let bad = |reason| BadRule { name: name.clone(), reason };
+        let asks = approvals.is_some() || approvers.is_some() || other_than_requester.is_some();
+        if asks && effect != Effect::Ask {
+            return Err(bad("only a rule that asks says who approves"));
+        }
+        let says = match (effect, reason) {
+            (Effect::Deny, Some(reason)) => Says::Deny { reason },
+            (Effect::Deny, None) => return Err(bad("a rule that denies gives a reason")),
+            (_, Some(_)) => return Err(bad("only a rule that denies gives a reason")),
+            (Effect::Allow, None) => Says::Allow,
+            (Effect::Ask, None) => Says::Ask {
+                approvals: approvals.unwrap_or(1),
+                approvers: approvers.unwrap_or_default(),
+                other_than_requester: other_than_requester.unwrap_or(false),
+            },
+        };
+        Ok(Self { name, tool, actor: actor.unwrap_or_else(|| "*".to_owned()), says })
+    }
 }
 
 /// Rules in their order.
@@ -113,5 +154,33 @@ fn names_destruction(value: &Value) -> bool {
         Value::Array(items) => items.iter().any(names_destruction),
         Value::Object(members) => members.values().any(names_destruction),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn rule(document: Value) -> Result<Rule, String> {
+        serde_json::from_value(document).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_rule_is_read_whole_and_a_misspelled_one_is_refused() {
+        let ask = rule(json!({"name": "a", "tool": "s3_*", "effect": "ask", "approvals": 2})).unwrap();
+        assert_eq!(ask.actor, "*");
+        assert_eq!(ask.says, Says::Ask { approvals: 2, approvers: Vec::new(), other_than_requester: false });
+        let deny = rule(json!({"name": "d", "tool": "*", "actor": "bot_*", "effect": "deny", "reason": "no"})).unwrap();
+        assert_eq!(deny.says, Says::Deny { reason: "no".to_owned() });
+        for wrong in [
+            json!({"name": "x", "tool": "*", "effect": "allow", "aprovals": 1}),
+            json!({"name": "x", "tool": "*", "effect": "allow", "approvals": 1}),
+            json!({"name": "x", "tool": "*", "effect": "deny"}),
+            json!({"name": "x", "tool": "*", "effect": "ask", "reason": "why"}),
+            json!({"name": "x", "tool": "*"}),
+        ] {
+            assert!(rule(wrong.clone()).is_err(), "{wrong}");
+        }
     }
 }

@@ -1,0 +1,310 @@
+//! Workflows and runs with the real binary: apply, run, decide, follow, undo; and what goes wrong.
+
+use crate::support::{Place, Server, until};
+use serde_json::{Value, json};
+
+/// A workflow that asks a person and then writes into a bucket of the data folder.
+const NOTE: &str = r#"{
+  "air_version": "1.0", "workflow_id": "note", "description": "Keeps a note once somebody agrees.",
+  "inputs": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+  "outputs": {"key": "${nodes.keep.outputs.key}"},
+  "nodes": [
+    {"id": "review", "type": "hitl", "prompt": "Keep ${inputs.text}?"},
+    {"id": "keep", "type": "function", "fn": "s3_upload",
+     "inputs": {"bucket": "notes", "key_template": "${run_id}.txt", "content": "${inputs.text}"}}
+  ],
+  "edges": [{"from": "review", "to": "keep"}]
+}"#;
+
+/// A place with the note's workflow applied on a running server.
+fn noted() -> (Place, Server) {
+    let place = Place::new().file("note.json", NOTE);
+    let server = place.dev(&[]);
+    let applied = place.json(&["workflow", "apply", "note.json"]);
+    assert_eq!((&applied["workflow_id"], &applied["version"]), (&json!("note"), &json!(1)));
+    (place, server)
+}
+
+fn start(place: &Place) -> String {
+    let started = place.json(&["runs", "start", "note", "--input", "text=hello"]);
+    started["run_id"].as_str().unwrap().to_owned()
+}
+
+fn until_status(place: &Place, run: &str, status: &str) -> Value {
+    let mut shown = Value::Null;
+    until(status, || {
+        shown = place.json(&["runs", "show", run]);
+        (shown["status"] != status).then(|| shown.to_string())
+    });
+    shown
+}
+
+/// Words with everything that differs from run to run taken out.
+fn steady(text: &str, run: &str) -> String {
+    let text = text.replace(run, "RUN");
+    let mut words = String::new();
+    for word in text.split_inclusive([' ', '\n']) {
+        let bare = word.trim_end();
+        let digits = bare.bytes().filter(u8::is_ascii_digit).count();
+        let kind = match bare {
+            bare if bare.starts_with("20") && bare.contains('T') => Some("TIME"),
+            bare if bare.len() == 64 && digits > 10 => Some("DIGEST"),
+            bare if bare.len() == 36 && bare.contains('-') => Some("ID"),
+            _ => None,
+        };
+        words.push_str(kind.unwrap_or(bare));
+        words.push_str(&word[bare.len()..]);
+    }
+    words
+}
+
+#[test]
+fn a_run_is_approved_followed_and_undone_from_the_command_line() {
+    let (place, server) = noted();
+    let run = start(&place);
+    let shown = until_status(&place, &run, "awaiting_approval");
+    assert_eq!(shown["approvals"][0]["action"]["input"]["prompt"], "Keep hello?");
+    let digest = shown["approvals"][0]["digest"].as_str().unwrap();
+    let decided = place.json(&["runs", "approve", &run, "--digest", digest, "--as", "user_ann"]);
+    assert_eq!(decided["approval_status"], "approved");
+    let watched = place.run(&["runs", "watch", &run]);
+    assert_eq!(watched.status, 0, "{}", watched.stderr);
+    assert!(watched.stdout.trim_end().ends_with("run.completed"), "{}", watched.stdout);
+    assert_eq!(watched.stderr, format!("{run} is completed\n"));
+    let file = place.path(&format!(".chimera/buckets/notes/{run}.txt"));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "hello");
+
+    let undone = place.run(&["runs", "rollback", &run, "--wait", "--reason", "a mistake", "--json"]);
+    assert_eq!(undone.status, 0, "{}", undone.stderr);
+    let events: Vec<Value> = undone.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(events.last().unwrap()["event_type"], "run.rolled_back");
+    assert!(events[0]["run_seq"].as_i64().unwrap() > 3, "the stream begins behind what was known");
+    assert!(!file.exists());
+    let refused = place.run(&["runs", "rollback", &run]);
+    assert_eq!(refused.status, 1);
+    assert!(refused.stderr.contains("error[INVALID_TRANSITION]"), "{}", refused.stderr);
+    assert_eq!(server.stop().0, Some(0));
+}
+
+#[test]
+fn what_is_shown_to_people_is_the_same_from_the_server_and_from_its_data() {
+    let (place, server) = noted();
+    let run = start(&place);
+    until_status(&place, &run, "awaiting_approval");
+    let url = format!("http://{}", server.address);
+    let views = [&["runs", "list"][..], &["runs", "steps", &run], &["runs", "show", &run], &["workflow", "list"]];
+    let mut told = String::new();
+    for view in views {
+        let beside = place.run(view);
+        assert_eq!(beside.status, 0, "{view:?}: {}", beside.stderr);
+        let over = place.run(&[view, &["--server", &url]].concat());
+        let steadied = |said: &str| without_lengths(&steady(said, &run));
+        assert_eq!(steadied(&beside.stdout), steadied(&over.stdout), "{view:?}");
+        told += &format!("$ chimera {}\n{}\n", steady(&view.join(" "), &run), steadied(&beside.stdout));
+    }
+    insta::assert_snapshot!(told);
+    assert_eq!(server.stop().0, Some(0));
+    let after = place.run(&["runs", "show", &run]);
+    assert_eq!(after.status, 0, "{}", after.stderr);
+    assert!(after.stdout.contains("review waits for approval"), "{}", after.stdout);
+    let silent = place.run(&["runs", "approve", &run]);
+    assert_eq!(silent.status, 1);
+    assert!(silent.stderr.contains("EXTERNAL_SERVICE_UNAVAILABLE"), "{}", silent.stderr);
+}
+
+#[test]
+fn dev_begins_with_examples_and_leaves_them_alone_afterwards() {
+    let place = Place::new();
+    let server = place.dev_with_examples(&[]);
+    let listed = place.json(&["workflow", "list"]);
+    let ids = |listed: &Value| -> Vec<String> {
+        let items = listed["items"].as_array().unwrap().iter();
+        items.map(|item| format!("{} v{}", item["workflow_id"].as_str().unwrap(), item["version"])).collect()
+    };
+    assert!(ids(&listed).contains(&"publish-with-approval v1".to_owned()), "{listed}");
+    let mut changed = place.json(&["workflow", "show", "publish-with-approval"])["document"].clone();
+    changed["description"] = "mine".into();
+    std::fs::write(place.path("mine.json"), changed.to_string()).unwrap();
+    assert_eq!(place.json(&["workflow", "apply", "mine.json"])["version"], 2);
+    let run = place.run(&["runs", "start", "publish-with-approval", "--input", "title=T", "--input", "text=One is."]);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    until_status(&place, run.stdout.trim(), "awaiting_approval");
+    server.stop();
+    place.dev_with_examples(&[]).stop();
+    assert!(ids(&place.json(&["workflow", "list"])).contains(&"publish-with-approval v2".to_owned()));
+}
+
+/// How long things took is nobody's to compare.
+fn without_lengths(text: &str) -> String {
+    let lines = text.lines().map(|line| match line.rsplit_once("  ") {
+        Some((rest, last)) if [" ms", " s", " min"].iter().any(|unit| last.ends_with(unit)) => rest.to_owned(),
+        _ => line.to_owned(),
+    });
+    // Columns are as wide as what differs.
+    lines.map(|line| line.split("  ").filter(|cell| !cell.is_empty()).collect::<Vec<_>>().join("  ") + "\n").collect()
+}
+
+#[test]
+fn runs_survive_a_killed_server_and_go_on() {
+    let (place, server) = noted();
+    let run = start(&place);
+    until_status(&place, &run, "awaiting_approval");
+    server.signal("KILL");
+    server.wait();
+    let server = place.dev(&[]);
+    assert_eq!(place.run(&["runs", "approve", &run]).status, 0);
+    let watched = place.run(&["runs", "watch", &run, "--json", "--server", &format!("http://{}", server.address)]);
+    assert_eq!(watched.status, 0, "{}", watched.stderr);
+    let numbers: Vec<i64> = watched
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["run_seq"].as_i64().unwrap())
+        .collect();
+    assert_eq!(numbers, (1..=i64::try_from(numbers.len()).unwrap()).collect::<Vec<_>>());
+    assert_eq!(server.stop().0, Some(0));
+    assert_eq!(place.run(&["audit", "verify"]).status, 0);
+}
+
+#[test]
+fn a_wrong_token_no_server_and_wrong_names_are_told_in_words() {
+    let (place, server) = noted();
+    let url = format!("http://{}", server.address);
+    let run = start(&place);
+    let mut told = String::new();
+    for args in [
+        &["runs", "show", "nonsense"][..],
+        &["runs", "show", "00000000-0000-0000-0000-000000000001"],
+        &["runs", "cancel", "00000000-0000-0000-0000-000000000001"],
+        &["runs", "start", "nothing"],
+        &["runs", "start", "note"],
+        &["runs", "start", "note", "--input", "text"],
+        &["runs", "approve", &run, "--as", "service_bot"],
+        &["runs", "approve", &run, "--digest", "zz"],
+        &["workflow", "show", "nothing"],
+        &["workflow", "apply", "missing.json"],
+        &["runs", "list", "--data", "elsewhere"],
+        &["runs", "pause", &run, "--server", "http://127.0.0.1:1"],
+    ] {
+        let said = place.run(args);
+        assert_eq!((said.status, said.stdout.as_str()), (1, ""), "{args:?}");
+        told += &format!(
+            "$ chimera {}\n{}",
+            steady(&args.join(" "), &run).replace(&url, "URL"),
+            steady(&said.stderr, &run)
+        );
+    }
+    insta::assert_snapshot!(told);
+    let stranger = Place::new().env("CHIMERA_TOKEN", "wrong").run(&["runs", "list", "--server", &url]);
+    assert_eq!(stranger.status, 1);
+    assert!(stranger.stderr.contains("error[UNAUTHENTICATED]: the bearer token is not valid"), "{}", stranger.stderr);
+    let json = place.run(&["runs", "start", "note", "--json"]);
+    let error: Value = serde_json::from_str(&json.stderr).unwrap();
+    assert_eq!(error["error"]["details"]["faults"][0]["pointer"], "", "{error}");
+}
+
+#[test]
+fn a_document_is_checked_against_the_tools_there_are() {
+    let broken = NOTE.replace("s3_upload", "s4_upload").replace("\"content\": \"${inputs.text}\"", "\"content\": 1");
+    let place = Place::new().file("note.json", NOTE).file("broken.json", &broken).file("cut.json", "{");
+    place.dev(&[]).stop();
+    let fine = place.run(&["workflow", "check", "note.json"]);
+    assert_eq!((fine.status, fine.stderr.as_str()), (0, "note is valid: 2 nodes, 1 edges.\n"));
+    assert_eq!(place.json(&["workflow", "check", "note.json"])["nodes"], 2);
+    for (file, what) in [("broken.json", "at /nodes/1/fn: there is no tool \"s4_upload\""), ("cut.json", "at ")] {
+        let said = place.run(&["workflow", "check", file]);
+        assert_eq!(said.status, 3, "{}", said.stderr);
+        assert!(said.stderr.starts_with("error[VALIDATION_FAILED]") && said.stderr.contains(what), "{}", said.stderr);
+    }
+    assert_eq!(place.run(&["workflow", "show", "note"]).status, 1, "checking stores nothing");
+}
+
+#[test]
+fn a_server_of_its_own_configuration_lets_in_whoever_has_its_token() {
+    let place = Place::new()
+        .env("CHIMERA_API__TOKEN", "secret://api")
+        .env("CHIMERA_SECRET_API", "swordfish-and-chips")
+        .env("CHIMERA_TOKEN", "swordfish-and-chips")
+        .file("note.json", NOTE);
+    let server = place.serve(&[]);
+    assert_eq!(place.json(&["workflow", "apply", "note.json"])["version"], 1);
+    let run = start(&place);
+    until_status(&place, &run, "awaiting_approval");
+    assert!(server.ask("GET /runs HTTP/1.1").starts_with("HTTP/1.1 401 "));
+    let (status, log) = server.stop();
+    assert_eq!(status, Some(0));
+    assert!(!log.contains("swordfish"), "{log}");
+    let printed = place.run(&["config", "print"]);
+    assert!(printed.stdout.contains("token = \"***\"") && !printed.stdout.contains("swordfish"), "{}", printed.stdout);
+
+    let closed = Place::new().env("CHIMERA_TOKEN", "anything").file("note.json", NOTE);
+    let server = closed.serve(&[]);
+    let refused = closed.run(&["workflow", "apply", "note.json"]);
+    assert_eq!(refused.status, 1);
+    assert!(refused.stderr.contains("error[UNAUTHENTICATED]"), "{}", refused.stderr);
+    server.stop();
+}
+
+#[test]
+fn away_from_loopback_the_door_stays_shut() {
+    let place = Place::new();
+    let mut child = place.start(&["dev", "--json", "--listen", "0.0.0.0:0"]);
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap();
+    let url = ready["url"].as_str().unwrap().replace("0.0.0.0", "127.0.0.1");
+    let refused = place.run(&["workflow", "list", "--server", &url]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(refused.stderr.contains("error[UNAUTHENTICATED]"), "{}", refused.stderr);
+}
+
+#[test]
+fn rules_of_a_file_forbid_and_ask() {
+    let rules = "[[rule]]\nname = \"no-echo\"\ntool = \"local.echo\"\neffect = \"deny\"\nreason = \"quiet here\"\n\
+                 [[rule]]\nname = \"look-first\"\ntool = \"s3_*\"\neffect = \"ask\"\napprovers = [\"user_*\"]\n";
+    let echo = r#"{"air_version":"1.0","workflow_id":"echo","nodes":[{"id":"e","type":"function","fn":"local.echo","inputs":{"message":"x"}}],"edges":[]}"#;
+    let place = Place::new()
+        .env("CHIMERA_FLOW__POLICY_FILE", "rules.toml")
+        .file("rules.toml", rules)
+        .file("echo.json", echo)
+        .file("note.json", NOTE);
+    let server = place.dev(&[]);
+    place.json(&["workflow", "apply", "echo.json"]);
+    let denied = place.run(&["runs", "start", "echo", "--wait"]);
+    assert_eq!(denied.status, 1, "{}{}", denied.stdout, denied.stderr);
+    assert!(denied.stderr.contains("quiet here"), "{}", denied.stderr);
+    place.json(&["workflow", "apply", "note.json"]);
+    let run = start(&place);
+    until_status(&place, &run, "awaiting_approval");
+    place.json(&["runs", "approve", &run, "--step", "review"]);
+    until("the second question", || {
+        let shown = place.json(&["runs", "show", &run]);
+        (shown["approvals"][0]["node_id"] != "keep").then(|| shown.to_string())
+    });
+    let refused = place.run(&["runs", "approve", &run, "--step", "keep"]);
+    assert!(refused.stderr.contains("RBAC_FORBIDDEN"), "{}", refused.stderr);
+    assert_eq!(place.run(&["runs", "approve", &run, "--step", "keep", "--as", "user_ann"]).status, 0);
+    assert_eq!(place.run(&["runs", "watch", &run]).status, 0);
+    server.stop();
+    let misspelled = Place::new().env("CHIMERA_FLOW__POLICY_FILE", "r.toml").file("r.toml", "[[rule]]\nnme = \"x\"\n");
+    let said = misspelled.run(&["dev", "--listen", "127.0.0.1:0"]);
+    assert_eq!(said.status, 4, "{}", said.stderr);
+}
+
+#[test]
+fn a_tool_of_a_file_can_be_named_by_a_workflow_and_no_name_is_given_twice() {
+    let shipped = include_str!("../../../connect/src/flow/vendor/github.toml");
+    let ours = shipped.replace("vendor = \"github\"", "vendor = \"hub\"").replace("name = \"github.", "name = \"hub.");
+    let workflow = r#"{"air_version":"1.0","workflow_id":"w","nodes":[{"id":"n","type":"function","fn":"hub.repos.read",
+        "inputs":{"owner":"o","repo":"r"}}],"edges":[]}"#;
+    let place = Place::new().env("CHIMERA_FLOW__TOOLS_DIR", "tools").file("w.json", workflow);
+    std::fs::create_dir(place.path("tools")).unwrap();
+    std::fs::write(place.path("tools/hub.toml"), ours).unwrap();
+    place.dev(&[]).stop();
+    let said = place.run(&["workflow", "check", "w.json"]);
+    assert_eq!(said.status, 0, "{}", said.stderr);
+    std::fs::write(place.path("tools/again.toml"), shipped).unwrap();
+    let said = place.run(&["dev", "--listen", "127.0.0.1:0"]);
+    assert_eq!(said.status, 4, "{}", said.stderr);
+    assert!(said.stderr.contains("there are two tools with the name"), "{}", said.stderr);
+}
