@@ -1,11 +1,15 @@
 //! What the handlers share: time, randomness, stores, the checks behind readiness, the metrics text.
 
 use crate::trace::TraceContext;
+use chimera_core::limits::EVENT_STREAMS_MAX;
+use chimera_engine::access::Doorkeeper;
+use chimera_engine::flow::Flow;
 use chimera_engine::port::{Blobs, Clock, Random};
 use futures::future::BoxFuture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::sync::Semaphore;
 
 /// Ties a request's span to the caller's trace in whatever exports spans, and says under which
 /// ids it will be exported; nothing when spans stay here.
@@ -44,6 +48,9 @@ pub struct Edge {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) blobs: Option<Arc<dyn Blobs>>,
+    pub(crate) flow: Option<Flow>,
+    pub(crate) door: Option<Arc<Doorkeeper>>,
+    pub(crate) streams: Arc<Semaphore>,
     pub(crate) checks: Arc<[Check]>,
     pub(crate) check_timeout: Duration,
     pub(crate) metrics: Arc<dyn Fn() -> String + Send + Sync>,
@@ -60,6 +67,9 @@ impl Edge {
             clock,
             random,
             blobs: None,
+            flow: None,
+            door: None,
+            streams: Arc::new(Semaphore::new(EVENT_STREAMS_MAX)),
             checks: Arc::new([]),
             check_timeout: Duration::from_secs(2),
             metrics: Arc::new(String::new),
@@ -73,6 +83,27 @@ impl Edge {
     #[must_use]
     pub fn with_blobs(mut self, blobs: Arc<dyn Blobs>) -> Self {
         self.blobs = Some(blobs);
+        self
+    }
+
+    /// Sets what runs workflows.
+    #[must_use]
+    pub fn with_flow(mut self, flow: Flow) -> Self {
+        self.flow = Some(flow);
+        self
+    }
+
+    /// Sets how many streams of events may be open at a time.
+    #[must_use]
+    pub fn with_streams_max(mut self, streams: usize) -> Self {
+        self.streams = Arc::new(Semaphore::new(streams));
+        self
+    }
+
+    /// Sets who lets callers in. Without it nobody is let in.
+    #[must_use]
+    pub fn with_door(mut self, door: Doorkeeper) -> Self {
+        self.door = Some(Arc::new(door));
         self
     }
 

@@ -1,9 +1,10 @@
-//! The one way to read a request body: bounded, typed by its header, strict.
+//! The one way to read a request: bodies bounded, typed by their header, strict; parameters checked.
 
 use crate::json::{self, JsonError};
 use crate::problem::ApiError;
 use axum::body::{Body, HttpBody};
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use bytes::{Bytes, BytesMut};
 use chimera_core::error::Code;
@@ -21,6 +22,56 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for ApiJson<T> {
         require_json(request.headers())?;
         let bytes = read(request.into_body(), limits::BODY_BYTES_MAX).await?;
         json::parse(&bytes).map(Self).map_err(ApiError::from)
+    }
+}
+
+/// A JSON body that may be left out; it is `T`'s default then.
+pub(crate) struct OptionalJson<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for OptionalJson<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        let typed = require_json(request.headers());
+        let bytes = read(request.into_body(), limits::BODY_BYTES_MAX).await?;
+        if bytes.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        typed?;
+        json::parse(&bytes).map(Self).map_err(ApiError::from)
+    }
+}
+
+/// A JSON body as its text, for a reader that is strict itself.
+pub(crate) struct JsonText(pub(crate) String);
+
+impl<S: Send + Sync> FromRequest<S> for JsonText {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
+        require_json(request.headers())?;
+        let bytes = read(request.into_body(), limits::BODY_BYTES_MAX).await?;
+        let text = String::from_utf8(bytes.into());
+        text.map(Self).map_err(|_| ApiError::new(Code::SchemaInvalid, "the body is not UTF-8"))
+    }
+}
+
+/// The parameters behind the question mark.
+pub(crate) struct ApiQuery<T>(pub(crate) T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for ApiQuery<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        if parts.uri.query().is_some_and(|query| query.contains("%00")) {
+            return Err(ApiError::new(Code::SchemaInvalid, "a parameter holds the NUL character"));
+        }
+        let Query(given) = Query::from_request_parts(parts, state).await.map_err(|rejection| {
+            let reason = rejection.body_text();
+            let reason = reason.rsplit(": ").next().unwrap_or_default().to_owned();
+            ApiError::new(Code::SchemaInvalid, format!("the parameters are not valid: {reason}")).with("reason", reason)
+        })?;
+        Ok(Self(given))
     }
 }
 

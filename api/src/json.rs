@@ -1,7 +1,7 @@
 //! Strict JSON: what serde_json lets pass and we don't.
 //!
-//! A key that stands twice means different things to different readers, and deep nesting costs
-//! stack; both are refused before a typed value is made. The check reads the whole text, so it also
+//! A key that stands twice means different things to different readers, deep nesting costs stack,
+//! and not every store can hold the NUL character; all are refused before a typed value is made. The check reads the whole text, so it also
 //! finds what a typed reader would skip.
 
 use chimera_core::limits;
@@ -70,6 +70,10 @@ impl Strict {
     }
 }
 
+fn storable<E: Error>(text: &str) -> Result<(), E> {
+    if text.contains('\0') { Err(E::custom("a text holds the NUL character")) } else { Ok(()) }
+}
+
 impl<'de> DeserializeSeed<'de> for Strict {
     type Value = ();
 
@@ -101,8 +105,8 @@ impl<'de> Visitor<'de> for Strict {
         Ok(())
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
+    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
+        storable(text)
     }
 
     fn visit_unit<E>(self) -> Result<(), E> {
@@ -119,6 +123,7 @@ impl<'de> Visitor<'de> for Strict {
         let inner = self.deeper()?;
         let mut keys = BTreeSet::new();
         while let Some(key) = entries.next_key::<String>()? {
+            storable::<A::Error>(&key)?;
             if keys.contains(&key) {
                 return Err(A::Error::custom(format_args!("the key `{key}` stands twice")));
             }
@@ -150,6 +155,12 @@ mod tests {
     fn text_behind_the_document_and_cut_documents_are_refused() {
         assert_eq!(refusal("{} {}"), "1:4 trailing characters");
         assert_eq!(refusal("{\"a\":\n"), "2:0 EOF while parsing a value");
+    }
+
+    #[test]
+    fn a_text_that_no_store_can_hold_is_refused_as_value_and_as_key() {
+        assert_eq!(refusal(r#"["a\u0000b"]"#), "1:11 a text holds the NUL character");
+        assert_eq!(refusal(r#"{"\u0000":1}"#), "1:9 a text holds the NUL character");
     }
 
     #[test]

@@ -5,8 +5,10 @@
 //! table is `routes.rs`; connections and their limits are `server.rs`. No rule of the domain lives
 //! here.
 
+mod access;
 mod edge;
 mod extract;
+mod flow;
 mod intent;
 mod json;
 mod ops;

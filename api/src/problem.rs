@@ -8,6 +8,7 @@ use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use chimera_core::error::{Code, ErrorBody, Problem};
 use chimera_core::limits::ERROR_TEXT_CHARS_MAX;
+use chimera_engine::flow::FlowError;
 use chimera_engine::port::{BlobError, CommitError, LinkRefused, ReadError};
 use serde_json::Value;
 
@@ -103,6 +104,9 @@ impl IntoResponse for ApiError {
         if let Some(seconds) = self.body.retry_after_seconds {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
+        if self.code == Code::Unauthenticated {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         response.extensions_mut().insert(Attached(self));
         response
     }
@@ -159,5 +163,24 @@ impl From<LinkRefused> for ApiError {
             LinkRefused::Expired => Self::new(Code::ExpiredTtl, "the link has expired; ask for a new one"),
             LinkRefused::Forged => Self::new(Code::SignatureInvalid, "the link is not one that was given out here"),
         }
+    }
+}
+
+impl From<ErrorBody> for ApiError {
+    fn from(body: ErrorBody) -> Self {
+        let code = Code::parse(&body.code).unwrap_or(Code::Internal);
+        Self { code, body: ErrorBody { message: told(body.message, ERROR_TEXT_CHARS_MAX), ..body } }
+    }
+}
+
+impl From<FlowError> for ApiError {
+    fn from(error: FlowError) -> Self {
+        let told = Self::from(error.body());
+        if told.code == Code::Internal {
+            // The caller learns nothing of the inside; whoever runs the server must.
+            tracing::error!(reason = %error, "a request of the flow room failed inside");
+            return Self::internal();
+        }
+        told
     }
 }

@@ -3,6 +3,11 @@
 //! A test compares both: a route without documentation and a documented path without a route fail.
 
 use crate::edge::Edge;
+use crate::flow::{
+    cache_forget, run_approve, run_cancel, run_events, run_get, run_list, run_mark, run_patch, run_pause, run_reject,
+    run_replay, run_resume, run_retry, run_rollback, run_start, run_steps, run_unpatch, step_edit, step_resolve,
+    tool_list, workflow_apply, workflow_check, workflow_get, workflow_list,
+};
 use crate::intent::artifact;
 use crate::ops::{docs, errors, healthz, metrics, openapi, readyz, schema};
 use crate::problem::ApiError;
@@ -10,7 +15,7 @@ use crate::request;
 use axum::Router;
 use axum::http::{Method, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{MethodRouter, get};
+use axum::routing::{MethodRouter, delete, get, post};
 use chimera_core::error::Code;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::OpenApi;
@@ -24,6 +29,28 @@ fn table() -> Vec<(&'static str, MethodRouter<Edge>)> {
         ("/docs", get(docs::docs)),
         ("/docs/errors/{code}", get(errors::error)),
         ("/artifacts/{sha256}", get(artifact::artifact)),
+        ("/tools", get(tool_list::list)),
+        ("/workflows", get(workflow_list::list)),
+        ("/workflows/{id}", get(workflow_get::get).put(workflow_apply::apply)),
+        ("/workflows/{id}/check", post(workflow_check::check)),
+        ("/workflows/{id}/cache", delete(cache_forget::forget)),
+        ("/workflows/{id}/runs", post(run_start::start)),
+        ("/runs", get(run_list::list)),
+        ("/runs/{id}", get(run_get::get).patch(run_mark::mark)),
+        ("/runs/{id}/steps", get(run_steps::steps)),
+        ("/runs/{id}/steps/{step}/resolve", post(step_resolve::resolve)),
+        ("/runs/{id}/steps/{step}/edit", post(step_edit::edit)),
+        ("/runs/{id}/events", get(run_events::events)),
+        ("/runs/{id}/approve", post(run_approve::approve)),
+        ("/runs/{id}/reject", post(run_reject::reject)),
+        ("/runs/{id}/cancel", post(run_cancel::cancel)),
+        ("/runs/{id}/pause", post(run_pause::pause)),
+        ("/runs/{id}/resume", post(run_resume::resume)),
+        ("/runs/{id}/rollback", post(run_rollback::rollback)),
+        ("/runs/{id}/retry", post(run_retry::retry)),
+        ("/runs/{id}/replay", post(run_replay::replay)),
+        ("/runs/{id}/patch", post(run_patch::patch)),
+        ("/runs/{id}/patches/{number}", delete(run_unpatch::unpatch)),
     ]
 }
 
@@ -38,10 +65,35 @@ fn table() -> Vec<(&'static str, MethodRouter<Edge>)> {
         docs::docs,
         errors::error,
         artifact::artifact,
+        tool_list::list,
+        workflow_list::list,
+        workflow_get::get,
+        workflow_apply::apply,
+        workflow_check::check,
+        cache_forget::forget,
+        run_start::start,
+        run_list::list,
+        run_get::get,
+        run_mark::mark,
+        run_steps::steps,
+        step_resolve::resolve,
+        step_edit::edit,
+        run_events::events,
+        run_approve::approve,
+        run_reject::reject,
+        run_cancel::cancel,
+        run_pause::pause,
+        run_resume::resume,
+        run_rollback::rollback,
+        run_retry::retry,
+        run_replay::replay,
+        run_patch::patch,
+        run_unpatch::unpatch,
     ),
     components(schemas(schema::ProblemDocument)),
     tags(
         (name = "ops", description = "Health, metrics, documentation"),
+        (name = "flow", description = "Workflows, runs and tools"),
         (name = "intent", description = "Intents and what they produce"),
     ),
 )]

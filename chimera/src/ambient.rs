@@ -4,6 +4,7 @@
 
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Clock, Random};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -36,17 +37,51 @@ fn wall_micros() -> i64 {
     }
 }
 
-/// Randomness of the operating system.
+/// Randomness of the operating system, fetched a few hundred bytes at a time: a run needs dozens of
+/// ids and salts, and each fetch is a system call.
 #[derive(Debug, Default)]
 pub(crate) struct SystemRandom;
 
+/// Bytes that one thread has fetched and not given out yet.
+struct Fetched {
+    bytes: [u8; FETCH_BYTES],
+    left: usize,
+}
+
+const FETCH_BYTES: usize = 512;
+
+thread_local! {
+    static FETCHED: RefCell<Fetched> = const { RefCell::new(Fetched { bytes: [0; FETCH_BYTES], left: 0 }) };
+}
+
 impl Random for SystemRandom {
-    #[allow(clippy::disallowed_methods)] // the one place that draws random bytes
     fn fill(&self, bytes: &mut [u8]) {
-        // Without randomness no id and no key is safe, and there is nobody to ask instead.
-        if getrandom::fill(bytes).is_err() {
-            std::process::abort();
+        // Long keys, and a thread that is ending, fetch for themselves.
+        if bytes.len() > 32 || FETCHED.try_with(|fetched| fetched.borrow_mut().take(bytes)).is_err() {
+            fetch(bytes);
         }
+    }
+}
+
+impl Fetched {
+    /// Gives bytes out, each once: what was given is wiped.
+    fn take(&mut self, bytes: &mut [u8]) {
+        if self.left < bytes.len() {
+            fetch(&mut self.bytes);
+            self.left = FETCH_BYTES;
+        }
+        let given = &mut self.bytes[self.left - bytes.len()..self.left];
+        bytes.copy_from_slice(given);
+        given.fill(0);
+        self.left -= bytes.len();
+    }
+}
+
+#[allow(clippy::disallowed_methods)] // the one place that draws random bytes
+fn fetch(bytes: &mut [u8]) {
+    // Without randomness no id and no key is safe, and there is nobody to ask instead.
+    if getrandom::fill(bytes).is_err() {
+        std::process::abort();
     }
 }
 
@@ -75,6 +110,15 @@ impl Environment {
 /// Whether words go to a person's terminal.
 pub(crate) fn stderr_is_terminal() -> bool {
     std::io::stderr().is_terminal()
+}
+
+/// Columns and rows of the terminal that data goes to, if it goes to one.
+pub(crate) fn stdout_size() -> Option<(usize, usize)> {
+    let stdout = std::io::stdout();
+    let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten()?;
+    // A terminal that doesn't know its size says zero.
+    let known = |given: u16, usual| if given == 0 { usual } else { usize::from(given).max(10) };
+    Some((known(size.ws_col, 80), known(size.ws_row, 24)))
 }
 
 #[cfg(test)]

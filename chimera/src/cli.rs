@@ -3,6 +3,13 @@
 //! Data goes to stdout, words to stderr. The reference in `docs/reference/cli.md` is made from
 //! these types.
 
+mod flow;
+
+pub(crate) use flow::{
+    Acting, DecideArgs, LevelWord, ListArgs, PageOf, PatchArgs, ReplayMode, ResolveArgs, RunsCommand, StartArgs,
+    WorkflowCommand,
+};
+
 use crate::config::Flags;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -26,6 +33,9 @@ pub(crate) struct Global {
     /// Folder of everything local.
     #[arg(long, global = true, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Server to speak to, instead of the one that uses the data folder.
+    #[arg(long, global = true, value_name = "URL")]
+    server: Option<String>,
     /// Configuration file.
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -65,6 +75,12 @@ pub(crate) enum Command {
     },
     /// Check everything that a server needs, with hints.
     Doctor,
+    /// Apply, list, show and check workflows.
+    #[command(subcommand)]
+    Workflow(WorkflowCommand),
+    /// Start, watch and steer runs.
+    #[command(subcommand)]
+    Runs(RunsCommand),
     /// Look at the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -148,6 +164,33 @@ pub(crate) enum BenchCommand {
         #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = at_least_one)]
         transactions: usize,
     },
+    /// Measure the flow engine: runs of three durable steps, each on disk before the next begins.
+    Flow {
+        /// Runs in all.
+        #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = at_least_one)]
+        runs: usize,
+        /// Runs that are under way at a time.
+        #[arg(long, value_name = "C", default_value_t = 64, value_parser = at_least_one)]
+        concurrency: usize,
+        /// The store; without it the configured one.
+        #[arg(long)]
+        store: Option<BenchStore>,
+        /// Runs that have ended in the store before the measurement begins.
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        finished: usize,
+        /// Runs that wait for approval meanwhile; what each costs in memory is told.
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        waiting: usize,
+    },
+}
+
+/// A record store that can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum BenchStore {
+    /// The embedded one.
+    Sqlite,
+    /// The one at `database_url`.
+    Postgres,
 }
 
 fn at_least_one(text: &str) -> Result<usize, &'static str> {
@@ -164,7 +207,8 @@ impl Cli {
         let format =
             self.global.log_format.and_then(|word| word.to_possible_value().map(|word| word.get_name().to_owned()));
         let data = self.global.data.as_ref().map(|path| path.to_string_lossy().into_owned());
-        let given = [("data_dir", data), ("listen", listen), ("log.format", format)];
+        let server = self.global.server.clone();
+        let given = [("data_dir", data), ("server", server), ("listen", listen), ("log.format", format)];
         Flags {
             config: self.global.config.clone(),
             values: given.into_iter().filter_map(|(key, value)| Some((key, value?))).collect(),

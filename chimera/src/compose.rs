@@ -1,7 +1,13 @@
-//! Puts the parts together: the only file that names concrete adapters.
+//! Puts the parts together: this file and those below it are the only ones that name adapters.
 //!
 //! Everything else sees ports. A setting decides which adapter stands behind a port: a URL means
 //! the server that it names, its absence means the data folder or this process.
+
+mod flow;
+mod server;
+
+pub(crate) use flow::{api_token, door, operator, reader};
+pub(crate) use server::server;
 
 use crate::ambient::{SystemClock, SystemRandom};
 use crate::bench::{Setting, Subject, Work};
@@ -11,18 +17,23 @@ use crate::failure::{Failure, Outcome};
 use crate::home::{self, Home};
 use async_trait::async_trait;
 use chimera_api::Check;
+use chimera_connect::flow::local_tools;
 use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::Code;
 use chimera_core::ledger::checkpoint::{CheckpointFault, Signer};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
+use chimera_engine::flow::gate::Slots;
+use chimera_engine::flow::policy::Rules;
+use chimera_engine::flow::{Flow, Parts as FlowParts, Registry};
 use chimera_engine::ledger::audit::{Event, Writer};
 use chimera_engine::ledger::checkpoint::{Checkpointer, Pace, known};
 use chimera_engine::ledger::{LedgerError, last_checkpoint};
 use chimera_engine::port::{Blobs, Clock, Counters, Random, Records, Secrets};
 use chimera_storage::Redis;
 use chimera_storage::bench::{ScratchSchema, Workload, bare_postgres, bare_sqlite, drive};
-use chimera_storage::blob::{FolderBlobs, LinkSigner, S3Blobs, S3Credentials, S3Url};
+use chimera_storage::blob::{FolderBlobs, InvalidS3Url, LinkSigner, S3Blobs, S3Credentials, S3Url};
+use chimera_storage::bus::LocalBus;
 use chimera_storage::counter::RedisCounters;
 use chimera_storage::migrate::MIGRATIONS;
 use chimera_storage::records::{Access, OpenError, PostgresOptions, PostgresRecords, SqliteRecords};
@@ -116,6 +127,8 @@ pub(crate) struct Parts {
     pub(crate) checks: Vec<Check>,
     /// Artifacts.
     pub(crate) blobs: Arc<dyn Blobs>,
+    /// What runs workflows.
+    running: Option<flow::Running>,
     records: Arc<dyn Records>,
     ambient: Ambient,
     node: String,
@@ -142,7 +155,8 @@ pub(crate) async fn open(config: &Config, home: &Home, ambient: &Ambient, addres
         tick: CHECKPOINT_TICK,
     };
     let checkpoints = (stop, tokio::spawn(checkpointer.run(stopped)));
-    let parts = Parts { checks, blobs, records, ambient: ambient.clone(), node, checkpoints };
+    let running = flow::start(config, ambient, &records, &blobs).await?;
+    let parts = Parts { checks, blobs, running: Some(running), records, ambient: ambient.clone(), node, checkpoints };
     if config.database_url.is_some() && config.signing_key.is_none() {
         tracing::warn!(
             "the ledger is signed with this folder's own key; several nodes should share ledger.signing_key"
@@ -177,6 +191,11 @@ async fn may_sign(config: &Config, signer: &Signer, records: &dyn Records) -> Ou
 }
 
 impl Parts {
+    /// The flow engine, until it is stopped.
+    pub(crate) fn flow(&self) -> Option<Flow> {
+        self.running.as_ref().map(|running| running.flow.clone())
+    }
+
     /// Writes into the ledger what this process does as a whole.
     async fn record(&self, event_type: &str) -> Outcome {
         let mut tx = Tx::default();
@@ -206,7 +225,10 @@ impl Parts {
         }
     }
 
-    async fn finish(self) {
+    async fn finish(mut self) {
+        if let Some(running) = self.running.take() {
+            running.stop().await;
+        }
         if let Err(failure) = self.record("NodeStopped").await {
             tracing::warn!(reason = failure.message, "the stop is not in the ledger");
         }
@@ -244,8 +266,7 @@ pub(crate) async fn records_to_read(config: &Config, ambient: &Ambient) -> Outco
 
 async fn blobs(config: &Config, home: &Home, ambient: &Ambient, address: SocketAddr) -> Outcome<Arc<dyn Blobs>> {
     let random = Arc::clone(&ambient.random);
-    let invalid = |error: String| Failure::new(Code::ConfigInvalid, format!("`s3_url`: {error}"));
-    let Some(url) = &config.s3_url else {
+    let Some((url, credentials)) = s3_place(config).await? else {
         let key = Secret::new(home.link_key(&*ambient.random)?.into_bytes());
         config.mask.learn(&key);
         let base = config.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
@@ -253,13 +274,20 @@ async fn blobs(config: &Config, home: &Home, ambient: &Ambient, address: SocketA
         let links = links.ok_or_else(|| Failure::new(Code::ConfigInvalid, "the key of signed links is empty"))?;
         return Ok(Arc::new(FolderBlobs::open(config.data_dir.join("blobs"), links, random)));
     };
-    let url: S3Url = plain(config, "s3_url", url).await?.parse().map_err(|error| invalid(format!("{error}")))?;
+    let blobs = S3Blobs::new(&url, credentials.as_ref(), random);
+    Ok(Arc::new(blobs.map_err(|error| Failure::new(Code::ConfigInvalid, format!("`s3_url`: {error}")))?))
+}
+
+/// The S3 server and the credentials for it, if one is set.
+async fn s3_place(config: &Config) -> Outcome<Option<(S3Url, Option<S3Credentials>)>> {
+    let Some(url) = &config.s3_url else { return Ok(None) };
+    let invalid = |error: InvalidS3Url| Failure::new(Code::ConfigInvalid, format!("`s3_url`: {error}"));
+    let url: S3Url = plain(config, "s3_url", url).await?.parse().map_err(invalid)?;
     let credentials = match &config.s3_credentials {
         None => None,
         Some(name) => Some(s3_credentials(config, &secret(config, "s3_credentials", name).await?)?),
     };
-    let blobs = S3Blobs::new(&url, credentials.as_ref(), random).map_err(|error| invalid(error.to_string()))?;
-    Ok(Arc::new(blobs))
+    Ok(Some((url, credentials)))
 }
 
 fn s3_credentials(config: &Config, secret: &Secret) -> Outcome<S3Credentials> {
@@ -354,6 +382,16 @@ pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
 /// of the configured database, that it removes at the end.
 pub(crate) async fn bench_subject(config: &Config, ambient: &Ambient) -> Outcome<Arc<dyn Subject>> {
     let workload = Workload::new(Arc::clone(&ambient.clock), Arc::clone(&ambient.random));
+    let (config, scratch) = scratch(config, ambient).await?;
+    let store = records(&config, ambient, "bench").await?;
+    let facts = store_facts(&config).await?;
+    let lanes = if config.database_url.is_some() { config.lanes } else { 1 };
+    let setting = Setting { record_store: facts.kind, fsync: facts.fsync, lanes };
+    Ok(Arc::new(Bench { store, workload, scratch, setting, clock: Arc::clone(&ambient.clock) }))
+}
+
+/// A place that a benchmark has for itself, and the settings that lead there.
+async fn scratch(config: &Config, ambient: &Ambient) -> Outcome<(Config, Scratch)> {
     let id = ambient.random.opaque_id();
     let folder = config.data_dir.join(format!("{}{id}", home::SCRATCH_PREFIX));
     let mut config = Config { data_dir: folder.clone(), ..config.clone() };
@@ -366,11 +404,55 @@ pub(crate) async fn bench_subject(config: &Config, ambient: &Ambient) -> Outcome
             Scratch::Schema(schema)
         }
     };
-    let store = records(&config, ambient, "bench").await?;
-    let facts = store_facts(&config).await?;
-    let lanes = if config.database_url.is_some() { config.lanes } else { 1 };
-    let setting = Setting { record_store: facts.kind, fsync: facts.fsync, lanes };
-    Ok(Arc::new(Bench { store, workload, scratch, setting, clock: Arc::clone(&ambient.clock) }))
+    Ok((config, scratch))
+}
+
+/// The flow engine on a store of its own, for a benchmark.
+pub(crate) struct FlowBench {
+    pub(crate) flow: Flow,
+    pub(crate) setting: Setting,
+    records: Arc<dyn Records>,
+    scratch: Scratch,
+}
+
+impl FlowBench {
+    /// Opens the store, with the local tools alone.
+    pub(crate) async fn open(config: &Config, ambient: &Ambient) -> Outcome<Self> {
+        let (config, scratch) = scratch(config, ambient).await?;
+        let records = records(&config, ambient, "bench").await?;
+        let facts = store_facts(&config).await?;
+        let alone = config.database_url.is_none();
+        let setting =
+            Setting { record_store: facts.kind, fsync: facts.fsync, lanes: if alone { 1 } else { config.lanes } };
+        let key = Secret::new(ambient.random.salt().to_vec());
+        let links = LinkSigner::new("http://localhost", &key);
+        let links = links.ok_or_else(|| Failure::new(Code::Internal, "the key of signed links is empty"))?;
+        let blobs = FolderBlobs::open(config.data_dir.join("blobs"), links, Arc::clone(&ambient.random));
+        let mut registry = Registry::default();
+        for tool in local_tools(Arc::new(blobs)).map_err(|error| Failure::new(Code::Internal, error.to_string()))? {
+            registry.add(tool).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
+        }
+        records.ready().await?;
+        flow::found_tenant(ambient, &*records).await?;
+        let flow = Flow::new(FlowParts {
+            records: Arc::clone(&records),
+            clock: Arc::clone(&ambient.clock),
+            random: Arc::clone(&ambient.random),
+            bus: Arc::new(LocalBus::new()),
+            registry: Arc::new(registry),
+            policy: Arc::new(Rules::default()),
+            slots: Slots::default(),
+            alone,
+        });
+        Ok(Self { flow, setting, records, scratch })
+    }
+
+    /// Closes the store and removes what was written.
+    pub(crate) async fn close(self) {
+        self.flow.stop();
+        self.records.close().await;
+        self.scratch.remove().await;
+    }
 }
 
 /// Where a benchmark leaves its traces until it ends.
@@ -428,9 +510,15 @@ impl Subject for Bench {
 
     async fn close(&self) {
         self.store.close().await;
-        let removed = match &self.scratch {
-            Scratch::Folder(folder) => std::fs::remove_dir_all(folder).map_err(|error| error.kind().to_string()),
-            Scratch::Schema(schema) => schema.remove().await.map_err(|error| error.to_string()),
+        self.scratch.remove().await;
+    }
+}
+
+impl Scratch {
+    async fn remove(&self) {
+        let removed = match self {
+            Self::Folder(folder) => std::fs::remove_dir_all(folder).map_err(|error| error.kind().to_string()),
+            Self::Schema(schema) => schema.remove().await.map_err(|error| error.to_string()),
         };
         // Scratch that can't be removed is the operator's to see.
         if let Err(error) = removed {

@@ -6,7 +6,9 @@
 
 use crate::mask::Mask;
 use chimera_core::error::{Code, ErrorBody};
+use chimera_engine::flow::FlowError;
 use chimera_engine::port::{CommitError, ReadError, Unavailable};
+use serde_json::{Map, Value};
 use std::fmt::Write;
 
 /// What ended a command.
@@ -15,6 +17,7 @@ pub(crate) struct Failure {
     pub(crate) code: Code,
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
+    pub(crate) details: Map<String, Value>,
 }
 
 /// The result of a command.
@@ -22,7 +25,13 @@ pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
     pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: None }
+        Self { code, message: message.into(), hint: None, details: Map::new() }
+    }
+
+    /// An error as every surface tells it.
+    pub(crate) fn told(body: ErrorBody) -> Self {
+        let code = Code::parse(&body.code).unwrap_or(Code::Internal);
+        Self { code, message: body.message, hint: None, details: body.details }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -55,16 +64,39 @@ impl Failure {
     pub(crate) fn render(&self, json: bool) -> String {
         if json {
             let mut body = ErrorBody::new(self.code, self.message.clone());
+            body.details = self.details.clone();
             if let Some(hint) = &self.hint {
                 body = body.with("hint", hint.clone());
             }
             return serde_json::json!({ "error": body }).to_string();
         }
         let mut text = format!("error[{}]: {}", self.code, self.message);
+        for (at, what) in self.faults() {
+            let _ = write!(text, "\n  at {at}: {what}");
+        }
         if let Some(hint) = &self.hint {
             let _ = write!(text, "\n  hint: {hint}");
         }
         text
+    }
+
+    /// Place and reason of each fault of a document, if the error is about one.
+    fn faults(&self) -> Vec<(&str, &str)> {
+        let listed = ["problems", "faults"].iter().find_map(|name| self.details.get(*name)?.as_array());
+        let faults = listed.map(Vec::as_slice).unwrap_or_default().iter();
+        faults
+            .filter_map(|fault| {
+                let at = fault["pointer"].as_str().or(fault["path"].as_str())?;
+                let what = fault["message"].as_str().or(fault["reason"].as_str())?;
+                Some((at, what))
+            })
+            .collect()
+    }
+}
+
+impl From<FlowError> for Failure {
+    fn from(error: FlowError) -> Self {
+        Self::told(error.body())
     }
 }
 

@@ -15,6 +15,12 @@ use std::path::{Path, PathBuf};
 /// How the folders begin in which benchmarks work; a random identifier follows.
 pub(crate) const SCRATCH_PREFIX: &str = "bench-";
 
+/// The file that says where the process serves.
+const ADDRESS: &str = "address";
+
+/// The file with the token of `chimera dev`.
+const TOKEN: &str = "dev.token";
+
 /// A data folder that this process may write to, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Home {
@@ -84,7 +90,22 @@ impl Home {
 
     /// The token of `chimera dev`; made at the first start.
     pub(crate) fn dev_token(&self, random: &dyn Random) -> Outcome<String> {
-        self.kept(&self.dir.join("dev.token"), random)
+        self.kept(&self.dir.join(TOKEN), random)
+    }
+
+    /// Says where the process that uses this folder serves.
+    pub(crate) fn announce(&self, url: &str) -> Outcome {
+        let path = self.dir.join(ADDRESS);
+        let failed = |error: std::io::Error| Failure::file("can't write", &path, &error);
+        let draft = path.with_extension("new");
+        let mut file = private().write(true).create(true).truncate(true).open(&draft).map_err(failed)?;
+        file.write_all(format!("{url}\n").as_bytes()).map_err(failed)?;
+        std::fs::rename(&draft, &path).map_err(failed)
+    }
+
+    /// Nobody serves any more. What a killed process leaves behind leads nowhere, which is as good.
+    pub(crate) fn retract(&self) {
+        let _ = std::fs::remove_file(self.dir.join(ADDRESS));
     }
 
     /// The one line of a private file, which is made of 32 random bytes if it is missing. It
@@ -105,6 +126,16 @@ impl Home {
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
         Ok(text)
     }
+}
+
+/// Where the process that uses the folder serves, as far as it says so.
+pub(crate) fn address(dir: &Path) -> Outcome<Option<String>> {
+    line(&dir.join(ADDRESS))
+}
+
+/// The token that `chimera dev` made, if it has.
+pub(crate) fn existing_token(dir: &Path) -> Outcome<Option<String>> {
+    line(&dir.join(TOKEN))
 }
 
 /// Where the ledger's signing key lies.

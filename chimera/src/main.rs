@@ -9,6 +9,7 @@ mod compose;
 mod config;
 mod doctor;
 mod failure;
+mod flow;
 mod home;
 mod mask;
 mod reference;
@@ -21,6 +22,11 @@ use cli::Cli;
 use failure::{Failure, Outcome};
 use std::process::ExitCode;
 use std::time::Duration;
+
+/// A change is made by one thread and dropped by the one that wrote it; this allocator makes that
+/// cheap.
+#[global_allocator]
+static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// How long threads that are still busy may take at the very end.
 const LAST_TASKS: Duration = Duration::from_millis(500);

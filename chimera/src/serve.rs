@@ -1,8 +1,8 @@
 //! A running server, from the lock to the last flushed line.
 //!
-//! Order matters at both ends. Start: lock, telemetry, address, stores, then the word that it is
-//! ready. Stop: readiness says no, no new connection, running requests finish, stores close,
-//! spans are sent.
+//! Order matters at both ends. Start: lock, telemetry, address, stores, workflows, then the word
+//! that it is ready. Stop: readiness says no, no new connection, running requests finish, runs
+//! finish their turn, stores close, spans are sent.
 
 use crate::compose::{self, Ambient};
 use crate::config::Config;
@@ -10,6 +10,7 @@ use crate::failure::{Failure, Outcome};
 use crate::home::Home;
 use crate::telemetry::{self, Terminal};
 use chimera_api::{Edge, ServerLimits};
+use chimera_core::access::Secret;
 use chimera_core::error::Code;
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -36,11 +37,29 @@ impl Ended {
     }
 }
 
-/// Runs until a signal; `ready` is told the folder and the address once requests are served.
+/// What a server is run for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Trying out: with a token of its own and with examples.
+    Trying,
+    /// Serving, as configured.
+    Serving,
+}
+
+/// A server that is ready.
+pub(crate) struct Ready {
+    /// Where it is.
+    pub(crate) url: String,
+    /// What opens its door, if anything does.
+    pub(crate) token: Option<String>,
+}
+
+/// Runs until a signal; `ready` is told once requests are served.
 pub(crate) async fn serve(
     config: &Config,
     terminal: Terminal,
-    ready: impl FnOnce(&Home, SocketAddr, &Ambient) -> Outcome,
+    purpose: Purpose,
+    ready: impl FnOnce(&Ready) -> Outcome,
 ) -> Outcome<Ended> {
     let ambient = Ambient::new();
     let Signals { first, second } = Signals::listen()?;
@@ -48,11 +67,25 @@ pub(crate) async fn serve(
     let telemetry = telemetry::start(config, terminal, ambient.clock.clone())?;
     let (listener, address) = listen(config.listen).await?;
     let parts = compose::open(config, &home, &ambient, address).await?;
+    let token = token(config, &home, &ambient, purpose).await?;
     let mut edge = Edge::new(ambient.clock.clone(), ambient.random.clone())
         .with_checks(parts.checks.iter().map(|check| config.mask.check(check)).collect())
         .with_blobs(parts.blobs.clone())
         .with_metrics(telemetry.render_metrics())
         .with_request_timeout(config.request_timeout);
+    if let Some(flow) = parts.flow() {
+        if purpose == Purpose::Trying {
+            crate::flow::examples::apply(&flow, &compose::operator()).await?;
+        }
+        edge = edge.with_flow(flow);
+    }
+    if let Some(token) = &token {
+        if address.ip().is_loopback() {
+            edge = edge.with_door(compose::door(token));
+        } else {
+            tracing::warn!("workflows and runs are served on a loopback address only; this one is not");
+        }
+    }
     if let Some(link) = telemetry.link() {
         edge = edge.with_link(link);
     }
@@ -61,7 +94,9 @@ pub(crate) async fn serve(
         header_timeout: config.header_timeout,
         shutdown_grace: config.shutdown_grace,
     };
-    ready(&home, address, &ambient)?;
+    let url = format!("http://{address}");
+    home.announce(&url)?;
+    ready(&Ready { url, token })?;
     tracing::info!(address = %address, "serving");
     let whole = async {
         let drained = chimera_api::serve(listener, chimera_api::router(edge.clone()), limits, async {
@@ -73,6 +108,7 @@ pub(crate) async fn serve(
         if cut > 0 {
             tracing::warn!(connections = cut, "requests were cut because the grace time was over");
         }
+        home.retract();
         parts.close().await;
         tracing::info!("stopped");
         telemetry.flush().await;
@@ -83,6 +119,15 @@ pub(crate) async fn serve(
         ended = whole => Ok(ended),
         Ok(()) = second => Ok(Ended::Cut),
     }
+}
+
+async fn token(config: &Config, home: &Home, ambient: &Ambient, purpose: Purpose) -> Outcome<Option<String>> {
+    let token = match purpose {
+        Purpose::Trying => Some(home.dev_token(&*ambient.random)?),
+        Purpose::Serving => compose::api_token(config).await?,
+    };
+    token.iter().for_each(|token| config.mask.learn(&Secret::new(token.as_bytes())));
+    Ok(token)
 }
 
 async fn listen(address: SocketAddr) -> Outcome<(TcpListener, SocketAddr)> {

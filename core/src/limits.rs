@@ -160,6 +160,10 @@ pub const TENANT_CALLS_MAX: usize = 512;
 pub const TOOL_CALLS_MAX: usize = 256;
 /// Runs that one process drives at a time; more are refused until some end or wait.
 pub const ACTIVE_RUNS_MAX: usize = 10_000;
+/// Events of a run that are read at a time for whoever follows it.
+pub const FEED_PAGE_MAX: usize = 256;
+/// Streams of events that one process keeps open at a time; more are refused.
+pub const EVENT_STREAMS_MAX: usize = 256;
 /// Messages that may wait for one run; a signal beyond that is found by looking.
 pub const RUN_INBOX_MAX: usize = 256;
 /// Compiled workflows that one process keeps.

@@ -12,6 +12,7 @@ pub mod proxy;
 pub mod redis;
 pub mod s3;
 pub mod seeded;
+pub mod simulate;
 pub mod smtp;
 pub mod suite;
 pub mod world;

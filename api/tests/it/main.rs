@@ -5,6 +5,7 @@ mod artifacts;
 mod connections;
 mod downloads;
 mod errors;
+mod flow;
 mod heads;
 mod ops;
 mod reference;

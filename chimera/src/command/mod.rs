@@ -2,11 +2,14 @@
 
 mod audit;
 mod bench;
+mod bench_flow;
 mod config;
 mod dev;
 mod doctor;
 mod migrate;
+mod runs;
 mod serve;
+mod workflow;
 
 use crate::ambient::{Environment, stderr_is_terminal};
 use crate::cli::{AuditCommand, BenchCommand, Cli, Command, ConfigCommand};
@@ -15,7 +18,8 @@ use crate::config::{Loaded, Origin};
 use crate::failure::{Failure, Outcome};
 use crate::telemetry::{self, Telemetry, Terminal};
 use chimera_core::error::Code;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// The exit status when something was checked and found wrong.
@@ -64,6 +68,8 @@ impl Scene<'_> {
             Command::Migrate { check: false } => migrate::run(self).await,
             Command::Doctor => doctor::run(self).await,
             Command::Config(ConfigCommand::Print { origins }) => config::print(self, origins),
+            Command::Workflow(command) => workflow::run(self, command).await,
+            Command::Runs(command) => runs::run(self, command).await,
             Command::Audit(AuditCommand::List(list)) => audit::list::run(self, &list).await,
             Command::Audit(AuditCommand::Verify { path, keys }) => {
                 audit::verify::run(self, path.as_deref(), &keys).await
@@ -72,6 +78,9 @@ impl Scene<'_> {
                 audit::export::run(self, tenant.as_deref(), out.as_deref()).await
             }
             Command::Bench(BenchCommand::Store { transactions }) => bench::store(self, transactions).await,
+            Command::Bench(BenchCommand::Flow { runs, concurrency, store, finished, waiting }) => {
+                bench_flow::flow(self, &bench_flow::Load { runs, concurrency, finished, waiting }, store).await
+            }
         }
     }
 }
@@ -84,6 +93,40 @@ pub(crate) fn print(text: &str) -> Outcome {
             Err(Failure::new(Code::Internal, format!("can't write the output: {}", error.kind())))
         }
         _ => Ok(()),
+    }
+}
+
+/// The text of a file that a command names; `-` is stdin.
+pub(crate) fn text_of(file: &Path) -> Outcome<String> {
+    let read = if file == Path::new("-") {
+        let mut text = String::new();
+        std::io::stdin().lock().read_to_string(&mut text).map(|_| text)
+    } else {
+        std::fs::read_to_string(file)
+    };
+    read.map_err(|error| {
+        Failure::new(Code::MalformedArgs, format!("{} can't be read: {}", file.display(), error.kind()))
+    })
+}
+
+/// The JSON document of a file that a command names.
+pub(crate) fn json_of(file: &Path) -> Outcome<serde_json::Value> {
+    serde_json::from_str(&text_of(file)?)
+        .map_err(|error| Failure::new(Code::MalformedArgs, format!("{} is not JSON: {error}", file.display())))
+}
+
+/// A document for reading.
+pub(crate) fn document(value: &serde_json::Value) -> String {
+    format!("{value:#}\n")
+}
+
+/// Words behind a listing: that there is nothing, or where it goes on.
+pub(crate) fn page_words(page: &serde_json::Value, is_empty: bool, what: &str) {
+    if is_empty {
+        say(&format!("no {what}"));
+    }
+    if let Some(cursor) = page["next_cursor"].as_str() {
+        say(&format!("more: --cursor {cursor}"));
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::Scene;
 use crate::failure::Outcome;
+use crate::serve::{Purpose, serve};
 use std::process::ExitCode;
 
 pub(crate) async fn run(scene: &Scene<'_>) -> Outcome<ExitCode> {
-    let ended = crate::serve::serve(&scene.loaded.config, scene.terminal, |_, _, _| Ok(())).await?;
+    let ended = serve(&scene.loaded.config, scene.terminal, Purpose::Serving, |_| Ok(())).await?;
     Ok(ended.exit())
 }

@@ -1,6 +1,6 @@
 //! From a raw value of any layer to a checked one.
 
-use super::setting::Kind;
+use super::setting::{Kind, Paired};
 use chimera_core::ledger::checkpoint::PublicKey;
 use std::net::SocketAddr;
 
@@ -46,6 +46,16 @@ pub(crate) fn check(kind: Kind, raw: &Raw) -> Result<Typed, String> {
                 !text.is_empty() && crate::telemetry::filter(text).is_ok()
             })
         }
+        Kind::Text => text(raw, "a text", |text| !text.trim().is_empty() && !text.contains(char::is_control)),
+        Kind::Token => text(raw, "a token of plain characters", |text| {
+            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
+        }),
+        Kind::Pairs(Paired::Address) => list(raw, "a list of `name=URL`", |text| {
+            pair(text).is_some_and(|(_, url)| url.starts_with("http://") || url.starts_with("https://"))
+        }),
+        Kind::Pairs(Paired::Count) => list(raw, "a list of `name=number`", |text| {
+            pair(text).is_some_and(|(_, count)| count.parse::<usize>().is_ok_and(|count| count > 0))
+        }),
         Kind::Path => text(raw, "a path", |text| !text.is_empty()),
         Kind::Listen => text(raw, "an address such as `127.0.0.1:8080`", |text| text.parse::<SocketAddr>().is_ok()),
         Kind::SecretName => text(raw, "the name of a secret such as `secret://ledger`", |text| {
@@ -94,6 +104,11 @@ fn is_host(text: &str) -> bool {
     };
     let letters = |c: u8| c.is_ascii_alphanumeric() || b"-._*[]:".contains(&c);
     !host.is_empty() && host.bytes().all(letters) && port.is_none_or(|port| port.parse::<u16>().is_ok())
+}
+
+/// Name and value of a pair.
+pub(crate) fn pair(text: &str) -> Option<(&str, &str)> {
+    text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty())
 }
 
 fn with_slashes(schemes: &[&str]) -> Vec<String> {

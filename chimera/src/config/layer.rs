@@ -49,6 +49,7 @@ fn learn(loaded: &Loaded) {
             mask.learn_url(text);
         }
     }
+    loaded.config.token.iter().for_each(|token| mask.learn(&Secret::new(token.0.as_bytes())));
     for secret in loaded.config.secret_variables.0.values() {
         mask.learn(&Secret::new(secret.as_bytes()));
     }

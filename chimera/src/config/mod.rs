@@ -19,7 +19,7 @@ pub(crate) use reference::reference;
 pub(crate) use show::{masked_url, show};
 
 use crate::mask::Mask;
-use check::Typed;
+use check::{Typed, pair};
 use chimera_core::ledger::checkpoint::PublicKey;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,6 +44,20 @@ pub(crate) struct Config {
     pub(crate) s3_url: Option<Secretive>,
     /// The secret with the credentials for S3.
     pub(crate) s3_credentials: Option<String>,
+    /// The server that commands speak to.
+    pub(crate) server: Option<String>,
+    /// The token that they show.
+    pub(crate) token: Option<Token>,
+    /// Whom tools may call.
+    pub(crate) egress_allow: Vec<String>,
+    /// The secret with the token of `serve`.
+    pub(crate) api_token: Option<String>,
+    /// Tools, rules and bounds of workflows.
+    pub(crate) flow: FlowConfig,
+    /// The secret that signs webhooks about runs.
+    pub(crate) webhook_key: Option<String>,
+    /// Where mails are handed over, if anywhere.
+    pub(crate) mail: Option<MailConfig>,
     /// Log filter.
     pub(crate) log_level: String,
     /// Log format.
@@ -90,6 +104,13 @@ impl Config {
             redis_url: page.text("redis_url").map(Secretive),
             s3_url: page.text("s3_url").map(Secretive),
             s3_credentials: page.text("s3_credentials"),
+            server: page.text("server"),
+            token: page.text("token").map(Token),
+            egress_allow: page.list("egress_allow").to_vec(),
+            api_token: page.text("api.token"),
+            flow: FlowConfig::of(&page),
+            webhook_key: page.text("notify.webhook_key"),
+            mail: MailConfig::of(&page),
             log_level: page.text("log.level").unwrap_or_default(),
             log_format: page.text("log.format").map_or(LogFormat::Auto, |word| LogFormat::of(&word)),
             otlp_endpoint: page.text("otlp.endpoint").map(Secretive),
@@ -106,6 +127,68 @@ impl Config {
             request_timeout: page.seconds("http.request_timeout_seconds"),
             shutdown_grace: page.seconds("shutdown.grace_seconds"),
         }
+    }
+}
+
+/// Settings of workflows.
+#[derive(Clone, Debug)]
+pub(crate) struct FlowConfig {
+    /// Folder of files that declare tools.
+    pub(crate) tools_dir: Option<PathBuf>,
+    /// Vendors that are elsewhere.
+    pub(crate) base_urls: BTreeMap<String, String>,
+    /// File of rules.
+    pub(crate) policy_file: Option<PathBuf>,
+    /// Calls under way at a time: in this process, for one tenant, of one tool.
+    pub(crate) calls_max: [usize; 3],
+    /// Tools with a limit of their own.
+    pub(crate) calls_of: BTreeMap<String, usize>,
+}
+
+impl FlowConfig {
+    fn of(page: &Page<'_>) -> Self {
+        let pairs = |key| page.list(key).iter().filter_map(|text| pair(text));
+        let count = |(name, count): (&str, &str)| Some((name.to_owned(), count.parse().ok()?));
+        Self {
+            tools_dir: page.path("flow.tools_dir"),
+            base_urls: pairs("flow.base_urls").map(|(name, url)| (name.to_owned(), url.to_owned())).collect(),
+            policy_file: page.path("flow.policy_file"),
+            calls_max: ["flow.calls_max", "flow.tenant_calls_max", "flow.tool_calls_max"].map(|key| page.count(key)),
+            calls_of: pairs("flow.calls_of").filter_map(count).collect(),
+        }
+    }
+}
+
+/// Settings of mail.
+#[derive(Clone, Debug)]
+pub(crate) struct MailConfig {
+    /// SMTP server.
+    pub(crate) server: String,
+    /// Its port.
+    pub(crate) port: u16,
+    /// `starttls`, `implicit` or `none`.
+    pub(crate) tls: String,
+    /// Who mails are from.
+    pub(crate) from: Option<String>,
+    /// User there.
+    pub(crate) user: Option<String>,
+    /// The secret with its password.
+    pub(crate) password: Option<String>,
+    /// Certificates that are trusted too.
+    pub(crate) roots_file: Option<PathBuf>,
+}
+
+impl MailConfig {
+    fn of(page: &Page<'_>) -> Option<Self> {
+        Some(Self {
+            server: page.text("mail.server")?,
+            port: u16::try_from(page.number("mail.port")).unwrap_or(587),
+            tls: page.text("mail.tls").unwrap_or_default(),
+            from: page.text("mail.from"),
+            user: page.text("mail.user"),
+            password: page.text("mail.password"),
+            roots_file: page.path("mail.roots_file"),
+        })
     }
 }
 
@@ -169,6 +252,16 @@ pub(crate) struct Secretive(pub(crate) String);
 impl fmt::Debug for Secretive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&masked_url(&self.0))
+    }
+}
+
+/// A token; never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Token(pub(crate) String);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
     }
 }
 

@@ -35,11 +35,11 @@ pub(crate) fn reference() -> String {
 
 fn kind(kind: Kind) -> String {
     match kind {
-        Kind::LogFilter => "text".to_owned(),
+        Kind::LogFilter | Kind::Text | Kind::Token => "text".to_owned(),
         Kind::Path => "path".to_owned(),
         Kind::Listen => "address".to_owned(),
         Kind::SecretName => "`secret://NAME`".to_owned(),
-        Kind::Hosts | Kind::PublicKeys => "list; in the environment separated by commas".to_owned(),
+        Kind::Hosts | Kind::PublicKeys | Kind::Pairs(_) => "list; in the environment separated by commas".to_owned(),
         Kind::Url(schemes) => {
             let urls: Vec<String> = schemes.iter().map(|scheme| format!("`{scheme}://`")).collect();
             format!("URL: {}", urls.join(", "))

@@ -13,6 +13,10 @@ pub(crate) const ENV_SECRET_PREFIX: &str = "CHIMERA_SECRET_";
 pub(crate) enum Kind {
     /// Which lines are logged.
     LogFilter,
+    /// Any text.
+    Text,
+    /// A text that must not be shown.
+    Token,
     /// A path.
     Path,
     /// An address to listen at.
@@ -34,8 +38,19 @@ pub(crate) enum Kind {
     },
     /// `host` or `host:port`, any number of them.
     Hosts,
+    /// `name=value`, any number of them; what the value must look like.
+    Pairs(Paired),
     /// Ed25519 public keys, any number of them.
     PublicKeys,
+}
+
+/// What stands behind the name in a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paired {
+    /// An address that begins with http.
+    Address,
+    /// A whole number, at least one.
+    Count,
 }
 
 /// One setting.
@@ -63,6 +78,10 @@ impl Setting {
     pub(crate) fn env(&self) -> String {
         format!("CHIMERA_{}", self.key.replace('.', "__").to_uppercase())
     }
+}
+
+const fn calls(max: u64) -> Kind {
+    Kind::Number { min: 1, max, unit: "calls" }
 }
 
 const fn seconds(min: u64, max: u64) -> Kind {
@@ -114,6 +133,19 @@ pub(crate) static SETTINGS: &[Setting] = &[
         Kind::SecretName,
         None,
         "Secret that holds `ACCESS_KEY_ID:SECRET_ACCESS_KEY` for S3.",
+    ),
+    Setting::new(
+        "server",
+        Kind::Url(&["http", "https"]),
+        None,
+        "Server that commands speak to; without it the one that uses the data folder.",
+    )
+    .flag("--server"),
+    Setting::new(
+        "token",
+        Kind::Token,
+        None,
+        "Token that commands show to the server; without it the one that `chimera dev` keeps in the data folder.",
     ),
     Setting::new("egress_allow", Kind::Hosts, Some(""), "Hosts that tools may call, as `host` or `host:port`."),
     Setting::new(
@@ -178,6 +210,67 @@ pub(crate) static SETTINGS: &[Setting] = &[
         seconds(1, 600),
         Some("30"),
         "How long a request may take until its answer begins.",
+    ),
+    Setting::new(
+        "api.token",
+        Kind::SecretName,
+        None,
+        "Secret that holds the token for workflows and runs on `chimera serve`; without it nobody gets in. They are served on a loopback address only.",
+    ),
+    Setting::new(
+        "flow.tools_dir",
+        Kind::Path,
+        None,
+        "Folder whose `*.toml` files declare tools, as docs/guides/tools.md describes.",
+    ),
+    Setting::new(
+        "flow.base_urls",
+        Kind::Pairs(Paired::Address),
+        Some(""),
+        "Where vendors are called if not at their usual address, such as `github=https://github.example.com/api/v3`.",
+    ),
+    Setting::new(
+        "flow.policy_file",
+        Kind::Path,
+        None,
+        "TOML file of rules about which tools may be called and which need approval, as docs/guides/workflows.md describes.",
+    ),
+    Setting::new("flow.calls_max", calls(100_000), Some("1024"), "Calls of tools under way at a time in this process."),
+    Setting::new("flow.tenant_calls_max", calls(100_000), Some("512"), "Calls under way at a time for one tenant."),
+    Setting::new("flow.tool_calls_max", calls(100_000), Some("256"), "Calls under way at a time of one tool."),
+    Setting::new(
+        "flow.calls_of",
+        Kind::Pairs(Paired::Count),
+        Some(""),
+        "Calls under way at a time of tools with a limit of their own, such as `notion.search=3`.",
+    ),
+    Setting::new(
+        "notify.webhook_key",
+        Kind::SecretName,
+        None,
+        "Secret that holds the `whsec_` key that signs what webhooks are told about runs; without it none is told.",
+    ),
+    Setting::new("mail.server", Kind::Text, None, "SMTP server that takes mails; without it no mail is sent."),
+    Setting::new(
+        "mail.port",
+        Kind::Number { min: 1, max: 65_535, unit: "port" },
+        Some("587"),
+        "Its port: 587 for `starttls`, 465 for `implicit`, as a rule.",
+    ),
+    Setting::new(
+        "mail.tls",
+        Kind::Choice(&["starttls", "implicit", "none"]),
+        Some("starttls"),
+        "How the connection is protected; `none` is for a relay on this machine.",
+    ),
+    Setting::new("mail.from", Kind::Text, None, "Who mails are from: an address, or `Name <address>`."),
+    Setting::new("mail.user", Kind::Text, None, "User at the SMTP server, if it asks for one."),
+    Setting::new("mail.password", Kind::SecretName, None, "Secret that holds the password of that user."),
+    Setting::new(
+        "mail.roots_file",
+        Kind::Path,
+        None,
+        "PEM file of certificates that are trusted besides the system's.",
     ),
     Setting::new(
         "shutdown.grace_seconds",

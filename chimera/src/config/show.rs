@@ -52,7 +52,11 @@ fn toml_text(loaded: &Loaded, origins: bool) -> String {
 }
 
 fn masked(setting: &Setting, text: &str) -> String {
-    if matches!(setting.kind, Kind::Url(_)) { masked_url(text) } else { text.to_owned() }
+    match setting.kind {
+        Kind::Url(_) => masked_url(text),
+        Kind::Token => "***".to_owned(),
+        _ => text.to_owned(),
+    }
 }
 
 /// Query parameters that are never secret.

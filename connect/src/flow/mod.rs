@@ -6,6 +6,7 @@ pub mod http;
 mod input;
 pub mod local;
 pub mod mail;
+pub mod notify;
 pub mod s3;
 pub mod slack;
 mod toolbox;

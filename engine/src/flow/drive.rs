@@ -25,6 +25,9 @@ use tokio::sync::{mpsc, watch};
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_LAST: Duration = Duration::from_secs(5);
 
+/// How often a run that waits for a slot asks for one without being told.
+const LOOK_FOR_SLOT: Duration = Duration::from_secs(1);
+
 /// What a run is told by others in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nudge {
@@ -50,6 +53,10 @@ pub(super) struct Drive {
     standing: watch::Sender<Standing>,
     calls: FuturesUnordered<BoxFuture<'static, Event>>,
     cancels: BTreeMap<At, watch::Sender<bool>>,
+    /// Every call that is written down as under way is a call of this task.
+    alone: bool,
+    /// The owner that the store knew before the last turn.
+    owner: Option<Owner>,
     /// Turns in a row that were thrown away.
     stale: u32,
     /// More was told than one turn takes in.
@@ -70,9 +77,10 @@ impl Drive {
         run: Run,
         nudges: mpsc::Receiver<Nudge>,
         standing: watch::Sender<Standing>,
+        alone: bool,
     ) -> Self {
-        let (calls, cancels) = (FuturesUnordered::new(), BTreeMap::new());
-        Self { inner, run, nudges, standing, calls, cancels, stale: 0, told_more: false }
+        let (calls, cancels, owner) = (FuturesUnordered::new(), BTreeMap::new(), run.owner());
+        Self { inner, run, nudges, standing, calls, cancels, alone, owner, stale: 0, told_more: false }
     }
 
     /// Goes on with a run whose turn was just committed.
@@ -85,8 +93,8 @@ impl Drive {
     }
 
     /// Takes a run up that was just read.
-    pub(super) async fn take_up(mut self, alone: bool) {
-        let mut events = vec![Event::Begun { alone }];
+    pub(super) async fn take_up(mut self) {
+        let mut events = vec![Event::Begun { alone: self.alone }];
         events.extend(self.told().await);
         self.drive(events).await;
     }
@@ -123,6 +131,7 @@ impl Drive {
 
     /// Decides, commits and performs. None: the run is not driven here any more.
     async fn turn(&mut self, events: Vec<Event>) -> Option<Vec<Event>> {
+        self.owner = self.run.owner();
         let (id, granted) = (self.run.head().id, self.inner.gate().granted(self.run.head().id));
         let decided = self.decide(events);
         if decided.as_ref().is_ok_and(|turn| !turn.more) && !granted.is_empty() {
@@ -174,6 +183,7 @@ impl Drive {
     /// Reads the run again after its state in memory has become worthless.
     async fn reload(&mut self) -> Option<Vec<Event>> {
         let id = self.run.head().id;
+        let (known, tried) = (self.owner, self.run.owner());
         self.calls = FuturesUnordered::new();
         self.cancels.clear();
         let next = self.inner.gate().forget_run(id);
@@ -203,8 +213,11 @@ impl Drive {
                     return None;
                 }
             }
-            // The calls of this process were dropped just now, and nobody else drives the run.
-            let mut events = vec![Event::Begun { alone: true }];
+            let stored = self.run.owner();
+            // The calls of this task were dropped just now. If another node had the run meanwhile,
+            // its calls may be under way still.
+            self.alone &= stored.is_none() || stored == known || stored == tried || self.inner.parts.alone;
+            let mut events = vec![Event::Begun { alone: self.alone }];
             events.extend(self.told().await);
             return Some(events);
         }
@@ -278,7 +291,11 @@ impl Drive {
         if let Some(Some(event)) = self.calls.next().now_or_never() {
             return self.gather(event);
         }
-        let due = self.run.next_deadline().map(|due| until(due, self.inner.parts.clock.now()));
+        let mut due = self.run.next_deadline().map(|due| until(due, self.inner.parts.clock.now()));
+        if self.run.wants_slot() {
+            // A freed slot is offered to one run; if that one can't use it, the others must find it.
+            due = Some(due.map_or(LOOK_FOR_SLOT, |due| due.min(LOOK_FOR_SLOT)));
+        }
         let sleep = async {
             match due {
                 Some(due) => tokio::time::sleep(due).await,

@@ -24,6 +24,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How much longer than its lease a silent lane is given.
 const MARGIN_SECONDS: i64 = 2;
 
+/// How often the runs of a lane of our own are looked through for one that nobody drives.
+const AGAIN_SECONDS: i64 = 10;
+
 /// What was last seen of a lane, and since when it has looked like that.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
@@ -37,8 +40,8 @@ struct Seen {
 #[derive(Default)]
 pub struct Keeper {
     lanes: BTreeMap<i64, Seen>,
-    /// Lanes of ours whose runs were taken up, with the epoch in which that was.
-    mine: BTreeSet<(i64, i64)>,
+    /// Lanes of ours whose runs were taken up: in which epoch, and when.
+    mine: BTreeMap<i64, (i64, Timestamp)>,
 }
 
 impl Flow {
@@ -124,8 +127,9 @@ impl Flow {
         for row in &lanes {
             let lane = row.int("lane");
             if let Some(epoch) = held.get(&lane) {
-                if !keeper.mine.contains(&(lane, *epoch)) && self.adopt_runs_of(lane).await? {
-                    keeper.mine.insert((lane, *epoch));
+                let again = |(known, at): &(i64, Timestamp)| known != epoch || at.plus_seconds(AGAIN_SECONDS) <= now;
+                if keeper.mine.get(&lane).is_none_or(again) && self.adopt_runs_of(lane).await? {
+                    keeper.mine.insert(lane, (*epoch, now));
                 }
                 continue;
             }
@@ -149,19 +153,25 @@ impl Flow {
     async fn adopt_runs_of(&self, lane: i64) -> Result<bool, FlowError> {
         let mut select = Select::from(&RUNS, Scope::System).with("owner_lane", lane).by(&[], Direction::Ascending);
         select = select.take(limits::PAGE_ROWS_MAX);
+        let mut all = true;
         loop {
             let page = self.inner.parts.records.read(select.clone()).await?;
             for row in page.rows {
                 if !self.inner.has_room() {
                     return Ok(false);
                 }
-                if !self.inner.is_active(row.uuid("id")) {
-                    self.inner.take_over(row).await?;
+                let id = row.uuid("id");
+                if !self.inner.is_active(id)
+                    && let Err(error) = self.inner.take_over(row).await
+                {
+                    // One run that can't be read must not keep the others waiting.
+                    tracing::warn!(run_id = %id, error = %error, "a run could not be taken over");
+                    all = false;
                 }
             }
             match page.next {
                 Some(next) => select.after = Some(next),
-                None => return Ok(true),
+                None => return Ok(all),
             }
         }
     }

@@ -123,7 +123,13 @@ pub(super) async fn recorded(
 fn patched(rows: &[Row], graph: &Arc<Graph>, workflows: &Workflows) -> Result<Vec<StoredPatch>, FlowError> {
     let mut graph = Arc::clone(graph);
     let mut patches = Vec::new();
-    for row in rows.iter().filter(|row| ["applied", "proposed"].contains(&row.text("status"))) {
+    // One that was proposed and asks nobody is still a signal that the run has not taken in.
+    let known = |row: &&Row| match row.text("status") {
+        "applied" => true,
+        "proposed" => !row.get("approval_request_id").is_null(),
+        _ => false,
+    };
+    for row in rows.iter().filter(known) {
         let damaged = || Damaged { what: format!("patch {} can't be read", row.int("number")) };
         let document = row.get("patch").as_json().map(Json::to_value).ok_or_else(damaged)?;
         let patch = Patch::from_value(document).map_err(|_| damaged())?;

@@ -3,6 +3,7 @@
 mod decide;
 mod drive;
 mod error;
+mod feed;
 pub mod gate;
 mod keeper;
 mod load;
@@ -12,6 +13,7 @@ mod perform;
 pub mod policy;
 mod registry;
 mod seal;
+mod shelf;
 mod show;
 mod start;
 mod tell;
@@ -19,10 +21,11 @@ mod workflows;
 
 pub use decide::{Decide, Decided, Decision};
 pub use error::FlowError;
+pub use feed::Feed;
 pub use keeper::Keeper;
 pub use node::{Flow, Parts, Standing};
 pub use registry::{Registry, Twice};
 pub use show::Filter;
 pub use start::{StartRun, Started};
-pub use tell::Proposed;
+pub use tell::{Proposed, Settle};
 pub use workflows::{Applied, Tools, Workflows};

@@ -7,14 +7,14 @@
 use super::drive::{Drive, Nudge};
 use super::gate::{Slots, Turnstile};
 use super::{FlowError, Registry, Workflows, load};
-use crate::port::{Bus, Clock, Held, Random, Records};
+use crate::port::{Bus, Clock, CommitError, Held, Random, Records};
 use bytes::Bytes;
 use chimera_core::flow::run::{Head, Policy, Run, RunStatus, Turn};
 use chimera_core::limits;
-use chimera_core::record::Row;
+use chimera_core::record::{Row, Tx};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use uuid::Uuid;
 
 /// The topic on which runs that were told something are named.
@@ -56,6 +56,13 @@ pub(super) struct Inner {
     /// Rings when a message to somebody waits to be sent.
     pub(super) messages: Notify,
     stopping: watch::Sender<bool>,
+}
+
+/// A run on its way into the store.
+pub(super) struct Launched {
+    pub(super) standing: watch::Receiver<Standing>,
+    /// Whether it has arrived.
+    pub(super) durable: oneshot::Receiver<Result<(), CommitError>>,
 }
 
 struct Active {
@@ -155,15 +162,30 @@ impl Inner {
         self.stopping.subscribe()
     }
 
-    /// Drives a run whose turn was just committed.
-    pub(super) fn adopt(self: &Arc<Self>, run: Run, turn: Turn) -> watch::Receiver<Standing> {
+    /// Commits the first turn of a run and drives it. The run has its place here before it is in
+    /// the store, so that nobody in this process takes it for an orphan; and it goes on even if
+    /// whoever asked for it has stopped waiting.
+    pub(super) fn launch(self: &Arc<Self>, run: Run, turn: Turn, tx: Tx) -> Launched {
         let (inbox, nudges) = mpsc::channel(limits::RUN_INBOX_MAX);
         let first = Standing { status: run.status(), rests: turn.parked };
         let (sender, standing) = watch::channel(first);
+        let (told, durable) = oneshot::channel();
         let id = run.head().id;
         self.active().insert(id, Active { inbox, standing: standing.clone() });
-        tokio::spawn(Drive::new(Arc::clone(self), run, nudges, sender).go(turn));
-        standing
+        let inner = Arc::clone(self);
+        tokio::spawn(async move {
+            let committed = inner.parts.records.commit(tx).await;
+            let failed = committed.is_err();
+            if failed {
+                inner.release(id);
+            }
+            // Whoever stopped waiting needs no answer.
+            let _ = told.send(committed.map(drop));
+            if !failed {
+                Drive::new(inner, run, nudges, sender, true).go(turn).await;
+            }
+        });
+        Launched { standing, durable }
     }
 
     /// A run is not driven here any more.
@@ -240,7 +262,7 @@ impl Inner {
         let alone = self.parts.alone || row.get("owner_lane").is_null();
         match load::load(&*self.parts.records, &self.workflows, row).await {
             Ok(run) => {
-                tokio::spawn(Drive::new(Arc::clone(self), run, nudges, sender).take_up(alone));
+                tokio::spawn(Drive::new(Arc::clone(self), run, nudges, sender, alone).take_up());
                 Ok(())
             }
             Err(error) => {

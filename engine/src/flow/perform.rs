@@ -56,11 +56,12 @@ pub(super) async fn perform(
         cancel.cancelled().await;
         tokio::time::sleep(GRACE).await;
     };
+    // Time comes first: a process that stood still must not send what others have given up.
     tokio::select! {
         biased;
-        answer = &mut work => answer,
         () = tokio::time::sleep(time_left) => dropped(spec.effect, "it did not answer in time"),
         () = stop => dropped(spec.effect, "it was told to stop and did not answer"),
+        answer = &mut work => answer,
     }
 }
 

@@ -159,6 +159,7 @@ fn summary(row: &Row) -> Value {
         "paused": row.get("pause_requested") == &chimera_core::record::Value::Bool(true),
         "cancel_requested": row.get("cancel_requested") == &chimera_core::record::Value::Bool(true),
         "state_version": row.int("state_version"),
+        "run_seq": row.int("run_seq"),
         "parent_run_id": row.get("parent_run_id").as_uuid(),
         "replay_of": row.get("replay_of").as_uuid(),
         "replay_mode": row.get("replay_mode").as_text(),

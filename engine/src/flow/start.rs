@@ -1,18 +1,20 @@
 //! Starting a run.
 
 use super::node::Inner;
+use super::perform::perform;
 use super::{Flow, FlowError, Standing, load, seal};
 use crate::access::Permit;
-use crate::port::CommitError;
+use crate::port::{Cancel, CommitError};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::run::{
-    Env, Gate, Head, Owner, Recorded, Replay, ReplayMode, Run, RunStatus, Slot, Source, WorkflowRef,
+    Call, Env, Gate, Head, Owner, Recorded, Replay, ReplayMode, Run, RunStatus, Slot, Source, WorkflowRef,
 };
 use chimera_core::flow::tables::RUNS;
 use chimera_core::limits;
 use chimera_core::record::{Conflict, Json, Row, Scope, Select};
+use futures::FutureExt;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -64,6 +66,8 @@ impl StartRun {
 pub struct Started {
     /// Its id.
     pub run_id: Uuid,
+    /// How freely it may act.
+    pub level: Level,
     /// Where it stands.
     pub standing: watch::Receiver<Standing>,
 }
@@ -179,7 +183,7 @@ impl Flow {
             return Err(FlowError::Refused(Box::new(body)));
         }
         let parts = &inner.parts;
-        let id = head.id;
+        let (id, level) = (head.id, head.level);
         let catalog = inner.workflows.running();
         let now = parts.clock.now();
         let owner = inner.lane(id).map(|held| Owner { lane: held.lane, epoch: held.epoch });
@@ -192,16 +196,17 @@ impl Flow {
                 catalog: &catalog,
                 owner,
             };
-            Run::create(head, graph, recorded, &mut env)?
+            let mut at_once = |run: &Run, call: &Call| {
+                let (_, cancel) = Cancel::pair();
+                perform(&parts.registry, &*parts.clock, run.head(), call, cancel).now_or_never()
+            };
+            Run::create(head, graph, recorded, &mut env, &mut at_once)?
         };
         let mut tx = turn.tx.take().unwrap_or_default();
         seal::notes(&mut tx, inner, run.head(), &turn.notes)?;
-        if let Err(error) = parts.records.commit(tx).await {
-            let next = inner.gate().forget_run(id);
-            inner.tick(next);
-            return Err(error.into());
-        }
-        Ok(Started { run_id: id, standing: inner.adopt(run, turn) })
+        let launched = inner.launch(run, turn, tx);
+        launched.durable.await.unwrap_or(Err(CommitError::Unknown))?;
+        Ok(Started { run_id: id, level, standing: launched.standing })
     }
 
     /// The run that somebody asked for under a key.

@@ -37,6 +37,21 @@ pub struct Proposed {
     pub preview: Value,
 }
 
+/// What a person found out about a step whose outcome is unknown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settle {
+    /// The step.
+    pub step: Uuid,
+    /// The try that they looked at; the last one when absent.
+    pub attempt: Option<u32>,
+    /// Whether it happened.
+    pub happened: bool,
+    /// What it gave.
+    pub output: Option<Value>,
+    /// How they know.
+    pub notes: Option<String>,
+}
+
 impl Flow {
     /// Stops a run.
     pub async fn cancel(&self, permit: &Permit, run: Uuid, reason: Option<String>) -> Result<(), FlowError> {
@@ -62,7 +77,7 @@ impl Flow {
         self.tell(permit, run, Told::Resume { by: permit.actor().to_owned() }).await
     }
 
-    /// Says what became of an effect whose outcome is unknown.
+    /// Says what became of an effect whose outcome is unknown, as things stand now.
     pub async fn resolve(
         &self,
         permit: &Permit,
@@ -72,12 +87,22 @@ impl Flow {
         output: Option<Value>,
         notes: Option<String>,
     ) -> Result<(), FlowError> {
+        self.settle(permit, run, Settle { step, attempt: None, happened, output, notes }).await
+    }
+
+    /// Says what became of one try of a step. It counts only while that is the last one.
+    pub async fn settle(&self, permit: &Permit, run: Uuid, found: Settle) -> Result<(), FlowError> {
         if permit.kind() != ActorType::Human {
             return Err(FlowError::refused(Code::RbacForbidden, "only people settle an unknown outcome"));
         }
-        self.step_in(permit, run, step, StepStatus::OutcomeUnknown).await?;
+        let Settle { step, attempt, happened, output, notes } = found;
+        let row = self.step_in(permit, run, step, StepStatus::OutcomeUnknown).await?;
+        let now = u32::try_from(row.int("attempt")).unwrap_or(0);
+        if attempt.is_some_and(|attempt| attempt != now) {
+            return Err(FlowError::refused(Code::OccConflict, format!("the step is at its try {now} by now")));
+        }
         let by = permit.actor().to_owned();
-        self.tell(permit, run, Told::Resolve { step, happened, output, by, notes }).await
+        self.tell(permit, run, Told::Resolve { step, attempt: now, happened, output, by, notes }).await
     }
 
     /// Changes the input of a step that waits for approval; it waits anew, with a new digest.

@@ -13,13 +13,17 @@ use chimera_core::flow::tables::WORKFLOWS;
 use chimera_core::flow::tool::Spec;
 use chimera_core::ledger::SubjectType;
 use chimera_core::limits;
-use chimera_core::record::{Direction, Insert, Json, Page, Row, Scope, Select, Tx, Value};
+use chimera_core::record::{Compare, Direction, Insert, Json, Row, Scope, Select, Tx, Value};
+use chimera_core::time::Timestamp;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Tries to add a version while others add theirs.
 const APPLY_TRIES_MAX: u32 = 8;
+
+/// How long the newest version is taken for true; another process may have applied one since.
+const NEWEST_SECONDS: i64 = 1;
 
 type Key = (String, String, i64);
 
@@ -30,6 +34,8 @@ pub struct Workflows {
     random: Arc<dyn Random>,
     registry: Arc<Registry>,
     kept: Mutex<BTreeMap<Key, Arc<Graph>>>,
+    /// The newest version of a workflow, and until when that is taken for true.
+    newest: Mutex<BTreeMap<(String, String), (i64, Timestamp)>>,
 }
 
 /// A workflow that is there now.
@@ -84,7 +90,7 @@ impl Workflows {
         random: Arc<dyn Random>,
         registry: Arc<Registry>,
     ) -> Self {
-        Self { records, clock, random, registry, kept: Mutex::default() }
+        Self { records, clock, random, registry, kept: Mutex::default(), newest: Mutex::default() }
     }
 
     /// The catalogue for graphs that run already.
@@ -133,7 +139,10 @@ impl Workflows {
             }
             let version = last.map_or(1, |row| row.int("version") + 1);
             match self.records.commit(self.insert(permit, &graph, version)?).await {
-                Ok(_) => return Ok(applied(version, true)),
+                Ok(_) => {
+                    self.forget_newest(permit.tenant(), id);
+                    return Ok(applied(version, true));
+                }
                 Err(CommitError::Conflict(_)) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -174,14 +183,28 @@ impl Workflows {
         Ok(tx)
     }
 
-    /// The newest version of each workflow that there is, a page at a time.
-    pub async fn list(&self, permit: &Permit, limit: usize, cursor: Option<&str>) -> Result<Page, FlowError> {
-        let scope = Scope::Tenant(permit.tenant().to_owned());
-        let mut select = Select::from(&WORKFLOWS, scope).by(&[], Direction::Descending).take(limit);
-        if let Some(cursor) = cursor {
-            select = select.continue_at(cursor).map_err(crate::port::ReadError::from)?;
+    /// The newest version of each workflow behind `after`, by id, and whether there are more.
+    pub async fn list(
+        &self,
+        permit: &Permit,
+        limit: usize,
+        after: Option<&str>,
+    ) -> Result<(Vec<Row>, bool), FlowError> {
+        let mut after = after.unwrap_or_default().to_owned();
+        let mut rows = Vec::new();
+        loop {
+            // One look finds the next id, whatever the number of its versions.
+            let select = Select::from(&WORKFLOWS, Scope::Tenant(permit.tenant().to_owned()))
+                .filter("workflow_id", Compare::Above, after.as_str())
+                .by(&["workflow_id"], Direction::Ascending)
+                .take(1);
+            let Some(next) = self.records.read(select).await?.rows.into_iter().next() else { return Ok((rows, false)) };
+            if rows.len() >= limit {
+                return Ok((rows, true));
+            }
+            next.text("workflow_id").clone_into(&mut after);
+            rows.extend(self.row(permit.tenant(), &after, None).await?);
         }
-        Ok(self.records.read(select).await?)
     }
 
     /// A version's row; the newest without a version.
@@ -201,6 +224,8 @@ impl Workflows {
         id: &str,
         version: Option<i64>,
     ) -> Result<Option<(i64, Arc<Graph>)>, FlowError> {
+        let asked = version;
+        let version = version.or_else(|| self.newest(tenant, id));
         if let Some(version) = version
             && let Some(graph) = self.kept(tenant, id, version)
         {
@@ -208,6 +233,9 @@ impl Workflows {
         }
         let Some(row) = self.row(tenant, id, version).await? else { return Ok(None) };
         let version = row.int("version");
+        if asked.is_none() {
+            self.keep_newest(tenant, id, version);
+        }
         if let Some(graph) = self.kept(tenant, id, version) {
             return Ok(Some((version, graph)));
         }
@@ -222,6 +250,26 @@ impl Workflows {
         }
         kept.insert((tenant.to_owned(), id.to_owned(), version), Arc::clone(&graph));
         Ok(Some((version, graph)))
+    }
+
+    fn newest(&self, tenant: &str, id: &str) -> Option<i64> {
+        let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let (version, until) = newest.get(&(tenant.to_owned(), id.to_owned()))?;
+        (*until > self.clock.now()).then_some(*version)
+    }
+
+    fn keep_newest(&self, tenant: &str, id: &str, version: i64) {
+        let until = self.clock.now().plus_seconds(NEWEST_SECONDS);
+        let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        if newest.len() >= limits::WORKFLOWS_KEPT_MAX {
+            newest.pop_first();
+        }
+        newest.insert((tenant.to_owned(), id.to_owned()), (version, until));
+    }
+
+    fn forget_newest(&self, tenant: &str, id: &str) {
+        let key = (tenant.to_owned(), id.to_owned());
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
     }
 
     fn kept(&self, tenant: &str, id: &str, version: i64) -> Option<Arc<Graph>> {

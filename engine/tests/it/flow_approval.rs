@@ -37,8 +37,7 @@ async fn asked(approval: Value) -> (Stage, Uuid) {
 async fn a_person_sees_what_is_asked_and_the_graph_goes_on_with_the_answer() {
     let (stage, run) = asked(json!({})).await;
     let request = stage.asks(run).await.remove(0);
-    assert_eq!(request["action"]["prompt"], "May Bob?");
-    assert_eq!(request["action"]["input"], json!({"who": "Bob"}));
+    assert_eq!(request["action"]["input"], json!({"prompt": "May Bob?", "show": {"who": "Bob"}}));
     stage.approve("user_bob", run).await;
     assert_eq!(stage.ended(run).await["result"]["yes"]["echo"]["by"], json!(["user_bob"]));
 }

@@ -23,4 +23,5 @@ mod flow_slots;
 mod flow_start;
 mod flow_stop;
 mod flow_undo;
+mod simulate;
 mod verify;

@@ -47,6 +47,7 @@ migrations! {
     7 = "0007_guards",
     8 = "0008_views",
     9 = "0009_runs",
+    10 = "0010_checks",
 }
 
 /// What a migration did.

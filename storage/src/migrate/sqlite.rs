@@ -34,20 +34,18 @@ pub fn sqlite_status(conn: &Connection) -> Result<Status, MigrateError> {
     status(&recorded, Dialect::Sqlite)
 }
 
+/// Everything that is missing goes into one transaction: a new database waits for the disk once.
 fn apply_all(conn: &mut Connection) -> Result<Applied, MigrateError> {
-    let mut applied = Applied::default();
-    loop {
-        let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(database)?;
-        tx.execute_batch(RECORD).map_err(database)?;
-        let recorded = recorded(&tx)?;
-        applied.version = recorded.last().map_or(0, |row| row.version);
-        let Some(name) = apply_next(&tx, &recorded)? else {
-            tx.commit().map_err(database)?;
-            return Ok(applied);
-        };
-        tx.commit().map_err(|error| MigrateError::Failed { name, source: Box::new(error) })?;
-        applied.names.push(name);
+    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(database)?;
+    tx.execute_batch(RECORD).map_err(database)?;
+    let mut names = Vec::new();
+    while let Some(name) = apply_next(&tx, &recorded(&tx)?)? {
+        names.push(name);
     }
+    let version = recorded(&tx)?.last().map_or(0, |row| row.version);
+    let last = names.last().copied().unwrap_or("schema_migrations");
+    tx.commit().map_err(|error| MigrateError::Failed { name: last, source: Box::new(error) })?;
+    Ok(Applied { names, version })
 }
 
 fn apply_next(tx: &Transaction<'_>, recorded: &[Recorded]) -> Result<Option<&'static str>, MigrateError> {

@@ -1,6 +1,7 @@
 //! One lane of a node: the loop around its committer, and the lane's row.
 //!
-//! There is no clock: a lane is free when its holder gave it back, and its holder's otherwise.
+//! Without a clock a lane is free when its holder gave it back, and its holder's otherwise; with one
+//! it is free as well when its lease has run out.
 
 use super::tables::Tables;
 use super::{Disk, lock};
@@ -20,7 +21,6 @@ use uuid::Uuid;
 pub(super) type Waiter = oneshot::Sender<Result<Receipt, CommitError>>;
 
 const FREE: Timestamp = Timestamp::from_micros(0);
-const HELD: Timestamp = NOON.plus_seconds(LANE_LEASE_SECONDS);
 
 pub(super) struct LaneLoop {
     committer: Committer<Waiter>,
@@ -31,7 +31,7 @@ pub(super) struct LaneLoop {
 impl LaneLoop {
     /// Takes a free lane, or adds one.
     pub(super) fn claim(disk: &Disk) -> Self {
-        let mine = take(&mut lock(&disk.tables), None);
+        let mine = take(disk, &mut lock(&disk.tables), None);
         let mut committer = Committer::new();
         let commands = committer.step(Event::Claimed(mine)).into();
         Self { committer, commands, mine }
@@ -43,6 +43,12 @@ impl LaneLoop {
 
     pub(super) fn submit(&mut self, tx: Prepared, waiter: Waiter) {
         self.commands.extend(self.committer.step(Event::Submitted { tx, waiter }));
+    }
+
+    /// Makes the lease last longer.
+    pub(super) fn renew(&mut self, disk: &Disk) {
+        self.commands.extend(self.committer.step(Event::Tick));
+        self.run(disk);
     }
 
     pub(super) fn close(&mut self, disk: &Disk) {
@@ -65,11 +71,11 @@ impl LaneLoop {
                     Event::Executed { batch, outcome }
                 }
                 Command::Claim => {
-                    self.mine = take(&mut lock(&disk.tables), Some(self.mine));
+                    self.mine = take(disk, &mut lock(&disk.tables), Some(self.mine));
                     Event::Claimed(self.mine)
                 }
                 Command::Settle(batch) => {
-                    let settled = settle(&mut lock(&disk.tables), &batch);
+                    let settled = settle(disk, &mut lock(&disk.tables), &batch);
                     if let Settled::Ours(lane) | Settled::Never(lane) = settled {
                         self.mine = lane;
                     }
@@ -95,18 +101,27 @@ fn execute(disk: &Disk, batch: &Batch) -> Outcome {
         Some(Outcome::Committed { .. }) => true,
         Some(outcome) => return outcome,
     };
-    let (head, lost) = apply(&mut tables, batch);
+    let (head, lost) = apply(disk, &mut tables, batch);
+    show(disk, &mut tables, batch, &lost);
     drop(tables);
     disk.commits.send_modify(|commits| *commits += (batch.txs.len() - lost.len()) as u64);
     if answer_lost { Outcome::Unsure { lost } } else { Outcome::Committed { head, lost } }
 }
 
-fn apply(tables: &mut Tables, batch: &Batch) -> (Head, Vec<(usize, Loss)>) {
+/// Shows a committed batch to whoever watches.
+fn show(disk: &Disk, tables: &mut Tables, batch: &Batch, lost: &[(usize, Loss)]) {
+    let mut watcher = lock(&disk.watcher);
+    let Some(watcher) = watcher.as_mut() else { return tables.changes(|_| ()) };
+    tables.changes(|changed| watcher.changed(changed));
+    let kept = batch.txs.iter().enumerate().filter(|(at, _)| lost.iter().all(|(position, _)| position != at));
+    kept.flat_map(|(_, tx)| &tx.entries).for_each(|sealed| watcher.entered(sealed));
+    watcher.committed();
+}
+
+fn apply(disk: &Disk, tables: &mut Tables, batch: &Batch) -> (Head, Vec<(usize, Loss)>) {
     let mut lost = Vec::new();
     for (at, tx) in batch.txs.iter().enumerate() {
-        let before = tables.clone();
         if let Err(conflict) = tables.apply(tx) {
-            *tables = before;
             lost.push((at, Loss::Conflict(conflict)));
         }
     }
@@ -116,8 +131,13 @@ fn apply(tables: &mut Tables, batch: &Batch) -> (Head, Vec<(usize, Loss)>) {
     for (sealed, link) in kept.flat_map(|(_, tx)| &tx.entries).zip(&links) {
         tables.put(sealed.row(batch.lane.id, link));
     }
-    put(tables, Lane { head, ..batch.lane }, Some(batch.id), HELD);
+    put(tables, Lane { head, ..batch.lane }, Some(batch.id), lease(disk));
     (head, lost)
+}
+
+/// The end of a lease that begins now.
+fn lease(disk: &Disk) -> Timestamp {
+    disk.clock.as_ref().map_or(NOON, |clock| clock.now()).plus_seconds(LANE_LEASE_SECONDS)
 }
 
 fn put(tables: &mut Tables, lane: Lane, last_batch: Option<Uuid>, lease_until: Timestamp) {
@@ -138,6 +158,13 @@ fn lane_of(row: &Row) -> Lane {
     Lane { id: row.int("lane"), epoch: row.int("epoch"), head: Head { seq: row.int("head_seq"), hash } }
 }
 
+/// Frees every lane, whoever holds it.
+pub(super) fn free_all(tables: &mut Tables) {
+    for row in tables.all(&LEDGER_LANES) {
+        put(tables, lane_of(&row), row.get("last_batch_id").as_uuid(), FREE);
+    }
+}
+
 /// The row of a lane, while it is still in the epoch in which its holder took it.
 fn held(tables: &Tables, lane: Lane) -> Option<Row> {
     tables.all(&LEDGER_LANES).into_iter().find(|row| (row.int("lane"), row.int("epoch")) == (lane.id, lane.epoch))
@@ -148,22 +175,23 @@ fn holds(tables: &Tables, batch: &Batch) -> bool {
 }
 
 /// Takes the lane that was held, else a free one, else a new one, in a new epoch.
-fn take(tables: &mut Tables, mine: Option<Lane>) -> Lane {
+fn take(disk: &Disk, tables: &mut Tables, mine: Option<Lane>) -> Lane {
     let rows = tables.all(&LEDGER_LANES);
-    let free = |row: &&Row| row.get("lease_until").as_time() == Some(FREE);
+    let now = disk.clock.as_ref().map_or(FREE, |clock| clock.now());
+    let free = |row: &&Row| row.get("lease_until").as_time().is_some_and(|end| end <= now);
     let found = mine.and_then(|mine| held(tables, mine)).or_else(|| rows.iter().find(free).cloned());
     let last = rows.last().map_or(0, |row| row.int("lane"));
     let lane = match &found {
         Some(row) => Lane { epoch: row.int("epoch") + 1, ..lane_of(row) },
         None => Lane { id: last + 1, epoch: 1, head: Head::EMPTY },
     };
-    put(tables, lane, found.and_then(|row| row.get("last_batch_id").as_uuid()), HELD);
+    put(tables, lane, found.and_then(|row| row.get("last_batch_id").as_uuid()), lease(disk));
     lane
 }
 
-fn settle(tables: &mut Tables, batch: &Batch) -> Settled {
+fn settle(disk: &Disk, tables: &mut Tables, batch: &Batch) -> Settled {
     let Some(row) = held(tables, batch.lane) else { return Settled::Fenced { durable: None } };
-    let lane = take(tables, Some(batch.lane));
+    let lane = take(disk, tables, Some(batch.lane));
     let ours = row.get("last_batch_id").as_uuid() == Some(batch.id);
     if ours { Settled::Ours(lane) } else { Settled::Never(lane) }
 }

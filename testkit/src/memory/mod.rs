@@ -13,11 +13,13 @@ mod tables;
 mod views;
 
 pub use defaults::default_of;
+pub use tables::Changed;
 
 use async_trait::async_trait;
-use chimera_core::record::{Page, Row, Select, Table, Tx};
+use chimera_core::ledger::SealedEntry;
+use chimera_core::record::{Page, Row, Select, Table, Tx, Value};
 use chimera_engine::commit::{Batch, Outcome, Prepared};
-use chimera_engine::port::{CommitError, Held, ReadError, Receipt, Records, Unavailable};
+use chimera_engine::port::{Clock, CommitError, Held, ReadError, Receipt, Records, Unavailable};
 use lane::LaneLoop;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tables::Tables;
@@ -26,6 +28,18 @@ use tokio::sync::{oneshot, watch};
 /// Decides what becomes of a batch before it is applied; `None` applies it. `Committed` applies it
 /// too, but loses the answer.
 pub type Fault = Box<dyn FnMut(&Batch) -> Option<Outcome> + Send>;
+
+/// Sees every commit, in the order in which they happen.
+pub trait Watcher: Send {
+    /// A row is different.
+    fn changed(&mut self, changed: Changed<'_>);
+
+    /// An entry is in the ledger.
+    fn entered(&mut self, sealed: &SealedEntry);
+
+    /// That was all of it.
+    fn committed(&mut self);
+}
 
 /// One node of a store in memory.
 pub struct MemoryRecords {
@@ -39,6 +53,8 @@ struct Disk {
     tables: Mutex<Tables>,
     fault: Mutex<Option<Fault>>,
     commits: watch::Sender<u64>,
+    watcher: Mutex<Option<Box<dyn Watcher>>>,
+    clock: Option<Arc<dyn Clock>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -64,11 +80,34 @@ impl MemoryRecords {
         Self::on(Arc::default(), lanes)
     }
 
+    /// An empty store of several lanes whose leases run out by this clock unless they are renewed.
+    #[must_use]
+    pub fn leased(lanes: usize, clock: Arc<dyn Clock>) -> Self {
+        Self::on(Arc::new(Disk { clock: Some(clock), ..Disk::default() }), lanes)
+    }
+
     /// Another node on the same tables. It takes lanes that a closed node gave back; the lanes of
     /// one that was only dropped stay held, as after a crash.
     #[must_use]
     pub fn beside(&self) -> Self {
         Self::on(Arc::clone(&self.disk), self.lanes.len())
+    }
+
+    /// The next node on the same tables, when nobody else can be alive: it takes every lane at once.
+    #[must_use]
+    pub fn instead(&self) -> Self {
+        lane::free_all(&mut lock(&self.disk.tables));
+        self.beside()
+    }
+
+    /// Renews the leases of this node.
+    pub fn renew(&self) {
+        self.lanes.iter().for_each(|lane| lock(lane).renew(&self.disk));
+    }
+
+    /// Lets `watcher` see every commit from now on.
+    pub fn watch(&self, watcher: Box<dyn Watcher>) {
+        *lock(&self.disk.watcher) = Some(watcher);
     }
 
     fn on(disk: Arc<Disk>, lanes: usize) -> Self {
@@ -102,6 +141,12 @@ impl MemoryRecords {
     #[must_use]
     pub fn rows(&self, table: &'static Table) -> Vec<Row> {
         lock(&self.disk.tables).all(table)
+    }
+
+    /// The row of a table with this key.
+    #[must_use]
+    pub fn row(&self, table: &'static Table, key: Vec<Value>) -> Option<Row> {
+        lock(&self.disk.tables).find(table, key).cloned()
     }
 
     /// Changes a table behind everybody's back, as an intruder with the database's password would.

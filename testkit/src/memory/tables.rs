@@ -1,6 +1,7 @@
 //! The tables themselves: what a transaction does to them, and what a query finds.
 //!
-//! A table is copied only when a transaction that might still lose touches it.
+//! A transaction notes what each row was before, so that one that loses is taken back and one that
+//! wins can be looked at; nothing is copied for it.
 
 use super::defaults::default_of;
 use super::order::{SortKey, meets};
@@ -10,12 +11,32 @@ use chimera_core::record::{
 };
 use chimera_engine::port::ReadError;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 type Rows = BTreeMap<SortKey, Row>;
 
-#[derive(Clone, Default)]
-pub(super) struct Tables(BTreeMap<&'static str, Arc<Rows>>);
+#[derive(Default)]
+pub(super) struct Tables {
+    tables: BTreeMap<&'static str, Rows>,
+    journal: Vec<Was>,
+}
+
+/// What a row was before a transaction touched it.
+struct Was {
+    table: &'static Table,
+    key: SortKey,
+    row: Option<Row>,
+}
+
+/// A row that a transaction has changed.
+#[derive(Clone, Copy, Debug)]
+pub struct Changed<'a> {
+    /// Its table.
+    pub table: &'static Table,
+    /// As it was; none for a new one.
+    pub before: Option<&'a Row>,
+    /// As it is; none for one that is gone.
+    pub after: Option<&'a Row>,
+}
 
 impl Tables {
     /// Every row of a table or view, in the order of its key.
@@ -25,7 +46,12 @@ impl Tables {
 
     /// The rows that are stored under a name.
     pub(super) fn stored(&self, name: &str) -> impl Iterator<Item = &Row> {
-        self.0.get(name).into_iter().flat_map(|rows| rows.values())
+        self.tables.get(name).into_iter().flat_map(|rows| rows.values())
+    }
+
+    /// The row with this key.
+    pub(super) fn find(&self, table: &'static Table, key: Vec<Value>) -> Option<&Row> {
+        self.tables.get(table.name)?.get(&SortKey(key))
     }
 
     pub(super) fn put(&mut self, row: Row) {
@@ -36,14 +62,43 @@ impl Tables {
         *self.table(table) = rows.into_iter().map(|row| (key_of(&row), row)).collect();
     }
 
+    /// Applies a transaction whole or not at all.
     pub(super) fn apply(&mut self, tx: &Tx) -> Result<(), Conflict> {
+        let begun = self.journal.len();
+        let applied = self.try_apply(tx);
+        if applied.is_err() {
+            for was in self.journal.split_off(begun).into_iter().rev() {
+                let rows = self.table(was.table);
+                match was.row {
+                    Some(row) => drop(rows.insert(was.key, row)),
+                    None => drop(rows.remove(&was.key)),
+                }
+            }
+        }
+        applied
+    }
+
+    fn try_apply(&mut self, tx: &Tx) -> Result<(), Conflict> {
         tx.updates.iter().try_for_each(|update| self.update(update))?;
         tx.inserts.iter().try_for_each(|insert| self.insert(insert))?;
         tx.steps.iter().enumerate().try_for_each(|(at, step)| self.step(at, step))
     }
 
+    /// Shows what was changed since the last time, row by row.
+    pub(super) fn changes(&mut self, mut show: impl FnMut(Changed<'_>)) {
+        for was in std::mem::take(&mut self.journal) {
+            let after = self.tables.get(was.table.name).and_then(|rows| rows.get(&was.key));
+            show(Changed { table: was.table, before: was.row.as_ref(), after });
+        }
+    }
+
     fn table(&mut self, table: &'static Table) -> &mut Rows {
-        Arc::make_mut(self.0.entry(table.name).or_default())
+        self.tables.entry(table.name).or_default()
+    }
+
+    fn note(&mut self, table: &'static Table, key: SortKey) {
+        let row = self.tables.get(table.name).and_then(|rows| rows.get(&key)).cloned();
+        self.journal.push(Was { table, key, row });
     }
 
     fn insert(&mut self, insert: &Insert) -> Result<(), Conflict> {
@@ -51,7 +106,7 @@ impl Tables {
         for key in insert.keys().filter_map(|columns| insert.key(columns)) {
             let same = |row: &Row| key.columns.iter().zip(&key.values).all(|(column, value)| row.get(column) == value);
             let taken = if key.columns == table.key {
-                self.0.get(table.name).is_some_and(|rows| rows.contains_key(&SortKey(key.values.clone())))
+                self.find(table, key.values.clone()).is_some()
             } else {
                 self.stored(table.name).any(same)
             };
@@ -62,18 +117,24 @@ impl Tables {
         let given = |at: usize| insert.cells.iter().find(|(position, _)| *position == at);
         let cell = |(at, column)| given(at).map_or_else(|| default_of(table, column), |(_, value)| value.clone());
         let cells = table.columns.iter().enumerate().map(cell).collect();
-        self.put(Row { table, cells });
+        let row = Row { table, cells };
+        self.note(table, key_of(&row));
+        self.put(row);
         Ok(())
     }
 
     fn update(&mut self, update: &Update) -> Result<(), Conflict> {
-        let Some(row) = self.table(update.table).get_mut(&SortKey(update.key.clone())) else {
+        let key = SortKey(update.key.clone());
+        let Some(row) = self.table(update.table).get(&key) else {
             return Err(Conflict::Missing(update.row_key()));
         };
         if update.expect.iter().any(|(at, value)| row.cells[*at] != *value) {
             return Err(Conflict::Stale(update.row_key()));
         }
-        set(row, &update.set);
+        self.note(update.table, key.clone());
+        if let Some(row) = self.table(update.table).get_mut(&key) {
+            set(row, &update.set);
+        }
         Ok(())
     }
 
@@ -89,10 +150,15 @@ impl Tables {
         for mut row in found {
             match step {
                 Step::Insert(_) | Step::Lock { .. } => continue,
-                Step::Delete { .. } => drop(self.table(table).remove(&key_of(&row))),
+                Step::Delete { .. } => {
+                    self.note(table, key_of(&row));
+                    self.table(table).remove(&key_of(&row));
+                }
                 Step::Update { set: values, .. } => {
+                    self.note(table, key_of(&row));
                     self.table(table).remove(&key_of(&row));
                     set(&mut row, values);
+                    self.note(table, key_of(&row));
                     self.put(row);
                 }
             }

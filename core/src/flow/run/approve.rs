@@ -15,6 +15,7 @@ use super::{At, ReplayMode, Run, start::Work};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Approval, Body};
+use crate::flow::expr::{RenderError, Template};
 use crate::flow::tool::{Risk, Spec, input_digest};
 use crate::ledger::decision::{Outcome, Source};
 use crate::limits;
@@ -105,7 +106,6 @@ impl Run {
         let input = self.task(at).and_then(|task| task.input.as_deref()).cloned();
         let data = json!({
             "node": self.name(at), "item": at.item, "tool": tool, "input": input, "reason": demand.reason,
-            "prompt": self.prompt(at),
         });
         book.approval(&self.head, &asked, Some((step, self.name(at))), &tool, data, demand, env.now)?;
         let rationale = demand.reason.clone();
@@ -122,11 +122,7 @@ impl Run {
         let compiled = &self.graph.nodes[at.node];
         let Body::Hitl(hitl) = &compiled.node.body else { return Ok(()) };
         let demand = demand(&hitl.approval, "a person decides here");
-        let shown = match &compiled.show {
-            None => Ok(json!({})),
-            Some(template) => template.render(&View::at(self, at)),
-        };
-        let shown = match shown {
+        let shown = match self.question(at) {
             Ok(shown) => shown,
             Err(error) => {
                 let error = ErrorBody::new(Code::ValidationFailed, format!("what is shown can't be resolved: {error}"));
@@ -144,6 +140,18 @@ impl Run {
             Past::Failed(error) => self.fail_step(at, error, env, book),
             Past::Missing => self.not_recorded(at, env, book),
         }
+    }
+
+    /// What a person is asked and shown; a decision covers both.
+    fn question(&self, at: At) -> Result<Value, RenderError> {
+        let (compiled, view) = (&self.graph.nodes[at.node], View::at(self, at));
+        let rendered =
+            |template: &Option<Template>| template.as_ref().map(|template| template.render(&view)).transpose();
+        let show = rendered(&compiled.show)?.unwrap_or_else(|| json!({}));
+        Ok(match rendered(&compiled.prompt)? {
+            None => show,
+            Some(prompt) => json!({"prompt": prompt, "show": show}),
+        })
     }
 
     /// Enough people approved.
@@ -209,7 +217,7 @@ impl Run {
             let error = ErrorBody::new(Code::PolicyDenied, reason).with("decision", decision).with("notes", notes);
             return self.fail_step(at, error, env, book);
         }
-        self.enter(at, State::Cancelled);
+        self.enter(at, State::Cancelled { items: Vec::new() });
         self.keep(at, env, book);
         self.ended(at, env, book)?;
         self.stop(by.to_owned(), notes.or(Some(reason)), env, book)
@@ -232,7 +240,7 @@ impl Run {
             policies: Vec::new(),
         };
         book.decision("approval.expired", self.step_id(at), None, json!({"approval_id": asked.id}), verdict);
-        self.enter(at, State::Cancelled);
+        self.enter(at, State::Cancelled { items: Vec::new() });
         self.keep(at, env, book);
         self.ended(at, env, book)?;
         self.stop("system".to_owned(), Some(rationale), env, book)
@@ -274,12 +282,6 @@ impl Run {
             PolicyVerdict::Ask(demand) => self.ask(at, &demand.and(edited), env, book),
             PolicyVerdict::Allow => self.ask(at, &edited, env, book),
         }
-    }
-
-    /// The question that a person's node asks.
-    fn prompt(&self, at: At) -> Option<Value> {
-        let template = self.graph.nodes[at.node].prompt.as_ref()?;
-        template.render(&View::at(self, at)).ok()
     }
 
     /// The place that waits for this approval.

@@ -55,7 +55,9 @@ impl Run {
             book.settle_effect(task, super::EffectStatus::Failed, now)?;
         }
         let recorded = self.task(at).is_some_and(|task| task.step.is_some());
-        self.enter(at, State::Cancelled);
+        // The items of a map stay: their rows are written, and what they did can be undone.
+        let items = self.task_mut(at).and_then(|task| task.items_mut().map(std::mem::take)).unwrap_or_default();
+        self.enter(at, State::Cancelled { items });
         if recorded {
             self.keep(at, env, book);
         }

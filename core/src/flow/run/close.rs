@@ -270,7 +270,7 @@ impl Task {
     /// result. The input of a finished call stands in `tool_calls`.
     const fn needs_input_row(&self) -> bool {
         match self.state {
-            State::Completed { .. } | State::Failed { .. } | State::Skipped | State::Cancelled => false,
+            State::Completed { .. } | State::Failed { .. } | State::Skipped | State::Cancelled { .. } => false,
             _ => self.input.is_some(),
         }
     }

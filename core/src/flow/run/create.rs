@@ -1,13 +1,16 @@
 //! How a run begins.
 
 use super::env::Env;
-use super::event::{Event, Turn};
+use super::event::{Call, Effect, Event, Mode, Turn};
 use super::load::Recorded;
-use super::rows::Unstorable;
+use super::rows::{Book, Unstorable};
+use super::start::Work;
 use super::task::Task;
 use super::{Run, RunStatus};
 use crate::access::Level;
 use crate::flow::air::Graph;
+use crate::flow::call::Answer;
+use crate::flow::tool::Reach;
 use crate::limits;
 use crate::time::Timestamp;
 use crate::words::words;
@@ -147,16 +150,39 @@ impl Run {
         }
     }
 
-    /// Creates the run and makes its first turn.
+    /// Creates the run and makes its first turn. Pure calls at its beginning need no record before
+    /// them, so `at_once` may make them now, and their results are written together with the run; a
+    /// call that it gives no answer for is made after the commit like any other.
     pub fn create(
         head: Head,
         graph: Arc<Graph>,
         recorded: Option<Recorded>,
         env: &mut Env<'_>,
+        at_once: &mut dyn FnMut(&Self, &Call) -> Option<Answer>,
     ) -> Result<(Self, Turn), Unstorable> {
         let mut run = Self::new(head, graph, recorded);
-        let turn = run.step(vec![Event::Begun { alone: true }], env)?;
+        let mut book = Book::default();
+        run.advance(vec![Event::Begun { alone: true }], env, &mut book)?;
+        let mut answered = Vec::new();
+        for effect in std::mem::take(&mut book.effects) {
+            match effect {
+                Effect::Call(call) if run.is_pure(&call) => match at_once(&run, &call) {
+                    Some(answer) => answered.push(Event::Answered { at: call.at, call: call.id, answer, took_ms: 0 }),
+                    None => book.effects.push(Effect::Call(call)),
+                },
+                other => book.effects.push(other),
+            }
+        }
+        if !answered.is_empty() {
+            run.advance(answered, env, &mut book)?;
+        }
+        let turn = run.close(env, book)?;
         Ok((run, turn))
+    }
+
+    /// Whether a call touches nothing outside.
+    fn is_pure(&self, call: &Call) -> bool {
+        call.mode == Mode::Execute && matches!(self.work(call.at), Work::Tool(spec) if spec.effect == Reach::Pure)
     }
 }
 

@@ -81,6 +81,7 @@ impl Run {
 
     /// The run has ended.
     pub(crate) fn end(&mut self, status: RunStatus, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        self.drop_proposals(env, book)?;
         self.status = status;
         self.completed_at = Some(env.now);
         book.status = Some(status);
@@ -122,6 +123,10 @@ impl Run {
 
     /// Whether the run can be forgotten until somebody tells it something or a time comes.
     pub(crate) fn rests(&self, env: &Env<'_>) -> bool {
+        // Whoever takes a parked run up believes that nobody works on it.
+        if self.timers.iter().any(|(_, at)| self.is_lost(*at)) {
+            return false;
+        }
         let far = |due: crate::time::Timestamp| due > env.now.plus_seconds(limits::PARK_SECONDS_MIN);
         let idle = self.calls.is_empty()
             && self.settled.is_empty()

@@ -137,6 +137,8 @@ pub enum Told {
     Resolve {
         /// The step.
         step: Uuid,
+        /// The try that they looked at: what was true of it says nothing about a later one.
+        attempt: u32,
         /// Whether it happened.
         happened: bool,
         /// What it gave.

@@ -315,7 +315,7 @@ impl Run {
                 State::Failed { error: error(), output: output(), seq, items: Vec::new() }
             }
             StepStatus::Skipped => State::Skipped,
-            StepStatus::Cancelled => State::Cancelled,
+            StepStatus::Cancelled => State::Cancelled { items: Vec::new() },
             StepStatus::RolledBack => State::RolledBack { output: output() },
         })
     }

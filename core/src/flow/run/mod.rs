@@ -146,6 +146,18 @@ impl Run {
         self.failure.as_deref()
     }
 
+    /// Who drives it, once the last turn is committed.
+    #[must_use]
+    pub const fn owner(&self) -> Option<Owner> {
+        self.owner
+    }
+
+    /// Whether something of it is ready and could start if there were a slot.
+    #[must_use]
+    pub fn wants_slot(&self) -> bool {
+        !self.ready.is_empty() && self.may_start()
+    }
+
     /// The graph that it follows, with every patch that was applied.
     #[must_use]
     pub const fn graph(&self) -> &Arc<Graph> {

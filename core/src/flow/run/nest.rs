@@ -193,17 +193,8 @@ impl Run {
             self.stop_items(at.node, env, book)?;
         }
         let State::Mapping(mapping) = &mut self.nodes[at.node].state else { return Ok(()) };
-        if let Some(index) = mapping.failed {
-            // Nothing new is started behind a failed item; what is under way may end.
-            if mapping.busy > 0 {
-                return Ok(());
-            }
-            let item = usize::try_from(index).ok().and_then(|index| mapping.items.get(index));
-            let error = match item.map(|item| &item.state) {
-                Some(State::Failed { error, .. }) => (**error).clone(),
-                _ => ErrorBody::new(Code::Internal, "an item failed"),
-            };
-            return self.fail_step(At::node(at.node), error.with("item", index), env, book);
+        if mapping.failed.is_some() {
+            return self.map_failed(at.node, env, book);
         }
         if mapping.open > 0 {
             self.fill(at.node);
@@ -220,6 +211,29 @@ impl Run {
             return self.fail_step(At::node(at.node), error, env, book);
         }
         self.nested_completed(At::node(at.node), outputs, "map", env, book)
+    }
+
+    /// An item has failed: nothing new is started behind it, what is under way may end.
+    fn map_failed(&mut self, node: usize, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let State::Mapping(mapping) = &self.nodes[node].state else { return Ok(()) };
+        let Some(index) = mapping.failed.filter(|_| mapping.busy == 0) else { return Ok(()) };
+        let item = usize::try_from(index).ok().and_then(|index| mapping.items.get(index));
+        let error = match item.map(|item| &item.state) {
+            Some(State::Failed { error, .. }) => (**error).clone(),
+            _ => ErrorBody::new(Code::Internal, "an item failed"),
+        };
+        self.fail_step(At::node(node), error.with("item", index), env, book)
+    }
+
+    /// Maps of a run that was just loaded whose item had failed: items under way then are gone.
+    pub(crate) fn settle_maps(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        for node in 0..self.nodes.len() {
+            if matches!(&self.nodes[node].state, State::Mapping(mapping) if mapping.failed.is_some()) {
+                self.stop_items(node, env, book)?;
+                self.map_failed(node, env, book)?;
+            }
+        }
+        Ok(())
     }
 
     /// Stops the items that only wait, because another one has failed.

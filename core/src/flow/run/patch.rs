@@ -64,6 +64,9 @@ impl Run {
         env: &mut Env<'_>,
         book: &mut Book,
     ) -> Result<(), Unstorable> {
+        if self.overlays.contains_key(&number) {
+            return Ok(());
+        }
         let fits = if self.patches >= limits::RUN_PATCHES_MAX {
             Err("the run has as many patches as it may".to_owned())
         } else if self.approvals >= limits::RUN_APPROVALS_MAX {
@@ -232,6 +235,23 @@ impl Run {
         let version = self.overlays.get(&number).map_or(1, |overlay| overlay.version);
         self.refuse_patch(number, version, by, "the approval was denied", book)?;
         Ok(true)
+    }
+
+    /// Patches that still wait when the run ends are of no use any more.
+    pub(crate) fn drop_proposals(&mut self, env: &Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let waiting: Vec<(u32, Overlay)> = self
+            .overlays
+            .iter()
+            .filter(|(_, overlay)| overlay.asked.is_some())
+            .map(|(number, overlay)| (*number, overlay.clone()))
+            .collect();
+        for (number, overlay) in waiting {
+            if let Some(asked) = &overlay.asked {
+                book.approval_closed(asked, "cancelled", env.now)?;
+            }
+            self.refuse_patch(number, overlay.version, &overlay.by, "the run has ended", book)?;
+        }
+        Ok(())
     }
 
     fn patch_of(&self, approval: Uuid) -> Option<u32> {

@@ -59,7 +59,7 @@ impl Run {
         Ok(())
     }
 
-    fn may_start(&self) -> bool {
+    pub(crate) fn may_start(&self) -> bool {
         !self.paused
             && self.cancelled_by.is_none()
             && self.failure.is_none()

@@ -13,17 +13,22 @@ impl Run {
     /// Tells the run what happened and lets it decide.
     pub fn step(&mut self, events: Vec<Event>, env: &mut Env<'_>) -> Result<Turn, Unstorable> {
         let mut book = Book::default();
-        for event in events {
-            self.take(event, env, &mut book)?;
-        }
-        self.drive_undo(env, &mut book)?;
-        if !self.is_stopping() {
-            self.draft_on(env, &mut book)?;
-        }
-        self.look_at_the_clock(env, &mut book)?;
-        self.go_on(env, &mut book)?;
-        self.conclude(env, &mut book)?;
+        self.advance(events, env, &mut book)?;
         self.close(env, book)
+    }
+
+    /// Takes events in and goes as far as it can, without writing anything down yet.
+    pub(crate) fn advance(&mut self, events: Vec<Event>, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        for event in events {
+            self.take(event, env, book)?;
+        }
+        self.drive_undo(env, book)?;
+        if !self.is_stopping() {
+            self.draft_on(env, book)?;
+        }
+        self.look_at_the_clock(env, book)?;
+        self.go_on(env, book)?;
+        self.conclude(env, book)
     }
 
     fn take(&mut self, event: Event, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
@@ -97,6 +102,7 @@ impl Run {
             return self.begin_draft(env, book);
         }
         self.begin_nodes();
+        self.settle_maps(env, book)?;
         let lost: Vec<At> = self.places().filter(|at| self.is_lost(*at)).collect();
         for at in lost {
             if alone {
@@ -106,7 +112,7 @@ impl Run {
         Ok(())
     }
 
-    fn is_lost(&self, at: At) -> bool {
+    pub(crate) fn is_lost(&self, at: At) -> bool {
         self.task(at).is_some_and(|task| matches!(task.state, State::Lost { .. }))
     }
 

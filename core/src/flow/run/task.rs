@@ -118,7 +118,7 @@ pub(crate) enum State {
     Completed { output: Arc<Value>, seq: i64, items: Vec<Task> },
     Failed { error: Box<ErrorBody>, output: Arc<Value>, seq: i64, items: Vec<Task> },
     Skipped,
-    Cancelled,
+    Cancelled { items: Vec<Task> },
     RolledBack { output: Arc<Value> },
 }
 
@@ -144,7 +144,7 @@ impl Task {
     /// Whether nothing more happens to it by itself.
     pub(crate) const fn is_settled(&self) -> bool {
         use State::{Cancelled, Completed, Failed, RolledBack, Skipped};
-        matches!(self.state, Completed { .. } | Failed { .. } | Skipped | Cancelled | RolledBack { .. })
+        matches!(self.state, Completed { .. } | Failed { .. } | Skipped | Cancelled { .. } | RolledBack { .. })
     }
 
     /// What it gave, as expressions see it.
@@ -161,7 +161,7 @@ impl Task {
     pub(crate) fn items(&self) -> &[Self] {
         match &self.state {
             State::Mapping(mapping) => &mapping.items,
-            State::Completed { items, .. } | State::Failed { items, .. } => items,
+            State::Completed { items, .. } | State::Failed { items, .. } | State::Cancelled { items } => items,
             _ => &[],
         }
     }
@@ -170,7 +170,7 @@ impl Task {
     pub(crate) fn items_mut(&mut self) -> Option<&mut Vec<Self>> {
         match &mut self.state {
             State::Mapping(mapping) => Some(&mut mapping.items),
-            State::Completed { items, .. } | State::Failed { items, .. } => Some(items),
+            State::Completed { items, .. } | State::Failed { items, .. } | State::Cancelled { items } => Some(items),
             _ => None,
         }
     }
@@ -187,7 +187,7 @@ impl Task {
             State::Completed { .. } => StepStatus::Completed,
             State::Failed { .. } => StepStatus::Failed,
             State::Skipped => StepStatus::Skipped,
-            State::Cancelled => StepStatus::Cancelled,
+            State::Cancelled { .. } => StepStatus::Cancelled,
             State::RolledBack { .. } => StepStatus::RolledBack,
         }
     }

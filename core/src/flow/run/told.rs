@@ -43,12 +43,18 @@ impl Run {
                 self.hold(false, by, book);
                 Ok(())
             }
-            Told::Resolve { step, happened, output, by, notes } => {
+            // Said about another try: two people have looked, and the first one's word counted.
+            Told::Resolve { step, attempt, .. } if !self.is_at_try(step, attempt) => Ok(()),
+            Told::Resolve { step, happened, output, by, notes, .. } => {
                 self.resolved(step, happened.then(|| output.unwrap_or_else(|| json!({}))), by, notes, env, book)
             }
             Told::Patch { number, patch, by } => self.patch_proposed(number, patch, by, env, book),
             Told::Unpatch { number, by } => self.unpatch(number, by, env, book),
         }
+    }
+
+    fn is_at_try(&self, step: Uuid, attempt: u32) -> bool {
+        self.place_of(step).and_then(|at| self.task(at)).is_some_and(|task| task.attempt == attempt)
     }
 
     /// A person found out what became of an effect: it happened and gave this, or it never did and

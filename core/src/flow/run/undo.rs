@@ -321,7 +321,10 @@ impl Run {
                     && current.child.is_none()
                     && undo.retry_at.is_none_or(|due| due <= env.now) =>
             {
+                let effects = book.effects.len();
                 self.send_undo(env, book);
+                // Whoever has lost the run meanwhile learns it from this commit, before anything is sent.
+                book.claim |= book.effects.len() > effects;
                 Ok(())
             }
             Some(_) => Ok(()),

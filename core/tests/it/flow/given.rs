@@ -70,7 +70,7 @@ pub(super) fn tools() -> Tools {
     let request = json!({"method": {"enum": ["GET", "POST"]}, "url": {"type": "string", "minLength": 8}, "body": true, "headers": {"type": "object"}});
     let answer = json!({"type": "object", "properties": {"status": {"type": "integer"}, "body": true}});
     let mail = json!({"to": text, "subject": text, "body": text, "attachments": words});
-    let upload = json!({"bucket": text, "key_template": text, "artifact": text});
+    let upload = json!({"content": text, "content_type": text, "bucket": text, "key_template": text, "artifact": text});
     Tools::default()
         .with("local.echo", Reach::Pure, echo, closed(json!({"message": text, "value": true}), &[]))
         .with("local.summarize", Reach::Pure, closed(summary, &["text"]), closed(summarized, &["summary"]))
@@ -87,7 +87,7 @@ pub(super) fn tools() -> Tools {
             "s3_upload",
             Reach::Write,
             closed(upload, &["bucket", "key_template"]),
-            closed(json!({"success": {"type": "boolean"}, "key": text}), &["key"]),
+            closed(json!({"success": {"type": "boolean"}, "key": text, "url": text}), &["key", "url"]),
         )
 }
 

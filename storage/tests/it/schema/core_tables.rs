@@ -49,6 +49,11 @@ async fn runs_begins_as_written_and_goes_on_with_listed_columns() {
         "risk",
         "result",
         "error_data",
+        "depth",
+        "replay_from",
+        "timeout_at",
+        "plan",
+        "rollback",
     ];
     assert_eq!(ours, listed);
     for key in ["PRIMARY KEY (id)", "UNIQUE (trace_id)", "UNIQUE (idempotency_key)"] {

@@ -1,6 +1,6 @@
 //! Some crates belong to one layer, and no other layer names them, in manifests or in source.
 //!
-//! The binary names concrete adapters in `compose.rs` and nowhere else.
+//! The binary names concrete adapters in `compose.rs` and the files below it, and nowhere else.
 
 use super::finding::{Exception, Finding, assert_none, except};
 use super::layers::{Edge, edges};
@@ -83,7 +83,8 @@ fn named(file: &Rust) -> Vec<Finding> {
 }
 
 fn adapters(file: &Rust) -> Vec<Finding> {
-    if file.layer() != "chimera" || file.path == "chimera/src/compose.rs" {
+    let composes = file.path == "chimera/src/compose.rs" || file.path.starts_with("chimera/src/compose/");
+    if file.layer() != "chimera" || composes {
         return Vec::new();
     }
     let lines = ADAPTERS.iter().flat_map(|name| file.lines_outside_tests(&format!("{name}::")));

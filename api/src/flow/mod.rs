@@ -1,0 +1,29 @@
+//! Workflows, runs and tools over HTTP: one file per endpoint.
+
+pub(crate) mod cache_forget;
+pub(crate) mod place;
+pub(crate) mod refusals;
+pub(crate) mod run_approve;
+pub(crate) mod run_cancel;
+pub(crate) mod run_events;
+pub(crate) mod run_get;
+pub(crate) mod run_list;
+pub(crate) mod run_mark;
+pub(crate) mod run_patch;
+pub(crate) mod run_pause;
+pub(crate) mod run_reject;
+pub(crate) mod run_replay;
+pub(crate) mod run_resume;
+pub(crate) mod run_retry;
+pub(crate) mod run_rollback;
+pub(crate) mod run_start;
+pub(crate) mod run_steps;
+pub(crate) mod run_unpatch;
+pub(crate) mod schema;
+pub(crate) mod step_edit;
+pub(crate) mod step_resolve;
+pub(crate) mod tool_list;
+pub(crate) mod workflow_apply;
+pub(crate) mod workflow_check;
+pub(crate) mod workflow_get;
+pub(crate) mod workflow_list;

@@ -1,0 +1,70 @@
+//! What an address names: a workflow, a run, a step of a run.
+//!
+//! A name that nothing can have is not found, like one that nothing has.
+
+use crate::access::Caller;
+use crate::problem::ApiError;
+use chimera_core::error::Code;
+use chimera_core::limits::{NOTES_BYTES_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, WORKFLOW_ID_CHARS_MAX};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+/// The run that a path names.
+pub(crate) fn run(text: &str) -> Result<Uuid, ApiError> {
+    Uuid::parse_str(text).map_err(|_| ApiError::new(Code::NotFound, "there is no such run"))
+}
+
+/// The workflow that a path names.
+pub(crate) fn workflow(text: &str) -> Result<&str, ApiError> {
+    let nameable = !text.contains(char::is_control) && (1..=WORKFLOW_ID_CHARS_MAX).contains(&text.chars().count());
+    if nameable { Ok(text) } else { Err(ApiError::new(Code::NotFound, "there is no such workflow")) }
+}
+
+/// The step that a path or body names, by its own id or by its node's.
+pub(crate) async fn step(caller: &Caller, run: Uuid, text: &str) -> Result<Uuid, ApiError> {
+    if let Ok(id) = Uuid::parse_str(text) {
+        return Ok(id);
+    }
+    if text.contains(char::is_control) {
+        return Err(ApiError::new(Code::NotFound, "there is no such step"));
+    }
+    Ok(caller.flow.step_of(&caller.permit, run, text).await?)
+}
+
+/// A digest of 64 hex digits.
+pub(crate) fn digest(text: &str) -> Result<[u8; 32], ApiError> {
+    let mut digest = [0; 32];
+    let read = (text.len() == 64).then(|| hex::decode_to_slice(text, &mut digest).ok()).flatten();
+    let refused = || {
+        ApiError::new(Code::SchemaInvalid, "a digest has 64 hex digits")
+            .with("pointer", "/digest")
+            .with("reason", "expected 64 hex digits")
+    };
+    read.map(|()| digest).ok_or_else(refused)
+}
+
+/// How many rows a page may have.
+pub(crate) fn page_rows(limit: Option<usize>) -> Result<usize, ApiError> {
+    let limit = limit.unwrap_or(PAGE_ROWS_DEFAULT);
+    if (1..=PAGE_ROWS_MAX).contains(&limit) {
+        return Ok(limit);
+    }
+    let what = format!("limit is a number from 1 to {PAGE_ROWS_MAX}");
+    Err(ApiError::new(Code::SchemaInvalid, what).with("parameter", "limit"))
+}
+
+/// What is answered when a run was told something: it takes it in with its next turn.
+pub(crate) async fn told(caller: &Caller, run: Uuid) -> Result<Value, ApiError> {
+    let status = caller.flow.status(&caller.permit, run).await?;
+    Ok(json!({"run_id": run, "status": status.as_str(), "accepted": true}))
+}
+
+/// A note that somebody leaves, if it is not too long.
+pub(crate) fn note(text: Option<String>) -> Result<Option<String>, ApiError> {
+    match text {
+        Some(text) if text.len() > NOTES_BYTES_MAX => {
+            Err(ApiError::new(Code::PayloadTooLarge, "the note is too long").with("bytes_max", NOTES_BYTES_MAX))
+        }
+        text => Ok(text),
+    }
+}

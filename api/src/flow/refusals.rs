@@ -1,0 +1,55 @@
+//! The refusals that many endpoints share, in the words of OpenAPI.
+
+use crate::ops::schema::ProblemDocument;
+use utoipa::IntoResponses;
+
+/// Of whoever asks.
+#[derive(IntoResponses)]
+#[allow(dead_code)]
+pub(crate) enum Asking {
+    /// SCHEMA_INVALID
+    #[response(status = 400, content_type = "application/problem+json")]
+    Malformed(ProblemDocument),
+    /// UNAUTHENTICATED
+    #[response(status = 401, content_type = "application/problem+json")]
+    Stranger(ProblemDocument),
+    /// NOT_FOUND
+    #[response(status = 404, content_type = "application/problem+json")]
+    Absent(ProblemDocument),
+    /// STORE_UNAVAILABLE
+    #[response(status = 503, content_type = "application/problem+json")]
+    Unavailable(ProblemDocument),
+}
+
+/// Of whoever wants something changed.
+#[derive(IntoResponses)]
+#[allow(dead_code)]
+pub(crate) enum Changing {
+    /// SCHEMA_INVALID
+    #[response(status = 400, content_type = "application/problem+json")]
+    Malformed(ProblemDocument),
+    /// UNAUTHENTICATED
+    #[response(status = 401, content_type = "application/problem+json")]
+    Stranger(ProblemDocument),
+    /// RBAC_FORBIDDEN, POLICY_DENIED
+    #[response(status = 403, content_type = "application/problem+json")]
+    Forbidden(ProblemDocument),
+    /// NOT_FOUND
+    #[response(status = 404, content_type = "application/problem+json")]
+    Absent(ProblemDocument),
+    /// INVALID_TRANSITION, OCC_CONFLICT, STALE_APPROVAL, CONFLICT_IDEMPOTENCY
+    #[response(status = 409, content_type = "application/problem+json")]
+    Conflict(ProblemDocument),
+    /// PAYLOAD_TOO_LARGE
+    #[response(status = 413, content_type = "application/problem+json")]
+    TooLarge(ProblemDocument),
+    /// UNSUPPORTED_MEDIA_TYPE
+    #[response(status = 415, content_type = "application/problem+json")]
+    OtherType(ProblemDocument),
+    /// MALFORMED_ARGS, VALIDATION_FAILED
+    #[response(status = 422, content_type = "application/problem+json")]
+    Invalid(ProblemDocument),
+    /// STORE_UNAVAILABLE, OVERLOADED
+    #[response(status = 503, content_type = "application/problem+json")]
+    Unavailable(ProblemDocument),
+}

@@ -1,0 +1,130 @@
+//! `GET /runs/{id}/events`: what happens to a run, as server-sent events from the ledger.
+//!
+//! The id of an event is its number within the run, so a client that reconnects with
+//! `Last-Event-ID` misses nothing and gets nothing twice. The store is asked again and again: no
+//! hint has to arrive for an event to be seen. When the run has ended and everything was sent the
+//! stream ends, and whoever reconnects after that is told that there is no more.
+
+use super::place;
+use super::refusals::Asking;
+use crate::access::Caller;
+use crate::edge::Edge;
+use crate::extract::ApiQuery;
+use crate::problem::ApiError;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use chimera_core::error::Code;
+use chimera_engine::flow::Feed;
+use futures::{Stream, stream};
+use serde::Deserialize;
+use serde_json::Value;
+use std::convert::Infallible;
+use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::sleep;
+use uuid::Uuid;
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// How often the store is asked for more.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// How often a silent stream shows that it lives.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+
+/// Where to begin.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Which {
+    after: Option<i64>,
+}
+
+/// Follows a run.
+#[utoipa::path(
+    get,
+    path = "/runs/{id}/events",
+    tag = "flow",
+    params(
+        ("id" = String, Path, description = "The run's id"),
+        ("after" = Option<i64>, Query, description = "Number of the last event that is known already"),
+        ("last-event-id" = Option<i64>, Header, description = "The same, as reconnecting clients send it; it counts more"),
+    ),
+    responses(
+        (status = 200, body = String, content_type = "text/event-stream", description = "`id` is the event's number, `event` its type, `data` the event as JSON"),
+        (status = 204, description = "The run has ended and the caller has seen everything"),
+        Asking
+    )
+)]
+pub(crate) async fn events(
+    State(edge): State<Edge>,
+    caller: Caller,
+    Path(id): Path<String>,
+    ApiQuery(which): ApiQuery<Which>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let run = place::run(&id)?;
+    let resumed = last_event_id(&headers)?;
+    let after = resumed.or(which.after).unwrap_or(0);
+    let slot = edge
+        .streams
+        .clone()
+        .try_acquire_owned()
+        .map_err(|_| ApiError::new(Code::Overloaded, "too many streams of events are open").retry_after(1))?;
+    let first = caller.flow.feed(&caller.permit, run, after).await?;
+    if first.over && resumed.is_some() {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let follower = Follower { edge, caller, run, feed: first, _slot: slot };
+    let sse = Sse::new(follow(follower)).keep_alive(KeepAlive::new().interval(HEARTBEAT));
+    Ok(([(header::CACHE_CONTROL, "no-store")], sse).into_response())
+}
+
+fn last_event_id(headers: &HeaderMap) -> Result<Option<i64>, ApiError> {
+    let Some(value) = headers.get(&LAST_EVENT_ID) else { return Ok(None) };
+    let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+    let refused = || ApiError::new(Code::SchemaInvalid, "Last-Event-ID is the number of an event of this run");
+    number.map(Some).ok_or_else(refused)
+}
+
+struct Follower {
+    edge: Edge,
+    caller: Caller,
+    run: Uuid,
+    feed: Feed,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl Follower {
+    /// The next events; none when there will be no more, or none can be read now: whoever reconnects
+    /// goes on where this ends.
+    async fn next(&mut self) -> Option<Vec<Value>> {
+        loop {
+            if !self.feed.events.is_empty() {
+                return Some(std::mem::take(&mut self.feed.events));
+            }
+            if self.feed.over || self.edge.is_stopping() {
+                return None;
+            }
+            let after = self.feed.after;
+            self.feed = self.caller.flow.feed(&self.caller.permit, self.run, after).await.ok()?;
+            if self.feed.after == after && !self.feed.over {
+                sleep(LOOK_EVERY).await;
+            }
+        }
+    }
+}
+
+fn follow(follower: Follower) -> impl Stream<Item = Result<Event, Infallible>> {
+    let pages = stream::unfold(follower, |mut follower| async move {
+        let page = follower.next().await?;
+        Some((stream::iter(page.into_iter().map(|event| Ok(spell(&event)))), follower))
+    });
+    futures::StreamExt::flatten(pages)
+}
+
+fn spell(event: &Value) -> Event {
+    let kind = event["event_type"].as_str().unwrap_or_default();
+    Event::default().id(event["run_seq"].to_string()).event(kind).data(event.to_string())
+}

@@ -1,0 +1,22 @@
+//! `GET /runs/{id}`: one run, with all that is needed to decide about it.
+
+use super::place;
+use super::refusals::Asking;
+use super::schema::RunDocument;
+use crate::access::Caller;
+use crate::problem::ApiError;
+use axum::Json;
+use axum::extract::Path;
+use serde_json::Value;
+
+/// Shows a run.
+#[utoipa::path(
+    get,
+    path = "/runs/{id}",
+    tag = "flow",
+    params(("id" = String, Path, description = "The run's id")),
+    responses((status = 200, body = RunDocument, description = "The run"), Asking)
+)]
+pub(crate) async fn get(caller: Caller, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+    Ok(Json(caller.flow.show(&caller.permit, place::run(&id)?).await?))
+}

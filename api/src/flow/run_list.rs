@@ -1,0 +1,58 @@
+//! `GET /runs`: runs, the newest first.
+
+use super::place;
+use super::refusals::Asking;
+use super::schema::RunPage;
+use crate::access::Caller;
+use crate::extract::ApiQuery;
+use crate::problem::ApiError;
+use axum::Json;
+use chimera_core::error::Code;
+use chimera_core::flow::run::RunStatus;
+use chimera_engine::flow::Filter;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Which runs.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Which {
+    status: Option<String>,
+    actor: Option<String>,
+    workflow_id: Option<String>,
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
+
+/// Lists runs.
+#[utoipa::path(
+    get,
+    path = "/runs",
+    tag = "flow",
+    params(
+        ("status" = Option<String>, Query, description = "Only with this status"),
+        ("actor" = Option<String>, Query, description = "Only of this actor"),
+        ("workflow_id" = Option<String>, Query, description = "Only of this workflow"),
+        ("limit" = Option<usize>, Query, description = "Runs of the page"),
+        ("cursor" = Option<String>, Query, description = "Where the page before ended"),
+    ),
+    responses((status = 200, body = RunPage, description = "A page"), Asking)
+)]
+pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<Which>) -> Result<Json<Value>, ApiError> {
+    if let Some(status) = &which.status
+        && RunStatus::parse(status).is_none()
+    {
+        let known: Vec<&str> = RunStatus::ALL.iter().map(|status| status.as_str()).collect();
+        return Err(ApiError::new(Code::SchemaInvalid, "no run has this status")
+            .with("parameter", "status")
+            .with("expected", known.join(", ")));
+    }
+    let filter = Filter {
+        status: which.status,
+        actor: which.actor,
+        workflow_id: which.workflow_id,
+        limit: place::page_rows(which.limit)?,
+        cursor: which.cursor,
+    };
+    Ok(Json(caller.flow.list(&caller.permit, filter).await?))
+}

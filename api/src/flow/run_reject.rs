@@ -1,0 +1,27 @@
+//! `POST /runs/{id}/reject`: a person says no.
+
+use super::refusals::Changing;
+use super::run_approve::{About, DecidedDocument, decide};
+use crate::access::Caller;
+use crate::extract::OptionalJson;
+use crate::problem::ApiError;
+use axum::Json;
+use axum::extract::Path;
+use chimera_engine::flow::Decision;
+
+/// Rejects what a run wants to do.
+#[utoipa::path(
+    post,
+    path = "/runs/{id}/reject",
+    tag = "flow",
+    params(("id" = String, Path, description = "The run's id")),
+    request_body(content = Option<About>, description = "May be left out"),
+    responses((status = 200, body = DecidedDocument, description = "What became of the request"), Changing)
+)]
+pub(crate) async fn reject(
+    caller: Caller,
+    Path(id): Path<String>,
+    OptionalJson(about): OptionalJson<About>,
+) -> Result<Json<DecidedDocument>, ApiError> {
+    decide(&caller, &id, Decision::Reject, about).await.map(Json)
+}

@@ -1,0 +1,25 @@
+//! `POST /runs/{id}/resume`: lets a paused run go on.
+
+use super::place;
+use super::refusals::Changing;
+use super::schema::Accepted;
+use crate::access::Caller;
+use crate::problem::ApiError;
+use axum::Json;
+use axum::extract::Path;
+use axum::http::StatusCode;
+use serde_json::Value;
+
+/// Lets a paused run go on.
+#[utoipa::path(
+    post,
+    path = "/runs/{id}/resume",
+    tag = "flow",
+    params(("id" = String, Path, description = "The run's id")),
+    responses((status = 202, body = Accepted, description = "The run was told"), Changing)
+)]
+pub(crate) async fn resume(caller: Caller, Path(id): Path<String>) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let run = place::run(&id)?;
+    caller.flow.resume(&caller.permit, run).await?;
+    Ok((StatusCode::ACCEPTED, Json(place::told(&caller, run).await?)))
+}

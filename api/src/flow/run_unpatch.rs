@@ -1,0 +1,33 @@
+//! `DELETE /runs/{id}/patches/{number}`: takes the last patch out, while none of its nodes has begun.
+
+use super::place;
+use super::refusals::Changing;
+use super::schema::Accepted;
+use crate::access::Caller;
+use crate::problem::ApiError;
+use axum::Json;
+use axum::extract::Path;
+use axum::http::StatusCode;
+use chimera_core::error::Code;
+use serde_json::Value;
+
+/// Takes a patch out.
+#[utoipa::path(
+    delete,
+    path = "/runs/{id}/patches/{number}",
+    tag = "flow",
+    params(
+        ("id" = String, Path, description = "The run's id"),
+        ("number" = String, Path, description = "The patch's number"),
+    ),
+    responses((status = 202, body = Accepted, description = "The run was told"), Changing)
+)]
+pub(crate) async fn unpatch(
+    caller: Caller,
+    Path((id, number)): Path<(String, String)>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let run = place::run(&id)?;
+    let number = number.parse().map_err(|_| ApiError::new(Code::NotFound, "there is no such patch"))?;
+    caller.flow.unpatch(&caller.permit, run, number).await?;
+    Ok((StatusCode::ACCEPTED, Json(place::told(&caller, run).await?)))
+}

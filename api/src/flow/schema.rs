@@ -1,0 +1,238 @@
+//! Runs, steps, events and workflows in the words of OpenAPI.
+//!
+//! The engine makes these documents, and knows no OpenAPI; these types only describe them. A test
+//! compares the two.
+
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// A run in a listing.
+#[derive(ToSchema)]
+#[allow(dead_code)]
+pub(crate) struct RunSummary {
+    /// Its id.
+    run_id: String,
+    /// `pending`, `running`, `awaiting_approval`, `completed`, `failed`, `cancelled` or `rolled_back`.
+    #[schema(example = "completed")]
+    status: String,
+    /// The workflow.
+    workflow_id: Option<String>,
+    /// Its version.
+    workflow_version: Option<i64>,
+    /// Who asked for it.
+    actor: String,
+    /// How freely it may act.
+    #[schema(example = "L2_ExecuteNotify")]
+    autonomy_level: Option<String>,
+    /// W3C trace id.
+    trace_id: String,
+    /// When it was asked for.
+    created_at: Option<String>,
+    /// When it ended.
+    completed_at: Option<String>,
+    /// One is most urgent, ten least.
+    priority: i64,
+    /// Only what it would do was asked for.
+    dry_run: bool,
+    /// Nothing new starts until it is resumed.
+    paused: bool,
+    /// Somebody wants it stopped.
+    cancel_requested: bool,
+    /// Grows with every change.
+    state_version: i64,
+    /// Number of its last event.
+    run_seq: i64,
+    /// The run that started it.
+    parent_run_id: Option<String>,
+    /// The run that it repeats.
+    replay_of: Option<String>,
+    /// How: `freeze`, `shadow` or `retry`.
+    replay_mode: Option<String>,
+    /// Why it failed, in words.
+    error_message: Option<String>,
+}
+
+/// A run with all that is needed to decide about it.
+#[derive(ToSchema)]
+#[allow(dead_code)]
+pub(crate) struct RunDocument {
+    #[serde(flatten)]
+    #[schema(inline)]
+    summary: RunSummary,
+    /// What it works on.
+    inputs: Option<Value>,
+    /// What it would do: `steps` and the digest that an approval of all of it covers.
+    plan: Value,
+    /// The same steps, as the dry run showed them.
+    dry_run_results: Option<Value>,
+    /// How risky the plan is, and why.
+    risk: Option<Value>,
+    /// What waits for a decision.
+    approvals: Vec<ApprovalDocument>,
+    /// Where to decide.
+    approve_url: Option<String>,
+    /// What it gave.
+    result: Option<Value>,
+    /// Why it failed.
+    error: Option<Value>,
+    /// What was undone, and what is left.
+    rollback: Option<Value>,
+    /// Who is told when it ends.
+    notify: Option<Value>,
+}
+
+/// Something that waits for a decision.
+#[derive(ToSchema)]
+#[allow(dead_code)]
+pub(crate) struct ApprovalDocument {
+    /// Its id.
+    approval_id: String,
+    /// The step that waits; none when it is about the whole plan.
+    step_id: Option<String>,
+    /// The node of that step.
+    node_id: Option<String>,
+    /// What would be done.
+    action_type: String,
+    /// With what.
+    action: Option<Value>,
+    /// What a decision covers, exactly.
+    digest: Option<String>,
+    /// How many people must approve.
+    approvals_needed: i64,
+    /// What people have said.
+    decisions: Option<Value>,
+    /// Who asked for the run.
+    requested_by: String,
+    /// Since when it waits.
+    created_at: Option<String>,
+    /// Until when.
+    expires_at: Option<String>,
+}
+
+/// A page of runs.
+#[derive(ToSchema)]
+#[allow(dead_code)]
+pub(crate) struct RunPage {
+    /// The newest first.
+    items: Vec<RunSummary>,
+    /// Where the next page begins.
+    next_cursor: Option<String>,
+}
+
+/// The steps of a run.
+#[derive(ToSchema)]
+#[allow(dead_code)]
+pub(crate) struct StepList {
+    /// In the order of the workflow's nodes; those that have not begun stand last.
+    steps: Vec<StepDocument>,
+}
+
+/// A step.
+#[derive(ToSchema)]
+#[allow(dead_code)]
+pub(crate) struct StepDocument {
+    /// Its id; none before it begins.
+    step_id: Option<String>,
+    /// The node.
+    node_id: String,
+    /// What kind of node.
+    node_type: String,
+    /// Which item of a map.
+    map_index: Option<i64>,
+    /// The tool.
+    tool: Option<String>,
+    /// Where it stands.
+    status: String,
+    /// Which try.
+    attempt: i64,
+    /// What the tool was given.
+    input: Option<Value>,
+    /// Digest of that.
+    input_digest: Option<String>,
+    /// What it gave.
+    output: Option<Value>,
+    /// Why it failed.
+    error: Option<Value>,
+    /// The run that it started.
+    child_run_id: Option<String>,
+    /// When it is tried again.
+    retry_at: Option<String>,
+    /// When it began.
+    started_at: Option<String>,
+    /// When it ended.
+    completed_at: Option<String>,
+    /// Every call of the tool.
+    tool_calls: Vec<CallDocument>,
+}
+
+/// A call of a tool.
+#[derive(ToSchema)]
+#[allow(dead_code)]
+pub(crate) struct CallDocument {
+    /// The tool.
+    tool_name: String,
+    /// What it was given.
+    tool_input: Option<Value>,
+    /// What it gave.
+    tool_output: Option<Value>,
+    /// Why it failed.
+    error: Option<String>,
+    /// How long it took.
+    duration_ms: Option<i64>,
+    /// Nothing outside was changed.
+    dry_run: bool,
+    /// What makes repeated sends one effect.
+    idempotency_key: Option<String>,
+    /// Which try.
+    attempt: i64,
+    /// What became of it.
+    outcome: Option<String>,
+    /// When it began.
+    created_at: Option<String>,
+    /// When it ended.
+    completed_at: Option<String>,
+}
+
+/// What is answered when a run was told something. It takes it in with its next turn.
+#[derive(ToSchema)]
+#[allow(dead_code)]
+pub(crate) struct Accepted {
+    /// The run.
+    run_id: String,
+    /// Where it stands now.
+    status: String,
+    /// Always true.
+    accepted: bool,
+}
+
+/// A run that was started.
+#[derive(ToSchema)]
+#[allow(dead_code)]
+pub(crate) struct StartedDocument {
+    /// Its id.
+    run_id: String,
+    /// Where it stands now.
+    status: String,
+    /// How freely it may act.
+    autonomy_level: String,
+    /// W3C trace id.
+    trace_id: String,
+}
+
+/// A version of a workflow.
+#[derive(ToSchema)]
+#[allow(dead_code)]
+pub(crate) struct WorkflowDocument {
+    /// Its id.
+    workflow_id: String,
+    /// Its version.
+    version: i64,
+    /// SHA-256 of its canonical JSON.
+    digest: String,
+    /// Who applied it.
+    created_by: String,
+    /// When.
+    created_at: Option<String>,
+    /// The AIR document.
+    document: Value,
+}

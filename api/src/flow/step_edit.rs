@@ -1,0 +1,47 @@
+//! `POST /runs/{id}/steps/{step}/edit`: a person changes what waits for approval; it waits anew,
+//! under a new digest.
+
+use super::place;
+use super::refusals::Changing;
+use super::schema::Accepted;
+use crate::access::Caller;
+use crate::extract::ApiJson;
+use crate::problem::ApiError;
+use axum::Json;
+use axum::extract::Path;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// The new input.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EditBody {
+    /// What the tool is to be given.
+    #[schema(value_type = Object)]
+    input: Value,
+}
+
+/// Changes the input of a step.
+#[utoipa::path(
+    post,
+    path = "/runs/{id}/steps/{step}/edit",
+    tag = "flow",
+    params(
+        ("id" = String, Path, description = "The run's id"),
+        ("step" = String, Path, description = "The step's id, or its node's"),
+    ),
+    request_body = EditBody,
+    responses((status = 202, body = Accepted, description = "The run was told"), Changing)
+)]
+pub(crate) async fn edit(
+    caller: Caller,
+    Path((id, step)): Path<(String, String)>,
+    ApiJson(body): ApiJson<EditBody>,
+) -> Result<(StatusCode, Json<Value>), ApiError> {
+    let run = place::run(&id)?;
+    let step = place::step(&caller, run, &step).await?;
+    caller.flow.edit(&caller.permit, run, step, body.input).await?;
+    Ok((StatusCode::ACCEPTED, Json(place::told(&caller, run).await?)))
+}

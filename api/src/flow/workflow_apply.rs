@@ -1,0 +1,47 @@
+//! `PUT /workflows/{id}`: a document becomes the next version of a workflow.
+
+use super::place;
+use super::refusals::Changing;
+use crate::access::Caller;
+use crate::extract::JsonText;
+use crate::problem::ApiError;
+use axum::Json;
+use axum::extract::Path;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// The version that is there now.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct AppliedDocument {
+    /// Its id.
+    workflow_id: String,
+    /// Its version.
+    version: i64,
+    /// SHA-256 of its canonical JSON.
+    digest: String,
+    /// Whether this request added it; the same document again adds nothing.
+    created: bool,
+}
+
+/// Applies a workflow.
+#[utoipa::path(
+    put,
+    path = "/workflows/{id}",
+    tag = "flow",
+    params(("id" = String, Path, description = "The workflow's id, as the document says it")),
+    request_body(content = Object, description = "An AIR document"),
+    responses((status = 200, body = AppliedDocument, description = "The version that is there now"), Changing)
+)]
+pub(crate) async fn apply(
+    caller: Caller,
+    Path(id): Path<String>,
+    JsonText(text): JsonText,
+) -> Result<Json<AppliedDocument>, ApiError> {
+    let applied = caller.flow.workflows().apply(&caller.permit, place::workflow(&id)?, &text).await?;
+    Ok(Json(AppliedDocument {
+        workflow_id: applied.workflow_id,
+        version: applied.version,
+        digest: hex::encode(applied.digest),
+        created: applied.is_new,
+    }))
+}

@@ -1,0 +1,135 @@
+//! The flow room over a real socket, on a store in memory.
+
+mod decisions;
+mod doors;
+mod events;
+mod runs;
+mod steering;
+mod workflows;
+
+use crate::support::{Served, client, edge, served};
+use chimera_api::Edge;
+use chimera_core::flow::tool::Reach;
+use chimera_engine::access::Doorkeeper;
+use chimera_testkit::flow::{Air, Puppet, Setup, Stage, TENANT, id_of, stage};
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const TOKEN: &str = "open sesame";
+
+/// A served engine and its store.
+pub(crate) struct House {
+    pub(crate) server: Served,
+    pub(crate) stage: Stage,
+    /// One client: making one reads the system's certificates.
+    pub(crate) client: reqwest::Client,
+}
+
+/// A setup with three tools: one that only thinks, one that changes something, one that always fails.
+pub(crate) fn setup() -> Setup {
+    let broken = Puppet::new("broken", Reach::Read).answers(|_, _| {
+        let body =
+            chimera_engine::port::ToolError::not_sent(chimera_core::error::Code::MalformedArgs, "it never works");
+        Err(body)
+    });
+    stage(1)
+        .tool(Puppet::new("think", Reach::Pure).build())
+        .tool(Puppet::new("change", Reach::Write).build())
+        .tool(broken.build())
+}
+
+pub(crate) async fn house() -> House {
+    furnished(setup(), |edge| edge).await
+}
+
+pub(crate) async fn furnished(setup: Setup, change: impl FnOnce(Edge) -> Edge) -> House {
+    let stage = setup.open().await;
+    let edge = edge().with_flow(stage.flow.clone()).with_door(Doorkeeper::new(TENANT, TOKEN));
+    let edge = change(edge.with_request_timeout(Duration::from_secs(20)));
+    House { server: served(edge).await, stage, client: client() }
+}
+
+/// A body that is left out.
+pub(crate) const NOTHING: Value = Value::Null;
+
+impl House {
+    /// Asks as the operator.
+    pub(crate) async fn ask(&self, method: Method, path: &str, body: Value) -> (u16, Value) {
+        self.ask_as("admin", method, path, body).await
+    }
+
+    /// Asks as somebody.
+    pub(crate) async fn ask_as(&self, actor: &str, method: Method, path: &str, body: Value) -> (u16, Value) {
+        let request = self.client.request(method, self.server.url(path)).bearer_auth(TOKEN);
+        let request = request.header("x-chimera-actor", actor);
+        let request = if body.is_null() { request } else { request.json(&body) };
+        let answer = request.send().await.unwrap();
+        let status = answer.status().as_u16();
+        let text = answer.text().await.unwrap();
+        (status, if text.is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap() })
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
+        self.ask(Method::GET, path, NOTHING).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: Value) -> (u16, Value) {
+        self.ask(Method::POST, path, body).await
+    }
+
+    /// Applies a workflow that must be valid.
+    pub(crate) async fn apply(&self, air: &Air) {
+        let (status, answer) = self.ask(Method::PUT, &format!("/workflows/{}", air.id()), air.document().clone()).await;
+        assert_eq!(status, 200, "{answer}");
+    }
+
+    /// Applies and runs a workflow until it ends or needs somebody; gives the run.
+    pub(crate) async fn run(&self, air: &Air, mut ask: Value) -> Value {
+        self.apply(air).await;
+        ask["wait"] = 15.into();
+        let (status, run) = self.post(&format!("/workflows/{}/runs", air.id()), ask).await;
+        assert!([200, 202].contains(&status), "{run}");
+        run
+    }
+
+    /// Waits until a run has this status.
+    pub(crate) async fn until(&self, run: &Value, status: &str) -> Value {
+        soon(self.stage.status(id_of(&run["run_id"]), status)).await
+    }
+
+    /// Waits until a node of a run has this status.
+    pub(crate) async fn step(&self, run: &Value, node: &str, status: &str) -> Value {
+        soon(self.stage.step(id_of(&run["run_id"]), node, status)).await
+    }
+
+    /// Waits until a run looks as wanted.
+    pub(crate) async fn sees(&self, run: &Value, wanted: impl Fn(&Value) -> bool) -> Value {
+        soon(self.stage.until(id_of(&run["run_id"]), wanted)).await
+    }
+}
+
+/// What must come within the time that a test may take.
+async fn soon<T>(waiting: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("it never came to that")
+}
+
+/// The code of a problem document.
+pub(crate) fn code(problem: &Value) -> &str {
+    problem["error"]["code"].as_str().unwrap_or("no problem document")
+}
+
+/// The path of a run.
+pub(crate) fn path(run: &Value, rest: &str) -> String {
+    format!("/runs/{}{rest}", run["run_id"].as_str().unwrap())
+}
+
+/// The example of the documents: think, ask a person, change something.
+pub(crate) fn reviewed() -> Air {
+    chimera_testkit::flow::workflow("reviewed")
+        .function("think", "think", json!({"n": 1}))
+        .node(json!({"id": "review", "type": "hitl", "prompt": "May it?", "show": {"n": 1}}))
+        .function("change", "change", json!({"n": 2}))
+        .edge("think", "review")
+        .edge("review", "change")
+}

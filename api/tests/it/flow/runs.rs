@@ -1,0 +1,178 @@
+//! Starting, showing and listing runs.
+
+use super::{NOTHING, code, house, path, reviewed};
+use chimera_testkit::flow::{chain, workflow};
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+#[tokio::test]
+async fn whoever_waits_gets_the_whole_run_when_it_has_ended() {
+    let house = house().await;
+    house.apply(&chain("w", &[("a", "think"), ("b", "change")])).await;
+    let ask = json!({"wait": 15, "autonomy_level": "L3_ExecuteSilent", "priority": 2, "correlation_id": "mine"});
+    let (status, run) = house.post("/workflows/w/runs", ask).await;
+    assert_eq!(status, 200, "{run}");
+    assert_eq!(
+        (&run["status"], &run["autonomy_level"], &run["priority"]),
+        (&json!("completed"), &json!("L3_ExecuteSilent"), &json!(2))
+    );
+    assert_eq!(run["result"]["b"]["echo"]["n"], "b");
+    assert_eq!(house.get(&path(&run, "")).await, (200, run.clone()));
+    let (_, steps) = house.get(&path(&run, "/steps")).await;
+    let standing: Vec<_> =
+        steps["steps"].as_array().unwrap().iter().map(|step| (&step["node_id"], &step["status"])).collect();
+    assert_eq!(standing, [(&json!("a"), &json!("completed")), (&json!("b"), &json!("completed"))]);
+    assert_eq!(steps["steps"][1]["tool_calls"][0]["tool_name"], "change");
+}
+
+#[tokio::test]
+async fn without_waiting_the_run_is_durable_and_named_at_once() {
+    let house = house().await;
+    house.apply(&chain("w", &[("a", "think")])).await;
+    let answer =
+        house.client.post(house.server.url("/workflows/w/runs")).bearer_auth(super::TOKEN).send().await.unwrap();
+    assert_eq!(answer.status(), 202);
+    let place = answer.headers()["location"].to_str().unwrap().to_owned();
+    let started: Value = answer.json().await.unwrap();
+    assert_eq!(place, path(&started, ""));
+    assert_eq!(started["autonomy_level"], "L2_ExecuteNotify");
+    assert_eq!(started["trace_id"], started["run_id"].as_str().unwrap().replace('-', ""));
+    assert_eq!(house.until(&started, "completed").await["status"], "completed");
+}
+
+#[tokio::test]
+async fn a_run_that_needs_a_person_is_answered_before_the_time_is_over() {
+    let house = house().await;
+    house.apply(&reviewed()).await;
+    let (status, run) = house.post("/workflows/reviewed/runs", json!({"wait": 15})).await;
+    assert_eq!((status, &run["status"]), (202, &json!("awaiting_approval")));
+    let approval = &run["approvals"][0];
+    assert_eq!((&approval["node_id"], &approval["approvals_needed"]), (&json!("review"), &json!(1)));
+    assert_eq!(approval["action"]["input"], json!({"prompt": "May it?", "show": {"n": 1}}));
+    assert_eq!(run["approve_url"], path(&run, "/approve"));
+}
+
+#[tokio::test]
+async fn a_parent_is_waited_for_although_it_rests_while_its_child_runs() {
+    let house = house().await;
+    house.apply(&chain("child", &[("a", "change")])).await;
+    let parent = workflow("parent").child("go", "child", json!({}));
+    let run = house.run(&parent, json!({})).await;
+    assert_eq!(run["status"], "completed", "{run}");
+}
+
+#[tokio::test]
+async fn a_key_starts_one_run() {
+    let house = house().await;
+    let run = house.run(&chain("w", &[("a", "change")]), json!({"idempotency_key": "k"})).await;
+    let (status, problem) = house.post("/workflows/w/runs", json!({"idempotency_key": "k"})).await;
+    assert_eq!((status, code(&problem)), (409, "CONFLICT_IDEMPOTENCY"));
+    assert_eq!(problem["error"]["details"]["run_id"], run["run_id"]);
+}
+
+#[tokio::test]
+async fn a_dry_run_changes_nothing_and_says_what_it_would_do() {
+    let house = house().await;
+    let run = house.run(&chain("w", &[("a", "change")]), json!({"dry_run": true})).await;
+    assert_eq!((&run["dry_run"], &run["status"]), (&json!(true), &json!("completed")), "{run}");
+}
+
+#[tokio::test]
+async fn what_can_not_be_started_is_refused_with_the_reason() {
+    let house = house().await;
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    house.apply(&chain("w", &[("a", "think")]).with("inputs", schema)).await;
+    for (body, status, expected) in [
+        (json!({"inputs": {}}), 422, "VALIDATION_FAILED"),
+        (json!({"inputs": {"n": "x"}}), 422, "VALIDATION_FAILED"),
+        (json!({"inputs": {"n": 1}, "priority": 11}), 422, "VALIDATION_FAILED"),
+        (json!({"inputs": {"n": 1}, "idempotency_key": ""}), 422, "VALIDATION_FAILED"),
+        (json!({"inputs": {"n": 1}, "notify": {"webhook": "ftp://x"}}), 422, "VALIDATION_FAILED"),
+        (json!({"inputs": {"n": 1}, "notify": {"email": "nobody"}}), 422, "VALIDATION_FAILED"),
+        (json!({"inputs": {"n": 1}, "correlation_id": "x".repeat(257)}), 422, "VALIDATION_FAILED"),
+        (json!({"inputs": {"n": 1}, "autonomy_level": "L9"}), 400, "SCHEMA_INVALID"),
+        (json!({"inputs": {"n": 1}, "speed": 1}), 400, "SCHEMA_INVALID"),
+        (json!({"inputs": {"n": 1, "x": "\u{0}"}}), 400, "SCHEMA_INVALID"),
+        (json!({"inputs": {"n": 1}, "version": 7}), 404, "NOT_FOUND"),
+    ] {
+        let (got, problem) = house.post("/workflows/w/runs", body.clone()).await;
+        assert_eq!((got, code(&problem)), (status, expected), "{body}: {problem}");
+    }
+    assert_eq!(house.post("/workflows/none/runs", NOTHING).await.0, 404);
+    assert_eq!(house.get("/runs").await.1["items"], json!([]));
+}
+
+#[tokio::test]
+async fn runs_are_listed_newest_first_by_status_actor_and_workflow() {
+    let house = house().await;
+    house.run(&chain("one", &[("a", "think")]), json!({})).await;
+    house.run(&chain("two", &[("a", "broken")]), json!({})).await;
+    let ann = house.ask_as("user_ann", Method::POST, "/workflows/one/runs", json!({"wait": 15})).await.1;
+    let ids = |page: &Value| -> Vec<String> {
+        page["items"].as_array().unwrap().iter().map(|run| run["workflow_id"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(ids(&house.get("/runs").await.1), ["one", "two", "one"]);
+    assert_eq!(ids(&house.get("/runs?status=failed").await.1), ["two"]);
+    assert_eq!(ids(&house.get("/runs?workflow_id=one&status=completed").await.1), ["one", "one"]);
+    let (_, of_ann) = house.get("/runs?actor=user_ann").await;
+    assert_eq!(of_ann["items"][0]["run_id"], ann["run_id"]);
+    let (_, page) = house.get("/runs?limit=2").await;
+    let cursor = page["next_cursor"].as_str().unwrap();
+    let (_, rest) = house.get(&format!("/runs?limit=2&cursor={cursor}")).await;
+    assert_eq!((ids(&rest), &rest["next_cursor"]), (vec!["one".to_owned()], &Value::Null));
+    for wrong in ["status=done", "limit=0", "cursor=xyz", &format!("actor=x&cursor={cursor}"), "actor=a%00b"] {
+        let (status, problem) = house.get(&format!("/runs?{wrong}")).await;
+        assert_eq!((status, code(&problem)), (400, "SCHEMA_INVALID"), "{wrong}: {problem}");
+    }
+}
+
+#[tokio::test]
+async fn an_id_that_no_run_has_is_not_found() {
+    let house = house().await;
+    for id in ["x", "%00", "00000000-0000-0000-0000-000000000001"] {
+        for rest in ["", "/steps", "/events"] {
+            let (status, problem) = house.get(&format!("/runs/{id}{rest}")).await;
+            assert_eq!((status, code(&problem)), (404, "NOT_FOUND"), "{id}{rest}");
+        }
+    }
+}
+
+/// The members that the document describes, with those of what it is made of.
+fn described(document: &Value, name: &str) -> BTreeSet<String> {
+    let schema = &document["components"]["schemas"][name];
+    let parts = schema["allOf"].as_array().cloned().unwrap_or_else(|| vec![schema.clone()]);
+    let mut members = BTreeSet::new();
+    for part in parts {
+        if let Some(reference) = part["$ref"].as_str() {
+            members.extend(described(document, reference.rsplit('/').next().unwrap()));
+        }
+        members.extend(part["properties"].as_object().into_iter().flatten().map(|(name, _)| name.clone()));
+    }
+    members
+}
+
+#[tokio::test]
+async fn the_described_documents_have_the_members_of_the_real_ones() {
+    let house = house().await;
+    let run = house.run(&reviewed(), json!({})).await;
+    let (_, steps) = house.get(&path(&run, "/steps")).await;
+    let (_, list) = house.get("/runs").await;
+    let (_, workflow) = house.get("/workflows/reviewed").await;
+    let (_, workflows) = house.get("/workflows").await;
+    let (_, tools) = house.get("/tools").await;
+    let document = serde_json::to_value(chimera_api::document()).unwrap();
+    let keys = |value: &Value| -> BTreeSet<String> { value.as_object().unwrap().keys().cloned().collect() };
+    for (name, real) in [
+        ("RunDocument", &run),
+        ("RunSummary", &list["items"][0]),
+        ("ApprovalDocument", &run["approvals"][0]),
+        ("StepDocument", &steps["steps"][0]),
+        ("CallDocument", &steps["steps"][0]["tool_calls"][0]),
+        ("WorkflowDocument", &workflow),
+        ("WorkflowEntry", &workflows["items"][0]),
+        ("ToolDocument", &tools["items"][0]),
+    ] {
+        assert_eq!(described(&document, name), keys(real), "{name}");
+    }
+}

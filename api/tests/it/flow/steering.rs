@@ -1,0 +1,156 @@
+//! Stopping, holding, undoing, repeating and patching runs.
+
+use super::{NOTHING, code, furnished, house, path, reviewed, setup};
+use chimera_core::error::Code;
+use chimera_core::flow::tool::Reach;
+use chimera_engine::port::ToolError;
+use chimera_testkit::flow::{Puppet, chain, workflow};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn a_run_is_stopped_once() {
+    let house = house().await;
+    let run = house.run(&reviewed(), json!({})).await;
+    let (status, told) = house.post(&path(&run, "/cancel"), json!({"reason": "enough"})).await;
+    assert_eq!((status, &told["accepted"]), (202, &json!(true)));
+    house.until(&run, "cancelled").await;
+    for rest in ["/cancel", "/pause", "/resume"] {
+        let (status, problem) = house.post(&path(&run, rest), NOTHING).await;
+        assert_eq!((status, code(&problem)), (409, "INVALID_TRANSITION"), "{rest}");
+    }
+    let (status, problem) = house.post(&path(&run, "/cancel"), json!({"reason": "x".repeat(9_000)})).await;
+    assert_eq!((status, code(&problem)), (413, "PAYLOAD_TOO_LARGE"));
+}
+
+#[tokio::test]
+async fn a_paused_run_waits_until_it_is_resumed() {
+    let house = house().await;
+    let run = house.run(&reviewed(), json!({})).await;
+    let (status, problem) = house.post(&path(&run, "/resume"), NOTHING).await;
+    assert_eq!((status, code(&problem)), (409, "INVALID_TRANSITION"));
+    assert_eq!(house.post(&path(&run, "/pause"), NOTHING).await.0, 202);
+    house.sees(&run, |run| run["paused"] == true).await;
+    assert_eq!(house.post(&path(&run, "/approve"), json!({"decision": "approve"})).await.0, 200);
+    house.step(&run, "review", "completed").await;
+    assert_eq!(house.get(&path(&run, "")).await.1["status"], "running");
+    assert_eq!(house.post(&path(&run, "/resume"), NOTHING).await.0, 202);
+    house.until(&run, "completed").await;
+}
+
+#[tokio::test]
+async fn what_was_done_is_undone_and_told() {
+    let house = house().await;
+    let run = house.run(&chain("w", &[("a", "change"), ("b", "change")]), json!({})).await;
+    let (status, problem) = house.post(&path(&run, "/rollback"), json!({"step_ids": []})).await;
+    assert_eq!((status, code(&problem)), (422, "VALIDATION_FAILED"));
+    assert_eq!(house.post(&path(&run, "/rollback"), json!({"step_ids": ["zzz"]})).await.0, 404);
+    assert_eq!(house.post(&path(&run, "/rollback"), json!({"reason": "a mistake"})).await.0, 202);
+    let undone = house.until(&run, "rolled_back").await;
+    assert_eq!(undone["rollback"]["undone"].as_array().unwrap().len(), 2, "{undone}");
+    let (status, problem) = house.post(&path(&run, "/rollback"), NOTHING).await;
+    assert_eq!((status, code(&problem)), (409, "INVALID_TRANSITION"));
+}
+
+#[tokio::test]
+async fn only_a_failed_run_can_be_set_to_rolled_back_and_to_nothing_else() {
+    let house = house().await;
+    let good = house.run(&chain("good", &[("a", "change")]), json!({})).await;
+    let mark = |run: &Value, status: &str| {
+        let (path, body) = (path(run, ""), json!({"status": status}));
+        let house = &house;
+        async move { house.ask(Method::PATCH, &path, body).await }
+    };
+    let (status, problem) = mark(&good, "rolled_back").await;
+    assert_eq!((status, code(&problem)), (409, "INVALID_TRANSITION"));
+    let bad = house.run(&chain("bad", &[("a", "change"), ("b", "broken")]), json!({})).await;
+    assert_eq!(bad["status"], "failed", "{bad}");
+    for word in ["completed", "pending", "cancelled", ""] {
+        let (status, problem) = mark(&bad, word).await;
+        assert_eq!((status, code(&problem)), (422, "VALIDATION_FAILED"), "{word}");
+    }
+    assert_eq!(mark(&bad, "rolled_back").await.0, 202);
+    house.until(&bad, "rolled_back").await;
+}
+
+#[tokio::test]
+async fn a_frozen_replay_calls_nobody_and_a_retry_does() {
+    let puppet = Puppet::new("send", Reach::Write);
+    let asked = puppet.asked();
+    let house = furnished(setup().tool(puppet.build()), |edge| edge).await;
+    let run = house.run(&chain("w", &[("a", "think"), ("b", "send")]), json!({})).await;
+    assert_eq!((&run["status"], asked.count("execute")), (&json!("completed"), 1), "{run}");
+    let (status, frozen) = house.post(&path(&run, "/replay"), json!({"mode": "freeze", "wait": 15})).await;
+    assert_eq!(
+        (status, &frozen["status"], &frozen["replay_of"]),
+        (200, &json!("completed"), &run["run_id"]),
+        "{frozen}"
+    );
+    assert_eq!(asked.count("execute"), 1);
+    let (status, again) = house.post(&path(&run, "/retry"), json!({"from": "b", "wait": 15})).await;
+    assert_eq!(
+        (status, &again["replay_mode"], &again["status"]),
+        (200, &json!("retry"), &json!("completed")),
+        "{again}"
+    );
+    assert_eq!(asked.count("execute"), 2);
+    let (status, problem) = house.post(&path(&run, "/retry"), json!({"from": "zzz"})).await;
+    assert_eq!((status, code(&problem)), (422, "MALFORMED_ARGS"));
+    let (status, problem) = house.post(&path(&run, "/replay"), json!({"mode": "guess"})).await;
+    assert_eq!((status, code(&problem)), (400, "SCHEMA_INVALID"));
+}
+
+fn patch() -> Value {
+    json!({
+        "patch_version": "0.1", "justification": "one more look",
+        "add_nodes": [{"id": "extra", "type": "function", "fn": "think", "inputs": {"n": 9}}],
+        "add_edges": [{"from": "review", "to": "extra"}],
+    })
+}
+
+#[tokio::test]
+async fn a_patch_shows_its_difference_and_is_taken_out_again() {
+    let house = house().await;
+    let run = house.run(&reviewed(), json!({})).await;
+    let (status, shown) = house.post(&path(&run, "/patch"), json!({"patch": patch(), "dry_run": true})).await;
+    assert_eq!((status, &shown["number"]), (200, &Value::Null), "{shown}");
+    assert!(shown["preview"].to_string().contains("extra"), "{shown}");
+    let stale = json!({"patch": patch(), "state_version": 1});
+    let (status, problem) = house.post(&path(&run, "/patch"), stale).await;
+    assert_eq!((status, code(&problem)), (409, "OCC_CONFLICT"));
+    let broken = json!({"patch": {"patch_version": "0.1", "justification": "x", "add_nodes": [{"id": "review"}]}});
+    let (status, problem) = house.post(&path(&run, "/patch"), broken).await;
+    assert_eq!((status, code(&problem)), (422, "VALIDATION_FAILED"));
+    let (status, proposed) = house.post(&path(&run, "/patch"), json!({"patch": patch()})).await;
+    assert_eq!((status, &proposed["number"]), (202, &json!(1)), "{proposed}");
+    house.step(&run, "extra", "pending").await;
+    let patched = house.get(&path(&run, "")).await.1["state_version"].as_i64();
+    assert_eq!(house.ask(Method::DELETE, &path(&run, "/patches/x"), NOTHING).await.0, 404);
+    assert_eq!(house.ask(Method::DELETE, &path(&run, "/patches/1"), NOTHING).await.0, 202);
+    house.sees(&run, |run| run["state_version"].as_i64() > patched).await;
+    assert_eq!(house.post(&path(&run, "/approve"), json!({"decision": "approve", "step_id": "review"})).await.0, 200);
+    house.until(&run, "completed").await;
+    let (_, steps) = house.get(&path(&run, "/steps")).await;
+    assert!(!steps.to_string().contains("extra"), "{steps}");
+}
+
+#[tokio::test]
+async fn a_person_settles_what_nobody_can_tell() {
+    let lost = Puppet::new("lost", Reach::Write)
+        .answers(|_, _| Err(ToolError::maybe_sent(Code::ExternalServiceError, "the line broke")));
+    let house = furnished(setup().tool(lost.build()), |edge| edge).await;
+    let air = workflow("w").function("send", "lost", json!({}));
+    house.apply(&air).await;
+    let (_, run) = house.post("/workflows/w/runs", NOTHING).await;
+    house.step(&run, "send", "outcome_unknown").await;
+    let resolve = path(&run, "/steps/send/resolve");
+    for body in [json!({"outcome": "perhaps"}), json!({"output": {}})] {
+        assert_eq!(house.post(&resolve, body).await.0, 400);
+    }
+    let (status, problem) = house.post(&resolve, json!({"outcome": "never", "output": {}})).await;
+    assert_eq!((status, code(&problem)), (422, "VALIDATION_FAILED"));
+    assert_eq!(house.post(&path(&run, "/steps/zzz/resolve"), json!({"outcome": "never"})).await.0, 404);
+    let found = json!({"outcome": "happened", "output": {"id": 7}, "notes": "it is in their list"});
+    assert_eq!(house.post(&resolve, found).await.0, 202);
+    assert_eq!(house.until(&run, "completed").await["result"]["send"]["id"], 7);
+}

@@ -1,0 +1,194 @@
+//! `chimera bench flow`: how many runs of three durable steps the engine does, and how fast one is.
+//!
+//! A closed loop: so many runs are under way, and each that ends is followed by the next. Each
+//! step's result is on the disk before the next step begins.
+
+use super::{Scene, print};
+use crate::cli::BenchStore;
+
+use crate::compose::{Ambient, FlowBench, operator};
+use crate::config::Config;
+use crate::failure::{Failure, Outcome};
+use crate::home::Home;
+use chimera_core::access::Level;
+use chimera_core::error::Code;
+use chimera_core::flow::run::RunStatus;
+use chimera_engine::access::Permit;
+use chimera_engine::flow::{Flow, FlowError, StartRun};
+use chimera_engine::port::Clock;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Runs that are under way while the store is filled.
+const FILL_CONCURRENCY: usize = 256;
+
+/// Bytes of a page of memory, as `/proc` counts.
+const PAGE_BYTES: u64 = 4_096;
+
+/// What is asked for.
+pub(crate) struct Load {
+    /// Runs in all.
+    pub(crate) runs: usize,
+    /// Runs that are under way at a time.
+    pub(crate) concurrency: usize,
+    /// Runs that have ended before.
+    pub(crate) finished: usize,
+    /// Runs that wait for approval meanwhile.
+    pub(crate) waiting: usize,
+}
+
+/// What was measured.
+struct Measured {
+    /// Memory that each waiting run costs, if there are any.
+    waiting_bytes: Option<f64>,
+    seconds: f64,
+    /// How long each run took, in microseconds, shortest first.
+    took: Vec<i64>,
+}
+
+pub(crate) async fn flow(scene: &Scene<'_>, load: &Load, store: Option<BenchStore>) -> Outcome<ExitCode> {
+    let mut config = scene.loaded.config.clone();
+    choose(&mut config, store)?;
+    let home = Home::take(&config.data_dir)?;
+    home.remove_scratch()?;
+    let ambient = Ambient::new();
+    let bench = FlowBench::open(&config, &ambient).await?;
+    let setting = bench.setting;
+    let measured = measure(&bench.flow, &ambient, load).await;
+    bench.close().await;
+    let measured = measured.map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
+    let Load { runs, concurrency, finished, waiting } = *load;
+    let per_second = (runs as f64 / measured.seconds.max(f64::EPSILON)).round();
+    let at = |part: f64| {
+        let index = (measured.took.len().saturating_sub(1) as f64 * part) as usize;
+        measured.took.get(index).map_or(0.0, |micros| *micros as f64 / 1_000.0)
+    };
+    let (p50, p99) = (at(0.5), at(0.99));
+    let text = if scene.json {
+        let report = json!({
+            "record_store": setting.record_store, "fsync": setting.fsync, "lanes": setting.lanes, "runs": runs,
+            "concurrency": concurrency, "steps": 3, "per_s": per_second, "p50_ms": p50, "p99_ms": p99,
+            "finished_before": finished, "waiting": waiting, "bytes_per_waiting_run": measured.waiting_bytes,
+        });
+        report.to_string() + "\n"
+    } else {
+        let disk = if setting.fsync { "each step on the disk" } else { "STEPS DO NOT WAIT FOR THE DISK" };
+        let waits =
+            measured.waiting_bytes.map(|bytes| format!("{waiting} runs wait, {bytes:.0} bytes of memory each\n"));
+        format!(
+            "{}, {disk}\n{runs} runs of three steps, {concurrency} at a time: {per_second} runs/s, p50 {p50:.2} ms, p99 {p99:.2} ms\n{}",
+            setting.record_store,
+            waits.unwrap_or_default()
+        )
+    };
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn choose(config: &mut Config, store: Option<BenchStore>) -> Outcome<()> {
+    match store {
+        Some(BenchStore::Sqlite) => config.database_url = None,
+        Some(BenchStore::Postgres) if config.database_url.is_none() => {
+            let failure = Failure::new(Code::ConfigInvalid, "no PostgreSQL is configured");
+            return Err(failure.hint("set CHIMERA_DATABASE_URL"));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Three steps, each of which works on what the one before gave.
+pub(crate) fn workflow() -> Value {
+    let step =
+        |id: &str, value: &str| json!({"id": id, "type": "function", "fn": "local.echo", "inputs": {"value": value}});
+    json!({
+        "air_version": "1.0",
+        "workflow_id": "three",
+        "nodes": [
+            step("first", "${inputs.n}"),
+            step("second", "${nodes.first.outputs.value}"),
+            step("third", "${nodes.second.outputs.value}"),
+        ],
+        "edges": [{"from": "first", "to": "second"}, {"from": "second", "to": "third"}],
+    })
+}
+
+async fn measure(flow: &Flow, ambient: &Ambient, load: &Load) -> Result<Measured, FlowError> {
+    let Load { runs, concurrency, finished, waiting } = *load;
+    let permit = operator();
+    flow.workflows().apply(&permit, "three", &workflow().to_string()).await?;
+    // A first handful warms caches and the store's statements.
+    drive(flow, &permit, &ambient.clock, runs.min(500), concurrency).await?;
+    drive(flow, &permit, &ambient.clock, finished, FILL_CONCURRENCY).await?;
+    let before = resident_bytes();
+    drive_level(flow, &permit, &ambient.clock, waiting, FILL_CONCURRENCY, Level::Ask).await?;
+    let waiting_bytes = (waiting > 0).then(|| resident_bytes().saturating_sub(before) as f64 / waiting as f64);
+    let began = ambient.clock.now().micros();
+    let mut took = drive(flow, &permit, &ambient.clock, runs, concurrency).await?;
+    let seconds = (ambient.clock.now().micros() - began) as f64 / 1e6;
+    took.sort_unstable();
+    Ok(Measured { waiting_bytes, seconds, took })
+}
+
+/// Memory of this process that is really there.
+fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = status.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * PAGE_BYTES
+}
+
+async fn drive(
+    flow: &Flow,
+    permit: &Permit,
+    clock: &Arc<dyn Clock>,
+    runs: usize,
+    concurrency: usize,
+) -> Result<Vec<i64>, FlowError> {
+    drive_level(flow, permit, clock, runs, concurrency, Level::ExecuteSilent).await
+}
+
+async fn drive_level(
+    flow: &Flow,
+    permit: &Permit,
+    clock: &Arc<dyn Clock>,
+    runs: usize,
+    concurrency: usize,
+    level: Level,
+) -> Result<Vec<i64>, FlowError> {
+    let next = Arc::new(AtomicUsize::new(0));
+    let workers: Vec<_> = (0..concurrency.min(runs))
+        .map(|_| {
+            let (flow, permit, clock, next) = (flow.clone(), permit.clone(), Arc::clone(clock), Arc::clone(&next));
+            tokio::spawn(async move {
+                let mut took = Vec::new();
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    if n >= runs {
+                        return Ok::<_, FlowError>(took);
+                    }
+                    let began = clock.now().micros();
+                    one(&flow, &permit, n, level).await?;
+                    took.push(clock.now().micros() - began);
+                }
+            })
+        })
+        .collect();
+    let mut took = Vec::with_capacity(runs);
+    for worker in workers {
+        let worker = worker.await.map_err(|_| FlowError::refused(Code::Internal, "a worker of the benchmark broke"))?;
+        took.extend(worker?);
+    }
+    Ok(took)
+}
+
+async fn one(flow: &Flow, permit: &Permit, n: usize, level: Level) -> Result<(), FlowError> {
+    let ask = StartRun { level, ..StartRun::of("three", json!({ "n": n })) };
+    let mut started = flow.start(permit, ask).await?;
+    let standing = started.standing.wait_for(|standing| standing.rests).await.map(|standing| *standing);
+    match standing {
+        Ok(standing) if standing.status == RunStatus::Completed || level == Level::Ask => Ok(()),
+        _ => Err(FlowError::refused(Code::Internal, "a run of the benchmark did not complete")),
+    }
+}

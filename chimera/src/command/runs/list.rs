@@ -1,0 +1,45 @@
+//! `chimera runs list`: runs, the newest first.
+
+use crate::cli::ListArgs;
+use crate::command::{Scene, page_words, print};
+use crate::failure::Outcome;
+use crate::flow::desk::Desk;
+use crate::flow::table::{table, text};
+use chimera_engine::flow::Filter;
+use serde_json::Value;
+use std::process::ExitCode;
+
+pub(super) async fn run(scene: &Scene<'_>, args: ListArgs) -> Outcome<ExitCode> {
+    let desk = Desk::to_read(&scene.loaded.config).await?;
+    let filter = Filter {
+        status: args.status,
+        actor: args.actor,
+        workflow_id: args.workflow,
+        limit: args.page.limit,
+        cursor: args.page.cursor,
+    };
+    let found = desk.runs(filter).await?;
+    if scene.json {
+        print(&format!("{found}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let items = found["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let rows: Vec<Vec<String>> = items.iter().map(row).collect();
+    print(&table(&["RUN", "WORKFLOW", "STATUS", "LEVEL", "ACTOR", "STARTED", "ENDED"], &rows))?;
+    page_words(&found, rows.is_empty(), "runs");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(run: &Value) -> Vec<String> {
+    let workflow = format!("{} v{}", text(&run["workflow_id"]), text(&run["workflow_version"]));
+    let held = if run["paused"] == true { " (paused)" } else { "" };
+    vec![
+        text(&run["run_id"]),
+        workflow,
+        format!("{}{held}", text(&run["status"])),
+        text(&run["autonomy_level"]),
+        text(&run["actor"]),
+        text(&run["created_at"]),
+        text(&run["completed_at"]),
+    ]
+}

@@ -1,0 +1,41 @@
+//! `chimera runs …`: start, look at and steer runs.
+
+mod list;
+mod show;
+mod start;
+mod steer;
+mod watch;
+
+use super::Scene;
+use crate::cli::RunsCommand;
+use crate::failure::Outcome;
+use std::process::ExitCode;
+
+pub(crate) async fn run(scene: &Scene<'_>, command: RunsCommand) -> Outcome<ExitCode> {
+    match command {
+        RunsCommand::Start(args) => start::run(scene, args).await,
+        RunsCommand::List(args) => list::run(scene, args).await,
+        RunsCommand::Show { run } => show::run(scene, &run).await,
+        RunsCommand::Steps { run } => show::steps(scene, &run).await,
+        RunsCommand::Watch { run, after } => watch::run(scene, &run, after).await,
+        RunsCommand::Approve(args) => steer::decide(scene, args, "approve").await,
+        RunsCommand::Reject { decide, request_changes } => {
+            steer::decide(scene, decide, if request_changes { "request_changes" } else { "reject" }).await
+        }
+        RunsCommand::Edit { run, step, input, acting } => steer::edit(scene, &run, &step, &input, &acting).await,
+        RunsCommand::Cancel { run, reason, acting } => steer::cancel(scene, &run, reason, &acting).await,
+        RunsCommand::Pause { run, acting } => steer::hold(scene, &run, "pause", &acting).await,
+        RunsCommand::Resume { run, acting } => steer::hold(scene, &run, "resume", &acting).await,
+        RunsCommand::Resolve(args) => steer::resolve(scene, args).await,
+        RunsCommand::Retry { run, from, wait, acting } => {
+            start::again(scene, &run, ("retry", None), from, wait, &acting).await
+        }
+        RunsCommand::Replay { run, mode, from, wait, acting } => {
+            start::again(scene, &run, ("replay", Some(mode)), from, wait, &acting).await
+        }
+        RunsCommand::Rollback { run, steps, reason, wait, acting } => {
+            steer::rollback(scene, &run, steps, reason, wait, &acting).await
+        }
+        RunsCommand::Patch(args) => steer::patch(scene, args).await,
+    }
+}

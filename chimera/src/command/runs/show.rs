@@ -1,0 +1,65 @@
+//! `chimera runs show` and `steps`: one run, and what it did.
+
+use crate::command::{Scene, document, print, say};
+use crate::compose::Ambient;
+use crate::failure::Outcome;
+use crate::flow::desk::{Desk, run_id};
+use crate::flow::picture::{Canvas, Sight, draw};
+use crate::flow::table::{table, text};
+use serde_json::Value;
+use std::process::ExitCode;
+
+/// As much as there is: a picture that nobody redraws need not fit.
+const UNBOUNDED: usize = 100_000;
+
+pub(super) async fn run(scene: &Scene<'_>, run: &str) -> Outcome<ExitCode> {
+    let (desk, id) = (Desk::to_read(&scene.loaded.config).await?, run_id(run)?);
+    let run = desk.run(id).await?;
+    if scene.json {
+        print(&format!("{run}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let steps = desk.steps(id).await?;
+    let workflow = super::watch::workflow_of(&desk, &run).await;
+    let steps = steps["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let sight = Sight { run: &run, steps, workflow: &workflow, now: Ambient::new().clock.now() };
+    let canvas = Canvas { columns: UNBOUNDED, rows: UNBOUNDED, colors: false };
+    print(&format!("{}  {}\n{}\n", text(&run["run_id"]), text(&run["actor"]), draw(&sight, canvas).join("\n")))?;
+    for (name, value) in [("inputs", &run["inputs"]), ("result", &run["result"]), ("error", &run["error"])] {
+        if !value.is_null() {
+            print(&format!("\n{name}:\n{}", document(value)))?;
+        }
+    }
+    if let Some(left) = run["rollback"]["left"].as_array().filter(|left| !left.is_empty()) {
+        say(&format!("not undone: {}", Value::from(left.clone())));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn steps(scene: &Scene<'_>, run: &str) -> Outcome<ExitCode> {
+    let (desk, id) = (Desk::to_read(&scene.loaded.config).await?, run_id(run)?);
+    let found = desk.steps(id).await?;
+    if scene.json {
+        print(&format!("{found}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let steps = found["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let rows: Vec<Vec<String>> = steps.iter().map(row).collect();
+    print(&table(&["NODE", "STATUS", "TOOL", "TRY", "CALLS", "STARTED", "ENDED", "STEP", "ERROR"], &rows))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(step: &Value) -> Vec<String> {
+    let item = step["map_index"].as_i64().map_or(String::new(), |index| format!("[{index}]"));
+    vec![
+        format!("{}{item}", text(&step["node_id"])),
+        text(&step["status"]),
+        text(&step["tool"]),
+        text(&step["attempt"]),
+        step["tool_calls"].as_array().map_or(0, Vec::len).to_string(),
+        text(&step["started_at"]),
+        text(&step["completed_at"]),
+        text(&step["step_id"]),
+        text(&step["error"]["message"]),
+    ]
+}

@@ -1,0 +1,125 @@
+//! `chimera runs watch`: a run while it goes on.
+//!
+//! On a terminal the graph is drawn again in place whenever something happens, and every second for
+//! the clocks in it. Elsewhere every event is one line. It ends when the run has ended.
+
+use crate::ambient::stdout_size;
+use crate::command::{Scene, print, say};
+use crate::compose::Ambient;
+use crate::failure::Outcome;
+use crate::flow::desk::{Desk, Events, run_id};
+use crate::flow::picture::{Canvas, Sight, draw};
+use crate::flow::table::text;
+use futures::{FutureExt, StreamExt};
+use serde_json::Value;
+use std::process::ExitCode;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// How often the clocks in the picture move.
+const TICK: Duration = Duration::from_secs(1);
+
+pub(super) async fn run(scene: &Scene<'_>, run: &str, after: i64) -> Outcome<ExitCode> {
+    let id = run_id(run)?;
+    let desk = Desk::to_read(&scene.loaded.config).await?;
+    // Whether it is there is asked first: following waits.
+    desk.run(id).await?;
+    follow(scene, &desk, id, after).await
+}
+
+/// Shows a run until it has ended; fails if it did.
+pub(super) async fn follow(scene: &Scene<'_>, desk: &Desk, run: Uuid, after: i64) -> Outcome<ExitCode> {
+    let events = desk.follow(run, after);
+    if stdout_size().is_some() && !scene.json {
+        paint(scene, desk, run, events).await?;
+    } else {
+        lines(scene, events).await?;
+    }
+    let shown = desk.run(run).await?;
+    let status = shown["status"].as_str().unwrap_or_default();
+    let why = shown["error_message"].as_str().map_or(String::new(), |why| format!(": {why}"));
+    say(&format!("{run} is {status}{why}"));
+    Ok(if matches!(status, "failed" | "cancelled") { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+async fn lines(scene: &Scene<'_>, mut events: Events) -> Outcome {
+    while let Some(event) = events.next().await {
+        let event = event?;
+        print(&if scene.json { format!("{event}\n") } else { line(&event) })?;
+    }
+    Ok(())
+}
+
+fn line(event: &Value) -> String {
+    let data = if event["data"]["details"].is_object() { &event["data"]["details"] } else { &event["data"] };
+    let named = |name: &str| data[name].as_str().map(|word| format!("  {word}")).unwrap_or_default();
+    let error = data["error"]["message"].as_str().map(|why| format!("  {why}")).unwrap_or_default();
+    let by = event["actor_id"].as_str().map(|actor| format!("  by {actor}")).unwrap_or_default();
+    let words = format!("{}{}{}{error}{by}", text(&event["event_type"]), named("node"), named("tool"));
+    format!("{:>4}  {}  {}\n", event["run_seq"].as_i64().unwrap_or(0), text(&event["timestamp"]), text(&words.into()))
+}
+
+async fn paint(scene: &Scene<'_>, desk: &Desk, run: Uuid, mut events: Events) -> Outcome {
+    let clock = Ambient::new().clock;
+    let (mut drawn, mut over) = (0, false);
+    let mut workflow = Value::Null;
+    while !over {
+        let shown = desk.run(run).await?;
+        let steps = desk.steps(run).await?;
+        if workflow.is_null() {
+            workflow = workflow_of(desk, &shown).await;
+        }
+        let steps = steps["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let (columns, rows) = stdout_size().unwrap_or((80, 24));
+        let canvas = Canvas { columns, rows: rows - 1, colors: !scene.terminal.no_color };
+        let sight = Sight { run: &shown, steps, workflow: &workflow, now: clock.now() };
+        let lines = draw(&sight, canvas);
+        let up = if drawn > 0 { format!("\u{1b}[{drawn}A\u{1b}[J") } else { String::new() };
+        print(&format!("{up}{}\n", lines.join("\n")))?;
+        drawn = lines.len();
+        tokio::select! {
+            event = events.next() => over = !drain(event, &mut events)?,
+            () = tokio::time::sleep(TICK) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Takes everything that is there by now; false when there is no more.
+fn drain(first: Option<Outcome<Value>>, events: &mut Events) -> Outcome<bool> {
+    let mut next = Some(first);
+    while let Some(event) = next {
+        match event {
+            Some(event) => drop(event?),
+            None => return Ok(false),
+        }
+        next = events.next().now_or_never();
+    }
+    Ok(true)
+}
+
+/// The document that a run follows; null if it can't be had.
+pub(super) async fn workflow_of(desk: &Desk, run: &Value) -> Value {
+    let (Some(id), version) = (run["workflow_id"].as_str(), run["workflow_version"].as_i64()) else {
+        return Value::Null;
+    };
+    desk.workflow(id, version).await.map(|mut found| found["document"].take()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_event_is_one_line_that_can_not_steer_a_terminal() {
+        let event = json!({
+            "run_seq": 7, "timestamp": "2026-01-01T00:00:00Z", "event_type": "step.failed", "actor_id": "user_ann",
+            "data": {"node": "send", "tool": "http.request", "error": {"message": "no\u{1b}[2Jway"}},
+        });
+        assert_eq!(
+            line(&event),
+            "   7  2026-01-01T00:00:00Z  step.failed  send  http.request  no\u{fffd}[2Jway  by user_ann\n"
+        );
+    }
+}

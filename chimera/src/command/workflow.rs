@@ -1,0 +1,98 @@
+//! `chimera workflow …`: documents that runs follow.
+
+use super::{EXIT_FOUND_WRONG, Scene, document, page_words, print, say};
+use crate::cli::{PageOf, WorkflowCommand};
+use crate::failure::{Failure, Outcome};
+use crate::flow::desk::{Desk, escaped};
+use crate::flow::table::{table, text};
+use chimera_core::error::Code;
+use serde_json::Value;
+use std::path::Path;
+use std::process::ExitCode;
+
+pub(crate) async fn run(scene: &Scene<'_>, command: WorkflowCommand) -> Outcome<ExitCode> {
+    match command {
+        WorkflowCommand::Apply { file, acting } => apply(scene, &file, acting.actor.as_deref()).await,
+        WorkflowCommand::List(page) => list(scene, &page).await,
+        WorkflowCommand::Show { id, version } => show(scene, &id, version).await,
+        WorkflowCommand::Check { file } => check(scene, &file).await,
+    }
+}
+
+/// The text of a document and the id of its workflow.
+fn read(file: &Path) -> Outcome<(String, String)> {
+    let text = super::text_of(file)?;
+    let id = serde_json::from_str::<Value>(&text).ok().and_then(|d| d["workflow_id"].as_str().map(str::to_owned));
+    // A document that names no workflow is refused by whoever checks it, with its place.
+    Ok((text, id.filter(|id| !id.is_empty()).unwrap_or_else(|| "unnamed".to_owned())))
+}
+
+async fn apply(scene: &Scene<'_>, file: &Path, actor: Option<&str>) -> Outcome<ExitCode> {
+    let (text, id) = read(file)?;
+    let Desk::Server(server) = Desk::to_change(&scene.loaded.config, actor)? else {
+        return Err(Failure::new(Code::Internal, "a store alone changes nothing"));
+    };
+    let applied = server.ask("PUT", &format!("workflows/{}", escaped(&id)), Some(text)).await?;
+    if scene.json {
+        print(&format!("{applied}\n"))?;
+    } else {
+        let what = if applied["created"] == true { "is" } else { "was there already as" };
+        say(&format!("{} {what} version {}.", applied["workflow_id"].as_str().unwrap_or(&id), applied["version"]));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn list(scene: &Scene<'_>, page: &PageOf) -> Outcome<ExitCode> {
+    let desk = Desk::to_read(&scene.loaded.config).await?;
+    let found = desk.workflows(page.limit, page.cursor.as_deref()).await?;
+    if scene.json {
+        print(&format!("{found}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let items = found["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let row = |item: &Value| {
+        ["workflow_id", "version", "created_at", "created_by", "description"].map(|name| text(&item[name]))
+    };
+    let rows: Vec<Vec<String>> = items.iter().map(|item| row(item).to_vec()).collect();
+    print(&table(&["WORKFLOW", "VERSION", "APPLIED", "BY", "WHAT IT DOES"], &rows))?;
+    page_words(&found, rows.is_empty(), "workflows");
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn show(scene: &Scene<'_>, id: &str, version: Option<i64>) -> Outcome<ExitCode> {
+    let desk = Desk::to_read(&scene.loaded.config).await?;
+    let found = desk.workflow(id, version).await?;
+    if scene.json {
+        print(&format!("{found}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    say(&format!(
+        "{} version {}, applied {} by {}, digest {}",
+        text(&found["workflow_id"]),
+        found["version"],
+        text(&found["created_at"]),
+        text(&found["created_by"]),
+        text(&found["digest"])
+    ));
+    print(&document(&found["document"]))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn check(scene: &Scene<'_>, file: &Path) -> Outcome<ExitCode> {
+    let (text, id) = read(file)?;
+    let desk = Desk::to_read(&scene.loaded.config).await?;
+    match desk.check(&id, &text).await {
+        Ok(found) if scene.json => print(&format!("{found}\n"))?,
+        Ok(found) => {
+            let unstartable = found["not_startable"].as_str();
+            let but = unstartable.map_or(String::new(), |why| format!(" It can't be started yet: {why}."));
+            say(&format!("{id} is valid: {} nodes, {} edges.{but}", found["nodes"], found["edges"]));
+        }
+        Err(failure) if matches!(failure.code, Code::ValidationFailed | Code::SchemaInvalid | Code::MalformedArgs) => {
+            say(&failure.render(scene.json));
+            return Ok(ExitCode::from(EXIT_FOUND_WRONG));
+        }
+        Err(failure) => return Err(failure),
+    }
+    Ok(ExitCode::SUCCESS)
+}

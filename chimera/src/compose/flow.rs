@@ -1,0 +1,299 @@
+//! The flow engine of this process: its tools, rules, bounds and messengers, and its loops.
+
+use super::{Ambient, FolderBlobs, LinkSigner, Redis, plain, s3_place, secret, secrets};
+use crate::config::{Config, MailConfig};
+use crate::failure::{Failure, Outcome};
+use crate::mask::Mask;
+use async_trait::async_trait;
+use chimera_connect::flow::http::{Client, Egress, Settings};
+use chimera_connect::flow::notify::Channels;
+use chimera_connect::flow::webhook::WebhookSender;
+use chimera_connect::flow::{MailSettings, MailTls, Toolbox, declared, http_tools, local_tools, mail_tool, s3_tool};
+use chimera_core::access::tables::TENANTS;
+use chimera_core::access::{Secret, SecretName};
+use chimera_core::error::Code;
+use chimera_core::limits::DECLARED_FILE_BYTES_MAX;
+use chimera_core::record::{Insert, Scope, Select, Tx};
+use chimera_engine::access::{Doorkeeper, Permit};
+use chimera_engine::flow::gate::Slots;
+use chimera_engine::flow::policy::{Rule, Rules};
+use chimera_engine::flow::{Flow, Parts, Registry};
+use chimera_engine::port::{Blobs, Buckets, Bus, CommitError, Records, SecretError, Secrets, Tool};
+use chimera_storage::bucket::{FolderBuckets, S3Buckets};
+use chimera_storage::bus::{LocalBus, RedisBus};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// Whose everything is until there are several.
+const TENANT: &str = "default";
+
+/// How long runs may take to finish the turn that they are in, and a message to be sent.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether they have.
+const STOP_LOOK: Duration = Duration::from_millis(5);
+
+/// A flow engine with its loops.
+pub(crate) struct Running {
+    pub(crate) flow: Flow,
+    loops: Vec<JoinHandle<()>>,
+}
+
+impl Running {
+    /// Lets every run finish its turn. What was started stays durable, and goes on with the next start.
+    pub(super) async fn stop(self) {
+        self.flow.stop();
+        let quiet = async {
+            while self.flow.active() > 0 {
+                tokio::time::sleep(STOP_LOOK).await;
+            }
+        };
+        if tokio::time::timeout(STOP_TIMEOUT, quiet).await.is_err() {
+            tracing::warn!(runs = self.flow.active(), "runs were cut in their turn; they go on with the next start");
+        }
+        for mut task in self.loops {
+            // A message that is being sent is tried again later.
+            if tokio::time::timeout(STOP_TIMEOUT, &mut task).await.is_err() {
+                task.abort();
+            }
+        }
+    }
+}
+
+/// Everything that workflows run on, and the loops that keep them going.
+pub(super) async fn start(
+    config: &Config,
+    ambient: &Ambient,
+    records: &Arc<dyn Records>,
+    blobs: &Arc<dyn Blobs>,
+) -> Outcome<Running> {
+    let toolbox = toolbox(config, ambient)?;
+    let mail = mail(config, &toolbox)?;
+    let registry = registry(config, &toolbox, mail.clone(), blobs, buckets(config).await?)?;
+    let webhook = match &config.webhook_key {
+        Some(name) => Some((WebhookSender::new(toolbox.client.clone(), Arc::clone(&toolbox.secrets)), named(name)?)),
+        None => None,
+    };
+    let channels = Channels { webhook, mail, clock: Arc::clone(&ambient.clock) };
+    found_tenant(ambient, &**records).await?;
+    let flow = engine(config, ambient, records, registry, rules(config)?, bus(config).await?);
+    let (keeper, messenger) = (flow.clone(), flow.clone());
+    let loops = vec![
+        tokio::spawn(async move { keeper.keep().await }),
+        tokio::spawn(async move { messenger.deliver(&channels).await }),
+    ];
+    Ok(Running { flow, loops })
+}
+
+/// An engine that only reads and checks, for a command beside the server, and the operator's permit.
+pub(crate) async fn reader(config: &Config, ambient: &Ambient) -> Outcome<(Flow, Permit)> {
+    let records = super::records_to_read(config, ambient).await?;
+    // Nothing is called, so nothing is written; workflows only need to know what the tools look like.
+    let links = LinkSigner::new("http://localhost", &Secret::new("none"));
+    let links = links.ok_or_else(|| Failure::new(Code::Internal, "no key for links"))?;
+    let folder = config.data_dir.join("blobs");
+    let blobs: Arc<dyn Blobs> = Arc::new(FolderBlobs::open(folder, links, Arc::clone(&ambient.random)));
+    let buckets = Arc::new(FolderBuckets::new(config.data_dir.join("buckets")));
+    let toolbox = toolbox(config, ambient)?;
+    let registry = registry(config, &toolbox, mail(config, &toolbox)?, &blobs, buckets)?;
+    let flow = engine(config, ambient, &records, registry, Rules::default(), Arc::new(LocalBus::new()));
+    Ok((flow, Doorkeeper::operator(TENANT)))
+}
+
+/// Admits whoever holds the token.
+pub(crate) fn door(token: &str) -> Doorkeeper {
+    Doorkeeper::new(TENANT, token)
+}
+
+/// The permit of whoever starts the process.
+pub(crate) fn operator() -> Permit {
+    Doorkeeper::operator(TENANT)
+}
+
+/// The token of `serve`, if one is set.
+pub(crate) async fn api_token(config: &Config) -> Outcome<Option<String>> {
+    let Some(name) = &config.api_token else { return Ok(None) };
+    let found = secret(config, "api.token", name).await?;
+    let token = found.expose_text().map(|text| text.trim().to_owned()).filter(|token| !token.is_empty());
+    token.map(Some).ok_or_else(|| invalid("api.token", "the secret is not a text"))
+}
+
+fn engine(
+    config: &Config,
+    ambient: &Ambient,
+    records: &Arc<dyn Records>,
+    registry: Registry,
+    rules: Rules,
+    bus: Arc<dyn Bus>,
+) -> Flow {
+    let [total, per_tenant, per_tool] = config.flow.calls_max;
+    Flow::new(Parts {
+        records: Arc::clone(records),
+        clock: Arc::clone(&ambient.clock),
+        random: Arc::clone(&ambient.random),
+        bus,
+        registry: Arc::new(registry),
+        policy: Arc::new(rules),
+        slots: Slots { total, per_tenant, per_tool, tools: config.flow.calls_of.clone() },
+        alone: config.database_url.is_none(),
+    })
+}
+
+fn invalid(setting: &str, why: impl std::fmt::Display) -> Failure {
+    Failure::new(Code::ConfigInvalid, format!("`{setting}`: {why}"))
+}
+
+fn named(name: &str) -> Outcome<SecretName> {
+    name.parse().map_err(|error| invalid("notify.webhook_key", error))
+}
+
+/// Secrets that the mask knows as soon as somebody resolves them.
+struct Masked {
+    inner: Box<dyn Secrets>,
+    mask: Mask,
+}
+
+#[async_trait]
+impl Secrets for Masked {
+    async fn resolve(&self, name: &SecretName) -> Result<Secret, SecretError> {
+        let found = self.inner.resolve(name).await?;
+        self.mask.learn(&found);
+        Ok(found)
+    }
+}
+
+fn toolbox(config: &Config, ambient: &Ambient) -> Outcome<Toolbox> {
+    let egress = Egress::new(&config.egress_allow).map_err(|error| invalid("egress_allow", error))?;
+    let settings = Settings { egress, clock: Arc::clone(&ambient.clock), names: BTreeMap::new() };
+    let client = Client::new(settings).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
+    let secrets = Arc::new(Masked { inner: Box::new(secrets(config)), mask: config.mask.clone() });
+    Ok(Toolbox { client, secrets, base_urls: config.flow.base_urls.clone() })
+}
+
+fn registry(
+    config: &Config,
+    toolbox: &Toolbox,
+    mail: Option<Arc<dyn Tool>>,
+    blobs: &Arc<dyn Blobs>,
+    buckets: Arc<dyn Buckets>,
+) -> Outcome<Registry> {
+    let broken = |error: &dyn std::fmt::Display| Failure::new(Code::Internal, format!("a built-in tool: {error}"));
+    let mut tools = local_tools(Arc::clone(blobs)).map_err(|error| broken(&error))?;
+    tools.push(s3_tool(buckets, Arc::clone(blobs)).map_err(|error| broken(&error))?);
+    tools.extend(http_tools(toolbox).map_err(|error| invalid("flow.base_urls", error))?);
+    tools.extend(mail);
+    for path in tool_files(config.flow.tools_dir.as_deref())? {
+        let refused = |why: &dyn std::fmt::Display| invalid("flow.tools_dir", format!("{}: {why}", path.display()));
+        let text = read(&path).map_err(|error| refused(&error))?;
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let declared = declared::tools(&text, &name, toolbox).map_err(|error| refused(&error))?;
+        tools.extend(declared.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
+    }
+    let mut registry = Registry::default();
+    for tool in tools {
+        registry.add(tool).map_err(|twice| invalid("flow.tools_dir", twice))?;
+    }
+    Ok(registry)
+}
+
+/// The files that declare tools, in the order of their names.
+fn tool_files(dir: Option<&Path>) -> Outcome<Vec<PathBuf>> {
+    let Some(dir) = dir else { return Ok(Vec::new()) };
+    let failed = |error: std::io::Error| invalid("flow.tools_dir", format!("{}: {}", dir.display(), error.kind()));
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let size = path.metadata().map_err(|error| error.kind().to_string())?.len();
+    if size > DECLARED_FILE_BYTES_MAX as u64 {
+        return Err(format!("it has more than {DECLARED_FILE_BYTES_MAX} bytes"));
+    }
+    std::fs::read_to_string(path).map_err(|error| error.kind().to_string())
+}
+
+fn mail(config: &Config, toolbox: &Toolbox) -> Outcome<Option<Arc<dyn Tool>>> {
+    let Some(mail) = &config.mail else { return Ok(None) };
+    let MailConfig { server, port, tls, from, user, password, roots_file } = mail.clone();
+    let from = from.ok_or_else(|| invalid("mail.from", "mails must be from somebody"))?;
+    let password = password.map(|name| name.parse()).transpose().map_err(|error| invalid("mail.password", error))?;
+    let roots = |path: &PathBuf| std::fs::read(path).map_err(|error| invalid("mail.roots_file", error.kind()));
+    let settings = MailSettings {
+        server,
+        port,
+        tls: match tls.as_str() {
+            "implicit" => MailTls::Implicit,
+            "none" => MailTls::None,
+            _ => MailTls::StartTls,
+        },
+        user,
+        password,
+        from,
+        roots_pem: roots_file.as_ref().map(roots).transpose()?,
+    };
+    mail_tool(settings, Arc::clone(&toolbox.secrets)).map(Some).map_err(|error| invalid("mail", error))
+}
+
+/// A file of rules.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuleFile {
+    #[serde(default)]
+    rule: Vec<Rule>,
+}
+
+fn rules(config: &Config) -> Outcome<Rules> {
+    let Some(path) = &config.flow.policy_file else { return Ok(Rules::default()) };
+    let refused = |why: &dyn std::fmt::Display| invalid("flow.policy_file", format!("{}: {why}", path.display()));
+    let text = read(path).map_err(|error| refused(&error))?;
+    let file: RuleFile = toml::from_str(&text).map_err(|error| refused(&error.message()))?;
+    Ok(Rules(file.rule))
+}
+
+async fn bus(config: &Config) -> Outcome<Arc<dyn Bus>> {
+    let Some(url) = &config.redis_url else { return Ok(Arc::new(LocalBus::new())) };
+    let redis = Redis::new(&plain(config, "redis_url", url).await?).map_err(|error| invalid("redis_url", error))?;
+    Ok(Arc::new(RedisBus::new(redis)))
+}
+
+async fn buckets(config: &Config) -> Outcome<Arc<dyn Buckets>> {
+    match s3_place(config).await? {
+        None => Ok(Arc::new(FolderBuckets::new(config.data_dir.join("buckets")))),
+        Some((url, credentials)) => {
+            Ok(Arc::new(S3Buckets::new(url, credentials).map_err(|error| invalid("s3_url", error))?))
+        }
+    }
+}
+
+/// Makes sure that there is somebody to whom workflows and runs belong.
+pub(super) async fn found_tenant(ambient: &Ambient, records: &dyn Records) -> Outcome {
+    let select = Select::from(&TENANTS, Scope::System).with("id", TENANT).take(1);
+    if !records.read(select).await?.rows.is_empty() {
+        return Ok(());
+    }
+    let now = ambient.clock.now();
+    let cells = vec![
+        ("id", TENANT.into()),
+        ("slug", TENANT.into()),
+        ("name", "Default".into()),
+        ("created_at", now.into()),
+        ("updated_at", now.into()),
+    ];
+    let row = Insert::into(&TENANTS, cells).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
+    match records.commit(Tx { inserts: vec![row], ..Tx::default() }).await {
+        // Another node was faster.
+        Ok(_) | Err(CommitError::Conflict(_)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,291 @@
+//! Where commands turn to: a server, or the store itself for those that only read.
+//!
+//! A store can be read beside the server that uses it, and after it has stopped. Whatever changes
+//! something goes to a server, because only the owner of a run changes it.
+
+use crate::compose::{self, Ambient};
+use crate::config::Config;
+use crate::failure::{Failure, Outcome};
+use crate::home;
+use async_trait::async_trait;
+use chimera_core::error::Code;
+use chimera_engine::access::Permit;
+use chimera_engine::flow::{Filter, Flow};
+use futures::stream::{self, BoxStream, StreamExt};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// How often the store is asked for more events.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// How often a stream that was cut is asked for again, without an event in between.
+const RECONNECTS_MAX: u32 = 20;
+
+/// Events of a run.
+pub(crate) type Events = BoxStream<'static, Outcome<Value>>;
+
+/// A server.
+#[async_trait]
+pub(crate) trait Server: Send + Sync {
+    /// The document of the answer; `path` begins without a slash.
+    async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Outcome<Value>;
+
+    /// The events behind an address, until the server ends the stream.
+    async fn events(&self, path: &str) -> Outcome<Events>;
+}
+
+/// Whom a command asks.
+#[derive(Clone)]
+pub(crate) enum Desk {
+    /// A server.
+    Server(Arc<dyn Server>),
+    /// The store.
+    Store(Flow, Permit),
+}
+
+impl Desk {
+    /// For a command that only reads: the server if one is named, else the store.
+    pub(crate) async fn to_read(config: &Config) -> Outcome<Self> {
+        if config.server.is_some() {
+            return Self::to_change(config, None);
+        }
+        let opened = compose::reader(config, &Ambient::new()).await;
+        let (flow, permit) = opened.map_err(|failure| match failure.code {
+            Code::NotFound => {
+                failure.hint("chimera dev creates it; --data names another folder, --server URL a server")
+            }
+            _ => failure,
+        })?;
+        Ok(Self::Store(flow, permit))
+    }
+
+    /// For a command that changes something: the server that is named, or that uses the data folder.
+    pub(crate) fn to_change(config: &Config, actor: Option<&str>) -> Outcome<Self> {
+        let url = match &config.server {
+            Some(url) => url.clone(),
+            None => home::address(&config.data_dir)?.unwrap_or_else(|| format!("http://{}", config.listen)),
+        };
+        let token = match &config.token {
+            Some(token) => Some(token.0.clone()),
+            None => home::existing_token(&config.data_dir)?,
+        };
+        Ok(Self::Server(compose::server(&url, token.as_deref(), actor)?))
+    }
+
+    /// Tells a server something.
+    pub(crate) async fn tell(&self, method: &str, path: &str, body: Option<Value>) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => server.ask(method, path, body.map(|body| body.to_string())).await,
+            Self::Store(..) => Err(Failure::new(Code::Internal, "a store alone changes nothing")),
+        }
+    }
+
+    /// A page of workflows.
+    pub(crate) async fn workflows(&self, limit: usize, cursor: Option<&str>) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => {
+                let path = query("workflows", &[("limit", Some(&limit.to_string())), ("cursor", cursor)]);
+                server.ask("GET", &path, None).await
+            }
+            Self::Store(flow, permit) => Ok(flow.list_workflows(permit, limit, cursor).await?),
+        }
+    }
+
+    /// A version of a workflow.
+    pub(crate) async fn workflow(&self, id: &str, version: Option<i64>) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => {
+                let version = version.map(|version| version.to_string());
+                let path = query(&format!("workflows/{}", escaped(id)), &[("version", version.as_deref())]);
+                server.ask("GET", &path, None).await
+            }
+            Self::Store(flow, permit) => Ok(flow.show_workflow(permit, id, version).await?),
+        }
+    }
+
+    /// What a document is, if nothing is wrong with it.
+    pub(crate) async fn check(&self, id: &str, text: &str) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => {
+                let path = format!("workflows/{}/check", escaped(id));
+                server.ask("POST", &path, Some(text.to_owned())).await
+            }
+            Self::Store(flow, permit) => {
+                let graph = flow.workflows().check(permit, text).await?;
+                Ok(json!({
+                    "workflow_id": graph.document.workflow_id, "digest": hex::encode(graph.digest),
+                    "nodes": graph.nodes.len(), "edges": graph.edges.len(),
+                    "not_startable": graph.unsupported_problem().map(|problem| problem.reason),
+                }))
+            }
+        }
+    }
+
+    /// A page of runs.
+    pub(crate) async fn runs(&self, filter: Filter) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => {
+                let pairs = [
+                    ("status", filter.status.as_deref()),
+                    ("actor", filter.actor.as_deref()),
+                    ("workflow_id", filter.workflow_id.as_deref()),
+                    ("limit", Some(&*filter.limit.to_string())),
+                    ("cursor", filter.cursor.as_deref()),
+                ];
+                server.ask("GET", &query("runs", &pairs), None).await
+            }
+            Self::Store(flow, permit) => Ok(flow.list(permit, filter).await?),
+        }
+    }
+
+    /// A run.
+    pub(crate) async fn run(&self, run: Uuid) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => server.ask("GET", &format!("runs/{run}"), None).await,
+            Self::Store(flow, permit) => Ok(flow.show(permit, run).await?),
+        }
+    }
+
+    /// The steps of a run.
+    pub(crate) async fn steps(&self, run: Uuid) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => server.ask("GET", &format!("runs/{run}/steps"), None).await,
+            Self::Store(flow, permit) => Ok(flow.steps(permit, run).await?),
+        }
+    }
+
+    /// What happens to a run behind event number `after`, until it has ended. A stream that is cut
+    /// goes on where it was.
+    pub(crate) fn follow(&self, run: Uuid, after: i64) -> Events {
+        let follower = Follower { desk: self.clone(), run, after, open: None, fails: 0, over: false };
+        stream::unfold(follower, |mut follower| async move {
+            let event = follower.next().await?;
+            Some((event, follower))
+        })
+        .boxed()
+    }
+}
+
+struct Follower {
+    desk: Desk,
+    run: Uuid,
+    after: i64,
+    open: Option<Events>,
+    fails: u32,
+    over: bool,
+}
+
+impl Follower {
+    async fn next(&mut self) -> Option<Outcome<Value>> {
+        loop {
+            if let Some(events) = &mut self.open {
+                match events.next().await {
+                    Some(Ok(event)) => {
+                        self.after = event["run_seq"].as_i64().unwrap_or(self.after);
+                        self.fails = 0;
+                        return Some(Ok(event));
+                    }
+                    Some(Err(failure)) if self.fails >= RECONNECTS_MAX => {
+                        self.over = true;
+                        self.open = None;
+                        return Some(Err(failure));
+                    }
+                    Some(Err(_)) => {
+                        self.open = None;
+                        self.fails += 1;
+                        tokio::time::sleep(LOOK_EVERY * self.fails).await;
+                    }
+                    None => (self.open, self.over) = (None, true),
+                }
+            }
+            if self.over {
+                return None;
+            }
+            if self.open.is_none() {
+                match self.reopen().await {
+                    Ok(events) => self.open = Some(events),
+                    // A run that isn't there, or a door that stays shut, is nothing to wait for.
+                    Err(failure) if self.fails == 0 || self.fails >= RECONNECTS_MAX => {
+                        self.over = true;
+                        return Some(Err(failure));
+                    }
+                    Err(_) => {
+                        self.fails += 1;
+                        tokio::time::sleep(LOOK_EVERY * self.fails).await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn reopen(&mut self) -> Outcome<Events> {
+        match &self.desk {
+            Desk::Server(server) => server.events(&format!("runs/{}/events?after={}", self.run, self.after)).await,
+            Desk::Store(flow, permit) => Ok(polled(flow.clone(), permit.clone(), self.run, self.after)),
+        }
+    }
+}
+
+/// The events of a run as the store has them.
+fn polled(flow: Flow, permit: Permit, run: Uuid, after: i64) -> Events {
+    let pages = stream::unfold(Some((flow, permit, after)), move |state| async move {
+        let (flow, permit, after) = state?;
+        loop {
+            match flow.feed(&permit, run, after).await {
+                Err(error) => return Some((vec![Err(error.into())], None)),
+                Ok(feed) if feed.over => return None,
+                Ok(feed) if feed.after == after => tokio::time::sleep(LOOK_EVERY).await,
+                Ok(feed) => {
+                    let events = feed.events.into_iter().map(Ok).collect();
+                    return Some((events, Some((flow, permit, feed.after))));
+                }
+            }
+        }
+    });
+    pages.flat_map(stream::iter).boxed()
+}
+
+/// The run that an argument names.
+pub(crate) fn run_id(text: &str) -> Outcome<Uuid> {
+    let refused =
+        || Failure::new(Code::NotFound, "there is no such run").hint("chimera runs list shows those there are");
+    Uuid::parse_str(text).map_err(|_| refused())
+}
+
+/// A path with the parameters that have a value.
+fn query(path: &str, pairs: &[(&str, Option<&str>)]) -> String {
+    let mut text = path.to_owned();
+    for (name, value) in pairs {
+        if let Some(value) = value {
+            let mark = if text.contains('?') { '&' } else { '?' };
+            let _ = write!(text, "{mark}{name}={}", escaped(value));
+        }
+    }
+    text
+}
+
+/// Text as it may stand in an address.
+pub(crate) fn escaped(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut escaped, byte| {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            let _ = write!(escaped, "%{byte:02X}");
+        }
+        escaped
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_in_an_address_is_escaped() {
+        assert_eq!(query("runs", &[("status", None), ("actor", Some("a b&c"))]), "runs?actor=a%20b%26c");
+        assert_eq!(escaped("ä/../x"), "%C3%A4%2F..%2Fx");
+    }
+}

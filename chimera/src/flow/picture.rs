@@ -1,0 +1,311 @@
+//! A run drawn for a terminal: its nodes by the levels of the graph, and what waits for a person.
+//!
+//! Only text is made here. Whoever draws it again in place has to know how many lines there are and
+//! that none is wider than the terminal, so lines are cut here.
+
+use super::table::text;
+use chimera_core::time::Timestamp;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What a picture is made of.
+pub(crate) struct Sight<'a> {
+    /// The run, as `GET /runs/{id}` gives it.
+    pub(crate) run: &'a Value,
+    /// Its steps.
+    pub(crate) steps: &'a [Value],
+    /// The workflow's document; null if it is not known.
+    pub(crate) workflow: &'a Value,
+    /// What time it is.
+    pub(crate) now: Timestamp,
+}
+
+/// The space there is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Canvas {
+    /// Columns.
+    pub(crate) columns: usize,
+    /// Rows.
+    pub(crate) rows: usize,
+    /// Whether it has colours.
+    pub(crate) colors: bool,
+}
+
+/// A status as a sign and a colour.
+const fn sign(status: &str) -> (&'static str, &'static str) {
+    match status.as_bytes() {
+        b"completed" => ("✔", "32"),
+        b"failed" => ("✘", "31"),
+        b"running" | b"judging" => ("●", "36"),
+        b"ready" => ("○", "36"),
+        b"awaiting_approval" => ("?", "33"),
+        b"retry_wait" => ("↻", "33"),
+        b"paused" => ("‖", "33"),
+        b"outcome_unknown" => ("‼", "35"),
+        b"rolled_back" => ("↶", "34"),
+        b"cancelled" => ("⊘", "2"),
+        b"skipped" => ("–", "2"),
+        _ => ("·", "2"),
+    }
+}
+
+/// The lines of a run.
+pub(crate) fn draw(sight: &Sight<'_>, canvas: Canvas) -> Vec<String> {
+    let mut lines = vec![title(sight, canvas)];
+    lines.extend(nodes(sight, canvas));
+    lines.extend(questions(sight, canvas));
+    if lines.len() > canvas.rows {
+        let hidden = lines.len() - canvas.rows + 1;
+        lines.truncate(canvas.rows - 1);
+        lines.push(cut(&format!("… {hidden} more lines"), canvas.columns));
+    }
+    lines
+}
+
+fn title(sight: &Sight<'_>, canvas: Canvas) -> String {
+    let run = sight.run;
+    let status = run["status"].as_str().unwrap_or_default();
+    let held = if run["paused"] == true { ", paused" } else { "" };
+    let level = run["autonomy_level"].as_str().map_or(String::new(), |level| format!("  {level}"));
+    let words = format!(
+        "{} v{}  {}{held}{level}  {}",
+        text(&run["workflow_id"]),
+        text(&run["workflow_version"]),
+        status,
+        span(&run["created_at"], &run["completed_at"], sight.now).unwrap_or_default()
+    );
+    paint(&cut(words.trim_end(), canvas.columns), sign(status).1, canvas)
+}
+
+/// One line per node; the nodes of one level stand together.
+fn nodes(sight: &Sight<'_>, canvas: Canvas) -> Vec<String> {
+    let mut of_node: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+    let mut order: Vec<&str> = Vec::new();
+    for step in sight.steps {
+        let node = step["node_id"].as_str().unwrap_or_default();
+        if !of_node.contains_key(node) {
+            order.push(node);
+        }
+        of_node.entry(node).or_default().push(step);
+    }
+    let levels = levels(sight.workflow, &order);
+    let last = levels.values().max().copied().unwrap_or(0);
+    order.sort_by_key(|node| levels.get(node).copied().unwrap_or(last));
+    let width = order.iter().map(|node| node.chars().count()).max().unwrap_or(0);
+    let mut above = None;
+    let mut lines = Vec::new();
+    for node in order {
+        let level = levels.get(node).copied().unwrap_or(last);
+        let gutter = match level {
+            level if above == Some(level) => "│",
+            0 => "┌",
+            level if level == last => "└",
+            _ => "├",
+        };
+        above = Some(level);
+        lines.push(node_line(sight, &of_node[node], gutter, node, width, canvas));
+    }
+    lines
+}
+
+fn node_line(sight: &Sight<'_>, steps: &[&Value], gutter: &str, node: &str, width: usize, canvas: Canvas) -> String {
+    let whole = steps.iter().find(|step| step["map_index"].is_null()).copied().unwrap_or(steps[0]);
+    let status = whole["status"].as_str().unwrap_or_default();
+    let (mark, color) = sign(status);
+    let tool = whole["tool"].as_str().or_else(|| planned(sight.workflow, node)).or(whole["node_type"].as_str());
+    let tool = tool.unwrap_or_default();
+    let mut words = format!("{node:width$}  {tool}");
+    let mut add = |more: String| {
+        words.push_str("  ");
+        words.push_str(&more);
+    };
+    let items = steps.iter().filter(|step| !step["map_index"].is_null()).count();
+    if items > 0 {
+        let done = steps.iter().filter(|step| !step["map_index"].is_null() && step["status"] == "completed").count();
+        add(format!("{done}/{items}"));
+    }
+    if let Some(time) = span(&whole["started_at"], &whole["completed_at"], sight.now) {
+        add(time);
+    }
+    if whole["attempt"].as_i64().unwrap_or(0) > 1 {
+        add(format!("try {}", whole["attempt"]));
+    }
+    if let Some(at) = moment(&whole["retry_at"]).filter(|_| status == "retry_wait") {
+        add(format!("again in {}", length(at.micros() - sight.now.micros())));
+    }
+    if let Some(why) = whole["error"]["message"].as_str() {
+        add(text(&Value::String(why.to_owned())));
+    }
+    if !matches!(status, "completed" | "running" | "pending" | "retry_wait") {
+        add(status.replace('_', " "));
+    }
+    let room = canvas.columns.saturating_sub(gutter.chars().count() + 3 + mark.chars().count());
+    format!(" {gutter} {}", paint(&format!("{mark} {}", cut(&words, room.saturating_sub(1))), color, canvas))
+}
+
+/// The tool that the workflow names for a node that has not begun.
+fn planned<'a>(workflow: &'a Value, node: &str) -> Option<&'a str> {
+    let nodes = workflow["nodes"].as_array()?;
+    nodes.iter().find(|found| found["id"] == node)?["fn"].as_str()
+}
+
+/// What a person has to do, with the command that does it.
+fn questions(sight: &Sight<'_>, canvas: Canvas) -> Vec<String> {
+    let run = text(&sight.run["run_id"]);
+    let mut lines = Vec::new();
+    for approval in sight.run["approvals"].as_array().map(Vec::as_slice).unwrap_or_default() {
+        let what = approval["node_id"].as_str().unwrap_or("the plan");
+        let until = approval["expires_at"].as_str().map_or(String::new(), |end| format!(", until {end}"));
+        let needed = approval["approvals_needed"].as_i64().unwrap_or(1);
+        let people = if needed > 1 { format!(" ({needed} people)") } else { String::new() };
+        lines.push(String::new());
+        lines.push(paint(&cut(&format!("? {what} waits for approval{people}{until}"), canvas.columns), "33", canvas));
+        if let Some(prompt) = approval["action"]["input"]["prompt"].as_str() {
+            lines.push(cut(&format!("  {}", text(&Value::String(prompt.to_owned()))), canvas.columns));
+        }
+        let digest = approval["digest"].as_str().unwrap_or_default();
+        // A command must not be cut: it is there to be copied.
+        lines.extend(wrapped(&format!("  chimera runs approve {run} --digest {digest}"), canvas.columns));
+    }
+    for step in sight.steps.iter().filter(|step| step["status"] == "outcome_unknown") {
+        let node = text(&step["node_id"]);
+        lines.push(String::new());
+        let words = format!("‼ nobody can tell whether {node} happened; find out, then");
+        lines.push(paint(&cut(&words, canvas.columns), "35", canvas));
+        lines.extend(wrapped(&format!("  chimera runs resolve {run} {node} --happened (or --never)"), canvas.columns));
+    }
+    lines
+}
+
+/// The level of each node: the longest way to it from a node without a predecessor.
+fn levels<'a>(workflow: &Value, nodes: &[&'a str]) -> BTreeMap<&'a str, usize> {
+    let place: BTreeMap<&str, usize> = nodes.iter().enumerate().map(|(at, node)| (*node, at)).collect();
+    let edges: Vec<(usize, usize)> = workflow["edges"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|edge| Some((*place.get(edge["from"].as_str()?)?, *place.get(edge["to"].as_str()?)?)))
+        .collect();
+    let mut out = vec![Vec::new(); nodes.len()];
+    let mut open = vec![0_usize; nodes.len()];
+    for (from, to) in edges {
+        out[from].push(to);
+        open[to] += 1;
+    }
+    let mut level = vec![0; nodes.len()];
+    let mut ready: Vec<usize> = (0..nodes.len()).filter(|node| open[*node] == 0).collect();
+    while let Some(node) = ready.pop() {
+        for next in &out[node] {
+            level[*next] = level[*next].max(level[node] + 1);
+            open[*next] -= 1;
+            if open[*next] == 0 {
+                ready.push(*next);
+            }
+        }
+    }
+    nodes.iter().copied().zip(level).collect()
+}
+
+fn moment(value: &Value) -> Option<Timestamp> {
+    value.as_str()?.parse().ok()
+}
+
+/// How long something took, or takes by now.
+fn span(from: &Value, to: &Value, now: Timestamp) -> Option<String> {
+    let from = moment(from)?;
+    Some(length(moment(to).unwrap_or(now).micros() - from.micros()))
+}
+
+fn length(micros: i64) -> String {
+    match micros.max(0) / 1_000 {
+        ms @ 0..1_000 => format!("{ms} ms"),
+        ms @ 1_000..60_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
+        ms @ 60_000..3_600_000 => format!("{}:{:02} min", ms / 60_000, ms / 1_000 % 60),
+        ms => format!("{}:{:02} h", ms / 3_600_000, ms / 60_000 % 60),
+    }
+}
+
+fn paint(text: &str, color: &str, canvas: Canvas) -> String {
+    if canvas.colors { format!("\u{1b}[{color}m{text}\u{1b}[0m") } else { text.to_owned() }
+}
+
+/// The text, not wider than `columns`.
+fn cut(text: &str, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text.to_owned();
+    }
+    text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// The text on as many lines as it needs.
+fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let letters: Vec<char> = text.chars().collect();
+    letters.chunks(columns.max(1)).map(|line| line.iter().collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const CANVAS: Canvas = Canvas { columns: 80, rows: 40, colors: false };
+
+    fn at(second: u32) -> String {
+        format!("2026-01-01T00:00:{second:02}.000000Z")
+    }
+
+    fn drawn(canvas: Canvas) -> String {
+        let run = json!({
+            "run_id": "r", "status": "awaiting_approval", "workflow_id": "w", "workflow_version": 3, "paused": false,
+            "autonomy_level": "L2_ExecuteNotify", "created_at": at(0), "completed_at": null,
+            "approvals": [{"node_id": "review", "digest": "ab12", "approvals_needed": 2, "expires_at": at(59),
+                "action": {"input": {"prompt": "Send\nit?", "show": {}}}}],
+        });
+        let step = |node: &str, status: &str, more: Value| {
+            let mut step =
+                json!({"node_id": node, "node_type": "function", "status": status, "tool": "t", "attempt": 1});
+            step.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            step
+        };
+        let steps = [
+            step("first", "completed", json!({"started_at": at(0), "completed_at": at(1)})),
+            step("left", "retry_wait", json!({"attempt": 2, "retry_at": at(14), "error": {"message": "gone"}})),
+            step("right", "running", json!({"started_at": at(1)})),
+            step("right", "completed", json!({"map_index": 0})),
+            step("right", "running", json!({"map_index": 1})),
+            step("review", "awaiting_approval", json!({"tool": null, "node_type": "hitl"})),
+            step("lost", "outcome_unknown", json!({})),
+            step("last", "pending", json!({"step_id": null})),
+        ];
+        let edges = [("first", "left"), ("first", "right"), ("right", "lost"), ("left", "review"), ("review", "last")];
+        let edges: Vec<Value> = edges.iter().map(|(from, to)| json!({"from": from, "to": to})).collect();
+        let workflow = json!({ "edges": edges });
+        let now = at(10).parse().unwrap();
+        draw(&Sight { run: &run, steps: &steps, workflow: &workflow, now }, canvas).join("\n")
+    }
+
+    #[test]
+    fn nodes_stand_by_level_with_time_tries_countdown_and_what_to_do() {
+        insta::assert_snapshot!(drawn(CANVAS));
+    }
+
+    #[test]
+    fn nothing_is_wider_or_longer_than_the_terminal() {
+        let text = drawn(Canvas { columns: 24, rows: 6, colors: false });
+        assert_eq!(text.lines().count(), 6);
+        assert!(text.lines().all(|line| line.chars().count() <= 24), "{text}");
+    }
+
+    #[test]
+    fn colours_are_only_there_when_asked_for() {
+        assert!(drawn(Canvas { colors: true, ..CANVAS }).contains("\u{1b}[32m✔ first"));
+        assert!(!drawn(CANVAS).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn lengths_of_time_are_short_to_read() {
+        let micros = [999_000, 1_234_000, 61_000_000, 7_260_000_000, -5];
+        assert_eq!(micros.map(length), ["999 ms", "1.2 s", "1:01 min", "2:01 h", "0 ms"]);
+    }
+}

@@ -1,0 +1,226 @@
+//! A Chimera server, as the command line calls it.
+//!
+//! Nobody but the person at the keyboard chose the address, so no egress rule applies. A refusal
+//! comes back as the error that the server told, with its code. A stream of events says where it
+//! was cut by ending; whoever wants the rest asks again behind the last event that came.
+
+use bytes::BytesMut;
+use chimera_core::error::{ErrorBody, Problem};
+use futures::stream::{BoxStream, StreamExt};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Method, Response, Url};
+use serde_json::Value;
+use std::time::Duration;
+
+/// How long an answer may take.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long a stream of events may be silent: longer than the server's heartbeat.
+const SILENCE_MAX: Duration = Duration::from_secs(45);
+
+/// Bytes of one event at the most.
+const EVENT_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// A server and the token that it is shown.
+#[derive(Clone)]
+pub struct Server {
+    http: reqwest::Client,
+    base: Url,
+    headers: HeaderMap,
+}
+
+/// Why a server gave no answer that can be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The address, the token or the actor can't be used.
+    #[error("{0}")]
+    Unusable(String),
+    /// Nobody answers there, or the answer broke off.
+    #[error("no answer from {place}: {reason}")]
+    Silent {
+        /// Where.
+        place: String,
+        /// What happened.
+        reason: String,
+    },
+    /// It said no.
+    #[error("{}", .0.message)]
+    Refused(Box<ErrorBody>),
+    /// It is no Chimera server.
+    #[error("{place} answered {status}, and not as Chimera does")]
+    Strange {
+        /// Where.
+        place: String,
+        /// The status.
+        status: u16,
+    },
+}
+
+impl Server {
+    /// The server at `base`; requests act as `actor` if one is named.
+    pub fn new(base: &str, token: Option<&str>, actor: Option<&str>) -> Result<Self, ServerError> {
+        let unusable = |what: &str| ServerError::Unusable(what.to_owned());
+        let base = Url::parse(&format!("{}/", base.trim_end_matches('/')))
+            .map_err(|error| ServerError::Unusable(format!("the server's address is not valid: {error}")))?;
+        let mut headers = HeaderMap::new();
+        if let Some(token) = token {
+            let value = HeaderValue::from_str(&format!("Bearer {token}"));
+            let mut value = value.map_err(|_| unusable("the token can't stand in a header"))?;
+            value.set_sensitive(true);
+            headers.insert(AUTHORIZATION, value);
+        }
+        if let Some(actor) = actor {
+            let value =
+                HeaderValue::from_str(actor).map_err(|_| unusable("the actor's name can't stand in a header"))?;
+            headers.insert("x-chimera-actor", value);
+        }
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let tls = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(Duration::from_secs(10))
+            .user_agent(concat!("chimera/", env!("CARGO_PKG_VERSION")))
+            .tls_backend_preconfigured(tls)
+            .build()
+            .map_err(|_| unusable("the HTTP client can't be made"))?;
+        Ok(Self { http, base, headers })
+    }
+
+    /// Asks, and gives status and document of the answer. `path` begins without a slash.
+    pub async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Result<(u16, Value), ServerError> {
+        let mut request = self.request(method, path)?.timeout(ANSWER_TIMEOUT);
+        if let Some(body) = body {
+            request = request.header(CONTENT_TYPE, "application/json").body(body);
+        }
+        let answer = self.accepted(request.send().await).await?;
+        let status = answer.status().as_u16();
+        let bytes = answer.bytes().await.map_err(|error| self.silent(&error))?;
+        if bytes.is_empty() {
+            return Ok((status, Value::Null));
+        }
+        let document = serde_json::from_slice(&bytes);
+        document.map(|document| (status, document)).map_err(|_| self.strange(status))
+    }
+
+    /// The data of server-sent events, each a JSON document, until the server ends the stream.
+    pub async fn events(&self, path: &str) -> Result<BoxStream<'static, Result<Value, ServerError>>, ServerError> {
+        let request = self.request("GET", path)?.header(ACCEPT, "text/event-stream");
+        let answer = self.accepted(request.send().await).await?;
+        let this = self.clone();
+        let reader = Reader { this, answer, waiting: BytesMut::new() };
+        Ok(futures::stream::unfold(Some(reader), |reader| async move {
+            let mut reader = reader?;
+            match reader.next().await {
+                Ok(Some(event)) => Some((Ok(event), Some(reader))),
+                Ok(None) => None,
+                Err(error) => Some((Err(error), None)),
+            }
+        })
+        .boxed())
+    }
+
+    fn request(&self, method: &str, path: &str) -> Result<reqwest::RequestBuilder, ServerError> {
+        let unusable = |_| ServerError::Unusable("the request has no usable address".to_owned());
+        let url = self.base.join(path).map_err(unusable)?;
+        let method = Method::from_bytes(method.as_bytes());
+        let method = method.map_err(|_| ServerError::Unusable("no such method".to_owned()))?;
+        Ok(self.http.request(method, url).headers(self.headers.clone()))
+    }
+
+    /// The answer, if it is no refusal.
+    async fn accepted(&self, answer: reqwest::Result<Response>) -> Result<Response, ServerError> {
+        let answer = answer.map_err(|error| self.silent(&error))?;
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        let status = answer.status().as_u16();
+        let bytes = answer.bytes().await.map_err(|error| self.silent(&error))?;
+        match serde_json::from_slice::<Problem>(&bytes) {
+            Ok(problem) => Err(ServerError::Refused(Box::new(problem.error))),
+            Err(_) => Err(self.strange(status)),
+        }
+    }
+
+    fn place(&self) -> String {
+        self.base.as_str().trim_end_matches('/').to_owned()
+    }
+
+    fn strange(&self, status: u16) -> ServerError {
+        ServerError::Strange { place: self.place(), status }
+    }
+
+    fn silent(&self, error: &reqwest::Error) -> ServerError {
+        let reason = match error {
+            error if error.is_timeout() => "it took too long",
+            error if error.is_connect() => "nobody serves there",
+            _ => "the connection broke off",
+        };
+        ServerError::Silent { place: self.place(), reason: reason.to_owned() }
+    }
+}
+
+/// Reads server-sent events.
+struct Reader {
+    this: Server,
+    answer: Response,
+    waiting: BytesMut,
+}
+
+impl Reader {
+    async fn next(&mut self) -> Result<Option<Value>, ServerError> {
+        loop {
+            while let Some(block) = self.block() {
+                if let Some(data) = data(&block) {
+                    return serde_json::from_str(&data).map(Some).map_err(|_| self.this.strange(200));
+                }
+            }
+            let chunk = tokio::time::timeout(SILENCE_MAX, self.answer.chunk()).await;
+            let silent =
+                || ServerError::Silent { place: self.this.place(), reason: "the stream fell silent".to_owned() };
+            match chunk.map_err(|_| silent())?.map_err(|error| self.this.silent(&error))? {
+                None => return Ok(None),
+                Some(bytes) if self.waiting.len() + bytes.len() > EVENT_BYTES_MAX => {
+                    return Err(self.this.strange(200));
+                }
+                Some(bytes) => self.waiting.extend_from_slice(&bytes),
+            }
+        }
+    }
+
+    /// Everything up to the next empty line.
+    fn block(&mut self) -> Option<String> {
+        let at = self.waiting.windows(2).position(|pair| pair == b"\n\n")?;
+        let block = self.waiting.split_to(at + 2);
+        Some(String::from_utf8_lossy(&block).into_owned())
+    }
+}
+
+/// The data lines of an event; none for a comment.
+fn data(block: &str) -> Option<String> {
+    let lines: Vec<&str> = block
+        .lines()
+        .filter_map(|line| line.strip_prefix("data:"))
+        .map(|line| line.strip_prefix(' ').unwrap_or(line))
+        .collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_its_data_lines_and_a_comment_is_none() {
+        assert_eq!(data("id: 1\nevent: x\ndata: {\"a\":\ndata: 1}\n\n").as_deref(), Some("{\"a\":\n1}"));
+        assert_eq!(data(":\n\n"), None);
+    }
+
+    #[test]
+    fn an_address_that_is_none_is_refused_in_words() {
+        assert!(matches!(Server::new("nowhere", None, None), Err(ServerError::Unusable(_))));
+        assert!(matches!(Server::new("http://x", Some("a\nb"), None), Err(ServerError::Unusable(_))));
+    }
+}

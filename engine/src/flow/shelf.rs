@@ -1,0 +1,74 @@
+//! Workflows and tools as documents, the same for every surface.
+
+use super::{Flow, FlowError};
+use crate::access::Permit;
+use chimera_core::flow::tool::Spec;
+use chimera_core::record::{Json, Row};
+use serde_json::{Value, json};
+
+impl Flow {
+    /// The newest version of each workflow, by id.
+    pub async fn list_workflows(
+        &self,
+        permit: &Permit,
+        limit: usize,
+        cursor: Option<&str>,
+    ) -> Result<Value, FlowError> {
+        let (rows, more) = self.workflows().list(permit, limit, cursor).await?;
+        let next = rows.last().filter(|_| more).map(|row| row.text("workflow_id").to_owned());
+        let items: Vec<Value> = rows
+            .iter()
+            .map(|row| {
+                let mut entry = head(row);
+                entry["description"] = document(row)["description"].take();
+                entry
+            })
+            .collect();
+        Ok(json!({"items": items, "next_cursor": next}))
+    }
+
+    /// A version of a workflow with its document; the newest without a version.
+    pub async fn show_workflow(&self, permit: &Permit, id: &str, version: Option<i64>) -> Result<Value, FlowError> {
+        let row = self.workflows().row(permit.tenant(), id, version).await?;
+        let row = row.ok_or_else(|| FlowError::not_found("workflow"))?;
+        let mut shown = head(&row);
+        shown["document"] = document(&row);
+        Ok(shown)
+    }
+
+    /// What can be called. Everybody who has a permit may know.
+    #[must_use]
+    pub fn list_tools(&self, _: &Permit) -> Value {
+        let items: Vec<Value> = self.registry().specs().map(|spec| tool(spec)).collect();
+        json!({"items": items, "next_cursor": null})
+    }
+}
+
+fn head(row: &Row) -> Value {
+    json!({
+        "workflow_id": row.text("workflow_id"),
+        "version": row.int("version"),
+        "digest": row.get("digest").as_bytes().map(hex::encode),
+        "created_by": row.text("created_by"),
+        "created_at": row.get("created_at").as_time().map(|at| at.to_string()),
+    })
+}
+
+fn document(row: &Row) -> Value {
+    row.get("document").as_json().map(Json::to_value).unwrap_or_default()
+}
+
+fn tool(spec: &Spec) -> Value {
+    json!({
+        "name": spec.name,
+        "version": spec.version,
+        "description": spec.description,
+        "metadata": spec.metadata,
+        "effect": spec.effect,
+        "checkable": spec.checkable,
+        "reversible": spec.reversible,
+        "timeout_ms": spec.timeout_ms,
+        "input_schema": spec.input.document(),
+        "output_schema": spec.output.document(),
+    })
+}

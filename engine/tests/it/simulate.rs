@@ -1,0 +1,42 @@
+//! Worlds from seeds: whatever goes wrong, nothing is lost, nothing happens twice, everything ends.
+//!
+//! `./simulate` at the root of the repository goes on without end and tells the story of a seed.
+
+use chimera_testkit::simulate::simulate;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How many worlds the test visits at the most, and for how long.
+const WORLDS_MAX: u64 = 10_000;
+const TIME_MAX: Duration = Duration::from_secs(110);
+
+#[test]
+fn whatever_goes_wrong_nothing_is_lost_or_doubled_and_every_run_ends() {
+    let (next, began) = (AtomicU64::new(1), Instant::now());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while began.elapsed() < TIME_MAX {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed > WORLDS_MAX {
+                        return;
+                    }
+                    let report = simulate(seed, false);
+                    assert!(report.faults.is_empty(), "./simulate {seed} tells how this came: {:#?}", report.faults);
+                }
+            });
+        }
+    });
+    let visited = next.load(Ordering::Relaxed) - 1;
+    assert!(visited > 500, "only {visited} worlds in {TIME_MAX:?}");
+}
+
+#[test]
+fn a_seed_tells_the_same_story_each_time() {
+    for seed in [1, 7, 932, 2_888, 4_474, 12_030] {
+        let (first, second) = (simulate(seed, true), simulate(seed, false));
+        assert_eq!(first.digest, second.digest, "seed {seed}");
+        assert_eq!((first.commits, first.sent), (second.commits, second.sent), "seed {seed}");
+    }
+}

@@ -1,0 +1,226 @@
+//! What must hold after every commit, and what is wrong.
+//!
+//! | of     | must hold                                                                            |
+//! |--------|--------------------------------------------------------------------------------------|
+//! | run    | one version at a time; its entries are numbered without gap; what ended stays ended   |
+//! | step   | what settled keeps its output, and can only be undone                                 |
+//! | effect | `dispatched` first; what succeeded stays so                                           |
+
+use crate::memory::{Changed, Watcher};
+use chimera_core::flow::run::RunStatus;
+use chimera_core::ledger::SealedEntry;
+use chimera_core::record::{Row, Value};
+use chimera_engine::port::Clock;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use uuid::Uuid;
+
+/// Lines of the story that are kept for whoever reads about a fault.
+const LINES_MAX: usize = 4_000;
+
+#[derive(Default)]
+struct Seen {
+    story: Sha256,
+    lines: Vec<String>,
+    faults: Vec<String>,
+    /// The last entry of each run.
+    entries: BTreeMap<Uuid, i64>,
+    /// What the rows of runs say about it, to be compared once the batch is complete.
+    rows: BTreeMap<Uuid, i64>,
+    commits: u64,
+    sent: u64,
+}
+
+/// Watches one world.
+pub struct Judge {
+    seen: Mutex<Seen>,
+    clock: Arc<dyn Clock>,
+    keeps_lines: bool,
+}
+
+impl Judge {
+    /// A judge; `keeps_lines` costs time and tells the story.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>, keeps_lines: bool) -> Arc<Self> {
+        Arc::new(Self { seen: Mutex::default(), clock, keeps_lines })
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something is wrong.
+    pub fn fault(&self, what: String) {
+        self.tell(|| format!("FAULT {what}"));
+        self.seen().faults.push(what);
+    }
+
+    /// A line of the story.
+    pub fn tell(&self, line: impl FnOnce() -> String) {
+        if !self.keeps_lines {
+            return;
+        }
+        let line = format!("{} {}", self.clock.now(), line());
+        let mut seen = self.seen();
+        if seen.lines.len() < LINES_MAX {
+            seen.lines.push(line);
+        }
+    }
+
+    /// Something reaches the outside.
+    pub fn sent(&self, tool: &str, key: &str, what: &str) {
+        self.tell(|| format!("send {tool} {what} {key}"));
+        let now = self.clock.now().micros();
+        let mut seen = self.seen();
+        seen.sent += 1;
+        seen.story.update(now.to_be_bytes());
+        seen.story.update(key.as_bytes());
+        seen.story.update(what.as_bytes());
+    }
+
+    /// What was wrong, and what had happened.
+    #[must_use]
+    pub fn verdict(&self) -> (Vec<String>, Vec<String>) {
+        let seen = self.seen();
+        (seen.faults.clone(), seen.lines.clone())
+    }
+
+    /// Commits, sends, and a digest of everything that has happened, in its order and time.
+    #[must_use]
+    pub fn digest(&self) -> (u64, u64, [u8; 32]) {
+        let seen = self.seen();
+        (seen.commits, seen.sent, seen.story.clone().finalize().into())
+    }
+}
+
+/// The judge at the store.
+pub struct AtStore(pub Arc<Judge>);
+
+impl Watcher for AtStore {
+    fn changed(&mut self, changed: Changed<'_>) {
+        let wrong = match changed.table.name {
+            "runs" => self.run(changed),
+            "steps" => step(changed),
+            "effects" => effect(changed),
+            _ => None,
+        };
+        if let Some(wrong) = wrong {
+            self.0.fault(wrong);
+        }
+        self.0.tell(|| line(changed));
+        let mut seen = self.0.seen();
+        seen.story.update(changed.table.name);
+        for column in changed.table.key {
+            if let Some(id) = changed.after.or(changed.before).and_then(|row| row.get(column).as_uuid()) {
+                seen.story.update(id.as_bytes());
+            }
+        }
+    }
+
+    fn entered(&mut self, sealed: &SealedEntry) {
+        let now = self.0.clock.now().micros();
+        let gap = {
+            let mut seen = self.0.seen();
+            seen.story.update(now.to_be_bytes());
+            seen.story.update(sealed.content_digest.0);
+            match (sealed.entry.run_id, sealed.entry.run_seq) {
+                (Some(run), Some(number)) => {
+                    let last = seen.entries.insert(run, number).unwrap_or(0);
+                    (number != last + 1).then(|| format!("run {run}: entry {number} follows {last}"))
+                }
+                _ => None,
+            }
+        };
+        if let Some(gap) = gap {
+            self.0.fault(gap);
+        }
+        self.0.tell(|| format!("entry {:?} {} {}", sealed.entry.run_seq, sealed.entry.event_type, sealed.entry.data));
+    }
+
+    fn committed(&mut self) {
+        let wrong: Vec<String> = {
+            let mut seen = self.0.seen();
+            seen.commits += 1;
+            let rows = std::mem::take(&mut seen.rows);
+            let differs = |(run, number): (&Uuid, &i64)| seen.entries.get(run).copied().unwrap_or(0) != *number;
+            rows.iter().filter(|row| differs(*row)).map(|(run, number)| format!("run {run} says {number}")).collect()
+        };
+        wrong.into_iter().for_each(|wrong| self.0.fault(wrong));
+    }
+}
+
+impl AtStore {
+    fn run(&self, changed: Changed<'_>) -> Option<String> {
+        let Some(after) = changed.after else { return Some("a run is gone".to_owned()) };
+        let id = after.uuid("id");
+        self.0.seen().rows.insert(id, after.int("run_seq"));
+        let status = RunStatus::parse(after.text("status"))?;
+        let undoing = after.get("rollback").as_json().is_some_and(|json| json.to_value()["ended"] == false);
+        if status.is_final() && !undoing && !after.get("owner_lane").is_null() {
+            return Some(format!("run {id} is {} and has an owner", status.as_str()));
+        }
+        let before = changed.before?;
+        if after.int("state_version") != before.int("state_version") + 1 {
+            return Some(format!("run {id} skips a version"));
+        }
+        let was = RunStatus::parse(before.text("status"))?;
+        let stays = was == status || (was.is_final() && status == RunStatus::RolledBack);
+        let result = before.get("result") == after.get("result");
+        (was.is_final() && !(stays && result)).then(|| format!("run {id} was {} and is changed", was.as_str()))
+    }
+}
+
+fn step(changed: Changed<'_>) -> Option<String> {
+    let Some(after) = changed.after else { return Some("a step is gone".to_owned()) };
+    let before = changed.before?;
+    let (was, is) = (before.text("status"), after.text("status"));
+    let settled = ["completed", "failed", "skipped", "cancelled", "rolled_back"].contains(&was);
+    let allowed = was == is || (["completed", "failed", "cancelled"].contains(&was) && is == "rolled_back");
+    if settled && (!allowed || before.get("output") != after.get("output")) {
+        return Some(format!("step {} of {} was {was} and is {is}", after.text("node_id"), after.uuid("run_id")));
+    }
+    None
+}
+
+fn effect(changed: Changed<'_>) -> Option<String> {
+    let Some(after) = changed.after else { return Some("an effect is gone".to_owned()) };
+    let key = after.text("idempotency_key");
+    let is = after.text("status");
+    let Some(before) = changed.before else {
+        return (is != "dispatched").then(|| format!("effect {key} begins as {is}"));
+    };
+    let was = before.text("status");
+    (was == "succeeded" && is != "succeeded").then(|| format!("effect {key} was {was} and is {is}"))
+}
+
+fn line(changed: Changed<'_>) -> String {
+    let name = changed.table.name;
+    match (changed.before, changed.after) {
+        (None, Some(after)) => format!("  + {name} {}", cells(after, |_| true)),
+        (Some(before), Some(after)) => {
+            let key = changed.table.key.iter().map(|column| show(after.get(column))).collect::<Vec<_>>().join(" ");
+            format!("  ~ {name} {key} {}", cells(after, |column| before.get(column) != after.get(column)))
+        }
+        _ => format!("  - {name}"),
+    }
+}
+
+fn cells(row: &Row, wanted: impl Fn(&str) -> bool) -> String {
+    let quiet = ["request_payload", "document", "trace_id", "content", "salt", "body"];
+    let columns = row.table.columns.iter().filter(|column| !quiet.contains(&column.name));
+    let shown = columns.filter(|column| !row.get(column.name).is_null() && wanted(column.name));
+    shown.map(|column| format!("{}={}", column.name, show(row.get(column.name)))).collect::<Vec<_>>().join(" ")
+}
+
+fn show(value: &Value) -> String {
+    let text = match value {
+        Value::Uuid(id) => id.simple().to_string(),
+        Value::Text(text) => text.clone(),
+        Value::Int(number) => number.to_string(),
+        Value::Time(at) => at.to_string(),
+        Value::Json(json) => json.as_str().to_owned(),
+        other => format!("{other:?}"),
+    };
+    text.chars().take(120).collect()
+}

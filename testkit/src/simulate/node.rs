@@ -1,0 +1,111 @@
+//! One process of a world: an engine, its keeper, and the lease that it renews.
+
+use super::judge::Judge;
+use super::tool::{Simulated, specs};
+use super::weather::{Weather, Weathered};
+use super::wire::{Link, Wire, WiredRecords};
+use crate::flow::{Nobody, Outside};
+use crate::memory::MemoryRecords;
+use crate::seeded::Seeded;
+use chimera_engine::flow::gate::Slots;
+use chimera_engine::flow::policy::Rules;
+use chimera_engine::flow::{Flow, Parts, Registry};
+use chimera_engine::port::{Clock, Records};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// How often a lease is renewed.
+const RENEW_EVERY: Duration = Duration::from_secs(4);
+
+/// What all nodes of a world share.
+pub struct Ground {
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// How things go.
+    pub weather: Arc<Weather>,
+    /// What stands outside.
+    pub outside: Arc<Outside>,
+    /// Who watches.
+    pub judge: Arc<Judge>,
+    /// Where ids come from.
+    pub random: Arc<Seeded>,
+    /// How many calls a node makes at a time.
+    pub slots: Slots,
+    /// Only one node is alive at a time, and knows it.
+    pub alone: bool,
+}
+
+/// A node.
+pub struct Node {
+    /// Its engine.
+    pub flow: Flow,
+    /// What ties it to the world.
+    pub wire: Arc<Wire>,
+    /// It can't reach the store.
+    pub away: Arc<AtomicBool>,
+    /// Its lanes.
+    pub records: Arc<MemoryRecords>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Node {
+    /// Starts a node on its lanes.
+    #[must_use]
+    pub fn start(ground: &Ground, records: Arc<MemoryRecords>) -> Self {
+        let wire = Arc::new(Wire::default());
+        let away = Arc::new(AtomicBool::new(false));
+        let weathered = Weathered::new(Arc::clone(&records) as _, Arc::clone(&ground.weather), Arc::clone(&away));
+        let wired: Arc<dyn Records> = Arc::new(WiredRecords::new(Arc::new(weathered), Arc::clone(&wire)));
+        let flow = Flow::new(Parts {
+            records: wired,
+            clock: Arc::clone(&ground.clock),
+            random: Arc::clone(&ground.random) as _,
+            bus: Arc::new(Nobody),
+            registry: Arc::new(registry(ground, &records, &wire)),
+            policy: Arc::new(Rules::default()),
+            slots: ground.slots.clone(),
+            alone: ground.alone,
+        });
+        let keeper = flow.clone();
+        let (lease, held) = (Arc::clone(&wire), Arc::clone(&records));
+        let (weather, unreachable) = (Arc::clone(&ground.weather), Arc::clone(&away));
+        let tasks = vec![
+            tokio::spawn(async move { keeper.keep().await }),
+            tokio::spawn(async move {
+                loop {
+                    tokio::time::sleep(RENEW_EVERY).await;
+                    lease.pass().await;
+                    if weather.is_calm() || !unreachable.load(std::sync::atomic::Ordering::Relaxed) {
+                        held.renew();
+                    }
+                }
+            }),
+        ];
+        Self { flow, wire, away, records, tasks }
+    }
+
+    /// Ends it in the middle of whatever it does.
+    pub fn crash(self) {
+        self.wire.set(Link::Cut);
+        self.tasks.iter().for_each(JoinHandle::abort);
+        self.flow.stop();
+    }
+}
+
+fn registry(ground: &Ground, disk: &Arc<MemoryRecords>, wire: &Arc<Wire>) -> Registry {
+    let mut registry = Registry::default();
+    for spec in specs() {
+        let tool = Simulated {
+            spec: Arc::clone(spec),
+            wire: Arc::clone(wire),
+            outside: Arc::clone(&ground.outside),
+            weather: Arc::clone(&ground.weather),
+            disk: Arc::clone(disk),
+            judge: Arc::clone(&ground.judge),
+        };
+        registry.add(Arc::new(tool)).expect("a name of its own");
+    }
+    registry
+}

@@ -1,0 +1,145 @@
+//! What people and systems tell runs: at random while the world is bad, and all that is needed
+//! for every run to end once it is good.
+
+use super::workflow;
+use crate::flow::Outside;
+use crate::memory::MemoryRecords;
+use crate::seeded::Seeded;
+use chimera_core::flow::run::Told;
+use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
+use chimera_core::record::{Row, Value as Cell};
+use chimera_engine::access::{Doorkeeper, Permit};
+use chimera_engine::flow::{Decide, Decision, Flow, FlowError, Settle};
+use serde_json::json;
+use uuid::Uuid;
+
+/// Somebody who may act.
+#[must_use]
+pub fn actor(name: &str) -> Permit {
+    Doorkeeper::open("acme").admit(None, Some(name)).expect("a name that can be used")
+}
+
+/// One person's wish.
+#[derive(Clone, Debug)]
+pub enum Wish {
+    /// Decide about an approval.
+    Decide(Decide),
+    /// Stop a run.
+    Cancel(Uuid),
+    /// Hold a run.
+    Pause(Uuid),
+    /// Let it go on.
+    Resume(Uuid),
+    /// Say what became of an effect.
+    Resolve(Uuid, Settle),
+    /// Undo a run.
+    Rollback(Uuid),
+    /// Change a run.
+    Patch(Uuid, serde_json::Value),
+    /// Change it back.
+    Unpatch(Uuid),
+    /// Change what waits for approval.
+    Edit(Uuid, Uuid),
+}
+
+impl Wish {
+    /// Tells an engine.
+    pub async fn tell(self, flow: &Flow) -> Result<(), FlowError> {
+        let ann = actor("user_ann");
+        match self {
+            Self::Decide(decide) => flow.decide(&ann, decide).await.map(drop),
+            Self::Cancel(run) => flow.cancel(&ann, run, None).await,
+            Self::Pause(run) => flow.pause(&ann, run).await,
+            Self::Resume(run) => flow.resume(&ann, run).await,
+            Self::Resolve(run, found) => flow.settle(&ann, run, found).await,
+            Self::Rollback(run) => flow.rollback(&ann, run, None, None).await,
+            Self::Patch(run, patch) => flow.patch(&ann, run, patch, None, false).await.map(drop),
+            Self::Unpatch(run) => flow.unpatch(&ann, run, 1).await,
+            Self::Edit(run, step) => flow.edit(&ann, run, step, json!({"n": "edited"})).await,
+        }
+    }
+}
+
+/// A random wish about what is there.
+#[must_use]
+pub fn wish(dice: &Seeded, disk: &MemoryRecords, outside: &Outside) -> Option<Wish> {
+    let runs = disk.rows(&RUNS);
+    let run = one(dice, &runs)?.uuid("id");
+    let number = dice.below(1_000);
+    match dice.below(14) {
+        0 => Some(Wish::Cancel(run)),
+        1 => Some(Wish::Pause(run)),
+        2 => Some(Wish::Resume(run)),
+        3 => Some(Wish::Rollback(run)),
+        4 => Some(Wish::Patch(run, workflow::patch(dice, number))),
+        5 => Some(Wish::Unpatch(run)),
+        6 => {
+            let waiting: Vec<Row> = with(disk.rows(&STEPS), "status", "awaiting_approval");
+            one(dice, &waiting).map(|step| Wish::Edit(step.uuid("run_id"), step.uuid("id")))
+        }
+        7 | 8 => {
+            let unknown: Vec<Row> = with(disk.rows(&STEPS), "status", "outcome_unknown");
+            one(dice, &unknown).map(|step| resolve(step, outside))
+        }
+        9 => {
+            let pending = with(disk.rows(&SCOPED_APPROVALS), "status", "pending");
+            let says = *dice.pick(&[Decision::Reject, Decision::RequestChanges]);
+            one(dice, &pending).map(|row| decide(row, says))
+        }
+        _ => {
+            let pending = with(disk.rows(&SCOPED_APPROVALS), "status", "pending");
+            one(dice, &pending).map(|row| decide(row, Decision::Approve))
+        }
+    }
+}
+
+/// Everything that waits for a person, answered.
+#[must_use]
+pub fn answers(disk: &MemoryRecords, outside: &Outside) -> Vec<Wish> {
+    let pending = with(disk.rows(&SCOPED_APPROVALS), "status", "pending");
+    let unknown = with(disk.rows(&STEPS), "status", "outcome_unknown");
+    let paused = disk
+        .rows(&RUNS)
+        .into_iter()
+        .filter(|row| row.get("pause_requested") == &Cell::Bool(true) && row.get("completed_at").is_null());
+    pending
+        .iter()
+        .map(|row| decide(row, Decision::Approve))
+        .chain(unknown.iter().map(|step| resolve(step, outside)))
+        .chain(paused.map(|row| Wish::Resume(row.uuid("id"))))
+        .collect()
+}
+
+/// A signal that is there already, told once more.
+#[must_use]
+pub fn echo(dice: &Seeded, disk: &MemoryRecords) -> Option<(Uuid, Told)> {
+    // A patch is told together with its row, and so only once.
+    let rows: Vec<Row> = disk.rows(&RUN_SIGNALS).into_iter().filter(|row| row.text("kind") != "patch").collect();
+    let row = one(dice, &rows)?;
+    let told = serde_json::from_value(row.get("payload").as_json()?.to_value()).ok()?;
+    Some((row.uuid("run_id"), told))
+}
+
+fn one<'a>(dice: &Seeded, rows: &'a [Row]) -> Option<&'a Row> {
+    (!rows.is_empty()).then(|| dice.pick(rows))
+}
+
+fn with(rows: Vec<Row>, column: &str, word: &str) -> Vec<Row> {
+    rows.into_iter().filter(|row| row.text(column) == word).collect()
+}
+
+fn decide(row: &Row, decision: Decision) -> Wish {
+    let approval = Some(row.uuid("approval_request_id"));
+    Wish::Decide(Decide { run: row.uuid("run_id"), decision, approval, step: None, digest: None, reason: None })
+}
+
+/// A person looks whether it has happened outside.
+fn resolve(step: &Row, outside: &Outside) -> Wish {
+    let run = step.uuid("run_id");
+    let item = step.get("map_index").as_int().map(|item| format!("[{item}]")).unwrap_or_default();
+    let key = format!("{}:{}{item}", run.simple(), step.text("node_id"));
+    let happened = outside.find(step.text("tool"), &key).is_some();
+    let attempt = u32::try_from(step.int("attempt")).ok();
+    let output = happened.then(|| json!({"found": true}));
+    Wish::Resolve(run, Settle { step: step.uuid("id"), attempt, happened, output, notes: None })
+}

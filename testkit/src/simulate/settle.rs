@@ -1,0 +1,81 @@
+//! How a world must look once everything has come to rest.
+
+use super::node::Ground;
+use crate::memory::MemoryRecords;
+use chimera_core::flow::run::RunStatus;
+use chimera_core::flow::tables::{EFFECTS, RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
+use chimera_core::record::Row;
+use std::collections::BTreeMap;
+
+/// What is not at rest.
+pub(super) fn left(disk: &MemoryRecords) -> Vec<String> {
+    let open = |row: &Row| {
+        let ended = RunStatus::parse(row.text("status")).is_some_and(RunStatus::is_final);
+        !ended || !row.get("owner_lane").is_null()
+    };
+    let runs =
+        disk.rows(&RUNS).into_iter().filter(open).map(|row| {
+            format!("run {} of {} is stuck: {}", row.uuid("id"), row.text("workflow_id"), row.text("status"))
+        });
+    let signals = disk.rows(&RUN_SIGNALS);
+    let signals =
+        signals.iter().map(|row| format!("{} was told {} and never heard it", row.uuid("run_id"), row.text("kind")));
+    runs.chain(signals).collect()
+}
+
+/// How runs ended.
+pub(super) fn ends(disk: &MemoryRecords) -> BTreeMap<String, usize> {
+    let mut ends = BTreeMap::new();
+    for row in disk.rows(&RUNS) {
+        *ends.entry(row.text("status").to_owned()).or_default() += 1;
+    }
+    ends
+}
+
+/// Looks over everything at the end.
+pub(super) async fn check(disk: &MemoryRecords, ground: &Ground) {
+    let fault = |what: String| ground.judge.fault(what);
+    let runs: BTreeMap<_, _> = disk.rows(&RUNS).into_iter().map(|row| (row.uuid("id"), row)).collect();
+    let steps: BTreeMap<_, _> = disk.rows(&STEPS).into_iter().map(|row| (row.uuid("id"), row)).collect();
+    for step in steps.values() {
+        let settled = ["completed", "failed", "skipped", "cancelled", "rolled_back"].contains(&step.text("status"));
+        if !settled {
+            fault(format!(
+                "step {} of {} is {} at the end",
+                step.text("node_id"),
+                step.uuid("run_id"),
+                step.text("status")
+            ));
+        }
+    }
+    for effect in disk.rows(&EFFECTS) {
+        let (status, key) = (effect.text("status"), effect.text("idempotency_key"));
+        if status == "dispatched" {
+            fault(format!("effect {key} is dispatched at the end"));
+        }
+        if effect.text("kind") == "compensation" {
+            continue;
+        }
+        let step = steps.get(&effect.uuid("step_id")).map_or("gone", |step| step.text("status"));
+        if ["completed", "rolled_back"].contains(&step) && status != "succeeded" {
+            fault(format!("effect {key} is {status} and its step {step}"));
+        }
+        let stands = ground.outside.find(effect.text("tool"), key).is_some();
+        let run = runs.get(&effect.uuid("run_id")).map_or("gone", |run| run.text("status"));
+        if stands && status == "failed" {
+            fault(format!("effect {key} has happened and is {status}"));
+        }
+        if stands && run == "rolled_back" {
+            fault(format!("effect {key} stands, and its run is {run}; its step is {step}"));
+        }
+    }
+    for row in disk.rows(&SCOPED_APPROVALS) {
+        if row.text("status") == "pending" {
+            fault(format!("an approval of {} is pending at the end", row.uuid("run_id")));
+        }
+    }
+    match chimera_engine::ledger::verify(disk, &[]).await {
+        Ok(report) if report.first_broken.is_none() => {}
+        other => fault(format!("the ledger is broken: {other:?}")),
+    }
+}

@@ -1,0 +1,329 @@
+//! What happens in a world.
+
+use super::judge::{AtStore, Judge};
+use super::node::{Ground, Node};
+use super::people::{self, Wish};
+use super::settle;
+use super::weather::Weather;
+use super::wire::{Link, Wire};
+use super::workflow;
+use crate::build::NOON;
+use crate::flow::Outside;
+use crate::memory::MemoryRecords;
+use crate::seeded::Seeded;
+use chimera_core::access::Level;
+use chimera_core::access::tables::TENANTS;
+use chimera_core::flow::run::{Signal, affinity};
+use chimera_core::record::{Insert, Tx};
+use chimera_core::time::Timestamp;
+use chimera_engine::flow::StartRun;
+use chimera_engine::flow::gate::Slots;
+use chimera_engine::port::{Clock, Random, Records};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a person waits for an engine.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What became of a world.
+#[derive(Debug)]
+pub struct Report {
+    /// Its seed.
+    pub seed: u64,
+    /// What was wrong.
+    pub faults: Vec<String>,
+    /// What happened, if that was wanted.
+    pub lines: Vec<String>,
+    /// A digest of everything that happened, in its order and time.
+    pub digest: [u8; 32],
+    /// How many batches were committed.
+    pub commits: u64,
+    /// How often something reached the outside.
+    pub sent: u64,
+    /// How often each run ended how.
+    pub ends: BTreeMap<String, usize>,
+}
+
+struct SimClock(Instant);
+
+impl Clock for SimClock {
+    fn now(&self) -> Timestamp {
+        let since = i64::try_from(self.0.elapsed().as_micros()).unwrap_or(i64::MAX);
+        Timestamp::from_micros(NOON.micros() + since)
+    }
+}
+
+/// The world of a seed, from its beginning to its end. `tells` keeps its story.
+#[must_use]
+pub fn simulate(seed: u64, tells: bool) -> Report {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime of one thread");
+    runtime.block_on(async {
+        let mut story = Story::begin(seed, tells).await;
+        story.bad_times().await;
+        story.good_times().await;
+        story.report(seed).await
+    })
+}
+
+#[derive(Clone, Copy)]
+enum Happening {
+    Start,
+    Wish,
+    Answer,
+    Echo,
+    Crash,
+    Restart,
+    Freeze,
+    Part,
+    Outage,
+}
+
+/// How often things happen in a world: each kind of trouble is absent, rare or common.
+fn odds(dice: &Seeded) -> Vec<(Happening, u64)> {
+    let trouble = [Happening::Crash, Happening::Freeze, Happening::Part, Happening::Outage, Happening::Echo];
+    let troubles = trouble.into_iter().map(|happening| (happening, *dice.pick(&[0, 1, 3])));
+    let usual = [
+        (Happening::Start, 4),
+        (Happening::Wish, *dice.pick(&[0, 4, 12])),
+        (Happening::Answer, 16),
+        (Happening::Restart, 6),
+    ];
+    usual.into_iter().chain(troubles).collect()
+}
+
+struct Story {
+    odds: Vec<(Happening, u64)>,
+    ground: Ground,
+    dice: Seeded,
+    disk: Arc<MemoryRecords>,
+    nodes: Vec<Option<Node>>,
+    workflows: u64,
+    started: u64,
+}
+
+impl Story {
+    async fn begin(seed: u64, tells: bool) -> Self {
+        let dice = Seeded::new(seed);
+        let clock: Arc<dyn Clock> = Arc::new(SimClock(Instant::now()));
+        let judge = Judge::new(Arc::clone(&clock), tells);
+        let alone = dice.below(3) == 0;
+        let disk = Arc::new(MemoryRecords::leased(1 + usize::from(!alone && dice.below(2) == 0), Arc::clone(&clock)));
+        let weather = Arc::new(Weather::of(seed));
+        let wide = dice.below(2) == 0;
+        let slots = if wide {
+            Slots::default()
+        } else {
+            Slots { total: 3, per_tenant: 2, per_tool: 1, tools: BTreeMap::new() }
+        };
+        let outside = Arc::new(Outside::default());
+        let random = Arc::new(Seeded::new(!seed));
+        let ground = Ground { clock, weather, outside, judge, random, slots, alone };
+        let row = vec![("id", "acme".into()), ("slug", "acme".into()), ("name", "Acme".into())];
+        let tx = Tx { inserts: vec![Insert::into(&TENANTS, row).expect("a tenant")], ..Tx::default() };
+        disk.commit(tx).await.expect("a store in good weather");
+        disk.watch(Box::new(AtStore(Arc::clone(&ground.judge))));
+        let faults = Arc::clone(&ground.weather);
+        disk.inject(Box::new(move |batch| faults.judge(batch)));
+        let count = if alone { 1 } else { 1 + dice.below(2) };
+        let mut nodes = vec![Some(Node::start(&ground, Arc::clone(&disk)))];
+        nodes.extend((1..count).map(|_| Some(Node::start(&ground, Arc::new(disk.beside())))));
+        let odds = odds(&dice);
+        let mut story = Self { odds, ground, dice, disk, nodes, workflows: 0, started: 0 };
+        story.apply().await;
+        story
+    }
+
+    async fn apply(&mut self) {
+        let flow = self.nodes[0].as_ref().expect("a first node").flow.clone();
+        self.workflows = 1 + self.dice.below(2);
+        let mut documents = vec![workflow::leaf(&self.dice)];
+        documents.extend((0..self.workflows).map(|at| workflow::workflow(&format!("w{at}"), &self.dice)));
+        for document in documents {
+            let id = document["workflow_id"].as_str().unwrap_or_default().to_owned();
+            let applied = flow.workflows().apply(&people::actor("admin"), &id, &document.to_string()).await;
+            if let Err(error) = applied {
+                self.ground.judge.fault(format!("{document} can't be applied: {error:?}"));
+            }
+            self.ground.judge.tell(|| format!("workflow {document}"));
+        }
+    }
+
+    /// Things happen, at any time and in any order.
+    async fn bad_times(&mut self) {
+        self.ground.weather.calm(false);
+        self.start();
+        let hurry = *self.dice.pick(&[30, 200, 1_000]);
+        for _ in 0..30 + self.dice.below(80) {
+            let pause = if self.dice.below(20) == 0 { 20_000 } else { hurry };
+            tokio::time::sleep(Duration::from_millis(self.dice.below(pause) + 1)).await;
+            self.happen();
+        }
+    }
+
+    fn happen(&mut self) {
+        match self.drawn() {
+            Happening::Start if self.started < 6 => self.start(),
+            Happening::Outage => {
+                self.ground.weather.outage(true);
+                let (weather, ends) = (Arc::clone(&self.ground.weather), 1 + self.dice.below(8_000));
+                tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_millis(ends)).await;
+                    weather.outage(false);
+                });
+            }
+            Happening::Crash => {
+                let at = self.any();
+                if let Some(node) = self.nodes[at].take() {
+                    self.ground.judge.tell(|| format!("node {at} crashes"));
+                    node.crash();
+                }
+            }
+            Happening::Restart => self.restart(),
+            Happening::Freeze => self.hold(|node| node.wire.set(Link::Frozen), |wire, _| wire.set(Link::Up)),
+            Happening::Part => {
+                self.hold(
+                    |node| node.away.store(true, Ordering::Relaxed),
+                    |_, away| away.store(false, Ordering::Relaxed),
+                );
+            }
+            Happening::Echo => self.echo(),
+            Happening::Wish | Happening::Start => {
+                if let Some(wish) = people::wish(&self.dice, &self.disk, &self.ground.outside) {
+                    self.tell(wish);
+                }
+            }
+            Happening::Answer => {
+                let answers = people::answers(&self.disk, &self.ground.outside);
+                if !answers.is_empty() {
+                    self.tell(self.dice.pick(&answers).clone());
+                }
+            }
+        }
+    }
+
+    fn drawn(&self) -> Happening {
+        let sum: u64 = self.odds.iter().map(|(_, weight)| weight).sum();
+        let mut drawn = self.dice.below(sum);
+        for (happening, weight) in &self.odds {
+            if drawn < *weight {
+                return *happening;
+            }
+            drawn -= weight;
+        }
+        Happening::Answer
+    }
+
+    /// Does something to a node, and undoes it after a while if it still lives.
+    fn hold(&self, begin: impl Fn(&Node), end: impl Fn(&Wire, &AtomicBool) + Send + 'static) {
+        let Some(node) = &self.nodes[self.any()] else { return };
+        self.ground.judge.tell(|| "a node is held".to_owned());
+        begin(node);
+        let (wire, away, ends) = (Arc::clone(&node.wire), Arc::clone(&node.away), 1 + self.dice.below(40_000));
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(ends)).await;
+            end(&wire, &away);
+        });
+    }
+
+    fn any(&self) -> usize {
+        usize::try_from(self.dice.below(self.nodes.len() as u64)).unwrap_or_default()
+    }
+
+    fn restart(&mut self) {
+        for at in 0..self.nodes.len() {
+            if self.nodes[at].is_none() {
+                self.ground.judge.tell(|| format!("node {at} starts"));
+                let records = if self.ground.alone { self.disk.instead() } else { self.disk.beside() };
+                self.nodes[at] = Some(Node::start(&self.ground, Arc::new(records)));
+            }
+        }
+    }
+
+    fn start(&mut self) {
+        let Some(node) = &self.nodes[self.any()] else { return };
+        self.started += 1;
+        let dice = &self.dice;
+        let list: Vec<u64> = (0..dice.below(4)).collect();
+        let level =
+            *dice.pick(&[Level::ExecuteSilent, Level::ExecuteSilent, Level::ExecuteNotify, Level::Ask, Level::Draft]);
+        let ask = StartRun {
+            level,
+            dry_run: dice.below(12) == 0,
+            idempotency_key: (dice.below(2) == 0).then(|| format!("key-{}", dice.below(4))),
+            ..StartRun::of(
+                format!("w{}", dice.below(self.workflows)),
+                json!({"flag": dice.below(2) == 0, "list": list}),
+            )
+        };
+        let (flow, judge) = (node.flow.clone(), Arc::clone(&self.ground.judge));
+        // Whoever asks may hang up before the answer is there.
+        let patience = *dice.pick(&[PATIENCE, PATIENCE, Duration::from_millis(1 + dice.below(60))]);
+        tokio::spawn(async move {
+            let started = tokio::time::timeout(patience, flow.start(&people::actor("user_ann"), ask)).await;
+            judge.tell(|| format!("started: {:?}", started.map(|started| started.map(|started| started.run_id))));
+        });
+    }
+
+    fn tell(&self, wish: Wish) {
+        let Some(node) = &self.nodes[self.any()] else { return };
+        let (flow, judge) = (node.flow.clone(), Arc::clone(&self.ground.judge));
+        tokio::spawn(async move {
+            let said = format!("{wish:?}");
+            let told = tokio::time::timeout(PATIENCE, wish.tell(&flow)).await;
+            judge.tell(|| format!("{said}: {told:?}"));
+        });
+    }
+
+    /// A signal that comes twice.
+    fn echo(&self) {
+        let Some((run, told)) = people::echo(&self.dice, &self.disk) else { return };
+        let now = self.ground.clock.now();
+        let signal = Signal { id: self.ground.random.row_id(now), told };
+        let row = signal.row("acme", run, now).expect("a signal that was there before");
+        let tx = Tx { inserts: vec![row], affinity: affinity(run), ..Tx::default() };
+        let node = self.nodes.iter().flatten().next().map(|node| Arc::clone(&node.records));
+        if let Some(records) = node {
+            tokio::spawn(async move { records.commit(tx).await });
+        }
+    }
+
+    /// Nothing goes wrong any more and everybody answers, until nothing is left to do.
+    async fn good_times(&mut self) {
+        self.ground.judge.tell(|| "good times".to_owned());
+        self.ground.weather.calm(true);
+        self.restart();
+        self.nodes.iter().flatten().for_each(|node| {
+            node.wire.set(Link::Up);
+            node.away.store(false, Ordering::Relaxed);
+        });
+        let end = Instant::now() + Duration::from_secs(3_600);
+        loop {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            let left = settle::left(&self.disk);
+            if left.is_empty() {
+                return;
+            }
+            if Instant::now() > end {
+                return left.into_iter().for_each(|left| self.ground.judge.fault(left));
+            }
+            for wish in people::answers(&self.disk, &self.ground.outside) {
+                self.tell(wish);
+            }
+        }
+    }
+
+    async fn report(self, seed: u64) -> Report {
+        settle::check(&self.disk, &self.ground).await;
+        let (commits, sent, digest) = self.ground.judge.digest();
+        let (faults, lines) = self.ground.judge.verdict();
+        Report { seed, faults, lines, digest, commits, sent, ends: settle::ends(&self.disk) }
+    }
+}

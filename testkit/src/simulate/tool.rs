@@ -1,0 +1,200 @@
+//! Tools that fail, hang, answer late or never, as the weather is.
+//!
+//! At the moment at which something reaches the outside the tool looks into the store: the effect
+//! must be written down there as dispatched.
+
+use super::judge::Judge;
+use super::weather::Weather;
+use super::wire::Wire;
+use crate::flow::Outside;
+use crate::memory::MemoryRecords;
+use async_trait::async_trait;
+use chimera_core::error::Code;
+use chimera_core::flow::tables::EFFECTS;
+use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Spec, is_dry};
+use chimera_engine::port::{CallContext, Done, Found, Tool, ToolError};
+use serde_json::{Value, json};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// Name, reach, idempotent, checkable.
+pub const TOOLS: [(&str, Reach, bool, bool); 5] = [
+    ("pure", Reach::Pure, true, false),
+    ("read", Reach::Read, true, false),
+    ("once", Reach::Write, false, false),
+    ("again", Reach::Write, true, false),
+    ("checked", Reach::Write, false, true),
+];
+
+/// What the tools say of themselves; compiled once for all worlds.
+#[must_use]
+pub fn specs() -> &'static [Arc<Spec>] {
+    static SPECS: OnceLock<Vec<Arc<Spec>>> = OnceLock::new();
+    SPECS.get_or_init(|| TOOLS.iter().map(|tool| Arc::new(declared(*tool).compile().expect("a schema"))).collect())
+}
+
+fn declared((name, effect, idempotent, checkable): (&'static str, Reach, bool, bool)) -> Declared {
+    Declared {
+        name,
+        version: "1",
+        description: "does as the weather lets it",
+        metadata: Metadata {
+            requires_approval: false,
+            dry_run_supported: name != "once",
+            idempotent,
+            capabilities: vec![format!("test.{name}")],
+            risk_level: Risk::Low,
+        },
+        effect,
+        checkable,
+        reversible: effect == Reach::Write,
+        timeout_ms: 20_000,
+        input: json!({"type": "object"}),
+        output: json!({"type": "object"}),
+    }
+}
+
+/// A tool in the weather.
+pub struct Simulated {
+    /// What it says of itself.
+    pub spec: Arc<Spec>,
+    /// What ties it to the world.
+    pub wire: Arc<Wire>,
+    /// Where its work stands.
+    pub outside: Arc<Outside>,
+    /// How the world behaves.
+    pub weather: Arc<Weather>,
+    /// The store, looked into directly.
+    pub disk: Arc<MemoryRecords>,
+    /// Who is told what is wrong.
+    pub judge: Arc<Judge>,
+}
+
+impl Simulated {
+    /// Something reaches the outside now.
+    async fn act(&self, ctx: &CallContext, what: &str) {
+        self.wire.pass().await;
+        self.judge.sent(&self.spec.name, &ctx.idempotency_key, what);
+        if self.spec.effect == Reach::Pure {
+            return;
+        }
+        let row = self.disk.row(&EFFECTS, vec![ctx.effect_id.into()]);
+        let written = row.is_some_and(|row| {
+            // A check changes nothing; it may come from a node that has lost its run.
+            (row.text("status") == "dispatched" || what == "check")
+                && row.uuid("run_id") == ctx.run_id
+                && row.uuid("step_id") == ctx.step_id
+                && row.text("idempotency_key").starts_with(&ctx.idempotency_key)
+        });
+        if !written {
+            self.judge.fault(format!("{} {what} {} was not written ahead", self.spec.name, ctx.idempotency_key));
+        }
+    }
+
+    async fn take_time(&self) {
+        self.weather.linger().await;
+        if self.weather.strikes(300) {
+            tokio::time::sleep(Duration::from_millis(self.weather.dice.below(2_000))).await;
+        }
+    }
+
+    fn work(&self, ctx: &CallContext, input: &Value) -> Value {
+        let output = json!({"tool": self.spec.name, "echo": input["n"]});
+        if self.spec.effect != Reach::Write {
+            return output;
+        }
+        let key = &ctx.idempotency_key;
+        let before = self.outside.sent().into_iter().find(|sent| sent.key == *key && sent.tool == self.spec.name);
+        match before {
+            Some(sent) if sent.input != *input => self.judge.fault(format!("{key} was sent with another input")),
+            Some(_) if !self.spec.metadata.idempotent => self.judge.fault(format!("{key} was sent twice")),
+            Some(_) if self.outside.find(&self.spec.name, key).is_some() => return output,
+            _ => {}
+        }
+        self.outside.happen(&self.spec.name, key, input, output.clone());
+        output
+    }
+
+    async fn odd(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
+        let lost = || ToolError::maybe_sent(Code::ExternalServiceUnavailable, "the answer was lost");
+        match self.weather.dice.below(9) {
+            0 | 1 => Err(ToolError::not_sent(Code::ExternalServiceError, "not now")),
+            2 => Err(ToolError::not_sent(Code::RateLimited, "later").retry_after(1 + self.weather.dice.below(10))),
+            3 => Err(ToolError::not_sent(Code::ValidationFailed, "never")),
+            4 => {
+                self.act(ctx, "execute").await;
+                self.work(ctx, input);
+                Err(lost())
+            }
+            5 => Err(lost()),
+            6 => {
+                self.act(ctx, "execute").await;
+                self.work(ctx, input);
+                std::future::pending().await
+            }
+            7 => std::future::pending().await,
+            _ => {
+                let seconds = self.weather.dice.below(30);
+                tokio::time::sleep(Duration::from_secs(seconds)).await;
+                self.act(ctx, "execute").await;
+                let output = self.work(ctx, input);
+                tokio::time::sleep(Duration::from_secs(self.weather.dice.below(4))).await;
+                Ok(output)
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for Simulated {
+    fn spec(&self) -> &Arc<Spec> {
+        &self.spec
+    }
+
+    async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
+        self.wire.pass().await;
+        if is_dry(input) {
+            return Ok(Spec::simulated(json!({"tool": self.spec.name, "echo": input["n"]}), self.spec.name.clone()));
+        }
+        if self.weather.odd_call() {
+            return self.odd(ctx, input).await;
+        }
+        self.take_time().await;
+        self.act(ctx, "execute").await;
+        let output = self.work(ctx, input);
+        self.take_time().await;
+        self.wire.pass().await;
+        Ok(output)
+    }
+
+    async fn rollback(&self, ctx: &CallContext, _done: &Done) -> Result<Value, ToolError> {
+        self.act(ctx, "rollback").await;
+        if self.weather.odd_call() {
+            return match self.weather.dice.below(3) {
+                0 => Err(ToolError::not_sent(Code::ExternalServiceError, "not now")),
+                1 => std::future::pending().await,
+                _ => {
+                    self.outside.undo(&self.spec.name, ctx.idempotency_key.trim_end_matches(":undo"));
+                    Err(ToolError::maybe_sent(Code::ExternalServiceUnavailable, "the answer was lost"))
+                }
+            };
+        }
+        self.outside.undo(&self.spec.name, ctx.idempotency_key.trim_end_matches(":undo"));
+        Ok(json!({"undone": true}))
+    }
+
+    async fn check(&self, ctx: &CallContext, _input: &Value) -> Result<Found, ToolError> {
+        self.act(ctx, "check").await;
+        if self.weather.odd_call() {
+            return match self.weather.dice.below(3) {
+                0 => Ok(Found::Unknowable),
+                1 => Err(ToolError::not_sent(Code::ExternalServiceError, "not now")),
+                _ => std::future::pending().await,
+            };
+        }
+        Ok(match self.outside.find(&self.spec.name, &ctx.idempotency_key) {
+            Some(output) => Found::Happened(output),
+            None => Found::Never,
+        })
+    }
+}

@@ -1,0 +1,215 @@
+//! What ties an engine to the world, and can be cut.
+//!
+//! An engine acts only through its ports. Once they are cut, whatever its tasks still do can't be
+//! seen by anybody: that is a crash, and a held wire is a process that somebody has stopped. A
+//! frozen tool call is dropped by its deadline as if the process had woken up right then.
+
+use async_trait::async_trait;
+use chimera_core::flow::tool::{Reach, Spec, is_dry};
+use chimera_core::record::{Page, Select, Tx};
+use chimera_engine::port::{
+    CallContext, CommitError, Done, Found, Held, ReadError, Receipt, Records, Tool, ToolError, Unavailable,
+};
+use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::watch;
+
+/// How an engine stands to the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// It acts.
+    Up,
+    /// It stands still, and will go on.
+    Frozen,
+    /// It is gone.
+    Cut,
+}
+
+/// A moment at which an engine may be cut off, counted from one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Moment {
+    /// This transaction was committed, and nobody was told.
+    AfterCommit(u64),
+    /// This call was written down, and nothing was sent.
+    BeforeSend(u64),
+    /// This call reached the other side, and its answer was not written down.
+    AfterSend(u64),
+}
+
+/// The wire of one engine.
+pub struct Wire {
+    link: watch::Sender<Link>,
+    cut_at: Option<Moment>,
+    commits: AtomicU64,
+    sends: AtomicU64,
+}
+
+impl Default for Wire {
+    fn default() -> Self {
+        Self::cut_at(None)
+    }
+}
+
+impl Wire {
+    /// A wire that is cut at a moment.
+    #[must_use]
+    pub fn cut_at(moment: Option<Moment>) -> Self {
+        Self {
+            link: watch::Sender::new(Link::Up),
+            cut_at: moment,
+            commits: AtomicU64::new(0),
+            sends: AtomicU64::new(0),
+        }
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn link(&self) -> Link {
+        *self.link.borrow()
+    }
+
+    /// Transactions and outside calls so far.
+    #[must_use]
+    pub fn counted(&self) -> (u64, u64) {
+        (self.commits.load(Ordering::Relaxed), self.sends.load(Ordering::Relaxed))
+    }
+
+    /// Changes how it stands; what is cut stays cut.
+    pub fn set(&self, link: Link) {
+        self.link.send_if_modified(|now| {
+            let changes = *now != Link::Cut && *now != link;
+            if changes {
+                *now = link;
+            }
+            changes
+        });
+    }
+
+    /// Goes on while it is up, waits while it is frozen, and never comes back once it is cut.
+    pub async fn pass(&self) {
+        let mut link = self.link.subscribe();
+        if link.wait_for(|link| *link == Link::Up).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Waits until it is cut.
+    pub async fn fallen(&self) {
+        let _ = self.link.subscribe().wait_for(|link| *link == Link::Cut).await;
+    }
+
+    fn reached(&self, moment: Moment) {
+        if self.cut_at == Some(moment) {
+            self.set(Link::Cut);
+        }
+    }
+}
+
+/// Records behind a wire.
+pub struct WiredRecords {
+    inner: Arc<dyn Records>,
+    wire: Arc<Wire>,
+}
+
+impl WiredRecords {
+    /// The records as the engine behind the wire sees them.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Records>, wire: Arc<Wire>) -> Self {
+        Self { inner, wire }
+    }
+}
+
+#[async_trait]
+impl Records for WiredRecords {
+    async fn commit(&self, tx: Tx) -> Result<Receipt, CommitError> {
+        self.wire.pass().await;
+        let receipt = self.inner.commit(tx).await;
+        if receipt.is_ok() {
+            let count = self.wire.commits.fetch_add(1, Ordering::Relaxed) + 1;
+            self.wire.reached(Moment::AfterCommit(count));
+        }
+        self.wire.pass().await;
+        receipt
+    }
+
+    async fn read(&self, select: Select) -> Result<Page, ReadError> {
+        self.wire.pass().await;
+        let page = self.inner.read(select).await;
+        self.wire.pass().await;
+        page
+    }
+
+    fn lane(&self, affinity: u64) -> Option<Held> {
+        self.inner.lane(affinity)
+    }
+
+    async fn ready(&self) -> Result<(), Unavailable> {
+        self.inner.ready().await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
+
+/// A tool behind a wire.
+pub struct WiredTool {
+    inner: Arc<dyn Tool>,
+    wire: Arc<Wire>,
+}
+
+impl WiredTool {
+    /// The tool as the engine behind the wire sees it.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Tool>, wire: Arc<Wire>) -> Self {
+        Self { inner, wire }
+    }
+
+    /// Gives the number of the call if it reaches outside.
+    async fn leaves(&self, dry: bool) -> Option<u64> {
+        self.wire.pass().await;
+        if dry || self.inner.spec().effect == Reach::Pure {
+            return None;
+        }
+        let count = self.wire.sends.fetch_add(1, Ordering::Relaxed) + 1;
+        self.wire.reached(Moment::BeforeSend(count));
+        self.wire.pass().await;
+        Some(count)
+    }
+
+    async fn returns(&self, count: Option<u64>) {
+        if let Some(count) = count {
+            self.wire.reached(Moment::AfterSend(count));
+        }
+        self.wire.pass().await;
+    }
+}
+
+#[async_trait]
+impl Tool for WiredTool {
+    fn spec(&self) -> &Arc<Spec> {
+        self.inner.spec()
+    }
+
+    async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
+        let count = self.leaves(is_dry(input)).await;
+        let answer = self.inner.execute(ctx, input).await;
+        self.returns(count).await;
+        answer
+    }
+
+    async fn rollback(&self, ctx: &CallContext, done: &Done) -> Result<Value, ToolError> {
+        let count = self.leaves(false).await;
+        let answer = self.inner.rollback(ctx, done).await;
+        self.returns(count).await;
+        answer
+    }
+
+    async fn check(&self, ctx: &CallContext, input: &Value) -> Result<Found, ToolError> {
+        let count = self.leaves(false).await;
+        let answer = self.inner.check(ctx, input).await;
+        self.returns(count).await;
+        answer
+    }
+}

@@ -1,0 +1,109 @@
+//! Workflows after a seed: chains, diamonds, conditions, joins, maps, children, delays, people.
+
+use crate::seeded::Seeded;
+use serde_json::{Value, json};
+
+const WORDS: [&str; 7] = ["pure", "read", "once", "again", "checked", "again", "pure"];
+
+/// The child that others start.
+pub(super) const LEAF: &str = "leaf";
+
+/// A workflow without children.
+#[must_use]
+pub(super) fn leaf(dice: &Seeded) -> Value {
+    document(LEAF, dice, 1 + dice.below(2), false)
+}
+
+/// A workflow of some nodes.
+#[must_use]
+pub(super) fn workflow(id: &str, dice: &Seeded) -> Value {
+    document(id, dice, 2 + dice.below(5), true)
+}
+
+fn document(id: &str, dice: &Seeded, nodes: u64, nested: bool) -> Value {
+    let names: Vec<String> = (0..nodes).map(|at| format!("n{at}")).collect();
+    let mut edges = Vec::new();
+    let mut bodies = Vec::new();
+    for (at, name) in names.iter().enumerate() {
+        let mut node = node(name, dice, nested);
+        let mut before: Vec<&String> = Vec::new();
+        for _ in 0..=dice.below(2) {
+            if at > 0 && (dice.below(8) > 0 || !before.is_empty()) {
+                let from = dice.pick(&names[..at]);
+                if !before.contains(&from) {
+                    before.push(from);
+                }
+            }
+        }
+        for from in &before {
+            let mut edge = json!({"from": from, "to": name});
+            match dice.below(6) {
+                0 => edge["condition"] = json!(format!("${{nodes.{from}.outputs.success == true}}")),
+                1 => edge["condition"] = json!(format!("${{nodes.{from}.outputs.success == false}}")),
+                2 => edge["condition"] = json!("${inputs.flag}"),
+                _ => {}
+            }
+            edges.push(edge);
+        }
+        if before.len() > 1 && dice.below(2) == 0 {
+            node["join"] = json!("any");
+        }
+        bodies.push(node);
+    }
+    let mut document = json!({
+        "air_version": "1.0", "workflow_id": id, "nodes": bodies, "edges": edges,
+        "inputs": {"type": "object", "properties": {"flag": {"type": "boolean"}, "list": {"type": "array"}}, "required": ["flag", "list"]},
+    });
+    if dice.below(6) == 0 {
+        document["timeout_seconds"] = json!(5 + dice.below(60));
+    }
+    document
+}
+
+fn node(name: &str, dice: &Seeded, nested: bool) -> Value {
+    let tool = *dice.pick(&WORDS);
+    let mut node = match dice.below(if nested { 12 } else { 8 }) {
+        0 => json!({"id": name, "type": "hitl", "prompt": "go on?"}),
+        8 | 9 => json!({
+            "id": name, "type": "map", "over": "${inputs.list}", "max_parallel": 1 + dice.below(3),
+            "do": {"type": "function", "fn": tool, "inputs": {"n": "${index}"}},
+        }),
+        10 => {
+            json!({"id": name, "type": "workflow", "workflow_id": LEAF, "inputs": {"flag": "${inputs.flag}", "list": []}})
+        }
+        11 => json!({
+            "id": name, "type": "map", "over": "${inputs.list}", "max_parallel": 2,
+            "do": {"type": "workflow", "workflow_id": LEAF, "inputs": {"flag": true, "list": []}},
+        }),
+        _ => json!({"id": name, "type": "function", "fn": tool, "inputs": {"n": name}}),
+    };
+    let function = node["type"] == "function";
+    if function && ["pure", "read"].contains(&tool) && dice.below(3) == 0 {
+        node["cache"] = json!({"ttl_seconds": 30});
+    }
+    if dice.below(6) == 0 {
+        node["delay_seconds"] = json!(*dice.pick(&[1, 3, 20]));
+    }
+    if function && dice.below(4) == 0 {
+        node["retry"] = json!({"max": dice.below(3)});
+    }
+    if function && dice.below(4) == 0 {
+        node["timeout_seconds"] = json!(2 + dice.below(30));
+    }
+    if function && dice.below(8) == 0 {
+        node["requires_approval"] = json!({"expires_seconds": 5 + dice.below(60)});
+    }
+    node
+}
+
+/// A patch that adds a node behind another.
+#[must_use]
+pub(super) fn patch(dice: &Seeded, number: u64) -> Value {
+    let name = format!("p{number}");
+    let from = *dice.pick(&["CURRENT_NODE", "n0", "n1"]);
+    json!({
+        "patch_version": "0.1", "justification": "one more",
+        "add_nodes": [{"id": name, "type": "function", "fn": *dice.pick(&WORDS), "inputs": {"n": name}}],
+        "add_edges": [{"from": from, "to": name}],
+    })
+}
