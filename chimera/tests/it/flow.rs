@@ -1,6 +1,7 @@
 //! Workflows and runs with the real binary: apply, run, decide, follow, undo; and what goes wrong.
 
 use crate::support::{Place, Server, until};
+use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::smtp::PrivateSmtp;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -221,6 +222,40 @@ fn runs_survive_a_killed_server_and_go_on() {
     assert_eq!(numbers, (1..=i64::try_from(numbers.len()).unwrap()).collect::<Vec<_>>());
     assert_eq!(server.stop().0, Some(0));
     assert_eq!(place.run(&["audit", "verify"]).status, 0);
+}
+
+#[test]
+fn the_same_works_on_postgres_and_two_nodes_share_its_runs() {
+    let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+    let node = || {
+        Place::new()
+            .env("CHIMERA_DATABASE_URL", &url)
+            .env("CHIMERA_API__TOKEN", "secret://api")
+            .env("CHIMERA_SECRET_API", "a-token-for-both")
+            .env("CHIMERA_TOKEN", "a-token-for-both")
+            .env("CHIMERA_LEDGER__SIGNING_KEY", "secret://ledger")
+            .env("CHIMERA_SECRET_LEDGER", &"ab".repeat(32))
+            .file("note.json", NOTE)
+    };
+    let (one, two) = (node(), node());
+    let (first, second) = (one.serve(&[]), two.serve(&[]));
+    one.json(&["workflow", "apply", "note.json"]);
+    assert_eq!(two.json(&["workflow", "apply", "note.json"])["created"], false);
+    let run = start(&one);
+    until_status(&two, &run, "awaiting_approval");
+    two.json(&["runs", "approve", &run]);
+    let watched = two.run(&["runs", "watch", &run, "--json", "--server", &format!("http://{}", first.address)]);
+    assert_eq!(watched.status, 0, "{}", watched.stderr);
+    let numbers: Vec<i64> = watched
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["run_seq"].as_i64().unwrap())
+        .collect();
+    assert_eq!(numbers, (1..=i64::try_from(numbers.len()).unwrap()).collect::<Vec<_>>());
+    assert_eq!(first.stop().0, Some(0));
+    let undone = two.run(&["runs", "rollback", &run]);
+    assert_eq!(undone.status, 0, "{}", undone.stderr);
+    assert_eq!(second.stop().0, Some(0));
 }
 
 #[test]
