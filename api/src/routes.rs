@@ -4,9 +4,9 @@
 
 use crate::edge::Edge;
 use crate::flow::{
-    cache_forget, run_approve, run_cancel, run_events, run_get, run_list, run_mark, run_patch, run_pause, run_reject,
-    run_replay, run_resume, run_retry, run_rollback, run_start, run_steps, run_unpatch, step_edit, step_resolve,
-    tool_list, workflow_apply, workflow_check, workflow_get, workflow_list,
+    cache_forget, run_approve, run_call, run_cancel, run_events, run_get, run_list, run_mark, run_patch, run_pause,
+    run_reject, run_replay, run_resume, run_retry, run_rollback, run_start, run_steps, run_unpatch, step_edit,
+    step_resolve, tool_list, workflow_apply, workflow_check, workflow_get, workflow_list,
 };
 use crate::intent::artifact;
 use crate::ops::{docs, errors, healthz, metrics, openapi, readyz, schema};
@@ -35,6 +35,7 @@ fn table() -> Vec<(&'static str, MethodRouter<Edge>)> {
         ("/workflows/{id}/check", post(workflow_check::check)),
         ("/workflows/{id}/cache", delete(cache_forget::forget)),
         ("/workflows/{id}/runs", post(run_start::start)),
+        ("/workflows/{id}/call", post(run_call::call)),
         ("/runs", get(run_list::list)),
         ("/runs/{id}", get(run_get::get).patch(run_mark::mark)),
         ("/runs/{id}/steps", get(run_steps::steps)),
@@ -72,6 +73,7 @@ fn table() -> Vec<(&'static str, MethodRouter<Edge>)> {
         workflow_check::check,
         cache_forget::forget,
         run_start::start,
+        run_call::call,
         run_list::list,
         run_get::get,
         run_mark::mark,

@@ -192,6 +192,15 @@ pub(crate) enum BenchCommand {
         #[arg(long, value_name = "N", default_value_t = 0)]
         waiting: usize,
     },
+    /// Serve the workflow of the flow benchmark without a token, for load from outside, until a signal.
+    Door {
+        /// Where; port 0 takes a free one.
+        #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
+        at: std::net::SocketAddr,
+        /// The store; without it the configured one.
+        #[arg(long)]
+        store: Option<BenchStore>,
+    },
 }
 
 /// A record store that can be measured.

@@ -133,7 +133,7 @@ async fn token(config: &Config, home: &Home, ambient: &Ambient, purpose: Purpose
     Ok(token)
 }
 
-async fn listen(address: SocketAddr) -> Outcome<(TcpListener, SocketAddr)> {
+pub(crate) async fn listen(address: SocketAddr) -> Outcome<(TcpListener, SocketAddr)> {
     let failed = |error: std::io::Error| {
         Failure::new(Code::ConfigInvalid, format!("can't listen at {address}: {}", error.kind()))
             .hint("choose another address with --listen; port 0 takes a free one")
@@ -144,13 +144,13 @@ async fn listen(address: SocketAddr) -> Outcome<(TcpListener, SocketAddr)> {
 }
 
 /// SIGINT or SIGTERM, the first time and the second.
-struct Signals {
-    first: oneshot::Receiver<()>,
+pub(crate) struct Signals {
+    pub(crate) first: oneshot::Receiver<()>,
     second: oneshot::Receiver<()>,
 }
 
 impl Signals {
-    fn listen() -> Outcome<Self> {
+    pub(crate) fn listen() -> Outcome<Self> {
         let failed =
             |error: std::io::Error| Failure::new(Code::Internal, format!("can't listen to signals: {}", error.kind()));
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on fails")]
 
 pub mod build;
+pub mod crash;
 pub mod flow;
 pub mod memory;
 pub mod net;

@@ -4,6 +4,7 @@ pub(crate) mod cache_forget;
 pub(crate) mod place;
 pub(crate) mod refusals;
 pub(crate) mod run_approve;
+pub(crate) mod run_call;
 pub(crate) mod run_cancel;
 pub(crate) mod run_events;
 pub(crate) mod run_get;

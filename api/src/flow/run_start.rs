@@ -146,7 +146,7 @@ pub(super) async fn answer(
 }
 
 /// Waits until the run has ended or needs somebody; says whether it has ended.
-async fn wait_for(caller: &Caller, started: Started, until: Instant) -> Result<bool, ApiError> {
+pub(super) async fn wait_for(caller: &Caller, started: Started, until: Instant) -> Result<bool, ApiError> {
     let stands = |status: RunStatus| status.is_final() || status == RunStatus::AwaitingApproval;
     let mut standing = started.standing;
     let in_time = timeout_at(until, standing.wait_for(|standing| standing.rests)).await.is_ok();

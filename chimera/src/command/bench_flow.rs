@@ -87,7 +87,7 @@ pub(crate) async fn flow(scene: &Scene<'_>, load: &Load, store: Option<BenchStor
     Ok(ExitCode::SUCCESS)
 }
 
-fn choose(config: &mut Config, store: Option<BenchStore>) -> Outcome<()> {
+pub(super) fn choose(config: &mut Config, store: Option<BenchStore>) -> Outcome<()> {
     match store {
         Some(BenchStore::Sqlite) => config.database_url = None,
         Some(BenchStore::Postgres) if config.database_url.is_none() => {
@@ -186,9 +186,9 @@ async fn drive_level(
 async fn one(flow: &Flow, permit: &Permit, n: usize, level: Level) -> Result<(), FlowError> {
     let ask = StartRun { level, ..StartRun::of("three", json!({ "n": n })) };
     let mut started = flow.start(permit, ask).await?;
-    let standing = started.standing.wait_for(|standing| standing.rests).await.map(|standing| *standing);
+    let standing = started.standing.wait_for(|standing| standing.rests).await.map(|standing| standing.status);
     match standing {
-        Ok(standing) if standing.status == RunStatus::Completed || level == Level::Ask => Ok(()),
+        Ok(status) if status == RunStatus::Completed || level == Level::Ask => Ok(()),
         _ => Err(FlowError::refused(Code::Internal, "a run of the benchmark did not complete")),
     }
 }

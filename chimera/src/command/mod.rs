@@ -2,6 +2,7 @@
 
 mod audit;
 mod bench;
+mod bench_door;
 mod bench_flow;
 mod config;
 mod dev;
@@ -78,6 +79,7 @@ impl Scene<'_> {
                 audit::export::run(self, tenant.as_deref(), out.as_deref()).await
             }
             Command::Bench(BenchCommand::Store { transactions }) => bench::store(self, transactions).await,
+            Command::Bench(BenchCommand::Door { at, store }) => bench_door::door(self, at, store).await,
             Command::Bench(BenchCommand::Flow { runs, concurrency, store, finished, waiting }) => {
                 bench_flow::flow(self, &bench_flow::Load { runs, concurrency, finished, waiting }, store).await
             }

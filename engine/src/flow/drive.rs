@@ -281,7 +281,7 @@ impl Drive {
 
     fn tell(&self, turn: &Turn) {
         if turn.status.is_some() || turn.parked {
-            let standing = Standing { status: self.run.status(), rests: turn.parked };
+            let standing = Standing::of(&self.run, turn.parked);
             self.standing.send_replace(standing);
         }
     }

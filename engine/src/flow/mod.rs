@@ -23,7 +23,7 @@ pub use decide::{Decide, Decided, Decision};
 pub use error::FlowError;
 pub use feed::Feed;
 pub use keeper::Keeper;
-pub use node::{Flow, Parts, Standing};
+pub use node::{Ended, Flow, Parts, Standing};
 pub use registry::{Registry, Twice};
 pub use show::Filter;
 pub use start::{StartRun, Started};

@@ -9,9 +9,11 @@ use super::gate::{Slots, Turnstile};
 use super::{FlowError, Registry, Workflows, load};
 use crate::port::{Bus, Clock, CommitError, Held, Random, Records};
 use bytes::Bytes;
+use chimera_core::error::ErrorBody;
 use chimera_core::flow::run::{Head, Policy, Run, RunStatus, Turn};
 use chimera_core::limits;
 use chimera_core::record::{Row, Tx};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -71,12 +73,31 @@ struct Active {
 }
 
 /// Where a run stands, for whoever waits for it in this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Standing {
     /// Its status.
     pub status: RunStatus,
     /// Nothing more happens before somebody does something.
     pub rests: bool,
+    /// What came of it, once it has ended.
+    pub ended: Option<Arc<Ended>>,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ended {
+    /// What it gave.
+    pub result: Option<Value>,
+    /// Why it failed or was stopped.
+    pub error: Option<ErrorBody>,
+}
+
+impl Standing {
+    pub(super) fn of(run: &Run, rests: bool) -> Self {
+        let status = run.status();
+        let ended = || Arc::new(Ended { result: run.result().cloned(), error: run.failure().cloned() });
+        Self { status, rests, ended: status.is_final().then(ended) }
+    }
 }
 
 impl Flow {
@@ -134,8 +155,8 @@ impl Flow {
     /// Waits until a run that this process drives has ended or rests. None: it drives no such run.
     pub async fn rest(&self, run: Uuid) -> Option<Standing> {
         let mut standing = self.inner.active().get(&run)?.standing.clone();
-        let rested = standing.wait_for(|standing| standing.rests).await.map(|standing| *standing);
-        let last = *standing.borrow();
+        let rested = standing.wait_for(|standing| standing.rests).await.map(|standing| standing.clone());
+        let last = standing.borrow().clone();
         Some(rested.unwrap_or(last))
     }
 }
@@ -167,7 +188,7 @@ impl Inner {
     /// whoever asked for it has stopped waiting.
     pub(super) fn launch(self: &Arc<Self>, run: Run, turn: Turn, tx: Tx) -> Launched {
         let (inbox, nudges) = mpsc::channel(limits::RUN_INBOX_MAX);
-        let first = Standing { status: run.status(), rests: turn.parked };
+        let first = Standing::of(&run, turn.parked);
         let (sender, standing) = watch::channel(first);
         let (told, durable) = oneshot::channel();
         let id = run.head().id;
@@ -250,7 +271,7 @@ impl Inner {
         let id = row.uuid("id");
         let (inbox, nudges) = mpsc::channel(limits::RUN_INBOX_MAX);
         let status = RunStatus::parse(row.text("status")).unwrap_or(RunStatus::Running);
-        let (sender, standing) = watch::channel(Standing { status, rests: false });
+        let (sender, standing) = watch::channel(Standing { status, rests: false, ended: None });
         {
             let mut active = self.active();
             if active.contains_key(&id) {

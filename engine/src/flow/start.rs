@@ -11,6 +11,7 @@ use chimera_core::flow::air::Graph;
 use chimera_core::flow::run::{
     Call, Env, Gate, Head, Owner, Recorded, Replay, ReplayMode, Run, RunStatus, Slot, Source, WorkflowRef,
 };
+use chimera_core::flow::tables::RUNS;
 use chimera_core::limits;
 use chimera_core::record::{Conflict, Json, Row, Scope, Select};
 use futures::FutureExt;
@@ -113,28 +114,25 @@ impl Flow {
         self.begin_once(head, graph).await
     }
 
-    /// Starts a run under its key. Uniqueness is per actor: a key that somebody else used is taken
-    /// as this actor's own, in a spelling that tells nothing, so that nobody learns of it.
+    /// Begins a run unless its key was used before by the same actor. Keys are unique in the store, so
+    /// one that somebody else holds is kept in another form: nobody meets another's run by its key.
     async fn begin_once(&self, head: Head, graph: Arc<Graph>) -> Result<Started, FlowError> {
         let Some(key) = head.idempotency_key.clone() else { return self.begin(head, graph, None).await };
-        let own = scoped_key(&head, &key);
-        for spelling in [key, own] {
-            let head = Head { idempotency_key: Some(spelling.clone()), ..head.clone() };
-            match self.begin(head.clone(), Arc::clone(&graph), None).await {
-                Err(FlowError::Commit(CommitError::Conflict(Conflict::Exists(row)))) if row.table == "runs" => {
-                    let known = self.by_key(&head.tenant, &spelling).await?;
-                    if let Some(known) = known.filter(|known| known.text("actor") == head.actor) {
-                        let body =
-                            ErrorBody::new(Code::ConflictIdempotency, "a run was asked for under this key before");
-                        let body =
-                            body.with("run_id", known.uuid("id").to_string()).with("status", known.text("status"));
-                        return Err(FlowError::Refused(Box::new(body)));
-                    }
-                }
-                other => return other,
+        for key in [key.clone(), own_key(&head.tenant, &head.actor, &key)] {
+            let head = Head { idempotency_key: Some(key.clone()), ..head.clone() };
+            let (tenant, actor) = (head.tenant.clone(), head.actor.clone());
+            match self.begin(head, Arc::clone(&graph), None).await {
+                Err(FlowError::Commit(CommitError::Conflict(Conflict::Exists(row))))
+                    if row.columns == ["idempotency_key"] => {}
+                begun => return begun,
+            }
+            if let Some(row) = self.holder(&tenant, &actor, &key).await? {
+                let body = ErrorBody::new(Code::ConflictIdempotency, "a run was asked for under this key before");
+                let body = body.with("run_id", row.uuid("id").to_string()).with("status", row.text("status"));
+                return Err(FlowError::Refused(Box::new(body)));
             }
         }
-        Err(FlowError::refused(Code::ConflictIdempotency, "the key can't be used"))
+        Err(FlowError::refused(Code::ConflictIdempotency, "a run was asked for under this key before"))
     }
 
     /// Runs a run over again: frozen, as a shadow, or for real from a node on.
@@ -166,6 +164,8 @@ impl Flow {
             source: Source::Replay,
             parent: None,
             depth: 0,
+            // Nobody is told of what did not happen.
+            notify: original.notify.clone().filter(|_| replay.mode == ReplayMode::Retry),
             replay: Some(replay),
             request,
             idempotency_key: None,
@@ -209,18 +209,26 @@ impl Flow {
         Ok(Started { run_id: id, level, standing: launched.standing })
     }
 
-    /// The run that was asked for under a key.
-    pub async fn by_key(&self, tenant: &str, key: &str) -> Result<Option<Row>, FlowError> {
-        let scope = Scope::Tenant(tenant.to_owned());
-        let select = Select::from(&chimera_core::flow::tables::RUNS, scope).with("idempotency_key", key).take(1);
-        Ok(self.inner.parts.records.read(select).await?.rows.into_iter().next())
+    /// The run that somebody asked for under a key.
+    pub async fn by_key(&self, permit: &Permit, key: &str) -> Result<Option<Row>, FlowError> {
+        let (tenant, actor) = (permit.tenant(), permit.actor());
+        match self.holder(tenant, actor, key).await? {
+            Some(row) => Ok(Some(row)),
+            None => self.holder(tenant, actor, &own_key(tenant, actor, key)).await,
+        }
+    }
+
+    async fn holder(&self, tenant: &str, actor: &str, key: &str) -> Result<Option<Row>, FlowError> {
+        let select = Select::from(&RUNS, Scope::Tenant(tenant.to_owned())).with("idempotency_key", key).take(1);
+        let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
+        Ok(row.filter(|row| row.text("actor") == actor))
     }
 }
 
-/// A key as this actor's own.
-fn scoped_key(head: &Head, key: &str) -> String {
-    let parts = [head.tenant.as_str(), "\0", head.actor.as_str(), "\0", key].concat();
-    hex::encode(Sha256::digest(parts.as_bytes()))
+/// A key in the form that only one actor can have.
+fn own_key(tenant: &str, actor: &str, key: &str) -> String {
+    let hasher = Sha256::new().chain_update(tenant).chain_update([0]).chain_update(actor).chain_update([0]);
+    format!("own:{}", hex::encode(hasher.chain_update(key).finalize()))
 }
 
 fn check(graph: &Graph, ask: &StartRun) -> Result<(), FlowError> {

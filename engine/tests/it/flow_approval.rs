@@ -277,3 +277,21 @@ async fn a_rule_that_denies_a_retry_ends_the_step() {
     assert_eq!(stage.ended(run).await["error"]["code"], "POLICY_DENIED");
     assert_eq!(made.count("execute"), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_of_l0_is_bound_to_the_version_of_the_tool() {
+    let first = stage(1).tool(Puppet::new("write", Reach::Write).build()).open().await;
+    let run = first.run(&chain("w", &[("a", "write")]), Level::Ask).await;
+    let old = first.asks(run).await.remove(0);
+    // The decision is on record, but nobody has gone on with the run when the tool changes.
+    first.flow.stop();
+    first.decide("user_ann", run, Decision::Approve, Some(&old)).await.unwrap();
+    let newer = Puppet::new("write", Reach::Write).declared(|tool| tool.version = "2");
+    let made = newer.asked();
+    let second = first.restart(stage(1).tool(newer.build())).await;
+    let new = second.until(run, |shown| shown["approvals"][0]["digest"].is_string()).await["approvals"][0].clone();
+    assert_ne!(new["digest"], old["digest"]);
+    assert_eq!(made.count("execute"), 0);
+    second.approve("user_ann", run).await;
+    assert_eq!(second.ended(run).await["status"], "completed");
+}

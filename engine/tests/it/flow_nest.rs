@@ -7,28 +7,19 @@ use chimera_core::flow::tool::Reach;
 use chimera_core::limits;
 use chimera_engine::flow::StartRun;
 use chimera_engine::port::ToolError;
-use chimera_testkit::flow::{Air, Puppet, Stage, id_of, stage, workflow};
+use chimera_testkit::flow::{Air, Puppet, Stage, Watch, id_of, stage, workflow};
 use serde_json::json;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use uuid::Uuid;
 
 const SILENT: Level = Level::ExecuteSilent;
 
-/// Waits the longer the earlier its item stands in the list, and counts how many wait at a time.
-fn backwards(highest: &Arc<AtomicUsize>) -> Puppet {
-    let (now, highest) = (Arc::new(AtomicUsize::new(0)), Arc::clone(highest));
-    Puppet::new("backwards", Reach::Read).acts(move |_, input| {
-        let (now, highest) = (Arc::clone(&now), Arc::clone(&highest));
-        async move {
-            highest.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            let index = input["index"].as_u64().unwrap();
-            tokio::time::sleep(Duration::from_millis(1_000 - index * 10)).await;
-            now.fetch_sub(1, Ordering::SeqCst);
-            Ok(json!({"doubled": input["item"].as_i64().unwrap() * 2}))
-        }
-    })
+/// Takes the longer the earlier its item stands in the list.
+fn backwards(watch: &Watch) -> Puppet {
+    Puppet::new("backwards", Reach::Read)
+        .answers(|_, input| Ok(json!({"doubled": input["item"].as_i64().unwrap() * 2})))
+        .takes(|input| Duration::from_millis(1_000 - input["index"].as_u64().unwrap() * 10))
+        .watched(watch)
 }
 
 fn over(tool: &str, max_parallel: u32) -> Air {
@@ -43,15 +34,15 @@ fn over(tool: &str, max_parallel: u32) -> Air {
 
 #[tokio::test(start_paused = true)]
 async fn a_map_keeps_the_order_of_its_list_and_runs_as_many_at_a_time_as_it_may() {
-    let highest = Arc::new(AtomicUsize::new(0));
-    let stage = stage(1).tool(backwards(&highest).build()).open().await;
+    let watch = Watch::default();
+    let stage = stage(1).tool(backwards(&watch).build()).open().await;
     let list: Vec<i64> = (0..20).collect();
     let run = stage.run_with(&over("backwards", 3), SILENT, json!({"list": list})).await;
     let shown = stage.ended(run).await;
     let doubled: Vec<_> =
         shown["result"]["m"]["items"].as_array().unwrap().iter().map(|item| &item["doubled"]).collect();
     assert_eq!(doubled, (0..20).map(|n| json!(n * 2)).collect::<Vec<_>>().iter().collect::<Vec<_>>());
-    assert_eq!(highest.load(Ordering::SeqCst), 3);
+    assert_eq!(watch.most("backwards"), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,13 +54,12 @@ async fn a_map_over_an_empty_list_gives_an_empty_list() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_item_fails_its_map_and_nothing_behind_it_starts() {
-    let tool = Puppet::new("picky", Reach::Read).acts(|_, input| async move {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        match input["item"] == 3 {
+    let tool = Puppet::new("picky", Reach::Read)
+        .answers(|_, input| match input["item"] == 3 {
             true => Err(ToolError::not_sent(Code::ValidationFailed, "three is no number")),
             false => Ok(json!({})),
-        }
-    });
+        })
+        .takes(|_| Duration::from_secs(1));
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let air = over("picky", 2).function("rescue", "pure", json!({"why": "${nodes.m.outputs.error.message}"})).edge_if(

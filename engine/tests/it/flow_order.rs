@@ -4,10 +4,9 @@ use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::tool::Reach;
 use chimera_engine::port::ToolError;
-use chimera_testkit::flow::{Puppet, chain, stage, workflow};
+use chimera_testkit::flow::{Puppet, Watch, chain, stage, workflow};
 use serde_json::json;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Barrier;
 
@@ -108,10 +107,7 @@ fn race(join: &str) -> chimera_testkit::flow::Air {
 }
 
 fn slow() -> Puppet {
-    Puppet::new("slow", Reach::Read).acts(|_, _| async {
-        tokio::time::sleep(Duration::from_secs(7)).await;
-        Ok(json!({}))
-    })
+    Puppet::new("slow", Reach::Read).takes(|_| Duration::from_secs(7))
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,22 +144,13 @@ async fn branches_run_at_the_same_time() {
 
 #[tokio::test(start_paused = true)]
 async fn one_run_has_no_more_calls_under_way_than_it_may() {
-    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (inside, highest) = (Arc::clone(&now), Arc::clone(&most));
-    let busy = Puppet::new("busy", Reach::Read).acts(move |_, _| {
-        let (inside, highest) = (Arc::clone(&inside), Arc::clone(&highest));
-        async move {
-            highest.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            inside.fetch_sub(1, Ordering::SeqCst);
-            Ok(json!({}))
-        }
-    });
+    let watch = Watch::default();
+    let busy = Puppet::new("busy", Reach::Read).takes(|_| Duration::from_secs(1)).watched(&watch);
     let air = (0..100).fold(workflow("wide"), |air, n| air.function(&format!("n{n}"), "busy", json!({})));
     let stage = stage(1).tool(busy.build()).open().await;
     let run = stage.run(&air, SILENT).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
-    assert_eq!(most.load(Ordering::SeqCst), chimera_core::limits::RUN_CALLS_MAX);
+    assert_eq!(watch.most("busy"), chimera_core::limits::RUN_CALLS_MAX);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! Changing a running graph, and taking the change out again.
 
 use chimera_core::access::Level;
+use chimera_core::flow::patch;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, RUN_PATCHES};
 use chimera_core::flow::tool::Reach;
@@ -234,6 +235,10 @@ async fn at_l1_a_patch_waits_for_an_approval_that_covers_the_plan_with_it() {
     let waiting = |shown: &Value| shown["approvals"][0]["action_type"] == "graph.patch";
     let first = held.stage.until(held.run, waiting).await["approvals"][0].clone();
     assert_eq!(first["action"]["patch"]["add_nodes"][0]["id"], "x");
+    let shown = held.stage.show(held.run).await;
+    let plan: [u8; 32] = hex::decode(shown["plan"]["digest"].as_str().unwrap()).unwrap().try_into().unwrap();
+    let covered = patch::digest(&plan, &patch::Patch::from_value(add("x", "again", "a")).unwrap());
+    assert_eq!(first["digest"], hex::encode(covered));
     held.patch(add("x", "again", "a"), None, false).await.unwrap();
     let both = held.stage.until(held.run, |shown| shown["approvals"].as_array().unwrap().len() == 2).await;
     assert_eq!(both["approvals"][0]["digest"], both["approvals"][1]["digest"], "the same patch on the same plan");

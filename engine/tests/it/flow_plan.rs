@@ -241,3 +241,20 @@ async fn a_tool_that_the_rules_refuse_is_refused_before_anybody_is_asked() {
     assert!(made.all().is_empty());
     assert!(stage.rows(&AUDIT_LOGS).iter().any(|row| row.text("decision_outcome") == "rejected"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_child_of_an_approved_plan_drafts_its_own_and_asks_before_it_does_anything() {
+    let tool = write();
+    let made = tool.asked();
+    let setup = stage(1).tool(tool.build());
+    let stage = setup.open().await;
+    stage.apply(&chain("inner", &[("x", "write")])).await;
+    let run = stage.run(&workflow("outer").child("c", "inner", json!({})), Level::Draft).await;
+    let asked = stage.approve("user_ann", run).await;
+    assert_eq!(lines(&asked)[0]["workflow_id"], "inner");
+    let child = chimera_testkit::flow::id_of(&stage.step(run, "c", "running").await["child_run_id"]);
+    stage.asks(child).await;
+    assert_eq!(made.count("execute"), 0);
+    stage.approve("user_ann", child).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}

@@ -3,7 +3,7 @@
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::{Replay, ReplayMode};
-use chimera_core::flow::tables::{EFFECTS, RUNS};
+use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS};
 use chimera_core::flow::tool::Reach;
 use chimera_engine::flow::{FlowError, StartRun};
 use chimera_engine::port::ToolError;
@@ -64,7 +64,9 @@ async fn all_done() -> (Stage, Uuid, Vec<Asked>) {
     let setup = tools.into_iter().fold(stage(1), |setup, tool| setup.tool(tool.build())).tool(broken.build());
     let stage = setup.open().await;
     stage.apply(&chain("leaf", &[("x", "write")])).await;
-    let run = stage.run_with(&everything(), SILENT, json!({"n": 7})).await;
+    stage.apply(&everything()).await;
+    let notify = Some(json!({"webhook": "https://hooks.example/1"}));
+    let run = stage.start(StartRun { notify, ..StartRun::of("all", json!({"n": 7})) }).await;
     stage.approve("user_ann", run).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
     (stage, run, asked)
@@ -83,6 +85,8 @@ async fn a_frozen_replay_makes_no_call_and_gives_the_same() {
     assert_eq!(total(&asked), before, "nothing outside was called");
     assert_eq!((stage.rows(&RUNS).len(), stage.rows(&EFFECTS).len()), (runs + 1, effects), "no child was started");
     assert!(began.elapsed() < Duration::from_secs(1), "nothing is waited for");
+    assert_eq!(stage.rows_of(&NOTIFICATIONS, run).len(), 1);
+    assert!(stage.rows_of(&NOTIFICATIONS, frozen).is_empty(), "nobody is told of what did not happen");
     assert_eq!((&second["replay_of"], &second["actor"]), (&json!(run), &json!("user_bob")));
 }
 

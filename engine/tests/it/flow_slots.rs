@@ -4,49 +4,20 @@ use chimera_core::access::Level;
 use chimera_core::flow::tool::Reach;
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::gate::Slots;
-use chimera_testkit::flow::{Puppet, Stage, chain, code_of, stage, workflow};
+use chimera_testkit::flow::{Puppet, Stage, Watch, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// Which calls were under way, and in which order they began.
-#[derive(Clone, Default)]
-struct Watch(Arc<Mutex<(BTreeMap<String, usize>, BTreeMap<String, usize>, Vec<Value>)>>);
+/// A tool whose calls take a second.
+fn busy(watch: &Watch, name: &'static str) -> Puppet {
+    Puppet::new(name, Reach::Read).takes(|_| Duration::from_secs(1)).watched(watch)
+}
 
-impl Watch {
-    fn tool(&self, name: &'static str) -> Puppet {
-        let watch = self.clone();
-        Puppet::new(name, Reach::Read).acts(move |ctx, input| {
-            let watch = watch.clone();
-            async move {
-                let names = [name.to_owned(), ctx.tenant.clone()];
-                {
-                    let (now, most, order) = &mut *watch.0.lock().unwrap();
-                    for name in &names {
-                        let count = now.entry(name.clone()).or_default();
-                        *count += 1;
-                        let highest = most.entry(name.clone()).or_default();
-                        *highest = (*highest).max(*count);
-                    }
-                    order.push(input["n"].clone());
-                }
-                tokio::time::sleep(Duration::from_secs(1)).await;
-                let (now, ..) = &mut *watch.0.lock().unwrap();
-                names.iter().for_each(|name| *now.entry(name.clone()).or_default() -= 1);
-                Ok(json!({}))
-            }
-        })
-    }
-
-    fn most(&self, name: &str) -> usize {
-        self.0.lock().unwrap().1.get(name).copied().unwrap_or(0)
-    }
-
-    fn order(&self) -> Vec<Value> {
-        self.0.lock().unwrap().2.clone()
-    }
+/// The numbers that calls began with, in their order.
+fn order(watch: &Watch) -> Vec<Value> {
+    watch.order().iter().map(|input| input["n"].clone()).collect()
 }
 
 fn slots(total: usize, per_tenant: usize, per_tool: usize) -> Slots {
@@ -65,11 +36,8 @@ async fn start(stage: &Stage, tenant: &str, n: i64, priority: i32) -> Uuid {
 }
 
 async fn all_ended(stage: &Stage, tenant: &str, runs: &[Uuid]) {
-    let admin = stage.permit_of(tenant, "admin");
     for run in runs {
-        while stage.flow.show(&admin, *run).await.unwrap()["status"] != "completed" {
-            stage.records.commits().changed().await.unwrap();
-        }
+        stage.until_of(tenant, *run, |shown| shown["status"] == "completed").await;
     }
 }
 
@@ -78,7 +46,8 @@ async fn no_more_calls_of_a_tool_are_under_way_than_it_allows() {
     let watch = Watch::default();
     let mut slots = slots(100, 100, 5);
     slots.tools.insert("narrow".to_owned(), 2);
-    let stage = stage(1).slots(slots).tool(watch.tool("narrow").build()).tool(watch.tool("wide").build()).open().await;
+    let stage =
+        stage(1).slots(slots).tool(busy(&watch, "narrow").build()).tool(busy(&watch, "wide").build()).open().await;
     let air = (0..12).fold(workflow("w"), |air, n| {
         air.function(&format!("n{n}"), "narrow", json!({})).function(&format!("w{n}"), "wide", json!({}))
     });
@@ -90,7 +59,7 @@ async fn no_more_calls_of_a_tool_are_under_way_than_it_allows() {
 #[tokio::test(start_paused = true)]
 async fn no_more_calls_of_a_tenant_are_under_way_than_it_may_have() {
     let watch = Watch::default();
-    let stage = stage(1).slots(slots(100, 3, 100)).tool(watch.tool("t").build()).open().await;
+    let stage = stage(1).slots(slots(100, 3, 100)).tool(busy(&watch, "t").build()).open().await;
     apply(&stage, "acme", "t").await;
     let mut runs = Vec::new();
     for n in 0..10 {
@@ -103,14 +72,14 @@ async fn no_more_calls_of_a_tenant_are_under_way_than_it_may_have() {
 #[tokio::test(start_paused = true)]
 async fn the_more_urgent_run_goes_first() {
     let watch = Watch::default();
-    let stage = stage(1).slots(slots(1, 1, 1)).tool(watch.tool("t").build()).open().await;
+    let stage = stage(1).slots(slots(1, 1, 1)).tool(busy(&watch, "t").build()).open().await;
     apply(&stage, "acme", "t").await;
     let mut runs = Vec::new();
     for (n, priority) in [(0, 5), (1, 9), (2, 5), (3, 1), (4, 5)] {
         runs.push(start(&stage, "acme", n, priority).await);
     }
     all_ended(&stage, "acme", &runs).await;
-    assert_eq!(watch.order(), [0, 3, 2, 4, 1]);
+    assert_eq!(order(&watch), [0, 3, 2, 4, 1]);
     let wrong = StartRun { priority: 11, ..StartRun::of("w", json!({"n": 1})) };
     assert_eq!(code_of(stage.flow.start(&stage.permit("user_ann"), wrong).await), "VALIDATION_FAILED");
 }
@@ -118,7 +87,7 @@ async fn the_more_urgent_run_goes_first() {
 #[tokio::test(start_paused = true)]
 async fn a_loud_tenant_does_not_starve_a_quiet_one() {
     let watch = Watch::default();
-    let stage = stage(1).slots(slots(2, 2, 2)).tool(watch.tool("t").build()).open().await;
+    let stage = stage(1).slots(slots(2, 2, 2)).tool(busy(&watch, "t").build()).open().await;
     apply(&stage, "acme", "t").await;
     apply(&stage, "other", "t").await;
     let mut loud = Vec::new();
@@ -127,7 +96,7 @@ async fn a_loud_tenant_does_not_starve_a_quiet_one() {
     }
     let quiet = start(&stage, "other", 100, 9).await;
     all_ended(&stage, "other", &[quiet]).await;
-    let place = watch.order().iter().position(|n| *n == 100).unwrap();
+    let place = order(&watch).iter().position(|n| *n == 100).unwrap();
     assert!(place <= 3, "it came {place} calls after the first, though it asked last and is not urgent");
     all_ended(&stage, "acme", &loud).await;
 }
@@ -145,7 +114,7 @@ async fn a_run_that_waits_for_its_children_holds_no_slot() {
 #[tokio::test(start_paused = true)]
 async fn a_process_that_drives_as_many_runs_as_it_may_refuses_more_until_some_end() {
     let watch = Watch::default();
-    let stage = stage(1).runs_max(3).tool(watch.tool("t").build()).open().await;
+    let stage = stage(1).runs_max(3).tool(busy(&watch, "t").build()).open().await;
     apply(&stage, "acme", "t").await;
     let mut runs = Vec::new();
     for n in 0..3 {
@@ -164,7 +133,7 @@ async fn a_process_that_drives_as_many_runs_as_it_may_refuses_more_until_some_en
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_run_gives_the_slot_that_was_kept_for_it_to_the_next() {
     let watch = Watch::default();
-    let stage = stage(1).slots(slots(1, 1, 1)).tool(watch.tool("t").build()).open().await;
+    let stage = stage(1).slots(slots(1, 1, 1)).tool(busy(&watch, "t").build()).open().await;
     apply(&stage, "acme", "t").await;
     let first = start(&stage, "acme", 0, 5).await;
     let second = start(&stage, "acme", 1, 5).await;
@@ -173,5 +142,5 @@ async fn a_cancelled_run_gives_the_slot_that_was_kept_for_it_to_the_next() {
     all_ended(&stage, "acme", &[first, third]).await;
     stage.flow.resume(&stage.permit("user_ann"), second).await.unwrap();
     all_ended(&stage, "acme", &[second]).await;
-    assert_eq!(watch.order(), [0, 2, 1]);
+    assert_eq!(order(&watch), [0, 2, 1]);
 }

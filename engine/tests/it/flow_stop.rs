@@ -92,30 +92,13 @@ async fn a_run_that_waits_for_a_retry_or_a_delay_is_cancelled_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_draft_is_cancelled_while_a_tool_is_asked_what_it_would_do() {
-    let stage = stage(1).tool(slow_dry().await).open().await;
+    let slow = Puppet::new("slow", Reach::Write).dry_takes(Duration::from_secs(3));
+    let asked = slow.asked();
+    let stage = stage(1).tool(slow.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "slow"), ("b", "slow")]), Level::Draft).await;
     cancel(&stage, run).await;
     assert_eq!(stage.ended(run).await["status"], "cancelled");
-}
-
-/// A tool whose dry run takes its time.
-async fn slow_dry() -> Arc<dyn chimera_engine::port::Tool> {
-    struct Slow(Arc<dyn chimera_engine::port::Tool>);
-    #[async_trait::async_trait]
-    impl chimera_engine::port::Tool for Slow {
-        fn spec(&self) -> &Arc<chimera_core::flow::tool::Spec> {
-            self.0.spec()
-        }
-        async fn execute(
-            &self,
-            ctx: &chimera_engine::port::CallContext,
-            input: &serde_json::Value,
-        ) -> Result<serde_json::Value, ToolError> {
-            tokio::time::sleep(Duration::from_secs(3)).await;
-            self.0.execute(ctx, input).await
-        }
-    }
-    Arc::new(Slow(Puppet::new("slow", Reach::Write).build()))
+    assert_eq!(asked.count("dry"), 1, "nothing more is asked");
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,11 +131,11 @@ async fn a_paused_run_ends_what_is_under_way_and_starts_nothing_until_it_is_resu
     assert_eq!(code_of(first.flow.pause(&ann, run).await), "INVALID_TRANSITION");
     gate.notify_one();
     first.step(run, "a", "completed").await;
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    first.pass(Duration::from_secs(60)).await;
     assert_eq!(first.flow.active(), 0);
     assert!(first.world.outside.sent().is_empty());
     let second = first.restart(stage(1).tool(tool.build())).await;
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    second.pass(Duration::from_secs(60)).await;
     assert!(second.world.outside.sent().is_empty(), "it is still paused after a restart");
     second.flow.resume(&ann, run).await.unwrap();
     assert_eq!(second.ended(run).await["status"], "completed");

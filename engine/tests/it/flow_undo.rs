@@ -257,3 +257,20 @@ async fn a_person_may_say_that_a_failed_run_was_undone_by_hand() {
     stage.flow.mark_rolled_back(&ann, run).await.unwrap();
     stage.status(run, "rolled_back").await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_of_parent_and_child_goes_on_after_a_crash_in_the_child() {
+    let (stuck, undone) = (Arc::new(AtomicBool::new(true)), Arc::default());
+    let first = stage(1).tool(hangs(&stuck, &undone)).open().await;
+    first.apply(&workflow("inner").function("b", "write", json!({"n": "b"}))).await;
+    let air = workflow("outer").function("a", "write", json!({"n": "a"})).child("c", "inner", json!({})).edge("a", "c");
+    let run = first.run(&air, SILENT).await;
+    first.ended(run).await;
+    first.flow.rollback(&first.permit("user_ann"), run, None, None).await.unwrap();
+    while stuck.load(Ordering::SeqCst) {
+        tokio::task::yield_now().await;
+    }
+    let second = first.restart(stage(1).tool(hangs(&stuck, &undone))).await;
+    second.status(run, "rolled_back").await;
+    assert_eq!(*undone.lock().unwrap(), ["b", "a"]);
+}

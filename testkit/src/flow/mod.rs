@@ -2,6 +2,7 @@
 //! happens, and the engine on any store.
 
 mod air;
+mod bare;
 mod engine;
 mod outside;
 mod puppet;
@@ -9,8 +10,9 @@ mod stage;
 mod tool;
 
 pub use air::{Air, chain, workflow};
+pub use bare::{Bare, Work};
 pub use engine::{Nobody, World, engine, engine_with};
 pub use outside::{Outside, Sent};
-pub use puppet::{Asked, Made, Puppet};
+pub use puppet::{Asked, Made, Puppet, Watch};
 pub use stage::{Setup, Stage, TENANT, code_of, id_of, stage};
 pub use tool::{Behave, Script, Scripted};

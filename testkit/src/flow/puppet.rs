@@ -7,7 +7,9 @@ use chimera_engine::port::{CallContext, Done, Found, Tool, ToolError};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -39,7 +41,54 @@ pub struct Puppet {
     act: Act,
     undo: Undo,
     check: Check,
+    dry_takes: Duration,
     made: Arc<Mutex<Vec<Made>>>,
+}
+
+/// How many calls are under way, by tool and by tenant, and what they began with.
+#[derive(Clone, Default)]
+pub struct Watch(Arc<Mutex<Counts>>);
+
+#[derive(Default)]
+struct Counts {
+    now: BTreeMap<String, usize>,
+    most: BTreeMap<String, usize>,
+    order: Vec<Value>,
+}
+
+impl Watch {
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, names: &[String], input: &Value) {
+        let mut counts = self.counts();
+        for name in names {
+            let now = counts.now.entry(name.clone()).or_default();
+            *now += 1;
+            let now = *now;
+            let most = counts.most.entry(name.clone()).or_default();
+            *most = now.max(*most);
+        }
+        counts.order.push(input.clone());
+    }
+
+    fn leave(&self, names: &[String]) {
+        let mut counts = self.counts();
+        names.iter().for_each(|name| *counts.now.entry(name.clone()).or_default() -= 1);
+    }
+
+    /// The most calls of a tool, or for a tenant, that were under way at a time.
+    #[must_use]
+    pub fn most(&self, name: &str) -> usize {
+        self.counts().most.get(name).copied().unwrap_or(0)
+    }
+
+    /// The inputs of all calls, in the order in which they began.
+    #[must_use]
+    pub fn order(&self) -> Vec<Value> {
+        self.counts().order.clone()
+    }
 }
 
 /// What was asked of one puppet.
@@ -93,6 +142,7 @@ impl Puppet {
             act: Arc::new(|_, input| async move { Ok(json!({"echo": input})) }.boxed()),
             undo: Arc::new(|_, _| Ok(json!({"undone": true}))),
             check: Arc::new(|_| Ok(Found::Unknowable)),
+            dry_takes: Duration::ZERO,
             made: Arc::default(),
         }
     }
@@ -111,6 +161,47 @@ impl Puppet {
         F: Future<Output = Result<Value, ToolError>> + Send + 'static,
     {
         self.act = Arc::new(move |ctx, input| act(ctx, input).boxed());
+        self
+    }
+
+    /// The same, and each real call takes its time before it does anything.
+    #[must_use]
+    pub fn takes(mut self, time: impl Fn(&Value) -> Duration + Send + Sync + 'static) -> Self {
+        let act = self.act;
+        let time = Arc::new(time);
+        self.act = Arc::new(move |ctx, input| {
+            let (act, wait) = (Arc::clone(&act), time(&input));
+            async move {
+                tokio::time::sleep(wait).await;
+                act(ctx, input).await
+            }
+            .boxed()
+        });
+        self
+    }
+
+    /// The same, and it counts in `watch` how many of its calls are under way.
+    #[must_use]
+    pub fn watched(mut self, watch: &Watch) -> Self {
+        let (act, watch, name) = (self.act, watch.clone(), self.declared.name);
+        self.act = Arc::new(move |ctx, input| {
+            let (act, watch) = (Arc::clone(&act), watch.clone());
+            async move {
+                let names = [name.to_owned(), ctx.tenant.clone()];
+                watch.enter(&names, &input);
+                let answer = act(ctx, input).await;
+                watch.leave(&names);
+                answer
+            }
+            .boxed()
+        });
+        self
+    }
+
+    /// The same, and its dry runs take their time too.
+    #[must_use]
+    pub fn dry_takes(mut self, time: Duration) -> Self {
+        self.dry_takes = time;
         self
     }
 
@@ -186,6 +277,7 @@ impl Tool for Moved {
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         if is_dry(input) {
             self.note("dry", ctx, input);
+            tokio::time::sleep(self.puppet.dry_takes).await;
             let mut echo = input.clone();
             echo.as_object_mut().map(|members| members.remove("dry_run"));
             return Ok(Spec::simulated(json!({"echo": echo}), self.spec.name.clone()));

@@ -189,11 +189,16 @@ impl Stage {
 
     /// Waits until the run looks as wanted.
     pub async fn until(&self, run: Uuid, wanted: impl Fn(&Value) -> bool) -> Value {
-        let mut commits = self.records.commits();
+        self.until_of(TENANT, run, wanted).await
+    }
+
+    /// Waits until the run of a tenant looks as wanted.
+    pub async fn until_of(&self, tenant: &str, run: Uuid, wanted: impl Fn(&Value) -> bool) -> Value {
+        let (mut commits, admin) = (self.records.commits(), self.permit_of(tenant, "admin"));
         let waiting = async {
             loop {
                 commits.borrow_and_update();
-                let shown = self.show(run).await;
+                let shown = self.flow.show(&admin, run).await.expect("the run");
                 if wanted(&shown) {
                     return shown;
                 }
@@ -202,7 +207,7 @@ impl Stage {
         };
         match tokio::time::timeout(PATIENCE, waiting).await {
             Ok(shown) => shown,
-            Err(_) => panic!("it never came to that: {:#}\n{:#}", self.show(run).await, self.steps(run).await),
+            Err(_) => panic!("it never came to that: {:#}", self.flow.steps(&admin, run).await.unwrap_or_default()),
         }
     }
 
@@ -287,6 +292,11 @@ impl Stage {
         let asked = self.asks(run).await.remove(0);
         self.decide(who, run, Decision::Approve, Some(&asked)).await.expect("an approval");
         asked
+    }
+
+    /// Lets time pass, and everything that happens meanwhile.
+    pub async fn pass(&self, time: Duration) {
+        tokio::time::sleep(time).await;
     }
 
     /// Every row of a table.

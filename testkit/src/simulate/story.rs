@@ -22,7 +22,7 @@ use chimera_engine::port::{Clock, Random, Records};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -48,11 +48,34 @@ pub struct Report {
     pub ends: BTreeMap<String, usize>,
 }
 
-struct SimClock(Instant);
+/// How often the time may be asked for at one instant before that counts as turning in circles.
+const ASKED_MAX: u64 = 200_000;
+
+struct SimClock {
+    began: Instant,
+    last: AtomicI64,
+    asked: AtomicU64,
+    circled: AtomicBool,
+}
+
+impl SimClock {
+    fn begin() -> Self {
+        let (last, asked) = (AtomicI64::new(0), AtomicU64::new(0));
+        Self { began: Instant::now(), last, asked, circled: AtomicBool::new(false) }
+    }
+}
 
 impl Clock for SimClock {
     fn now(&self) -> Timestamp {
-        let since = i64::try_from(self.0.elapsed().as_micros()).unwrap_or(i64::MAX);
+        let since = i64::try_from(self.began.elapsed().as_micros()).unwrap_or(i64::MAX);
+        let moved = self.last.swap(since, Ordering::Relaxed) != since;
+        let asked = if moved { 0 } else { self.asked.load(Ordering::Relaxed) + 1 };
+        self.asked.store(asked % ASKED_MAX, Ordering::Relaxed);
+        if asked == ASKED_MAX {
+            self.circled.store(true, Ordering::Relaxed);
+            // Time moves on only if whoever asks so often does so no more.
+            panic!("somebody turns in circles");
+        }
         Timestamp::from_micros(NOON.micros() + since)
     }
 }
@@ -100,6 +123,7 @@ fn odds(dice: &Seeded) -> Vec<(Happening, u64)> {
 }
 
 struct Story {
+    time: Arc<SimClock>,
     odds: Vec<(Happening, u64)>,
     ground: Ground,
     dice: Seeded,
@@ -112,7 +136,8 @@ struct Story {
 impl Story {
     async fn begin(seed: u64, tells: bool) -> Self {
         let dice = Seeded::new(seed);
-        let clock: Arc<dyn Clock> = Arc::new(SimClock(Instant::now()));
+        let time = Arc::new(SimClock::begin());
+        let clock: Arc<dyn Clock> = Arc::clone(&time) as _;
         let judge = Judge::new(Arc::clone(&clock), tells);
         let alone = dice.below(3) == 0;
         let disk = Arc::new(MemoryRecords::leased(1 + usize::from(!alone && dice.below(2) == 0), Arc::clone(&clock)));
@@ -136,7 +161,7 @@ impl Story {
         let mut nodes = vec![Some(Node::start(&ground, Arc::clone(&disk)))];
         nodes.extend((1..count).map(|_| Some(Node::start(&ground, Arc::new(disk.beside())))));
         let odds = odds(&dice);
-        let mut story = Self { odds, ground, dice, disk, nodes, workflows: 0, started: 0 };
+        let mut story = Self { time, odds, ground, dice, disk, nodes, workflows: 0, started: 0 };
         story.apply().await;
         story
     }
@@ -322,6 +347,9 @@ impl Story {
 
     async fn report(self, seed: u64) -> Report {
         settle::check(&self.disk, &self.ground).await;
+        if self.time.circled.load(Ordering::Relaxed) {
+            self.ground.judge.fault("somebody turned in circles".to_owned());
+        }
         let (commits, sent, digest) = self.ground.judge.digest();
         let (faults, lines) = self.ground.judge.verdict();
         Report { seed, faults, lines, digest, commits, sent, ends: settle::ends(&self.disk) }

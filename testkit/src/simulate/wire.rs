@@ -41,7 +41,7 @@ pub enum Moment {
 pub struct Wire {
     link: watch::Sender<Link>,
     cut_at: Option<Moment>,
-    commits: AtomicU64,
+    commits: watch::Sender<u64>,
     sends: AtomicU64,
 }
 
@@ -58,7 +58,7 @@ impl Wire {
         Self {
             link: watch::Sender::new(Link::Up),
             cut_at: moment,
-            commits: AtomicU64::new(0),
+            commits: watch::Sender::new(0),
             sends: AtomicU64::new(0),
         }
     }
@@ -72,7 +72,13 @@ impl Wire {
     /// Transactions and outside calls so far.
     #[must_use]
     pub fn counted(&self) -> (u64, u64) {
-        (self.commits.load(Ordering::Relaxed), self.sends.load(Ordering::Relaxed))
+        (*self.commits.borrow(), self.sends.load(Ordering::Relaxed))
+    }
+
+    /// Says when something was committed.
+    #[must_use]
+    pub fn moves(&self) -> watch::Receiver<u64> {
+        self.commits.subscribe()
     }
 
     /// Changes how it stands; what is cut stays cut.
@@ -126,7 +132,8 @@ impl Records for WiredRecords {
         self.wire.pass().await;
         let receipt = self.inner.commit(tx).await;
         if receipt.is_ok() {
-            let count = self.wire.commits.fetch_add(1, Ordering::Relaxed) + 1;
+            self.wire.commits.send_modify(|commits| *commits += 1);
+            let count = *self.wire.commits.borrow();
             self.wire.reached(Moment::AfterCommit(count));
         }
         self.wire.pass().await;

@@ -163,7 +163,7 @@ impl Run {
         env: &mut Env<'_>,
         book: &mut Book,
     ) -> Result<(), Unstorable> {
-        if self.plan_approved(approval, &by, env, book)? || self.patch_approved(approval, &by, env, book)? {
+        if self.plan_approved(approval, &by, book)? || self.patch_approved(approval, &by, env, book)? {
             return Ok(());
         }
         let Some((at, asked)) = self.asking(approval) else { return Ok(()) };

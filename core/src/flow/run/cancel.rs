@@ -22,6 +22,7 @@ impl Run {
         }
         book.note("run.cancel_requested", None, Some(by.clone()), json!({"reason": reason}));
         book.set("cancel_requested", true);
+        book.set("error_message", reason.clone());
         self.cancelled_by = Some((by, reason));
         book.effects.extend(self.calls.iter().map(|at| Effect::Cancel(*at)));
         Ok(())

@@ -22,10 +22,14 @@ impl Run {
 
     /// The id of a place's step; it gets one if it has none.
     pub(crate) fn ensure_step(&mut self, at: At, env: &mut Env<'_>) -> Uuid {
-        match self.task_mut(at) {
-            Some(task) => task.step.get_or_insert_with(|| Stored { id: (env.ids)(), version: 0 }).id,
-            None => Uuid::nil(),
+        if let Some(step) = self.step_id(at) {
+            return step;
         }
+        let Some(task) = self.task_mut(at) else { return Uuid::nil() };
+        let id = (env.ids)();
+        task.step = Some(Stored { id, version: 0 });
+        self.steps.insert(id, at);
+        id
     }
 
     /// The id of a place's step, if it has one.

@@ -43,8 +43,15 @@ pub(crate) enum Came {
 }
 
 impl Run {
-    /// Decides the edges out of every node that has settled.
+    /// Lets the first nodes come up, and decides the edges out of every node that has settled.
     pub(crate) fn propagate(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        while let Some(node) = self.coming.pop_front() {
+            if book.rows() >= limits::TURN_ROWS_MAX {
+                self.coming.push_front(node);
+                return Ok(());
+            }
+            self.come_up(node, Came::Taken, env, book)?;
+        }
         while let Some(mut settled) = self.settled.pop_front() {
             let node = settled.node;
             while let Some(edge) = self.graph.nodes[node].outgoing.get(settled.edge).copied() {
@@ -81,7 +88,9 @@ impl Run {
             (State::Completed { .. }, Some(condition)) => self.holds(condition)?,
             // A condition on what the source would have given says nothing about its failure, which
             // must not be hidden behind another one.
-            (State::Failed { .. }, Some(condition)) => self.holds(condition).unwrap_or(false),
+            (State::Failed { error, .. }, Some(condition)) => {
+                error.code != Code::NotRecorded.as_str() && self.holds(condition).unwrap_or(false)
+            }
             _ => false,
         };
         Ok(if holds { Came::Taken } else { Came::Dead })

@@ -130,6 +130,7 @@ impl Run {
         let far = |due: crate::time::Timestamp| due > env.now.plus_seconds(limits::PARK_SECONDS_MIN);
         let idle = self.calls.is_empty()
             && self.settled.is_empty()
+            && self.coming.is_empty()
             && self.draft.is_none()
             && self.undo.as_ref().is_none_or(Undo::waits_for_child)
             && (self.ready.is_empty() || self.paused || self.asks_first());

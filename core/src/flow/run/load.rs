@@ -227,6 +227,7 @@ impl Run {
             let node = self.position(row)?;
             let task = self.load_task(row, effects.get(&row.uuid("id")).copied(), approvals)?;
             self.nodes[node] = task;
+            self.steps.insert(row.uuid("id"), At::node(node));
         }
         for row in steps.iter().filter(|row| !row.get("map_index").is_null()) {
             let node = self.position(row)?;
@@ -237,6 +238,7 @@ impl Run {
                 items.push(Task { state: State::Ready, ..Task::pending(0) });
             }
             items[item] = task;
+            self.steps.insert(row.uuid("id"), At { node, item: u32::try_from(item).ok() });
         }
         Ok(())
     }

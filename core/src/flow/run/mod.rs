@@ -86,6 +86,8 @@ pub struct Run {
     recorded: Option<Recorded>,
     /// Places whose turn it is, in the order in which they came up.
     ready: VecDeque<At>,
+    /// Nodes that nothing leads to and that have not come up yet.
+    coming: VecDeque<usize>,
     /// Nodes that have settled but whose edges were not decided yet.
     settled: VecDeque<edges::Settled>,
     /// Places that wait for a time.
@@ -98,6 +100,8 @@ pub struct Run {
     asking: usize,
     /// Compiled graphs that were proposed as patches, until they are decided about.
     overlays: BTreeMap<u32, patch::Overlay>,
+    /// Places by their steps.
+    steps: BTreeMap<Uuid, At>,
     /// Children that were told to stop.
     stopped_children: BTreeSet<Uuid>,
 }
@@ -151,7 +155,11 @@ impl Run {
     /// Whether something of it is ready and could start if there were a slot.
     #[must_use]
     pub fn wants_slot(&self) -> bool {
-        !self.ready.is_empty() && self.may_start()
+        let undoes = |undo: &Undo| {
+            let waits = |current: &undo::Current| current.call.is_none() && current.child.is_none();
+            undo.retry_at.is_none() && undo.current.as_ref().is_some_and(waits)
+        };
+        (!self.ready.is_empty() && self.may_start()) || self.undo.as_ref().is_some_and(undoes)
     }
 
     /// The graph that it follows, with every patch that was applied.
@@ -204,14 +212,7 @@ impl Run {
 
     /// The place whose step has this id.
     fn place_of(&self, step: Uuid) -> Option<At> {
-        let is = |task: &Task| task.step.is_some_and(|stored| stored.id == step);
-        self.nodes.iter().enumerate().find_map(|(node, task)| {
-            if is(task) {
-                return Some(At::node(node));
-            }
-            let item = task.items().iter().position(is)?;
-            Some(At { node, item: u32::try_from(item).ok() })
-        })
+        self.steps.get(&step).copied()
     }
 
     /// The id of a node.

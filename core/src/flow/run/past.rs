@@ -69,11 +69,11 @@ impl Run {
         }
     }
 
-    /// A place that should have a recording has none: the replay is over, whatever the graph says.
+    /// A place that should have a recording has none: the replay is over, since no edge is taken for
+    /// this failure.
     pub(crate) fn not_recorded(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let message = format!("{} has no recording in that run", self.name(at));
         let error = ErrorBody::new(Code::NotRecorded, message).with("node", self.name(at));
-        self.fail_with(error.clone());
         self.fail_step(at, error, env, book)
     }
 

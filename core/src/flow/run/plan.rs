@@ -156,20 +156,14 @@ impl Run {
     }
 
     /// People approved the plan. False: the approval is not the plan's.
-    pub(crate) fn plan_approved(
-        &mut self,
-        approval: Uuid,
-        by: &[String],
-        env: &mut Env<'_>,
-        book: &mut Book,
-    ) -> Result<bool, Unstorable> {
+    pub(crate) fn plan_approved(&mut self, approval: Uuid, by: &[String], book: &mut Book) -> Result<bool, Unstorable> {
         let Some(plan) = self.plan.as_mut().filter(|plan| plan.approval() == Some(approval)) else { return Ok(false) };
         plan.asked = None;
         plan.by = by.to_vec();
         let digest = plan.digest;
         book.set("plan_digest", Cell::Bytes(digest.to_vec()));
         book.note("plan.approved", None, by.first().cloned(), json!({"digest": hex::encode(digest), "by": by}));
-        self.begin_nodes(env, book)?;
+        self.begin_nodes();
         Ok(true)
     }
 

@@ -1,6 +1,5 @@
 //! One turn: every event that has arrived is taken in, then the run goes as far as it can.
 
-use super::edges::Came;
 use super::env::Env;
 use super::event::{Effect, Event, Turn};
 use super::rows::{Book, Unstorable};
@@ -61,7 +60,8 @@ impl Run {
         if self.wants_draft() {
             return self.begin_draft(env, book);
         }
-        self.begin_nodes(env, book)
+        self.begin_nodes();
+        Ok(())
     }
 
     /// A child run names its workflow; which version that is, and until when it may take, is fixed
@@ -84,10 +84,9 @@ impl Run {
         })
     }
 
-    /// Lets the roots come up.
-    pub(crate) fn begin_nodes(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
-        let roots: Vec<usize> = self.graph.roots().collect();
-        roots.into_iter().try_for_each(|node| self.come_up(node, Came::Taken, env, book))
+    /// Lets the roots come up, as many in a turn as fit.
+    pub(crate) fn begin_nodes(&mut self) {
+        self.coming = self.graph.roots().collect();
     }
 
     /// A run that another process drove, or that was parked: whatever was under way there is lost.
@@ -102,7 +101,7 @@ impl Run {
         if self.wants_draft() {
             return self.begin_draft(env, book);
         }
-        self.begin_nodes(env, book)?;
+        self.begin_nodes();
         self.settle_maps(env, book)?;
         let lost: Vec<At> = self.places().filter(|at| self.is_lost(*at)).collect();
         for at in lost {
@@ -169,8 +168,9 @@ impl Run {
         loop {
             self.propagate(env, book)?;
             self.start_ready(env, book)?;
-            if self.settled.is_empty() || book.rows() >= limits::TURN_ROWS_MAX {
-                book.more |= !self.settled.is_empty();
+            let rest = !self.settled.is_empty() || !self.coming.is_empty();
+            if !rest || book.rows() >= limits::TURN_ROWS_MAX {
+                book.more |= rest;
                 return Ok(());
             }
         }

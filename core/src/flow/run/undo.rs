@@ -279,8 +279,14 @@ impl Run {
         let Some(current) = self.undo.as_ref().and_then(|undo| undo.current.as_ref()) else { return };
         let (at, effect, attempt) = (current.at, current.effect, current.attempt + 1);
         let Work::Tool(spec) = self.work(at) else { return };
-        // Without a slot it stays as it is; the next look tries again.
-        if current.child.is_some() || !self.take_slot(at, &spec, env) {
+        if current.child.is_some() {
+            return;
+        }
+        if !self.take_slot(at, &spec, env) {
+            // It is due and waits for a slot, no longer for a time.
+            if let Some(undo) = &mut self.undo {
+                undo.retry_at = None;
+            }
             return;
         }
         let Some(task) = self.task(at) else { return };

@@ -1,0 +1,189 @@
+//! What can be seen of runs, and by whom: events without gaps, and no tenant sees another.
+
+use chimera_core::access::Level;
+use chimera_core::flow::tables::RUNS;
+use chimera_engine::flow::{Decide, Decision, Filter, StartRun};
+use chimera_testkit::flow::{Stage, chain, code_of, stage, workflow};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+const SILENT: Level = Level::ExecuteSilent;
+
+/// Every event of a run, read in pages of this size.
+async fn paged(stage: &Stage, run: Uuid, page: usize) -> Vec<Value> {
+    let mut events: Vec<Value> = Vec::new();
+    loop {
+        let after = events.last().map_or(0, |event| event["run_seq"].as_i64().unwrap());
+        let more = stage.flow.events(&stage.permit("admin"), run, after, page).await.unwrap();
+        if more.is_empty() {
+            return events;
+        }
+        events.extend(more);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_are_complete_and_in_order_on_pages_of_any_size() {
+    let stage = stage(1).open().await;
+    let air = workflow("w")
+        .function("a", "again", json!({}))
+        .map("m", json!([1, 2, 3]), 2, "pure", json!({"n": "${item}"}))
+        .node(json!({"id": "ask", "type": "hitl"}))
+        .edge("a", "m")
+        .edge("m", "ask");
+    let run = stage.run(&air, SILENT).await;
+    stage.approve("user_ann", run).await;
+    stage.ended(run).await;
+    let all = paged(&stage, run, 1_000).await;
+    let numbers: Vec<i64> = all.iter().map(|event| event["run_seq"].as_i64().unwrap()).collect();
+    assert_eq!(numbers, (1..=i64::try_from(all.len()).unwrap()).collect::<Vec<_>>());
+    let words: Vec<_> = all.iter().map(|event| event["event_type"].as_str().unwrap()).collect();
+    assert_eq!((words.first(), words.last()), (Some(&"run.started"), Some(&"run.completed")));
+    assert_eq!(words.iter().filter(|word| **word == "step.completed").count(), 6);
+    for size in [1, 2, 3, 7] {
+        assert_eq!(paged(&stage, run, size).await, all);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_have_no_gap_when_a_run_moves_to_another_lane() {
+    let first = stage(1).open().await;
+    let air = chain("w", &[("a", "again"), ("b", "again")]);
+    let run = first.run(&air, Level::Ask).await;
+    first.approve("user_ann", run).await;
+    first.until(run, |shown| shown["approvals"][0]["node_id"] == "b").await;
+    first.flow.stop();
+    // The lane of a process that is only gone stays where it is: the next one has another.
+    let records = std::sync::Arc::new(first.records.beside());
+    let second = stage(1).world(first.world.clone()).on(records).await;
+    second.approve("user_ann", run).await;
+    second.ended(run).await;
+    let all = paged(&second, run, 2).await;
+    let mut lanes: Vec<_> = all.iter().map(|event| event["lane"].as_i64().unwrap()).collect();
+    lanes.dedup();
+    assert_eq!(lanes.len(), 2, "{all:#?}");
+    let numbers: Vec<i64> = all.iter().map(|event| event["run_seq"].as_i64().unwrap()).collect();
+    assert_eq!(numbers, (1..=i64::try_from(all.len()).unwrap()).collect::<Vec<_>>());
+}
+
+/// CORE-138, CORE-139, CORE-140
+#[tokio::test(start_paused = true)]
+async fn failed_runs_are_listed_and_their_steps_tell_what_was_done() {
+    let stage = stage(1).tool(broken()).open().await;
+    let good = stage.run(&chain("good", &[("a", "again")]), SILENT).await;
+    let bad = stage.run(&chain("bad", &[("a", "again"), ("b", "broken"), ("c", "again")]), SILENT).await;
+    stage.ended(good).await;
+    stage.ended(bad).await;
+    let filter = Filter { status: Some("failed".to_owned()), limit: 10, ..Filter::default() };
+    let listed = stage.flow.list(&stage.permit("admin"), filter).await.unwrap();
+    assert_eq!(listed["items"].as_array().unwrap().len(), 1);
+    assert_eq!(listed["items"][0]["run_id"], json!(bad));
+    let steps = stage.steps(bad).await;
+    let calls: Vec<_> = steps.as_array().unwrap().iter().map(|step| step["tool_calls"][0]["outcome"].clone()).collect();
+    assert_eq!(calls, [json!("succeeded"), json!("failed"), Value::Null]);
+    assert_eq!(steps[0]["tool_calls"][0]["tool_output"]["tool"], "again");
+}
+
+fn broken() -> std::sync::Arc<dyn chimera_engine::port::Tool> {
+    use chimera_core::error::Code;
+    use chimera_core::flow::tool::Reach;
+    let no = |_: &_, _: &Value| Err(chimera_engine::port::ToolError::not_sent(Code::ValidationFailed, "no"));
+    chimera_testkit::flow::Puppet::new("broken", Reach::Write).answers(no).build()
+}
+
+/// CORE-048, CORE-054
+#[tokio::test(start_paused = true)]
+async fn a_key_is_one_actors_own_and_never_shows_anothers_run() {
+    let stage = stage(1).open().await;
+    stage.apply(&chain("w", &[("a", "pure")])).await;
+    let text = chain("w", &[("a", "pure")]).document().to_string();
+    stage.flow.workflows().apply(&stage.permit_of("other", "admin"), "w", &text).await.unwrap();
+    let ask = || StartRun { idempotency_key: Some("k".to_owned()), ..StartRun::of("w", json!({})) };
+    let people = [("acme", "user_ann"), ("acme", "user_bob"), ("other", "user_ann")];
+    let mut runs = Vec::new();
+    for (tenant, actor) in people {
+        runs.push(stage.flow.start(&stage.permit_of(tenant, actor), ask()).await.unwrap().run_id);
+    }
+    for ((tenant, actor), run) in people.iter().zip(&runs) {
+        let permit = stage.permit_of(tenant, actor);
+        let refused = stage.flow.start(&permit, ask()).await.err().unwrap().body();
+        assert_eq!((refused.code.as_str(), &refused.details["run_id"]), ("CONFLICT_IDEMPOTENCY", &json!(run)));
+        assert_eq!(stage.flow.by_key(&permit, "k").await.unwrap().unwrap().uuid("id"), *run);
+    }
+    assert_eq!(stage.rows(&RUNS).len(), 3);
+    let long = StartRun { idempotency_key: Some("k".repeat(257)), ..StartRun::of("w", json!({})) };
+    assert_eq!(code_of(stage.flow.start(&stage.permit("user_ann"), long).await), "VALIDATION_FAILED");
+}
+
+/// What one tenant tries on the run of another.
+async fn intrude(stage: &Stage, tenant: &str, run: Uuid, step: Uuid, digest: [u8; 32]) -> Vec<String> {
+    let (flow, permit) = (&stage.flow, stage.permit_of(tenant, "admin"));
+    let decide = |digest| Decide { run, decision: Decision::Approve, approval: None, step: None, digest, reason: None };
+    let patch = json!({
+        "patch_version": "0.1", "justification": "x", "add_edges": [{"from": "CURRENT_NODE", "to": "x"}],
+        "add_nodes": [{"id": "x", "type": "function", "fn": "pure", "inputs": {}}],
+    });
+    let replay =
+        chimera_core::flow::run::Replay { of: run, mode: chimera_core::flow::run::ReplayMode::Freeze, from: None };
+    vec![
+        code_of(flow.show(&permit, run).await),
+        code_of(flow.steps(&permit, run).await),
+        code_of(flow.step_of(&permit, run, "a").await),
+        code_of(flow.cancel(&permit, run, None).await),
+        code_of(flow.pause(&permit, run).await),
+        code_of(flow.decide(&permit, decide(None)).await),
+        code_of(flow.decide(&permit, decide(Some(digest))).await),
+        code_of(flow.edit(&permit, run, step, json!({})).await),
+        code_of(flow.resolve(&permit, run, step, true, None, None).await),
+        code_of(flow.rollback(&permit, run, None, None).await),
+        code_of(flow.mark_rolled_back(&permit, run).await),
+        code_of(flow.patch(&permit, run, patch, None, false).await),
+        code_of(flow.unpatch(&permit, run, 1).await),
+        code_of(flow.replay(&permit, replay).await),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn tenants_never_see_each_others_runs(seed in any::<u64>(), levels in prop::collection::vec((0..2_usize, 0..4_usize), 1..6)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(async move {
+            let stage = stage(seed).open().await;
+            let tenants = ["acme", "other"];
+            let text = chain("w", &[("a", "again"), ("b", "pure")]).document().to_string();
+            for tenant in tenants {
+                stage.flow.workflows().apply(&stage.permit_of(tenant, "admin"), "w", &text).await.unwrap();
+            }
+            let all = [Level::Ask, Level::Draft, Level::ExecuteNotify, Level::ExecuteSilent];
+            let mut runs: Vec<(usize, Uuid)> = Vec::new();
+            for (tenant, level) in levels {
+                let ask = StartRun { level: all[level], ..StartRun::of("w", json!({})) };
+                let started = stage.flow.start(&stage.permit_of(tenants[tenant], "user_ann"), ask).await.unwrap();
+                runs.push((tenant, started.run_id));
+            }
+            while stage.flow.active() > 0 {
+                tokio::task::yield_now().await;
+            }
+            for (tenant, run) in &runs {
+                let (own, foreign) = (stage.permit_of(tenants[*tenant], "admin"), tenants[1 - *tenant]);
+                let shown = stage.flow.show(&own, *run).await.unwrap();
+                let hex = shown["approvals"][0]["digest"].as_str().map(str::to_owned).unwrap_or_else(|| "00".repeat(32));
+                let digest: Vec<u8> = (0..64).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect();
+                let step = shown["approvals"][0]["step_id"].as_str().and_then(|id| Uuid::parse_str(id).ok()).unwrap_or_default();
+                let codes = intrude(&stage, foreign, *run, step, digest.try_into().unwrap()).await;
+                assert!(codes.iter().all(|code| code == "NOT_FOUND"), "{codes:?}");
+                let stranger = stage.permit_of(foreign, "admin");
+                assert!(stage.flow.events(&stranger, *run, 0, 1_000).await.unwrap().is_empty());
+                assert_eq!(stage.flow.show(&own, *run).await.unwrap(), shown, "nothing of it changed");
+            }
+            for (at, tenant) in tenants.iter().enumerate() {
+                let filter = Filter { limit: 100, ..Filter::default() };
+                let listed = stage.flow.list(&stage.permit_of(tenant, "admin"), filter).await.unwrap();
+                assert_eq!(listed["items"].as_array().unwrap().len(), runs.iter().filter(|(owner, _)| *owner == at).count());
+            }
+        });
+    }
+}

@@ -1,0 +1,107 @@
+//! How a case ended.
+
+use super::IN_DOUBT;
+use crate::flow::Outside;
+use crate::simulate::wire::Moment;
+use chimera_core::flow::tables::{EFFECTS, RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
+use chimera_core::record::{Json, Row, Scope, Select, Table};
+use chimera_engine::port::Records;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use uuid::Uuid;
+
+/// Where a step stands: which run of which workflow, which node, which item.
+type Place = (String, String, Option<i64>);
+
+/// Everything that must be the same after a crash, and what may differ.
+#[derive(Debug, Default)]
+pub struct End {
+    /// Runs by what they do for whom: status, result.
+    runs: BTreeMap<String, (String, Value)>,
+    /// Steps: status, output.
+    steps: BTreeMap<Place, (String, Value)>,
+    /// Effects: status.
+    effects: BTreeMap<Place, String>,
+    /// What reached the outside: tool, place, input.
+    sent: BTreeSet<(String, String, String)>,
+    /// How often something reached the outside.
+    calls: usize,
+    /// What stands outside.
+    standing: usize,
+    /// What is left to do.
+    left: Vec<String>,
+    /// Tools whose outcome was unknown at some time.
+    pub doubts: BTreeSet<String>,
+    /// How often the engine was lost.
+    pub crashes: usize,
+    /// Transactions of the undisturbed run.
+    pub commits: u64,
+    /// Outside calls of the undisturbed run.
+    pub sends: u64,
+}
+
+async fn all(records: &dyn Records, table: &'static Table) -> Vec<Row> {
+    records.read(Select::from(table, Scope::System).take(1_000)).await.expect("a store that answers").rows
+}
+
+impl End {
+    /// What a store and the outside say.
+    pub(super) async fn of(records: &dyn Records, outside: &Outside) -> Self {
+        let (runs, steps) = (all(records, &RUNS).await, all(records, &STEPS).await);
+        let names = names(&runs, &steps);
+        let json = |row: &Row, column| row.get(column).as_json().map(Json::to_value).unwrap_or_default();
+        let name = |run: Uuid| names.get(&run).cloned().unwrap_or_default();
+        let place =
+            |row: &Row| (name(row.uuid("run_id")), row.text("node_id").to_owned(), row.get("map_index").as_int());
+        let by_id: BTreeMap<Uuid, Place> = steps.iter().map(|row| (row.uuid("id"), place(row))).collect();
+        let mut end = Self { standing: outside.standing(), ..Self::default() };
+        for row in &runs {
+            end.runs.insert(name(row.uuid("id")), (row.text("status").to_owned(), json(row, "result")));
+            if !row.get("owner_lane").is_null() {
+                end.left.push(format!("{} has an owner", name(row.uuid("id"))));
+            }
+        }
+        for row in &steps {
+            // A person's name for it is not what the tool would have said.
+            end.steps.insert(place(row), (row.text("status").to_owned(), json(row, "output")));
+        }
+        for row in all(records, &EFFECTS).await {
+            let (run, node, item) = by_id.get(&row.uuid("step_id")).cloned().unwrap_or_default();
+            end.effects.insert((run, format!("{node} {}", row.text("kind")), item), row.text("status").to_owned());
+        }
+        let pending = all(records, &SCOPED_APPROVALS).await.into_iter().filter(|row| row.text("status") == "pending");
+        end.left.extend(pending.map(|row| format!("{} waits for a person", row.text("action_type"))));
+        end.left
+            .extend(all(records, &RUN_SIGNALS).await.iter().map(|row| format!("{} was not heard", row.text("kind"))));
+        for sent in outside.sent() {
+            let (run, node) = sent.key.split_once(':').unwrap_or_default();
+            let run = Uuid::parse_str(run).map(name).unwrap_or_default();
+            end.sent.insert((sent.tool, format!("{run} {node}"), sent.input.to_string()));
+            end.calls += 1;
+        }
+        end
+    }
+
+    /// Panics unless this is how the undisturbed run ended.
+    pub(super) fn must_be(&self, undisturbed: &Self, moment: Moment) {
+        assert_eq!(self.runs, undisturbed.runs, "{moment:?}");
+        assert_eq!(self.steps, undisturbed.steps, "{moment:?}");
+        assert_eq!(self.effects, undisturbed.effects, "{moment:?}");
+        assert_eq!(self.sent, undisturbed.sent, "{moment:?}");
+        assert_eq!(self.calls, undisturbed.calls, "{moment:?}: something was sent twice");
+        assert_eq!(self.standing, undisturbed.standing, "{moment:?}");
+        assert_eq!(self.left, undisturbed.left, "{moment:?}");
+        let only: BTreeSet<String> = [IN_DOUBT.to_owned()].into();
+        assert!(self.doubts.is_subset(&only), "{moment:?}: {:?}", self.doubts);
+    }
+}
+
+/// What a run is called: its workflow, behind the node that started it.
+fn names(runs: &[Row], steps: &[Row]) -> BTreeMap<Uuid, String> {
+    let node = |step: Uuid| steps.iter().find(|row| row.uuid("id") == step).map_or("", |row| row.text("node_id"));
+    let name = |row: &Row| match row.get("parent_step_id").as_uuid() {
+        Some(step) => format!("{} {}", node(step), row.text("workflow_id")),
+        None => row.text("workflow_id").to_owned(),
+    };
+    runs.iter().map(|row| (row.uuid("id"), name(row))).collect()
+}

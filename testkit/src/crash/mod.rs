@@ -1,0 +1,83 @@
+//! The crash matrix: a workflow that uses everything is run once to its end, and then again for
+//! every moment at which its process could have died: after each commit, before each call and after
+//! each call. Each time another engine takes over, and the end must be the same.
+//!
+//! Only `once`, a tool that is neither idempotent nor checkable, may end in doubt; then a person
+//! looks and says what happened.
+
+mod end;
+mod play;
+mod workflow;
+
+pub use end::End;
+pub use play::{Case, play};
+
+use crate::memory::MemoryRecords;
+use crate::simulate::wire::Moment;
+use async_trait::async_trait;
+use chimera_core::access::Level;
+use chimera_engine::port::Records;
+use futures::StreamExt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The only tool whose outcome may be unknown.
+pub const IN_DOUBT: &str = "once";
+
+/// A store that outlives the engines on it.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// Opens it; whoever had it before is gone.
+    async fn open(&self) -> Arc<dyn Records>;
+}
+
+/// Makes a store that nobody has used.
+#[async_trait]
+pub trait Stores: Send + Sync {
+    /// A fresh one.
+    async fn fresh(&self) -> Box<dyn Store>;
+}
+
+/// Stores in memory.
+pub struct InMemory;
+
+struct Memory(Mutex<Option<Arc<MemoryRecords>>>);
+
+#[async_trait]
+impl Stores for InMemory {
+    async fn fresh(&self) -> Box<dyn Store> {
+        Box::new(Memory(Mutex::new(None)))
+    }
+}
+
+#[async_trait]
+impl Store for Memory {
+    async fn open(&self) -> Arc<dyn Records> {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = Arc::new(held.as_ref().map_or_else(MemoryRecords::new, |before| before.instead()));
+        *held = Some(Arc::clone(&next));
+        next
+    }
+}
+
+/// Runs the whole matrix of a level, so many cases at a time; gives how many there were.
+pub async fn matrix(stores: &dyn Stores, level: Level, at_a_time: usize) -> usize {
+    let undisturbed = play(&*stores.fresh().await, Case { level, moment: None }).await;
+    assert_eq!(undisturbed.crashes, 0);
+    let after_commits = (1..=undisturbed.commits).map(Moment::AfterCommit);
+    let sends = (1..=undisturbed.sends).flat_map(|send| [Moment::BeforeSend(send), Moment::AfterSend(send)]);
+    let moments: Vec<Moment> = after_commits.chain(sends).collect();
+    let count = moments.len();
+    let cases = moments.into_iter().map(|moment| {
+        let undisturbed = &undisturbed;
+        async move {
+            let end = play(&*stores.fresh().await, Case { level, moment: Some(moment) }).await;
+            end.must_be(undisturbed, moment);
+            end.crashes
+        }
+    });
+    let crashes: usize =
+        futures::stream::iter(cases).buffer_unordered(at_a_time).collect::<Vec<_>>().await.iter().sum();
+    // With real threads a run may need a commit less than the first one did.
+    assert!(crashes + 4 >= count, "only {crashes} of {count} cases have crashed");
+    count
+}

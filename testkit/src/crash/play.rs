@@ -1,0 +1,178 @@
+//! One case from its beginning to its end, with as many engines as it takes.
+
+use super::end::End;
+use super::{IN_DOUBT, Store, workflow};
+use crate::flow::{Nobody, World};
+use crate::simulate::wire::{Link, Moment, Wire, WiredRecords, WiredTool};
+use chimera_core::access::Level;
+use chimera_core::error::Code;
+use chimera_engine::flow::gate::Slots;
+use chimera_engine::flow::policy::Rules;
+use chimera_engine::flow::{Decide, Decision, Filter, Flow, FlowError, Parts, Registry, Settle, StartRun};
+use chimera_engine::port::Records;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// The key under which the run is asked for, however often.
+const KEY: &str = "the only one";
+
+/// How a run is run and when its engine dies.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// How freely it acts.
+    pub level: Level,
+    /// When the first engine is lost.
+    pub moment: Option<Moment>,
+}
+
+/// Plays a case on a fresh store.
+pub async fn play(store: &dyn Store, case: Case) -> End {
+    let world = World::new(7).with(workflow::script);
+    let mut person = Person { world: &world, level: case.level, doubts: BTreeSet::new() };
+    let mut crashes = 0;
+    loop {
+        let records = store.open().await;
+        let wire = Arc::new(Wire::cut_at(case.moment.filter(|_| crashes == 0)));
+        let flow = engine(&world, &records, &wire);
+        world.settle(&*records).await;
+        let keeper = flow.clone();
+        let keeper = tokio::spawn(async move { keeper.keep().await });
+        let done = tokio::select! {
+            biased;
+            () = wire.fallen() => false,
+            () = person.see_it_through(&flow, &wire) => true,
+        };
+        wire.set(Link::Cut);
+        keeper.abort();
+        flow.stop();
+        if done {
+            let mut end = End::of(&*records, &world.outside).await;
+            records.close().await;
+            (end.commits, end.sends) = wire.counted();
+            (end.doubts, end.crashes) = (person.doubts, crashes);
+            return end;
+        }
+        records.close().await;
+        crashes += 1;
+    }
+}
+
+fn engine(world: &World, records: &Arc<dyn Records>, wire: &Arc<Wire>) -> Flow {
+    let (tools, mut registry) = (world.registry(), Registry::default());
+    for tool in tools.specs().filter_map(|spec| tools.get(&spec.name)) {
+        registry.add(Arc::new(WiredTool::new(Arc::clone(tool), Arc::clone(wire)))).expect("a name of its own");
+    }
+    Flow::new(Parts {
+        records: Arc::new(WiredRecords::new(Arc::clone(records), Arc::clone(wire))),
+        clock: Arc::clone(&world.clock),
+        random: Arc::clone(&world.random) as _,
+        bus: Arc::new(Nobody),
+        registry: Arc::new(registry),
+        policy: Arc::new(Rules::default()),
+        slots: Slots::default(),
+        alone: true,
+    })
+}
+
+/// Somebody who wants the run done and undone, and asks again after every crash.
+struct Person<'a> {
+    world: &'a World,
+    level: Level,
+    doubts: BTreeSet<String>,
+}
+
+impl Person<'_> {
+    async fn see_it_through(&mut self, flow: &Flow, wire: &Wire) {
+        let run = self.begin(flow).await;
+        let mut moves = wire.moves();
+        loop {
+            moves.borrow_and_update();
+            let mut asked = false;
+            for id in self.runs(flow).await {
+                asked |= self.answer(flow, id).await;
+            }
+            let shown = flow.show(&self.world.actor("admin"), run).await.expect("a run that is there");
+            match shown["status"].as_str() {
+                Some("rolled_back") => return,
+                Some("completed") if shown["rollback"].is_null() => {
+                    let told = flow.rollback(&self.world.actor("user_ann"), run, None, None).await;
+                    told.expect("a run that can be undone");
+                }
+                Some("failed" | "cancelled") => panic!("the run has ended otherwise: {shown:#}"),
+                _ => {}
+            }
+            if !asked {
+                let _ = moves.changed().await;
+            }
+        }
+    }
+
+    async fn begin(&self, flow: &Flow) -> Uuid {
+        let (admin, ann) = (self.world.actor("admin"), self.world.actor("user_ann"));
+        for document in [workflow::part(), workflow::whole()] {
+            let id = document["workflow_id"].as_str().unwrap_or_default().to_owned();
+            flow.workflows().apply(&admin, &id, &document.to_string()).await.expect("a workflow that can be applied");
+        }
+        let ask = StartRun {
+            level: self.level,
+            idempotency_key: Some(KEY.to_owned()),
+            ..StartRun::of("whole", json!({"list": [1, 2, 3]}))
+        };
+        match flow.start(&ann, ask).await {
+            Ok(started) => started.run_id,
+            Err(FlowError::Refused(body)) if body.code == Code::ConflictIdempotency.as_str() => {
+                id_in(&body.details["run_id"])
+            }
+            Err(error) => panic!("the run can't be started: {error:?}"),
+        }
+    }
+
+    async fn runs(&self, flow: &Flow) -> Vec<Uuid> {
+        let filter = Filter { limit: 100, ..Filter::default() };
+        let listed = flow.list(&self.world.actor("admin"), filter).await.expect("a list");
+        listed["items"].as_array().into_iter().flatten().map(|item| id_in(&item["run_id"])).collect()
+    }
+
+    /// Decides what waits and settles what is in doubt; gives whether there was something.
+    async fn answer(&mut self, flow: &Flow, run: Uuid) -> bool {
+        let ann = self.world.actor("user_ann");
+        let shown = flow.show(&ann, run).await.expect("a run that is there");
+        for approval in shown["approvals"].as_array().into_iter().flatten() {
+            let decide = Decide {
+                run,
+                decision: Decision::Approve,
+                approval: Some(id_in(&approval["approval_id"])),
+                step: None,
+                digest: None,
+                reason: None,
+            };
+            flow.decide(&ann, decide).await.expect("a decision that counts");
+        }
+        let asked = shown["approvals"].as_array().is_some_and(|approvals| !approvals.is_empty());
+        let steps = flow.steps(&ann, run).await.expect("steps")["steps"].take();
+        for step in steps.as_array().into_iter().flatten().filter(|step| step["status"] == "outcome_unknown") {
+            self.settle(flow, run, step).await;
+        }
+        asked
+    }
+
+    async fn settle(&mut self, flow: &Flow, run: Uuid, step: &Value) {
+        let call = &step["tool_calls"][0];
+        let tool = call["tool_name"].as_str().unwrap_or_default();
+        self.doubts.insert(tool.to_owned());
+        if tool != IN_DOUBT {
+            return;
+        }
+        let output = self.world.outside.find(tool, call["idempotency_key"].as_str().unwrap_or_default());
+        let happened = output.is_some();
+        let found = Settle { step: id_in(&step["step_id"]), attempt: None, happened, output, notes: None };
+        // It may be settled already, and the run has not taken it in yet.
+        let _ = flow.settle(&self.world.actor("user_ann"), run, found).await;
+    }
+}
+
+fn id_in(value: &Value) -> Uuid {
+    value.as_str().and_then(|text| Uuid::parse_str(text).ok()).expect("an id")
+}

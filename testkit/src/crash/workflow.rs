@@ -1,0 +1,67 @@
+//! A workflow that uses everything.
+
+use crate::flow::Behave;
+use serde_json::{Value, json};
+
+fn function(id: &str, tool: &str) -> Value {
+    json!({"id": id, "type": "function", "fn": tool, "inputs": {"n": id}})
+}
+
+fn with(mut node: Value, name: &str, value: Value) -> Value {
+    node[name] = value;
+    node
+}
+
+/// The child that is started twice; the second time its reading comes from the cache.
+pub(super) fn part() -> Value {
+    json!({
+        "air_version": "1.0", "workflow_id": "part",
+        "nodes": [with(function("look", "read"), "cache", json!({})), function("make", "again")],
+        "edges": [{"from": "look", "to": "make"}],
+    })
+}
+
+/// The whole.
+pub(super) fn whole() -> Value {
+    let child = |id: &str| json!({"id": id, "type": "workflow", "workflow_id": "part", "inputs": {}});
+    let edge = |from: &str, to: &str| json!({"from": from, "to": to});
+    let on = |from: &str, to: &str, condition: &str| json!({"from": from, "to": to, "condition": condition});
+    json!({
+        "air_version": "1.0", "workflow_id": "whole",
+        "inputs": {"type": "object", "properties": {"list": {"type": "array"}}, "required": ["list"]},
+        "outputs": {"last": "${nodes.last.outputs.echo}", "items": "${nodes.each.outputs.items}"},
+        "nodes": [
+            function("begin", "pure"),
+            with(function("look", "read"), "cache", json!({"ttl_seconds": 60})),
+            with(function("make", "again"), "inputs", json!({"n": "${nodes.look.outputs.tool}"})),
+            function("never", "again"),
+            function("single", "once"),
+            function("verified", "checked"),
+            with(function("either", "pure"), "join", json!("any")),
+            {"id": "each", "type": "map", "over": "${inputs.list}", "max_parallel": 2,
+             "do": {"type": "function", "fn": "checked", "inputs": {"n": "${item}"}}},
+            {"id": "person", "type": "hitl", "prompt": "shall it go on?"},
+            with(function("guarded", "again"), "requires_approval", json!({})),
+            child("part_one"),
+            child("part_two"),
+            function("stubborn", "again"),
+            with(function("late", "again"), "delay_seconds", json!(1)),
+            function("last", "pure"),
+        ],
+        "edges": [
+            edge("begin", "look"), edge("look", "make"),
+            on("make", "never", "${nodes.make.outputs.success == false}"),
+            on("make", "single", "${nodes.make.outputs.success == true}"),
+            edge("make", "verified"), edge("single", "either"), edge("verified", "either"),
+            edge("make", "stubborn"), edge("make", "late"),
+            edge("make", "part_one"), edge("part_one", "part_two"),
+            edge("either", "each"), edge("each", "person"), edge("person", "guarded"),
+            edge("guarded", "last"), edge("part_two", "last"), edge("stubborn", "last"), edge("late", "last"),
+        ],
+    })
+}
+
+/// `stubborn` refuses at first, everything else works.
+pub(super) fn script(_tool: &str, key: &str, attempt: u32) -> Behave {
+    if key.ends_with(":stubborn") && attempt == 1 { Behave::RefuseBefore } else { Behave::Work }
+}

@@ -1,0 +1,171 @@
+//! A run without a store: the state machine alone, with tools that answer at once.
+//!
+//! It counts what the run asks for and writes, so that a test can compare the work for graphs of
+//! different size without looking at a clock.
+
+use super::air::Air;
+use super::engine::World;
+use crate::build::NOON;
+use chimera_core::access::Level;
+use chimera_core::flow::air;
+use chimera_core::flow::call::Answer;
+use chimera_core::flow::run::{
+    Action, Effect, Env, Event, Gate, Head, Mode, Note, Policy, PolicyVerdict, Run, Slot, Source, Turn, WorkflowRef,
+};
+use chimera_core::flow::tool::Spec;
+use chimera_core::limits;
+use chimera_core::record::Tx;
+use chimera_engine::flow::{Registry, Tools};
+use chimera_engine::port::Random;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use uuid::Uuid;
+
+/// What a run asked for and wrote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Turns that were committed.
+    pub turns: usize,
+    /// Rows, steps and ledger entries, all together.
+    pub rows: usize,
+    /// The most of them in one turn.
+    pub rows_most: usize,
+    /// Calls of tools.
+    pub calls: usize,
+    /// Times that a slot was asked for.
+    pub slots: usize,
+    /// Times that the rules were asked.
+    pub judged: usize,
+}
+
+/// A run without a store.
+pub struct Bare {
+    /// The run.
+    pub run: Run,
+    /// What it did so far.
+    pub work: Work,
+    world: World,
+    registry: Registry,
+    policy: Lenient,
+    pending: VecDeque<Event>,
+}
+
+#[derive(Default)]
+struct Lenient(AtomicUsize);
+
+impl Policy for Lenient {
+    fn judge(&self, _: &Action<'_>) -> PolicyVerdict {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        PolicyVerdict::Allow
+    }
+
+    fn risk(&self, _: &Spec, _: &Value) -> u32 {
+        0
+    }
+}
+
+struct Counted<'a>(&'a mut usize);
+
+impl Gate for Counted<'_> {
+    fn enter(&mut self, _: Slot<'_>) -> bool {
+        *self.0 += 1;
+        true
+    }
+}
+
+impl Bare {
+    /// A run of this workflow that has begun.
+    #[must_use]
+    pub fn begin(air: &Air, level: Level) -> Self {
+        let world = World::new(1);
+        let registry = world.registry();
+        let document = air::parse(&air.document().to_string()).expect("a document");
+        let graph = Arc::new(air::compile(document, &Tools::running(&registry)).expect("a graph"));
+        let head = Head {
+            id: world.random.row_id(NOON),
+            tenant: "acme".to_owned(),
+            actor: "user_ann".to_owned(),
+            level,
+            priority: 5,
+            dry_run: false,
+            source: Source::Workflow,
+            workflow: WorkflowRef { id: air.id(), version: Some(1) },
+            parent: None,
+            depth: 0,
+            replay: None,
+            inputs: Arc::new(json!({})),
+            request: json!({}),
+            idempotency_key: None,
+            correlation_id: None,
+            notify: None,
+            created_at: NOON,
+            timeout_at: None,
+        };
+        let run = Run::new(head, graph, None);
+        let mut bare =
+            Self { run, work: Work::default(), world, registry, policy: Lenient::default(), pending: VecDeque::new() };
+        bare.tell(vec![Event::Begun { alone: true }]);
+        bare
+    }
+
+    /// Tells it something and does what it wants, up to calls, which answer when it is driven on.
+    pub fn tell(&mut self, events: Vec<Event>) {
+        let catalog = Tools::running(&self.registry);
+        let mut env = Env {
+            now: NOON,
+            ids: &mut || self.world.random.row_id(NOON),
+            gate: &mut Counted(&mut self.work.slots),
+            policy: &self.policy,
+            catalog: &catalog,
+            owner: None,
+        };
+        let turn = self.run.step(events, &mut env).expect("a turn");
+        self.work.judged = self.policy.0.load(Ordering::Relaxed);
+        self.take(turn);
+    }
+
+    fn take(&mut self, turn: Turn) {
+        if let Some(tx) = &turn.tx {
+            tx.check().expect("a transaction that a store takes");
+            let rows = rows_of(tx, &turn.notes);
+            assert!(rows <= limits::TX_ROWS_MAX, "a turn of {rows} rows");
+            self.work.turns += 1;
+            self.work.rows += rows;
+            self.work.rows_most = self.work.rows_most.max(rows);
+        }
+        for effect in turn.effects {
+            let Effect::Call(call) = effect else { continue };
+            self.work.calls += 1;
+            let output = match call.mode {
+                Mode::Dry => Spec::simulated(json!({}), "nothing"),
+                _ => json!({}),
+            };
+            let (at, answer) = (call.at, Answer::Output(output));
+            self.pending.push_back(Event::Answered { at, call: call.id, answer, took_ms: 1 });
+        }
+        if turn.more {
+            self.pending.push_back(Event::Tick);
+        }
+    }
+
+    /// Lets everything that was asked for be answered, one after the other.
+    pub fn drive(&mut self) {
+        while let Some(event) = self.pending.pop_front() {
+            self.tell(vec![event]);
+        }
+    }
+
+    /// A fresh id.
+    #[must_use]
+    pub fn id(&self) -> Uuid {
+        self.world.random.row_id(NOON)
+    }
+}
+
+/// Rows, steps and entries of a turn; a decision has two rows and an entry.
+fn rows_of(tx: &Tx, notes: &[Note]) -> usize {
+    let entries: usize = notes.iter().map(|note| if note.verdict.is_some() { 3 } else { 1 }).sum();
+    tx.inserts.len() + tx.updates.len() + tx.steps.len() + entries
+}
