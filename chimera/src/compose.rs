@@ -6,7 +6,7 @@
 mod flow;
 mod server;
 
-pub(crate) use flow::{api_token, door, operator, reader};
+pub(crate) use flow::{api_token, door, operator, reader, workflow_facts};
 pub(crate) use server::server;
 
 use crate::ambient::{SystemClock, SystemRandom};

@@ -85,6 +85,10 @@ pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> 
             "check database_url and that the server runs; without it the data folder must be readable",
         )),
     }
+    findings.push(match compose::workflow_facts(config, ambient) {
+        Ok((tools, rules)) => ok("workflows", format!("tools: {tools}, rules: {rules}")),
+        Err(failure) => fail("workflows", failure.message, "correct the setting; docs/reference/config.md lists them"),
+    });
     let services = match compose::services(config, ambient).await {
         Ok(services) => services,
         Err(failure) => {

@@ -92,16 +92,25 @@ pub(super) async fn start(
 /// An engine that only reads and checks, for a command beside the server, and the operator's permit.
 pub(crate) async fn reader(config: &Config, ambient: &Ambient) -> Outcome<(Flow, Permit)> {
     let records = super::records_to_read(config, ambient).await?;
-    // Nothing is called, so nothing is written; workflows only need to know what the tools look like.
+    let registry = described(config, ambient)?;
+    let flow = engine(config, ambient, &records, registry, Rules::default(), Arc::new(LocalBus::new()));
+    Ok((flow, Doorkeeper::operator(TENANT)))
+}
+
+/// How many tools and rules the configuration gives.
+pub(crate) fn workflow_facts(config: &Config, ambient: &Ambient) -> Outcome<(usize, usize)> {
+    Ok((described(config, ambient)?.specs().count(), rules(config)?.0.len()))
+}
+
+/// The tools as workflows see them. Nothing is called, so nothing is written.
+fn described(config: &Config, ambient: &Ambient) -> Outcome<Registry> {
     let links = LinkSigner::new("http://localhost", &Secret::new("none"));
     let links = links.ok_or_else(|| Failure::new(Code::Internal, "no key for links"))?;
     let folder = config.data_dir.join("blobs");
     let blobs: Arc<dyn Blobs> = Arc::new(FolderBlobs::open(folder, links, Arc::clone(&ambient.random)));
     let buckets = Arc::new(FolderBuckets::new(config.data_dir.join("buckets")));
     let toolbox = toolbox(config, ambient)?;
-    let registry = registry(config, &toolbox, mail(config, &toolbox)?, &blobs, buckets)?;
-    let flow = engine(config, ambient, &records, registry, Rules::default(), Arc::new(LocalBus::new()));
-    Ok((flow, Doorkeeper::operator(TENANT)))
+    registry(config, &toolbox, mail(config, &toolbox)?, &blobs, buckets)
 }
 
 /// Admits whoever holds the token.

@@ -1,7 +1,12 @@
 //! Workflows and runs with the real binary: apply, run, decide, follow, undo; and what goes wrong.
 
 use crate::support::{Place, Server, until};
+use chimera_testkit::postgres::PrivatePostgres;
+use chimera_testkit::smtp::PrivateSmtp;
 use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread::JoinHandle;
 
 /// A workflow that asks a person and then writes into a bucket of the data folder.
 const NOTE: &str = r#"{
@@ -134,6 +139,60 @@ fn dev_begins_with_examples_and_leaves_them_alone_afterwards() {
     assert!(ids(&place.json(&["workflow", "list"])).contains(&"publish-with-approval v2".to_owned()));
 }
 
+/// Takes one request, answers 204, and gives the request.
+fn one_request(listener: TcpListener) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut seen = Vec::new();
+        let mut piece = [0; 4_096];
+        loop {
+            let text = String::from_utf8_lossy(&seen).into_owned();
+            let length = |head: &str| {
+                let line = head
+                    .lines()
+                    .find_map(|line| line.to_lowercase().strip_prefix("content-length: ").map(str::to_owned));
+                line.and_then(|line| line.parse().ok()).unwrap_or(0)
+            };
+            if text.split_once("\r\n\r\n").is_some_and(|(head, body)| body.len() >= length(head)) {
+                stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").unwrap();
+                return text;
+            }
+            let count = stream.read(&mut piece).unwrap();
+            assert!(count > 0, "cut: {text}");
+            seen.extend_from_slice(&piece[..count]);
+        }
+    })
+}
+
+#[test]
+fn whoever_wants_to_know_is_told_how_a_run_ended_by_webhook_and_by_mail() {
+    let (hook, smtp) = (TcpListener::bind("127.0.0.1:0").unwrap(), PrivateSmtp::start());
+    let address = hook.local_addr().unwrap().to_string();
+    let echo = r#"{"air_version":"1.0","workflow_id":"echo","nodes":[{"id":"e","type":"function","fn":"local.echo","inputs":{"message":"x"}}],"edges":[]}"#;
+    let place = Place::new()
+        .env("CHIMERA_EGRESS_ALLOW", &address)
+        .env("CHIMERA_NOTIFY__WEBHOOK_KEY", "secret://webhook.runs")
+        .env("CHIMERA_SECRET_WEBHOOK_RUNS", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+        .env("CHIMERA_MAIL__SERVER", "localhost")
+        .env("CHIMERA_MAIL__PORT", &smtp.port().to_string())
+        .env("CHIMERA_MAIL__TLS", "none")
+        .env("CHIMERA_MAIL__FROM", "chimera@acme.example")
+        .file("echo.json", echo);
+    let told = one_request(hook);
+    let server = place.dev(&[]);
+    place.json(&["workflow", "apply", "echo.json"]);
+    let url = format!("http://{address}/done");
+    let watched =
+        place.run(&["runs", "start", "echo", "--wait", "--notify-webhook", &url, "--notify-email", "ann@acme.example"]);
+    assert_eq!(watched.status, 0, "{}", watched.stderr);
+    let request = told.join().unwrap();
+    assert!(request.starts_with("POST /done ") && request.contains("webhook-signature: v1,"), "{request}");
+    assert!(request.contains("\"type\":\"run.completed\""), "{request}");
+    until("the mail", || smtp.accepted().is_empty().then(|| "none yet".to_owned()));
+    assert!(smtp.accepted()[0]["content"].as_str().unwrap().contains("echo is completed"));
+    server.stop();
+}
+
 /// How long things took is nobody's to compare.
 fn without_lengths(text: &str) -> String {
     let lines = text.lines().map(|line| match line.rsplit_once("  ") {
@@ -163,6 +222,40 @@ fn runs_survive_a_killed_server_and_go_on() {
     assert_eq!(numbers, (1..=i64::try_from(numbers.len()).unwrap()).collect::<Vec<_>>());
     assert_eq!(server.stop().0, Some(0));
     assert_eq!(place.run(&["audit", "verify"]).status, 0);
+}
+
+#[test]
+fn the_same_works_on_postgres_and_two_nodes_share_its_runs() {
+    let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+    let node = || {
+        Place::new()
+            .env("CHIMERA_DATABASE_URL", &url)
+            .env("CHIMERA_API__TOKEN", "secret://api")
+            .env("CHIMERA_SECRET_API", "a-token-for-both")
+            .env("CHIMERA_TOKEN", "a-token-for-both")
+            .env("CHIMERA_LEDGER__SIGNING_KEY", "secret://ledger")
+            .env("CHIMERA_SECRET_LEDGER", &"ab".repeat(32))
+            .file("note.json", NOTE)
+    };
+    let (one, two) = (node(), node());
+    let (first, second) = (one.serve(&[]), two.serve(&[]));
+    one.json(&["workflow", "apply", "note.json"]);
+    assert_eq!(two.json(&["workflow", "apply", "note.json"])["created"], false);
+    let run = start(&one);
+    until_status(&two, &run, "awaiting_approval");
+    two.json(&["runs", "approve", &run]);
+    let watched = two.run(&["runs", "watch", &run, "--json", "--server", &format!("http://{}", first.address)]);
+    assert_eq!(watched.status, 0, "{}", watched.stderr);
+    let numbers: Vec<i64> = watched
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["run_seq"].as_i64().unwrap())
+        .collect();
+    assert_eq!(numbers, (1..=i64::try_from(numbers.len()).unwrap()).collect::<Vec<_>>());
+    assert_eq!(first.stop().0, Some(0));
+    let undone = two.run(&["runs", "rollback", &run]);
+    assert_eq!(undone.status, 0, "{}", undone.stderr);
+    assert_eq!(second.stop().0, Some(0));
 }
 
 #[test]

@@ -2,11 +2,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(clippy::disallowed_methods, reason = "tests hold the real environment")]
 
+mod client;
 mod declared;
 mod given;
 mod http;
 mod local;
 mod mail;
+mod notify;
 mod pdf;
 mod redirect;
 mod reference;

@@ -53,15 +53,15 @@ impl Flow {
     pub async fn show(&self, permit: &Permit, run: Uuid) -> Result<Value, FlowError> {
         let records = &*self.inner.parts.records;
         let row = load::own_run_row(records, permit.tenant(), run).await?;
-        let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(permit.tenant().to_owned()))
-            .with("run_id", run)
-            .with("status", "pending");
-        let waiting = load::all(records, select, limits::PAGE_ROWS_MAX).await?;
+        let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
+        // A run has few requests; all that wait anywhere would be many.
+        let asked = load::all(records, select, usize::try_from(limits::RUN_APPROVALS_MAX).unwrap_or(1)).await?;
+        let waiting = asked.iter().filter(|row| row.text("status") == "pending");
         let mut document = summary(&row);
         let json = |column: &str| row.get(column).as_json().map(Json::to_value);
         let plan = json("plan");
         let steps = plan.as_ref().map(|plan| plan["steps"].clone());
-        let approvals: Vec<Value> = waiting.iter().map(approval).collect();
+        let approvals: Vec<Value> = waiting.map(approval).collect();
         let approve_url = (!approvals.is_empty()).then(|| format!("/runs/{run}/approve"));
         if let Some(members) = document.as_object_mut() {
             members.insert("inputs".to_owned(), json("inputs").unwrap_or_default());

@@ -48,6 +48,7 @@ migrations! {
     8 = "0008_views",
     9 = "0009_runs",
     10 = "0010_checks",
+    11 = "0011_approvals",
 }
 
 /// What a migration did.

@@ -6,6 +6,7 @@ mod content_tables;
 mod core_tables;
 mod guards;
 mod invariants;
+mod lookups;
 mod runtime_tables;
 mod seed_statements;
 mod shape;

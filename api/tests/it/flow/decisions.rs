@@ -137,7 +137,7 @@ async fn what_was_edited_waits_anew_under_another_digest() {
     let edited =
         house.sees(&run, |run| run["approvals"][0]["digest"].is_string() && run["approvals"][0]["digest"] != old).await;
     let (status, problem) = approve(&house, "admin", &run, json!({"decision": "approve", "digest": old})).await;
-    assert_eq!((status, code(&problem)), (409, "INVALID_TRANSITION"), "{problem}");
+    assert_eq!((status, code(&problem)), (409, "STALE_APPROVAL"), "{problem}");
     let digest = edited["approvals"][0]["digest"].clone();
     assert_eq!(approve(&house, "admin", &run, json!({"decision": "approve", "digest": digest})).await.0, 200);
     let ended = house.until(&run, "completed").await;

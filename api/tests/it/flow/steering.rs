@@ -115,7 +115,7 @@ async fn a_patch_shows_its_difference_and_is_taken_out_again() {
     let (status, shown) = house.post(&path(&run, "/patch"), json!({"patch": patch(), "dry_run": true})).await;
     assert_eq!((status, &shown["number"]), (200, &Value::Null), "{shown}");
     assert!(shown["preview"].to_string().contains("extra"), "{shown}");
-    let stale = json!({"patch": patch(), "state_version": 1});
+    let stale = json!({"patch": patch(), "state_version": run["state_version"].as_i64().unwrap() + 1});
     let (status, problem) = house.post(&path(&run, "/patch"), stale).await;
     assert_eq!((status, code(&problem)), (409, "OCC_CONFLICT"));
     let broken = json!({"patch": {"patch_version": "0.1", "justification": "x", "add_nodes": [{"id": "review"}]}});

@@ -1,0 +1,47 @@
+//! A Chimera server as commands call it: answers, refusals, strangers, streams.
+
+use crate::server::{Reply, Server};
+use chimera_connect::client::{self, ServerError};
+use chimera_core::error::{Code, ErrorBody, Problem};
+use futures::StreamExt;
+use serde_json::json;
+
+fn at(server: &Server) -> client::Server {
+    client::Server::new(&server.url(""), Some("sesame"), Some("user_ann")).unwrap()
+}
+
+#[tokio::test]
+async fn requests_show_the_token_and_the_actor_and_answers_come_with_their_status() {
+    let server = Server::saying(202, json!({"ok": true})).await;
+    let answer = at(&server).ask("POST", "runs/x/cancel", Some("{\"a\":1}".into())).await.unwrap();
+    assert_eq!(answer, (202, json!({"ok": true})));
+    let seen = &server.seen()[0];
+    assert_eq!((seen.line().as_str(), seen.json()), ("POST /runs/x/cancel", json!({"a": 1})));
+    assert_eq!((seen.header("authorization"), seen.header("x-chimera-actor")), ("Bearer sesame", "user_ann"));
+}
+
+#[tokio::test]
+async fn a_refusal_is_the_servers_own_error_and_a_stranger_is_told_apart() {
+    let body = ErrorBody::new(Code::StaleApproval, "too late").with("n", 1);
+    let problem = serde_json::to_value(Problem::new(Code::StaleApproval, body.clone(), "/x", "t")).unwrap();
+    let server = Server::saying(409, problem).await;
+    match at(&server).ask("GET", "runs", None).await {
+        Err(ServerError::Refused(told)) => assert_eq!(*told, body),
+        other => panic!("{other:?}"),
+    }
+    let strange = Server::saying(404, json!({"message": "nginx"})).await;
+    assert!(matches!(at(&strange).ask("GET", "runs", None).await, Err(ServerError::Strange { status: 404, .. })));
+    let cut = Server::start(|_| Reply::Cut).await;
+    assert!(matches!(at(&cut).ask("GET", "runs", None).await, Err(ServerError::Silent { .. })));
+}
+
+#[tokio::test]
+async fn events_are_read_to_the_end_of_the_stream() {
+    let text = ":\n\nid: 1\nevent: a\ndata: {\"run_seq\":1}\n\nid: 2\nevent: b\ndata: {\"run_seq\":2}\n\n";
+    let server =
+        Server::start(move |_| Reply::Answer(200, vec![("content-type", "text/event-stream".into())], text.into()))
+            .await;
+    let events: Vec<_> = at(&server).events("runs/x/events?after=0").await.unwrap().collect().await;
+    let numbers: Vec<_> = events.into_iter().map(|event| event.unwrap()["run_seq"].clone()).collect();
+    assert_eq!(numbers, [json!(1), json!(2)]);
+}
