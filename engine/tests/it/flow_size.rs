@@ -123,4 +123,4 @@ async fn runs_that_wait_for_a_person_are_not_in_memory() {
 }
 
 /// How many wait. What is in memory does not depend on it, so there need not be many.
-const WAITING: usize = 400;
+const WAITING: usize = 1_000;

@@ -11,9 +11,9 @@ use chimera_engine::port::{
     CallContext, CommitError, Done, Found, Held, ReadError, Receipt, Records, Tool, ToolError, Unavailable,
 };
 use serde_json::Value;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tokio::sync::watch;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::{Notify, watch};
 
 /// How an engine stands to the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,10 @@ pub enum Moment {
 
 /// The wire of one engine.
 pub struct Wire {
-    link: watch::Sender<Link>,
+    link: Mutex<Link>,
+    /// Rings when the link changes. Whoever waits is woken in turn, where a watched value would wake
+    /// its waiters in an order of chance, and a seed would not repeat itself.
+    turned: Notify,
     cut_at: Option<Moment>,
     commits: watch::Sender<u64>,
     sends: AtomicU64,
@@ -56,7 +59,8 @@ impl Wire {
     #[must_use]
     pub fn cut_at(moment: Option<Moment>) -> Self {
         Self {
-            link: watch::Sender::new(Link::Up),
+            link: Mutex::new(Link::Up),
+            turned: Notify::new(),
             cut_at: moment,
             commits: watch::Sender::new(0),
             sends: AtomicU64::new(0),
@@ -66,7 +70,7 @@ impl Wire {
     /// How it stands.
     #[must_use]
     pub fn link(&self) -> Link {
-        *self.link.borrow()
+        *self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Transactions and outside calls so far.
@@ -83,26 +87,32 @@ impl Wire {
 
     /// Changes how it stands; what is cut stays cut.
     pub fn set(&self, link: Link) {
-        self.link.send_if_modified(|now| {
-            let changes = *now != Link::Cut && *now != link;
-            if changes {
-                *now = link;
-            }
-            changes
-        });
+        let mut now = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        if *now != Link::Cut && *now != link {
+            *now = link;
+            drop(now);
+            self.turned.notify_waiters();
+        }
     }
 
     /// Goes on while it is up, waits while it is frozen, and never comes back once it is cut.
     pub async fn pass(&self) {
-        let mut link = self.link.subscribe();
-        if link.wait_for(|link| *link == Link::Up).await.is_err() {
-            std::future::pending::<()>().await;
-        }
+        self.is(Link::Up).await;
     }
 
     /// Waits until it is cut.
     pub async fn fallen(&self) {
-        let _ = self.link.subscribe().wait_for(|link| *link == Link::Cut).await;
+        self.is(Link::Cut).await;
+    }
+
+    async fn is(&self, wanted: Link) {
+        loop {
+            let turned = self.turned.notified();
+            if self.link() == wanted {
+                return;
+            }
+            turned.await;
+        }
     }
 
     fn reached(&self, moment: Moment) {
