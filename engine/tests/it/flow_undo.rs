@@ -62,7 +62,7 @@ async fn a_failed_run_is_rolled_back_as_far_as_it_came() {
     assert_eq!(*undone.lock().unwrap(), ["a"]);
 }
 
-/// CORE-135, CORE-137
+/// CORE-137
 #[tokio::test(start_paused = true)]
 async fn what_can_not_be_undone_is_left_and_said_and_the_status_stays() {
     let undone = Arc::default();
