@@ -3,7 +3,7 @@
 use super::node::Ground;
 use crate::memory::MemoryRecords;
 use chimera_core::flow::run::RunStatus;
-use chimera_core::flow::tables::{EFFECTS, RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
+use chimera_core::flow::tables::{EFFECTS, RUN_PATCHES, RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
 use chimera_core::record::Row;
 use std::collections::BTreeMap;
 
@@ -67,6 +67,11 @@ pub(super) async fn check(disk: &MemoryRecords, ground: &Ground) {
         }
         if stands && run == "rolled_back" {
             fault(format!("effect {key} stands, and its run is {run}; its step is {step}"));
+        }
+    }
+    for row in disk.rows(&RUN_PATCHES) {
+        if row.text("status") == "proposed" {
+            fault(format!("patch {} of {} is proposed at the end", row.int("number"), row.uuid("run_id")));
         }
     }
     for row in disk.rows(&SCOPED_APPROVALS) {

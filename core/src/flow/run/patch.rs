@@ -165,7 +165,7 @@ impl Run {
         Ok(())
     }
 
-    fn refuse_patch(
+    pub(crate) fn refuse_patch(
         &mut self,
         number: u32,
         version: i64,

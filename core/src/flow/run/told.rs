@@ -27,6 +27,9 @@ impl Run {
                 self.mark_rolled_back(by, book);
                 Ok(())
             }
+            Told::Patch { number, by, .. } if self.status.is_final() => {
+                self.refuse_patch(number, 1, &by, "the run has ended", book)
+            }
             _ if self.status.is_final() => Ok(()),
             Told::Approved { approval, by, notes } => self.approved(approval, by, notes, env, book),
             Told::Denied { approval, by, notes, changes } => self.denied(approval, &by, notes, changes, env, book),
