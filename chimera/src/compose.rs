@@ -439,6 +439,7 @@ impl FlowBench {
             clock: Arc::clone(&ambient.clock),
             random: Arc::clone(&ambient.random),
             bus: Arc::new(LocalBus::new()),
+            notifier: flow::silence(ambient),
             registry: Arc::new(registry),
             policy: Arc::new(Rules::default()),
             slots: Slots::default(),

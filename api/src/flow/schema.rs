@@ -79,6 +79,8 @@ pub(crate) struct RunDocument {
     rollback: Option<Value>,
     /// Who is told when it ends.
     notify: Option<Value>,
+    /// What became of the messages about it.
+    messages: Vec<Value>,
 }
 
 /// Something that waits for a decision.

@@ -18,7 +18,7 @@ use chimera_engine::access::{Doorkeeper, Permit};
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::{Rule, Rules};
 use chimera_engine::flow::{Flow, Parts, Registry};
-use chimera_engine::port::{Blobs, Buckets, Bus, CommitError, Records, SecretError, Secrets, Tool};
+use chimera_engine::port::{Blobs, Buckets, Bus, CommitError, Notifier, Records, SecretError, Secrets, Tool};
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_storage::bus::{LocalBus, RedisBus};
 use serde::Deserialize;
@@ -80,12 +80,11 @@ pub(super) async fn start(
     };
     let channels = Channels { webhook, mail, clock: Arc::clone(&ambient.clock) };
     found_tenant(ambient, &**records).await?;
-    let flow = engine(config, ambient, records, registry, rules(config)?, bus(config).await?);
+    let outlets = Outlets { bus: bus(config).await?, notifier: Arc::new(channels) };
+    let flow = engine(config, ambient, records, registry, rules(config)?, outlets);
     let (keeper, messenger) = (flow.clone(), flow.clone());
-    let loops = vec![
-        tokio::spawn(async move { keeper.keep().await }),
-        tokio::spawn(async move { messenger.deliver(&channels).await }),
-    ];
+    let loops =
+        vec![tokio::spawn(async move { keeper.keep().await }), tokio::spawn(async move { messenger.deliver().await })];
     Ok(Running { flow, loops })
 }
 
@@ -93,7 +92,7 @@ pub(super) async fn start(
 pub(crate) async fn reader(config: &Config, ambient: &Ambient) -> Outcome<(Flow, Permit)> {
     let records = super::records_to_read(config, ambient).await?;
     let registry = described(config, ambient)?;
-    let flow = engine(config, ambient, &records, registry, Rules::default(), Arc::new(LocalBus::new()));
+    let flow = engine(config, ambient, &records, registry, Rules::default(), Outlets::closed(ambient));
     Ok((flow, Doorkeeper::operator(TENANT)))
 }
 
@@ -131,20 +130,39 @@ pub(crate) async fn api_token(config: &Config) -> Outcome<Option<String>> {
     token.map(Some).ok_or_else(|| invalid("api.token", "the secret is not a text"))
 }
 
+/// Whom the engine tells.
+struct Outlets {
+    bus: Arc<dyn Bus>,
+    notifier: Arc<dyn Notifier>,
+}
+
+impl Outlets {
+    /// Nobody outside this process.
+    fn closed(ambient: &Ambient) -> Self {
+        Self { bus: Arc::new(LocalBus::new()), notifier: silence(ambient) }
+    }
+}
+
+/// Channels of which none is set up.
+pub(super) fn silence(ambient: &Ambient) -> Arc<dyn Notifier> {
+    Arc::new(Channels { webhook: None, mail: None, clock: Arc::clone(&ambient.clock) })
+}
+
 fn engine(
     config: &Config,
     ambient: &Ambient,
     records: &Arc<dyn Records>,
     registry: Registry,
     rules: Rules,
-    bus: Arc<dyn Bus>,
+    outlets: Outlets,
 ) -> Flow {
     let [total, per_tenant, per_tool] = config.flow.calls_max;
     Flow::new(Parts {
         records: Arc::clone(records),
         clock: Arc::clone(&ambient.clock),
         random: Arc::clone(&ambient.random),
-        bus,
+        bus: outlets.bus,
+        notifier: outlets.notifier,
         registry: Arc::new(registry),
         policy: Arc::new(rules),
         slots: Slots { total, per_tenant, per_tool, tools: config.flow.calls_of.clone() },

@@ -30,6 +30,24 @@ pub struct Channels {
 
 #[async_trait]
 impl Notifier for Channels {
+    fn check(&self, channel: &str, target: &str) -> Result<(), ToolError> {
+        match channel {
+            "webhook" => {
+                let (sender, _) = self.signed()?;
+                sender.check(target)
+            }
+            "email" => self.mailer().and_then(|tool| {
+                let letter = json!({"to": target, "subject": "-", "body": "-"});
+                let faults = tool.spec().input.check(&letter).err();
+                match faults {
+                    None => Ok(()),
+                    Some(_) => Err(ToolError::not_sent(Code::ValidationFailed, "that is no mail address")),
+                }
+            }),
+            other => Err(absent(&format!("there is no channel {other:?}"))),
+        }
+    }
+
     async fn send(&self, message: &Message) -> Result<(), ToolError> {
         match message.channel.as_str() {
             "webhook" => self.webhook(message).await,
@@ -40,9 +58,17 @@ impl Notifier for Channels {
 }
 
 impl Channels {
+    fn signed(&self) -> Result<&(WebhookSender, SecretName), ToolError> {
+        let what = "no webhook can be sent: notify.webhook_key names no secret that would sign it";
+        self.webhook.as_ref().ok_or_else(|| absent(what))
+    }
+
+    fn mailer(&self) -> Result<&Arc<dyn Tool>, ToolError> {
+        self.mail.as_ref().ok_or_else(|| absent("no mail can be sent: mail.server is not set"))
+    }
+
     async fn webhook(&self, message: &Message) -> Result<(), ToolError> {
-        let (sender, secret) =
-            self.webhook.as_ref().ok_or_else(|| absent("no key is set that signs webhooks about runs"))?;
+        let (sender, secret) = self.signed()?;
         let id = message.id.to_string();
         let (_keep, cancel) = Cancel::pair();
         let call = Call {
@@ -58,7 +84,7 @@ impl Channels {
     }
 
     async fn mail(&self, message: &Message) -> Result<(), ToolError> {
-        let tool = self.mail.as_ref().ok_or_else(|| absent("no mail server is set"))?;
+        let tool = self.mailer()?;
         let (_keep, cancel) = Cancel::pair();
         let context = CallContext {
             tenant: message.tenant.clone(),

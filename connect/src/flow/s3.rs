@@ -99,6 +99,7 @@ fn declared() -> Declared {
             risk_level: Risk::Medium,
         },
         effect: Reach::Write,
+        reads_when: None,
         checkable: true,
         reversible: true,
         timeout_ms: 60_000,

@@ -54,6 +54,7 @@ impl SlackPost {
                 risk_level: Risk::Medium,
             },
             effect: Reach::Write,
+            reads_when: None,
             checkable: false,
             reversible: false,
             timeout_ms: 20_000,

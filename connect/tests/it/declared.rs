@@ -35,7 +35,7 @@ async fn a_file_may_be_json() {
     let document: Value = toml::from_str(CRM).unwrap();
     let loaded = load(&document.to_string(), "crm.json").unwrap();
     assert_eq!((loaded[0].spec().name.as_str(), loaded[0].vendor()), ("crm.leads.put", "crm"));
-    assert!(loaded[0].spec().resendable());
+    assert!(loaded[0].spec().metadata.idempotent);
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ fn the_tool_says_what_it_is() {
     let spec = tool.spec();
     assert_eq!(spec.name, "http.request");
     assert_eq!(spec.effect, Reach::Write);
-    assert!(spec.metadata.dry_run_supported && !spec.metadata.idempotent && !spec.resendable());
+    assert!(spec.metadata.dry_run_supported && !spec.metadata.idempotent);
     assert_eq!(spec.metadata.risk_level, Risk::Medium);
     for bad in [json!({}), json!({"url": "http://x", "json": 1, "text": "x"}), json!({"url": "http://x", "bodi": 1})] {
         assert!(spec.input.check(&bad).is_err(), "{bad}");

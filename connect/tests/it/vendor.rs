@@ -335,7 +335,7 @@ async fn an_issue_that_is_not_there_after_a_while_never_was() {
 async fn a_mail_is_handed_to_graph_as_it_asks_for() {
     let server = Server::start(|_| Reply::status(202).with("request-id", "r-9")).await;
     let tool = tool("outlook.send", &server);
-    assert!(!tool.spec().resendable());
+    assert!(tool.spec().effect == Reach::Write && !tool.spec().metadata.idempotent);
     let output = call(tool.as_ref(), example("outlook.send")).await.unwrap();
     assert_eq!(output, json!({"accepted": true, "request_id": "r-9"}));
     let seen = &server.seen()[0];

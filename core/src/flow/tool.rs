@@ -36,6 +36,15 @@ pub enum Reach {
     Write,
 }
 
+/// Inputs with which a writing tool only asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ReadsWhen {
+    /// The member of the input that tells.
+    pub member: &'static str,
+    /// The values with which it asks; the first one counts when the member is absent.
+    pub values: &'static [&'static str],
+}
+
 /// What policies decide by.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -63,8 +72,10 @@ pub struct Spec {
     pub description: String,
     /// What policies decide by.
     pub metadata: Metadata,
-    /// How far its work reaches.
+    /// How far its work reaches at most.
     pub effect: Reach,
+    /// With these inputs it only reads.
+    pub reads_when: Option<ReadsWhen>,
     /// `check` can tell whether an effect happened.
     pub checkable: bool,
     /// `rollback` can undo it.
@@ -88,8 +99,10 @@ pub struct Declared {
     pub description: &'static str,
     /// What policies decide by.
     pub metadata: Metadata,
-    /// How far its work reaches.
+    /// How far its work reaches at most.
     pub effect: Reach,
+    /// With these inputs it only reads.
+    pub reads_when: Option<ReadsWhen>,
     /// `check` can tell whether an effect happened.
     pub checkable: bool,
     /// `rollback` can undo it.
@@ -111,6 +124,7 @@ impl Declared {
             description: self.description.to_owned(),
             metadata: self.metadata,
             effect: self.effect,
+            reads_when: self.reads_when,
             checkable: self.checkable,
             reversible: self.reversible,
             timeout_ms: self.timeout_ms,
@@ -138,10 +152,17 @@ pub fn is_dry(input: &Value) -> bool {
 }
 
 impl Spec {
-    /// Whether a call that may have been sent can be sent again without a second effect.
+    /// How far a call with this input reaches.
     #[must_use]
-    pub const fn resendable(&self) -> bool {
-        !matches!(self.effect, Reach::Write) || self.metadata.idempotent
+    pub fn reach(&self, input: &Value) -> Reach {
+        match &self.reads_when {
+            Some(reads) => {
+                let default = reads.values.first().copied().unwrap_or_default();
+                let said = input.get(reads.member).map_or(Some(default), Value::as_str);
+                if said.is_some_and(|said| reads.values.contains(&said)) { Reach::Read } else { self.effect }
+            }
+            None => self.effect,
+        }
     }
 
     /// The answer of a dry run for a tool that has none of its own.

@@ -7,7 +7,7 @@
 use super::drive::{Drive, Nudge};
 use super::gate::{Slots, Turnstile};
 use super::{FlowError, Registry, Workflows, load};
-use crate::port::{Bus, Clock, CommitError, Held, Random, Records};
+use crate::port::{Bus, Clock, CommitError, Held, Notifier, Random, Records};
 use bytes::Bytes;
 use chimera_core::error::ErrorBody;
 use chimera_core::flow::run::{Head, Policy, Run, RunStatus, Turn};
@@ -37,6 +37,8 @@ pub struct Parts {
     pub registry: Arc<Registry>,
     /// What the rules say.
     pub policy: Arc<dyn Policy>,
+    /// Who tells people and systems how runs ended.
+    pub notifier: Arc<dyn Notifier>,
     /// How many calls may be under way.
     pub slots: Slots,
     /// Nobody else can be writing to this store: it is a file that this process has locked.

@@ -129,7 +129,7 @@ impl Policy for Rules {
             Risk::Medium => 20,
             Risk::High => 40,
         };
-        let reach = match tool.effect {
+        let reach = match tool.reach(input) {
             Reach::Pure => 0,
             Reach::Read => 5,
             Reach::Write => 15,

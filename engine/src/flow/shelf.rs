@@ -65,6 +65,7 @@ fn tool(spec: &Spec) -> Value {
         "description": spec.description,
         "metadata": spec.metadata,
         "effect": spec.effect,
+        "reads_when": spec.reads_when,
         "checkable": spec.checkable,
         "reversible": spec.reversible,
         "timeout_ms": spec.timeout_ms,

@@ -7,7 +7,7 @@ use super::{Flow, FlowError, load};
 use crate::access::Permit;
 use crate::port::ReadError;
 use chimera_core::flow::run::RunStatus;
-use chimera_core::flow::tables::{RUNS, SCOPED_APPROVALS, STEPS, TOOL_CALLS};
+use chimera_core::flow::tables::{NOTIFICATIONS, RUNS, SCOPED_APPROVALS, STEPS, TOOL_CALLS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits;
 use chimera_core::record::{Compare, Cursor, Direction, Json, Row, Scope, Select};
@@ -77,8 +77,20 @@ impl Flow {
             members.insert("error".to_owned(), json("error_data").unwrap_or_default());
             members.insert("rollback".to_owned(), json("rollback").unwrap_or_default());
             members.insert("notify".to_owned(), json("notify").unwrap_or_default());
+            members.insert("messages".to_owned(), self.messages(permit, &row).await?.into());
         }
         Ok(document)
+    }
+
+    /// What became of the messages about a run.
+    async fn messages(&self, permit: &Permit, run: &Row) -> Result<Vec<Value>, FlowError> {
+        if run.get("notify").is_null() {
+            return Ok(Vec::new());
+        }
+        let scope = Scope::Tenant(permit.tenant().to_owned());
+        let select = Select::from(&NOTIFICATIONS, scope).with("run_id", run.uuid("id")).take(limits::PAGE_ROWS_DEFAULT);
+        let rows = self.inner.parts.records.read(select).await?.rows;
+        Ok(rows.iter().map(message).collect())
     }
 
     /// The steps of a run with their calls.
@@ -180,6 +192,18 @@ fn approval(row: &Row) -> Value {
         "requested_by": row.text("requester_actor"),
         "created_at": time(row, "created_at"),
         "expires_at": time(row, "expires_at"),
+    })
+}
+
+fn message(row: &Row) -> Value {
+    json!({
+        "channel": row.text("channel"),
+        "target": row.text("target"),
+        "status": row.text("status"),
+        "attempt": row.int("attempt"),
+        "sent_at": time(row, "sent_at"),
+        "next_attempt_at": time(row, "next_attempt_at"),
+        "error": row.get("error").as_json().map(Json::to_value),
     })
 }
 

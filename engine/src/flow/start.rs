@@ -86,6 +86,7 @@ impl Flow {
         let found = self.inner.workflows.find(permit.tenant(), &ask.workflow_id, ask.version).await?;
         let (version, graph) = found.ok_or_else(|| FlowError::not_found("workflow"))?;
         check(&graph, &ask)?;
+        self.check_notify(&ask)?;
         let now = self.inner.parts.clock.now();
         let request = json!({
             "workflow_id": ask.workflow_id, "version": version, "autonomy_level": ask.level, "dry_run": ask.dry_run,
@@ -112,6 +113,19 @@ impl Flow {
             timeout_at: Some(Head::timeout_of(&graph, now)),
         };
         self.begin_once(head, graph).await
+    }
+
+    /// Refuses a run that promises to tell somebody who can't be told.
+    fn check_notify(&self, ask: &StartRun) -> Result<(), FlowError> {
+        let Some(notify) = ask.notify.as_ref().filter(|_| ask.level != Level::ExecuteSilent) else { return Ok(()) };
+        for channel in ["webhook", "email"] {
+            let Some(target) = notify.get(channel).and_then(Value::as_str) else { continue };
+            if let Err(error) = self.inner.parts.notifier.check(channel, target) {
+                let body = error.body.with("pointer", format!("/notify/{channel}"));
+                return Err(FlowError::Refused(Box::new(body)));
+            }
+        }
+        Ok(())
     }
 
     /// Begins a run unless its key was used before by the same actor. Keys are unique in the store, so

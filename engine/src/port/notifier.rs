@@ -23,6 +23,10 @@ pub struct Message {
 /// Sends messages. Delivery is at least once: a try whose answer was lost is made again.
 #[async_trait]
 pub trait Notifier: Send + Sync {
+    /// Whether a message could go there at all: the channel is set up and its rules allow the
+    /// address, as far as that shows without a lookup. Asked before anything is promised; nothing is sent.
+    fn check(&self, channel: &str, target: &str) -> Result<(), ToolError>;
+
     /// Sends one message, or says why not and whether trying again may help.
     async fn send(&self, message: &Message) -> Result<(), ToolError>;
 }

@@ -6,11 +6,12 @@ use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS};
 use chimera_core::flow::tool::Reach;
+use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_engine::flow::StartRun;
 use chimera_engine::port::{Message, Notifier, ToolError};
 use chimera_testkit::flow::{Puppet, Stage, chain, code_of, id_of, stage};
 use serde_json::{Value, json};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -22,8 +23,8 @@ struct Letters {
 }
 
 impl Letters {
-    fn refusing(refuse: usize, code: Code) -> Self {
-        Self { refuse, code, given: Mutex::default() }
+    fn refusing(refuse: usize, code: Code) -> Arc<Self> {
+        Arc::new(Self { refuse, code, given: Mutex::default() })
     }
 
     fn given(&self) -> Vec<Message> {
@@ -33,6 +34,13 @@ impl Letters {
 
 #[async_trait]
 impl Notifier for Letters {
+    fn check(&self, channel: &str, target: &str) -> Result<(), ToolError> {
+        match (channel, target) {
+            ("email", "unset") => Err(ToolError::not_sent(Code::ToolUnavailable, "no mail server is set")),
+            _ => Ok(()),
+        }
+    }
+
     async fn send(&self, message: &Message) -> Result<(), ToolError> {
         let mut given = self.given.lock().unwrap();
         given.push(message.clone());
@@ -88,16 +96,16 @@ async fn a_failed_run_of_l2_is_told_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_is_tried_again_later_and_by_another_process_too() {
-    let first = stage(1).open().await;
-    told(&first, Level::ExecuteNotify, Some(json!({"webhook": "https://hooks.example/1"}))).await;
     let letters = Letters::refusing(2, Code::ExternalServiceUnavailable);
-    first.flow.deliver_due(&letters).await.unwrap();
-    first.flow.deliver_due(&letters).await.unwrap();
+    let first = stage(1).notifier(letters.clone()).open().await;
+    told(&first, Level::ExecuteNotify, Some(json!({"webhook": "https://hooks.example/1"}))).await;
+    first.flow.deliver_due().await.unwrap();
+    first.flow.deliver_due().await.unwrap();
     assert_eq!(letters.given().len(), 1, "it waits before it is tried again");
-    let second = first.restart(stage(1)).await;
+    let second = first.restart(stage(1).notifier(letters.clone())).await;
     for seconds in [2, 4] {
         tokio::time::advance(Duration::from_secs(seconds)).await;
-        second.flow.deliver_due(&letters).await.unwrap();
+        second.flow.deliver_due().await.unwrap();
     }
     let given = letters.given();
     assert_eq!(given.len(), 3);
@@ -105,18 +113,35 @@ async fn a_message_is_tried_again_later_and_by_another_process_too() {
     let row = &second.rows(&NOTIFICATIONS)[0];
     assert_eq!((row.text("status"), row.int("attempt")), ("sent", 3));
     tokio::time::advance(Duration::from_secs(3_600)).await;
-    second.flow.deliver_due(&letters).await.unwrap();
+    second.flow.deliver_due().await.unwrap();
     assert_eq!(letters.given().len(), 3, "what was delivered is not sent again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_can_not_be_delivered_is_given_up() {
-    let stage = stage(1).open().await;
-    told(&stage, Level::ExecuteNotify, Some(json!({"email": "nobody"}))).await;
     let letters = Letters::refusing(9, Code::ValidationFailed);
-    stage.flow.deliver_due(&letters).await.unwrap();
+    let stage = stage(1).notifier(letters.clone()).open().await;
+    let run = told(&stage, Level::ExecuteNotify, Some(json!({"email": "nobody"}))).await;
+    stage.flow.deliver_due().await.unwrap();
     let row = &stage.rows(&NOTIFICATIONS)[0];
     assert_eq!((row.text("status"), letters.given().len()), ("failed", 1));
+    let shown = stage.show(run).await;
+    assert_eq!((&shown["messages"][0]["status"], &shown["messages"][0]["attempt"]), (&json!("failed"), &json!(1)));
+    assert_eq!(shown["messages"][0]["error"]["code"], "VALIDATION_FAILED", "whoever asks can see it");
+    let entries = stage.rows_of(&AUDIT_LOG_ENTRIES, run);
+    assert!(entries.iter().any(|entry| entry.text("event_type") == "notification.failed"), "and it is on record");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_could_never_tell_is_refused() {
+    let letters = Letters::refusing(0, Code::ValidationFailed);
+    let stage = stage(1).notifier(letters).open().await;
+    stage.apply(&chain("w", &[("a", "again")])).await;
+    let ask = |level| StartRun { level, notify: Some(json!({"email": "unset"})), ..StartRun::of("w", json!({})) };
+    let refused = stage.flow.start(&stage.permit("user_ann"), ask(Level::ExecuteNotify)).await;
+    assert_eq!(code_of(refused), "TOOL_UNAVAILABLE");
+    assert!(stage.rows(&RUNS).is_empty());
+    stage.flow.start(&stage.permit("user_ann"), ask(Level::ExecuteSilent)).await.map(drop).unwrap();
 }
 
 fn lost() -> Puppet {

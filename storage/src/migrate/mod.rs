@@ -49,6 +49,7 @@ migrations! {
     9 = "0009_runs",
     10 = "0010_checks",
     11 = "0011_approvals",
+    12 = "0012_messages",
 }
 
 /// What a migration did.

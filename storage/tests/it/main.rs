@@ -7,6 +7,7 @@ mod blobs;
 mod buckets;
 mod bus;
 mod counters;
+mod crash;
 mod differential;
 mod lanes;
 mod ledger;

@@ -69,6 +69,7 @@ fn engine(world: &World, records: &Arc<dyn Records>, wire: &Arc<Wire>) -> Flow {
         clock: Arc::clone(&world.clock),
         random: Arc::clone(&world.random) as _,
         bus: Arc::new(Nobody),
+        notifier: Arc::new(Nobody),
         registry: Arc::new(registry),
         policy: Arc::new(Rules::default()),
         slots: Slots::default(),

@@ -13,13 +13,24 @@ use chimera_engine::access::{Doorkeeper, Permit};
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
 use chimera_engine::flow::{Flow, Parts, Registry};
-use chimera_engine::port::{Bus, BusError, Clock, Records, Subscription};
+use chimera_engine::port::{Bus, BusError, Clock, Message, Notifier, Records, Subscription, ToolError};
 use futures::StreamExt;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// A bus on which nobody listens: looking is the truth.
+/// Nobody who listens: to the bus, so that looking is the truth, or to messages about runs.
 pub struct Nobody;
+
+#[async_trait]
+impl Notifier for Nobody {
+    fn check(&self, _: &str, _: &str) -> Result<(), ToolError> {
+        Ok(())
+    }
+
+    async fn send(&self, _: &Message) -> Result<(), ToolError> {
+        Ok(())
+    }
+}
 
 #[async_trait]
 impl Bus for Nobody {
@@ -127,6 +138,7 @@ pub fn engine_with(world: &World, records: Arc<dyn Records>, alone: bool, rules:
         clock: Arc::clone(&world.clock),
         random: Arc::clone(&world.random) as _,
         bus: Arc::new(Nobody),
+        notifier: Arc::new(Nobody),
         registry: Arc::new(world.registry()),
         policy: Arc::new(rules),
         slots: Slots::default(),

@@ -131,6 +131,7 @@ impl Puppet {
                 risk_level: Risk::Low,
             },
             effect,
+            reads_when: None,
             checkable: false,
             reversible: effect == Reach::Write,
             timeout_ms: 30_000,

@@ -15,7 +15,7 @@ use chimera_engine::access::{Doorkeeper, Permit};
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
 use chimera_engine::flow::{Decide, Decided, Decision, Flow, FlowError, Parts, StartRun};
-use chimera_engine::port::{Records, Tool};
+use chimera_engine::port::{Notifier, Records, Tool};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +32,7 @@ pub struct Setup {
     world: World,
     tools: Vec<Arc<dyn Tool>>,
     policy: Arc<dyn Policy>,
+    notifier: Arc<dyn Notifier>,
     slots: Slots,
     runs_max: usize,
     keeps: bool,
@@ -54,6 +55,7 @@ pub fn stage(seed: u64) -> Setup {
         world: World::new(seed),
         tools: Vec::new(),
         policy: Arc::new(Rules::default()),
+        notifier: Arc::new(Nobody),
         slots: Slots::default(),
         runs_max: limits::ACTIVE_RUNS_MAX,
         keeps: true,
@@ -79,6 +81,13 @@ impl Setup {
     #[must_use]
     pub fn policy(mut self, policy: impl Policy + 'static) -> Self {
         self.policy = Arc::new(policy);
+        self
+    }
+
+    /// With somebody who tells how runs ended.
+    #[must_use]
+    pub fn notifier(mut self, notifier: Arc<dyn Notifier>) -> Self {
+        self.notifier = notifier;
         self
     }
 
@@ -125,6 +134,7 @@ impl Setup {
             clock: Arc::clone(&self.world.clock),
             random: Arc::clone(&self.world.random) as _,
             bus: Arc::new(Nobody),
+            notifier: self.notifier,
             registry: Arc::new(registry),
             policy: self.policy,
             slots: self.slots,

@@ -59,6 +59,7 @@ impl Scripted {
                 risk_level: Risk::Low,
             },
             effect,
+            reads_when: None,
             checkable,
             reversible: effect == Reach::Write,
             timeout_ms: 30_000,

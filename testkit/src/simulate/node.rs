@@ -63,6 +63,7 @@ impl Node {
             clock: Arc::clone(&ground.clock),
             random: Arc::clone(&ground.random) as _,
             bus: Arc::new(Nobody),
+            notifier: Arc::new(Nobody),
             registry: Arc::new(registry(ground, &records, &wire)),
             policy: Arc::new(Rules::default()),
             slots: ground.slots.clone(),

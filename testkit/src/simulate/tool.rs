@@ -46,6 +46,7 @@ fn declared((name, effect, idempotent, checkable): (&'static str, Reach, bool, b
             risk_level: Risk::Low,
         },
         effect,
+        reads_when: None,
         checkable,
         reversible: effect == Reach::Write,
         timeout_ms: 20_000,

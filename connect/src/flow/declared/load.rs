@@ -328,6 +328,7 @@ fn tool(entry: &Entry, at: &At<'_>) -> Result<(Spec, Plan), DeclareError> {
         description: entry.description.clone(),
         metadata: entry.metadata.clone(),
         effect: entry.effect,
+        reads_when: None,
         checkable: entry.check.is_some(),
         reversible: entry.rollback.is_some(),
         timeout_ms: entry.timeout_ms,

@@ -1,8 +1,6 @@
 //! The tool `http.request`.
 //!
-//! A tool says once how far its work reaches, so this one is a write: whatever it is asked to do,
-//! its call is written ahead. GET, HEAD and OPTIONS only ask; a failure of theirs counts as not sent, so
-//! they are tried again like reads. A secret is named after the host it may be sent to
+//! It writes, except with GET, HEAD and OPTIONS, which only ask and may be sent again. A secret is named after the host it may be sent to
 //! (`secret://http.api.example.com`): otherwise whoever writes a workflow could have any secret of
 //! the house sent anywhere.
 
@@ -15,7 +13,7 @@ use async_trait::async_trait;
 use chimera_core::access::SecretName;
 use chimera_core::error::Code;
 use chimera_core::flow::schema::BadSchema;
-use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Spec, is_dry};
+use chimera_core::flow::tool::{Declared, Metadata, Reach, ReadsWhen, Risk, Spec, is_dry};
 use chimera_core::limits::{ERROR_TEXT_CHARS_MAX, HTTP_REDIRECTS_MAX, TARGET_BYTES_MAX};
 use chimera_engine::port::{CallContext, Secrets, Tool, ToolError};
 use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
@@ -85,6 +83,7 @@ impl HttpRequest {
                 risk_level: Risk::Medium,
             },
             effect: Reach::Write,
+            reads_when: Some(ReadsWhen { member: "method", values: &["GET", "HEAD", "OPTIONS"] }),
             checkable: false,
             reversible: false,
             timeout_ms: 30_000,

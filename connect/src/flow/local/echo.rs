@@ -29,6 +29,7 @@ impl Echo {
                 risk_level: Risk::Low,
             },
             effect: Reach::Pure,
+            reads_when: None,
             checkable: false,
             reversible: false,
             timeout_ms: 5_000,

@@ -104,6 +104,7 @@ fn declared() -> Declared {
             risk_level: Risk::High,
         },
         effect: Reach::Write,
+        reads_when: None,
         checkable: false,
         reversible: false,
         timeout_ms: 60_000,

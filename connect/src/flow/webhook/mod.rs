@@ -51,7 +51,7 @@ impl WebhookSender {
 
     /// Sends one message; gives the receiver's status, which is below 300.
     pub async fn send(&self, call: &Call, message: &Message<'_>) -> Result<u16, ToolError> {
-        let mut request = self.request(message)?;
+        let mut request = self.request(message.url)?;
         let now = self.client.clock().now();
         let payload = json!({"type": message.event_type, "timestamp": now.to_string(), "data": message.data});
         request = request.json(&payload);
@@ -81,8 +81,13 @@ impl WebhookSender {
         Ok(answer.status)
     }
 
-    fn request(&self, message: &Message<'_>) -> Result<Request, ToolError> {
-        let url = Url::parse(message.url).map_err(|error| malformed(&format!("the url is not valid: {error}")))?;
+    /// Whether the rules allow a receiver, as far as it shows without a lookup.
+    pub fn check(&self, url: &str) -> Result<(), ToolError> {
+        self.request(url).map(drop)
+    }
+
+    fn request(&self, url: &str) -> Result<Request, ToolError> {
+        let url = Url::parse(url).map_err(|error| malformed(&format!("the url is not valid: {error}")))?;
         let mut request = Request::new(Method::POST, url, Care::Repeatable);
         request.redirects_max = 0;
         request.cuts = true;
@@ -113,6 +118,7 @@ impl WebhookSend {
                 risk_level: Risk::Medium,
             },
             effect: Reach::Write,
+            reads_when: None,
             checkable: false,
             reversible: false,
             timeout_ms: 20_000,
@@ -153,7 +159,7 @@ impl Tool for WebhookSend {
         let data = input.get("data").unwrap_or(&empty);
         let message = Message { url: text("url"), id: &id, event_type: text("event_type"), data, secret: &secret };
         if is_dry(input) {
-            let request = self.sender.request(&message)?;
+            let request = self.sender.request(message.url)?;
             let output = json!({"delivered": true, "status": 200, "webhook_id": id});
             let would = format!("POST {} with {} {data}", request.url, message.event_type);
             return Ok(Spec::simulated(output, would));

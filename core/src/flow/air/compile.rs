@@ -231,7 +231,7 @@ impl Compiling<'_> {
         if let Some(function) = node.function() {
             compiled.inputs = self.template(&Value::Object(function.inputs.clone()), &format!("{path}/inputs"));
             let kind = self.tool(&function.tool, path)?;
-            if function.cache.is_some() && kind.spec.effect == Reach::Write {
+            if function.cache.is_some() && kind.spec.effect == Reach::Write && kind.spec.reads_when.is_none() {
                 let reason = format!("{} changes something outside, so its answers can't be used again", function.tool);
                 self.out.add(ProblemCode::NotCacheable, format!("{path}/cache"), reason);
             }

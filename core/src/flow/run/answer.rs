@@ -109,7 +109,10 @@ impl Run {
         }
         let text = text.unwrap_or_else(|_| Json::stored("null".to_owned()));
         book.call_ended(&self.head, self.task(at), call, step, spec, Ok(text.clone()), now)?;
-        if self.function(at).is_some_and(|function| function.cache.is_some()) && spec.effect != Reach::Write && !dry {
+        if self.function(at).is_some_and(|function| function.cache.is_some())
+            && self.reach(at, spec) != Reach::Write
+            && !dry
+        {
             self.remember(at, spec, text, env, book)?;
         }
         self.finish_step(at, spec, output, "completed", env, book)
@@ -193,7 +196,7 @@ impl Run {
             if let Some(task) = self.task_mut(at) {
                 task.in_doubt = true;
             }
-            if !spec.resendable() {
+            if !self.resendable(at, spec) {
                 return self.maybe_sent(at, spec, error, env, book);
             }
         }
@@ -241,7 +244,7 @@ impl Run {
 
     /// Whether something may have changed outside without anybody knowing.
     pub(crate) fn may_have_happened(&self, at: At) -> bool {
-        let writes = matches!(self.work(at), Work::Tool(spec) if spec.effect == Reach::Write);
+        let writes = matches!(self.work(at), Work::Tool(spec) if self.reach(at, &spec) == Reach::Write);
         writes && self.task(at).is_some_and(|task| task.in_doubt && task.effect.is_some())
     }
 
@@ -282,7 +285,7 @@ impl Run {
             }
             return self.dispatch(at, &spec, Mode::Check, env, book);
         }
-        if spec.resendable() && left {
+        if self.resendable(at, &spec) && left {
             return self.send_again(at, env, book);
         }
         self.outcome_unknown(at, "the process that made this call is gone", env, book)

@@ -58,7 +58,7 @@ impl Run {
         let fresh = self.is_fresh(at.node);
         let runs = match mode {
             ReplayMode::Retry => fresh || recording.is_none_or(|recording| recording.error.is_some()),
-            ReplayMode::Shadow => fresh && spec.is_some_and(|spec| spec.effect != Reach::Write),
+            ReplayMode::Shadow => fresh && spec.is_some_and(|spec| self.reach(at, spec) != Reach::Write),
             ReplayMode::Freeze => false,
         };
         match recording {

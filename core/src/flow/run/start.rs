@@ -86,6 +86,17 @@ impl Run {
         }
     }
 
+    /// How far the call of a place reaches.
+    pub(crate) fn reach(&self, at: At, spec: &Spec) -> Reach {
+        let input = self.task(at).and_then(|task| task.input.as_deref());
+        input.map_or(spec.effect, |input| spec.reach(input))
+    }
+
+    /// Whether the call of a place can be sent again without a second effect.
+    pub(crate) fn resendable(&self, at: At, spec: &Spec) -> bool {
+        self.reach(at, spec) != Reach::Write || spec.metadata.idempotent
+    }
+
     /// The function of a node or of its items.
     pub(crate) fn function(&self, at: At) -> Option<&Function> {
         match &self.graph.nodes.get(at.node)?.node.body {
@@ -300,7 +311,7 @@ impl Run {
 
     /// Looks for a recorded output if the node allows it.
     fn look_in_cache(&mut self, at: At, spec: &Spec, book: &mut Book) -> bool {
-        if spec.effect == Reach::Write || self.replays().is_some() {
+        if self.reach(at, spec) == Reach::Write || self.replays().is_some() {
             return false;
         }
         if self.function(at).is_none_or(|function| function.cache.is_none()) {

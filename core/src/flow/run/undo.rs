@@ -117,7 +117,7 @@ impl Run {
         let happened = task.effect.is_some_and(|effect| effect.status == EffectStatus::Succeeded);
         let dry = task.input.as_deref().is_some_and(is_dry);
         match self.work(at) {
-            Work::Tool(spec) => (spec.effect == Reach::Write && happened && !dry).then_some(*seq),
+            Work::Tool(spec) => (self.reach(at, &spec) == Reach::Write && happened && !dry).then_some(*seq),
             Work::Child { .. } => task.child.map(|_| *seq),
             _ => None,
         }

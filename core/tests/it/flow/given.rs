@@ -37,6 +37,7 @@ impl Tools {
             description: "",
             metadata: Metadata::default(),
             effect,
+            reads_when: None,
             checkable: false,
             reversible: false,
             timeout_ms: 1_000,

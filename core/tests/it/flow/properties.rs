@@ -38,6 +38,7 @@ static TOOLS: LazyLock<Tools> = LazyLock::new(|| {
             description: "",
             metadata: Metadata::default(),
             effect: Reach::Read,
+            reads_when: None,
             checkable: false,
             reversible: false,
             timeout_ms: 1,

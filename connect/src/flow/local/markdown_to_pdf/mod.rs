@@ -80,6 +80,7 @@ impl MarkdownToPdf {
                 risk_level: Risk::Low,
             },
             effect: Reach::Pure,
+            reads_when: None,
             checkable: false,
             reversible: false,
             timeout_ms: 60_000,

@@ -48,6 +48,7 @@ impl Summarize {
                 risk_level: Risk::Low,
             },
             effect: Reach::Pure,
+            reads_when: None,
             checkable: false,
             reversible: false,
             timeout_ms: 30_000,
