@@ -16,4 +16,4 @@ pub(crate) use scoped::scoped;
 pub use table::{Column, Kind, Table, catalog};
 pub use tx::{Conflict, Insert, InvalidTx, RowCount, RowKey, Step, Touch, Tx, Update};
 pub(crate) use value::escapes_nul;
-pub use value::{Json, JsonError, Value};
+pub use value::{Cell, Json, JsonError, Value};

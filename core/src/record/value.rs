@@ -31,6 +31,36 @@ pub enum Value {
     Texts(Vec<String>),
 }
 
+/// A cell whose value stands elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cell<'a> {
+    /// A whole number, or none.
+    Int(Option<i64>),
+    /// Text, or none.
+    Text(Option<&'a str>),
+    /// A UUID, or none.
+    Uuid(Option<Uuid>),
+    /// An instant.
+    Time(Timestamp),
+    /// A JSON document as it is stored.
+    Json(&'a str),
+    /// Raw bytes.
+    Bytes(&'a [u8]),
+}
+
+impl From<Cell<'_>> for Value {
+    fn from(cell: Cell<'_>) -> Self {
+        match cell {
+            Cell::Int(n) => n.into(),
+            Cell::Text(text) => text.map(str::to_owned).into(),
+            Cell::Uuid(id) => id.into(),
+            Cell::Time(at) => at.into(),
+            Cell::Json(text) => Self::Json(Json::stored(text.to_owned())),
+            Cell::Bytes(bytes) => bytes.to_vec().into(),
+        }
+    }
+}
+
 impl Value {
     /// Whether this is `Null`.
     #[must_use]

@@ -63,8 +63,9 @@ pub enum Event<W> {
 pub enum Command<W> {
     /// Send a batch; answer with `Executed`.
     Execute(Batch),
-    /// Tell a waiter.
-    Reply(W, Result<Receipt, CommitError>),
+    /// Tell a waiter. It gets the transaction back if that is at hand: freeing it takes time that
+    /// whoever made it can spare and a committer can't.
+    Reply(W, Result<Receipt, CommitError>, Tx),
     /// Take a lane; answer with `Claimed` or `ClaimFailed`, as often as it takes.
     Claim,
     /// Take the lane anew and look for the batch; answer with `Settled`, however long it takes.
@@ -133,7 +134,7 @@ impl<W> Committer<W> {
             Event::Claimed(lane) if matches!(self.state, State::Closed) => commands.push(Command::Release(Some(lane))),
             Event::Claimed(lane) => self.resume(lane, &mut commands),
             Event::ClaimFailed(reason) => self.unclaimed(reason, &mut commands),
-            Event::Settled { batch, settled } => self.settled(&batch, settled, &mut commands),
+            Event::Settled { batch, settled } => self.settled(batch, settled, &mut commands),
             Event::Tick => self.tick(&mut commands),
             Event::Closing => {
                 self.closing = true;
@@ -160,7 +161,7 @@ impl<W> Committer<W> {
             _ => None,
         };
         match refusal {
-            Some(error) => commands.push(Command::Reply(waiter, Err(error))),
+            Some(error) => commands.push(Command::Reply(waiter, Err(error), Tx::default())),
             None => self.queue.push(Waiting::new(tx, waiter)),
         }
     }
@@ -187,7 +188,7 @@ impl<W> Committer<W> {
             Outcome::Committed { head, lost } => {
                 self.txs_max = limits::BATCH_TXS_MAX;
                 let lane = Lane { head, ..lane };
-                tell(&batch, drawn, lane, lost, commands);
+                tell(batch.lane, batch.txs, drawn, lane, lost, commands);
                 self.resume(lane, commands);
             }
             Outcome::Lost(lost) => {
@@ -224,7 +225,7 @@ impl<W> Committer<W> {
                 None => None,
             };
             if let Some(error) = answer {
-                commands.extend(back.pop().map(|only| Command::Reply(only.waiter, Err(error))));
+                commands.extend(back.pop().map(|only| Command::Reply(only.waiter, Err(error), Tx::default())));
                 return self.resume(lane, commands);
             }
         }
@@ -239,17 +240,17 @@ impl<W> Committer<W> {
         commands.push(command);
     }
 
-    fn settled(&mut self, batch: &Batch, settled: Settled, commands: &mut Vec<Command<W>>) {
+    fn settled(&mut self, batch: Batch, settled: Settled, commands: &mut Vec<Command<W>>) {
         let State::Settling(drawn, lost) = &mut self.state else { return };
         let (drawn, lost) = (std::mem::take(drawn), std::mem::take(lost));
         self.state = State::Idle(batch.lane);
         match settled {
             Settled::Ours(lane) => {
-                tell(batch, drawn, lane, lost, commands);
+                tell(batch.lane, batch.txs, drawn, lane, lost, commands);
                 self.resume(lane, commands);
             }
             Settled::Never(lane) => {
-                let back = refill(batch.txs.clone(), drawn);
+                let back = refill(batch.txs, drawn);
                 if back.is_empty() {
                     return self.resume(lane, commands);
                 }
@@ -258,12 +259,14 @@ impl<W> Committer<W> {
             }
             Settled::Fenced { durable: Some(true) } => {
                 let (_, head) = batch.chain(|at| lost.iter().all(|(position, _)| *position != at));
-                tell(batch, drawn, Lane { head, ..batch.lane }, lost, commands);
+                tell(batch.lane, batch.txs, drawn, Lane { head, ..batch.lane }, lost, commands);
                 self.fail(Vec::new(), &CommitError::Fenced, None, commands);
             }
             Settled::Fenced { durable } => {
                 let error = if durable.is_some() { CommitError::Fenced } else { CommitError::Unknown };
-                drawn.into_iter().for_each(|w| commands.push(Command::Reply(w.waiter, Err(error.clone()))));
+                drawn
+                    .into_iter()
+                    .for_each(|w| commands.push(Command::Reply(w.waiter, Err(error.clone()), Tx::default())));
                 self.fail(Vec::new(), &CommitError::Fenced, None, commands);
             }
         }
@@ -278,7 +281,7 @@ impl<W> Committer<W> {
         commands: &mut Vec<Command<W>>,
     ) {
         let all = drawn.into_iter().chain(self.queue.drain());
-        commands.extend(all.map(|waiting| Command::Reply(waiting.waiter, Err(error.clone()))));
+        commands.extend(all.map(|waiting| Command::Reply(waiting.waiter, Err(error.clone()), Tx::default())));
         self.state = State::Claiming { down };
         if !self.close_if_done(commands) {
             commands.push(Command::Claim);
@@ -288,7 +291,7 @@ impl<W> Committer<W> {
     fn unclaimed(&mut self, reason: Unavailable, commands: &mut Vec<Command<W>>) {
         if matches!(self.state, State::Claiming { .. }) {
             let error = CommitError::Unavailable(reason.clone());
-            commands.extend(self.queue.drain().map(|w| Command::Reply(w.waiter, Err(error.clone()))));
+            commands.extend(self.queue.drain().map(|w| Command::Reply(w.waiter, Err(error.clone()), Tx::default())));
             self.state = State::Claiming { down: Some(reason) };
             if !self.close_if_done(commands) {
                 commands.push(Command::Claim);
@@ -333,7 +336,9 @@ fn without<W>(back: Vec<Waiting<W>>, lost: Vec<(usize, Loss)>, commands: &mut Ve
     let mut rest = Vec::with_capacity(back.len());
     for (at, waiting) in back.into_iter().enumerate() {
         match lost.iter().position(|(position, _)| *position == at) {
-            Some(found) => commands.push(Command::Reply(waiting.waiter, Err(refusal(lost.swap_remove(found).1)))),
+            Some(found) => {
+                commands.push(Command::Reply(waiting.waiter, Err(refusal(lost.swap_remove(found).1)), Tx::default()))
+            }
             None => rest.push(waiting),
         }
     }
@@ -342,23 +347,24 @@ fn without<W>(back: Vec<Waiting<W>>, lost: Vec<(usize, Loss)>, commands: &mut Ve
 
 /// Hands out receipts, and refusals to those left out.
 fn tell<W>(
-    batch: &Batch,
+    before: Lane,
+    txs: Vec<Tx>,
     drawn: Vec<Waiting<W>>,
     lane: Lane,
     mut lost: Vec<(usize, Loss)>,
     commands: &mut Vec<Command<W>>,
 ) {
-    let mut seq = batch.lane.head.seq;
-    for ((at, waiting), tx) in drawn.into_iter().enumerate().zip(&batch.txs) {
+    let mut seq = before.head.seq;
+    for ((at, waiting), tx) in drawn.into_iter().enumerate().zip(txs) {
         let answer = match lost.iter().position(|(position, _)| *position == at) {
             Some(found) => Err(refusal(lost.swap_remove(found).1)),
             None => {
                 let first_seq = (!tx.entries.is_empty()).then_some(seq + 1);
                 seq += i64::try_from(tx.entries.len()).unwrap_or_default();
-                Ok(Receipt { lane: lane.id, epoch: batch.lane.epoch, first_seq, head_seq: lane.head.seq })
+                Ok(Receipt { lane: lane.id, epoch: before.epoch, first_seq, head_seq: lane.head.seq })
             }
         };
-        commands.push(Command::Reply(waiting.waiter, answer));
+        commands.push(Command::Reply(waiting.waiter, answer, tx));
     }
 }
 

@@ -75,7 +75,7 @@ fn started(machine: &mut Machine) -> Batch {
 }
 
 fn answers(commands: Vec<Command<usize>>) -> Answers {
-    let reply = |command| if let Command::Reply(waiter, answer) = command { Some((waiter, answer)) } else { None };
+    let reply = |command| if let Command::Reply(waiter, answer, _) = command { Some((waiter, answer)) } else { None };
     commands.into_iter().filter_map(reply).collect()
 }
 

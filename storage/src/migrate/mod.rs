@@ -50,6 +50,7 @@ migrations! {
     10 = "0010_checks",
     11 = "0011_approvals",
     12 = "0012_messages",
+    13 = "0013_appends",
 }
 
 /// What a migration did.

@@ -1,11 +1,12 @@
 //! What the rest of a store tells a lane.
 
+use chimera_core::record::Tx;
 use chimera_engine::commit::{Event, Prepared};
 use chimera_engine::port::{CommitError, Receipt};
 use tokio::sync::oneshot;
 
-/// Who waits for a commit.
-pub(super) type Waiter = oneshot::Sender<Result<Receipt, CommitError>>;
+/// Who waits for a commit. It gets the transaction back, to be freed by whoever made it.
+pub(super) type Waiter = oneshot::Sender<(Result<Receipt, CommitError>, Tx)>;
 
 /// A message to a lane.
 pub(super) enum Message {

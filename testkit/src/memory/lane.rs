@@ -62,7 +62,7 @@ impl LaneLoop {
         while let Some(command) = self.commands.pop_front() {
             let event = match command {
                 // Whoever stopped waiting needs no answer.
-                Command::Reply(waiter, answer) => {
+                Command::Reply(waiter, answer, _) => {
                     let _ = waiter.send(answer);
                     continue;
                 }

@@ -102,7 +102,8 @@ impl Records for PostgresRecords {
             TrySendError::Full(_) => CommitError::Overloaded,
             TrySendError::Closed(_) => stopped().into(),
         })?;
-        answer.await.unwrap_or_else(|_| Err(stopped().into()))
+        let (answer, _spent) = answer.await.map_err(|_| stopped())?;
+        answer
     }
 
     async fn read(&self, select: Select) -> Result<Page, ReadError> {

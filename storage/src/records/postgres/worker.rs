@@ -45,7 +45,7 @@ impl Worker {
         loop {
             while let Some(command) = commands.pop_front() {
                 match command {
-                    Command::Reply(waiter, answer) => drop(waiter.send(answer)),
+                    Command::Reply(waiter, answer, tx) => drop(waiter.send((answer, tx))),
                     Command::Execute(batch) => {
                         last_batch = batch.txs.len();
                         let outcome = self.execute(&batch).await;

@@ -1,6 +1,6 @@
 //! Values in and out of SQLite: UUIDs as 16-byte blobs, times as microseconds, lists as JSON.
 
-use chimera_core::record::{Json, Kind, Value};
+use chimera_core::record::{Cell as Borrowed, Json, Kind, Value};
 use chimera_core::time::Timestamp;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Statement, ToSql};
@@ -35,6 +35,22 @@ fn list(texts: Vec<String>) -> ToSqlOutput<'static> {
 pub(crate) fn bind<'a>(statement: &mut Statement<'_>, values: impl Iterator<Item = &'a Value>) -> rusqlite::Result<()> {
     for (n, value) in values.enumerate() {
         statement.raw_bind_parameter(n + 1, Cell(value))?;
+    }
+    Ok(())
+}
+
+/// Binds values that stand elsewhere as parameters 1, 2, …
+pub(crate) fn bind_borrowed(statement: &mut Statement<'_>, values: &[Borrowed<'_>]) -> rusqlite::Result<()> {
+    for (n, value) in values.iter().enumerate() {
+        let at = n + 1;
+        match value {
+            Borrowed::Int(number) => statement.raw_bind_parameter(at, number)?,
+            Borrowed::Text(text) => statement.raw_bind_parameter(at, text)?,
+            Borrowed::Json(text) => statement.raw_bind_parameter(at, text)?,
+            Borrowed::Uuid(id) => statement.raw_bind_parameter(at, id.as_ref().map(|id| id.as_bytes().as_slice()))?,
+            Borrowed::Time(time) => statement.raw_bind_parameter(at, time.micros())?,
+            Borrowed::Bytes(bytes) => statement.raw_bind_parameter(at, bytes)?,
+        }
     }
     Ok(())
 }

@@ -10,12 +10,34 @@ use super::super::sql::{self, Dialect};
 use super::cells;
 use super::failure;
 use super::texts::Texts;
+use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::ledger::{Head, Link, SealedEntry};
 use chimera_core::record::{Conflict, Insert, RowCount, RowKey, Step, Table, Tx, Update};
 use chimera_engine::commit::{Batch, Loss, Outcome};
-use rusqlite::{Connection, params};
+use rusqlite::{CachedStatement, Connection, params};
 
 const D: Dialect = Dialect::Sqlite;
+
+/// What a batch is written with: each statement is looked up once.
+struct Pen<'c> {
+    conn: &'c Connection,
+    texts: &'c mut Texts,
+    statements: Vec<Option<CachedStatement<'c>>>,
+}
+
+impl<'c> Pen<'c> {
+    /// The statement whose text has this number.
+    fn statement(&mut self, number: usize) -> rusqlite::Result<&mut CachedStatement<'c>> {
+        if self.statements.len() <= number {
+            self.statements.resize_with(number + 1, || None);
+        }
+        let place = &mut self.statements[number];
+        match place {
+            Some(statement) => Ok(statement),
+            None => Ok(place.insert(self.conn.prepare_cached(self.texts.text(number))?)),
+        }
+    }
+}
 
 /// Why a transaction of the batch did not go through.
 enum Failure {
@@ -31,6 +53,7 @@ impl From<rusqlite::Error> for Failure {
 
 /// Runs the batch to its end. Whatever happens, no transaction stays open.
 pub(super) fn execute(conn: &Connection, texts: &mut Texts, batch: &Batch) -> Outcome {
+    texts.trim();
     for careful in [false, true] {
         let outcome = attempt(conn, texts, batch, careful).unwrap_or_else(|outcome| outcome);
         if !conn.is_autocommit() {
@@ -50,9 +73,10 @@ fn attempt(conn: &Connection, texts: &mut Texts, batch: &Batch, careful: bool) -
     if !holds_lane(conn, batch).map_err(whole)? {
         return Ok(Outcome::Fenced);
     }
+    let mut pen = Pen { conn, texts, statements: Vec::new() };
     let mut lost = Vec::new();
     for (at, tx) in batch.txs.iter().enumerate() {
-        let loss = if careful { savepoint(conn, texts, tx)? } else { plain(conn, texts, tx)? };
+        let loss = if careful { savepoint(&mut pen, tx)? } else { plain(&mut pen, tx)? };
         match loss {
             Some(loss) if careful => lost.push((at, loss)),
             Some(loss) => return Ok(Outcome::Lost(vec![(at, loss)])),
@@ -63,7 +87,7 @@ fn attempt(conn: &Connection, texts: &mut Texts, batch: &Batch, careful: bool) -
     let (links, head) = batch.chain(keep);
     let kept = batch.txs.iter().enumerate().filter(|(at, _)| keep(*at));
     for (sealed, link) in kept.flat_map(|(_, tx)| &tx.entries).zip(&links) {
-        append(conn, texts, batch.lane.id, sealed, link).map_err(whole)?;
+        append(&mut pen, batch.lane.id, sealed, link).map_err(whole)?;
     }
     if batch.txs.iter().any(is_probe) {
         probe(conn, batch).map_err(whole)?;
@@ -116,18 +140,19 @@ fn probe(conn: &Connection, batch: &Batch) -> rusqlite::Result<()> {
     conn.execute_batch("ROLLBACK TO probe; RELEASE probe")
 }
 
-fn plain(conn: &Connection, texts: &mut Texts, tx: &Tx) -> Result<Option<Loss>, Outcome> {
-    match apply(conn, texts, tx) {
+fn plain(pen: &mut Pen<'_>, tx: &Tx) -> Result<Option<Loss>, Outcome> {
+    match apply(pen, tx) {
         Ok(()) => Ok(None),
         Err(Failure::Loss(loss)) => Ok(Some(loss)),
         Err(Failure::Whole(outcome)) => Err(outcome),
     }
 }
 
-fn savepoint(conn: &Connection, texts: &mut Texts, tx: &Tx) -> Result<Option<Loss>, Outcome> {
+fn savepoint(pen: &mut Pen<'_>, tx: &Tx) -> Result<Option<Loss>, Outcome> {
     let whole = |error: rusqlite::Error| Outcome::Unavailable(failure::unavailable(&error));
+    let conn = pen.conn;
     conn.prepare_cached("SAVEPOINT tx").and_then(|mut s| s.raw_execute()).map_err(whole)?;
-    let loss = plain(conn, texts, tx)?;
+    let loss = plain(pen, tx)?;
     if loss.is_some() {
         conn.prepare_cached("ROLLBACK TO tx").and_then(|mut s| s.raw_execute()).map_err(whole)?;
     }
@@ -135,21 +160,22 @@ fn savepoint(conn: &Connection, texts: &mut Texts, tx: &Tx) -> Result<Option<Los
     Ok(loss)
 }
 
-fn apply(conn: &Connection, texts: &mut Texts, tx: &Tx) -> Result<(), Failure> {
-    tx.updates.iter().try_for_each(|update| compare_and_set(conn, texts, update))?;
-    tx.inserts.iter().try_for_each(|insert| add(conn, texts, insert))?;
-    tx.steps.iter().enumerate().try_for_each(|(at, step)| run(conn, texts, at, step))
+fn apply(pen: &mut Pen<'_>, tx: &Tx) -> Result<(), Failure> {
+    tx.updates.iter().try_for_each(|update| compare_and_set(pen, update))?;
+    tx.inserts.iter().try_for_each(|insert| add(pen, insert))?;
+    tx.steps.iter().enumerate().try_for_each(|(at, step)| run(pen, at, step))
 }
 
-fn add(conn: &Connection, texts: &mut Texts, insert: &Insert) -> Result<(), Failure> {
-    let mut statement = conn.prepare_cached(texts.insert(insert))?;
-    cells::bind(&mut statement, insert.cells.iter().map(|(_, value)| value))?;
+fn add(pen: &mut Pen<'_>, insert: &Insert) -> Result<(), Failure> {
+    let number = pen.texts.insert(insert);
+    let statement = pen.statement(number)?;
+    cells::bind(statement, insert.cells.iter().map(|(_, value)| value))?;
     let refusal = match statement.raw_execute() {
         Ok(1) => return Ok(()),
         Ok(_) => Loss::Rejected(format!("unique key of {}", insert.table.name)),
         Err(error) => failure::of_statement(&error).map_err(Failure::Whole)?,
     };
-    Err(Failure::Loss(taken(conn, insert)?.map_or(refusal, |key| Loss::Conflict(Conflict::Exists(key)))))
+    Err(Failure::Loss(taken(pen.conn, insert)?.map_or(refusal, |key| Loss::Conflict(Conflict::Exists(key)))))
 }
 
 /// The first key of the row that another row has already.
@@ -168,29 +194,30 @@ fn exists(conn: &Connection, table: &Table, key: &RowKey) -> rusqlite::Result<bo
     Ok(statement.raw_query().next()?.is_some())
 }
 
-fn compare_and_set(conn: &Connection, texts: &mut Texts, update: &Update) -> Result<(), Failure> {
+fn compare_and_set(pen: &mut Pen<'_>, update: &Update) -> Result<(), Failure> {
     let table = update.table;
-    let mut statement = conn.prepare_cached(texts.update(update))?;
+    let number = pen.texts.update(update);
+    let statement = pen.statement(number)?;
     let values = update.set.iter().map(|(_, v)| v).chain(&update.key).chain(update.expect.iter().map(|(_, v)| v));
-    cells::bind(&mut statement, values)?;
+    cells::bind(statement, values)?;
     if statement.raw_execute()? == 1 {
         return Ok(());
     }
     let key = update.row_key();
-    let conflict = if exists(conn, table, &key)? { Conflict::Stale(key) } else { Conflict::Missing(key) };
+    let conflict = if exists(pen.conn, table, &key)? { Conflict::Stale(key) } else { Conflict::Missing(key) };
     Err(Failure::Loss(Loss::Conflict(conflict)))
 }
 
-fn run(conn: &Connection, texts: &mut Texts, at: usize, step: &Step) -> Result<(), Failure> {
+fn run(pen: &mut Pen<'_>, at: usize, step: &Step) -> Result<(), Failure> {
     let unreadable = |error: chimera_engine::port::ReadError| Failure::Loss(Loss::Rejected(error.to_string()));
     let (table, text, rows, counts) = match step {
-        Step::Insert(insert) => return add(conn, texts, insert),
+        Step::Insert(insert) => return add(pen, insert),
         Step::Lock { table, conditions, rows } => (table, sql::lock(D, table, conditions), rows, true),
         Step::Update { table, conditions, set, rows } => (table, sql::update(D, table, set, conditions), rows, false),
         Step::Delete { table, conditions, rows } => (table, sql::delete(D, table, conditions), rows, false),
     };
     let text = text.map_err(unreadable)?;
-    let mut statement = conn.prepare_cached(&text.sql)?;
+    let mut statement = pen.conn.prepare_cached(&text.sql)?;
     cells::bind(&mut statement, text.params.iter().map(|(_, value)| *value))?;
     let touched = if counts { count(&mut statement)? } else { statement.raw_execute()? as u64 };
     check_rows(at, table, *rows, touched)
@@ -212,10 +239,10 @@ fn check_rows(step: usize, table: &'static Table, rows: RowCount, touched: u64) 
     Err(Failure::Loss(Loss::Conflict(Conflict::Rows { step, table: table.name, touched })))
 }
 
-fn append(conn: &Connection, texts: &mut Texts, lane: i64, sealed: &SealedEntry, link: &Link) -> rusqlite::Result<()> {
-    let row = sealed.row(lane, link);
-    let mut statement = conn.prepare_cached(texts.whole_row(row.table))?;
-    cells::bind(&mut statement, row.cells.iter())?;
+fn append(pen: &mut Pen<'_>, lane: i64, sealed: &SealedEntry, link: &Link) -> rusqlite::Result<()> {
+    let number = pen.texts.append(&AUDIT_LOG_ENTRIES);
+    let statement = pen.statement(number)?;
+    cells::bind_borrowed(statement, &sealed.cells(lane, link))?;
     match statement.raw_execute()? {
         1 => Ok(()),
         _ => Err(rusqlite::Error::StatementChangedRows(0)),

@@ -13,6 +13,9 @@ use std::time::Duration;
 pub(crate) const LANE: i64 = 1;
 /// Prepared statements kept per connection.
 const STATEMENTS_MAX: usize = 512;
+/// Memory for the writer's pages, in KiB as SQLite spells it. A commit may look at each of them, and what the
+/// writer needs again is young; the rest is in the system's cache.
+const WRITER_CACHE_KIB: i64 = -16_384;
 /// How long a connection waits for another process's lock.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 
@@ -41,6 +44,7 @@ pub(crate) fn open_writer(path: &Path) -> rusqlite::Result<Connection> {
     conn.pragma_update(None, "synchronous", "FULL")?;
     conn.pragma_update(None, "wal_autocheckpoint", 0)?;
     settle_rules(&conn)?;
+    conn.pragma_update(None, "cache_size", WRITER_CACHE_KIB)?;
     Ok(conn)
 }
 

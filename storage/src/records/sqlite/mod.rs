@@ -95,7 +95,8 @@ impl Records for SqliteRecords {
             TrySendError::Full(_) => CommitError::Overloaded,
             TrySendError::Disconnected(_) => stopped("the store is stopped").into(),
         })?;
-        answer.await.unwrap_or_else(|_| Err(stopped("the store is stopped").into()))
+        let (answer, _spent) = answer.await.map_err(|_| stopped("the store is stopped"))?;
+        answer
     }
 
     async fn read(&self, select: Select) -> Result<Page, ReadError> {

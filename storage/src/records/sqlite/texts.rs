@@ -1,22 +1,28 @@
 //! Statements that were spelled before.
 //!
 //! A text depends on the table and on which columns are named, and a program has few of those
-//! shapes, so each is written once and found again by comparing positions.
+//! shapes, so each is written once and found again by comparing positions. Within a batch a shape
+//! keeps its number, so that its statement is looked up once.
 
 use super::super::sql::{self, Dialect};
 use chimera_core::record::{Insert, Table, Update, Value};
 
-/// Shapes kept per table; a program that has more spells them anew.
-const SHAPES_MAX: usize = 64;
+/// Shapes kept between batches; a program that has more spells them anew.
+const SHAPES_MAX: usize = 256;
 
 /// The texts of one connection.
 #[derive(Default)]
-pub(super) struct Texts {
-    inserts: Vec<Shape>,
-    updates: Vec<Shape>,
+pub(super) struct Texts(Vec<Shape>);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Insert,
+    Append,
+    Update,
 }
 
 struct Shape {
+    verb: Verb,
     table: &'static str,
     /// Positions of the columns named, those set before those expected.
     positions: Vec<usize>,
@@ -26,45 +32,66 @@ struct Shape {
 }
 
 impl Texts {
-    /// `INSERT` of a row with these columns.
-    pub(super) fn insert(&mut self, insert: &Insert) -> &str {
+    /// Forgets everything if it has become much. Numbers given before mean nothing then.
+    pub(super) fn trim(&mut self) {
+        if self.0.len() > SHAPES_MAX {
+            self.0.clear();
+        }
+    }
+
+    /// The text with a number.
+    pub(super) fn text(&self, number: usize) -> &str {
+        self.0.get(number).map_or("", |shape| &shape.text)
+    }
+
+    /// Number of the `INSERT` of a row with these columns.
+    pub(super) fn insert(&mut self, insert: &Insert) -> usize {
         let positions = || insert.cells.iter().map(|(at, _)| *at);
-        find(&mut self.inserts, insert.table.name, insert.cells.len(), positions, || {
+        self.find(Verb::Insert, insert.table.name, insert.cells.len(), positions, || {
             sql::insert(Dialect::Sqlite, insert.table, positions())
         })
     }
 
-    /// `INSERT` of a row with all columns.
-    pub(super) fn whole_row(&mut self, table: &'static Table) -> &str {
+    /// Number of the `INSERT` of a row with all columns into a table that is only appended to. What
+    /// is refused ends the whole batch, so SQLite need not keep copies of pages to undo the one
+    /// statement.
+    pub(super) fn append(&mut self, table: &'static Table) -> usize {
         let columns = table.columns.len();
-        find(&mut self.inserts, table.name, columns, || 0..columns, || sql::insert(Dialect::Sqlite, table, 0..columns))
+        self.find(
+            Verb::Append,
+            table.name,
+            columns,
+            || 0..columns,
+            || sql::insert(Dialect::Sqlite, table, 0..columns).replacen("INSERT", "INSERT OR FAIL", 1),
+        )
     }
 
-    /// `UPDATE` of a row by its key that holds only while the expected columns have their values.
-    pub(super) fn update(&mut self, update: &Update) -> &str {
+    /// Number of the `UPDATE` of a row by its key that holds only while the expected columns have
+    /// their values.
+    pub(super) fn update(&mut self, update: &Update) -> usize {
         let positions = || update.set.iter().chain(&update.expect).map(|(at, _)| *at);
-        find(&mut self.updates, update.table.name, update.set.len(), positions, || spell(update))
+        self.find(Verb::Update, update.table.name, update.set.len(), positions, || spell(update))
     }
-}
 
-fn find<'a, P: Iterator<Item = usize>>(
-    shapes: &'a mut Vec<Shape>,
-    table: &'static str,
-    set: usize,
-    positions: impl Fn() -> P,
-    spell: impl FnOnce() -> String,
-) -> &'a str {
-    let same = |shape: &Shape| {
-        std::ptr::eq(shape.table, table) && shape.set == set && shape.positions.iter().copied().eq(positions())
-    };
-    let at = shapes.iter().position(same).unwrap_or_else(|| {
-        if shapes.len() >= SHAPES_MAX {
-            shapes.clear();
-        }
-        shapes.push(Shape { table, positions: positions().collect(), set, text: spell() });
-        shapes.len() - 1
-    });
-    &shapes[at].text
+    fn find<P: Iterator<Item = usize>>(
+        &mut self,
+        verb: Verb,
+        table: &'static str,
+        set: usize,
+        positions: impl Fn() -> P,
+        spell: impl FnOnce() -> String,
+    ) -> usize {
+        let same = |shape: &Shape| {
+            shape.verb == verb
+                && std::ptr::eq(shape.table, table)
+                && shape.set == set
+                && shape.positions.iter().copied().eq(positions())
+        };
+        self.0.iter().position(same).unwrap_or_else(|| {
+            self.0.push(Shape { verb, table, positions: positions().collect(), set, text: spell() });
+            self.0.len() - 1
+        })
+    }
 }
 
 fn spell(update: &Update) -> String {

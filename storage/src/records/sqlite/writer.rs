@@ -21,8 +21,6 @@ use std::time::Duration;
 /// How long to wait before trying again to take the lane of a store that is down.
 const CLAIM_PAUSE: Duration = Duration::from_micros(CLAIM_PAUSE_MICROS.unsigned_abs());
 const CLAIM_PAUSE_MICROS: i64 = 100_000;
-/// How long a busy store lets more work arrive before it starts a smaller batch than the last.
-const GATHER: Duration = Duration::from_micros(150);
 
 pub(super) struct Writer {
     pub(super) held: HeldLane,
@@ -46,7 +44,7 @@ impl Writer {
         loop {
             while let Some(command) = commands.pop_front() {
                 match command {
-                    Command::Reply(waiter, answer) => drop(waiter.send(answer)),
+                    Command::Reply(waiter, answer, tx) => drop(waiter.send((answer, tx))),
                     Command::Execute(batch) => {
                         last_batch = batch.txs.len();
                         let outcome = self.execute(&batch);
@@ -71,7 +69,7 @@ impl Writer {
             if let Some(conn) = &self.conn {
                 self.wal.between_batches(conn, last_batch);
             }
-            self.gather(&mut committer, &mut commands, last_batch, &mut retry_at);
+            self.gather(&mut committer, &mut commands, &mut retry_at);
             commands.extend(committer.start());
         }
     }
@@ -81,14 +79,11 @@ impl Writer {
         &self,
         committer: &mut Committer<Waiter>,
         commands: &mut VecDeque<Command<Waiter>>,
-        last_batch: usize,
         retry_at: &mut Option<i64>,
     ) {
         let mut take = |event| commands.extend(committer.step(event));
-        let mut arrived = 0;
         while let Ok(message) = self.inbox.try_recv() {
             take(message.into());
-            arrived += 1;
         }
         if let Some(at) = *retry_at {
             // The pause does not begin anew with each message: however many ask, it is tried again.
@@ -106,16 +101,8 @@ impl Writer {
         if committer.queued() == 0 && commands.is_empty() {
             match self.inbox.recv() {
                 Ok(message) => commands.extend(committer.step(message.into())),
-                Err(_) => return commands.extend(committer.step(Event::Closing)),
+                Err(_) => commands.extend(committer.step(Event::Closing)),
             }
-            arrived = 1;
-        }
-        // Those just answered are about to come back: one fsync for all of them beats two.
-        while arrived < last_batch
-            && let Ok(message) = self.inbox.recv_timeout(GATHER)
-        {
-            commands.extend(committer.step(message.into()));
-            arrived += 1;
         }
     }
 

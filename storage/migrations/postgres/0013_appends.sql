@@ -1,0 +1,2 @@
+-- PostgreSQL keeps no copies of pages for a trigger that may refuse: nothing changes here.
+SELECT 1;
