@@ -31,8 +31,11 @@ use tokio::task::JoinHandle;
 /// Whose everything is until there are several.
 const TENANT: &str = "default";
 
-/// How long runs may take to finish the turn that they are in, and a message to be sent.
+/// How long calls that are under way may take to end, and a message to be sent.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long runs may take to finish the turn that they are in.
+const TURN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How often it is looked whether they have.
 const STOP_LOOK: Duration = Duration::from_millis(5);
@@ -44,23 +47,32 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Lets every run finish its turn. What was started stays durable, and goes on with the next start.
+    /// Lets calls that are under way end and every run finish its turn. What was started stays durable,
+    /// and goes on with the next start.
     pub(super) async fn stop(self) {
-        self.flow.stop();
-        let quiet = async {
-            while self.flow.active() > 0 {
-                tokio::time::sleep(STOP_LOOK).await;
-            }
-        };
-        if tokio::time::timeout(STOP_TIMEOUT, quiet).await.is_err() {
-            tracing::warn!(runs = self.flow.active(), "runs were cut in their turn; they go on with the next start");
+        self.flow.drain();
+        if !self.quiet(STOP_TIMEOUT).await {
+            let runs = self.flow.active();
+            tracing::warn!(runs, "calls were cut; what came of them is looked into with the next start");
         }
+        self.flow.stop();
+        self.quiet(TURN_TIMEOUT).await;
         for mut task in self.loops {
             // A message that is being sent is tried again later.
             if tokio::time::timeout(STOP_TIMEOUT, &mut task).await.is_err() {
                 task.abort();
             }
         }
+    }
+
+    /// Waits until no run is driven; false: the time is over.
+    async fn quiet(&self, patience: Duration) -> bool {
+        let quiet = async {
+            while self.flow.active() > 0 {
+                tokio::time::sleep(STOP_LOOK).await;
+            }
+        };
+        tokio::time::timeout(patience, quiet).await.is_ok()
     }
 }
 

@@ -4,7 +4,7 @@
 //! turn is being committed is decided together in the next one. When a turn can't be committed the
 //! run in memory is worth nothing: it is thrown away and read again, or left to whoever owns it now.
 
-use super::node::{Inner, Standing};
+use super::node::{Inner, Standing, Stop};
 use super::perform::perform;
 use super::{FlowError, load, seal};
 use crate::port::{Cancel, CommitError};
@@ -67,7 +67,7 @@ struct Enter<'a>(&'a Inner);
 
 impl Gate for Enter<'_> {
     fn enter(&mut self, slot: Slot<'_>) -> bool {
-        self.0.gate().enter(slot)
+        self.0.goes_on() && self.0.gate().enter(slot)
     }
 }
 
@@ -105,7 +105,12 @@ impl Drive {
             if events.is_empty() {
                 events = self.wait(&mut stopping).await;
             }
-            if *stopping.borrow() {
+            let over = match *stopping.borrow() {
+                Stop::No => false,
+                Stop::Drain => events.is_empty() && self.calls.is_empty(),
+                Stop::Now => true,
+            };
+            if over {
                 break;
             }
             match self.turn(std::mem::take(&mut events)).await {
@@ -124,7 +129,7 @@ impl Drive {
         while let Ok(nudge) = self.nudges.try_recv() {
             told |= nudge == Nudge::Look;
         }
-        if told && !*self.inner.stopping().borrow() {
+        if told && self.inner.goes_on() {
             self.inner.wake(id);
         }
     }
@@ -191,7 +196,7 @@ impl Drive {
         self.stale += 1;
         let mut pause = (PAUSE_FIRST * self.stale).min(PAUSE_LAST);
         loop {
-            if *self.inner.stopping().borrow() {
+            if !self.inner.goes_on() {
                 return None;
             }
             tokio::time::sleep(pause).await;
@@ -287,9 +292,12 @@ impl Drive {
     }
 
     /// Waits for something to happen to the run.
-    async fn wait(&mut self, stopping: &mut watch::Receiver<bool>) -> Vec<Event> {
+    async fn wait(&mut self, stopping: &mut watch::Receiver<Stop>) -> Vec<Event> {
         if let Some(Some(event)) = self.calls.next().now_or_never() {
             return self.gather(event);
+        }
+        if !self.inner.goes_on() {
+            return if self.calls.is_empty() { Vec::new() } else { self.rest_of_calls(stopping).await };
         }
         let mut due = self.run.next_deadline().map(|due| until(due, self.inner.parts.clock.now()));
         if self.run.wants_slot() {
@@ -311,6 +319,15 @@ impl Drive {
                 _ => vec![Event::Tick],
             },
             () = sleep => vec![Event::Tick],
+        }
+    }
+
+    /// Waits for a call that is under way still, and for nothing else.
+    async fn rest_of_calls(&mut self, stopping: &mut watch::Receiver<Stop>) -> Vec<Event> {
+        tokio::select! {
+            biased;
+            Some(event) = self.calls.next() => self.gather(event),
+            _ = stopping.wait_for(|stop| *stop == Stop::Now) => Vec::new(),
         }
     }
 
@@ -383,6 +400,6 @@ async fn commit(inner: Arc<Inner>, head: Arc<Head>, mut tx: Tx, notes: &[Note]) 
     }
 }
 
-async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    let _ = stopping.wait_for(|stop| *stop).await;
+async fn stopped(stopping: &mut watch::Receiver<Stop>) {
+    let _ = stopping.wait_for(|stop| *stop != Stop::No).await;
 }

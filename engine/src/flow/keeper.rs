@@ -5,7 +5,7 @@
 //! process's own clock: nobody's clock is compared with another's. Its runs are then taken over; a
 //! call that its owner may still be making is waited for until its deadline.
 
-use super::node::TOPIC;
+use super::node::{Stop, TOPIC};
 use super::{Flow, FlowError, load};
 use crate::port::Heard;
 use chimera_core::flow::tables::{RUN_SIGNALS, RUNS};
@@ -56,7 +56,7 @@ impl Flow {
             }
             tokio::select! {
                 biased;
-                _ = stopping.wait_for(|stop| *stop) => return,
+                _ = stopping.wait_for(|stop| *stop != Stop::No) => return,
                 heard = async {
                     match hints.as_mut() {
                         Some(hints) => hints.next().await,

@@ -59,7 +59,18 @@ pub(super) struct Inner {
     runs_max: usize,
     /// Rings when a message to somebody waits to be sent.
     pub(super) messages: Notify,
-    stopping: watch::Sender<bool>,
+    stopping: watch::Sender<Stop>,
+}
+
+/// Whether an engine goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stop {
+    /// It does.
+    No,
+    /// It begins nothing more and waits for what is under way.
+    Drain,
+    /// It is over.
+    Now,
 }
 
 /// A run on its way into the store.
@@ -126,7 +137,7 @@ impl Flow {
             active: Mutex::default(),
             runs_max,
             messages: Notify::new(),
-            stopping: watch::Sender::new(false),
+            stopping: watch::Sender::new(Stop::No),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -149,9 +160,15 @@ impl Flow {
         self.inner.active().len()
     }
 
+    /// Begins nothing more: calls that are under way may end and be written down, and a run without
+    /// any is driven no further.
+    pub fn drain(&self) {
+        self.inner.stopping.send_if_modified(|stop| std::mem::replace(stop, Stop::Drain.max(*stop)) == Stop::No);
+    }
+
     /// Lets every run finish the turn that it is in and drives none any further.
     pub fn stop(&self) {
-        self.inner.stopping.send_replace(true);
+        self.inner.stopping.send_replace(Stop::Now);
     }
 
     /// Waits until a run that this process drives has ended or rests. None: it drives no such run.
@@ -181,8 +198,13 @@ impl Inner {
         self.active().contains_key(&run)
     }
 
-    pub(super) fn stopping(&self) -> watch::Receiver<bool> {
+    pub(super) fn stopping(&self) -> watch::Receiver<Stop> {
         self.stopping.subscribe()
+    }
+
+    /// Whether anything new may begin.
+    pub(super) fn goes_on(&self) -> bool {
+        *self.stopping.borrow() == Stop::No
     }
 
     /// Commits the first turn of a run and drives it. The run has its place here before it is in
@@ -254,7 +276,7 @@ impl Inner {
 
     /// Takes a run up that nobody drives: it was parked, or its owner is gone.
     pub(super) async fn take_up(self: &Arc<Self>, run: Uuid) -> Result<(), FlowError> {
-        if *self.stopping.borrow() || !self.has_room() {
+        if !self.goes_on() || !self.has_room() {
             return Ok(());
         }
         let Some(row) = load::run_row(&*self.parts.records, run).await? else { return Ok(()) };

@@ -4,6 +4,7 @@
 //! its next attempt into the future, so two processes don't send the same one at a time; a process
 //! that dies in between leaves it to the next attempt.
 
+use super::node::Stop;
 use super::{Flow, FlowError};
 use crate::ledger::audit::{Event, Writer};
 use crate::port::{CommitError, Message};
@@ -31,7 +32,7 @@ impl Flow {
             }
             tokio::select! {
                 biased;
-                _ = stopping.wait_for(|stop| *stop) => return,
+                _ = stopping.wait_for(|stop| *stop != Stop::No) => return,
                 () = self.inner.messages.notified() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }

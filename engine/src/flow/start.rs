@@ -192,6 +192,10 @@ impl Flow {
 
     async fn begin(&self, head: Head, graph: Arc<Graph>, recorded: Option<Recorded>) -> Result<Started, FlowError> {
         let inner = &self.inner;
+        if !inner.goes_on() {
+            let body = ErrorBody::new(Code::Overloaded, "this node is being stopped").retry_after(1);
+            return Err(FlowError::Refused(Box::new(body)));
+        }
         if !inner.has_room() {
             let body = ErrorBody::new(Code::Overloaded, "too many runs are under way").retry_after(1);
             return Err(FlowError::Refused(Box::new(body)));

@@ -6,6 +6,7 @@ use chimera_core::flow::run::{Signal, Told};
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, EFFECTS, RUN_SIGNALS};
 use chimera_core::flow::tool::Reach;
 use chimera_core::record::Tx;
+use chimera_engine::flow::StartRun;
 use chimera_engine::port::{Records, ToolError};
 use chimera_testkit::flow::{Puppet, Stage, chain, code_of, id_of, stage, workflow};
 use serde_json::json;
@@ -168,4 +169,31 @@ async fn a_run_takes_in_more_than_one_turn_can_hold() {
     stage.approve("user_ann", run).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
     assert!(stage.rows(&RUN_SIGNALS).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_under_way_ends_before_the_engine_does_and_is_not_in_doubt() {
+    let gate = Arc::new(Notify::new());
+    let opened = Arc::clone(&gate);
+    let once = Puppet::new("gated", Reach::Write).acts(move |_, _| {
+        let gate = Arc::clone(&opened);
+        async move {
+            gate.notified().await;
+            Ok(json!({}))
+        }
+    });
+    let asked = once.asked();
+    let first = stage(1).tool(once.build()).open().await;
+    let run = first.run(&chain("w", &[("a", "gated"), ("b", "gated")]), Level::ExecuteSilent).await;
+    first.step(run, "a", "running").await;
+    first.flow.drain();
+    let refused = first.flow.start(&first.permit("user_ann"), StartRun::of("w", json!({}))).await;
+    assert_eq!(code_of(refused), "OVERLOADED", "nothing new begins");
+    gate.notify_one();
+    first.step(run, "a", "completed").await;
+    first.pass(Duration::from_secs(60)).await;
+    assert_eq!((first.flow.active(), asked.count("execute")), (0, 1), "the next step waits for the next engine");
+
+    let second = first.restart(stage(1).tool(Puppet::new("gated", Reach::Write).build())).await;
+    assert_eq!(second.ended(run).await["status"], "completed");
 }
