@@ -7,7 +7,7 @@ use super::{Flow, FlowError, load};
 use crate::access::Permit;
 use crate::port::ReadError;
 use chimera_core::flow::run::RunStatus;
-use chimera_core::flow::tables::{NOTIFICATIONS, RUNS, SCOPED_APPROVALS, STEPS, TOOL_CALLS};
+use chimera_core::flow::tables::{NOTIFICATIONS, RUN_PATCHES, RUNS, SCOPED_APPROVALS, STEPS, TOOL_CALLS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits;
 use chimera_core::record::{Compare, Cursor, Direction, Json, Row, Scope, Select};
@@ -78,6 +78,7 @@ impl Flow {
             members.insert("rollback".to_owned(), json("rollback").unwrap_or_default());
             members.insert("notify".to_owned(), json("notify").unwrap_or_default());
             members.insert("messages".to_owned(), self.messages(permit, &row).await?.into());
+            members.insert("patches".to_owned(), self.patches(permit, run).await?.into());
         }
         Ok(document)
     }
@@ -91,6 +92,13 @@ impl Flow {
         let select = Select::from(&NOTIFICATIONS, scope).with("run_id", run.uuid("id")).take(limits::PAGE_ROWS_DEFAULT);
         let rows = self.inner.parts.records.read(select).await?.rows;
         Ok(rows.iter().map(message).collect())
+    }
+
+    /// What became of the patches of a run.
+    async fn patches(&self, permit: &Permit, run: Uuid) -> Result<Vec<Value>, FlowError> {
+        let select = Select::from(&RUN_PATCHES, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
+        let rows = self.inner.parts.records.read(select.take(limits::PAGE_ROWS_DEFAULT)).await?.rows;
+        Ok(rows.iter().map(patch).collect())
     }
 
     /// The steps of a run with their calls.
@@ -204,6 +212,18 @@ fn message(row: &Row) -> Value {
         "sent_at": time(row, "sent_at"),
         "next_attempt_at": time(row, "next_attempt_at"),
         "error": row.get("error").as_json().map(Json::to_value),
+    })
+}
+
+fn patch(row: &Row) -> Value {
+    json!({
+        "number": row.int("number"),
+        "status": row.text("status"),
+        "actor": row.text("actor"),
+        "justification": row.get("justification").as_text(),
+        "reason": row.get("reason").as_text(),
+        "approval_id": row.get("approval_request_id").as_uuid(),
+        "created_at": time(row, "created_at"),
     })
 }
 

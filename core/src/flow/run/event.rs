@@ -104,6 +104,9 @@ pub enum Told {
         input: Value,
         /// Who.
         by: String,
+        /// The request that was taken back together with this message.
+        #[serde(default)]
+        approval: Option<Uuid>,
     },
     /// A child run ended.
     ChildEnded {

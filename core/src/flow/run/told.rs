@@ -33,7 +33,7 @@ impl Run {
             _ if self.status.is_final() => Ok(()),
             Told::Approved { approval, by, notes } => self.approved(approval, by, notes, env, book),
             Told::Denied { approval, by, notes, changes } => self.denied(approval, &by, notes, changes, env, book),
-            Told::Edited { step, input, by } => self.edited(step, input, by, env, book),
+            Told::Edited { step, input, by, approval } => self.edited(step, input, by, approval, env, book),
             Told::ChildEnded { step, status, result, error } => {
                 self.child_ended(step, &status, result, error, env, book)
             }
