@@ -126,6 +126,9 @@ pub(crate) enum RunsCommand {
         /// Only this step, by its id or its node's; may be given more than once.
         #[arg(long = "step", value_name = "STEP")]
         steps: Vec<String>,
+        /// You have undone it by hand: only mark the run, call nothing.
+        #[arg(long, conflicts_with_all = ["steps", "wait"])]
+        by_hand: bool,
         /// Why.
         #[arg(long)]
         reason: Option<String>,

@@ -92,18 +92,7 @@ impl Flow {
         steps: Option<Vec<Uuid>>,
         reason: Option<String>,
     ) -> Result<(), FlowError> {
-        let row = load::own_run_row(&*self.inner.parts.records, permit.tenant(), run).await?;
-        match RunStatus::parse(row.text("status")) {
-            Some(RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled) => {}
-            _ => {
-                let message = format!("a run that is {} can't be rolled back", row.text("status"));
-                return Err(FlowError::refused(Code::InvalidTransition, message));
-            }
-        }
-        let document = row.get("rollback").as_json().map(Json::to_value);
-        if document.is_some_and(|document| document["ended"] == false) {
-            return Err(FlowError::refused(Code::InvalidTransition, "a rollback is under way"));
-        }
+        self.ended(permit, run).await?;
         for step in steps.iter().flatten() {
             self.step_row(permit, run, *step).await?;
         }
@@ -111,14 +100,28 @@ impl Flow {
         self.tell(permit, run, told).await
     }
 
-    /// Says that a failed run was undone by hand.
-    pub async fn mark_rolled_back(&self, permit: &Permit, run: Uuid) -> Result<(), FlowError> {
+    /// Says that a person has undone by hand what a run did: the run is marked, nothing is called.
+    pub async fn mark_rolled_back(&self, permit: &Permit, run: Uuid, reason: Option<String>) -> Result<(), FlowError> {
+        let row = self.ended(permit, run).await?;
+        if permit.kind() != ActorType::Human {
+            return Err(FlowError::refused(Code::RbacForbidden, "only people say that a run was undone by hand"));
+        }
+        self.tell(permit, row.uuid("id"), Told::MarkRolledBack { by: permit.actor().to_owned(), reason }).await
+    }
+
+    /// A run that has ended and may be undone.
+    async fn ended(&self, permit: &Permit, run: Uuid) -> Result<Row, FlowError> {
         let row = load::own_run_row(&*self.inner.parts.records, permit.tenant(), run).await?;
-        if RunStatus::parse(row.text("status")) != Some(RunStatus::Failed) {
-            let message = format!("a run that is {} can't be marked as rolled back", row.text("status"));
+        let status = RunStatus::parse(row.text("status"));
+        if !matches!(status, Some(RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled)) {
+            let message = format!("a run that is {} can't be rolled back", row.text("status"));
             return Err(FlowError::refused(Code::InvalidTransition, message));
         }
-        self.tell(permit, run, Told::MarkRolledBack { by: permit.actor().to_owned() }).await
+        let document = row.get("rollback").as_json().map(Json::to_value);
+        if document.is_some_and(|document| document["ended"] == false) {
+            return Err(FlowError::refused(Code::InvalidTransition, "a rollback is under way"));
+        }
+        Ok(row)
     }
 
     /// Forgets recorded outputs of a workflow: one key, or all; gives how many at the most.

@@ -52,25 +52,34 @@ async fn what_was_done_is_undone_and_told() {
     assert_eq!((status, code(&problem)), (409, "INVALID_TRANSITION"));
 }
 
+/// CORE-141
 #[tokio::test]
-async fn only_a_failed_run_can_be_set_to_rolled_back_and_to_nothing_else() {
-    let house = house().await;
-    let good = house.run(&chain("good", &[("a", "change")]), json!({})).await;
+async fn a_run_that_has_ended_can_be_marked_as_undone_by_hand_and_set_to_nothing_else() {
+    let puppet = Puppet::new("send", Reach::Write);
+    let asked = puppet.asked();
+    let house = furnished(setup().tool(puppet.build()), |edge| edge).await;
+    let waits = house.run(&reviewed(), json!({})).await;
     let mark = |run: &Value, status: &str| {
         let (path, body) = (path(run, ""), json!({"status": status}));
         let house = &house;
         async move { house.ask(Method::PATCH, &path, body).await }
     };
-    let (status, problem) = mark(&good, "rolled_back").await;
+    let (status, problem) = mark(&waits, "rolled_back").await;
     assert_eq!((status, code(&problem)), (409, "INVALID_TRANSITION"));
-    let bad = house.run(&chain("bad", &[("a", "change"), ("b", "broken")]), json!({})).await;
+    let bad = house.run(&chain("bad", &[("a", "send"), ("b", "broken")]), json!({})).await;
     assert_eq!(bad["status"], "failed", "{bad}");
     for word in ["completed", "pending", "cancelled", ""] {
         let (status, problem) = mark(&bad, word).await;
         assert_eq!((status, code(&problem)), (422, "VALIDATION_FAILED"), "{word}");
     }
-    assert_eq!(mark(&bad, "rolled_back").await.0, 202);
-    house.until(&bad, "rolled_back").await;
+    let body = json!({"status": "rolled_back", "reason": "by hand"});
+    let (status, problem) = house.ask_as("service_chatbot", Method::PATCH, &path(&bad, ""), body.clone()).await;
+    assert_eq!((status, code(&problem)), (403, "RBAC_FORBIDDEN"));
+    let (status, told) = house.ask(Method::PATCH, &path(&bad, ""), body).await;
+    assert_eq!((status, &told["status"]), (200, &json!("rolled_back")), "{told}");
+    assert_eq!(house.get(&path(&bad, "")).await.1["status"], "rolled_back");
+    assert_eq!(asked.count("rollback"), 0, "nothing is called");
+    assert_eq!(mark(&bad, "rolled_back").await.0, 409);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use super::problem::{Problem, ProblemCode, Problems};
 use super::read::Members;
 use crate::ledger::jcs;
 use crate::limits::{
-    APPROVALS_NEEDED_MAX, APPROVERS_MAX, FLOW_SECONDS_MAX, MAP_PARALLEL_MAX, NODE_RETRIES_MAX, WORKFLOW_BYTES_MAX,
+    APPROVALS_NEEDED_MAX, APPROVERS_MAX, FLOW_SECONDS_MAX, MAP_PARALLEL_MAX, RETRIES_MAX, WORKFLOW_BYTES_MAX,
     WORKFLOW_EDGES_MAX, WORKFLOW_ID_CHARS_MAX, WORKFLOW_NODES_MAX,
 };
 use serde_json::Value;
@@ -170,7 +170,7 @@ fn read_join(members: &mut Members, out: &mut Problems) -> Join {
 
 fn read_retry(members: &mut Members, out: &mut Problems) -> Option<Retry> {
     let mut inner = members.inner("retry", out)?;
-    let max = inner.count("max", 0..=NODE_RETRIES_MAX, out).unwrap_or(NODE_RETRIES_MAX);
+    let max = inner.count("max", 0..=RETRIES_MAX, out).unwrap_or(RETRIES_MAX);
     inner.finish(out);
     Some(Retry { max })
 }

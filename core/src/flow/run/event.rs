@@ -170,10 +170,13 @@ pub enum Told {
         /// Nothing is left of it.
         whole: bool,
     },
-    /// A person has undone by hand what a failed run did.
+    /// A person has undone by hand what a run did.
     MarkRolledBack {
         /// Who.
         by: String,
+        /// How, or why.
+        #[serde(default)]
+        reason: Option<String>,
     },
     /// A patch was proposed.
     Patch {

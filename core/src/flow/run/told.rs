@@ -23,8 +23,8 @@ impl Run {
                 self.begin_undo(Wanted { steps, by, reason, for_parent }, env, book)
             }
             Told::ChildUndone { step, whole } => self.child_undone(step, whole, env, book),
-            Told::MarkRolledBack { by } => {
-                self.mark_rolled_back(by, book);
+            Told::MarkRolledBack { by, reason } => {
+                self.mark_rolled_back(by, reason, book);
                 Ok(())
             }
             Told::Patch { number, by, .. } if self.status.is_final() => {
