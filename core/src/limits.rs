@@ -35,6 +35,10 @@ pub const TARGET_BYTES_MAX: usize = 8 * 1024;
 pub const ERROR_TEXT_CHARS_MAX: usize = 500;
 /// Bytes of an HTTP request body at the most.
 pub const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Seconds that somebody may ask an answer to wait for a run; the server's own timeout may be less.
+pub const WAIT_SECONDS_MAX: f64 = 3_600.0;
+/// Characters of an actor's name at the most.
+pub const ACTOR_CHARS_MAX: usize = 255;
 /// Bytes of one stored blob at the most.
 pub const BLOB_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
 /// Seconds a presigned URL may live at the most.

@@ -149,6 +149,8 @@ pub(crate) struct RunPage {
 pub(crate) struct StepList {
     /// In the order of the workflow's nodes; those that have not begun stand last.
     steps: Vec<StepDocument>,
+    /// Where the next page begins.
+    next_cursor: Option<String>,
 }
 
 /// A step.

@@ -4,6 +4,7 @@
 //! only while the first approval of a run is the one that waits, so that a second click on the same
 //! button can't approve the next step.
 
+use super::error::check_words;
 use super::{Flow, FlowError, load};
 use crate::access::Permit;
 use crate::ledger::audit::{Decision as Audited, Event, Writer};
@@ -82,9 +83,7 @@ impl Flow {
         if permit.kind() != ActorType::Human {
             return Err(FlowError::refused(Code::RbacForbidden, "only people decide about approvals"));
         }
-        if ask.reason.as_ref().is_some_and(|reason| reason.len() > limits::NOTES_BYTES_MAX || reason.contains('\0')) {
-            return Err(FlowError::refused(Code::PayloadTooLarge, "the reason is too long"));
-        }
+        check_words("reason", ask.reason.as_deref())?;
         let records = &*self.inner.parts.records;
         load::own_run_row(records, permit.tenant(), ask.run).await?;
         let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", ask.run);

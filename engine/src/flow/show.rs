@@ -12,8 +12,11 @@ use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits;
 use chimera_core::record::{Compare, Cursor, Direction, Json, Row, Scope, Select};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
+
+/// How the cursor of a page begins that shows nodes which have not begun.
+const UNBEGUN: &str = "node:";
 
 /// Which runs are listed.
 #[derive(Clone, Debug, Default)]
@@ -101,23 +104,59 @@ impl Flow {
         Ok(rows.iter().map(patch).collect())
     }
 
-    /// The steps of a run with their calls.
-    pub async fn steps(&self, permit: &Permit, run: Uuid) -> Result<Value, FlowError> {
+    /// A page of the steps of a run with their calls: those that have begun in the order of the graph,
+    /// then the nodes that have not.
+    pub async fn steps(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        limit: usize,
+        cursor: Option<&str>,
+    ) -> Result<Value, FlowError> {
         let records = &*self.inner.parts.records;
         let row = load::own_run_row(records, permit.tenant(), run).await?;
-        let rows = load::steps(records, run).await?;
-        let calls = self.calls(permit, &rows).await?;
-        let mut steps: Vec<Value> = rows.iter().map(|row| step(row, calls.get(&row.uuid("id")))).collect();
-        let status = RunStatus::parse(row.text("status"));
-        if let Ok(run) = load::load(records, &self.inner.workflows, row).await {
-            let begun = |id: &str| rows.iter().any(|row| row.text("node_id") == id);
-            let rest = if status.is_some_and(RunStatus::is_final) { "cancelled" } else { "pending" };
-            let unbegun = run.graph().nodes.iter().filter(|node| !begun(&node.node.id));
-            steps.extend(unbegun.map(|node| {
-                json!({"step_id": null, "node_id": node.node.id, "node_type": node.node.body.kind(), "status": rest, "tool_calls": []})
-            }));
+        let mut steps = Vec::new();
+        let mut from = cursor.and_then(|cursor| cursor.strip_prefix(UNBEGUN));
+        if from.is_none() {
+            let scope = Scope::Tenant(permit.tenant().to_owned());
+            let select = Select::from(&STEPS, scope).with("run_id", run).by(&["position"], Direction::Ascending);
+            let mut select = select.take(limit);
+            if let Some(cursor) = cursor {
+                select = select.continue_at(cursor).map_err(ReadError::from)?;
+            }
+            let mut page = records.read(select).await?;
+            page.rows.sort_by_key(|row| (row.int("position"), row.get("map_index").as_int()));
+            let calls = self.calls(permit, &page.rows).await?;
+            steps.extend(page.rows.iter().map(|row| step(row, calls.get(&row.uuid("id")))));
+            if let Some(next) = page.next {
+                return Ok(json!({"steps": steps, "next_cursor": next.encode()}));
+            }
+            from = Some("0");
         }
-        Ok(json!({ "steps": steps }))
+        let from = from.and_then(|from| from.parse().ok()).ok_or_else(FlowError::foreign_cursor)?;
+        let room = limit.saturating_sub(steps.len());
+        let (rest, next) = self.unbegun(row, from, room).await?;
+        steps.extend(rest);
+        Ok(json!({"steps": steps, "next_cursor": next}))
+    }
+
+    /// Nodes that have not begun, from a place of the graph on, and where to go on.
+    async fn unbegun(&self, row: Row, from: usize, room: usize) -> Result<(Vec<Value>, Option<String>), FlowError> {
+        let records = &*self.inner.parts.records;
+        let status = RunStatus::parse(row.text("status"));
+        let rest = if status.is_some_and(RunStatus::is_final) { "cancelled" } else { "pending" };
+        let rows = load::steps(records, row.uuid("id")).await?;
+        let begun: BTreeSet<&str> = rows.iter().map(|row| row.text("node_id")).collect();
+        // A run whose workflow can't be read any more has shown what it did.
+        let Ok(run) = load::load(records, &self.inner.workflows, row).await else { return Ok((Vec::new(), None)) };
+        let nodes = run.graph().nodes.iter().enumerate().skip(from);
+        let mut unbegun = nodes.filter(|(_, compiled)| !begun.contains(compiled.node.id.as_str()));
+        let shown = unbegun.by_ref().take(room).map(|(_, compiled)| {
+            let node = &compiled.node;
+            json!({"step_id": null, "node_id": node.id, "node_type": node.body.kind(), "status": rest, "tool_calls": []})
+        });
+        let shown = shown.collect();
+        Ok((shown, unbegun.next().map(|(at, _)| format!("{UNBEGUN}{at}"))))
     }
 
     async fn calls(&self, permit: &Permit, steps: &[Row]) -> Result<BTreeMap<Uuid, Vec<Value>>, FlowError> {

@@ -3,13 +3,16 @@
 //! Only the owner of a run changes it. Everybody else leaves a signal in the store, together with
 //! the ledger's entry of who asked; the owner takes it in with its next turn.
 
+use super::error::check_words;
 use super::{Flow, FlowError, load};
 use crate::access::Permit;
 use crate::ledger::audit::{Event, Writer};
 use crate::port::CommitError;
+use chimera_core::access::kind_of;
 use chimera_core::error::Code;
 use chimera_core::flow::run::{RunStatus, Signal, StepStatus, Told, affinity};
 use chimera_core::flow::tables::{CACHE_ENTRIES, STEPS};
+use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
 use chimera_core::record::{Compare, Condition, Json, Row, RowCount, Scope, Select, Step, Tx, Value as Cell};
@@ -34,6 +37,7 @@ pub struct Settle {
 impl Flow {
     /// Stops a run.
     pub async fn cancel(&self, permit: &Permit, run: Uuid, reason: Option<String>) -> Result<(), FlowError> {
+        check_words("reason", reason.as_deref())?;
         self.unfinished(permit, run).await?;
         self.tell(permit, run, Told::Cancel { by: permit.actor().to_owned(), reason }).await
     }
@@ -53,7 +57,21 @@ impl Flow {
         if row.get("pause_requested") != &Cell::Bool(true) {
             return Err(FlowError::refused(Code::InvalidTransition, "the run is not paused"));
         }
+        if permit.kind() != ActorType::Human && self.person_paused(permit, run).await? {
+            return Err(FlowError::refused(Code::RbacForbidden, "a person has paused the run, and people resume it"));
+        }
         self.tell(permit, run, Told::Resume { by: permit.actor().to_owned() }).await
+    }
+
+    /// Whether the pause that holds a run was a person's. The ledger knows; a run is paused so rarely
+    /// that its row has no place for it.
+    async fn person_paused(&self, permit: &Permit, run: Uuid) -> Result<bool, FlowError> {
+        let select = Select::from(&AUDIT_LOG_ENTRIES, Scope::Tenant(permit.tenant().to_owned()))
+            .with("run_id", run)
+            .with("event_type", "run.paused");
+        let pauses = load::all(&*self.inner.parts.records, select, usize::MAX).await?;
+        let last = pauses.iter().max_by_key(|row| row.int("run_seq"));
+        Ok(last.and_then(|row| row.get("actor_id").as_text()).is_none_or(|by| kind_of(by) == ActorType::Human))
     }
 
     /// Says what became of an effect whose outcome is unknown, as things stand now.
@@ -75,6 +93,7 @@ impl Flow {
             return Err(FlowError::refused(Code::RbacForbidden, "only people settle an unknown outcome"));
         }
         let Settle { step, attempt, happened, output, notes } = found;
+        check_words("note", notes.as_deref())?;
         let row = self.step_in(permit, run, step, StepStatus::OutcomeUnknown).await?;
         let now = u32::try_from(row.int("attempt")).unwrap_or(0);
         if attempt.is_some_and(|attempt| attempt != now) {
@@ -92,6 +111,7 @@ impl Flow {
         steps: Option<Vec<Uuid>>,
         reason: Option<String>,
     ) -> Result<(), FlowError> {
+        check_words("reason", reason.as_deref())?;
         self.ended(permit, run).await?;
         for step in steps.iter().flatten() {
             self.step_row(permit, run, *step).await?;
@@ -102,6 +122,7 @@ impl Flow {
 
     /// Says that a person has undone by hand what a run did: the run is marked, nothing is called.
     pub async fn mark_rolled_back(&self, permit: &Permit, run: Uuid, reason: Option<String>) -> Result<(), FlowError> {
+        check_words("reason", reason.as_deref())?;
         let row = self.ended(permit, run).await?;
         if permit.kind() != ActorType::Human {
             return Err(FlowError::refused(Code::RbacForbidden, "only people say that a run was undone by hand"));

@@ -163,3 +163,71 @@ async fn a_person_settles_what_nobody_can_tell() {
     assert_eq!(house.post(&resolve, found).await.0, 202);
     assert_eq!(house.until(&run, "completed").await["result"]["send"]["id"], 7);
 }
+
+/// How the character U+0000 is written in JSON.
+const NUL: &str = "a\u{0}b";
+
+#[tokio::test]
+async fn a_text_that_no_store_can_hold_is_refused_in_words_that_say_so() {
+    let house = house().await;
+    let run = house.run(&reviewed(), json!({})).await;
+    let mut with_nul = patch();
+    with_nul["justification"] = json!(NUL);
+    let described = reviewed().with("description", json!(NUL));
+    let refusals = [
+        house.ask(Method::PUT, "/workflows/reviewed", described.document().clone()).await,
+        house.post(&path(&run, "/cancel"), json!({"reason": NUL})).await,
+        house.post(&path(&run, "/patch"), json!({"patch": with_nul})).await,
+        house.post(&path(&run, "/approve"), json!({"decision": "approve", "reason": NUL})).await,
+        house.post("/workflows/reviewed/runs", json!({"idempotency_key": NUL})).await,
+        house.post("/workflows/reviewed/runs", json!({"inputs": {"text": NUL}})).await,
+        house.post("/workflows/reviewed/call", json!({(NUL): 1})).await,
+        house.ask(Method::PATCH, &path(&run, ""), json!({"status": "rolled_back", "reason": NUL})).await,
+    ];
+    for (at, (status, problem)) in refusals.iter().enumerate() {
+        assert_eq!((*status, code(problem)), (422, "VALIDATION_FAILED"), "{at}: {problem}");
+        assert!(problem["detail"].as_str().unwrap().contains("U+0000"), "{at}: {problem}");
+    }
+    assert_eq!(house.get(&path(&run, "")).await.1["status"], "awaiting_approval");
+}
+
+#[tokio::test]
+async fn only_a_run_that_has_ended_is_repeated() {
+    let house = house().await;
+    let run = house.run(&reviewed(), json!({})).await;
+    for mode in ["freeze", "shadow", "retry"] {
+        let (status, problem) = house.post(&path(&run, "/replay"), json!({ "mode": mode })).await;
+        assert_eq!((status, code(&problem)), (409, "INVALID_TRANSITION"), "{mode}");
+    }
+}
+
+#[tokio::test]
+async fn a_pause_that_a_person_made_is_ended_by_people_alone() {
+    let house = house().await;
+    let run = house.run(&reviewed(), json!({})).await;
+    let ask = async |who: &str, rest: &str| house.ask_as(who, Method::POST, &path(&run, rest), NOTHING).await;
+    assert_eq!(ask("user_ann", "/pause").await.0, 202);
+    house.sees(&run, |run| run["paused"] == true).await;
+    let (status, problem) = ask("service_chatbot", "/resume").await;
+    assert_eq!((status, code(&problem)), (403, "RBAC_FORBIDDEN"));
+    assert_eq!(ask("user_bob", "/resume").await.0, 202);
+    house.sees(&run, |run| run["paused"] == false).await;
+    assert_eq!(ask("service_chatbot", "/pause").await.0, 202);
+    house.sees(&run, |run| run["paused"] == true).await;
+    assert_eq!(ask("service_chatbot", "/resume").await.0, 202);
+    house.sees(&run, |run| run["paused"] == false).await;
+}
+
+#[tokio::test]
+async fn a_patch_that_is_not_there_or_not_applied_can_not_be_taken_out() {
+    let house = house().await;
+    let run = house.run(&reviewed(), json!({})).await;
+    assert_eq!(house.ask(Method::DELETE, &path(&run, "/patches/3"), NOTHING).await.0, 404);
+    assert_eq!(house.post(&path(&run, "/patch"), json!({"patch": patch()})).await.0, 202);
+    let applied = |run: &Value| run["patches"][0]["status"] == "applied";
+    house.sees(&run, applied).await;
+    assert_eq!(house.ask(Method::DELETE, &path(&run, "/patches/1"), NOTHING).await.0, 202);
+    house.sees(&run, |run| run["patches"][0]["status"] == "reverted").await;
+    let (status, problem) = house.ask(Method::DELETE, &path(&run, "/patches/1"), NOTHING).await;
+    assert_eq!((status, code(&problem)), (409, "INVALID_TRANSITION"));
+}
