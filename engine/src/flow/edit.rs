@@ -10,7 +10,7 @@ use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::{StepStatus, Told, Unstorable};
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, SCOPED_APPROVALS};
 use chimera_core::ledger::ActorType;
-use chimera_core::record::{Row, Scope, Select, Tx, Update};
+use chimera_core::record::{Json, Row, Scope, Select, Tx, Update};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -23,9 +23,39 @@ impl Flow {
         let row = self.step_in(permit, run, step, StepStatus::AwaitingApproval).await?;
         let tool = row.get("tool").as_text().ok_or_else(no_input)?;
         self.takes(tool, &input)?;
-        let request = self.request_of(permit, run, step).await?;
+        let pending = self.pending_of(permit, run).with("step_id", step);
+        let request = self.request_of(pending).await?;
         let approval = request.uuid("approval_request_id");
         let told = Told::Edited { step, input, by: permit.actor().to_owned(), approval: Some(approval) };
+        self.tell_with(permit, run, told, self.taken_back(permit, approval)?).await
+    }
+
+    /// Changes the input of a step of a plan that waits for approval; the plan waits anew, with a new
+    /// digest.
+    pub async fn edit_planned(&self, permit: &Permit, run: Uuid, node: &str, input: Value) -> Result<(), FlowError> {
+        if permit.kind() != ActorType::Human {
+            return Err(FlowError::refused(Code::RbacForbidden, "only people change what waits for approval"));
+        }
+        let row = self.unfinished(permit, run).await?;
+        let plan = row.get("plan").as_json().map(Json::to_value).unwrap_or_default();
+        let lines = plan["steps"].as_array().into_iter().flatten().filter(|line| line["node"] == node);
+        let lines: Vec<&Value> = lines.collect();
+        if lines.is_empty() {
+            return Err(FlowError::not_found("step"));
+        }
+        if !row.get("plan_digest").is_null() {
+            return Err(FlowError::refused(
+                Code::InvalidTransition,
+                "the plan was approved, and the step has not begun",
+            ));
+        }
+        let [tool] = lines.iter().map(|line| line["tool"].as_str()).collect::<Vec<_>>()[..] else {
+            return Err(FlowError::refused(Code::InvalidTransition, "the items of a map can't be changed one by one"));
+        };
+        self.takes(tool.ok_or_else(no_input)?, &input)?;
+        let pending = self.pending_of(permit, run).with("action_type", "plan");
+        let approval = self.request_of(pending).await?.uuid("approval_request_id");
+        let told = Told::PlanEdited { node: node.to_owned(), input, by: permit.actor().to_owned(), approval };
         self.tell_with(permit, run, told, self.taken_back(permit, approval)?).await
     }
 
@@ -38,14 +68,15 @@ impl Flow {
         })
     }
 
-    /// The request about a step that waits for people.
-    async fn request_of(&self, permit: &Permit, run: Uuid, step: Uuid) -> Result<Row, FlowError> {
-        let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(permit.tenant().to_owned()))
-            .with("run_id", run)
-            .with("step_id", step)
-            .with("status", "pending")
-            .take(1);
-        let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
+    /// The requests of a run that wait for people.
+    fn pending_of(&self, permit: &Permit, run: Uuid) -> Select {
+        let scope = Scope::Tenant(permit.tenant().to_owned());
+        Select::from(&SCOPED_APPROVALS, scope).with("run_id", run).with("status", "pending")
+    }
+
+    /// The one of these requests that there is, while there is time to decide about it.
+    async fn request_of(&self, pending: Select) -> Result<Row, FlowError> {
+        let row = self.inner.parts.records.read(pending.take(1)).await?.rows.into_iter().next();
         let decided = "this was decided about or changed a moment ago: look at it again";
         let row = row.ok_or_else(|| FlowError::refused(Code::OccConflict, decided))?;
         if row.get("expires_at").as_time().is_some_and(|end| end <= self.inner.parts.clock.now()) {

@@ -108,6 +108,17 @@ pub enum Told {
         #[serde(default)]
         approval: Option<Uuid>,
     },
+    /// A person changed the input of a step of a plan that waits for approval.
+    PlanEdited {
+        /// The node.
+        node: String,
+        /// Its new input.
+        input: Value,
+        /// Who.
+        by: String,
+        /// The request that was taken back together with this message.
+        approval: Uuid,
+    },
     /// A child run ended.
     ChildEnded {
         /// The step that started it.
@@ -204,6 +215,7 @@ impl Told {
             Self::Approved { .. } => "approved",
             Self::Denied { .. } => "denied",
             Self::Edited { .. } => "edited",
+            Self::PlanEdited { .. } => "plan_edited",
             Self::ChildEnded { .. } => "child_ended",
             Self::Cancel { .. } => "cancel",
             Self::Pause { .. } => "pause",

@@ -212,6 +212,8 @@ impl Run {
 
     fn load_plan(&mut self, row: &Row, approvals: &[Row]) {
         let Some(document) = row.get("plan").as_json().map(crate::record::Json::to_value) else { return };
+        let edits = document.get("edits").and_then(Value::as_object).into_iter().flatten();
+        self.edits = edits.map(|(node, input)| (node.clone(), input.clone())).collect();
         let approved = !row.get("plan_digest").is_null();
         let waits = |row: &Row| row.get("step_id").is_null() && row.text("action_type") == "plan";
         let by = approvals.iter().rfind(|row| waits(row) && row.text("status") == "approved").map(deciders);

@@ -149,7 +149,7 @@ impl Run {
         self.withdraw_patches(|_| true, "cancelled", "the run has ended", env.now, book)
     }
 
-    fn withdraw_patches(
+    pub(crate) fn withdraw_patches(
         &mut self,
         which: impl Fn(&Asked) -> bool,
         status: &'static str,

@@ -34,6 +34,7 @@ impl Run {
             Told::Approved { approval, by, notes } => self.approved(approval, by, notes, env, book),
             Told::Denied { approval, by, notes, changes } => self.denied(approval, &by, notes, changes, env, book),
             Told::Edited { step, input, by, approval } => self.edited(step, input, by, approval, env, book),
+            Told::PlanEdited { node, input, by, approval } => self.plan_edited(node, input, by, approval, env, book),
             Told::ChildEnded { step, status, result, error } => {
                 self.child_ended(step, &status, result, error, env, book)
             }
