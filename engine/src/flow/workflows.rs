@@ -76,6 +76,10 @@ impl Catalog for Tools<'_> {
         self.children.get(&(id.to_owned(), version)).unwrap_or(&self.unknown).clone()
     }
 
+    fn why_absent(&self, name: &str) -> Option<String> {
+        self.registry.why_absent(name).map(str::to_owned)
+    }
+
     fn tool_names(&self) -> Vec<String> {
         self.registry.specs().map(|spec| spec.name.clone()).collect()
     }

@@ -271,8 +271,13 @@ impl Compiling<'_> {
         });
         let known = known.clone();
         if known.is_none() && !self.out.is_full() {
-            let names = catalog.tool_names();
-            let reason = format!("there is no tool {name:?}{}", did_you_mean(name, names.iter().map(String::as_str)));
+            let reason = match catalog.why_absent(name) {
+                Some(why) => format!("the tool {name:?} is not set up here: {why}"),
+                None => {
+                    let names = catalog.tool_names();
+                    format!("there is no tool {name:?}{}", did_you_mean(name, names.iter().map(String::as_str)))
+                }
+            };
             self.out.add(ProblemCode::UnknownTool, format!("{path}/fn"), reason);
         }
         known
