@@ -85,8 +85,15 @@ impl From<JsonError> for ApiError {
             .with("line", line)
             .with("column", column)
             .with("reason", reason),
+            JsonError::Nul { line, column } => {
+                let what = "holds the character U+0000, which can't be stored";
+                Self::new(Code::ValidationFailed, format!("a text at line {line} column {column} {what}"))
+                    .with("line", line)
+                    .with("column", column)
+            }
             JsonError::Shape { pointer, reason } => {
-                Self::new(Code::SchemaInvalid, format!("the body does not match its schema at '{pointer}': {reason}"))
+                let place = if pointer.is_empty() { String::new() } else { format!(" at '{pointer}'") };
+                Self::new(Code::SchemaInvalid, format!("the body does not match its schema{place}: {reason}"))
                     .with("pointer", pointer)
                     .with("reason", reason)
             }

@@ -14,9 +14,14 @@ use std::fmt;
 pub(crate) enum JsonError {
     /// It isn't JSON, or not strict JSON.
     Syntax { line: usize, column: usize, reason: String },
+    /// A text in it holds the character U+0000, which not every store can hold.
+    Nul { line: usize, column: usize },
     /// It is JSON of another shape.
     Shape { pointer: String, reason: String },
 }
+
+/// What the strict reader says of a text that can't be stored.
+const NUL: &str = "a text holds the character U+0000";
 
 /// Reads one strict JSON document.
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JsonError> {
@@ -28,7 +33,8 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JsonError> {
 }
 
 fn syntax(error: &serde_json::Error) -> JsonError {
-    JsonError::Syntax { line: error.line(), column: error.column(), reason: without_place(error) }
+    let (line, column, reason) = (error.line(), error.column(), without_place(error));
+    if reason == NUL { JsonError::Nul { line, column } } else { JsonError::Syntax { line, column, reason } }
 }
 
 /// The message without the position that serde_json appends, which is given apart, and without the
@@ -71,7 +77,7 @@ impl Strict {
 }
 
 fn storable<E: Error>(text: &str) -> Result<(), E> {
-    if text.contains('\0') { Err(E::custom("a text holds the NUL character")) } else { Ok(()) }
+    if text.contains('\0') { Err(E::custom(NUL)) } else { Ok(()) }
 }
 
 impl<'de> DeserializeSeed<'de> for Strict {
@@ -142,6 +148,7 @@ mod tests {
     fn refusal(text: &str) -> String {
         match parse::<Value>(text.as_bytes()) {
             Err(JsonError::Syntax { line, column, reason }) => format!("{line}:{column} {reason}"),
+            Err(JsonError::Nul { line, column }) => format!("{line}:{column} {NUL}"),
             other => panic!("{other:?}"),
         }
     }
@@ -159,8 +166,8 @@ mod tests {
 
     #[test]
     fn a_text_that_no_store_can_hold_is_refused_as_value_and_as_key() {
-        assert_eq!(refusal(r#"["a\u0000b"]"#), "1:11 a text holds the NUL character");
-        assert_eq!(refusal(r#"{"\u0000":1}"#), "1:9 a text holds the NUL character");
+        assert_eq!(refusal(r#"["a\u0000b"]"#), "1:11 a text holds the character U+0000");
+        assert_eq!(refusal(r#"{"\u0000":1}"#), "1:9 a text holds the character U+0000");
     }
 
     #[test]

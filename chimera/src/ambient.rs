@@ -116,14 +116,23 @@ pub(crate) fn stderr_is_terminal() -> bool {
 pub(crate) fn stdout_size() -> Option<(usize, usize)> {
     let stdout = std::io::stdout();
     let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten()?;
-    // A terminal that doesn't know its size says zero.
+    Some(usable(size.ws_col, size.ws_row))
+}
+
+/// A terminal that doesn't know its size says zero.
+fn usable(columns: u16, rows: u16) -> (usize, usize) {
     let known = |given: u16, usual| if given == 0 { usual } else { usize::from(given).max(10) };
-    Some((known(size.ws_col, 80), known(size.ws_row, 24)))
+    (known(columns, 80), known(rows, 24))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_without_a_size_is_taken_for_a_usual_one() {
+        assert_eq!((usable(0, 0), usable(1, 1), usable(120, 50)), ((80, 24), (10, 10), (120, 50)));
+    }
 
     #[test]
     fn the_clock_never_goes_back() {

@@ -35,6 +35,10 @@ pub const TARGET_BYTES_MAX: usize = 8 * 1024;
 pub const ERROR_TEXT_CHARS_MAX: usize = 500;
 /// Bytes of an HTTP request body at the most.
 pub const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Seconds that somebody may ask an answer to wait for a run; the server's own timeout may be less.
+pub const WAIT_SECONDS_MAX: f64 = 3_600.0;
+/// Characters of an actor's name at the most.
+pub const ACTOR_CHARS_MAX: usize = 255;
 /// Bytes of one stored blob at the most.
 pub const BLOB_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
 /// Seconds a presigned URL may live at the most.
@@ -84,12 +88,12 @@ pub const WORKFLOW_NODES_MAX: usize = 10_000;
 pub const WORKFLOW_EDGES_MAX: usize = 50_000;
 /// Characters of a workflow's name at the most.
 pub const WORKFLOW_ID_CHARS_MAX: usize = 128;
+/// Workflows that one may start through its children and theirs, all in all.
+pub const WORKFLOW_FAMILY_MAX: usize = 1_000;
 /// Faults of one workflow or patch that are told at the most.
 pub const PROBLEMS_MAX: usize = 50;
 /// Seconds of a delay, a timeout or an expiry in a workflow at the most.
 pub const FLOW_SECONDS_MAX: u32 = 90 * 86_400;
-/// Tries of a node after the first at the most.
-pub const NODE_RETRIES_MAX: u32 = 3;
 /// Approvals that one question may need at the most.
 pub const APPROVALS_NEEDED_MAX: u32 = 10;
 /// Patterns of approvers that one question may name at the most.
@@ -130,6 +134,9 @@ pub const TURN_SIGNALS_MAX: usize = 100;
 pub const MAP_ITEMS_MAX: usize = 10_000;
 /// Runs that may be started inside each other.
 pub const RUN_DEPTH_MAX: u32 = 8;
+/// Runs that one run may have inside it at the most, all levels together; every node that starts
+/// runs gets its share of them, and so does every item of a map.
+pub const RUN_DESCENDANTS_MAX: u64 = 100_000;
 /// Bytes of one step's output at the most.
 pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of a run's result at the most, and of what all items of a map give together.

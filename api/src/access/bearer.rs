@@ -43,7 +43,8 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
 /// A header that may be given once: whoever reads the first and whoever reads the last must agree.
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ApiError> {
     let mut values = headers.get_all(name).iter();
-    let refused = |what: &str| ApiError::new(Code::Unauthenticated, format!("the header {name} {what}"));
+    let code = if name == ACTOR { Code::SchemaInvalid } else { Code::Unauthenticated };
+    let refused = |what: &str| ApiError::new(code, format!("the header {name} {what}")).with("header", name.as_str());
     let Some(first) = values.next() else { return Ok(None) };
     if values.next().is_some() {
         return Err(refused("stands twice"));

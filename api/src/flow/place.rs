@@ -5,8 +5,11 @@
 use crate::access::Caller;
 use crate::problem::ApiError;
 use chimera_core::error::Code;
-use chimera_core::limits::{NOTES_BYTES_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, WORKFLOW_ID_CHARS_MAX};
+use chimera_core::limits::{
+    NOTES_BYTES_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, WAIT_SECONDS_MAX, WORKFLOW_ID_CHARS_MAX,
+};
 use serde_json::{Value, json};
+use std::time::Duration;
 use uuid::Uuid;
 
 /// The run that a path names.
@@ -18,6 +21,22 @@ pub(crate) fn run(text: &str) -> Result<Uuid, ApiError> {
 pub(crate) fn workflow(text: &str) -> Result<&str, ApiError> {
     let nameable = !text.contains(char::is_control) && (1..=WORKFLOW_ID_CHARS_MAX).contains(&text.chars().count());
     if nameable { Ok(text) } else { Err(ApiError::new(Code::NotFound, "there is no such workflow")) }
+}
+
+/// The workflow that a path names, which need not be there yet.
+pub(crate) fn new_workflow(text: &str) -> Result<&str, ApiError> {
+    workflow(text).map_err(|_| {
+        let what = format!("a workflow's id has 1 to {WORKFLOW_ID_CHARS_MAX} letters, digits, '_', '-' and '.'");
+        ApiError::new(Code::ValidationFailed, what).with("parameter", "id")
+    })
+}
+
+/// How long somebody wants to wait.
+pub(crate) fn patience(seconds: Option<f64>) -> Result<Option<Duration>, ApiError> {
+    let Some(seconds) = seconds else { return Ok(None) };
+    let wait = Duration::try_from_secs_f64(seconds).ok().filter(|wait| wait.as_secs_f64() <= WAIT_SECONDS_MAX);
+    let what = format!("wait is a number of seconds from 0 to {WAIT_SECONDS_MAX}");
+    wait.map(Some).ok_or_else(|| ApiError::new(Code::ValidationFailed, what).with("parameter", "wait"))
 }
 
 /// The step that a path or body names, by its own id or by its node's.

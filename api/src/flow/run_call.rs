@@ -25,6 +25,9 @@ use tokio::time::timeout;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
+/// How long the result is waited for when the caller doesn't say.
+const WAIT: Duration = Duration::from_secs(30);
+
 /// How long to wait.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -53,9 +56,9 @@ pub(crate) async fn call(
     ApiQuery(patience): ApiQuery<Patience>,
     ApiJson(inputs): ApiJson<Value>,
 ) -> Result<Response, ApiError> {
+    let wait = place::patience(patience.wait)?.unwrap_or(WAIT);
     let ask = StartRun::of(place::workflow(&id)?, inputs);
     let mut started = caller.flow.start(&caller.permit, ask).await?;
-    let wait = Duration::try_from_secs_f64(patience.wait.unwrap_or(30.0)).unwrap_or_default();
     let wait = wait.min(edge.request_timeout.mul_f64(0.9));
     // Whether it rests or the time is over: where it stands is the answer.
     drop(timeout(wait, started.standing.wait_for(|standing| standing.rests)).await);

@@ -66,6 +66,10 @@ pub(crate) async fn events(
 ) -> Result<Response, ApiError> {
     let run = place::run(&id)?;
     let resumed = last_event_id(&headers)?;
+    if which.after.is_some_and(|after| after < 0) {
+        let what = "after is the number of an event of this run, or 0";
+        return Err(ApiError::new(Code::SchemaInvalid, what).with("parameter", "after"));
+    }
     let after = resumed.or(which.after).unwrap_or(0);
     let slot = edge
         .streams
@@ -83,8 +87,11 @@ pub(crate) async fn events(
 
 fn last_event_id(headers: &HeaderMap) -> Result<Option<i64>, ApiError> {
     let Some(value) = headers.get(&LAST_EVENT_ID) else { return Ok(None) };
-    let number = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-    let refused = || ApiError::new(Code::SchemaInvalid, "Last-Event-ID is the number of an event of this run");
+    let number = value.to_str().ok().and_then(|text| text.trim().parse().ok()).filter(|number| *number >= 0);
+    let refused = || {
+        let what = "Last-Event-ID is the number of an event of this run, or 0";
+        ApiError::new(Code::SchemaInvalid, what).with("header", "last-event-id")
+    };
     number.map(Some).ok_or_else(refused)
 }
 

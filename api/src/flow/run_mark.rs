@@ -1,4 +1,5 @@
-//! `PATCH /runs/{id}`: a failed run is to be rolled back. Nothing else of a run can be set.
+//! `PATCH /runs/{id}`: a person has undone by hand what a run did, and says so. Nothing is called, and
+//! nothing else of a run can be set.
 
 use super::place;
 use super::refusals::Changing;
@@ -13,7 +14,15 @@ use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
 use serde::Deserialize;
 use serde_json::Value;
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
 use utoipa::ToSchema;
+
+/// How long the answer waits for the run to take it in.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often the run is looked at meanwhile.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The status that is wanted.
 #[derive(Deserialize, ToSchema)]
@@ -22,16 +31,22 @@ pub(crate) struct MarkBody {
     /// `rolled_back`.
     #[schema(example = "rolled_back")]
     status: String,
+    /// How it was undone, or why.
+    reason: Option<String>,
 }
 
-/// Undoes a failed run; its status changes when everything is undone.
+/// Marks a run that has ended as rolled back.
 #[utoipa::path(
     patch,
     path = "/runs/{id}",
     tag = "flow",
     params(("id" = String, Path, description = "The run's id")),
     request_body = MarkBody,
-    responses((status = 202, body = Accepted, description = "The run was told"), Changing)
+    responses(
+        (status = 200, body = Accepted, description = "It is marked"),
+        (status = 202, body = Accepted, description = "The run was told, and has not taken it in yet"),
+        Changing
+    )
 )]
 pub(crate) async fn mark(
     caller: Caller,
@@ -39,16 +54,21 @@ pub(crate) async fn mark(
     ApiJson(body): ApiJson<MarkBody>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let run = place::run(&id)?;
-    let status = caller.flow.status(&caller.permit, run).await?;
+    caller.flow.status(&caller.permit, run).await?;
     if body.status != RunStatus::RolledBack.as_str() {
         return Err(
             ApiError::new(Code::ValidationFailed, "a run can only be set to rolled_back").with("pointer", "/status")
         );
     }
-    if status != RunStatus::Failed {
-        let what = format!("only a failed run can be set to rolled_back; this one is {}", status.as_str());
-        return Err(ApiError::new(Code::InvalidTransition, what));
+    caller.flow.mark_rolled_back(&caller.permit, run, place::note(body.reason)?).await?;
+    let until = Instant::now() + PATIENCE;
+    let mut marked = false;
+    while !marked && Instant::now() < until {
+        marked = caller.flow.status(&caller.permit, run).await? == RunStatus::RolledBack;
+        if !marked {
+            sleep(LOOK_EVERY).await;
+        }
     }
-    caller.flow.rollback(&caller.permit, run, None, None).await?;
-    Ok((StatusCode::ACCEPTED, Json(place::told(&caller, run).await?)))
+    let code = if marked { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Ok((code, Json(place::told(&caller, run).await?)))
 }

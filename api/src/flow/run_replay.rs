@@ -63,6 +63,7 @@ pub(crate) async fn replay(
         ReplayWord::Retry => ReplayMode::Retry,
     };
     let replay = Replay { of: place::run(&id)?, mode, from: body.from };
+    let wait = place::patience(body.wait)?;
     let started = caller.flow.replay(&caller.permit, replay).await?;
-    answer(&edge, &caller, started, body.wait).await
+    answer(&edge, &caller, started, wait).await
 }

@@ -44,6 +44,7 @@ pub(crate) async fn retry(
     OptionalJson(body): OptionalJson<RetryBody>,
 ) -> Result<Response, ApiError> {
     let replay = Replay { of: place::run(&id)?, mode: ReplayMode::Retry, from: body.from };
+    let wait = place::patience(body.wait)?;
     let started = caller.flow.replay(&caller.permit, replay).await?;
-    answer(&edge, &caller, started, body.wait).await
+    answer(&edge, &caller, started, wait).await
 }

@@ -86,7 +86,7 @@ pub(crate) async fn start(
     Path(id): Path<String>,
     OptionalJson(body): OptionalJson<StartBody>,
 ) -> Result<Response, ApiError> {
-    let wait = body.wait;
+    let wait = place::patience(body.wait)?;
     let ask = ask(place::workflow(&id)?, body)?;
     let started = caller.flow.start(&caller.permit, ask).await?;
     answer(&edge, &caller, started, wait).await
@@ -126,11 +126,11 @@ pub(super) async fn answer(
     edge: &Edge,
     caller: &Caller,
     started: Started,
-    wait: Option<f64>,
+    wait: Option<Duration>,
 ) -> Result<Response, ApiError> {
     let run = started.run_id;
     let place = [(header::LOCATION, format!("/runs/{run}"))];
-    let Some(seconds) = wait.filter(|seconds| *seconds > 0.0) else {
+    let Some(wait) = wait.filter(|wait| !wait.is_zero()) else {
         let status = started.standing.borrow().status;
         let told = json!({
             "run_id": run, "status": status.as_str(), "autonomy_level": started.level.as_str(),
@@ -139,7 +139,7 @@ pub(super) async fn answer(
         return Ok((StatusCode::ACCEPTED, place, Json(told)).into_response());
     };
     // The answer must begin before the request as a whole is given up.
-    let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default().min(edge.request_timeout.mul_f64(0.9));
+    let patience = wait.min(edge.request_timeout.mul_f64(0.9));
     let ended = wait_for(caller, started, Instant::now() + patience).await?;
     let code = if ended { StatusCode::OK } else { StatusCode::ACCEPTED };
     Ok((code, place, Json(caller.flow.show(&caller.permit, run).await?)).into_response())

@@ -1,22 +1,44 @@
-//! `GET /runs/{id}/steps`: the steps of a run and every call they made.
+//! `GET /runs/{id}/steps`: the steps of a run and every call they made, page by page.
+//!
+//! Whoever doesn't say how many gets as many as a page may have, because most runs fit in one.
 
 use super::place;
 use super::refusals::Asking;
 use super::schema::StepList;
 use crate::access::Caller;
+use crate::extract::ApiQuery;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::Path;
+use chimera_core::limits::PAGE_ROWS_MAX;
+use serde::Deserialize;
 use serde_json::Value;
+
+/// Which page.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Which {
+    limit: Option<usize>,
+    cursor: Option<String>,
+}
 
 /// Lists the steps of a run.
 #[utoipa::path(
     get,
     path = "/runs/{id}/steps",
     tag = "flow",
-    params(("id" = String, Path, description = "The run's id")),
-    responses((status = 200, body = StepList, description = "The steps"), Asking)
+    params(
+        ("id" = String, Path, description = "The run's id"),
+        ("limit" = Option<usize>, Query, description = "Steps of the page"),
+        ("cursor" = Option<String>, Query, description = "Where the page before ended"),
+    ),
+    responses((status = 200, body = StepList, description = "A page"), Asking)
 )]
-pub(crate) async fn steps(caller: Caller, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
-    Ok(Json(caller.flow.steps(&caller.permit, place::run(&id)?).await?))
+pub(crate) async fn steps(
+    caller: Caller,
+    Path(id): Path<String>,
+    ApiQuery(which): ApiQuery<Which>,
+) -> Result<Json<Value>, ApiError> {
+    let limit = place::page_rows(which.limit.or(Some(PAGE_ROWS_MAX)))?;
+    Ok(Json(caller.flow.steps(&caller.permit, place::run(&id)?, limit, which.cursor.as_deref()).await?))
 }

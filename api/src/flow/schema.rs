@@ -81,6 +81,28 @@ pub(crate) struct RunDocument {
     notify: Option<Value>,
     /// What became of the messages about it.
     messages: Vec<Value>,
+    /// What became of its patches.
+    patches: Vec<PatchState>,
+}
+
+/// A patch of a run.
+#[derive(ToSchema)]
+#[allow(dead_code)]
+pub(crate) struct PatchState {
+    /// Its number within the run.
+    number: i64,
+    /// `proposed`, `applied`, `refused` or `reverted`.
+    status: String,
+    /// Who proposed it.
+    actor: String,
+    /// Why.
+    justification: Option<String>,
+    /// Why it was refused.
+    reason: Option<String>,
+    /// The request that people decide about.
+    approval_id: Option<String>,
+    /// When it was proposed.
+    created_at: Option<String>,
 }
 
 /// Something that waits for a decision.
@@ -127,6 +149,8 @@ pub(crate) struct RunPage {
 pub(crate) struct StepList {
     /// In the order of the workflow's nodes; those that have not begun stand last.
     steps: Vec<StepDocument>,
+    /// Where the next page begins.
+    next_cursor: Option<String>,
 }
 
 /// A step.

@@ -1,5 +1,5 @@
 //! `POST /runs/{id}/steps/{step}/edit`: a person changes what waits for approval; it waits anew,
-//! under a new digest.
+//! under a new digest. A step of a drafted plan goes by its node, and the whole plan waits anew.
 
 use super::place;
 use super::refusals::Changing;
@@ -10,6 +10,7 @@ use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::Path;
 use axum::http::StatusCode;
+use chimera_core::error::Code;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -41,7 +42,13 @@ pub(crate) async fn edit(
     ApiJson(body): ApiJson<EditBody>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let run = place::run(&id)?;
-    let step = place::step(&caller, run, &step).await?;
-    caller.flow.edit(&caller.permit, run, step, body.input).await?;
+    match place::step(&caller, run, &step).await {
+        Ok(step) => caller.flow.edit(&caller.permit, run, step, body.input).await?,
+        // What is only planned has no step yet and goes by its node.
+        Err(absent) if absent.code == Code::NotFound && !step.contains(char::is_control) => {
+            caller.flow.edit_planned(&caller.permit, run, &step, body.input).await?;
+        }
+        Err(other) => return Err(other),
+    }
     Ok((StatusCode::ACCEPTED, Json(place::told(&caller, run).await?)))
 }

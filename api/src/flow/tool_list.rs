@@ -32,6 +32,9 @@ pub(crate) struct ToolDocument {
     metadata: Value,
     /// How far its work reaches: `pure`, `read` or `write`.
     effect: String,
+    /// The input's member, and its values, with which a call only reads.
+    #[schema(value_type = Option<Object>)]
+    reads_when: Option<Value>,
     /// It can tell whether an effect happened.
     checkable: bool,
     /// It can undo what it did.

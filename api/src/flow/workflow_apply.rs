@@ -37,7 +37,7 @@ pub(crate) async fn apply(
     Path(id): Path<String>,
     JsonText(text): JsonText,
 ) -> Result<Json<AppliedDocument>, ApiError> {
-    let applied = caller.flow.workflows().apply(&caller.permit, place::workflow(&id)?, &text).await?;
+    let applied = caller.flow.workflows().apply(&caller.permit, place::new_workflow(&id)?, &text).await?;
     Ok(Json(AppliedDocument {
         workflow_id: applied.workflow_id,
         version: applied.version,

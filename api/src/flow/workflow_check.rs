@@ -42,7 +42,7 @@ pub(crate) async fn check(
 ) -> Result<Json<CheckedDocument>, ApiError> {
     let graph = caller.flow.workflows().check(&caller.permit, &text).await?;
     let found = graph.document.workflow_id.clone();
-    if found != place::workflow(&id)? {
+    if found != place::new_workflow(&id)? {
         return Err(ApiError::new(Code::MalformedArgs, format!("the document is of {found}, not of {id}")));
     }
     Ok(Json(CheckedDocument {

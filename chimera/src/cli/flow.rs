@@ -4,6 +4,7 @@ use super::at_least_one;
 use chimera_core::flow::run::RunStatus;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
+use serde_json::Value;
 use std::path::PathBuf;
 
 /// `chimera workflow …`
@@ -126,6 +127,9 @@ pub(crate) enum RunsCommand {
         /// Only this step, by its id or its node's; may be given more than once.
         #[arg(long = "step", value_name = "STEP")]
         steps: Vec<String>,
+        /// You have undone it by hand: only mark the run, call nothing.
+        #[arg(long, conflicts_with_all = ["steps", "wait"])]
+        by_hand: bool,
         /// Why.
         #[arg(long)]
         reason: Option<String>,
@@ -190,6 +194,15 @@ pub(crate) struct ListArgs {
     pub(crate) page: PageOf,
 }
 
+/// One input of the command line.
+fn named_value(pair: &str) -> Result<(String, Value), String> {
+    let (name, value) = pair.split_once('=').ok_or("an input is written NAME=VALUE")?;
+    if name.is_empty() {
+        return Err("an input has a name before the `=`".to_owned());
+    }
+    Ok((name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| value.into())))
+}
+
 fn statuses() -> PossibleValuesParser {
     PossibleValuesParser::new(RunStatus::ALL.iter().map(|status| status.as_str()))
 }
@@ -200,8 +213,8 @@ pub(crate) struct StartArgs {
     /// The workflow.
     pub(crate) workflow: String,
     /// One input; the value is JSON if it reads as such, else text. May be given more than once.
-    #[arg(long = "input", value_name = "NAME=VALUE")]
-    pub(crate) input: Vec<String>,
+    #[arg(long = "input", value_name = "NAME=VALUE", value_parser = named_value)]
+    pub(crate) input: Vec<(String, Value)>,
     /// All inputs: a JSON file; `-` reads stdin.
     #[arg(long, value_name = "FILE")]
     pub(crate) inputs: Option<PathBuf>,

@@ -233,6 +233,9 @@ fn registry(
         tools.extend(declared.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
     }
     let mut registry = Registry::default();
+    if config.mail.is_none() {
+        registry.lack("email_send", "set `mail.server` and `mail.from` (CHIMERA_MAIL__SERVER, CHIMERA_MAIL__FROM)");
+    }
     for tool in tools {
         registry.add(tool).map_err(|twice| invalid("flow.tools_dir", twice))?;
     }

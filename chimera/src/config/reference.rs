@@ -10,7 +10,7 @@ pub(crate) fn reference() -> String {
          Values come from four layers, each overriding the one before: defaults, the file (`--config FILE`, or `{ENV_CONFIG}`, \
          or `chimera.toml` in the current folder if it is there), the environment, flags. In the file a dot is a table: \
          `log.level` is `level` under `[log]`. A key that is not in this table is refused, in the file as in the environment. \
-         Variables that begin with `{ENV_SECRET_PREFIX}` are secrets and not settings. \
+         Variables that begin with `{ENV_SECRET_PREFIX}` are secrets and not settings: `secret://smtp.relay-2` is `{ENV_SECRET_PREFIX}SMTP_RELAY__2` (`_` for `.`, `__` for `-`, `___` for `_`). \
          `chimera config print --origins` shows what is in force and where it came from.\n\n\
          | Key | Environment | Flag | Value | Default | What it is |\n|---|---|---|---|---|---|\n"
     );

@@ -9,6 +9,7 @@ use crate::failure::{Failure, Outcome};
 use crate::home;
 use async_trait::async_trait;
 use chimera_core::error::Code;
+use chimera_core::limits::PAGE_ROWS_MAX;
 use chimera_engine::access::Permit;
 use chimera_engine::flow::{Filter, Flow};
 use futures::stream::{self, BoxStream, StreamExt};
@@ -151,9 +152,24 @@ impl Desk {
 
     /// The steps of a run.
     pub(crate) async fn steps(&self, run: Uuid) -> Outcome<Value> {
+        let mut all = self.steps_from(run, None).await?;
+        while let Some(cursor) = all["next_cursor"].as_str().map(str::to_owned) {
+            let mut page = self.steps_from(run, Some(&cursor)).await?;
+            all["next_cursor"] = page["next_cursor"].take();
+            if let (Value::Array(steps), Value::Array(more)) = (&mut all["steps"], page["steps"].take()) {
+                steps.extend(more);
+            }
+        }
+        Ok(all)
+    }
+
+    async fn steps_from(&self, run: Uuid, cursor: Option<&str>) -> Outcome<Value> {
         match self {
-            Self::Server(server) => server.ask("GET", &format!("runs/{run}/steps"), None).await,
-            Self::Store(flow, permit) => Ok(flow.steps(permit, run).await?),
+            Self::Server(server) => {
+                let path = query(&format!("runs/{run}/steps"), &[("cursor", cursor)]);
+                server.ask("GET", &path, None).await
+            }
+            Self::Store(flow, permit) => Ok(flow.steps(permit, run, PAGE_ROWS_MAX, cursor).await?),
         }
     }
 

@@ -55,8 +55,8 @@ pub(crate) fn draw(sight: &Sight<'_>, canvas: Canvas) -> Vec<String> {
     lines.extend(nodes(sight, canvas));
     lines.extend(questions(sight, canvas));
     if lines.len() > canvas.rows {
-        let hidden = lines.len() - canvas.rows + 1;
-        lines.truncate(canvas.rows - 1);
+        let hidden = lines.len() + 1 - canvas.rows.max(1);
+        lines.truncate(canvas.rows.saturating_sub(1));
         lines.push(cut(&format!("… {hidden} more lines"), canvas.columns));
     }
     lines
@@ -292,6 +292,9 @@ mod tests {
 
     #[test]
     fn nothing_is_wider_or_longer_than_the_terminal() {
+        for size in 0..3 {
+            assert!(drawn(Canvas { columns: size, rows: size, colors: true }).lines().count() <= size.max(1));
+        }
         let text = drawn(Canvas { columns: 24, rows: 6, colors: false });
         assert_eq!(text.lines().count(), 6);
         assert!(text.lines().all(|line| line.chars().count() <= 24), "{text}");

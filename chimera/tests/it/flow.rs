@@ -401,3 +401,34 @@ fn a_tool_of_a_file_can_be_named_by_a_workflow_and_no_name_is_given_twice() {
     assert_eq!(said.status, 4, "{}", said.stderr);
     assert!(said.stderr.contains("there are two tools with the name"), "{}", said.stderr);
 }
+
+#[test]
+fn an_example_that_needs_mail_says_what_to_set() {
+    let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/workflows");
+    let place = Place::new();
+    let server = place.dev(&["--no-examples"]);
+    let mut lacking = 0;
+    for entry in std::fs::read_dir(examples).unwrap() {
+        let path = entry.unwrap().path();
+        if !std::fs::read_to_string(&path).unwrap().contains("email_send") {
+            continue;
+        }
+        let refused = place.run(&["workflow", "apply", path.to_str().unwrap()]);
+        assert_eq!(refused.status, 1, "{}", refused.stderr);
+        let told = "the tool \"email_send\" is not set up here: set `mail.server` and `mail.from`";
+        assert!(refused.stderr.contains(told), "{}", refused.stderr);
+        lacking += 1;
+    }
+    assert!(lacking > 0, "some example sends mail");
+    assert_eq!(server.stop().0, Some(0));
+}
+
+#[test]
+fn an_input_without_a_value_is_wrong_usage() {
+    let place = Place::new();
+    for input in ["foo", "=x"] {
+        let refused = place.run(&["runs", "start", "note", "--input", input]);
+        assert_eq!(refused.status, 2, "{}", refused.stderr);
+        assert!(refused.stderr.contains("--input <NAME=VALUE>"), "{}", refused.stderr);
+    }
+}

@@ -161,7 +161,7 @@ fn permitted(
 }
 
 /// The same problem, as seen from the patch.
-fn into_patch(problem: Problem, graph: &Graph) -> Problem {
+pub(crate) fn into_patch(problem: Problem, graph: &Graph) -> Problem {
     let moved = [("/nodes/", "/add_nodes/", graph.nodes.len()), ("/edges/", "/add_edges/", graph.edges.len())]
         .into_iter()
         .find_map(|(from, to, before)| {

@@ -35,8 +35,15 @@ pub struct BadSchema {
 impl Schema {
     /// Compiles `document` (JSON Schema 2020-12 unless it says otherwise).
     pub fn compile(document: Value) -> Result<Self, BadSchema> {
-        let validator =
-            jsonschema::options().build(&document).map_err(|error| BadSchema { reason: error.to_string() })?;
+        let bad = |error: jsonschema::ValidationError<'_>| BadSchema {
+            reason: match remote(&document) {
+                Some(to) => {
+                    format!("{to:?} refers to another document; only references like \"#/$defs/x\" are taken")
+                }
+                None => error.to_string(),
+            },
+        };
+        let validator = jsonschema::options().build(&document).map_err(bad)?;
         Ok(Self { document, validator })
     }
 
@@ -56,6 +63,20 @@ impl Schema {
             message: error.to_string(),
         };
         Err(self.validator.iter_errors(value).take(SCHEMA_FAULTS_MAX).map(fault).collect())
+    }
+}
+
+/// The first reference to another document.
+fn remote(schema: &Value) -> Option<&str> {
+    match schema {
+        Value::Object(members) => members.iter().find_map(|(name, value)| match (name.as_str(), value) {
+            ("$ref" | "$dynamicRef", Value::String(to)) if !to.starts_with('#') => Some(to.as_str()),
+            // What stands there is data, and may look like anything.
+            ("const" | "enum" | "default" | "examples", _) => None,
+            _ => remote(value),
+        }),
+        Value::Array(items) => items.iter().find_map(remote),
+        _ => None,
     }
 }
 

@@ -6,10 +6,8 @@
 use chimera_core::access::{ADMIN, kind_of};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::ActorType;
+use chimera_core::limits::ACTOR_CHARS_MAX;
 use sha2::{Digest, Sha256};
-
-/// Characters of an actor's name at the most.
-const ACTOR_CHARS_MAX: usize = 256;
 
 /// Somebody may act for a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,8 +72,10 @@ impl Doorkeeper {
             }
         }
         let actor = actor.unwrap_or(ADMIN);
-        if actor.is_empty() || actor.chars().count() > ACTOR_CHARS_MAX || actor.chars().any(char::is_control) {
-            return Err(refused("the actor has no usable name"));
+        let strange = |c: char| c.is_control() || c.is_whitespace();
+        if !(1..=ACTOR_CHARS_MAX).contains(&actor.chars().count()) || actor.contains(strange) {
+            let message = format!("an actor's name has 1 to {ACTOR_CHARS_MAX} characters, none of them a space");
+            return Err(ErrorBody::new(Code::SchemaInvalid, message).with("header", "x-chimera-actor"));
         }
         Ok(Permit { tenant: self.tenant.clone(), actor: actor.to_owned() })
     }
@@ -93,6 +93,9 @@ mod tests {
         let permit = door.admit(Some("open sesame"), Some("user_ann")).unwrap();
         assert_eq!((permit.tenant(), permit.actor(), permit.kind()), ("acme", "user_ann", ActorType::Human));
         assert_eq!(door.admit(Some("open sesame"), None).unwrap().actor(), "admin");
-        assert!(door.admit(Some("open sesame"), Some("a\nb")).is_err());
+        for name in ["", " ", "user ann", "a\nb", "user_ann ", &"x".repeat(256)] {
+            let refused = door.admit(Some("open sesame"), Some(name)).unwrap_err();
+            assert_eq!(refused.code, "SCHEMA_INVALID", "{name:?}");
+        }
     }
 }

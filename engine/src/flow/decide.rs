@@ -4,6 +4,7 @@
 //! only while the first approval of a run is the one that waits, so that a second click on the same
 //! button can't approve the next step.
 
+use super::error::check_words;
 use super::{Flow, FlowError, load};
 use crate::access::Permit;
 use crate::ledger::audit::{Decision as Audited, Event, Writer};
@@ -82,9 +83,7 @@ impl Flow {
         if permit.kind() != ActorType::Human {
             return Err(FlowError::refused(Code::RbacForbidden, "only people decide about approvals"));
         }
-        if ask.reason.as_ref().is_some_and(|reason| reason.len() > limits::NOTES_BYTES_MAX || reason.contains('\0')) {
-            return Err(FlowError::refused(Code::PayloadTooLarge, "the reason is too long"));
-        }
+        check_words("reason", ask.reason.as_deref())?;
         let records = &*self.inner.parts.records;
         load::own_run_row(records, permit.tenant(), ask.run).await?;
         let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", ask.run);
@@ -237,20 +236,27 @@ fn audited(permit: &Permit, ask: &Decide, row: &Row, decided: &Decided) -> Audit
 /// The request that is meant.
 fn choose<'a>(rows: &'a [Row], ask: &Decide) -> Result<&'a Row, FlowError> {
     let ambiguous = |message: &str| FlowError::refused(Code::InvalidTransition, message);
+    let stale = || FlowError::refused(Code::StaleApproval, "nothing with this digest waits for a decision");
     let of_step = |row: &&Row| ask.step.is_none_or(|step| row.uuid("step_id") == step);
-    let named = |row: &&Row| ask.approval.is_none_or(|id| row.uuid("approval_request_id") == id);
-    let fitting: Vec<&Row> = rows.iter().filter(|row| of_step(row) && named(row)).collect();
+    if let Some(id) = ask.approval {
+        let unknown = || FlowError::refused(Code::NotFound, "this run has asked for no approval with this id");
+        let row = rows.iter().find(|row| row.uuid("approval_request_id") == id).ok_or_else(unknown)?;
+        if !of_step(&row) {
+            return Err(ambiguous("the approval is not about this step"));
+        }
+        let looked_at = |digest: &[u8; 32]| row.get("action_digest").as_bytes() == Some(&digest[..]);
+        return if ask.digest.as_ref().is_none_or(looked_at) { Ok(row) } else { Err(stale()) };
+    }
+    let fitting: Vec<&Row> = rows.iter().filter(of_step).collect();
     if let Some(digest) = &ask.digest {
         let looked_at = |row: &&&Row| row.get("action_digest").as_bytes() == Some(&digest[..]);
         let pending = fitting.iter().filter(looked_at).find(|row| row.text("status") == "pending");
-        let stale = || FlowError::refused(Code::StaleApproval, "nothing with this digest waits for a decision");
         return pending.or_else(|| fitting.iter().find(looked_at)).copied().ok_or_else(stale);
     }
     let pending: Vec<&Row> = fitting.iter().copied().filter(|row| row.text("status") == "pending").collect();
-    let is_named = ask.step.is_some() || ask.approval.is_some();
     match pending.as_slice() {
         [] => Err(ambiguous("nothing waits for a decision here")),
-        [only] if is_named || rows.len() == 1 => Ok(only),
+        [only] if ask.step.is_some() || rows.len() == 1 => Ok(only),
         [_] => Err(ambiguous("this is not the first approval of the run: name the step or the digest")),
         _ => Err(ambiguous("several approvals wait: name the step or the digest")),
     }

@@ -5,7 +5,26 @@ use crate::port::{CommitError, ReadError};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Problem;
 use chimera_core::flow::run::{Damaged, Unstorable};
+use chimera_core::ledger::EntryError;
+use chimera_core::limits;
+use chimera_core::record::{InvalidTx, JsonError};
 use serde_json::json;
+
+/// What is wrong with a text that not every store can hold.
+const NUL: &str = "holds the character U+0000, which can't be stored";
+
+/// Refuses words of a caller that can't be kept.
+pub(super) fn check_words(what: &str, words: Option<&str>) -> Result<(), FlowError> {
+    let Some(words) = words else { return Ok(()) };
+    if words.contains('\0') {
+        return Err(FlowError::refused(Code::ValidationFailed, format!("the {what} {NUL}")));
+    }
+    if words.len() > limits::NOTES_BYTES_MAX {
+        let message = format!("the {what} has more than {} bytes", limits::NOTES_BYTES_MAX);
+        return Err(FlowError::refused(Code::PayloadTooLarge, message));
+    }
+    Ok(())
+}
 
 /// Why not.
 #[derive(Debug, thiserror::Error)]
@@ -43,10 +62,26 @@ impl FlowError {
         Self::refused(Code::NotFound, format!("there is no such {what}"))
     }
 
+    /// A cursor that another listing gave, or none.
+    #[must_use]
+    pub fn foreign_cursor() -> Self {
+        Self::refused(Code::SchemaInvalid, "the cursor does not belong to this listing")
+    }
+
+    /// There is no such workflow, or not in this version.
+    #[must_use]
+    pub fn no_workflow(id: &str, version: Option<i64>) -> Self {
+        let version = version.map(|version| format!(" in version {version}")).unwrap_or_default();
+        Self::refused(Code::NotFound, format!("there is no workflow {id}{version}"))
+    }
+
     /// A document with faults.
     #[must_use]
     pub fn problems(what: &str, problems: &[Problem]) -> Self {
-        let first = problems.first().map(|problem| format!(" at {}: {}", problem.path, problem.reason));
+        let first = problems.first().map(|problem| match problem.path.as_str() {
+            "" => format!(": {}", problem.reason),
+            path => format!(" at {path}: {}", problem.reason),
+        });
         let message = format!("{what} is not valid{}", first.unwrap_or_default());
         let problems: Vec<_> = problems
             .iter()
@@ -60,13 +95,20 @@ impl FlowError {
     pub fn body(&self) -> ErrorBody {
         match self {
             Self::Refused(body) => (**body).clone(),
-            Self::Commit(error) => commit_body(error),
             Self::Read(ReadError::Unavailable(_)) => {
                 ErrorBody::new(Code::StoreUnavailable, "the store can't be read now")
             }
-            Self::Read(ReadError::Cursor(_)) => {
-                ErrorBody::new(Code::SchemaInvalid, "the cursor does not belong to this listing")
+            Self::Read(ReadError::Cursor(_)) => Self::foreign_cursor().body(),
+            Self::Unstorable(Unstorable::Json(JsonError::Nul) | Unstorable::Row(InvalidTx::Nul { .. }))
+            | Self::Audit(
+                AuditError::Json(JsonError::Nul)
+                | AuditError::Invalid(InvalidTx::Nul { .. })
+                | AuditError::Entry(EntryError::Nul),
+            )
+            | Self::Commit(CommitError::Invalid(InvalidTx::Nul { .. })) => {
+                ErrorBody::new(Code::ValidationFailed, format!("a text {NUL}"))
             }
+            Self::Commit(error) => commit_body(error),
             Self::Read(ReadError::Invalid { .. }) | Self::Audit(_) | Self::Damaged(_) | Self::Unstorable(_) => {
                 ErrorBody::new(Code::Internal, "the request could not be worked on")
             }

@@ -2,6 +2,7 @@
 
 mod decide;
 mod drive;
+mod edit;
 mod error;
 mod feed;
 pub mod gate;
@@ -9,6 +10,7 @@ mod keeper;
 mod load;
 mod node;
 mod notify;
+mod patch;
 mod perform;
 pub mod policy;
 mod registry;
@@ -24,8 +26,9 @@ pub use error::FlowError;
 pub use feed::Feed;
 pub use keeper::Keeper;
 pub use node::{Ended, Flow, Parts, Standing};
+pub use patch::Proposed;
 pub use registry::{Registry, Twice};
 pub use show::Filter;
 pub use start::{StartRun, Started};
-pub use tell::{Proposed, Settle};
+pub use tell::Settle;
 pub use workflows::{Applied, Tools, Workflows};

@@ -9,6 +9,7 @@ use std::sync::Arc;
 #[derive(Default, Clone)]
 pub struct Registry {
     tools: BTreeMap<String, Arc<dyn Tool>>,
+    absent: BTreeMap<String, String>,
 }
 
 /// Two tools have one name.
@@ -27,6 +28,17 @@ impl Registry {
             None => Ok(()),
             Some(_) => Err(Twice { name }),
         }
+    }
+
+    /// Says why a tool that others have is not here, and what to do about it.
+    pub fn lack(&mut self, name: &str, why: &str) {
+        self.absent.insert(name.to_owned(), why.to_owned());
+    }
+
+    /// Why a tool that others have is not here.
+    #[must_use]
+    pub fn why_absent(&self, name: &str) -> Option<&str> {
+        self.absent.get(name).map(String::as_str)
     }
 
     /// The tool with this name.

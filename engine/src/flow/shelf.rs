@@ -30,7 +30,7 @@ impl Flow {
     /// A version of a workflow with its document; the newest without a version.
     pub async fn show_workflow(&self, permit: &Permit, id: &str, version: Option<i64>) -> Result<Value, FlowError> {
         let row = self.workflows().row(permit.tenant(), id, version).await?;
-        let row = row.ok_or_else(|| FlowError::not_found("workflow"))?;
+        let row = row.ok_or_else(|| FlowError::no_workflow(id, version))?;
         let mut shown = head(&row);
         shown["document"] = document(&row);
         Ok(shown)

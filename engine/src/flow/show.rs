@@ -7,13 +7,16 @@ use super::{Flow, FlowError, load};
 use crate::access::Permit;
 use crate::port::ReadError;
 use chimera_core::flow::run::RunStatus;
-use chimera_core::flow::tables::{NOTIFICATIONS, RUNS, SCOPED_APPROVALS, STEPS, TOOL_CALLS};
+use chimera_core::flow::tables::{NOTIFICATIONS, RUN_PATCHES, RUNS, SCOPED_APPROVALS, STEPS, TOOL_CALLS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits;
 use chimera_core::record::{Compare, Cursor, Direction, Json, Row, Scope, Select};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
+
+/// How the cursor of a page begins that shows nodes which have not begun.
+const UNBEGUN: &str = "node:";
 
 /// Which runs are listed.
 #[derive(Clone, Debug, Default)]
@@ -78,6 +81,7 @@ impl Flow {
             members.insert("rollback".to_owned(), json("rollback").unwrap_or_default());
             members.insert("notify".to_owned(), json("notify").unwrap_or_default());
             members.insert("messages".to_owned(), self.messages(permit, &row).await?.into());
+            members.insert("patches".to_owned(), self.patches(permit, run).await?.into());
         }
         Ok(document)
     }
@@ -93,23 +97,66 @@ impl Flow {
         Ok(rows.iter().map(message).collect())
     }
 
-    /// The steps of a run with their calls.
-    pub async fn steps(&self, permit: &Permit, run: Uuid) -> Result<Value, FlowError> {
+    /// What became of the patches of a run.
+    async fn patches(&self, permit: &Permit, run: Uuid) -> Result<Vec<Value>, FlowError> {
+        let select = Select::from(&RUN_PATCHES, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
+        let rows = self.inner.parts.records.read(select.take(limits::PAGE_ROWS_DEFAULT)).await?.rows;
+        Ok(rows.iter().map(patch).collect())
+    }
+
+    /// A page of the steps of a run with their calls: those that have begun in the order of the graph,
+    /// then the nodes that have not.
+    pub async fn steps(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        limit: usize,
+        cursor: Option<&str>,
+    ) -> Result<Value, FlowError> {
         let records = &*self.inner.parts.records;
         let row = load::own_run_row(records, permit.tenant(), run).await?;
-        let rows = load::steps(records, run).await?;
-        let calls = self.calls(permit, &rows).await?;
-        let mut steps: Vec<Value> = rows.iter().map(|row| step(row, calls.get(&row.uuid("id")))).collect();
-        let status = RunStatus::parse(row.text("status"));
-        if let Ok(run) = load::load(records, &self.inner.workflows, row).await {
-            let begun = |id: &str| rows.iter().any(|row| row.text("node_id") == id);
-            let rest = if status.is_some_and(RunStatus::is_final) { "cancelled" } else { "pending" };
-            let unbegun = run.graph().nodes.iter().filter(|node| !begun(&node.node.id));
-            steps.extend(unbegun.map(|node| {
-                json!({"step_id": null, "node_id": node.node.id, "node_type": node.node.body.kind(), "status": rest, "tool_calls": []})
-            }));
+        let mut steps = Vec::new();
+        let mut from = cursor.and_then(|cursor| cursor.strip_prefix(UNBEGUN));
+        if from.is_none() {
+            let scope = Scope::Tenant(permit.tenant().to_owned());
+            let select = Select::from(&STEPS, scope).with("run_id", run).by(&["position"], Direction::Ascending);
+            let mut select = select.take(limit);
+            if let Some(cursor) = cursor {
+                select = select.continue_at(cursor).map_err(ReadError::from)?;
+            }
+            let mut page = records.read(select).await?;
+            page.rows.sort_by_key(|row| (row.int("position"), row.get("map_index").as_int()));
+            let calls = self.calls(permit, &page.rows).await?;
+            steps.extend(page.rows.iter().map(|row| step(row, calls.get(&row.uuid("id")))));
+            if let Some(next) = page.next {
+                return Ok(json!({"steps": steps, "next_cursor": next.encode()}));
+            }
+            from = Some("0");
         }
-        Ok(json!({ "steps": steps }))
+        let from = from.and_then(|from| from.parse().ok()).ok_or_else(FlowError::foreign_cursor)?;
+        let room = limit.saturating_sub(steps.len());
+        let (rest, next) = self.unbegun(row, from, room).await?;
+        steps.extend(rest);
+        Ok(json!({"steps": steps, "next_cursor": next}))
+    }
+
+    /// Nodes that have not begun, from a place of the graph on, and where to go on.
+    async fn unbegun(&self, row: Row, from: usize, room: usize) -> Result<(Vec<Value>, Option<String>), FlowError> {
+        let records = &*self.inner.parts.records;
+        let status = RunStatus::parse(row.text("status"));
+        let rest = if status.is_some_and(RunStatus::is_final) { "cancelled" } else { "pending" };
+        let rows = load::steps(records, row.uuid("id")).await?;
+        let begun: BTreeSet<&str> = rows.iter().map(|row| row.text("node_id")).collect();
+        // A run whose workflow can't be read any more has shown what it did.
+        let Ok(run) = load::load(records, &self.inner.workflows, row).await else { return Ok((Vec::new(), None)) };
+        let nodes = run.graph().nodes.iter().enumerate().skip(from);
+        let mut unbegun = nodes.filter(|(_, compiled)| !begun.contains(compiled.node.id.as_str()));
+        let shown = unbegun.by_ref().take(room).map(|(_, compiled)| {
+            let node = &compiled.node;
+            json!({"step_id": null, "node_id": node.id, "node_type": node.body.kind(), "status": rest, "tool_calls": []})
+        });
+        let shown = shown.collect();
+        Ok((shown, unbegun.next().map(|(at, _)| format!("{UNBEGUN}{at}"))))
     }
 
     async fn calls(&self, permit: &Permit, steps: &[Row]) -> Result<BTreeMap<Uuid, Vec<Value>>, FlowError> {
@@ -204,6 +251,18 @@ fn message(row: &Row) -> Value {
         "sent_at": time(row, "sent_at"),
         "next_attempt_at": time(row, "next_attempt_at"),
         "error": row.get("error").as_json().map(Json::to_value),
+    })
+}
+
+fn patch(row: &Row) -> Value {
+    json!({
+        "number": row.int("number"),
+        "status": row.text("status"),
+        "actor": row.text("actor"),
+        "justification": row.get("justification").as_text(),
+        "reason": row.get("reason").as_text(),
+        "approval_id": row.get("approval_request_id").as_uuid(),
+        "created_at": time(row, "created_at"),
     })
 }
 

@@ -1,5 +1,6 @@
 //! Starting a run.
 
+use super::error::check_words;
 use super::node::Inner;
 use super::perform::perform;
 use super::{Flow, FlowError, Standing, load, seal};
@@ -84,7 +85,7 @@ impl Flow {
     /// Starts a run; it is durable when this returns.
     pub async fn start(&self, permit: &Permit, ask: StartRun) -> Result<Started, FlowError> {
         let found = self.inner.workflows.find(permit.tenant(), &ask.workflow_id, ask.version).await?;
-        let (version, graph) = found.ok_or_else(|| FlowError::not_found("workflow"))?;
+        let (version, graph) = found.ok_or_else(|| FlowError::no_workflow(&ask.workflow_id, ask.version))?;
         check(&graph, &ask)?;
         self.check_notify(&ask)?;
         let now = self.inner.parts.clock.now();
@@ -159,7 +160,7 @@ impl Flow {
             return refused("nothing was done in a dry run that could be done again");
         }
         let ended = RunStatus::parse(row.text("status")).is_some_and(RunStatus::is_final);
-        if replay.mode == ReplayMode::Retry && !ended {
+        if !ended {
             return refused("the run has not ended");
         }
         let repeated = Head { replay: Some(replay.clone()), ..original.clone() };
@@ -256,10 +257,16 @@ fn check(graph: &Graph, ask: &StartRun) -> Result<(), FlowError> {
     if !(1..=10).contains(&ask.priority) {
         return Err(FlowError::refused(Code::ValidationFailed, "priority is a number from 1 to 10"));
     }
-    if ask.idempotency_key.as_ref().is_some_and(|key| {
-        key.is_empty() || key.chars().count() > limits::IDEMPOTENCY_KEY_CHARS_MAX || key.contains('\0')
-    }) {
-        return Err(FlowError::refused(Code::ValidationFailed, "an idempotency key has 1 to 256 characters"));
+    check_words("idempotency key", ask.idempotency_key.as_deref())?;
+    check_words("correlation id", ask.correlation_id.as_deref())?;
+    let chars_max = limits::IDEMPOTENCY_KEY_CHARS_MAX;
+    if ask.idempotency_key.as_ref().is_some_and(|key| !(1..=chars_max).contains(&key.chars().count())) {
+        let message = format!("an idempotency key has 1 to {chars_max} characters");
+        return Err(FlowError::refused(Code::ValidationFailed, message));
+    }
+    if !ask.inputs.is_object() {
+        let body = ErrorBody::new(Code::ValidationFailed, "the inputs of a run are a JSON object");
+        return Err(FlowError::Refused(Box::new(body.with("pointer", "/inputs"))));
     }
     let text = Json::of(&ask.inputs).map_err(|error| FlowError::refused(Code::ValidationFailed, error.to_string()))?;
     if text.as_str().len() > limits::RUN_INPUT_BYTES_MAX {

@@ -3,39 +3,21 @@
 //! Only the owner of a run changes it. Everybody else leaves a signal in the store, together with
 //! the ledger's entry of who asked; the owner takes it in with its next turn.
 
+use super::error::check_words;
 use super::{Flow, FlowError, load};
 use crate::access::Permit;
 use crate::ledger::audit::{Event, Writer};
 use crate::port::CommitError;
+use chimera_core::access::kind_of;
 use chimera_core::error::Code;
-use chimera_core::flow::air::Node;
-use chimera_core::flow::patch::Patch;
-use chimera_core::flow::run::{
-    Env, Event as RunEvent, Gate, RunStatus, Signal, Slot, StepStatus, Told, Unstorable, affinity,
-};
-use chimera_core::flow::tables::{CACHE_ENTRIES, RUN_PATCHES, RUNS, STEPS};
+use chimera_core::flow::run::{RunStatus, Signal, StepStatus, Told, affinity};
+use chimera_core::flow::tables::{CACHE_ENTRIES, STEPS};
+use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
-use chimera_core::record::{Compare, Condition, Insert, Json, Row, RowCount, Scope, Select, Step, Tx, Value as Cell};
+use chimera_core::record::{Compare, Condition, Json, Row, RowCount, Scope, Select, Step, Tx, Value as Cell};
 use serde_json::{Value, json};
 use uuid::Uuid;
-
-struct Shut;
-
-impl Gate for Shut {
-    fn enter(&mut self, _: Slot<'_>) -> bool {
-        false
-    }
-}
-
-/// A patch that was proposed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Proposed {
-    /// Its number; none for a dry run.
-    pub number: Option<u32>,
-    /// What it changes and how it is taken out again.
-    pub preview: Value,
-}
 
 /// What a person found out about a step whose outcome is unknown.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +37,7 @@ pub struct Settle {
 impl Flow {
     /// Stops a run.
     pub async fn cancel(&self, permit: &Permit, run: Uuid, reason: Option<String>) -> Result<(), FlowError> {
+        check_words("reason", reason.as_deref())?;
         self.unfinished(permit, run).await?;
         self.tell(permit, run, Told::Cancel { by: permit.actor().to_owned(), reason }).await
     }
@@ -74,7 +57,21 @@ impl Flow {
         if row.get("pause_requested") != &Cell::Bool(true) {
             return Err(FlowError::refused(Code::InvalidTransition, "the run is not paused"));
         }
+        if permit.kind() != ActorType::Human && self.person_paused(permit, run).await? {
+            return Err(FlowError::refused(Code::RbacForbidden, "a person has paused the run, and people resume it"));
+        }
         self.tell(permit, run, Told::Resume { by: permit.actor().to_owned() }).await
+    }
+
+    /// Whether the pause that holds a run was a person's. The ledger knows; a run is paused so rarely
+    /// that its row has no place for it.
+    async fn person_paused(&self, permit: &Permit, run: Uuid) -> Result<bool, FlowError> {
+        let select = Select::from(&AUDIT_LOG_ENTRIES, Scope::Tenant(permit.tenant().to_owned()))
+            .with("run_id", run)
+            .with("event_type", "run.paused");
+        let pauses = load::all(&*self.inner.parts.records, select, usize::MAX).await?;
+        let last = pauses.iter().max_by_key(|row| row.int("run_seq"));
+        Ok(last.and_then(|row| row.get("actor_id").as_text()).is_none_or(|by| kind_of(by) == ActorType::Human))
     }
 
     /// Says what became of an effect whose outcome is unknown, as things stand now.
@@ -96,6 +93,7 @@ impl Flow {
             return Err(FlowError::refused(Code::RbacForbidden, "only people settle an unknown outcome"));
         }
         let Settle { step, attempt, happened, output, notes } = found;
+        check_words("note", notes.as_deref())?;
         let row = self.step_in(permit, run, step, StepStatus::OutcomeUnknown).await?;
         let now = u32::try_from(row.int("attempt")).unwrap_or(0);
         if attempt.is_some_and(|attempt| attempt != now) {
@@ -103,22 +101,6 @@ impl Flow {
         }
         let by = permit.actor().to_owned();
         self.tell(permit, run, Told::Resolve { step, attempt: now, happened, output, by, notes }).await
-    }
-
-    /// Changes the input of a step that waits for approval; it waits anew, with a new digest.
-    pub async fn edit(&self, permit: &Permit, run: Uuid, step: Uuid, input: Value) -> Result<(), FlowError> {
-        if permit.kind() != ActorType::Human {
-            return Err(FlowError::refused(Code::RbacForbidden, "only people change what waits for approval"));
-        }
-        let row = self.step_in(permit, run, step, StepStatus::AwaitingApproval).await?;
-        let tool = row.get("tool").as_text().and_then(|name| self.inner.parts.registry.get(name));
-        let tool =
-            tool.ok_or_else(|| FlowError::refused(Code::InvalidTransition, "this step has no input to change"))?;
-        tool.spec().input.check(&input).map_err(|faults| {
-            let body = chimera_core::error::ErrorBody::new(Code::ValidationFailed, "the tool does not take this input");
-            FlowError::Refused(Box::new(body.with("faults", serde_json::to_value(faults).unwrap_or_default())))
-        })?;
-        self.tell(permit, run, Told::Edited { step, input, by: permit.actor().to_owned() }).await
     }
 
     /// Undoes a run that has ended: all of it, or some steps.
@@ -129,18 +111,8 @@ impl Flow {
         steps: Option<Vec<Uuid>>,
         reason: Option<String>,
     ) -> Result<(), FlowError> {
-        let row = load::own_run_row(&*self.inner.parts.records, permit.tenant(), run).await?;
-        match RunStatus::parse(row.text("status")) {
-            Some(RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled) => {}
-            _ => {
-                let message = format!("a run that is {} can't be rolled back", row.text("status"));
-                return Err(FlowError::refused(Code::InvalidTransition, message));
-            }
-        }
-        let document = row.get("rollback").as_json().map(Json::to_value);
-        if document.is_some_and(|document| document["ended"] == false) {
-            return Err(FlowError::refused(Code::InvalidTransition, "a rollback is under way"));
-        }
+        check_words("reason", reason.as_deref())?;
+        self.ended(permit, run).await?;
         for step in steps.iter().flatten() {
             self.step_row(permit, run, *step).await?;
         }
@@ -148,108 +120,29 @@ impl Flow {
         self.tell(permit, run, told).await
     }
 
-    /// Says that a failed run was undone by hand.
-    pub async fn mark_rolled_back(&self, permit: &Permit, run: Uuid) -> Result<(), FlowError> {
+    /// Says that a person has undone by hand what a run did: the run is marked, nothing is called.
+    pub async fn mark_rolled_back(&self, permit: &Permit, run: Uuid, reason: Option<String>) -> Result<(), FlowError> {
+        check_words("reason", reason.as_deref())?;
+        let row = self.ended(permit, run).await?;
+        if permit.kind() != ActorType::Human {
+            return Err(FlowError::refused(Code::RbacForbidden, "only people say that a run was undone by hand"));
+        }
+        self.tell(permit, row.uuid("id"), Told::MarkRolledBack { by: permit.actor().to_owned(), reason }).await
+    }
+
+    /// A run that has ended and may be undone.
+    async fn ended(&self, permit: &Permit, run: Uuid) -> Result<Row, FlowError> {
         let row = load::own_run_row(&*self.inner.parts.records, permit.tenant(), run).await?;
-        if RunStatus::parse(row.text("status")) != Some(RunStatus::Failed) {
-            let message = format!("a run that is {} can't be marked as rolled back", row.text("status"));
+        let status = RunStatus::parse(row.text("status"));
+        if !matches!(status, Some(RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled)) {
+            let message = format!("a run that is {} can't be rolled back", row.text("status"));
             return Err(FlowError::refused(Code::InvalidTransition, message));
         }
-        self.tell(permit, run, Told::MarkRolledBack { by: permit.actor().to_owned() }).await
-    }
-
-    /// Proposes a patch of a running graph, or shows what it would change.
-    pub async fn patch(
-        &self,
-        permit: &Permit,
-        run: Uuid,
-        document: Value,
-        version: Option<i64>,
-        dry_run: bool,
-    ) -> Result<Proposed, FlowError> {
-        let row = self.unfinished(permit, run).await?;
-        if version.is_some_and(|version| version != row.int("state_version")) {
-            let message = format!("the run is at version {} by now", row.int("state_version"));
-            return Err(FlowError::refused(Code::OccConflict, message));
+        let document = row.get("rollback").as_json().map(Json::to_value);
+        if document.is_some_and(|document| document["ended"] == false) {
+            return Err(FlowError::refused(Code::InvalidTransition, "a rollback is under way"));
         }
-        let patch = Patch::from_value(document).map_err(|problems| FlowError::problems("the patch", &problems))?;
-        let records = &*self.inner.parts.records;
-        let select = Select::from(&RUN_PATCHES, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
-        let known = load::all(records, select, limits::PAGE_ROWS_MAX).await?;
-        if known.len() >= usize::try_from(limits::RUN_PATCHES_MAX).unwrap_or(0) {
-            return Err(FlowError::refused(Code::ValidationFailed, "the run has as many patches as it may"));
-        }
-        for child in patch.add_nodes.iter().filter_map(Node::child) {
-            let found = self.inner.workflows.find(permit.tenant(), &child.workflow_id, child.version).await?;
-            if found.is_none() {
-                let message = format!("there is no workflow {}", child.workflow_id);
-                return Err(FlowError::refused(Code::MalformedArgs, message));
-            }
-        }
-        let preview = self.preview(permit, row, &patch).await?;
-        if dry_run {
-            return Ok(Proposed { number: None, preview });
-        }
-        let number = known.iter().map(|row| row.int("number")).max().unwrap_or(0) + 1;
-        let row = self.patch_row(permit, run, number, &patch)?;
-        let number = u32::try_from(number).unwrap_or(u32::MAX);
-        let told = Told::Patch { number, patch: patch.to_value(), by: permit.actor().to_owned() };
-        // The run must still be at that version when the patch is written down.
-        let is = |column, value: Cell| Condition { column, compare: Compare::Is, value };
-        let unchanged = version.map(|version| Step::Lock {
-            table: &RUNS,
-            conditions: vec![is("id", run.into()), is("state_version", version.into())],
-            rows: RowCount::Exactly(1),
-        });
-        self.tell_with(permit, run, told, vec![row], unchanged.into_iter().collect()).await?;
-        Ok(Proposed { number: Some(number), preview })
-    }
-
-    async fn preview(&self, permit: &Permit, row: Row, patch: &Patch) -> Result<Value, FlowError> {
-        let mut run = load::load(&*self.inner.parts.records, &self.inner.workflows, row).await?;
-        let parts = &self.inner.parts;
-        let (now, catalog) = (parts.clock.now(), self.inner.workflows.running());
-        let mut env = Env {
-            now,
-            ids: &mut || parts.random.row_id(now),
-            gate: &mut Shut,
-            policy: &*parts.policy,
-            catalog: &catalog,
-            owner: None,
-        };
-        // What is under way without a row of its own comes up again in this copy, and goes no further.
-        run.step(vec![RunEvent::Begun { alone: false }], &mut env)?;
-        let preview = run.preview_patch(patch, &env);
-        let preview = preview.map_err(|problems| FlowError::problems("the patch", &problems))?;
-        let judged = run.judge_patch(patch, permit.actor(), &env);
-        judged.map_err(|why| FlowError::refused(Code::PolicyDenied, why))?;
-        Ok(preview)
-    }
-
-    fn patch_row(&self, permit: &Permit, run: Uuid, number: i64, patch: &Patch) -> Result<Insert, FlowError> {
-        let digest = chimera_core::flow::patch::digest(&[0; 32], patch);
-        let row = Insert::into(
-            &RUN_PATCHES,
-            vec![
-                ("run_id", run.into()),
-                ("number", number.into()),
-                ("tenant_id", permit.tenant().into()),
-                ("patch", Json::of(&patch.to_value()).map_err(Unstorable::from)?.into()),
-                ("digest", Cell::Bytes(digest.to_vec())),
-                ("status", "proposed".into()),
-                ("actor", permit.actor().into()),
-                ("justification", patch.justification.as_str().into()),
-                ("created_at", self.inner.parts.clock.now().into()),
-                ("state_version", 1.into()),
-            ],
-        );
-        Ok(row.map_err(Unstorable::from)?)
-    }
-
-    /// Takes the last patch out again, while none of its nodes has begun.
-    pub async fn unpatch(&self, permit: &Permit, run: Uuid, number: u32) -> Result<(), FlowError> {
-        self.unfinished(permit, run).await?;
-        self.tell(permit, run, Told::Unpatch { number, by: permit.actor().to_owned() }).await
+        Ok(row)
     }
 
     /// Forgets recorded outputs of a workflow: one key, or all; gives how many at the most.
@@ -265,7 +158,7 @@ impl Flow {
         Ok(())
     }
 
-    async fn unfinished(&self, permit: &Permit, run: Uuid) -> Result<Row, FlowError> {
+    pub(super) async fn unfinished(&self, permit: &Permit, run: Uuid) -> Result<Row, FlowError> {
         let row = load::own_run_row(&*self.inner.parts.records, permit.tenant(), run).await?;
         if RunStatus::parse(row.text("status")).is_none_or(RunStatus::is_final) {
             let message = format!("the run is {} already", row.text("status"));
@@ -274,7 +167,13 @@ impl Flow {
         Ok(row)
     }
 
-    async fn step_in(&self, permit: &Permit, run: Uuid, step: Uuid, status: StepStatus) -> Result<Row, FlowError> {
+    pub(super) async fn step_in(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        step: Uuid,
+        status: StepStatus,
+    ) -> Result<Row, FlowError> {
         self.unfinished(permit, run).await?;
         let row = self.step_row(permit, run, step).await?;
         if row.text("status") != status.as_str() {
@@ -291,25 +190,19 @@ impl Flow {
         row.ok_or_else(|| FlowError::not_found("step"))
     }
 
-    async fn tell(&self, permit: &Permit, run: Uuid, told: Told) -> Result<(), FlowError> {
-        self.tell_with(permit, run, told, Vec::new(), Vec::new()).await
+    pub(super) async fn tell(&self, permit: &Permit, run: Uuid, told: Told) -> Result<(), FlowError> {
+        self.tell_with(permit, run, told, Tx::default()).await
     }
 
-    async fn tell_with(
-        &self,
-        permit: &Permit,
-        run: Uuid,
-        told: Told,
-        mut inserts: Vec<Insert>,
-        steps: Vec<Step>,
-    ) -> Result<(), FlowError> {
+    /// Tells a run something together with what else changes.
+    pub(super) async fn tell_with(&self, permit: &Permit, run: Uuid, told: Told, mut tx: Tx) -> Result<(), FlowError> {
         if serde_json::to_string(&told).is_ok_and(|text| text.len() > limits::BODY_BYTES_MAX) {
             return Err(FlowError::refused(Code::PayloadTooLarge, "that is too much to tell a run"));
         }
         let kind = told.kind();
         let signal = Signal { id: self.inner.id(), told };
-        inserts.push(signal.row(permit.tenant(), run, self.inner.parts.clock.now())?);
-        let mut tx = Tx { inserts, steps, affinity: affinity(run), ..Tx::default() };
+        tx.inserts.push(signal.row(permit.tenant(), run, self.inner.parts.clock.now())?);
+        tx.affinity = affinity(run);
         let data = json!({"kind": kind, "signal_id": signal.id});
         self.enter(&mut tx, permit, Some(run), run.to_string(), "run.told", data)?;
         match self.inner.parts.records.commit(tx).await {

@@ -8,7 +8,7 @@ use crate::access::Permit;
 use crate::ledger::audit::{Event, Writer};
 use crate::port::{Clock, CommitError, Random, Records};
 use chimera_core::error::Code;
-use chimera_core::flow::air::{self, Catalog, Graph, Known};
+use chimera_core::flow::air::{self, Body, Catalog, Child, Document, Graph, Known, Node, Problem, ProblemCode};
 use chimera_core::flow::tables::WORKFLOWS;
 use chimera_core::flow::tool::Spec;
 use chimera_core::ledger::SubjectType;
@@ -16,7 +16,7 @@ use chimera_core::limits;
 use chimera_core::record::{Compare, Direction, Insert, Json, Row, Scope, Select, Tx, Value};
 use chimera_core::time::Timestamp;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Tries to add a version while others add theirs.
@@ -76,6 +76,10 @@ impl Catalog for Tools<'_> {
         self.children.get(&(id.to_owned(), version)).unwrap_or(&self.unknown).clone()
     }
 
+    fn why_absent(&self, name: &str) -> Option<String> {
+        self.registry.why_absent(name).map(str::to_owned)
+    }
+
     fn tool_names(&self) -> Vec<String> {
         self.registry.specs().map(|spec| spec.name.clone()).collect()
     }
@@ -102,23 +106,51 @@ impl Workflows {
     /// Checks a document without storing it.
     pub async fn check(&self, permit: &Permit, text: &str) -> Result<Arc<Graph>, FlowError> {
         let document = air::parse(text).map_err(|problems| FlowError::problems("the workflow", &problems))?;
+        self.starts_itself(permit.tenant(), &document).await?;
         let mut children = BTreeMap::new();
-        for child in document.nodes.iter().filter_map(air::Node::child) {
+        for child in document.nodes.iter().filter_map(Node::child) {
             let key = (child.workflow_id.clone(), child.version);
             if let std::collections::btree_map::Entry::Vacant(entry) = children.entry(key) {
-                // A workflow may start itself, as a child of its own next version.
-                let known = match self.find(permit.tenant(), &child.workflow_id, child.version).await? {
-                    Some((_, graph)) => graph.known(),
-                    None if child.workflow_id == document.workflow_id => Known::Exists,
-                    None => Known::Missing,
-                };
-                entry.insert(known);
+                let found = self.find(permit.tenant(), &child.workflow_id, child.version).await?;
+                entry.insert(found.map_or(Known::Missing, |(_, graph)| graph.known()));
             }
         }
         let catalog = Tools { registry: &self.registry, children, unknown: Known::Missing };
         let graph =
             air::compile(document, &catalog).map_err(|problems| FlowError::problems("the workflow", &problems))?;
         Ok(Arc::new(graph))
+    }
+
+    /// Refuses a document whose runs would start runs of itself without end, as far as the versions
+    /// that are there show it. An older version of itself, by its number, is another workflow.
+    async fn starts_itself(&self, tenant: &str, document: &Document) -> Result<(), FlowError> {
+        let refused = |at: usize, code, reason: String| {
+            let inside = if matches!(document.nodes[at].body, Body::Map(_)) { "/do" } else { "" };
+            let problem = Problem::new(code, format!("/nodes/{at}{inside}/workflow_id"), reason);
+            Err(FlowError::problems("the workflow", &[problem]))
+        };
+        let own = document.workflow_id.as_str();
+        let direct = document.nodes.iter().enumerate().filter_map(|(at, node)| Some((at, node.child()?.clone())));
+        let mut queue: VecDeque<(usize, Child, String)> =
+            direct.map(|(at, child)| (at, child, own.to_owned())).collect();
+        let mut seen = BTreeSet::new();
+        while let Some((at, child, trail)) = queue.pop_front() {
+            let trail = format!("{trail} → {}", child.workflow_id);
+            if child.workflow_id == own && child.version.is_none() {
+                return refused(at, ProblemCode::Cycle, format!("runs of {own} would start runs of {own}: {trail}"));
+            }
+            if !seen.insert((child.workflow_id.clone(), child.version)) {
+                continue;
+            }
+            if seen.len() > limits::WORKFLOW_FAMILY_MAX {
+                let max = limits::WORKFLOW_FAMILY_MAX;
+                return refused(at, ProblemCode::TooLarge, format!("it starts more than {max} workflows, all in all"));
+            }
+            let Some((_, graph)) = self.find(tenant, &child.workflow_id, child.version).await? else { continue };
+            let next = graph.document.nodes.iter().filter_map(Node::child);
+            queue.extend(next.map(|child| (at, child.clone(), trail.clone())));
+        }
+        Ok(())
     }
 
     /// Stores a document as the next version of the workflow `id`.

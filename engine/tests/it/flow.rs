@@ -49,7 +49,7 @@ async fn three_steps_run_one_behind_the_other() {
     assert_eq!(shown["status"], "completed", "{shown:#}");
     assert_eq!(shown["result"]["c"]["tool"], "read");
     assert_eq!(world.outside.sent().len(), 1);
-    let steps = flow.steps(&world.actor("admin"), id).await.unwrap();
+    let steps = flow.steps(&world.actor("admin"), id, 100, None).await.unwrap();
     let nodes: Vec<_> = steps["steps"].as_array().unwrap().iter().map(|step| step["node_id"].clone()).collect();
     assert_eq!(nodes, ["a", "b", "c"]);
 }
@@ -113,7 +113,7 @@ async fn a_refusal_is_tried_again_and_a_lost_answer_is_not() {
     apply(&flow, &world, chain(&[("a", "again"), ("b", "once")])).await;
     let id = run(&flow, &world, Level::ExecuteSilent).await;
     flow.rest(id).await;
-    let steps = flow.steps(&world.actor("admin"), id).await.unwrap();
+    let steps = flow.steps(&world.actor("admin"), id, 100, None).await.unwrap();
     assert_eq!(steps["steps"][0]["tool_calls"].as_array().unwrap().len(), 3);
     assert_eq!(steps["steps"][1]["status"], "outcome_unknown");
     let step = Uuid::parse_str(steps["steps"][1]["step_id"].as_str().unwrap()).unwrap();

@@ -173,12 +173,85 @@ async fn an_edited_input_has_a_new_digest_and_the_old_one_is_stale() {
     let robot = stage.permit("service_chatbot");
     assert_eq!(code_of(stage.flow.edit(&robot, run, step, json!({"n": "z"})).await), "RBAC_FORBIDDEN");
     stage.flow.edit(&ann, run, step, json!({"n": "edited"})).await.unwrap();
-    let new = stage.until(run, |shown| shown["approvals"][0]["digest"] != old["digest"]).await["approvals"][0].clone();
+    let new = stage.asks(run).await.remove(0);
+    assert_ne!(new["digest"], old["digest"]);
     assert_eq!(new["action"]["input"], json!({"n": "edited"}));
     assert_eq!(code_of(stage.decide("user_ann", run, Decision::Approve, Some(&old)).await), "STALE_APPROVAL");
     stage.decide("user_ann", run, Decision::Approve, Some(&new)).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "completed");
     assert_eq!(stage.world.outside.sent()[0].input, json!({"n": "edited"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_looked_at_before_an_edit_can_not_be_approved_even_before_the_run_takes_the_edit_in() {
+    let stage = stage(1).unkept().open().await;
+    let run = stage.run(&chain("w", &[("a", "again")]), Level::Ask).await;
+    let old = stage.asks(run).await.remove(0);
+    let (step, ann) = (id_of(&old["step_id"]), stage.permit("user_ann"));
+    // Nobody drives the run: the edit is told and not taken in.
+    stage.flow.stop();
+    stage.flow.edit(&ann, run, step, json!({"n": "edited"})).await.unwrap();
+    assert_eq!(code_of(stage.decide("user_ann", run, Decision::Approve, Some(&old)).await), "STALE_APPROVAL");
+    let by_id = Decide {
+        run,
+        decision: Decision::Approve,
+        approval: Some(id_of(&old["approval_id"])),
+        step: None,
+        digest: None,
+        reason: None,
+    };
+    assert_eq!(code_of(stage.flow.decide(&ann, by_id).await), "STALE_APPROVAL");
+    assert_eq!(code_of(stage.flow.edit(&ann, run, step, json!({"n": "again"})).await), "OCC_CONFLICT");
+    let second = stage.restart(chimera_testkit::flow::stage(1)).await;
+    let new = second.asks(run).await.remove(0);
+    assert_eq!(new["action"]["input"], json!({"n": "edited"}));
+    second.decide("user_ann", run, Decision::Approve, Some(&new)).await.unwrap();
+    assert_eq!(second.ended(run).await["status"], "completed");
+    assert_eq!(second.world.outside.sent()[0].input, json!({"n": "edited"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edit_and_a_decision_at_once_are_never_both_accepted() {
+    for first in ["edit", "decide"] {
+        let stage = stage(1).open().await;
+        let run = stage.run(&chain("w", &[("a", "again")]), Level::Ask).await;
+        let old = stage.asks(run).await.remove(0);
+        let ann = stage.permit("user_ann");
+        let edit = async { code_of(stage.flow.edit(&ann, run, id_of(&old["step_id"]), json!({"n": "mine"})).await) };
+        let decide = async { code_of(stage.decide("user_bob", run, Decision::Approve, Some(&old)).await) };
+        let (edited, decided) = match first {
+            "edit" => futures::future::join(edit, decide).await,
+            _ => {
+                let (decided, edited) = futures::future::join(decide, edit).await;
+                (edited, decided)
+            }
+        };
+        assert!((edited == "none") != (decided == "none"), "{first}: {edited}, {decided}");
+        if edited == "none" {
+            let wanted = |shown: &Value| shown["approvals"][0]["action"]["input"]["n"] == "mine";
+            stage.until(run, wanted).await;
+            stage.approve("user_bob", run).await;
+        }
+        stage.ended(run).await;
+        let n = if edited == "none" { "mine" } else { "a" };
+        assert_eq!(stage.world.outside.sent()[0].input, json!({"n": n}));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_of_another_run_is_not_found_here() {
+    let stage = stage(1).open().await;
+    let air = chain("w", &[("a", "again")]);
+    let (one, other) = (stage.run(&air, Level::Ask).await, stage.run(&air, Level::Ask).await);
+    let foreign = id_of(&stage.asks(other).await[0]["approval_id"]);
+    stage.asks(one).await;
+    let decision = Decision::Approve;
+    let ask = Decide { run: one, decision, approval: Some(foreign), step: None, digest: None, reason: None };
+    let body = stage.flow.decide(&stage.permit("user_ann"), ask).await.unwrap_err().body();
+    assert_eq!(
+        (body.code.as_str(), body.message.as_str()),
+        ("NOT_FOUND", "this run has asked for no approval with this id")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,7 +261,8 @@ async fn an_edit_does_not_get_around_who_must_approve() {
     let run = stage.run(&chain("w", &[("a", "again")]).also("requires_approval", demand), SILENT).await;
     let old = stage.asks(run).await.remove(0);
     stage.flow.edit(&stage.permit("user_ann"), run, id_of(&old["step_id"]), json!({"n": "mine"})).await.unwrap();
-    let new = stage.until(run, |shown| shown["approvals"][0]["digest"] != old["digest"]).await["approvals"][0].clone();
+    let new = stage.asks(run).await.remove(0);
+    assert_ne!(new["digest"], old["digest"]);
     assert_eq!(code_of(stage.decide("user_ann", run, Decision::Approve, Some(&new)).await), "RBAC_FORBIDDEN");
     assert_eq!(new["approvals_needed"], 2);
 }
@@ -200,9 +274,12 @@ async fn two_edits_at_once_leave_one_question() {
     let old = stage.asks(run).await.remove(0);
     let (ann, step) = (stage.permit("user_ann"), id_of(&old["step_id"]));
     let edits = ["x", "y", "z"].map(|n| stage.flow.edit(&ann, run, step, json!({"n": n})));
-    futures::future::join_all(edits).await.into_iter().for_each(|edit| edit.unwrap());
-    stage.until(run, |shown| shown["approvals"][0]["digest"] != old["digest"]).await;
-    assert_eq!(stage.asks(run).await.len(), 1);
+    let mut codes: Vec<String> = futures::future::join_all(edits).await.into_iter().map(code_of).collect();
+    codes.sort_unstable();
+    assert_eq!(codes, ["OCC_CONFLICT", "OCC_CONFLICT", "none"], "each of them edits what another has taken back");
+    let new = stage.asks(run).await;
+    assert_eq!(new.len(), 1);
+    assert_ne!(new[0]["digest"], old["digest"]);
     stage.approve("user_ann", run).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
 }

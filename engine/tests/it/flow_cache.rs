@@ -25,7 +25,7 @@ async fn ask(stage: &Stage, tenant: &str, workflow: &str, q: &str) -> Value {
     let ask = StartRun { level: Level::ExecuteSilent, ..StartRun::of(workflow, json!({"q": q})) };
     let run = stage.flow.start(&stage.permit_of(tenant, "user_ann"), ask).await.unwrap().run_id;
     stage.until_of(tenant, run, |shown| shown["status"] == "completed").await;
-    stage.flow.steps(&stage.permit_of(tenant, "admin"), run).await.unwrap()["steps"][0].clone()
+    stage.flow.steps(&stage.permit_of(tenant, "admin"), run, 1, None).await.unwrap()["steps"][0].clone()
 }
 
 #[tokio::test(start_paused = true)]

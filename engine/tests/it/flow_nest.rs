@@ -181,11 +181,59 @@ async fn a_child_that_is_stopped_alone_fails_its_node() {
 #[tokio::test(start_paused = true)]
 async fn runs_stand_inside_each_other_only_so_deep() {
     let stage = stage(1).open().await;
-    let air = workflow("endless").child("c", "endless", json!({}));
-    let run = stage.run(&air, SILENT).await;
+    stage.apply(&workflow("w0").function("a", "pure", json!({}))).await;
+    for level in 1..=limits::RUN_DEPTH_MAX + 1 {
+        stage.apply(&workflow(&format!("w{level}")).child("c", &format!("w{}", level - 1), json!({}))).await;
+    }
+    let start = StartRun { level: SILENT, ..StartRun::of(format!("w{}", limits::RUN_DEPTH_MAX + 1), json!({})) };
+    let run = stage.start(start).await;
     let shown = stage.ended(run).await;
     assert_eq!(shown["error_message"], "runs stand inside each other too deep");
     assert_eq!(stage.rows(&RUNS).len(), usize::try_from(limits::RUN_DEPTH_MAX).unwrap() + 1);
+}
+
+fn each_child(id: &str, child: &str) -> Air {
+    let each = json!({"type": "workflow", "workflow_id": child, "inputs": {"list": "${inputs.list}"}});
+    workflow(id).node(json!({"id": "m", "type": "map", "over": "${inputs.list}", "do": each}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_workflow_that_would_start_itself_is_refused_when_it_is_applied() {
+    let stage = stage(1).open().await;
+    let admin = stage.permit("admin");
+    let refused = async |air: &Air| {
+        let applied = stage.flow.workflows().apply(&admin, &air.id(), &air.document().to_string()).await;
+        let body = applied.map(drop).unwrap_err().body();
+        assert_eq!(body.code, "VALIDATION_FAILED");
+        body.message
+    };
+    let told = refused(&workflow("w").child("c", "w", json!({}))).await;
+    assert!(told.contains("/nodes/0/workflow_id") && told.ends_with("w → w"), "{told}");
+    let told = refused(&each_child("w", "w")).await;
+    assert!(told.contains("/nodes/0/do/workflow_id"), "{told}");
+    stage.apply(&workflow("w").function("a", "pure", json!({}))).await;
+    stage.apply(&each_child("x", "w")).await;
+    stage.apply(&workflow("y").child("c", "x", json!({}))).await;
+    let told = refused(&each_child("w", "y")).await;
+    assert!(told.ends_with("w → y → x → w"), "{told}");
+    let older = json!({"id": "c", "type": "workflow", "workflow_id": "w", "version": 1, "inputs": {}});
+    assert_eq!(stage.apply(&workflow("w").node(older)).await, 2, "an older version of itself ends");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_has_only_so_many_runs_inside_it() {
+    let stage = stage(1).open().await;
+    stage.apply(&workflow("leaf").function("a", "pure", json!({}))).await;
+    stage.apply(&each_child("inner", "leaf")).await;
+    // Each item's run may have its part of the whole, and that is less than the list has items.
+    let list: Vec<u8> = vec![0; 400];
+    let run = stage.run_with(&each_child("outer", "inner"), SILENT, json!({"list": list})).await;
+    let shown = stage.ended(run).await;
+    assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("VALIDATION_FAILED")));
+    assert_eq!(shown["error_message"], "m would start more runs than its run may have inside it");
+    assert!(stage.rows(&RUNS).len() < 20, "no leaf was started");
+    let few = stage.start(StartRun { level: SILENT, ..StartRun::of("outer", json!({"list": [1, 2, 3]})) }).await;
+    assert_eq!(stage.ended(few).await["status"], "completed");
 }
 
 #[tokio::test(start_paused = true)]

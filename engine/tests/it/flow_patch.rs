@@ -198,12 +198,65 @@ async fn a_patch_is_taken_out_while_its_nodes_are_pending_and_not_after() {
     held.patch_is(number, "reverted").await;
     let second = held.applied(add("y", "again", "a")).await;
     let third = held.applied(add("z", "again", "a")).await;
-    held.stage.flow.unpatch(&bob, held.run, second).await.unwrap();
-    held.stage.until(held.run, |_| true).await;
+    assert_eq!(code_of(held.stage.flow.unpatch(&bob, held.run, second).await), "INVALID_TRANSITION");
     assert_eq!(held.let_go().await["status"], "completed");
     assert_eq!(held.stage.standing(held.run).await, "a=completed b=completed y=completed z=completed");
-    assert!(held.stage.events(held.run).await.contains(&"patch.revert_refused".to_owned()));
     assert_eq!((second, third), (2, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_patch_that_is_applied_can_be_taken_out() {
+    let held = held(stage(1), SILENT).await;
+    let bob = held.stage.permit("user_bob");
+    let unpatch = async |number: u32| code_of(held.stage.flow.unpatch(&bob, held.run, number).await);
+    assert_eq!(unpatch(7).await, "NOT_FOUND");
+    let first = held.applied(add("x", "again", "a")).await;
+    let second = held.applied(add("y", "again", "a")).await;
+    assert_eq!(unpatch(first).await, "INVALID_TRANSITION", "it is not the last one");
+    assert_eq!(unpatch(second).await, "none");
+    held.patch_is(second, "reverted").await;
+    assert_eq!(unpatch(second).await, "INVALID_TRANSITION", "it is out already");
+    held.let_go().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_with_a_node_that_can_not_run_here_is_refused_like_a_workflow_with_one() {
+    let held = held(stage(1), SILENT).await;
+    for node in [
+        json!({"id": "x", "type": "agent", "goal": "win", "inputs": {}}),
+        json!({"id": "x", "type": "swarm", "goal": "win", "inputs": {}}),
+    ] {
+        let started = {
+            let stage = &held.stage;
+            let air = workflow("robots").node(node.clone());
+            stage.apply(&air).await;
+            let ask = chimera_engine::flow::StartRun::of("robots", json!({}));
+            stage.flow.start(&stage.permit("user_bob"), ask).await.map(drop).unwrap_err().body()
+        };
+        let patch = json!({
+            "patch_version": "0.1", "justification": "more", "add_edges": [{"from": "a", "to": "x"}], "add_nodes": [node],
+        });
+        let body = held.patch(patch, None, false).await.unwrap_err().body();
+        assert_eq!(body.code, started.code);
+        assert!(body.message.contains("/add_nodes/0/type"), "{}", body.message);
+    }
+    assert!(held.stage.rows_of(&RUN_PATCHES, held.run).is_empty());
+    held.let_go().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_patches_with_the_same_node_the_second_is_refused() {
+    let held = held(stage(1), SILENT).await;
+    held.stage.flow.stop();
+    held.patch(add("x", "again", "a"), None, false).await.unwrap();
+    let told = held.patch(add("x", "pure", "a"), None, false).await;
+    assert_eq!(code_of(told), "OCC_CONFLICT", "the first one is told and not taken in");
+    let second = held.stage.restart(stage(1).tool(gated(&held.gate).build())).await;
+    let held = Held { stage: second, run: held.run, gate: held.gate };
+    held.patch_is(1, "applied").await;
+    assert_eq!(code_of(held.patch(add("x", "pure", "a"), None, false).await), "VALIDATION_FAILED");
+    let shown = held.stage.show(held.run).await;
+    assert_eq!((&shown["patches"][0]["number"], &shown["patches"][0]["status"]), (&json!(1), &json!("applied")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -239,9 +292,12 @@ async fn at_l1_a_patch_waits_for_an_approval_that_covers_the_plan_with_it() {
     let plan: [u8; 32] = hex::decode(shown["plan"]["digest"].as_str().unwrap()).unwrap().try_into().unwrap();
     let covered = patch::digest(&plan, &patch::Patch::from_value(add("x", "again", "a")).unwrap());
     assert_eq!(first["digest"], hex::encode(covered));
-    held.patch(add("x", "again", "a"), None, false).await.unwrap();
-    let both = held.stage.until(held.run, |shown| shown["approvals"].as_array().unwrap().len() == 2).await;
-    assert_eq!(both["approvals"][0]["digest"], both["approvals"][1]["digest"], "the same patch on the same plan");
+    assert_eq!(
+        code_of(held.patch(add("x", "pure", "a"), None, false).await),
+        "OCC_CONFLICT",
+        "only one can be applied"
+    );
+    held.patch(add("z", "again", "a"), None, false).await.unwrap();
     held.patch(add("y", "again", "a"), None, false).await.unwrap();
     let all = held.stage.until(held.run, |shown| shown["approvals"].as_array().unwrap().len() == 3).await;
     let other =

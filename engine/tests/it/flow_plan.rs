@@ -4,7 +4,8 @@ use chimera_core::access::Level;
 use chimera_core::flow::run::{Action, Demand, Policy, PolicyVerdict};
 use chimera_core::flow::tool::{Reach, Risk, Spec};
 use chimera_core::ledger::tables::AUDIT_LOGS;
-use chimera_testkit::flow::{Air, Puppet, Setup, Stage, chain, stage, workflow};
+use chimera_engine::flow::Decision;
+use chimera_testkit::flow::{Air, Puppet, Setup, Stage, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use uuid::Uuid;
@@ -257,4 +258,59 @@ async fn a_child_of_an_approved_plan_drafts_its_own_and_asks_before_it_does_anyt
     assert_eq!(made.count("execute"), 0);
     stage.approve("user_ann", child).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edited_step_makes_another_plan_and_the_old_one_can_not_be_approved() {
+    let tool = write();
+    let asked = tool.asked();
+    let air = workflow("w")
+        .function("a", "pure", json!({"text": "${inputs.text}"}))
+        .function("b", "write", json!({"text": "${nodes.a.outputs.echo.text}"}))
+        .edge("a", "b");
+    let first = stage(1).tool(tool.build()).unkept();
+    let (stage, run) = drafted(first, &air, json!({"text": "hello"})).await;
+    let old = stage.asks(run).await.remove(0);
+    let (ann, robot) = (stage.permit("user_ann"), stage.permit("service_chatbot"));
+    let edit = json!({"text": "edited"});
+    assert_eq!(code_of(stage.flow.edit_planned(&robot, run, "b", edit.clone()).await), "RBAC_FORBIDDEN");
+    assert_eq!(code_of(stage.flow.edit_planned(&ann, run, "z", edit.clone()).await), "NOT_FOUND");
+    // Nobody drives the run: the edit is told and not taken in.
+    stage.flow.stop();
+    stage.flow.edit_planned(&ann, run, "b", edit.clone()).await.unwrap();
+    assert_eq!(code_of(stage.decide("user_ann", run, Decision::Approve, Some(&old)).await), "STALE_APPROVAL");
+    assert_eq!(code_of(stage.flow.edit_planned(&ann, run, "b", edit.clone()).await), "OCC_CONFLICT");
+    let tool = write();
+    let made = tool.asked();
+    let second = stage.restart(chimera_testkit::flow::stage(1).tool(tool.build())).await;
+    let new = second.asks(run).await.remove(0);
+    assert_ne!(new["digest"], old["digest"]);
+    assert_eq!((&lines(&new)[0]["input"]["text"], &lines(&new)[1]["input"]), (&json!("hello"), &edit));
+    assert_eq!(code_of(second.decide("user_ann", run, Decision::Approve, Some(&old)).await), "STALE_APPROVAL");
+    second.approve("user_ann", run).await;
+    let shown = second.ended(run).await;
+    assert_eq!(
+        (&shown["status"], &shown["result"]["b"]["echo"]["text"]),
+        (&json!("completed"), &json!("edited")),
+        "{shown}"
+    );
+    assert_eq!((asked.count("execute"), made.count("execute")), (0, 1), "and it asked no more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lies_behind_an_edited_step_is_drafted_anew() {
+    let air = workflow("w")
+        .function("a", "pure", json!({"text": "${inputs.text}"}))
+        .function("b", "write", json!({"text": "${nodes.a.outputs.echo.text}"}))
+        .edge("a", "b");
+    let (stage, run) = drafted(stage(1).tool(write().build()), &air, json!({"text": "hello"})).await;
+    let ann = stage.permit("user_ann");
+    for text in ["one", "two"] {
+        stage.flow.edit_planned(&ann, run, "a", json!({"text": text})).await.unwrap();
+        let new = stage.asks(run).await.remove(0);
+        assert_eq!(lines(&new)[1]["input"]["text"], text);
+    }
+    stage.approve("user_ann", run).await;
+    assert_eq!(stage.ended(run).await["result"]["b"]["echo"]["text"], "two");
+    assert_eq!(code_of(stage.flow.edit_planned(&ann, run, "a", json!({"text": "late"})).await), "INVALID_TRANSITION");
 }

@@ -92,15 +92,18 @@ async fn a_frozen_replay_makes_no_call_and_gives_the_same() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_without_a_recording_ends_the_replay_whatever_the_graph_says() {
-    let tool = Puppet::new("down", Reach::Write).acts(|_, _| std::future::pending());
-    let stage = stage(1).tool(tool.build()).open().await;
-    let air = workflow("w")
-        .function("a", "down", json!({}))
-        .also("timeout_seconds", json!(5))
-        .function("rescue", "again", json!({}))
-        .edge_if("a", "rescue", "${nodes.a.outputs.success == false}");
+    let stage = stage(1).open().await;
+    let air = workflow("w").node(json!({"id": "a", "type": "hitl"})).function("rescue", "again", json!({})).edge_if(
+        "a",
+        "rescue",
+        "${nodes.a.outputs.success == false}",
+    );
     let run = stage.run(&air, SILENT).await;
-    stage.step(run, "a", "outcome_unknown").await;
+    stage.asks(run).await;
+    let early = replay(&stage, run, ReplayMode::Freeze, None).await;
+    assert_eq!(code_of(early), "INVALID_TRANSITION", "it may still come to a recording");
+    stage.flow.cancel(&stage.permit("user_ann"), run, None).await.unwrap();
+    stage.ended(run).await;
     let frozen = again(&stage, run, ReplayMode::Freeze, None).await;
     let shown = stage.ended(frozen).await;
     assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("NOT_RECORDED")));

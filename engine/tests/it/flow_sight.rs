@@ -128,7 +128,7 @@ async fn intrude(stage: &Stage, tenant: &str, run: Uuid, step: Uuid, digest: [u8
         chimera_core::flow::run::Replay { of: run, mode: chimera_core::flow::run::ReplayMode::Freeze, from: None };
     vec![
         code_of(flow.show(&permit, run).await),
-        code_of(flow.steps(&permit, run).await),
+        code_of(flow.steps(&permit, run, 10, None).await),
         code_of(flow.step_of(&permit, run, "a").await),
         code_of(flow.cancel(&permit, run, None).await),
         code_of(flow.pause(&permit, run).await),
@@ -137,7 +137,7 @@ async fn intrude(stage: &Stage, tenant: &str, run: Uuid, step: Uuid, digest: [u8
         code_of(flow.edit(&permit, run, step, json!({})).await),
         code_of(flow.resolve(&permit, run, step, true, None, None).await),
         code_of(flow.rollback(&permit, run, None, None).await),
-        code_of(flow.mark_rolled_back(&permit, run).await),
+        code_of(flow.mark_rolled_back(&permit, run, None).await),
         code_of(flow.patch(&permit, run, patch, None, false).await),
         code_of(flow.unpatch(&permit, run, 1).await),
         code_of(flow.replay(&permit, replay).await),

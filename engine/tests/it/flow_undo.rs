@@ -246,16 +246,31 @@ async fn a_child_that_can_not_be_undone_as_a_whole_leaves_its_parent_partial_and
 
 /// CORE-141
 #[tokio::test(start_paused = true)]
-async fn a_person_may_say_that_a_failed_run_was_undone_by_hand() {
-    let stage = stage(1).tool(Puppet::new("down", Reach::Read).fails_at(&[1, 2, 3, 4]).build()).open().await;
-    let ann = stage.permit("user_ann");
-    let done = stage.run(&chain("v", &[("a", "pure")]), SILENT).await;
-    stage.ended(done).await;
-    assert_eq!(code_of(stage.flow.mark_rolled_back(&ann, done).await), "INVALID_TRANSITION");
-    let run = stage.run(&chain("w", &[("a", "down")]), SILENT).await;
-    stage.ended(run).await;
-    stage.flow.mark_rolled_back(&ann, run).await.unwrap();
-    stage.status(run, "rolled_back").await;
+async fn a_person_may_say_that_a_run_was_undone_by_hand_and_nothing_is_called() {
+    let undone = Arc::default();
+    let down = Puppet::new("down", Reach::Read).fails_at(&[1, 2, 3, 4]);
+    let stage = stage(1).tool(writes("write", &undone).build()).tool(down.build()).open().await;
+    let (ann, robot) = (stage.permit("user_ann"), stage.permit("service_chatbot"));
+    let waits = stage.run(&chain("v", &[("a", "write")]), Level::Ask).await;
+    stage.asks(waits).await;
+    assert_eq!(code_of(stage.flow.mark_rolled_back(&ann, waits, None).await), "INVALID_TRANSITION");
+    for (air, status) in
+        [(chain("w", &[("a", "write"), ("b", "down")]), "failed"), (chain("x", &[("a", "write")]), "completed")]
+    {
+        let run = stage.run(&air, SILENT).await;
+        assert_eq!(stage.ended(run).await["status"], status);
+        assert_eq!(code_of(stage.flow.mark_rolled_back(&robot, run, None).await), "RBAC_FORBIDDEN");
+        stage.flow.mark_rolled_back(&ann, run, Some("deleted in their console".to_owned())).await.unwrap();
+        stage.status(run, "rolled_back").await;
+        let events = stage.flow.events(&ann, run, 0, 100).await.unwrap();
+        let marked = events.iter().find(|event| event["event_type"] == "run.rolled_back").expect("an entry");
+        assert_eq!(
+            (&marked["actor_id"], &marked["data"]["reason"]),
+            (&json!("user_ann"), &json!("deleted in their console"))
+        );
+        assert_eq!(code_of(stage.flow.mark_rolled_back(&ann, run, None).await), "INVALID_TRANSITION");
+    }
+    assert!(undone.lock().unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]

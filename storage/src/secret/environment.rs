@@ -7,10 +7,11 @@ use chimera_engine::port::{SecretError, Secrets};
 
 type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// A variable per secret: the prefix, then the name in capitals with `_` for `-` and `.`.
+/// A variable per secret: the prefix, then the name in capitals with `_` for `.`, `__` for `-` and
+/// `___` for `_`.
 ///
-/// `secret://smtp.relay-2` is `CHIMERA_SECRET_SMTP_RELAY_2` behind the prefix `CHIMERA_SECRET_`.
-/// Names that differ only in these marks share a variable.
+/// `secret://smtp.relay-2` is `CHIMERA_SECRET_SMTP_RELAY__2` behind the prefix `CHIMERA_SECRET_`. No two
+/// names share a variable: one with two marks side by side could not be told apart, and has none.
 pub struct EnvironmentSecrets {
     prefix: String,
     lookup: Box<Lookup>,
@@ -23,16 +24,22 @@ impl EnvironmentSecrets {
         Self { prefix: prefix.to_owned(), lookup: Box::new(lookup) }
     }
 
-    fn variable(&self, name: &SecretName) -> String {
-        let spelled = name.as_str().to_ascii_uppercase().replace(['-', '.'], "_");
-        format!("{}{spelled}", self.prefix)
+    fn variable(&self, name: &SecretName) -> Option<String> {
+        let is_mark = |byte: &u8| matches!(byte, b'.' | b'-' | b'_');
+        if name.as_str().as_bytes().windows(2).any(|pair| pair.iter().all(is_mark)) {
+            return None;
+        }
+        // Underscores first: what stands for the other marks is made of them.
+        let spelled = name.as_str().to_ascii_uppercase().replace('_', "___").replace('-', "__").replace('.', "_");
+        Some(format!("{}{spelled}", self.prefix))
     }
 }
 
 #[async_trait]
 impl Secrets for EnvironmentSecrets {
     async fn resolve(&self, name: &SecretName) -> Result<Secret, SecretError> {
-        let value = (self.lookup)(&self.variable(name)).ok_or_else(|| SecretError::Missing(name.clone()))?;
+        let value = self.variable(name).and_then(|variable| (self.lookup)(&variable));
+        let value = value.ok_or_else(|| SecretError::Missing(name.clone()))?;
         checked(name, value)
     }
 }

@@ -25,9 +25,22 @@ fn environment(variable: &'static str, value: &'static str) -> EnvironmentSecret
 
 #[tokio::test]
 async fn the_environment_is_asked_in_capitals_behind_the_prefix() {
-    let secrets = environment("CHIMERA_SECRET_SMTP_RELAY_2", "value");
+    let secrets = environment("CHIMERA_SECRET_SMTP_RELAY__2", "value");
     assert_eq!(text(&secrets, "smtp.relay-2").await, Ok("value".into()));
     assert_eq!(text(&secrets, "smtp").await, missing("smtp"));
+}
+
+#[tokio::test]
+async fn no_two_secrets_share_a_variable() {
+    for (variable, owner) in
+        [("CHIMERA_SECRET_A_B", "a.b"), ("CHIMERA_SECRET_A__B", "a-b"), ("CHIMERA_SECRET_A___B", "a_b")]
+    {
+        let secrets = environment(variable, "value");
+        for other in ["a.b", "a-b", "a_b", "a.-b", "a-.b", "a._b", "a__b"] {
+            let found = text(&secrets, other).await;
+            assert_eq!(found, if other == owner { Ok("value".into()) } else { missing(other) }, "{variable} {other}");
+        }
+    }
 }
 
 #[tokio::test]

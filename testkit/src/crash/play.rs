@@ -152,7 +152,8 @@ impl Person<'_> {
             flow.decide(&ann, decide).await.expect("a decision that counts");
         }
         let asked = shown["approvals"].as_array().is_some_and(|approvals| !approvals.is_empty());
-        let steps = flow.steps(&ann, run).await.expect("steps")["steps"].take();
+        let steps =
+            flow.steps(&ann, run, chimera_core::limits::PAGE_ROWS_MAX, None).await.expect("steps")["steps"].take();
         for step in steps.as_array().into_iter().flatten().filter(|step| step["status"] == "outcome_unknown") {
             self.settle(flow, run, step).await;
         }

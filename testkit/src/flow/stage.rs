@@ -217,7 +217,7 @@ impl Stage {
         };
         match tokio::time::timeout(PATIENCE, waiting).await {
             Ok(shown) => shown,
-            Err(_) => panic!("it never came to that: {:#}", self.flow.steps(&admin, run).await.unwrap_or_default()),
+            Err(_) => panic!("it never came to that: {:#}", self.steps(run).await),
         }
     }
 
@@ -254,7 +254,16 @@ impl Stage {
 
     /// The steps as they stand.
     pub async fn steps(&self, run: Uuid) -> Value {
-        self.flow.steps(&self.permit("admin"), run).await.expect("the steps")["steps"].clone()
+        let (admin, mut steps, mut cursor) = (self.permit("admin"), Vec::new(), None::<String>);
+        loop {
+            let page = self.flow.steps(&admin, run, limits::PAGE_ROWS_MAX, cursor.as_deref()).await;
+            let page = page.expect("the steps");
+            steps.extend(page["steps"].as_array().expect("steps").iter().cloned());
+            match page["next_cursor"].as_str() {
+                Some(next) => cursor = Some(next.to_owned()),
+                None => return Value::from(steps),
+            }
+        }
     }
 
     /// The statuses of the nodes, in their order: `a=completed b=skipped`.

@@ -40,6 +40,8 @@ pub enum Wish {
     Unpatch(Uuid),
     /// Change what waits for approval.
     Edit(Uuid, Uuid),
+    /// Change a step of a plan that waits for approval.
+    EditPlan(Uuid, String),
 }
 
 impl Wish {
@@ -56,6 +58,7 @@ impl Wish {
             Self::Patch(run, patch) => flow.patch(&ann, run, patch, None, false).await.map(drop),
             Self::Unpatch(run) => flow.unpatch(&ann, run, 1).await,
             Self::Edit(run, step) => flow.edit(&ann, run, step, json!({"n": "edited"})).await,
+            Self::EditPlan(run, node) => flow.edit_planned(&ann, run, &node, json!({"n": "edited"})).await,
         }
     }
 }
@@ -75,7 +78,8 @@ pub fn wish(dice: &Seeded, disk: &MemoryRecords, outside: &Outside) -> Option<Wi
         5 => Some(Wish::Unpatch(run)),
         6 => {
             let waiting: Vec<Row> = with(disk.rows(&STEPS), "status", "awaiting_approval");
-            one(dice, &waiting).map(|step| Wish::Edit(step.uuid("run_id"), step.uuid("id")))
+            let step = one(dice, &waiting).map(|step| Wish::Edit(step.uuid("run_id"), step.uuid("id")));
+            step.or_else(|| edit_plan(dice, disk))
         }
         7 | 8 => {
             let unknown: Vec<Row> = with(disk.rows(&STEPS), "status", "outcome_unknown");
@@ -91,6 +95,17 @@ pub fn wish(dice: &Seeded, disk: &MemoryRecords, outside: &Outside) -> Option<Wi
             one(dice, &pending).map(|row| decide(row, Decision::Approve))
         }
     }
+}
+
+/// A change of a plan that waits.
+fn edit_plan(dice: &Seeded, disk: &MemoryRecords) -> Option<Wish> {
+    let plans = with(with(disk.rows(&SCOPED_APPROVALS), "status", "pending"), "action_type", "plan");
+    let row = one(dice, &plans)?;
+    let data = row.get("action_data").as_json()?.to_value();
+    let lines = data["plan"]["steps"].as_array()?;
+    let nodes: Vec<&str> =
+        lines.iter().filter(|line| line["tool"].is_string()).filter_map(|l| l["node"].as_str()).collect();
+    (!nodes.is_empty()).then(|| Wish::EditPlan(row.uuid("run_id"), (*dice.pick(&nodes)).to_owned()))
 }
 
 /// Everything that waits for a person, answered.

@@ -1,7 +1,7 @@
 //! People decide: approve, reject, ask for changes, edit.
 
 use super::{House, NOTHING, code, house, path, reviewed};
-use chimera_testkit::flow::{Air, workflow};
+use chimera_testkit::flow::{Air, chain, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -142,4 +142,32 @@ async fn what_was_edited_waits_anew_under_another_digest() {
     assert_eq!(approve(&house, "admin", &run, json!({"decision": "approve", "digest": digest})).await.0, 200);
     let ended = house.until(&run, "completed").await;
     assert_eq!(ended["result"]["go"]["echo"]["n"], 2, "{ended}");
+}
+
+#[tokio::test]
+async fn a_step_of_a_drafted_plan_is_edited_by_its_node_and_the_old_digest_is_stale() {
+    let house = house().await;
+    let run = house.run(&chain("w", &[("a", "change")]), json!({"autonomy_level": "L1_Draft"})).await;
+    let old = run["approvals"][0]["digest"].clone();
+    let edit = json!({"input": {"n": "edited"}});
+    assert_eq!(house.post(&path(&run, "/steps/zzz/edit"), edit.clone()).await.0, 404);
+    assert_eq!(house.post(&path(&run, "/steps/a/edit"), edit).await.0, 202);
+    let (status, problem) = house.post(&path(&run, "/approve"), json!({"decision": "approve", "digest": old})).await;
+    assert_eq!((status, code(&problem)), (409, "STALE_APPROVAL"), "{problem}");
+    let shown = house.sees(&run, |run| run["approvals"][0]["digest"].is_string()).await;
+    assert_ne!(shown["approvals"][0]["digest"], old);
+    assert_eq!(shown["plan"]["steps"][0]["input"], json!({"n": "edited"}));
+    let new = json!({"decision": "approve", "digest": shown["approvals"][0]["digest"]});
+    assert_eq!(house.post(&path(&run, "/approve"), new).await.0, 200);
+    assert_eq!(house.until(&run, "completed").await["result"]["a"]["echo"], json!({"n": "edited"}));
+}
+
+#[tokio::test]
+async fn the_digest_before_an_edit_is_stale_at_once() {
+    let house = house().await;
+    let run = house.run(&chain("w", &[("a", "change")]), json!({"autonomy_level": "L0_Ask"})).await;
+    let old = run["approvals"][0]["digest"].clone();
+    assert_eq!(house.post(&path(&run, "/steps/a/edit"), json!({"input": {"n": "edited"}})).await.0, 202);
+    let (status, problem) = house.post(&path(&run, "/approve"), json!({"decision": "approve", "digest": old})).await;
+    assert_eq!((status, code(&problem)), (409, "STALE_APPROVAL"), "{problem}");
 }

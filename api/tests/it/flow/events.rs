@@ -177,3 +177,19 @@ async fn entries_of_several_lanes_are_paged_by_their_number() {
     }
     assert_eq!(seen, (1..=60).collect::<Vec<_>>());
 }
+
+#[tokio::test]
+async fn a_place_that_no_event_can_have_is_refused() {
+    let house = house().await;
+    let run = house.run(&reviewed(), json!({})).await;
+    for last in ["-1", "", "abc", "1.5", "99999999999999999999"] {
+        let request = house.client.get(house.server.url(&path(&run, "/events"))).bearer_auth(TOKEN);
+        let answer = request.header("last-event-id", last).send().await.unwrap();
+        assert_eq!(answer.status(), 400, "{last:?}");
+        let problem: Value = answer.json().await.unwrap();
+        assert_eq!(code(&problem), "SCHEMA_INVALID");
+        assert!(problem["detail"].as_str().unwrap().starts_with("Last-Event-ID is the number"), "{problem}");
+    }
+    let (status, problem) = house.get(&path(&run, "/events?after=-1")).await;
+    assert_eq!((status, code(&problem)), (400, "SCHEMA_INVALID"));
+}

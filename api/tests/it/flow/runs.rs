@@ -93,7 +93,7 @@ async fn what_can_not_be_started_is_refused_with_the_reason() {
         (json!({"inputs": {"n": 1}, "correlation_id": "x".repeat(257)}), 422, "VALIDATION_FAILED"),
         (json!({"inputs": {"n": 1}, "autonomy_level": "L9"}), 400, "SCHEMA_INVALID"),
         (json!({"inputs": {"n": 1}, "speed": 1}), 400, "SCHEMA_INVALID"),
-        (json!({"inputs": {"n": 1, "x": "\u{0}"}}), 400, "SCHEMA_INVALID"),
+        (json!({"inputs": {"n": 1, "x": "\u{0}"}}), 422, "VALIDATION_FAILED"),
         (json!({"inputs": {"n": 1}, "version": 7}), 404, "NOT_FOUND"),
     ] {
         let (got, problem) = house.post("/workflows/w/runs", body.clone()).await;
@@ -175,4 +175,78 @@ async fn the_described_documents_have_the_members_of_the_real_ones() {
     ] {
         assert_eq!(described(&document, name), keys(real), "{name}");
     }
+}
+
+#[tokio::test]
+async fn inputs_that_are_no_object_and_waits_that_are_no_time_are_refused() {
+    let house = house().await;
+    house.apply(&chain("w", &[("a", "think")])).await;
+    for inputs in [json!([1]), json!("text"), json!(7), json!(true)] {
+        let (status, problem) = house.post("/workflows/w/runs", json!({"inputs": inputs})).await;
+        assert_eq!((status, code(&problem)), (422, "VALIDATION_FAILED"), "{inputs}");
+        let (status, problem) = house.post("/workflows/w/call", inputs.clone()).await;
+        assert_eq!((status, code(&problem)), (422, "VALIDATION_FAILED"), "{inputs}");
+    }
+    for wait in [json!(-1), json!(-0.5), json!(1e300), json!(3_601)] {
+        let (status, problem) = house.post("/workflows/w/runs", json!({"wait": wait})).await;
+        assert_eq!((status, code(&problem)), (422, "VALIDATION_FAILED"), "{wait}");
+    }
+    for wait in ["-1", "NaN", "inf", "1e9"] {
+        let (status, problem) = house.post(&format!("/workflows/w/call?wait={wait}"), json!({})).await;
+        assert_eq!((status, code(&problem)), (422, "VALIDATION_FAILED"), "{wait}");
+    }
+    let (_, runs) = house.get("/runs").await;
+    assert_eq!(runs["items"], json!([]), "nothing was started");
+}
+
+#[tokio::test]
+async fn the_version_that_is_not_there_is_named() {
+    let house = house().await;
+    house.apply(&chain("w", &[("a", "think")])).await;
+    let (status, problem) = house.post("/workflows/w/runs", json!({"version": 99})).await;
+    assert_eq!((status, problem["detail"].as_str()), (404, Some("there is no workflow w in version 99")));
+    let (status, problem) = house.get("/workflows/w?version=99").await;
+    assert_eq!((status, problem["detail"].as_str()), (404, Some("there is no workflow w in version 99")));
+}
+
+#[tokio::test]
+async fn steps_are_listed_page_by_page_with_the_calls_of_each() {
+    let house = house().await;
+    let air = chain("w", &[("a", "think"), ("b", "change"), ("c", "think")])
+        .node(json!({"id": "ask", "type": "hitl"}))
+        .function("d", "think", json!({}))
+        .function("e", "think", json!({}))
+        .edge("c", "ask")
+        .edge("ask", "d")
+        .edge("ask", "e");
+    let run = house.run(&air, json!({})).await;
+    let (mut seen, mut cursor, mut pages) = (Vec::new(), String::new(), 0);
+    loop {
+        let (status, page) = house.get(&path(&run, &format!("/steps?limit=2{cursor}"))).await;
+        assert_eq!(status, 200, "{page}");
+        pages += 1;
+        seen.extend(page["steps"].as_array().unwrap().clone());
+        match page["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    let nodes: Vec<_> =
+        seen.iter().map(|step| (step["node_id"].as_str().unwrap(), step["status"].as_str().unwrap())).collect();
+    let all = [
+        ("a", "completed"),
+        ("b", "completed"),
+        ("c", "completed"),
+        ("ask", "awaiting_approval"),
+        ("d", "pending"),
+        ("e", "pending"),
+    ];
+    assert_eq!((nodes.as_slice(), pages), (&all[..], 3));
+    assert!(seen[..3].iter().all(|step| step["tool_calls"].as_array().unwrap().len() == 1), "{seen:?}");
+    assert_eq!(house.get(&path(&run, "/steps")).await.1["steps"].as_array().unwrap().len(), 6);
+    for cursor in ["node:x", "zzz"] {
+        let (status, problem) = house.get(&path(&run, &format!("/steps?cursor={cursor}"))).await;
+        assert_eq!((status, code(&problem)), (400, "SCHEMA_INVALID"), "{cursor}");
+    }
+    assert_eq!(house.get(&path(&run, "/steps?limit=0")).await.0, 400);
 }

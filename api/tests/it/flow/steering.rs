@@ -52,25 +52,34 @@ async fn what_was_done_is_undone_and_told() {
     assert_eq!((status, code(&problem)), (409, "INVALID_TRANSITION"));
 }
 
+/// CORE-141
 #[tokio::test]
-async fn only_a_failed_run_can_be_set_to_rolled_back_and_to_nothing_else() {
-    let house = house().await;
-    let good = house.run(&chain("good", &[("a", "change")]), json!({})).await;
+async fn a_run_that_has_ended_can_be_marked_as_undone_by_hand_and_set_to_nothing_else() {
+    let puppet = Puppet::new("send", Reach::Write);
+    let asked = puppet.asked();
+    let house = furnished(setup().tool(puppet.build()), |edge| edge).await;
+    let waits = house.run(&reviewed(), json!({})).await;
     let mark = |run: &Value, status: &str| {
         let (path, body) = (path(run, ""), json!({"status": status}));
         let house = &house;
         async move { house.ask(Method::PATCH, &path, body).await }
     };
-    let (status, problem) = mark(&good, "rolled_back").await;
+    let (status, problem) = mark(&waits, "rolled_back").await;
     assert_eq!((status, code(&problem)), (409, "INVALID_TRANSITION"));
-    let bad = house.run(&chain("bad", &[("a", "change"), ("b", "broken")]), json!({})).await;
+    let bad = house.run(&chain("bad", &[("a", "send"), ("b", "broken")]), json!({})).await;
     assert_eq!(bad["status"], "failed", "{bad}");
     for word in ["completed", "pending", "cancelled", ""] {
         let (status, problem) = mark(&bad, word).await;
         assert_eq!((status, code(&problem)), (422, "VALIDATION_FAILED"), "{word}");
     }
-    assert_eq!(mark(&bad, "rolled_back").await.0, 202);
-    house.until(&bad, "rolled_back").await;
+    let body = json!({"status": "rolled_back", "reason": "by hand"});
+    let (status, problem) = house.ask_as("service_chatbot", Method::PATCH, &path(&bad, ""), body.clone()).await;
+    assert_eq!((status, code(&problem)), (403, "RBAC_FORBIDDEN"));
+    let (status, told) = house.ask(Method::PATCH, &path(&bad, ""), body).await;
+    assert_eq!((status, &told["status"]), (200, &json!("rolled_back")), "{told}");
+    assert_eq!(house.get(&path(&bad, "")).await.1["status"], "rolled_back");
+    assert_eq!(asked.count("rollback"), 0, "nothing is called");
+    assert_eq!(mark(&bad, "rolled_back").await.0, 409);
 }
 
 #[tokio::test]
@@ -153,4 +162,72 @@ async fn a_person_settles_what_nobody_can_tell() {
     let found = json!({"outcome": "happened", "output": {"id": 7}, "notes": "it is in their list"});
     assert_eq!(house.post(&resolve, found).await.0, 202);
     assert_eq!(house.until(&run, "completed").await["result"]["send"]["id"], 7);
+}
+
+/// How the character U+0000 is written in JSON.
+const NUL: &str = "a\u{0}b";
+
+#[tokio::test]
+async fn a_text_that_no_store_can_hold_is_refused_in_words_that_say_so() {
+    let house = house().await;
+    let run = house.run(&reviewed(), json!({})).await;
+    let mut with_nul = patch();
+    with_nul["justification"] = json!(NUL);
+    let described = reviewed().with("description", json!(NUL));
+    let refusals = [
+        house.ask(Method::PUT, "/workflows/reviewed", described.document().clone()).await,
+        house.post(&path(&run, "/cancel"), json!({"reason": NUL})).await,
+        house.post(&path(&run, "/patch"), json!({"patch": with_nul})).await,
+        house.post(&path(&run, "/approve"), json!({"decision": "approve", "reason": NUL})).await,
+        house.post("/workflows/reviewed/runs", json!({"idempotency_key": NUL})).await,
+        house.post("/workflows/reviewed/runs", json!({"inputs": {"text": NUL}})).await,
+        house.post("/workflows/reviewed/call", json!({(NUL): 1})).await,
+        house.ask(Method::PATCH, &path(&run, ""), json!({"status": "rolled_back", "reason": NUL})).await,
+    ];
+    for (at, (status, problem)) in refusals.iter().enumerate() {
+        assert_eq!((*status, code(problem)), (422, "VALIDATION_FAILED"), "{at}: {problem}");
+        assert!(problem["detail"].as_str().unwrap().contains("U+0000"), "{at}: {problem}");
+    }
+    assert_eq!(house.get(&path(&run, "")).await.1["status"], "awaiting_approval");
+}
+
+#[tokio::test]
+async fn only_a_run_that_has_ended_is_repeated() {
+    let house = house().await;
+    let run = house.run(&reviewed(), json!({})).await;
+    for mode in ["freeze", "shadow", "retry"] {
+        let (status, problem) = house.post(&path(&run, "/replay"), json!({ "mode": mode })).await;
+        assert_eq!((status, code(&problem)), (409, "INVALID_TRANSITION"), "{mode}");
+    }
+}
+
+#[tokio::test]
+async fn a_pause_that_a_person_made_is_ended_by_people_alone() {
+    let house = house().await;
+    let run = house.run(&reviewed(), json!({})).await;
+    let ask = async |who: &str, rest: &str| house.ask_as(who, Method::POST, &path(&run, rest), NOTHING).await;
+    assert_eq!(ask("user_ann", "/pause").await.0, 202);
+    house.sees(&run, |run| run["paused"] == true).await;
+    let (status, problem) = ask("service_chatbot", "/resume").await;
+    assert_eq!((status, code(&problem)), (403, "RBAC_FORBIDDEN"));
+    assert_eq!(ask("user_bob", "/resume").await.0, 202);
+    house.sees(&run, |run| run["paused"] == false).await;
+    assert_eq!(ask("service_chatbot", "/pause").await.0, 202);
+    house.sees(&run, |run| run["paused"] == true).await;
+    assert_eq!(ask("service_chatbot", "/resume").await.0, 202);
+    house.sees(&run, |run| run["paused"] == false).await;
+}
+
+#[tokio::test]
+async fn a_patch_that_is_not_there_or_not_applied_can_not_be_taken_out() {
+    let house = house().await;
+    let run = house.run(&reviewed(), json!({})).await;
+    assert_eq!(house.ask(Method::DELETE, &path(&run, "/patches/3"), NOTHING).await.0, 404);
+    assert_eq!(house.post(&path(&run, "/patch"), json!({"patch": patch()})).await.0, 202);
+    let applied = |run: &Value| run["patches"][0]["status"] == "applied";
+    house.sees(&run, applied).await;
+    assert_eq!(house.ask(Method::DELETE, &path(&run, "/patches/1"), NOTHING).await.0, 202);
+    house.sees(&run, |run| run["patches"][0]["status"] == "reverted").await;
+    let (status, problem) = house.ask(Method::DELETE, &path(&run, "/patches/1"), NOTHING).await;
+    assert_eq!((status, code(&problem)), (409, "INVALID_TRANSITION"));
 }

@@ -1,7 +1,7 @@
 //! Applying, checking, showing and listing workflows.
 
 use super::{NOTHING, code, house, reviewed};
-use chimera_testkit::flow::chain;
+use chimera_testkit::flow::{chain, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -135,4 +135,27 @@ async fn recorded_outputs_are_forgotten_by_key_or_all() {
     for path in ["/workflows/w/cache", "/workflows/w/cache?key=n:sha256:00"] {
         assert_eq!(house.ask(Method::DELETE, path, NOTHING).await, (204, Value::Null));
     }
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_workflow_is_said_in_our_own_words() {
+    let house = house().await;
+    let put = async |id: &str, document: Value| {
+        let (status, problem) = house.ask(Method::PUT, &format!("/workflows/{id}"), document).await;
+        assert_eq!((status, code(&problem)), (422, "VALIDATION_FAILED"), "{problem}");
+        problem["detail"].as_str().unwrap().to_owned()
+    };
+    let long = "x".repeat(129);
+    assert!(put(&long, chain(&long, &[("a", "think")]).document().clone()).await.contains("1 to 128"));
+    let remote = json!({"type": "object", "properties": {"a": {"$ref": "https://example.com/schema.json"}}});
+    let told = put("w", chain("w", &[("a", "think")]).with("inputs", remote).document().clone()).await;
+    assert!(told.contains("\"https://example.com/schema.json\" refers to another document"), "{told}");
+    let told = put("w", json!([])).await;
+    assert_eq!(told, "the workflow is not valid: expected an object, found an array");
+    let approval = json!({"approvals_needed": 3, "approvers": ["user_ann"]});
+    let lonely = workflow("w").node(json!({"id": "ask", "type": "hitl", "approval": approval}));
+    let told = put("w", lonely.document().clone()).await;
+    assert!(told.contains("/nodes/0/approval/approvals_needed: 3 people must approve, but only 1 may"), "{told}");
+    let approval = json!({"approvals_needed": 3, "approvers": ["user_a*"]});
+    house.apply(&workflow("w").node(json!({"id": "ask", "type": "hitl", "approval": approval}))).await;
 }

@@ -33,7 +33,10 @@ pub(crate) async fn run(scene: &Scene<'_>, command: RunsCommand) -> Outcome<Exit
         RunsCommand::Replay { run, mode, from, wait, acting } => {
             start::again(scene, &run, ("replay", Some(mode)), from, wait, &acting).await
         }
-        RunsCommand::Rollback { run, steps, reason, wait, acting } => {
+        RunsCommand::Rollback { run, by_hand: true, reason, acting, .. } => {
+            steer::mark(scene, &run, reason, &acting).await
+        }
+        RunsCommand::Rollback { run, steps, reason, wait, acting, .. } => {
             steer::rollback(scene, &run, steps, reason, wait, &acting).await
         }
         RunsCommand::Patch(args) => steer::patch(scene, args).await,

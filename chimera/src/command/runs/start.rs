@@ -76,12 +76,8 @@ fn inputs(args: &StartArgs) -> Outcome<Value> {
         Some(file) => json_of(file)?,
         None => json!({}),
     };
-    for pair in &args.input {
-        let (name, value) = pair.split_once('=').ok_or_else(|| refused(format!("`{pair}` is not NAME=VALUE")))?;
-        let members = inputs.as_object_mut().ok_or_else(|| refused("the inputs are not a JSON object".to_owned()))?;
-        let value = serde_json::from_str(value).unwrap_or_else(|_| value.into());
-        members.insert(name.to_owned(), value);
-    }
+    let members = inputs.as_object_mut().ok_or_else(|| refused("the inputs are not a JSON object".to_owned()))?;
+    members.extend(args.input.iter().cloned());
     Ok(inputs)
 }
 

@@ -77,6 +77,14 @@ pub(super) async fn rollback(
     answer(scene, &told, "the run is being undone")
 }
 
+/// Says that a run was undone by hand.
+pub(super) async fn mark(scene: &Scene<'_>, run: &str, reason: Option<String>, acting: &Acting) -> Outcome<ExitCode> {
+    let desk = Desk::to_change(&scene.loaded.config, acting.actor.as_deref())?;
+    let body = json!({"status": "rolled_back", "reason": reason});
+    let told = desk.tell("PATCH", &format!("runs/{}", run_id(run)?), Some(body)).await?;
+    answer(scene, &told, "the run is marked as rolled back")
+}
+
 pub(super) async fn patch(scene: &Scene<'_>, args: PatchArgs) -> Outcome<ExitCode> {
     let desk = Desk::to_change(&scene.loaded.config, args.acting.actor.as_deref())?;
     let run = run_id(&args.run)?;

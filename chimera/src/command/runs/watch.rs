@@ -71,7 +71,7 @@ async fn paint(scene: &Scene<'_>, desk: &Desk, run: Uuid, mut events: Events) ->
         }
         let steps = steps["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
         let (columns, rows) = stdout_size().unwrap_or((80, 24));
-        let canvas = Canvas { columns, rows: rows - 1, colors: !scene.terminal.no_color };
+        let canvas = Canvas { columns, rows: rows.saturating_sub(1), colors: !scene.terminal.no_color };
         let sight = Sight { run: &shown, steps, workflow: &workflow, now: clock.now() };
         let lines = draw(&sight, canvas);
         let up = if drawn > 0 { format!("\u{1b}[{drawn}A\u{1b}[J") } else { String::new() };

@@ -11,6 +11,10 @@ pub trait Catalog {
     fn tool(&self, name: &str) -> Option<Arc<Spec>>;
     /// What is known of a workflow; the newest version if none is named.
     fn workflow(&self, id: &str, version: Option<i64>) -> Known;
+    /// Why a tool that others have is not here, and what to do about it.
+    fn why_absent(&self, _name: &str) -> Option<String> {
+        None
+    }
     /// Names of tools, to guess what a mistyped one was meant to be.
     fn tool_names(&self) -> Vec<String> {
         Vec::new()

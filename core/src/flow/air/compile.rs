@@ -6,7 +6,7 @@
 use super::catalog::{Catalog, Known};
 use super::check::{Check, Wanted};
 use super::document::{Body, Document, Node};
-use super::graph::{CompiledEdge, CompiledNode, Graph};
+use super::graph::{CompiledEdge, CompiledNode, Graph, nests};
 use super::nearest::did_you_mean;
 use super::order::Ways;
 use super::parse::is_node_id;
@@ -66,7 +66,8 @@ pub(crate) fn compile_onto(
     }
     let digest = digest_of(&document, &mut out);
     let output_type = output_type(outputs.as_ref(), &nodes);
-    out.or(Graph { document, digest, nodes, edges, input_schema, outputs, output_type, index })
+    let nests = nests(&nodes);
+    out.or(Graph { document, digest, nodes, edges, input_schema, outputs, output_type, nests, index })
 }
 
 pub(super) fn digest_of(document: &Document, out: &mut Problems) -> [u8; 32] {
@@ -270,8 +271,13 @@ impl Compiling<'_> {
         });
         let known = known.clone();
         if known.is_none() && !self.out.is_full() {
-            let names = catalog.tool_names();
-            let reason = format!("there is no tool {name:?}{}", did_you_mean(name, names.iter().map(String::as_str)));
+            let reason = match catalog.why_absent(name) {
+                Some(why) => format!("the tool {name:?} is not set up here: {why}"),
+                None => {
+                    let names = catalog.tool_names();
+                    format!("there is no tool {name:?}{}", did_you_mean(name, names.iter().map(String::as_str)))
+                }
+            };
             self.out.add(ProblemCode::UnknownTool, format!("{path}/fn"), reason);
         }
         known

@@ -31,6 +31,8 @@ pub struct Graph {
     pub outputs: Option<Template>,
     /// Type of a run's outputs.
     pub output_type: Type,
+    /// How many nodes start other runs.
+    pub nests: usize,
     pub(super) index: BTreeMap<String, usize>,
 }
 
@@ -128,7 +130,8 @@ impl Graph {
         let digest = digest_of(&document, &mut out);
         let output_type = output_type(self.outputs.as_ref(), &nodes);
         let (input_schema, outputs) = (self.input_schema.clone(), self.outputs.clone());
-        out.or(Self { document, digest, nodes, edges, input_schema, outputs, output_type, index })
+        let nests = nests(&nodes);
+        out.or(Self { document, digest, nodes, edges, input_schema, outputs, output_type, nests, index })
     }
 
     /// What a workflow that starts this one may know of it.
@@ -136,4 +139,9 @@ impl Graph {
     pub fn known(&self) -> Known {
         Known::Shape { inputs: self.input_schema.clone(), outputs: self.output_type.clone() }
     }
+}
+
+/// How many of the nodes start other runs.
+pub(super) fn nests(nodes: &[CompiledNode]) -> usize {
+    nodes.iter().filter(|compiled| compiled.node.child().is_some()).count()
 }

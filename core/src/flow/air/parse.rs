@@ -9,10 +9,11 @@ use super::problem::{Problem, ProblemCode, Problems};
 use super::read::Members;
 use crate::ledger::jcs;
 use crate::limits::{
-    APPROVALS_NEEDED_MAX, APPROVERS_MAX, FLOW_SECONDS_MAX, MAP_PARALLEL_MAX, NODE_RETRIES_MAX, WORKFLOW_BYTES_MAX,
+    APPROVALS_NEEDED_MAX, APPROVERS_MAX, FLOW_SECONDS_MAX, MAP_PARALLEL_MAX, RETRIES_MAX, WORKFLOW_BYTES_MAX,
     WORKFLOW_EDGES_MAX, WORKFLOW_ID_CHARS_MAX, WORKFLOW_NODES_MAX,
 };
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// The name by which a patch means the node that runs now; no node may have it.
 pub const CURRENT_NODE: &str = "CURRENT_NODE";
@@ -170,7 +171,7 @@ fn read_join(members: &mut Members, out: &mut Problems) -> Join {
 
 fn read_retry(members: &mut Members, out: &mut Problems) -> Option<Retry> {
     let mut inner = members.inner("retry", out)?;
-    let max = inner.count("max", 0..=NODE_RETRIES_MAX, out).unwrap_or(NODE_RETRIES_MAX);
+    let max = inner.count("max", 0..=RETRIES_MAX, out).unwrap_or(RETRIES_MAX);
     inner.finish(out);
     Some(Retry { max })
 }
@@ -196,7 +197,14 @@ fn read_approval(mut members: Members, out: &mut Problems) -> Approval {
             None
         }
     });
-    let approvers = approvers.collect();
+    let approvers: Vec<String> = approvers.collect();
+    let people: BTreeSet<&str> = approvers.iter().map(String::as_str).collect();
+    // A pattern may stand for any number of people; a plain name is one.
+    let enough = people.is_empty() || people.iter().any(|name| name.contains('*'));
+    if !enough && people.len() < usize::try_from(approvals_needed).unwrap_or(usize::MAX) {
+        let reason = format!("{approvals_needed} people must approve, but only {} may", people.len());
+        out.add(ProblemCode::InvalidValue, members.path("approvals_needed"), reason);
+    }
     let approval = Approval {
         approvals_needed,
         approvers,

@@ -28,10 +28,27 @@ const fn text_of(value: &Value) -> &'static str {
     }
 }
 
+/// Pointer to the first text that holds U+0000, which not every store can hold.
+pub(crate) fn nul_in(value: &Value) -> Option<String> {
+    let child = |name: &str, value: &Value| nul_in(value).map(|rest| format!("/{name}{rest}"));
+    match value {
+        Value::String(text) => text.contains('\0').then(String::new),
+        Value::Array(items) => items.iter().enumerate().find_map(|(at, item)| child(&at.to_string(), item)),
+        Value::Object(members) => members.iter().find_map(|(name, value)| match name.contains('\0') {
+            true => Some(String::new()),
+            false => child(name, value),
+        }),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
+}
+
 impl Members {
     /// The members of `value`, or none and a fault if it is no object.
     pub(crate) fn of(value: Value, path: impl Into<String>, out: &mut Problems) -> Self {
         let path = path.into();
+        if let Some(place) = nul_in(&value).filter(|_| path.is_empty()) {
+            out.add(ProblemCode::InvalidValue, place, "a text holds the character U+0000, which can't be stored");
+        }
         let members = match value {
             Value::Object(members) => members,
             other => {

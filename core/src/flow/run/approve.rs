@@ -246,35 +246,38 @@ impl Run {
         self.stop("system".to_owned(), Some(rationale), env, book)
     }
 
-    /// A person changed the input of a step that waits: the old request is void, a new one with a
-    /// new digest waits in its place.
+    /// A person changed the input of a step that waits: the old request was taken back when they
+    /// said so, a new one with a new digest waits in its place.
     pub(crate) fn edited(
         &mut self,
         step: Uuid,
         input: Value,
         by: String,
+        approval: Option<Uuid>,
         env: &mut Env<'_>,
         book: &mut Book,
     ) -> Result<(), Unstorable> {
         let Some(at) = self.place_of(step) else { return Ok(()) };
         let Some(State::Asking(asked)) = self.task(at).map(|task| task.state.clone()) else { return Ok(()) };
         let Work::Tool(spec) = self.work(at) else { return Ok(()) };
-        if let Err(error) = check_input(&spec, &input) {
-            book.note("step.edit_refused", Some(step), Some(by), json!({"code": error.code, "message": error.message}));
+        // Another question waits by now: what was said about the one before is not about this one.
+        if asked.open && approval.is_some_and(|approval| approval != asked.id) {
             return Ok(());
         }
-        let digest = input_digest(&input).unwrap_or_default();
-        book.approval_closed(&asked, "superseded", env.now)?;
-        book.note(
-            "step.edited",
-            Some(step),
-            Some(by),
-            json!({"node": self.name(at), "input_digest": hex::encode(digest)}),
-        );
-        if let Some(task) = self.task_mut(at) {
-            task.input = Some(Arc::new(input));
-            task.digest = Some(digest);
-            task.approved = None;
+        if approval.is_none() {
+            book.approval_closed(&asked, "superseded", env.now)?;
+        }
+        if let Err(error) = check_input(&spec, &input) {
+            book.note("step.edit_refused", Some(step), Some(by), json!({"code": error.code, "message": error.message}));
+        } else {
+            let digest = input_digest(&input).unwrap_or_default();
+            let data = json!({"node": self.name(at), "input_digest": hex::encode(digest)});
+            book.note("step.edited", Some(step), Some(by), data);
+            if let Some(task) = self.task_mut(at) {
+                task.input = Some(Arc::new(input));
+                task.digest = Some(digest);
+                task.approved = None;
+            }
         }
         let edited = Demand::one("the input was edited");
         match self.judge(at, &spec, env) {

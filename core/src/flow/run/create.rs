@@ -135,6 +135,7 @@ impl Run {
             approvals: 0,
             patches: 0,
             plan: None,
+            edits: BTreeMap::new(),
             draft: None,
             undo: None,
             rollbacks: 0,

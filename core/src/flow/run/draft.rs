@@ -174,7 +174,11 @@ impl Run {
         let node = self.name(at).to_owned();
         let Some(draft) = &self.draft else { return Ok(Drafted::Done) };
         let view = DraftView::new(&self.head, &self.graph, draft, Some(at));
-        let input = match view.inputs_of(at.node)? {
+        let preview = match self.edit_of(at) {
+            Some(edited) => Preview::Exact(edited.clone()),
+            None => view.inputs_of(at.node)?,
+        };
+        let input = match preview {
             Preview::Exact(input) => input,
             Preview::Deferred { shown, from } => {
                 self.plan_for(&node, &spec, env.policy.risk(&spec, &shown));

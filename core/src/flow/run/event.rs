@@ -104,6 +104,20 @@ pub enum Told {
         input: Value,
         /// Who.
         by: String,
+        /// The request that was taken back together with this message.
+        #[serde(default)]
+        approval: Option<Uuid>,
+    },
+    /// A person changed the input of a step of a plan that waits for approval.
+    PlanEdited {
+        /// The node.
+        node: String,
+        /// Its new input.
+        input: Value,
+        /// Who.
+        by: String,
+        /// The request that was taken back together with this message.
+        approval: Uuid,
     },
     /// A child run ended.
     ChildEnded {
@@ -167,10 +181,13 @@ pub enum Told {
         /// Nothing is left of it.
         whole: bool,
     },
-    /// A person has undone by hand what a failed run did.
+    /// A person has undone by hand what a run did.
     MarkRolledBack {
         /// Who.
         by: String,
+        /// How, or why.
+        #[serde(default)]
+        reason: Option<String>,
     },
     /// A patch was proposed.
     Patch {
@@ -198,6 +215,7 @@ impl Told {
             Self::Approved { .. } => "approved",
             Self::Denied { .. } => "denied",
             Self::Edited { .. } => "edited",
+            Self::PlanEdited { .. } => "plan_edited",
             Self::ChildEnded { .. } => "child_ended",
             Self::Cancel { .. } => "cancel",
             Self::Pause { .. } => "pause",

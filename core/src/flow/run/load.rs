@@ -212,6 +212,8 @@ impl Run {
 
     fn load_plan(&mut self, row: &Row, approvals: &[Row]) {
         let Some(document) = row.get("plan").as_json().map(crate::record::Json::to_value) else { return };
+        let edits = document.get("edits").and_then(Value::as_object).into_iter().flatten();
+        self.edits = edits.map(|(node, input)| (node.clone(), input.clone())).collect();
         let approved = !row.get("plan_digest").is_null();
         let waits = |row: &Row| row.get("step_id").is_null() && row.text("action_type") == "plan";
         let by = approvals.iter().rfind(|row| waits(row) && row.text("status") == "approved").map(deciders);
@@ -430,11 +432,11 @@ fn digest(row: &Row, column: &str) -> Option<[u8; 32]> {
     row.get(column).as_bytes()?.try_into().ok()
 }
 
-/// The request that stands: the one that waits, else the one that was decided last. One that was
-/// replaced by another does not count.
+/// The request that stands: the one that waits, else the one that was decided or taken back last.
+/// One that was taken back stands until the run has read why and asks anew.
 fn asked(approvals: &[Row], fits: impl Fn(&Row) -> bool) -> Option<Asked> {
-    let stands = |row: &&Row| fits(row) && row.text("status") != "superseded";
-    let row = approvals.iter().filter(stands).max_by_key(|row| (row.text("status") == "pending", reviewed_at(row)))?;
+    let rank = |row: &&Row| (row.text("status") == "pending", reviewed_at(row), row.text("status") != "superseded");
+    let row = approvals.iter().filter(|row| fits(row)).max_by_key(rank)?;
     Some(Asked {
         id: row.uuid("approval_request_id"),
         digest: digest(row, "action_digest").unwrap_or_default(),

@@ -76,6 +76,8 @@ pub struct Run {
     patches: u32,
     /// What was drafted and approved at L1.
     plan: Option<plan::Plan>,
+    /// Inputs that people wrote into the plan in place of those that the workflow gives.
+    edits: BTreeMap<String, Value>,
     /// The draft under way.
     draft: Option<Draft>,
     /// The rollback under way.

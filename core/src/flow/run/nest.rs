@@ -22,6 +22,14 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
 
+/// The member of a child run's request that says how many runs it may have inside it.
+const DESCENDANTS: &str = "descendants_max";
+
+fn too_many(node: &str) -> ErrorBody {
+    let message = format!("{node} would start more runs than its run may have inside it");
+    ErrorBody::new(Code::ValidationFailed, message).with("descendants_max", limits::RUN_DESCENDANTS_MAX)
+}
+
 impl Run {
     /// Creates the child run; the parent waits.
     pub(crate) fn start_child(
@@ -40,6 +48,10 @@ impl Run {
             let error = ErrorBody::new(Code::ValidationFailed, "runs stand inside each other too deep");
             return self.fail_step(at, error, env, book);
         }
+        let share = self.share(at);
+        if share == 0 {
+            return self.fail_step(at, too_many(self.name(at)), env, book);
+        }
         match self.past(at, None) {
             Past::None => {}
             Past::Gave(output) => return self.nested_completed(at, output, "recorded", env, book),
@@ -56,7 +68,9 @@ impl Run {
             parent: Some((self.head.id, step)),
             depth: self.head.depth + 1,
             inputs: Arc::clone(&inputs),
-            request: json!({"workflow_id": workflow, "parent_run_id": self.head.id}),
+            request: json!({
+                "workflow_id": workflow, "parent_run_id": self.head.id, DESCENDANTS: share.saturating_sub(1),
+            }),
             source: Source::Workflow,
             idempotency_key: None,
             notify: None,
@@ -78,6 +92,17 @@ impl Run {
         book.note("step.child_started", Some(step), None, data);
         book.effects.push(Effect::Wake(child));
         Ok(())
+    }
+
+    /// How many runs a place may start, those inside them included. Each node that starts runs gets the
+    /// same part of what its run may have, and each item the same part of that: nobody has to count
+    /// what happens elsewhere.
+    fn share(&self, at: At) -> u64 {
+        let given = self.head.request.get(DESCENDANTS).filter(|_| self.head.parent.is_some()).and_then(Value::as_u64);
+        let nests = u64::try_from(self.graph.nests).unwrap_or(u64::MAX).max(1);
+        let node = given.unwrap_or(limits::RUN_DESCENDANTS_MAX) / nests;
+        let items = at.item.and_then(|_| self.mapped(at.node)).map_or(1, <[Value]>::len);
+        node / u64::try_from(items).unwrap_or(u64::MAX).max(1)
     }
 
     /// A child may take no longer than its parent, nor than its node says.
@@ -144,6 +169,10 @@ impl Run {
                 return self.fail_step(at, ErrorBody::new(Code::ValidationFailed, message), env, book);
             }
         };
+        let starts_runs = self.graph.nodes[at.node].node.child().is_some();
+        if starts_runs && u64::try_from(list.len()).unwrap_or(u64::MAX) > self.share(at) {
+            return self.fail_step(at, too_many(self.name(at)), env, book);
+        }
         let step = self.ensure_step(at, env);
         let digest = input_digest(&json!(list)).unwrap_or_default();
         let input = Arc::new(json!({ "over": list }));

@@ -47,6 +47,9 @@ impl Run {
         let finished = names(&Task::is_settled);
         let current = names(&|task: &Task| !task.is_settled() && !matches!(task.state, State::Pending { .. }));
         let graph = patch::apply(&self.graph, patch, &current, &finished, env.catalog)?;
+        if let Some(problem) = graph.unsupported_problem() {
+            return Err(vec![patch::into_patch(problem, &self.graph)]);
+        }
         Ok((graph, patch::inverse(patch, &current)))
     }
 
@@ -146,7 +149,7 @@ impl Run {
         self.withdraw_patches(|_| true, "cancelled", "the run has ended", env.now, book)
     }
 
-    fn withdraw_patches(
+    pub(crate) fn withdraw_patches(
         &mut self,
         which: impl Fn(&Asked) -> bool,
         status: &'static str,

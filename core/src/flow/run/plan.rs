@@ -10,10 +10,12 @@ use super::env::Env;
 use super::event::Verdict;
 use super::rows::{Book, Unstorable};
 use super::task::Asked;
-use super::{Run, RunStatus};
+use super::{At, Run, RunStatus};
+use crate::error::{Code, ErrorBody};
 use crate::flow::patch;
-use crate::flow::tool::Spec;
+use crate::flow::tool::{Spec, input_digest};
 use crate::ledger::decision::{Outcome, Source};
+use crate::limits;
 use crate::record::{Json, Value as Cell};
 use crate::time::Timestamp;
 use serde_json::{Map, Value, json};
@@ -133,7 +135,10 @@ impl Run {
         let nodes: Map<String, Value> =
             planned.iter().map(|(name, planned)| (name.clone(), planned.to_value())).collect();
         let risk: u32 = planned.values().map(|planned| planned.risk).fold(0, u32::saturating_add);
-        let document = json!({"digest": hex::encode(digest), "nodes": nodes, "steps": lines, "risk": risk});
+        let mut document = json!({"digest": hex::encode(digest), "nodes": nodes, "steps": lines, "risk": risk});
+        if !self.edits.is_empty() {
+            document["edits"] = json!(self.edits);
+        }
         book.set("plan", Json::of(&document)?);
         book.set("risk", Json::of(&json!({"score": risk}))?);
         let data = json!({"digest": hex::encode(digest), "steps": lines.len(), "risk": risk});
@@ -153,6 +158,40 @@ impl Run {
         book.decision("approval.requested", None, None, data, verdict);
         self.plan = Some(Plan { digest, nodes: planned, asked: Some(asked), by: Vec::new() });
         Ok(())
+    }
+
+    /// A person changed the input of a step of the plan: the request was taken back when they said so,
+    /// and the plan is drafted anew, because what lies behind the step may change with it.
+    pub(crate) fn plan_edited(
+        &mut self,
+        node: String,
+        input: Value,
+        by: String,
+        approval: Uuid,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let Some(asked) = self.plan.as_ref().and_then(|plan| plan.asked.as_ref()) else { return Ok(()) };
+        if asked.open && asked.id != approval {
+            return Ok(());
+        }
+        let digest = input_digest(&input).map(hex::encode).unwrap_or_default();
+        book.note("plan.edited", None, Some(by), json!({"node": node, "input_digest": digest}));
+        self.withdraw_patches(|_| true, "cancelled", "the plan was edited", env.now, book)?;
+        self.plan = None;
+        self.edits.insert(node, input);
+        // Whoever takes the run up before the draft is made finds the edits and makes it.
+        book.set("plan", Json::of(&json!({"edits": self.edits}))?);
+        if self.approvals >= limits::RUN_APPROVALS_MAX {
+            self.fail_with(ErrorBody::new(Code::ValidationFailed, "the run asks for more approvals than it may"));
+            return Ok(());
+        }
+        self.begin_draft(env, book)
+    }
+
+    /// The input that a person wrote into the plan for a place.
+    pub(crate) fn edit_of(&self, at: At) -> Option<&Value> {
+        self.edits.get(self.name(at)).filter(|_| at.item.is_none())
     }
 
     /// People approved the plan. False: the approval is not the plan's.

@@ -166,7 +166,10 @@ impl Run {
         if self.task(at).is_some_and(|task| task.input.is_some()) {
             return Ok(());
         }
-        let input = self.render_inputs(at)?;
+        let input = match self.edit_of(at) {
+            Some(edited) => edited.clone(),
+            None => self.render_inputs(at)?,
+        };
         check_input(spec, &input)?;
         let digest = input_digest(&input)
             .map_err(|_| ErrorBody::new(Code::ValidationFailed, "the input has no canonical form"))?;

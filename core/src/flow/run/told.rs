@@ -23,8 +23,8 @@ impl Run {
                 self.begin_undo(Wanted { steps, by, reason, for_parent }, env, book)
             }
             Told::ChildUndone { step, whole } => self.child_undone(step, whole, env, book),
-            Told::MarkRolledBack { by } => {
-                self.mark_rolled_back(by, book);
+            Told::MarkRolledBack { by, reason } => {
+                self.mark_rolled_back(by, reason, book);
                 Ok(())
             }
             Told::Patch { number, by, .. } if self.status.is_final() => {
@@ -33,7 +33,8 @@ impl Run {
             _ if self.status.is_final() => Ok(()),
             Told::Approved { approval, by, notes } => self.approved(approval, by, notes, env, book),
             Told::Denied { approval, by, notes, changes } => self.denied(approval, &by, notes, changes, env, book),
-            Told::Edited { step, input, by } => self.edited(step, input, by, env, book),
+            Told::Edited { step, input, by, approval } => self.edited(step, input, by, approval, env, book),
+            Told::PlanEdited { node, input, by, approval } => self.plan_edited(node, input, by, approval, env, book),
             Told::ChildEnded { step, status, result, error } => {
                 self.child_ended(step, &status, result, error, env, book)
             }

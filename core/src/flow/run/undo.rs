@@ -204,16 +204,21 @@ impl Run {
         Ok(())
     }
 
-    /// A person has undone a failed run by hand.
-    pub(crate) fn mark_rolled_back(&mut self, by: String, book: &mut Book) {
-        if self.status != RunStatus::Failed || self.undo.is_some() {
-            let data = json!({"reason": "only a failed run is marked so"});
-            book.note("run.rollback_refused", None, Some(by), data);
+    /// A person has undone by hand what a run did that has ended: nothing is called.
+    pub(crate) fn mark_rolled_back(&mut self, by: String, reason: Option<String>, book: &mut Book) {
+        let refusal = match self.status {
+            _ if self.undo.is_some() => Some("a rollback is under way"),
+            RunStatus::RolledBack => Some("it was rolled back already"),
+            status if !status.is_final() => Some("the run has not ended"),
+            _ => None,
+        };
+        if let Some(why) = refusal {
+            book.note("run.rollback_refused", None, Some(by), json!({"reason": why}));
             return;
         }
         self.status = RunStatus::RolledBack;
         book.status = Some(RunStatus::RolledBack);
-        book.note("run.rolled_back", None, Some(by), json!({"by_hand": true}));
+        book.note("run.rolled_back", None, Some(by), json!({"by_hand": true, "reason": reason}));
     }
 
     fn may_undo(&self, at: At, env: &Env<'_>) -> Result<(), String> {

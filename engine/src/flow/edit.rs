@@ -1,0 +1,103 @@
+//! A person changes what waits for approval.
+//!
+//! The request is taken back in the same transaction that tells the run of the change. So from that
+//! moment on nobody can approve what they saw before, and whoever decided first has decided: of an
+//! edit and a decision about the same request only one is ever accepted.
+
+use super::{Flow, FlowError};
+use crate::access::Permit;
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::run::{StepStatus, Told, Unstorable};
+use chimera_core::flow::tables::{APPROVAL_REQUESTS, SCOPED_APPROVALS};
+use chimera_core::ledger::ActorType;
+use chimera_core::record::{Json, Row, Scope, Select, Tx, Update};
+use serde_json::Value;
+use uuid::Uuid;
+
+impl Flow {
+    /// Changes the input of a step that waits for approval; it waits anew, with a new digest.
+    pub async fn edit(&self, permit: &Permit, run: Uuid, step: Uuid, input: Value) -> Result<(), FlowError> {
+        if permit.kind() != ActorType::Human {
+            return Err(FlowError::refused(Code::RbacForbidden, "only people change what waits for approval"));
+        }
+        let row = self.step_in(permit, run, step, StepStatus::AwaitingApproval).await?;
+        let tool = row.get("tool").as_text().ok_or_else(no_input)?;
+        self.takes(tool, &input)?;
+        let pending = self.pending_of(permit, run).with("step_id", step);
+        let request = self.request_of(pending).await?;
+        let approval = request.uuid("approval_request_id");
+        let told = Told::Edited { step, input, by: permit.actor().to_owned(), approval: Some(approval) };
+        self.tell_with(permit, run, told, self.taken_back(permit, approval)?).await
+    }
+
+    /// Changes the input of a step of a plan that waits for approval; the plan waits anew, with a new
+    /// digest.
+    pub async fn edit_planned(&self, permit: &Permit, run: Uuid, node: &str, input: Value) -> Result<(), FlowError> {
+        if permit.kind() != ActorType::Human {
+            return Err(FlowError::refused(Code::RbacForbidden, "only people change what waits for approval"));
+        }
+        let row = self.unfinished(permit, run).await?;
+        let plan = row.get("plan").as_json().map(Json::to_value).unwrap_or_default();
+        let lines = plan["steps"].as_array().into_iter().flatten().filter(|line| line["node"] == node);
+        let lines: Vec<&Value> = lines.collect();
+        if lines.is_empty() {
+            return Err(FlowError::not_found("step"));
+        }
+        if !row.get("plan_digest").is_null() {
+            return Err(FlowError::refused(
+                Code::InvalidTransition,
+                "the plan was approved, and the step has not begun",
+            ));
+        }
+        let [tool] = lines.iter().map(|line| line["tool"].as_str()).collect::<Vec<_>>()[..] else {
+            return Err(FlowError::refused(Code::InvalidTransition, "the items of a map can't be changed one by one"));
+        };
+        self.takes(tool.ok_or_else(no_input)?, &input)?;
+        let pending = self.pending_of(permit, run).with("action_type", "plan");
+        let approval = self.request_of(pending).await?.uuid("approval_request_id");
+        let told = Told::PlanEdited { node: node.to_owned(), input, by: permit.actor().to_owned(), approval };
+        self.tell_with(permit, run, told, self.taken_back(permit, approval)?).await
+    }
+
+    /// Refuses an input that the tool does not take.
+    fn takes(&self, tool: &str, input: &Value) -> Result<(), FlowError> {
+        let tool = self.inner.parts.registry.get(tool).ok_or_else(no_input)?;
+        tool.spec().input.check(input).map_err(|faults| {
+            let body = ErrorBody::new(Code::ValidationFailed, "the tool does not take this input");
+            FlowError::Refused(Box::new(body.with("faults", serde_json::to_value(faults).unwrap_or_default())))
+        })
+    }
+
+    /// The requests of a run that wait for people.
+    fn pending_of(&self, permit: &Permit, run: Uuid) -> Select {
+        let scope = Scope::Tenant(permit.tenant().to_owned());
+        Select::from(&SCOPED_APPROVALS, scope).with("run_id", run).with("status", "pending")
+    }
+
+    /// The one of these requests that there is, while there is time to decide about it.
+    async fn request_of(&self, pending: Select) -> Result<Row, FlowError> {
+        let row = self.inner.parts.records.read(pending.take(1)).await?.rows.into_iter().next();
+        let decided = "this was decided about or changed a moment ago: look at it again";
+        let row = row.ok_or_else(|| FlowError::refused(Code::OccConflict, decided))?;
+        if row.get("expires_at").as_time().is_some_and(|end| end <= self.inner.parts.clock.now()) {
+            return Err(FlowError::refused(Code::InvalidTransition, "the time to decide is over"));
+        }
+        Ok(row)
+    }
+
+    /// Takes a request back, unless somebody has decided about it.
+    fn taken_back(&self, permit: &Permit, approval: Uuid) -> Result<Tx, FlowError> {
+        let expect = vec![("status", "pending".into())];
+        let set = vec![
+            ("status", "superseded".into()),
+            ("reviewed_at", self.inner.parts.clock.now().into()),
+            ("reviewed_by", permit.actor().into()),
+        ];
+        let update = Update::of(&APPROVAL_REQUESTS, vec![approval.into()], expect, set).map_err(Unstorable::from)?;
+        Ok(Tx { updates: vec![update], ..Tx::default() })
+    }
+}
+
+fn no_input() -> FlowError {
+    FlowError::refused(Code::InvalidTransition, "this step has no input to change")
+}
