@@ -1,5 +1,6 @@
-//! The crash matrix on a file.
+//! The crash matrix on the real stores.
 
+use crate::records::{fresh_database, postgres};
 use async_trait::async_trait;
 use chimera_core::access::Level;
 use chimera_engine::port::{Clock, Records};
@@ -40,7 +41,30 @@ impl Store for File {
     }
 }
 
+struct Databases;
+
+struct Database(String);
+
+#[async_trait]
+impl Stores for Databases {
+    async fn fresh(&self) -> Box<dyn Store> {
+        Box::new(Database(fresh_database()))
+    }
+}
+
+#[async_trait]
+impl Store for Database {
+    async fn open(&self) -> Arc<dyn Records> {
+        Arc::new(postgres(&self.0).await)
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_at_any_moment_changes_nothing_on_sqlite() {
     survived(matrix(&Files, Level::ExecuteNotify, AT_A_TIME).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_at_any_moment_changes_nothing_on_postgres() {
+    survived(matrix(&Databases, Level::ExecuteNotify, AT_A_TIME).await);
 }
