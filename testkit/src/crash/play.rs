@@ -6,6 +6,8 @@ use crate::flow::{Nobody, World};
 use crate::simulate::wire::{Link, Moment, Wire, WiredRecords, WiredTool};
 use chimera_core::access::Level;
 use chimera_core::error::Code;
+use chimera_core::flow::tables::{RUN_SIGNALS, RUNS};
+use chimera_core::record::{Compare, Scope, Select};
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
 use chimera_engine::flow::{Decide, Decision, Filter, Flow, FlowError, Parts, Registry, Settle, StartRun};
@@ -42,7 +44,10 @@ pub async fn play(store: &dyn Store, case: Case) -> End {
         let done = tokio::select! {
             biased;
             () = wire.fallen() => false,
-            () = person.see_it_through(&flow, &wire) => true,
+            () = async {
+                person.see_it_through(&flow, &wire).await;
+                quiet(&*records, &wire).await;
+            } => true,
         };
         wire.set(Link::Cut);
         keeper.abort();
@@ -56,6 +61,24 @@ pub async fn play(store: &dyn Store, case: Case) -> End {
         }
         records.close().await;
         crashes += 1;
+    }
+}
+
+/// Waits until every run has heard what it was told and nobody drives one any more. A run that has
+/// ended may be told something once more by a child that was taken over.
+async fn quiet(records: &dyn Records, wire: &Wire) {
+    let mut moves = wire.moves();
+    loop {
+        moves.borrow_and_update();
+        let told = records.read(Select::from(&RUN_SIGNALS, Scope::System).take(1)).await.expect("a store that answers");
+        let driven = Select::from(&RUNS, Scope::System)
+            .filter("owner_lane", Compare::IsNot, chimera_core::record::Value::Null)
+            .take(1);
+        let driven = records.read(driven).await.expect("a store that answers");
+        if told.rows.is_empty() && driven.rows.is_empty() {
+            return;
+        }
+        let _ = moves.changed().await;
     }
 }
 
