@@ -15,6 +15,7 @@ use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::seeded::Seeded;
 use clients::{Clients, TOKEN};
 use outside::Outside;
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::sync::Arc;
@@ -143,6 +144,7 @@ impl Soak {
                 self.kill_early(node);
             }
             self.start(node);
+            println!("{} kills, {} freezes, {} runs so far", self.kills, self.freezes, self.clients.so_far().len());
         }
         if nodes > 1 {
             let node = usize::try_from(self.below(nodes)).unwrap();
@@ -175,10 +177,14 @@ impl Soak {
     }
 }
 
-/// What a node must never have to say.
+/// A node may refuse requests, but nothing may go wrong inside it.
 fn no_fault_in(log: &str) {
-    let fault = log.lines().find(|line| line.contains("\"level\":\"error\"") || line.contains("panicked"));
-    assert_eq!(fault, None);
+    let is_fault = |line: &&str| {
+        let fields: Value = serde_json::from_str(line).unwrap_or_default();
+        let grave = matches!(fields["level"].as_str(), Some("ERROR" | "CRITICAL"));
+        (grave && fields["component"] != "api") || line.contains("panicked")
+    };
+    assert_eq!(log.lines().find(is_fault), None);
 }
 
 fn nothing_is_lost_or_doubled(runs: &BTreeMap<String, String>, asked: &BTreeMap<outside::Place, outside::Asked>) {
