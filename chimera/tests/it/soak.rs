@@ -117,11 +117,10 @@ impl Soak {
 
     /// Lets a node stand still until the others have ended all that it was about, and wakes it up.
     fn freeze(&mut self, node: usize) {
-        let runs = self.clients.so_far();
         self.clients.freeze(true);
         self.nodes[node].as_ref().unwrap().signal("STOP");
         self.clients.nodes.set(node, None);
-        self.clients.until_ended(&runs);
+        self.clients.until_ended();
         let server = self.nodes[node].as_ref().unwrap();
         server.signal("CONT");
         let address = server.address.clone();
@@ -144,7 +143,7 @@ impl Soak {
                 self.kill_early(node);
             }
             self.start(node);
-            println!("{} kills, {} freezes, {} runs so far", self.kills, self.freezes, self.clients.so_far().len());
+            println!("{} kills, {} freezes, {} runs so far", self.kills, self.freezes, self.clients.so_far());
         }
         if nodes > 1 {
             let node = usize::try_from(self.below(nodes)).unwrap();

@@ -2,7 +2,7 @@
 
 use super::outside::Outside;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -62,6 +62,8 @@ pub(crate) struct Clients {
     unfinished: Mutex<VecDeque<String>>,
     count: AtomicUsize,
     starting: AtomicUsize,
+    /// Runs that were acknowledged and have not ended.
+    open: Mutex<BTreeSet<String>>,
     /// Every run that was acknowledged, with its key.
     acknowledged: Mutex<BTreeMap<String, String>>,
     settled: AtomicUsize,
@@ -77,6 +79,7 @@ impl Clients {
             unfinished: Mutex::default(),
             count: AtomicUsize::new(0),
             starting: AtomicUsize::new(STARTERS),
+            open: Mutex::default(),
             acknowledged: Mutex::default(),
             settled: AtomicUsize::new(0),
         }
@@ -104,15 +107,16 @@ impl Clients {
         self.settled.load(Ordering::SeqCst)
     }
 
-    /// The runs that were acknowledged so far.
-    pub(crate) fn so_far(&self) -> Vec<String> {
-        self.acknowledged.lock().unwrap().values().cloned().collect()
+    /// How many runs were acknowledged so far.
+    pub(crate) fn so_far(&self) -> usize {
+        self.acknowledged.lock().unwrap().len()
     }
 
-    /// Waits until these runs have ended or need a person.
-    pub(crate) fn until_ended(&self, runs: &[String]) {
-        for run in runs {
-            self.until(|| self.has_ended(run) || self.doubted(run).is_some());
+    /// Waits until every run that is under way now has ended or needs a person.
+    pub(crate) fn until_ended(&self) {
+        let open = self.open.lock().unwrap().clone();
+        for run in open {
+            self.until(|| self.has_ended(&run) || self.doubted(&run).is_some());
         }
     }
 
@@ -154,6 +158,7 @@ impl Clients {
             }
         };
         self.acknowledged.lock().unwrap().insert(key, run.clone());
+        self.open.lock().unwrap().insert(run.clone());
         self.unfinished.lock().unwrap().push_back(run);
     }
 
@@ -161,7 +166,10 @@ impl Clients {
         loop {
             let next = self.unfinished.lock().unwrap().pop_front();
             match next {
-                Some(run) if self.has_ended(&run) => drop(self.count.fetch_sub(1, Ordering::SeqCst)),
+                Some(run) if self.has_ended(&run) => {
+                    self.open.lock().unwrap().remove(&run);
+                    self.count.fetch_sub(1, Ordering::SeqCst);
+                }
                 Some(run) => {
                     self.settle(&run);
                     self.unfinished.lock().unwrap().push_back(run);
