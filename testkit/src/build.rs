@@ -1,7 +1,7 @@
 //! Rows and entries for tests, complete and different from each other.
 
 use crate::seeded::Seeded;
-use chimera_core::flow::tables::{RUN_SIGNALS, RUNS};
+use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, STEPS};
 use chimera_core::id;
 use chimera_core::ledger::{ActorType, Entry, SealedEntry, SubjectType};
 use chimera_core::record::{Insert, InvalidTx, Json, JsonError, Tx, Update, Value};
@@ -99,6 +99,23 @@ pub fn signal(seeded: &Seeded, run: Uuid, kind: &str) -> Built<Insert> {
         ("created_at", NOON.into()),
     ];
     Ok(Insert::into(&RUN_SIGNALS, cells)?)
+}
+
+/// A pending step of a run, which must be there or come with it.
+pub fn step(seeded: &Seeded, run: Uuid) -> Result<Insert, InvalidTx> {
+    let cells = vec![
+        ("id", seeded.row_id(NOON).into()),
+        ("run_id", run.into()),
+        ("tenant_id", "acme".into()),
+        ("node_id", "first".into()),
+        ("node_type", "function".into()),
+        ("position", Value::Int(0)),
+        ("status", "pending".into()),
+        ("attempt", Value::Int(0)),
+        ("created_at", NOON.into()),
+        ("state_version", Value::Int(1)),
+    ];
+    Insert::into(&STEPS, cells)
 }
 
 /// A sealed entry of a tenant.

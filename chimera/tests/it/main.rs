@@ -15,4 +15,5 @@ mod migrate;
 mod otlp;
 mod secrets;
 mod server;
+mod soak;
 mod support;

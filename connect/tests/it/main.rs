@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests hold the real environment")]
 
 mod client;
+mod cut;
 mod declared;
 mod given;
 mod http;

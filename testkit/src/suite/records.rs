@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a suite is a test")]
 
-use crate::build::{self, NOON, entry, run, run_update, signal};
+use crate::build::{self, NOON, entry, run, run_update, signal, step};
 use crate::seeded::Seeded;
 use crate::suite::views;
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, RUN_SIGNALS, RUNS};
@@ -25,6 +25,7 @@ pub async fn all(store: &dyn Records, seed: u64) {
     let s = Seeded::new(seed);
     a_change_is_atomic(store, &s).await;
     a_conflict_names_what_clashed(store, &s).await;
+    a_loser_is_told_of_its_own_loss_and_not_of_what_follows_from_it(store, &s).await;
     one_loser_among_many_fails_alone(store, &s).await;
     changes_of_one_affinity_keep_their_order(store, &s).await;
     the_ordered_part_runs_as_written(store, &s).await;
@@ -90,6 +91,22 @@ pub async fn a_conflict_names_what_clashed(store: &dyn Records, s: &Seeded) {
     let missing = Tx { updates: vec![run_update(nobody, 1, "running").unwrap()], ..Tx::default() };
     let missing = commit(store, missing).await;
     assert!(matches!(missing, Err(CommitError::Conflict(Conflict::Missing(k))) if k.values == [nobody.into()]));
+}
+
+/// A row that can't be there is missing to its children; what is told is why it can't.
+pub async fn a_loser_is_told_of_its_own_loss_and_not_of_what_follows_from_it(store: &dyn Records, s: &Seeded) {
+    let key = s.opaque_id();
+    let with_step = |row: &build::RunRow| {
+        let inserts = vec![row.insert().unwrap(), step(s, row.id).unwrap()];
+        Tx { inserts, entries: vec![entry(s, "acme", "begun").unwrap()], ..Tx::default() }
+    };
+    commit(store, with_step(&run(s).keyed(&key))).await.expect("a fresh row and its child commit");
+    let (second, beside) = (run(s).keyed(&key), run(s));
+    let answers = join_all([with_step(&beside), with_step(&second)].map(|tx| commit(store, tx))).await;
+    assert_eq!(answers[0], Ok(()), "a loss was laid to somebody else");
+    let Err(CommitError::Conflict(Conflict::Exists(taken))) = &answers[1] else { panic!("{:?}", answers[1]) };
+    assert_eq!((taken.columns, &taken.values), (["idempotency_key"].as_slice(), &vec![key.into()]));
+    assert!(run_row(store, second.id).await.is_none() && run_row(store, beside.id).await.is_some());
 }
 
 /// A `Tx` that loses does not disturb those committed with it.

@@ -97,7 +97,11 @@ impl Session {
         }
         let mut lost = Vec::new();
         for (statement, rows) in statements.iter().zip(answers) {
-            let rows = rows?;
+            let rows = match rows {
+                // A row that was passed over is missing to those that refer to it: the loss comes first.
+                Err(error) if !lost.is_empty() && matches!(failure::of_batch(&error), Outcome::Refused(_)) => break,
+                rows => rows?,
+            };
             if matches!(statement.expects, Expect::Entries(entries) if entries != rows.len()) {
                 return Ok(Outcome::Refused("the ledger did not take every entry".to_owned()));
             }

@@ -133,5 +133,6 @@ impl Records for PostgresRecords {
         }
         let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         futures::future::join_all(tasks).await;
+        self.readers.close();
     }
 }

@@ -41,6 +41,11 @@ impl Readers {
         self.give_back(client, answer)
     }
 
+    /// Ends the sessions that nobody uses.
+    pub(super) fn close(&self) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     fn give_back(&self, client: Client, answer: Result<Page, Failure>) -> Result<Page, ReadError> {
         match answer {
             Ok(page) => {

@@ -1,0 +1,215 @@
+//! The real binary under load, killed at random.
+//!
+//! Clients start runs over HTTP while nodes are killed with SIGKILL, or stand still for longer than
+//! their lease, at moments that are counted in requests outside. At the end every run that was
+//! acknowledged has ended well, every effect was asked for under one key, what may not be repeated
+//! was asked for once, and the ledger is intact. A short slice of it runs with the other tests;
+//! `./soak` runs the whole campaign.
+
+mod clients;
+mod outside;
+
+use crate::support::{Place, Server};
+use chimera_engine::port::Random;
+use chimera_testkit::postgres::PrivatePostgres;
+use chimera_testkit::seeded::Seeded;
+use clients::{Clients, TOKEN};
+use outside::Outside;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader};
+use std::sync::Arc;
+
+/// Kills of the slice that runs with the other tests.
+const KILLS_DEFAULT: usize = 6;
+
+/// One turn in so many lets a node stand still for longer than its lease, where there are two.
+const FREEZE_EVERY: usize = 10;
+
+/// Requests outside between two kills at the most.
+const REQUESTS_MAX: u64 = 60;
+
+#[allow(clippy::disallowed_methods, reason = "the length of a campaign is set from outside")]
+fn kills() -> usize {
+    std::env::var("CHIMERA_SOAK_KILLS").map_or(KILLS_DEFAULT, |text| text.parse().unwrap())
+}
+
+/// The nodes, the clients and the outside of a campaign.
+struct Soak {
+    places: Vec<Place>,
+    nodes: Vec<Option<Server>>,
+    clients: Arc<Clients>,
+    outside: Arc<Outside>,
+    random: Seeded,
+    kills: usize,
+    freezes: usize,
+}
+
+impl Soak {
+    fn new(nodes: usize, settings: &[(&str, &str)]) -> Self {
+        let outside = Outside::start();
+        let address = outside.address.to_string();
+        let place = || {
+            let place = Place::new()
+                .env("CHIMERA_API__TOKEN", "secret://api")
+                .env("CHIMERA_SECRET_API", TOKEN)
+                .env("CHIMERA_TOKEN", TOKEN)
+                .env("CHIMERA_LEDGER__SIGNING_KEY", "secret://ledger")
+                .env("CHIMERA_SECRET_LEDGER", &"ab".repeat(32))
+                .env("CHIMERA_EGRESS_ALLOW", &address)
+                .env("CHIMERA_FLOW__TOOLS_DIR", "tools")
+                .file("part.json", include_str!("soak/part.json"))
+                .file("load.json", &include_str!("soak/load.json").replace("ADDRESS", &address));
+            std::fs::create_dir(place.path("tools")).unwrap();
+            let vendor = include_str!("soak/acme.toml").replace("ADDRESS", &address);
+            std::fs::write(place.path("tools/acme.toml"), vendor).unwrap();
+            settings.iter().fold(place, |place, (name, value)| place.env(name, value))
+        };
+        let clients = Arc::new(Clients::new(Arc::clone(&outside)));
+        let places: Vec<Place> = (0..nodes).map(|_| place()).collect();
+        let mut soak = Self {
+            nodes: places.iter().map(|_| None).collect(),
+            places,
+            clients,
+            outside,
+            random: Seeded::new(kills() as u64),
+            kills: 0,
+            freezes: 0,
+        };
+        (0..nodes).for_each(|node| soak.start(node));
+        for file in ["part.json", "load.json"] {
+            soak.places[0].json(&["workflow", "apply", file]);
+        }
+        soak
+    }
+
+    fn start(&mut self, node: usize) {
+        let server = self.places[node].serve(&[]);
+        self.clients.nodes.set(node, Some(server.address.clone()));
+        self.nodes[node] = Some(server);
+    }
+
+    fn below(&self, bound: u64) -> u64 {
+        let mut bytes = [0; 8];
+        self.random.fill(&mut bytes);
+        u64::from_le_bytes(bytes) % bound
+    }
+
+    fn kill(&mut self, node: usize) {
+        let server = self.nodes[node].take().unwrap();
+        server.signal("KILL");
+        self.clients.nodes.set(node, None);
+        let (status, log) = server.wait();
+        assert_eq!(status, None, "{log}");
+        no_fault_in(&log);
+        self.kills += 1;
+    }
+
+    /// Begins to start and is killed before it serves.
+    fn kill_early(&mut self, node: usize) {
+        let mut child = self.places[node].start(&["serve", "--listen", "127.0.0.1:0"]);
+        let mut line = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        self.kills += 1;
+    }
+
+    /// Lets a node stand still until the others have ended all that it was about, and wakes it up.
+    fn freeze(&mut self, node: usize) {
+        self.clients.freeze(true);
+        self.nodes[node].as_ref().unwrap().signal("STOP");
+        self.clients.nodes.set(node, None);
+        self.clients.until_ended();
+        let server = self.nodes[node].as_ref().unwrap();
+        server.signal("CONT");
+        let address = server.address.clone();
+        server.until_ready();
+        self.clients.nodes.set(node, Some(address));
+        self.clients.freeze(false);
+        self.freezes += 1;
+    }
+
+    fn campaign(&mut self, kills: usize) {
+        let nodes = self.places.len() as u64;
+        while self.kills < kills {
+            self.outside.until(self.outside.count() + self.below(REQUESTS_MAX));
+            let node = usize::try_from(self.below(nodes)).unwrap();
+            if nodes > 1 && self.kills / FREEZE_EVERY > self.freezes {
+                self.freeze(node);
+            }
+            self.kill(node);
+            if self.kills < kills && self.below(8) == 0 {
+                self.kill_early(node);
+            }
+            self.start(node);
+            println!("{} kills, {} freezes, {} runs so far", self.kills, self.freezes, self.clients.so_far());
+        }
+        if nodes > 1 {
+            let node = usize::try_from(self.below(nodes)).unwrap();
+            self.outside.until(self.outside.count() + self.below(REQUESTS_MAX));
+            self.freeze(node);
+        }
+    }
+
+    /// The whole campaign, and what must be so when it is over.
+    fn survives(mut self) {
+        let clients = Arc::clone(&self.clients);
+        let runs = clients.work(|| self.campaign(kills()));
+        for server in self.nodes.drain(..).flatten() {
+            let (status, log) = server.stop();
+            assert_eq!(status, Some(0), "{log}");
+            no_fault_in(&log);
+        }
+        let asked = self.outside.take();
+        let requests: usize = asked.values().map(|asked| asked.requests).sum();
+        println!(
+            "{} kills, {} freezes: {} runs, {requests} requests that write, {} settled by a person",
+            self.kills,
+            self.freezes,
+            runs.len(),
+            clients.settled(),
+        );
+        nothing_is_lost_or_doubled(&runs, &asked);
+        let found = self.places[0].json(&["audit", "verify"]);
+        assert_eq!(found["intact"], true, "{found}");
+    }
+}
+
+/// A node may refuse requests, but nothing may go wrong inside it.
+fn no_fault_in(log: &str) {
+    let is_fault = |line: &&str| {
+        let fields: Value = serde_json::from_str(line).unwrap_or_default();
+        let grave = matches!(fields["level"].as_str(), Some("ERROR" | "CRITICAL"));
+        (grave && fields["component"] != "api") || line.contains("panicked")
+    };
+    assert_eq!(log.lines().find(is_fault), None);
+}
+
+fn nothing_is_lost_or_doubled(runs: &BTreeMap<String, String>, asked: &BTreeMap<outside::Place, outside::Asked>) {
+    let ids: BTreeSet<&String> = runs.values().collect();
+    assert_eq!(ids.len(), runs.len(), "two keys have one run");
+    let acting: BTreeSet<&String> = asked.keys().map(|(run, _, _)| run).collect();
+    assert_eq!(acting, ids, "runs act that nobody knows of, or some did not act");
+    let places = [("put", 0), ("each", 1), ("each", 2), ("each", 3), ("stubborn", 0), ("note", 0), ("once", 0)];
+    let places: BTreeSet<(&str, i64)> = places.into_iter().chain([("inner", 0)]).collect();
+    assert_eq!(asked.len(), ids.len() * places.len(), "something was not done, or too much");
+    for ((run, node, item), asked) in asked {
+        assert!(places.contains(&(node.as_str(), *item)), "{run} {node} {item}");
+        assert_eq!(asked.keys.len(), 1, "{run} {node} {item} was asked for under several keys: {asked:?}");
+        if matches!(node.as_str(), "once" | "note") {
+            assert_eq!(asked.requests, 1, "{run} {node} was repeated");
+        }
+    }
+}
+
+#[test]
+fn kills_at_random_under_load_lose_nothing_and_double_nothing() {
+    Soak::new(1, &[]).survives();
+}
+
+#[test]
+fn kills_and_stops_of_two_nodes_on_one_postgres_lose_nothing_and_double_nothing() {
+    let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+    Soak::new(2, &[("CHIMERA_DATABASE_URL", &url)]).survives();
+}

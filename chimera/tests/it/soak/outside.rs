@@ -1,0 +1,144 @@
+//! The outside that runs act on: an HTTP server which notes every request before it answers.
+
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// How long it may be silent while somebody waits for it.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// What a run asked for: run, node, item.
+pub(crate) type Place = (String, String, i64);
+
+/// The requests for one thing.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) keys: BTreeSet<String>,
+    pub(crate) requests: usize,
+}
+
+#[derive(Default)]
+struct Noted {
+    asked: BTreeMap<Place, Asked>,
+    notes: BTreeMap<String, Vec<Value>>,
+    count: u64,
+}
+
+/// The server. It lives as long as the process.
+pub(crate) struct Outside {
+    pub(crate) address: SocketAddr,
+    noted: Mutex<Noted>,
+    more: Condvar,
+}
+
+impl Outside {
+    pub(crate) fn start() -> Arc<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let outside = Arc::new(Self { address, noted: Mutex::default(), more: Condvar::new() });
+        let serving = Arc::clone(&outside);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let outside = Arc::clone(&serving);
+                // Whoever is killed in the middle of a request has not made it.
+                std::thread::spawn(move || drop(outside.serve(stream.unwrap())));
+            }
+        });
+        outside
+    }
+
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap()
+    }
+
+    fn serve(&self, mut stream: TcpStream) -> std::io::Result<()> {
+        stream.set_nodelay(true)?;
+        let mut reader = BufReader::new(stream.try_clone()?);
+        loop {
+            let (mut line, mut key, mut length) = (String::new(), String::new(), 0);
+            if reader.read_line(&mut line)? == 0 {
+                return Ok(());
+            }
+            loop {
+                let mut header = String::new();
+                reader.read_line(&mut header)?;
+                let Some((name, value)) = header.trim().split_once(": ") else { break };
+                match name.to_ascii_lowercase().as_str() {
+                    "idempotency-key" => value.clone_into(&mut key),
+                    "content-length" => length = value.parse().unwrap(),
+                    _ => {}
+                }
+            }
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body)?;
+            let mut words = line.split(' ');
+            let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            let (status, answer) = self.note(method, path, key, &body);
+            let answer = answer.to_string();
+            let head = format!(
+                "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+                answer.len()
+            );
+            stream.write_all((head + &answer).as_bytes())?;
+        }
+    }
+
+    /// Notes a request, which is its effect, and gives the answer.
+    fn note(&self, method: &str, path: &str, key: String, body: &[u8]) -> (u16, Value) {
+        let body: Value = serde_json::from_slice(body).unwrap_or_default();
+        let mut noted = self.noted();
+        noted.count += 1;
+        self.more.notify_all();
+        if let Some(run) = path.strip_prefix("/notes/") {
+            return (200, noted.notes.get(run).cloned().unwrap_or_default().into());
+        }
+        if method != "GET" {
+            let asked = noted.asked.entry(place(&body)).or_default();
+            asked.keys.insert(key);
+            asked.requests += 1;
+            if path == "/stubborn" && asked.requests == 1 {
+                return (503, json!({"ok": false}));
+            }
+            if path == "/notes" {
+                noted.notes.entry(place(&body).0).or_default().push(body);
+            }
+        }
+        (200, json!({"ok": true}))
+    }
+
+    /// How many requests there were.
+    pub(crate) fn count(&self) -> u64 {
+        self.noted().count
+    }
+
+    /// Waits until there were so many requests.
+    pub(crate) fn until(&self, count: u64) {
+        let (noted, waited) =
+            self.more.wait_timeout_while(self.noted(), PATIENCE, |noted| noted.count < count).unwrap();
+        assert!(!waited.timed_out(), "nothing happens outside any more: {} of {count} requests", noted.count);
+    }
+
+    /// Waits for another request, but not long: what is waited for may need none.
+    pub(crate) fn look_up(&self, count: u64) {
+        let bound = Duration::from_millis(200);
+        drop(self.more.wait_timeout_while(self.noted(), bound, |noted| noted.count < count).unwrap());
+    }
+
+    /// Whether something was asked for.
+    pub(crate) fn has(&self, place: &Place) -> bool {
+        self.noted().asked.contains_key(place)
+    }
+
+    /// Everything that was asked for.
+    pub(crate) fn take(&self) -> BTreeMap<Place, Asked> {
+        std::mem::take(&mut self.noted().asked)
+    }
+}
+
+fn place(body: &Value) -> Place {
+    let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
+    (text("run"), text("node"), body["item"].as_i64().unwrap_or(0))
+}
