@@ -245,7 +245,7 @@ impl Play {
                 Some("failed" | "cancelled") => panic!("{:?}: {shown:#}", self.cut),
                 _ => {}
             }
-            let steps = flow.steps(&ann, run).await.unwrap()["steps"].take();
+            let steps = flow.steps(&ann, run, 100, None).await.unwrap()["steps"].take();
             for step in steps.as_array().unwrap().iter().filter(|step| step["status"] == "outcome_unknown") {
                 self.doubts.insert(step["node_id"].as_str().unwrap().to_owned());
                 let happened = self.other.server.lines().iter().any(|line| line == "POST /once");
