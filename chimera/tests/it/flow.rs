@@ -270,7 +270,6 @@ fn a_wrong_token_no_server_and_wrong_names_are_told_in_words() {
         &["runs", "cancel", "00000000-0000-0000-0000-000000000001"],
         &["runs", "start", "nothing"],
         &["runs", "start", "note"],
-        &["runs", "start", "note", "--input", "text"],
         &["runs", "approve", &run, "--as", "service_bot"],
         &["runs", "approve", &run, "--digest", "zz"],
         &["workflow", "show", "nothing"],
@@ -406,7 +405,7 @@ fn a_tool_of_a_file_can_be_named_by_a_workflow_and_no_name_is_given_twice() {
 fn an_example_that_needs_mail_says_what_to_set() {
     let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/workflows");
     let place = Place::new();
-    let server = place.dev(&["--no-examples"]);
+    let server = place.dev(&[]);
     let mut lacking = 0;
     for entry in std::fs::read_dir(examples).unwrap() {
         let path = entry.unwrap().path();

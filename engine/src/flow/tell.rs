@@ -15,7 +15,9 @@ use chimera_core::flow::tables::{CACHE_ENTRIES, STEPS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
-use chimera_core::record::{Compare, Condition, Json, Row, RowCount, Scope, Select, Step, Tx, Value as Cell};
+use chimera_core::record::{
+    Compare, Condition, Direction, Json, Row, RowCount, Scope, Select, Step, Tx, Value as Cell,
+};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -68,8 +70,9 @@ impl Flow {
     async fn person_paused(&self, permit: &Permit, run: Uuid) -> Result<bool, FlowError> {
         let select = Select::from(&AUDIT_LOG_ENTRIES, Scope::Tenant(permit.tenant().to_owned()))
             .with("run_id", run)
-            .with("event_type", "run.paused");
-        let pauses = load::all(&*self.inner.parts.records, select, usize::MAX).await?;
+            .with("event_type", "run.paused")
+            .by(&[], Direction::Descending);
+        let pauses = load::all(&*self.inner.parts.records, select, limits::PAGE_ROWS_MAX).await?;
         let last = pauses.iter().max_by_key(|row| row.int("run_seq"));
         Ok(last.and_then(|row| row.get("actor_id").as_text()).is_none_or(|by| kind_of(by) == ActorType::Human))
     }
