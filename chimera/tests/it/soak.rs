@@ -1,7 +1,7 @@
 //! The real binary under load, killed at random.
 //!
 //! Clients start runs over HTTP while nodes are killed with SIGKILL, or stand still for longer than
-//! their lease, at moments that are counted in requests outside. At the end every run that was
+//! their lease, at moments that are counted in what was done outside. At the end every run that was
 //! acknowledged has ended well, every effect was asked for under one key, what may not be repeated
 //! was asked for once, and the ledger is intact. A short slice of it runs with the other tests;
 //! `./soak` runs the whole campaign.
@@ -26,8 +26,8 @@ const KILLS_DEFAULT: usize = 6;
 /// One turn in so many lets a node stand still for longer than its lease, where there are two.
 const FREEZE_EVERY: usize = 10;
 
-/// Requests outside between two kills at the most.
-const REQUESTS_MAX: u64 = 60;
+/// Things that are done outside between two kills at the most.
+const THINGS_MAX: u64 = 60;
 
 #[allow(clippy::disallowed_methods, reason = "the length of a campaign is set from outside")]
 fn kills() -> usize {
@@ -133,7 +133,7 @@ impl Soak {
     fn campaign(&mut self, kills: usize) {
         let nodes = self.places.len() as u64;
         while self.kills < kills {
-            self.outside.until(self.outside.count() + self.below(REQUESTS_MAX));
+            self.outside.more(usize::try_from(self.below(THINGS_MAX)).unwrap());
             let node = usize::try_from(self.below(nodes)).unwrap();
             if nodes > 1 && self.kills / FREEZE_EVERY > self.freezes {
                 self.freeze(node);
@@ -147,7 +147,7 @@ impl Soak {
         }
         if nodes > 1 {
             let node = usize::try_from(self.below(nodes)).unwrap();
-            self.outside.until(self.outside.count() + self.below(REQUESTS_MAX));
+            self.outside.more(usize::try_from(self.below(THINGS_MAX)).unwrap());
             self.freeze(node);
         }
     }

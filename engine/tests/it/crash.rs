@@ -1,7 +1,7 @@
 //! The crash matrix on the store in memory, at every level that stops for people.
 
 use chimera_core::access::Level;
-use chimera_testkit::crash::{InMemory, matrix};
+use chimera_testkit::crash::{InMemory, matrix, twice};
 
 async fn survives(level: Level, cases_min: usize) {
     let matrix = matrix(&InMemory, level, 1).await;
@@ -23,4 +23,11 @@ async fn a_crash_at_any_moment_changes_nothing_while_every_step_is_asked_for() {
 #[tokio::test(start_paused = true)]
 async fn a_crash_at_any_moment_changes_nothing_while_a_plan_is_drafted_and_run() {
     survives(Level::Draft, 100).await;
+}
+
+/// A rollback that is taken up is told again by the parent run, and forgets nothing when that engine
+/// is lost too.
+#[tokio::test(start_paused = true)]
+async fn a_second_crash_soon_after_the_first_changes_nothing() {
+    assert!(twice(&InMemory, Level::ExecuteNotify, 5).await >= 100);
 }

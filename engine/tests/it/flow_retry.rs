@@ -220,3 +220,26 @@ async fn a_run_that_takes_too_long_fails_and_its_call_is_told_to_stop() {
     assert!(told.load(Ordering::SeqCst));
     assert_eq!(began.elapsed(), Duration::from_secs(10));
 }
+
+#[tokio::test(start_paused = true)]
+async fn sends_that_a_crash_cost_are_no_retries() {
+    let tool = Puppet::new("fragile", Reach::Write).declared(|spec| spec.metadata.idempotent = true);
+    let tool = tool.acts(|ctx, _| async move {
+        match ctx.attempt {
+            1..=5 => std::future::pending().await,
+            6 | 7 => Err(ToolError::not_sent(Code::ExternalServiceUnavailable, "not now")),
+            _ => Ok(json!({})),
+        }
+    });
+    let (asked, tool) = (tool.asked(), tool.build());
+    let mut stage = stage(5).tool(Arc::clone(&tool)).open().await;
+    let run = stage.run(&one("fragile"), SILENT).await;
+    for sent in 1..=5 {
+        while asked.count("execute") < sent {
+            tokio::task::yield_now().await;
+        }
+        stage = stage.restart(chimera_testkit::flow::stage(5).tool(Arc::clone(&tool))).await;
+    }
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!(asked.count("execute"), 8);
+}

@@ -72,14 +72,14 @@ pub struct Matrix {
 
 /// Runs the whole matrix of a level, so many cases at a time.
 pub async fn matrix(stores: &dyn Stores, level: Level, at_a_time: usize) -> Matrix {
-    let undisturbed = play(&*stores.fresh().await, Case { level, moment: None }).await;
+    let undisturbed = play(&*stores.fresh().await, Case { level, moment: None, then: None }).await;
     assert_eq!((undisturbed.crashes, undisturbed.doubts.len()), (0, 0));
     let after_commits = (1..=undisturbed.commits).map(Moment::AfterCommit);
     let sends = (1..=undisturbed.sends).flat_map(|send| [Moment::BeforeSend(send), Moment::AfterSend(send)]);
     let cases = after_commits.chain(sends).map(|moment| {
         let undisturbed = &undisturbed;
         async move {
-            let end = play(&*stores.fresh().await, Case { level, moment: Some(moment) }).await;
+            let end = play(&*stores.fresh().await, Case { level, moment: Some(moment), then: None }).await;
             end.must_be(undisturbed, moment);
             // What arrives while a turn is being committed is decided together with the next one, so
             // that a run may be over before it has needed as many commits as the first one did.
@@ -98,4 +98,19 @@ pub async fn matrix(stores: &dyn Stores, level: Level, at_a_time: usize) -> Matr
     let matrix = played.fold(none, |so_far, case| std::future::ready(sum(so_far, case))).await;
     assert!(matrix.doubted > 0, "nobody ever had to look: {matrix:?}");
     matrix
+}
+
+/// Loses the engine at each outside call, and the one that takes over after its first commits; gives
+/// how many cases there were.
+pub async fn twice(stores: &dyn Stores, level: Level, commits: u64) -> usize {
+    let undisturbed = play(&*stores.fresh().await, Case { level, moment: None, then: None }).await;
+    let mut cases = 0;
+    for moment in (1..=undisturbed.sends).map(Moment::BeforeSend) {
+        for then in (1..=commits).map(Moment::AfterCommit) {
+            let end = play(&*stores.fresh().await, Case { level, moment: Some(moment), then: Some(then) }).await;
+            end.must_be(&undisturbed, moment);
+            cases += 1;
+        }
+    }
+    cases
 }

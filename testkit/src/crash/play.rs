@@ -27,6 +27,8 @@ pub struct Case {
     pub level: Level,
     /// When the first engine is lost.
     pub moment: Option<Moment>,
+    /// When the one that takes over is lost as well.
+    pub then: Option<Moment>,
 }
 
 /// Plays a case on a fresh store.
@@ -36,7 +38,7 @@ pub async fn play(store: &dyn Store, case: Case) -> End {
     let mut crashes = 0;
     loop {
         let records = store.open().await;
-        let wire = Arc::new(Wire::cut_at(case.moment.filter(|_| crashes == 0)));
+        let wire = Arc::new(Wire::cut_at([case.moment, case.then].get(crashes).copied().flatten()));
         let flow = engine(&world, &records, &wire);
         world.settle(&*records).await;
         let keeper = flow.clone();

@@ -17,7 +17,7 @@ const STARTERS: usize = 3;
 /// Clients that look after those that were started.
 const FOLLOWERS: usize = 2;
 /// Runs that may be unfinished at a time.
-const UNFINISHED_MAX: usize = 120;
+const UNFINISHED_MAX: usize = 60;
 /// A node that stands still takes connections and says nothing.
 const SILENCE: Duration = Duration::from_secs(4);
 /// How long nobody may be there to be asked.

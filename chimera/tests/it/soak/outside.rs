@@ -114,11 +114,13 @@ impl Outside {
         self.noted().count
     }
 
-    /// Waits until there were so many requests.
-    pub(crate) fn until(&self, count: u64) {
+    /// Waits until so many more things were asked for; repetitions don't count, or nobody would get on.
+    pub(crate) fn more(&self, things: usize) {
+        let noted = self.noted();
+        let wanted = noted.asked.len() + things;
         let (noted, waited) =
-            self.more.wait_timeout_while(self.noted(), PATIENCE, |noted| noted.count < count).unwrap();
-        assert!(!waited.timed_out(), "nothing happens outside any more: {} of {count} requests", noted.count);
+            self.more.wait_timeout_while(noted, PATIENCE, |noted| noted.asked.len() < wanted).unwrap();
+        assert!(!waited.timed_out(), "nothing happens outside any more: {} of {wanted}", noted.asked.len());
     }
 
     /// Waits for another request, but not long: what is waited for may need none.

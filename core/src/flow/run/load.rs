@@ -261,6 +261,8 @@ impl Run {
             by: deciders(a),
             notes: a.get("review_notes").as_text().map(str::to_owned),
         });
+        let attempt = u32::try_from(row.int("attempt")).unwrap_or(0);
+        let counted = effect.and_then(|effect| u32::try_from(effect.int("attempt")).ok());
         Ok(Task {
             state: self.load_state(row, status, effect, approvals)?,
             step: Some(StoredStep { id, version: row.int("state_version") }),
@@ -271,8 +273,8 @@ impl Run {
             }),
             input: json("input").map(Arc::new),
             digest: digest(row, "input_digest"),
-            attempt: u32::try_from(row.int("attempt")).unwrap_or(0),
-            resends: 0,
+            attempt,
+            resends: counted.map_or(0, |counted| attempt.saturating_sub(counted)),
             checks: 0,
             doubt: None,
             in_doubt: effect.is_some_and(|effect| effect.text("status") == EffectStatus::Unknown.as_str()),

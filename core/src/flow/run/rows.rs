@@ -153,7 +153,8 @@ impl Book {
         now: Timestamp,
         ids: &mut dyn FnMut() -> Uuid,
     ) -> Result<Uuid, Unstorable> {
-        let attempt = i64::from(task.attempt);
+        // Without those that a crash cost: the step's row counts all, so the difference survives a crash.
+        let attempt = i64::from(task.attempt.saturating_sub(task.resends));
         if let Some(effect) = &mut task.effect {
             let set = vec![
                 ("status", status.as_str().into()),

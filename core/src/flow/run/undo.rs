@@ -408,7 +408,11 @@ impl Run {
     /// How far the rollback has come, in `runs.rollback`.
     fn write_undo(&self, ended: bool, book: &mut Book) -> Result<(), Unstorable> {
         let Some(undo) = &self.undo else { return Ok(()) };
-        let only: Vec<Uuid> = undo.queue.iter().filter_map(|at| self.step_id(*at)).collect();
+        // A run that is read again knows of a step only if it stands here, whatever became of it.
+        let current = undo.current.as_ref().map(|current| current.at);
+        let ahead = current.iter().chain(&undo.queue).filter_map(|at| self.step_id(*at));
+        let behind = undo.undone.iter().chain(&undo.left).filter_map(|line| line["step_id"].as_str()?.parse().ok());
+        let only: Vec<Uuid> = behind.chain(ahead).collect();
         let document = json!({
             "by": undo.by, "reason": undo.reason, "part": undo.part, "ended": ended, "round": undo.round,
             "for_parent": undo.for_parent,
