@@ -48,11 +48,6 @@ pub(crate) fn open_writer(path: &Path) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
-/// Whether a commit on this connection waits for the disk itself.
-pub(crate) fn force(conn: &Connection, forces: bool) -> rusqlite::Result<()> {
-    conn.pragma_update(None, "synchronous", if forces { "FULL" } else { "NORMAL" })
-}
-
 /// Opens the file for reading. Works beside a live writer, on a stopped one's data, and where
 /// nothing can be written.
 pub(crate) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
@@ -79,8 +74,7 @@ fn needs_writing(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
 }
 
-/// The write-ahead log of a data file.
-pub(crate) fn log_of(path: &Path) -> PathBuf {
+fn log_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");
     name.into()

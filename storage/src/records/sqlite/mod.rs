@@ -8,7 +8,6 @@ mod execute;
 pub(super) mod failure;
 pub(crate) mod file;
 mod reader;
-mod sync;
 mod texts;
 mod wal;
 mod writer;
@@ -41,7 +40,6 @@ pub enum Access {
 /// Records in one SQLite file.
 pub struct SqliteRecords {
     readers: Arc<reader::Readers>,
-    horizon: sync::Horizon,
     writing: Option<Writing>,
 }
 
@@ -57,12 +55,11 @@ impl SqliteRecords {
     pub fn open(folder: &Path, access: Access, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let path = file::path_in(folder);
         let readers = Arc::new(reader::Readers::new(path.clone()));
-        let horizon = sync::Horizon::new();
         if access == Access::Read {
             if !path.is_file() {
                 return Err(OpenError::Absent);
             }
-            return Ok(Self { readers, horizon, writing: None });
+            return Ok(Self { readers, writing: None });
         }
         std::fs::create_dir_all(folder).map_err(OpenError::Folder)?;
         let mut conn = file::open_writer(&path).map_err(|error| failure::unavailable(&error))?;
@@ -80,12 +77,11 @@ impl SqliteRecords {
             clock,
             inbox: messages,
             wal,
-            sync: sync::Syncer::start(horizon.clone()).map_err(OpenError::Folder)?,
             texts: texts::Texts::default(),
         };
         let thread = std::thread::Builder::new().name("chimera-writer".to_owned());
         let thread = thread.spawn(move || writer.run()).map_err(OpenError::Folder)?;
-        Ok(Self { readers, horizon, writing: Some(Writing { held, inbox, thread: Mutex::new(Some(thread)) }) })
+        Ok(Self { readers, writing: Some(Writing { held, inbox, thread: Mutex::new(Some(thread)) }) })
     }
 }
 
@@ -107,8 +103,6 @@ impl Records for SqliteRecords {
         let _slot = self.readers.slot().await;
         let readers = Arc::clone(&self.readers);
         let read = tokio::task::spawn_blocking(move || readers.read(&select)).await;
-        // Nobody is shown what could still be lost.
-        self.horizon.reach().await;
         read.unwrap_or_else(|_| Err(stopped("the store is stopped").into()))
     }
 

@@ -63,12 +63,6 @@ impl Keeper {
         }
     }
 
-    /// Copies the whole log into the data file, which is forced to the disk, and empties it.
-    pub(super) fn rewrite(&self, conn: &Connection) -> rusqlite::Result<()> {
-        let left: i64 = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
-        if left == 0 { Ok(()) } else { Err(rusqlite::Error::StatementChangedRows(0)) }
-    }
-
     /// Leaves a data file that needs no recovery.
     pub(super) fn finish(&self, conn: &Connection) {
         // What can't be copied now is recovered at the next start.

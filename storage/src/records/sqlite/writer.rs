@@ -1,13 +1,11 @@
 //! The writer thread: the thin loop around the committer.
 //!
 //! It owns the only connection that writes. While a batch is on its way to the disk, everything
-//! that arrives waits in the channel and becomes the next batch. Answers wait for the disk in
-//! `sync`.
+//! that arrives waits in the channel and becomes the next batch.
 
 use super::super::held::HeldLane;
 use super::super::inbox::{Message, Waiter};
 use super::super::observe;
-use super::sync::{Held, Syncer};
 use super::texts::Texts;
 use super::{execute, file, wal};
 use chimera_core::limits;
@@ -31,17 +29,9 @@ pub(super) struct Writer {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) inbox: Receiver<Message>,
     pub(super) wal: wal::Keeper,
-    pub(super) sync: Syncer,
     pub(super) texts: Texts,
     /// The file that was opened at the start.
     pub(super) identity: Option<file::Identity>,
-}
-
-/// A batch that was written, and the answers to be given when it is on the disk.
-#[derive(Default)]
-struct UnderWay {
-    number: Option<u64>,
-    held: Vec<Held>,
 }
 
 impl Writer {
@@ -51,18 +41,12 @@ impl Writer {
         let mut commands: VecDeque<Command<Waiter>> = VecDeque::from([Command::Claim]);
         let mut retry_at = None;
         let mut last_batch = 0;
-        let mut under_way = UnderWay::default();
         loop {
             while let Some(command) = commands.pop_front() {
-                if !matches!(command, Command::Reply(..)) {
-                    self.hand_over(&mut under_way);
-                }
                 match command {
-                    Command::Reply(waiter, Ok(receipt), tx) => under_way.held.push((waiter, receipt, tx)),
-                    Command::Reply(waiter, refusal, tx) => drop(waiter.send((refusal, tx))),
+                    Command::Reply(waiter, answer, tx) => drop(waiter.send((answer, tx))),
                     Command::Execute(batch) => {
                         last_batch = batch.txs.len();
-                        under_way.number = Some(self.sync.horizon().begin());
                         let outcome = self.execute(&batch);
                         observe::executed("sqlite", &batch, &outcome);
                         commands.extend(committer.step(Event::Executed { batch, outcome }));
@@ -82,20 +66,11 @@ impl Writer {
                     Command::Release(lane) => return self.release(lane),
                 }
             }
-            self.hand_over(&mut under_way);
             if let Some(conn) = &self.conn {
                 self.wal.between_batches(conn, last_batch);
             }
             self.gather(&mut committer, &mut commands, &mut retry_at);
             commands.extend(committer.start());
-        }
-    }
-
-    /// Lets the answers of the last batch wait for the disk.
-    fn hand_over(&self, under_way: &mut UnderWay) {
-        let UnderWay { number, held } = std::mem::take(under_way);
-        if number.is_some() || !held.is_empty() {
-            self.sync.written(number.unwrap_or_else(|| self.sync.horizon().begin()), held);
         }
     }
 
@@ -135,9 +110,6 @@ impl Writer {
         if file::Identity::of(&self.path) != self.identity {
             return Outcome::Unavailable(gone());
         }
-        if self.sync.horizon().is_broken() {
-            return Outcome::Unavailable(refused());
-        }
         match &self.conn {
             Some(conn) => execute::execute(conn, &mut self.texts, batch),
             None => Outcome::Unavailable(closed()),
@@ -153,25 +125,10 @@ impl Writer {
             Some(conn) => conn,
             None => file::open_writer(&self.path).map_err(|error| super::failure::unavailable(&error))?,
         };
-        let unavailable = |error: rusqlite::Error| super::failure::unavailable(&error);
-        file::force(&conn, true).map_err(unavailable)?;
-        if self.sync.horizon().is_broken() {
-            // What the log holds may never have reached the disk: it is copied, and begins anew.
-            self.wal.rewrite(&conn).map_err(unavailable)?;
-            self.sync.horizon().mended();
-        }
         let lane = file::claim(&conn, lease_until)?;
-        self.go_on(conn, lane);
-        Ok(lane)
-    }
-
-    /// Writes to this connection from now on; its commits wait for the disk in `sync`.
-    fn go_on(&mut self, conn: Connection, lane: Lane) {
-        if file::force(&conn, false).is_err() || self.sync.attach(&self.path).is_err() {
-            self.sync.horizon().broke();
-        }
         self.conn = Some(conn);
         self.held.set(lane);
+        Ok(lane)
     }
 
     /// Looks until there is an answer: who waits must not be told anything wrong.
@@ -181,8 +138,9 @@ impl Writer {
             if let Ok(conn) = file::open_writer(&self.path)
                 && let Ok(settled) = file::settle(&conn, batch)
             {
+                self.conn = Some(conn);
                 if let Settled::Ours(lane) | Settled::Never(lane) = settled {
-                    self.go_on(conn, lane);
+                    self.held.set(lane);
                 }
                 return settled;
             }
@@ -197,16 +155,11 @@ impl Writer {
             }
             self.wal.finish(conn);
         }
-        self.sync.finish();
     }
 }
 
 fn gone() -> Unavailable {
     Unavailable { reason: "the data file was removed or replaced; restart to use what is there now".to_owned() }
-}
-
-fn refused() -> Unavailable {
-    Unavailable { reason: "the disk refused to take what was written".to_owned() }
 }
 
 fn closed() -> Unavailable {
