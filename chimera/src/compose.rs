@@ -135,8 +135,18 @@ pub(crate) struct Parts {
     checkpoints: (watch::Sender<bool>, JoinHandle<()>),
 }
 
+/// Whether other nodes of the same database would not find the blobs of this one.
+pub(crate) const fn alone_with_blobs(config: &Config) -> bool {
+    config.database_url.is_some() && config.s3_url.is_none()
+}
+
 /// Opens everything that a server needs; `address` is where its own links lead.
 pub(crate) async fn open(config: &Config, home: &Home, ambient: &Ambient, address: SocketAddr) -> Outcome<Parts> {
+    if config.database_url.is_none() && home.lost_data() {
+        tracing::warn!(
+            "there is a ledger's key but no data file; if it was removed, put it back: an empty one is made now"
+        );
+    }
     let signer = Arc::new(signer(config, home, ambient).await?);
     let node = ambient.random.opaque_id();
     let records = records(config, ambient, &node).await?;
@@ -161,6 +171,9 @@ pub(crate) async fn open(config: &Config, home: &Home, ambient: &Ambient, addres
         tracing::warn!(
             "the ledger is signed with this folder's own key; several nodes should share ledger.signing_key"
         );
+    }
+    if alone_with_blobs(config) {
+        tracing::warn!("the database can be shared, but blobs and buckets lie in this node's data folder; set s3_url");
     }
     parts.record("NodeStarted").await?;
     Ok(parts)

@@ -85,6 +85,13 @@ pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> 
             "check database_url and that the server runs; without it the data folder must be readable",
         )),
     }
+    if compose::alone_with_blobs(config) {
+        findings.push(warn(
+            "shared_blobs",
+            "blobs and buckets lie in the data folder, where no other node finds them".to_owned(),
+            "set s3_url before a second node uses this database",
+        ));
+    }
     findings.push(match compose::workflow_facts(config, ambient) {
         Ok((tools, rules)) => ok("workflows", format!("tools: {tools}, rules: {rules}")),
         Err(failure) => fail("workflows", failure.message, "correct the setting; docs/reference/config.md lists them"),

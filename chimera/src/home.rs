@@ -88,6 +88,11 @@ impl Home {
         seed(&self.kept(&ledger_key(&self.dir), random)?)
     }
 
+    /// Whether a ledger was signed here whose records are not here any more.
+    pub(crate) fn lost_data(&self) -> bool {
+        ledger_key(&self.dir).exists() && !self.dir.join("chimera.db").exists()
+    }
+
     /// The token of `chimera dev`; made at the first start.
     pub(crate) fn dev_token(&self, random: &dyn Random) -> Outcome<String> {
         self.kept(&self.dir.join(TOKEN), random)

@@ -79,7 +79,8 @@ impl Channels {
         };
         let event_type = message.payload["type"].as_str().unwrap_or("run.ended");
         let data = &message.payload["data"];
-        let signed = webhook::Message { url: &message.target, id: &id, event_type, data, secret };
+        let timestamp = message.payload["timestamp"].as_str();
+        let signed = webhook::Message { url: &message.target, id: &id, event_type, timestamp, data, secret };
         sender.send(&call, &signed).await.map(drop)
     }
 

@@ -8,6 +8,7 @@ use super::error::check_words;
 use super::{Flow, FlowError, load};
 use crate::access::Permit;
 use crate::ledger::audit::{Decision as Audited, Event, Writer};
+use crate::port::CommitError;
 use chimera_core::error::Code;
 use chimera_core::flow::run::{Demand, Signal, Told, Unstorable, affinity};
 use chimera_core::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS, SCOPED_APPROVALS};
@@ -17,6 +18,9 @@ use chimera_core::limits;
 use chimera_core::record::{Json, Row, Scope, Select, Tx, Update, Value as Cell};
 use serde_json::{Value, json};
 use uuid::Uuid;
+
+/// How often a decision is tried that meets others.
+const DECIDE_TRIES_MAX: u32 = 50;
 
 /// What a person says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,11 +88,22 @@ impl Flow {
             return Err(FlowError::refused(Code::RbacForbidden, "only people decide about approvals"));
         }
         check_words("reason", ask.reason.as_deref())?;
+        for _ in 1..DECIDE_TRIES_MAX {
+            match self.try_decide(permit, &ask).await {
+                // Somebody else decided at the same moment: what counts is what stands now.
+                Err(FlowError::Commit(CommitError::Conflict(_))) => {}
+                decided => return decided,
+            }
+        }
+        self.try_decide(permit, &ask).await
+    }
+
+    async fn try_decide(&self, permit: &Permit, ask: &Decide) -> Result<Decided, FlowError> {
         let records = &*self.inner.parts.records;
         load::own_run_row(records, permit.tenant(), ask.run).await?;
         let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", ask.run);
         let rows = load::all(records, select, usize::try_from(limits::RUN_APPROVALS_MAX).unwrap_or(1)).await?;
-        let row = choose(&rows, &ask)?;
+        let row = choose(&rows, ask)?;
         self.may_decide(permit, row)?;
         let mut decisions = row.get("decisions").as_json().map(Json::to_value).unwrap_or_default();
         let said =
@@ -113,7 +128,7 @@ impl Flow {
             Decision::Reject | Decision::RequestChanges => "denied",
         };
         let decided = Decided { approval: row.uuid("approval_request_id"), status, approvals: by.len(), needed };
-        let tx = self.decision_tx(permit, &ask, row, &decisions, &decided, by)?;
+        let tx = self.decision_tx(permit, ask, row, &decisions, &decided, by)?;
         self.inner.parts.records.commit(tx).await?;
         if status != "pending" {
             self.inner.wake(ask.run);

@@ -5,7 +5,7 @@ use crate::port::Records;
 use chimera_core::error::Code;
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::{self, Inverse, Patch};
-use chimera_core::flow::run::{Damaged, Head, Recorded, Run, Signal, Stored, StoredPatch};
+use chimera_core::flow::run::{Damaged, Head, Recorded, Replay, Run, Signal, Stored, StoredPatch};
 use chimera_core::flow::tables::{EFFECTS, RUN_PATCHES, RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
 use chimera_core::limits;
 use chimera_core::record::{Json, Row, Scope, Select};
@@ -69,7 +69,7 @@ pub(super) async fn load(records: &dyn Records, workflows: &Workflows, row: Row)
     let patches = patched(&patches, &graph, workflows)?;
     let recorded = match &head.replay {
         None => None,
-        Some(replay) => Some(recorded(records, replay.of, &graph, replay.from.as_deref()).await?),
+        Some(replay) => Some(recorded(records, replay, &graph).await?),
     };
     Ok(Run::load(Stored { run: row, steps, effects, approvals, patches, graph, version, recorded })?)
 }
@@ -106,14 +106,9 @@ async fn patches_of(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, FlowEr
 }
 
 /// The outputs of the run that is repeated.
-pub(super) async fn recorded(
-    records: &dyn Records,
-    of: Uuid,
-    graph: &Graph,
-    from: Option<&str>,
-) -> Result<Recorded, FlowError> {
-    let recorded = Recorded::of_steps(&steps(records, of).await?);
-    Ok(match from {
+pub(super) async fn recorded(records: &dyn Records, replay: &Replay, graph: &Graph) -> Result<Recorded, FlowError> {
+    let recorded = Recorded::of_steps(&steps(records, replay.of).await?, replay.mode);
+    Ok(match replay.from.as_deref() {
         Some(from) => recorded.fresh_from(graph, from),
         None => recorded,
     })

@@ -118,12 +118,16 @@ impl Flow {
 
     /// Refuses a run that promises to tell somebody who can't be told.
     fn check_notify(&self, ask: &StartRun) -> Result<(), FlowError> {
-        let Some(notify) = ask.notify.as_ref().filter(|_| ask.level != Level::ExecuteSilent) else { return Ok(()) };
+        let Some(notify) = &ask.notify else { return Ok(()) };
+        let refused = |pointer: &str, body: ErrorBody| Err(FlowError::Refused(Box::new(body.with("pointer", pointer))));
+        if ask.level == Level::ExecuteSilent {
+            let body = ErrorBody::new(Code::ValidationFailed, "a run at L3_ExecuteSilent tells nobody how it ended");
+            return refused("/notify", body);
+        }
         for channel in ["webhook", "email"] {
             let Some(target) = notify.get(channel).and_then(Value::as_str) else { continue };
             if let Err(error) = self.inner.parts.notifier.check(channel, target) {
-                let body = error.body.with("pointer", format!("/notify/{channel}"));
-                return Err(FlowError::Refused(Box::new(body)));
+                return refused(&format!("/notify/{channel}"), *error.body);
             }
         }
         Ok(())
@@ -170,7 +174,7 @@ impl Flow {
         {
             return Err(FlowError::refused(Code::MalformedArgs, format!("the workflow has no node {from}")));
         }
-        let recorded = load::recorded(records, replay.of, &graph, replay.from.as_deref()).await?;
+        let recorded = load::recorded(records, &replay, &graph).await?;
         let now = self.inner.parts.clock.now();
         let request = json!({"replay_of": replay.of, "mode": replay.mode.as_str(), "from": replay.from});
         let head = Head {

@@ -9,7 +9,7 @@ use crate::access::Permit;
 use crate::ledger::audit::{Event, Writer};
 use crate::port::CommitError;
 use chimera_core::access::kind_of;
-use chimera_core::error::Code;
+use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::{RunStatus, Signal, StepStatus, Told, affinity};
 use chimera_core::flow::tables::{CACHE_ENTRIES, STEPS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
@@ -102,8 +102,19 @@ impl Flow {
         if attempt.is_some_and(|attempt| attempt != now) {
             return Err(FlowError::refused(Code::OccConflict, format!("the step is at its try {now} by now")));
         }
+        self.could_give(&row, output.as_ref().filter(|_| happened))?;
         let by = permit.actor().to_owned();
         self.tell(permit, run, Told::Resolve { step, attempt: now, happened, output, by, notes }).await
+    }
+
+    /// Refuses an output that the tool of a step could not have given.
+    fn could_give(&self, step: &Row, output: Option<&Value>) -> Result<(), FlowError> {
+        let tool = step.get("tool").as_text().and_then(|tool| self.inner.parts.registry.get(tool));
+        let (Some(tool), Some(output)) = (tool, output) else { return Ok(()) };
+        tool.spec().output.check(output).map_err(|faults| {
+            let body = ErrorBody::new(Code::ValidationFailed, "the tool never gives such an output");
+            FlowError::Refused(Box::new(body.with("faults", serde_json::to_value(faults).unwrap_or_default())))
+        })
     }
 
     /// Undoes a run that has ended: all of it, or some steps.
@@ -140,6 +151,12 @@ impl Flow {
         if !matches!(status, Some(RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled)) {
             let message = format!("a run that is {} can't be rolled back", row.text("status"));
             return Err(FlowError::refused(Code::InvalidTransition, message));
+        }
+        if row.get("dry_run") == &chimera_core::record::Value::Bool(true) {
+            return Err(FlowError::refused(
+                Code::InvalidTransition,
+                "nothing was done in a dry run that could be undone",
+            ));
         }
         let document = row.get("rollback").as_json().map(Json::to_value);
         if document.is_some_and(|document| document["ended"] == false) {

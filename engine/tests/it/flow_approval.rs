@@ -7,7 +7,7 @@ use chimera_core::flow::tool::{Reach, Spec};
 use chimera_core::ledger::tables::AUDIT_LOGS;
 use chimera_core::limits;
 use chimera_engine::flow::policy::{Rule, Rules, Says};
-use chimera_engine::flow::{Decide, Decision};
+use chimera_engine::flow::{Decide, Decision, StartRun};
 use chimera_testkit::flow::{Air, Puppet, Stage, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -371,4 +371,38 @@ async fn an_approval_of_l0_is_bound_to_the_version_of_the_tool() {
     assert_eq!(made.count("execute"), 0);
     second.approve("user_ann", run).await;
     assert_eq!(second.ended(run).await["status"], "completed");
+}
+
+/// CORE-038
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_demands_approval_gets_it_at_every_level() {
+    for level in [Level::ExecuteNotify, Level::ExecuteSilent] {
+        let risky = Puppet::new("risky", Reach::Write).declared(|tool| tool.metadata.requires_approval = true);
+        let asked = risky.asked();
+        let stage = stage(1).tool(risky.build()).open().await;
+        let run = stage.run(&chain("w", &[("a", "pure"), ("b", "risky")]), level).await;
+        stage.step(run, "b", "awaiting_approval").await;
+        assert_eq!(asked.count("execute"), 0);
+        stage.approve("user_ann", run).await;
+        assert_eq!((stage.ended(run).await["status"].as_str(), asked.count("execute")), (Some("completed"), 1));
+        let dry = StartRun { level, dry_run: true, ..StartRun::of("w", json!({})) };
+        let dry = stage.start(dry).await;
+        assert_eq!(stage.ended(dry).await["status"], "completed", "nobody is asked about what does nothing");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn decisions_that_meet_each_other_are_all_heard() {
+    let stage = stage(1).open().await;
+    let air = chain("w", &[("a", "pure")]).also("requires_approval", json!({"approvals_needed": 3}));
+    let run = stage.run(&air, SILENT).await;
+    stage.step(run, "a", "awaiting_approval").await;
+    let people: Vec<String> = (0..12).map(|n| format!("user_{n}")).collect();
+    let said = people.iter().enumerate().map(|(n, who)| {
+        let decision = if n == 1 { Decision::Reject } else { Decision::Approve };
+        stage.decide(who, run, decision, None)
+    });
+    let said = futures::future::join_all(said).await;
+    assert!(said.iter().all(|said| said.as_ref().err().is_none_or(|error| error.body().code != "OCC_CONFLICT")));
+    assert_eq!(stage.ended(run).await["status"], "cancelled", "a no among the first counts");
 }

@@ -74,11 +74,23 @@ async fn l2_writes_a_message_for_each_way_that_was_asked_for_and_l3_tells_nobody
     assert_eq!(ways, [("email", "ann@example.com", "pending"), ("webhook", "https://hooks.example/1", "pending")]);
     let payload = rows[0].get("payload").as_json().unwrap().to_value();
     assert_eq!((&payload["type"], &payload["data"]["run_id"]), (&json!("run.completed"), &json!(run)));
-    let silent = told(&stage, Level::ExecuteSilent, both()).await;
+    let notify = |notify| StartRun { level: Level::ExecuteSilent, notify, ..StartRun::of("w", json!({})) };
+    let refused = stage.flow.start(&stage.permit("user_ann"), notify(both())).await;
+    assert_eq!(code_of(refused), "VALIDATION_FAILED", "nobody is promised what will not come");
+    let silent = told(&stage, Level::ExecuteSilent, None).await;
     assert!(stage.rows_of(&NOTIFICATIONS, silent).is_empty());
     let kept = stage.rows(&RUNS).into_iter().find(|row| row.uuid("id") == silent).unwrap();
     assert_eq!(kept.text("autonomy_level"), "L3_ExecuteSilent", "it is on record all the same");
     assert!(stage.events(silent).await.contains(&"run.completed".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_asked_to_be_told_is_told_of_approved_work_too() {
+    for level in [Level::Ask, Level::Draft] {
+        let stage = stage(1).open().await;
+        let run = told(&stage, level, both()).await;
+        assert_eq!(stage.rows_of(&NOTIFICATIONS, run).len(), 2, "{level:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,7 +153,6 @@ async fn a_run_that_could_never_tell_is_refused() {
     let refused = stage.flow.start(&stage.permit("user_ann"), ask(Level::ExecuteNotify)).await;
     assert_eq!(code_of(refused), "TOOL_UNAVAILABLE");
     assert!(stage.rows(&RUNS).is_empty());
-    stage.flow.start(&stage.permit("user_ann"), ask(Level::ExecuteSilent)).await.map(drop).unwrap();
 }
 
 fn lost() -> Puppet {
@@ -162,6 +173,8 @@ async fn a_person_says_that_it_happened_and_what_it_gave() {
     let robot = stage.permit("service_chatbot");
     assert_eq!(code_of(stage.flow.resolve(&robot, run, step, true, None, None).await), "RBAC_FORBIDDEN");
     let ann = stage.permit("user_ann");
+    let strange = stage.flow.resolve(&ann, run, step, true, Some(json!("text")), None).await;
+    assert_eq!(code_of(strange), "VALIDATION_FAILED", "the tool never gives that");
     stage.flow.resolve(&ann, run, step, true, Some(json!({"id": 9})), Some("found it".to_owned())).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "completed");
     assert_eq!(stage.step(run, "a", "completed").await["output"]["id"], 9);

@@ -255,3 +255,21 @@ async fn a_replay_goes_on_after_a_restart() {
     assert_eq!(second.ended(retried).await["status"], "completed");
     assert_eq!(written.count("execute"), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_builds_on_nothing_that_was_undone() {
+    let stage = stage(1).open().await;
+    let air = chain("w", &[("a", "again"), ("b", "again"), ("c", "again")]);
+    let run = stage.run(&air, Level::ExecuteSilent).await;
+    stage.ended(run).await;
+    let undone = vec![stage.flow.step_of(&stage.permit("admin"), run, "a").await.unwrap()];
+    stage.flow.rollback(&stage.permit("user_ann"), run, Some(undone), None).await.unwrap();
+    stage.step(run, "a", "rolled_back").await;
+    let retry = Replay { of: run, mode: ReplayMode::Retry, from: Some("c".to_owned()) };
+    let again = stage.flow.replay(&stage.permit("user_ann"), retry).await.unwrap().run_id;
+    stage.ended(again).await;
+    let own = again.simple().to_string();
+    let keys: Vec<String> =
+        stage.world.outside.sent().into_iter().map(|sent| sent.key).filter(|key| key.contains(&own)).collect();
+    assert_eq!(keys.len(), 2, "what was undone and what was asked for: {keys:?}");
+}

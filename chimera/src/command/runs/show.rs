@@ -1,6 +1,6 @@
 //! `chimera runs show` and `steps`: one run, and what it did.
 
-use crate::command::{Scene, document, print, say};
+use crate::command::{Scene, document, print};
 use crate::compose::Ambient;
 use crate::failure::Outcome;
 use crate::flow::desk::{Desk, run_id};
@@ -30,10 +30,20 @@ pub(super) async fn run(scene: &Scene<'_>, run: &str) -> Outcome<ExitCode> {
             print(&format!("\n{name}:\n{}", document(value)))?;
         }
     }
-    if let Some(left) = run["rollback"]["left"].as_array().filter(|left| !left.is_empty()) {
-        say(&format!("not undone: {}", Value::from(left.clone())));
+    if let Some(left) = left(&run) {
+        print(&format!("\n{left}\n"))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a rollback could not undo, if there is anything.
+pub(super) fn left(run: &Value) -> Option<String> {
+    let left = run["rollback"]["left"].as_array().filter(|left| !left.is_empty())?;
+    let name = |step: &Value| {
+        let why = step["reason"].as_str().or(step["error"]["message"].as_str()).map(|why| format!(" ({why})"));
+        format!("{}{}", step["node"].as_str().unwrap_or("a step"), why.unwrap_or_default())
+    };
+    Some(text(&format!("not undone: {}", left.iter().map(name).collect::<Vec<_>>().join(", ")).into()))
 }
 
 pub(super) async fn steps(scene: &Scene<'_>, run: &str) -> Outcome<ExitCode> {

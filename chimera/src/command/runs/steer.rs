@@ -25,6 +25,8 @@ pub(super) async fn decide(scene: &Scene<'_>, args: DecideArgs, decision: &str) 
         print(&format!("{told}\n"))?;
     } else if told["approval_status"] == "pending" {
         say(&format!("{} of {} have approved.", told["approvals"], told["approvals_needed"]));
+    } else if decision == "request_changes" {
+        say("changes were requested; this run goes no further.");
     } else {
         say(&format!("{}.", told["approval_status"].as_str().unwrap_or("decided")));
     }

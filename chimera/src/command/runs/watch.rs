@@ -39,7 +39,11 @@ pub(super) async fn follow(scene: &Scene<'_>, desk: &Desk, run: Uuid, after: i64
     let status = shown["status"].as_str().unwrap_or_default();
     let why = shown["error_message"].as_str().map_or(String::new(), |why| format!(": {why}"));
     say(&format!("{run} is {status}{why}"));
-    Ok(if matches!(status, "failed" | "cancelled") { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let left = super::show::left(&shown);
+    if let Some(left) = &left {
+        say(left);
+    }
+    Ok(if matches!(status, "failed" | "cancelled") || left.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 async fn lines(scene: &Scene<'_>, mut events: Events) -> Outcome {

@@ -29,6 +29,8 @@ pub struct Message<'a> {
     pub id: &'a str,
     /// What happened, such as `run.completed`.
     pub event_type: &'a str,
+    /// When it happened; now, if nobody says.
+    pub timestamp: Option<&'a str>,
     /// More about it.
     pub data: &'a Value,
     /// The secret that holds the key or keys.
@@ -53,7 +55,8 @@ impl WebhookSender {
     pub async fn send(&self, call: &Call, message: &Message<'_>) -> Result<u16, ToolError> {
         let mut request = self.request(message.url)?;
         let now = self.client.clock().now();
-        let payload = json!({"type": message.event_type, "timestamp": now.to_string(), "data": message.data});
+        let happened = message.timestamp.map_or_else(|| now.to_string(), str::to_owned);
+        let payload = json!({"type": message.event_type, "timestamp": happened, "data": message.data});
         request = request.json(&payload);
         let mut keys = Keyring::new(Arc::clone(&self.secrets));
         let key = keys.text(message.secret).await?;
@@ -157,7 +160,8 @@ impl Tool for WebhookSend {
         let secret = text("secret").parse().map_err(|error| malformed(&format!("secret: {error}")))?;
         let (empty, id) = (json!({}), ctx.effect_id.to_string());
         let data = input.get("data").unwrap_or(&empty);
-        let message = Message { url: text("url"), id: &id, event_type: text("event_type"), data, secret: &secret };
+        let (url, event_type) = (text("url"), text("event_type"));
+        let message = Message { url, id: &id, event_type, timestamp: None, data, secret: &secret };
         if is_dry(input) {
             let request = self.sender.request(message.url)?;
             let output = json!({"delivered": true, "status": 200, "webhook_id": id});

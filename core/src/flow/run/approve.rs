@@ -16,7 +16,7 @@ use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Approval, Body};
 use crate::flow::expr::{RenderError, Template};
-use crate::flow::tool::{Risk, Spec, input_digest};
+use crate::flow::tool::{Risk, Spec, input_digest, is_dry};
 use crate::ledger::decision::{Outcome, Source};
 use crate::limits;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ impl Run {
         node.requires_approval.as_ref().map(|approval| demand(approval, "the workflow demands approval of this node"))
     }
 
-    /// What the level demands: at L0 each call, at L1 a call whose input was not known when the
+    /// What the level demands: at L0 each call, at L2 and L3 those whose tool demands it, at L1 a call whose input was not known when the
     /// plan was approved and which is risky by itself or riskier than it looked.
     pub(crate) fn demand_of_level(&self, at: At, spec: &Spec, input: &Value, env: &Env<'_>) -> Option<Demand> {
         match self.head.level {
@@ -53,7 +53,10 @@ impl Run {
                     }
                 }
             }
-            Level::ExecuteNotify | Level::ExecuteSilent => None,
+            Level::ExecuteNotify | Level::ExecuteSilent => {
+                let must = spec.metadata.requires_approval && !is_dry(input);
+                must.then(|| Demand::one("the tool demands approval of every call"))
+            }
         }
     }
 

@@ -110,7 +110,7 @@ impl Run {
             book.signal(&self.head.tenant, parent, &told, env)?;
             book.effects.push(Effect::Wake(parent));
         }
-        if self.head.level == Level::ExecuteNotify && self.head.parent.is_none() && !self.head.dry_run {
+        if self.head.level != Level::ExecuteSilent && self.head.parent.is_none() && !self.head.dry_run {
             book.notify(&self.head, status, self.result.as_ref(), self.failure.as_deref(), env)?;
         }
         Ok(())

@@ -88,8 +88,14 @@ pub struct Damaged {
 impl Recorded {
     /// The recording that the steps of a run make.
     #[must_use]
-    pub fn of_steps(steps: &[Row]) -> Self {
-        let ended = steps.iter().filter(|row| ["completed", "rolled_back", "failed"].contains(&row.text("status")));
+    pub fn of_steps(steps: &[Row], mode: ReplayMode) -> Self {
+        // What was undone is not there any more to be built upon; a replay that does nothing may look at it.
+        let counts = |status: &str| match status {
+            "completed" | "failed" => true,
+            "rolled_back" => mode != ReplayMode::Retry,
+            _ => false,
+        };
+        let ended = steps.iter().filter(|row| counts(row.text("status")));
         let outputs = ended.map(|row| {
             let json = |column| row.get(column).as_json().map(crate::record::Json::to_value);
             let item = row.get("map_index").as_int().and_then(|item| u32::try_from(item).ok());
