@@ -403,10 +403,14 @@ fn step_touch(table: &'static Table, conditions: &[Condition]) -> Touch {
 
 fn positions(table: &'static Table, cells: Vec<(&'static str, Value)>) -> Result<Vec<(usize, Value)>, InvalidTx> {
     let mut placed = Vec::with_capacity(cells.len());
+    // Cells mostly come in the order of their columns, so each is looked for behind the one before.
+    let mut next = 0;
     for (column, value) in cells {
-        let at = table
-            .position(column)
+        let behind = table.columns.iter().skip(next).position(|c| c.name == column).map(|at| next + at);
+        let at = behind
+            .or_else(|| table.position(column))
             .ok_or_else(|| InvalidTx::UnknownColumn { table: table.name, column: column.to_owned() })?;
+        next = at + 1;
         placed.push((at, value));
     }
     placed.sort_by_key(|(at, _)| *at);

@@ -11,6 +11,7 @@ use chimera_core::flow::call::{Answer, ToolError};
 use chimera_core::flow::run::{Call, Head, Mode};
 use chimera_core::flow::tool::{Reach, is_dry};
 use chimera_core::id;
+use futures::FutureExt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,6 +57,11 @@ pub(super) async fn perform(
         cancel.cancelled().await;
         tokio::time::sleep(GRACE).await;
     };
+    if spec.effect == Reach::Pure
+        && let Some(answer) = work.as_mut().now_or_never()
+    {
+        return answer;
+    }
     // Time comes first: a process that stood still must not send what others have given up.
     tokio::select! {
         biased;
