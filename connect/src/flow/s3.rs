@@ -184,7 +184,7 @@ impl Tool for S3Upload {
         self.put(&upload, &origin, origin.replaced.is_some()).await
     }
 
-    async fn rollback(&self, _ctx: &CallContext, done: &Done) -> Result<Value, ToolError> {
+    async fn rollback(&self, ctx: &CallContext, done: &Done) -> Result<Value, ToolError> {
         let text = |name: &str| done.output[name].as_str().unwrap_or_default();
         let (bucket, key) = (text("bucket"), text("key"));
         let told = |undone: bool, restored: Option<&str>, why: &str| {
@@ -200,6 +200,11 @@ impl Tool for S3Upload {
         let origin = found.as_ref().and_then(|found| Origin::from_mark(&found.mark));
         let origin = origin.filter(|origin| origin.effect.to_string() == text("upload_id"));
         let Some(origin) = origin.filter(|_| stored.as_deref() == Some(text("sha256"))) else {
+            if found.is_none() && ctx.attempt <= 1 && !self.buckets.is_shared() {
+                // Nobody here has removed it yet, so its absence does not say that it is undone.
+                let why = "the object is not in this node's folder: somebody removed it, or another node has it";
+                return Err(ToolError::not_sent(Code::InvalidTransition, why).with("bucket", bucket).with("key", key));
+            }
             if stored.as_deref() == before {
                 return told(true, replaced, "it was undone already");
             }

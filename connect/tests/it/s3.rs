@@ -5,7 +5,7 @@ use bytes::Bytes;
 use chimera_connect::flow::s3_tool;
 use chimera_core::access::Secret;
 use chimera_core::flow::tool::Reach;
-use chimera_engine::port::{Blobs, Buckets, Done, Found, Object, Sent, Tool};
+use chimera_engine::port::{Blobs, Buckets, CallContext, Done, Found, Object, Sent, Tool};
 use chimera_storage::blob::S3Credentials;
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_testkit::proxy::{Cut, Proxy};
@@ -216,6 +216,10 @@ async fn without_s3_a_folder_takes_uploads() {
     assert_eq!(std::fs::read(&file).unwrap(), b"x");
     assert_eq!(tool.rollback(&call(9), &done(&input, &output)).await.unwrap()["undone"], true);
     assert!(!file.exists());
+    let error = tool.rollback(&call(9), &done(&input, &output)).await.unwrap_err();
+    assert_eq!(error.body.code, "INVALID_TRANSITION", "another node's folder may have it");
+    let again = CallContext { attempt: 2, ..call(9) };
+    assert_eq!(tool.rollback(&again, &done(&input, &output)).await.unwrap()["undone"], true);
 }
 
 #[tokio::test]

@@ -23,6 +23,9 @@ pub trait Buckets: Send + Sync {
     /// Removes it.
     async fn delete(&self, bucket: &str, key: &str) -> Result<(), BucketError>;
 
+    /// Whether every node finds the same objects here.
+    fn is_shared(&self) -> bool;
+
     /// The URL of an object, whether it is there or not.
     fn address(&self, bucket: &str, key: &str) -> String;
 }

@@ -129,6 +129,10 @@ impl Buckets for FolderBuckets {
         blocking(0, move || folder.remove(&bucket, &key)).await
     }
 
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     fn address(&self, bucket: &str, key: &str) -> String {
         format!("folder://{bucket}/{}", escaped(key))
     }

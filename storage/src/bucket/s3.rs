@@ -101,6 +101,10 @@ impl Buckets for S3Buckets {
         }
     }
 
+    fn is_shared(&self) -> bool {
+        true
+    }
+
     fn address(&self, bucket: &str, key: &str) -> String {
         let key = escaped(key);
         let endpoint = self.url.endpoint.as_deref().map(|endpoint| endpoint.trim_end_matches('/'));

@@ -377,7 +377,8 @@ impl Run {
             match compensation(at) {
                 Some(effect) if effect.text("status") == "dispatched" => {
                     let (effect, version) = (effect.uuid("id"), effect.int("state_version"));
-                    current = Some(Current { at, call: None, effect, version, attempt: 0, child: None });
+                    // It may have been sent before, so the next try is not the first.
+                    current = Some(Current { at, call: None, effect, version, attempt: 1, child: None });
                 }
                 Some(effect) if ["failed", "unknown"].contains(&effect.text("status")) => {
                     left.push(json!({"node": self.name(at), "step_id": step, "reason": "it could not be undone"}));
