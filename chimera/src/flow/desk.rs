@@ -19,6 +19,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
+/// How often it is looked whether a run has taken in what it was told, and for how long.
+const HEARD_LOOK: Duration = Duration::from_millis(50);
+const HEARD_LOOKS_MAX: u32 = 600;
+
 /// How often the store is asked for more events.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
@@ -148,6 +152,17 @@ impl Desk {
             Self::Server(server) => server.ask("GET", &format!("runs/{run}"), None).await,
             Self::Store(flow, permit) => Ok(flow.show(permit, run).await?),
         }
+    }
+
+    /// Waits until a run has taken in what it was told after its event number `known`.
+    pub(crate) async fn heard(&self, run: Uuid, known: i64) -> Outcome {
+        for _ in 0..HEARD_LOOKS_MAX {
+            if self.run(run).await?["run_seq"].as_i64().is_some_and(|now| now > known) {
+                break;
+            }
+            tokio::time::sleep(HEARD_LOOK).await;
+        }
+        Ok(())
     }
 
     /// The steps of a run.

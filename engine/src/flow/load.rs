@@ -5,10 +5,13 @@ use crate::port::Records;
 use chimera_core::error::Code;
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::{self, Inverse, Patch};
-use chimera_core::flow::run::{Damaged, Head, Recorded, Replay, Run, Signal, Stored, StoredPatch};
+use chimera_core::flow::run::{
+    Damaged, Head, Recorded, Replay, ReplayMode, Run, Signal, Stored, StoredPatch, Told, behind,
+};
 use chimera_core::flow::tables::{EFFECTS, RUN_PATCHES, RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
 use chimera_core::limits;
 use chimera_core::record::{Json, Row, Scope, Select};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -108,10 +111,60 @@ async fn patches_of(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, FlowEr
 /// The outputs of the run that is repeated.
 pub(super) async fn recorded(records: &dyn Records, replay: &Replay, graph: &Graph) -> Result<Recorded, FlowError> {
     let recorded = Recorded::of_steps(&steps(records, replay.of).await?, replay.mode);
-    Ok(match replay.from.as_deref() {
-        Some(from) => recorded.fresh_from(graph, from),
-        None => recorded,
-    })
+    let Some(from) = replay.from.as_deref() else { return Ok(recorded) };
+    let mut fresh: BTreeSet<usize> = graph.position(from).into_iter().collect();
+    if replay.mode == ReplayMode::Retry {
+        fresh.extend(undone(records, graph, replay.of).await?);
+    }
+    Ok(recorded.fresh_from(graph, fresh))
+}
+
+/// The nodes whose work was undone since, in this run or in those whose work it took over.
+async fn undone(records: &dyn Records, graph: &Graph, run: Uuid) -> Result<BTreeSet<usize>, FlowError> {
+    let mut undone = BTreeSet::new();
+    let mut own = BTreeSet::new();
+    let mut next = Some(run);
+    for _ in 0..limits::REPLAY_CHAIN_MAX {
+        let Some(row) = (match next {
+            Some(run) => run_row(records, run).await?,
+            None => None,
+        }) else {
+            break;
+        };
+        let whole = row.text("status") == "rolled_back";
+        for step in steps(records, row.uuid("id")).await? {
+            let Some(node) = graph.position(step.text("node_id")).filter(|node| !own.contains(node)) else { continue };
+            if whole || step.text("status") == "rolled_back" || is_child_undone(records, &step).await? {
+                undone.insert(node);
+            }
+        }
+        // What a retry did itself does not depend on the run before it.
+        next = row.get("replay_of").as_uuid().filter(|_| row.text("replay_mode") == "retry");
+        match row.get("replay_from").as_text() {
+            Some(from) => own.extend(behind(graph, graph.position(from))),
+            None => next = None,
+        }
+    }
+    Ok(undone)
+}
+
+/// Whether the run that a step started was undone, if only in part.
+async fn is_child_undone(records: &dyn Records, step: &Row) -> Result<bool, FlowError> {
+    let Some(child) = step.get("child_run_id").as_uuid() else { return Ok(false) };
+    let Some(row) = run_row(records, child).await? else { return Ok(false) };
+    let rollback = row.get("rollback").as_json().map(Json::to_value).unwrap_or_default();
+    let part = rollback["undone"].as_array().is_some_and(|undone| !undone.is_empty());
+    Ok(part || row.text("status") == "rolled_back")
+}
+
+/// Whether a run is being undone, or was told to be.
+pub(super) async fn is_undoing(records: &dyn Records, row: &Row) -> Result<bool, FlowError> {
+    let rollback = row.get("rollback").as_json().map(Json::to_value);
+    if rollback.is_some_and(|rollback| rollback["ended"] == false) {
+        return Ok(true);
+    }
+    let (told, _) = signals(records, row.uuid("id")).await?;
+    Ok(told.iter().any(|signal| matches!(signal.told, Told::Rollback { .. } | Told::MarkRolledBack { .. })))
 }
 
 /// The patches of a run in their order, each with the graph that it made.

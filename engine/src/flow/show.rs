@@ -144,7 +144,12 @@ impl Flow {
     async fn unbegun(&self, row: Row, from: usize, room: usize) -> Result<(Vec<Value>, Option<String>), FlowError> {
         let records = &*self.inner.parts.records;
         let status = RunStatus::parse(row.text("status"));
-        let rest = if status.is_some_and(RunStatus::is_final) { "cancelled" } else { "pending" };
+        let rest = match status {
+            // A dry run begins nothing, and comes to its end.
+            Some(RunStatus::Completed) => "skipped",
+            Some(status) if status.is_final() => "cancelled",
+            _ => "pending",
+        };
         let rows = load::steps(records, row.uuid("id")).await?;
         let begun: BTreeSet<&str> = rows.iter().map(|row| row.text("node_id")).collect();
         // A run whose workflow can't be read any more has shown what it did.
@@ -153,7 +158,10 @@ impl Flow {
         let mut unbegun = nodes.filter(|(_, compiled)| !begun.contains(compiled.node.id.as_str()));
         let shown = unbegun.by_ref().take(room).map(|(_, compiled)| {
             let node = &compiled.node;
-            json!({"step_id": null, "node_id": node.id, "node_type": node.body.kind(), "status": rest, "tool_calls": []})
+            json!({
+                "step_id": null, "node_id": node.id, "node_type": node.body.kind(), "status": rest, "map_index": null,
+                "input": null, "output": null, "tool_calls": [],
+            })
         });
         let shown = shown.collect();
         Ok((shown, unbegun.next().map(|(at, _)| format!("{UNBEGUN}{at}"))))

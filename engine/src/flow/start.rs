@@ -167,6 +167,14 @@ impl Flow {
         if !ended {
             return refused("the run has not ended");
         }
+        if replay.mode == ReplayMode::Retry {
+            if original.replay.as_ref().is_some_and(|replay| replay.mode != ReplayMode::Retry) {
+                return refused("a replay did nothing that could be done again; retry the run that it repeats");
+            }
+            if load::is_undoing(records, &row).await? {
+                return refused("a rollback is under way");
+            }
+        }
         let repeated = Head { replay: Some(replay.clone()), ..original.clone() };
         let (_, graph) = load::base_graph(records, &self.inner.workflows, &repeated).await?;
         if let Some(from) = &replay.from

@@ -15,9 +15,7 @@ use chimera_core::flow::tables::{CACHE_ENTRIES, STEPS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
-use chimera_core::record::{
-    Compare, Condition, Direction, Json, Row, RowCount, Scope, Select, Step, Tx, Value as Cell,
-};
+use chimera_core::record::{Compare, Condition, Direction, Row, RowCount, Scope, Select, Step, Tx, Value as Cell};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -47,7 +45,9 @@ impl Flow {
     /// Holds a run: what is under way ends, nothing new starts.
     pub async fn pause(&self, permit: &Permit, run: Uuid) -> Result<(), FlowError> {
         let row = self.unfinished(permit, run).await?;
-        if row.get("pause_requested") == &Cell::Bool(true) {
+        // A person may make the pause of a service their own.
+        let paused = row.get("pause_requested") == &Cell::Bool(true);
+        if paused && (permit.kind() != ActorType::Human || self.person_paused(permit, run).await?) {
             return Err(FlowError::refused(Code::InvalidTransition, "the run is paused already"));
         }
         self.tell(permit, run, Told::Pause { by: permit.actor().to_owned() }).await
@@ -158,8 +158,10 @@ impl Flow {
                 "nothing was done in a dry run that could be undone",
             ));
         }
-        let document = row.get("rollback").as_json().map(Json::to_value);
-        if document.is_some_and(|document| document["ended"] == false) {
+        if ["freeze", "shadow"].contains(&row.text("replay_mode")) {
+            return Err(FlowError::refused(Code::InvalidTransition, "a replay did nothing that could be undone"));
+        }
+        if load::is_undoing(&*self.inner.parts.records, &row).await? {
             return Err(FlowError::refused(Code::InvalidTransition, "a rollback is under way"));
         }
         Ok(row)

@@ -256,20 +256,66 @@ async fn a_replay_goes_on_after_a_restart() {
     assert_eq!(written.count("execute"), 2);
 }
 
+/// The nodes that a run sent something for, in their order.
+fn sent_by(stage: &Stage, run: Uuid) -> Vec<String> {
+    let own = format!("{}:", run.simple());
+    let keys = stage.world.outside.sent().into_iter().map(|sent| sent.key);
+    keys.filter_map(|key| key.strip_prefix(&own).map(str::to_owned)).collect()
+}
+
+async fn three(stage: &Stage) -> Uuid {
+    let run = stage.run(&chain("w", &[("a", "again"), ("b", "again"), ("c", "again")]), SILENT).await;
+    stage.ended(run).await;
+    run
+}
+
+async fn undo(stage: &Stage, run: Uuid, node: Option<&str>) {
+    let ann = stage.permit("user_ann");
+    let steps = match node {
+        Some(node) => Some(vec![stage.flow.step_of(&ann, run, node).await.unwrap()]),
+        None => None,
+    };
+    stage.flow.rollback(&ann, run, steps, None).await.unwrap();
+    stage.until(run, |run| run["rollback"]["ended"] == true).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_retry_builds_on_nothing_that_was_undone() {
     let stage = stage(1).open().await;
-    let air = chain("w", &[("a", "again"), ("b", "again"), ("c", "again")]);
-    let run = stage.run(&air, Level::ExecuteSilent).await;
-    stage.ended(run).await;
-    let undone = vec![stage.flow.step_of(&stage.permit("admin"), run, "a").await.unwrap()];
-    stage.flow.rollback(&stage.permit("user_ann"), run, Some(undone), None).await.unwrap();
-    stage.step(run, "a", "rolled_back").await;
-    let retry = Replay { of: run, mode: ReplayMode::Retry, from: Some("c".to_owned()) };
-    let again = stage.flow.replay(&stage.permit("user_ann"), retry).await.unwrap().run_id;
-    stage.ended(again).await;
-    let own = again.simple().to_string();
-    let keys: Vec<String> =
-        stage.world.outside.sent().into_iter().map(|sent| sent.key).filter(|key| key.contains(&own)).collect();
-    assert_eq!(keys.len(), 2, "what was undone and what was asked for: {keys:?}");
+    let run = three(&stage).await;
+    undo(&stage, run, Some("b")).await;
+    let retried = again(&stage, run, ReplayMode::Retry, Some("c")).await;
+    stage.ended(retried).await;
+    assert_eq!(sent_by(&stage, retried), ["b", "c"], "and what lies behind it");
+
+    let whole = three(&stage).await;
+    let taken = again(&stage, whole, ReplayMode::Retry, Some("c")).await;
+    stage.ended(taken).await;
+    assert_eq!(sent_by(&stage, taken), ["c"]);
+    undo(&stage, whole, None).await;
+    let retried = again(&stage, taken, ReplayMode::Retry, Some("c")).await;
+    stage.ended(retried).await;
+    assert_eq!(sent_by(&stage, retried), ["a", "b", "c"], "what it took over is gone too");
+
+    let marked = three(&stage).await;
+    stage.flow.mark_rolled_back(&stage.permit("user_ann"), marked, None).await.unwrap();
+    stage.status(marked, "rolled_back").await;
+    let retried = again(&stage, marked, ReplayMode::Retry, Some("c")).await;
+    stage.ended(retried).await;
+    assert_eq!(sent_by(&stage, retried), ["a", "b", "c"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_not_retried_while_it_is_undone_and_a_replay_is_neither_undone_nor_retried() {
+    let stage = stage(1).open().await;
+    let run = three(&stage).await;
+    let ann = stage.permit("user_ann");
+    let frozen = again(&stage, run, ReplayMode::Freeze, None).await;
+    stage.ended(frozen).await;
+    assert_eq!(code_of(stage.flow.rollback(&ann, frozen, None, None).await), "INVALID_TRANSITION");
+    assert_eq!(code_of(replay(&stage, frozen, ReplayMode::Retry, None).await), "INVALID_TRANSITION");
+    stage.flow.rollback(&ann, run, None, None).await.unwrap();
+    assert_eq!(code_of(replay(&stage, run, ReplayMode::Retry, Some("c")).await), "INVALID_TRANSITION");
+    stage.status(run, "rolled_back").await;
+    assert_eq!(code_of(replay(&stage, run, ReplayMode::Retry, Some("c")).await), "none");
 }

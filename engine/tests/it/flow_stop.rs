@@ -197,3 +197,21 @@ async fn a_call_that_is_under_way_ends_before_the_engine_does_and_is_not_in_doub
     let second = first.restart(stage(1).tool(Puppet::new("gated", Reach::Write).build())).await;
     assert_eq!(second.ended(run).await["status"], "completed");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_person_may_make_the_pause_of_a_service_their_own() {
+    let stage = stage(1).tool(patient("slow", Reach::Read).build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "slow")]), SILENT).await;
+    let (robot, ann) = (stage.permit("service_bot"), stage.permit("user_ann"));
+    stage.flow.pause(&robot, run).await.unwrap();
+    stage.until(run, |run| run["paused"] == true).await;
+    assert_eq!(code_of(stage.flow.pause(&robot, run).await), "INVALID_TRANSITION");
+    stage.flow.pause(&ann, run).await.unwrap();
+    while stage.events(run).await.iter().filter(|event| *event == "run.paused").count() < 2 {
+        stage.pass(Duration::from_secs(1)).await;
+    }
+    assert_eq!(code_of(stage.flow.resume(&robot, run).await), "RBAC_FORBIDDEN");
+    assert_eq!(code_of(stage.flow.pause(&ann, run).await), "INVALID_TRANSITION");
+    stage.flow.resume(&ann, run).await.unwrap();
+    stage.until(run, |run| run["paused"] == false).await;
+}

@@ -74,6 +74,7 @@ pub(super) async fn rollback(
     let body = json!({"step_ids": steps, "reason": reason});
     let told = desk.tell("POST", &format!("runs/{id}/rollback"), Some(body)).await?;
     if wait {
+        desk.heard(id, known).await?;
         return watch::follow(scene, &desk, id, known).await;
     }
     answer(scene, &told, "the run is being undone")

@@ -30,7 +30,8 @@ impl Run {
 
     /// Somebody holds the run, or lets it go on.
     pub(crate) fn hold(&mut self, pause: bool, by: String, book: &mut Book) {
-        if self.paused == pause || self.status.is_final() {
+        // A second pause changes only who holds the run.
+        if self.status.is_final() || (!self.paused && !pause) {
             return;
         }
         self.paused = pause;

@@ -109,19 +109,25 @@ impl Recorded {
         Self { outputs: outputs.collect(), fresh: None }
     }
 
-    /// The same, where only `from` and what lies behind it is run over again.
+    /// The same, where only these nodes and what lies behind them are run over again.
     #[must_use]
-    pub fn fresh_from(mut self, graph: &Graph, from: &str) -> Self {
-        let mut fresh = BTreeSet::new();
-        let mut queue: Vec<usize> = graph.position(from).into_iter().collect();
-        while let Some(node) = queue.pop() {
-            if fresh.insert(node) {
-                queue.extend(graph.nodes[node].outgoing.iter().map(|edge| graph.edges[*edge].to));
-            }
-        }
-        self.fresh = Some(fresh);
+    pub fn fresh_from(mut self, graph: &Graph, nodes: impl IntoIterator<Item = usize>) -> Self {
+        self.fresh = Some(behind(graph, nodes));
         self
     }
+}
+
+/// These nodes of a graph, and all that lie behind them.
+#[must_use]
+pub fn behind(graph: &Graph, nodes: impl IntoIterator<Item = usize>) -> BTreeSet<usize> {
+    let mut found = BTreeSet::new();
+    let mut queue: Vec<usize> = nodes.into_iter().collect();
+    while let Some(node) = queue.pop() {
+        if found.insert(node) {
+            queue.extend(graph.nodes[node].outgoing.iter().map(|edge| graph.edges[*edge].to));
+        }
+    }
+    found
 }
 
 impl Head {

@@ -40,7 +40,7 @@ pub use create::{Head, Replay, ReplayMode, Source, WorkflowRef};
 pub use demand::Demand;
 pub use env::{Action, Env, Gate, Policy, Slot, Verdict as PolicyVerdict};
 pub use event::{At, Call, Effect, Event, Mode, Note, Signal, Told, Turn, Verdict};
-pub use load::{Damaged, Recorded, Recording, Stored, StoredPatch};
+pub use load::{Damaged, Recorded, Recording, Stored, StoredPatch, behind};
 pub use rows::Unstorable;
 pub use status::{EffectStatus, RunStatus, StepStatus};
 
