@@ -7,7 +7,7 @@ use chimera_core::flow::tool::Reach;
 use chimera_core::limits;
 use chimera_engine::flow::StartRun;
 use chimera_engine::port::ToolError;
-use chimera_testkit::flow::{Air, Puppet, Stage, Watch, id_of, stage, workflow};
+use chimera_testkit::flow::{Air, Puppet, Stage, Watch, chain, id_of, stage, workflow};
 use serde_json::json;
 use std::time::Duration;
 use uuid::Uuid;
@@ -270,5 +270,31 @@ async fn a_child_may_take_no_longer_than_its_node_its_workflow_or_its_parent_say
         let shown = stage.ended(run).await;
         assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("REQUEST_TIMEOUT")), "{who}");
         assert!((60..63).contains(&began.elapsed().as_secs()), "{who}: {:?}", began.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_is_asked_for_where_its_level_or_its_node_demands_it() {
+    let part = || json!({"id": "part", "type": "workflow", "workflow_id": "inner", "inputs": {}});
+    let mut demanding = part();
+    demanding["requires_approval"] = json!({"approvals_needed": 1});
+    for (node, level) in [(part(), Level::Ask), (demanding, Level::ExecuteSilent)] {
+        let stage = stage(1).open().await;
+        stage.apply(&chain("inner", &[("x", "again")])).await;
+        let run = stage.run(&workflow("outer").node(node), level).await;
+        stage.step(run, "part", "awaiting_approval").await;
+        assert_eq!(
+            (stage.asks(run).await[0]["action"]["tool"].as_str(), stage.rows(&RUNS).len()),
+            (Some("workflow"), 1)
+        );
+        stage.approve("user_ann", run).await;
+        if level == Level::Ask {
+            stage.step(run, "part", "running").await;
+            let inner = stage.rows(&RUNS).iter().map(|row| row.uuid("id")).find(|id| *id != run).unwrap();
+            stage.asks(inner).await;
+            stage.approve("user_ann", inner).await;
+        }
+        assert_eq!(stage.ended(run).await["status"], "completed", "{level:?}");
+        assert_eq!(stage.world.outside.sent().len(), 1);
     }
 }

@@ -73,6 +73,7 @@ impl Run {
         let task = self.task(at);
         let (tool, version) = match self.work(at) {
             Work::Tool(spec) => (spec.name.clone(), spec.version.clone()),
+            Work::Child { workflow, version } => (format!("workflow {workflow}"), format!("{version:?}")),
             _ => ("hitl".to_owned(), String::new()),
         };
         let action = json!({
@@ -104,6 +105,7 @@ impl Run {
         let asked = Asked { id: (env.ids)(), digest, expires_at: expires_at(demand, env), open: true };
         let tool = match self.work(at) {
             Work::Tool(spec) => spec.name.clone(),
+            Work::Child { .. } => "workflow".to_owned(),
             _ => "hitl".to_owned(),
         };
         let input = self.task(at).and_then(|task| task.input.as_deref()).cloned();

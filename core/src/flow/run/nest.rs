@@ -4,6 +4,7 @@
 //! items of a map are places of their own with their own steps; as many as the node allows are
 //! open at a time.
 
+use super::demand::Demand;
 use super::edges::seen;
 use super::env::Env;
 use super::event::Effect;
@@ -12,6 +13,7 @@ use super::rows::{Book, Unstorable};
 use super::scope::View;
 use super::task::{Mapping, State, Task};
 use super::{At, Head, Run, RunStatus, Source, WorkflowRef};
+use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::Body;
 use crate::flow::tool::input_digest;
@@ -58,10 +60,17 @@ impl Run {
             Past::Failed(error) => return self.fail_step(at, error, env, book),
             Past::Missing => return self.not_recorded(at, env, book),
         }
-        let child = (env.ids)();
-        let step = self.ensure_step(at, env);
         let digest = input_digest(&inputs).unwrap_or_default();
         let inputs = Arc::new(inputs);
+        if let Some(task) = self.task_mut(at) {
+            task.input = Some(Arc::clone(&inputs));
+            task.digest = Some(digest);
+        }
+        if let Some(demand) = self.demand_of_child(at).filter(|demand| !self.is_met(at, demand)) {
+            return self.ask(at, &demand, env, book);
+        }
+        let child = (env.ids)();
+        let step = self.ensure_step(at, env);
         let head = Head {
             id: child,
             workflow: WorkflowRef { id: workflow.clone(), version },
@@ -81,8 +90,6 @@ impl Run {
         };
         book.child(&head)?;
         if let Some(task) = self.task_mut(at) {
-            task.input = Some(inputs);
-            task.digest = Some(digest);
             task.started_at = Some(env.now);
             task.child = Some(child);
         }
@@ -92,6 +99,15 @@ impl Run {
         book.note("step.child_started", Some(step), None, data);
         book.effects.push(Effect::Wake(child));
         Ok(())
+    }
+
+    /// What must be met before a run inside is started.
+    fn demand_of_child(&self, at: At) -> Option<Demand> {
+        let level = (self.head.level == Level::Ask).then(|| Demand::one("every step is asked for at L0_Ask"));
+        match (self.demand_of_node(at), level) {
+            (Some(node), Some(level)) => Some(node.and(level)),
+            (node, level) => node.or(level),
+        }
     }
 
     /// How many runs a place may start, those inside them included. Each node that starts runs gets the

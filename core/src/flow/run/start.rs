@@ -113,7 +113,7 @@ impl Run {
     fn start(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<bool, Unstorable> {
         match self.work(at) {
             Work::Tool(spec) => self.start_tool(at, &spec, env, book),
-            Work::Person if self.must_wait_to_ask() => Ok(false),
+            Work::Person | Work::Child { .. } if self.must_wait_to_ask() => Ok(false),
             Work::Person => self.start_person(at, env, book).map(|()| true),
             Work::Child { workflow, version } => self.start_child(at, workflow, version, env, book).map(|()| true),
             Work::Map => self.start_map(at, env, book).map(|()| true),
@@ -217,7 +217,7 @@ impl Run {
 
     /// Whether people have approved exactly this call already, by itself or within the plan, and
     /// were as many and the ones that are demanded now.
-    fn is_met(&self, at: At, demand: &Demand) -> bool {
+    pub(crate) fn is_met(&self, at: At, demand: &Demand) -> bool {
         let digest = self.action_digest(at);
         let own = self.task(at).and_then(|task| task.approved.as_ref()).filter(|approved| approved.digest == digest);
         let plan = self.plan.as_ref().filter(|_| self.is_planned(at));
