@@ -2,10 +2,12 @@
 
 mod autonomy;
 mod kind;
+mod plan;
 mod secret;
 pub mod tables;
 pub mod window;
 
 pub use autonomy::Level;
 pub use kind::{ADMIN, fits, kind_of};
+pub use plan::{Plan, PlanStep};
 pub use secret::{InvalidSecretName, Secret, SecretName};
