@@ -39,6 +39,34 @@ pub const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
 pub const WAIT_SECONDS_MAX: f64 = 3_600.0;
 /// Characters of an actor's name at the most.
 pub const ACTOR_CHARS_MAX: usize = 255;
+/// Scopes of an actor, or of a token, at the most.
+pub const ACTOR_SCOPES_MAX: usize = 256;
+/// Characters of a scope at the most.
+pub const SCOPE_CHARS_MAX: usize = 128;
+/// Bytes of an access token at the most.
+pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
+/// Seconds that an access token lives.
+pub const TOKEN_SECONDS: i64 = 3_600;
+/// Seconds that a refresh token, and every token that descends from one sign-in, lives.
+pub const REFRESH_SECONDS: i64 = 30 * 86_400;
+/// Seconds within which a refresh token may be used again, for callers that work side by side.
+pub const REFRESH_GRACE_SECONDS: i64 = 30;
+/// Seconds by which the time in a signed request may differ from ours.
+pub const CLOCK_SKEW_SECONDS: i64 = 60;
+/// Characters of a nonce at the most.
+pub const NONCE_CHARS_MAX: usize = 128;
+/// Characters of an actor's key at the least.
+pub const ACTOR_KEY_CHARS_MIN: usize = 16;
+/// Keys of an actor that count at one time.
+pub const ACTOR_KEYS_MAX: usize = 8;
+/// Actors and patterns that the registry holds.
+pub const ACTORS_MAX: usize = 10_000;
+/// Tokens that a process remembers as checked.
+pub const TOKENS_KNOWN_MAX: usize = 4_096;
+/// How many times larger the window for reading is than the one for everything else.
+pub const READ_QUOTA_FACTOR: u32 = 10;
+/// Steps of a plan at the most.
+pub const PLAN_STEPS_MAX: usize = 100;
 /// Bytes of one stored blob at the most.
 pub const BLOB_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
 /// Seconds a presigned URL may live at the most.
@@ -62,7 +90,7 @@ pub const BUS_TOPICS_MAX: usize = 4_096;
 /// Keys that the in-process counters hold at a time; more are refused, never forgotten early.
 pub const COUNTER_KEYS_MAX: usize = 100_000;
 /// Bytes of a counter key at the most.
-pub const COUNTER_KEY_BYTES_MAX: usize = 512;
+pub const COUNTER_KEY_BYTES_MAX: usize = 2 * 1024;
 /// Bytes of a claim's value at the most.
 pub const COUNTER_VALUE_BYTES_MAX: usize = 4 * 1024;
 /// Seconds a claim may live at the most.

@@ -1,5 +1,15 @@
-//! Who calls: the bearer token and the actor that a request names.
+//! The access room: who calls, and the front door.
 
-mod bearer;
+pub(crate) mod actor_get;
+pub(crate) mod actor_key;
+pub(crate) mod actor_list;
+pub(crate) mod actor_put;
+mod caller;
+pub(crate) mod gate;
+pub(crate) mod headers;
+pub(crate) mod jwks;
+pub(crate) mod token;
+pub(crate) mod token_refresh;
+pub(crate) mod token_revoke;
 
-pub(crate) use bearer::Caller;
+pub(crate) use caller::Caller;

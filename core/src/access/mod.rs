@@ -2,12 +2,18 @@
 
 mod autonomy;
 mod kind;
+pub mod mac;
 mod plan;
+pub mod registry;
+pub mod scope;
+pub mod seal;
 mod secret;
 pub mod tables;
+pub mod token;
 pub mod window;
 
 pub use autonomy::Level;
 pub use kind::{ADMIN, fits, kind_of};
 pub use plan::{Plan, PlanStep};
+pub use registry::{ANONYMOUS, BadEntry, Entry, Kind, Registry};
 pub use secret::{InvalidSecretName, Secret, SecretName};

@@ -1,26 +1,66 @@
 //! The proof that somebody may act. Every use case asks for one, and only this room makes them.
 //!
-//! Until the doors with their own credentials stand, there is one token, printed by `dev`: whoever
-//! holds it operates the process, as `admin` or as the actor that they name.
+//! A permit says who, for whom, and with which scopes: those of the registry, narrowed by the token.
+//! What belongs to an actor itself needs no scope: its own runs, and decisions about its own drafts.
 
-use chimera_core::access::{ADMIN, kind_of};
+use chimera_core::access::{ADMIN, Entry, Kind, Level, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::ActorType;
-use chimera_core::limits::ACTOR_CHARS_MAX;
-use sha2::{Digest, Sha256};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Reading runs of others.
+pub const RUNS_READ: &str = "runs.read";
+/// Stopping, undoing and changing runs of others.
+pub const RUNS_MANAGE: &str = "runs.manage";
+/// Deciding about what others asked for.
+pub const APPROVALS_DECIDE: &str = "approvals.decide";
+/// Reading workflows.
+pub const WORKFLOWS_READ: &str = "workflows.read";
+/// Changing workflows and what they remember.
+pub const WORKFLOWS_WRITE: &str = "workflows.write";
+/// Reading the registry of actors.
+pub const ACTORS_READ: &str = "actors.read";
+/// Changing the registry of actors, and their keys.
+pub const ACTORS_WRITE: &str = "actors.write";
+/// Reading the ledger.
+pub const AUDIT_READ: &str = "audit.read";
+/// Choosing the level of a run.
+pub const AUTONOMY_OVERRIDE: &str = "autonomy.override";
 
 /// Somebody may act for a tenant.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Permit {
-    tenant: String,
+    entry: Arc<Entry>,
     actor: String,
+    scopes: Vec<String>,
+    token: Option<String>,
 }
 
 impl Permit {
+    /// For somebody whose credentials were checked.
+    pub(super) fn new(entry: Arc<Entry>, actor: &str, scopes: Vec<String>, token: Option<String>) -> Self {
+        Self { entry, actor: actor.to_owned(), scopes, token }
+    }
+
+    /// The operator at the machine itself, who can read the data folder anyway.
+    #[must_use]
+    pub fn operator(tenant: &str) -> Self {
+        let entry = Entry { scopes: vec!["*".to_owned()], level: None, ..Entry::unmatched(ADMIN, tenant) };
+        Self::of(entry)
+    }
+
+    /// Whoever an entry of the registry is for, without a credential: for code that runs inside the
+    /// process on somebody's behalf, and for tests.
+    #[must_use]
+    pub fn of(entry: Entry) -> Self {
+        Self { actor: entry.id.clone(), scopes: entry.scopes.clone(), entry: Arc::new(entry), token: None }
+    }
+
     /// For whom.
     #[must_use]
     pub fn tenant(&self) -> &str {
-        &self.tenant
+        &self.entry.tenant
     }
 
     /// Who.
@@ -29,56 +69,71 @@ impl Permit {
         &self.actor
     }
 
-    /// A person or not.
+    /// A person or not, in the ledger's word.
     #[must_use]
     pub fn kind(&self) -> ActorType {
-        kind_of(&self.actor)
+        self.entry.kind.actor_type()
+    }
+
+    /// Whether it is a person.
+    #[must_use]
+    pub fn is_human(&self) -> bool {
+        self.entry.kind == Kind::Human
+    }
+
+    /// What the actor may do.
+    #[must_use]
+    pub fn scopes(&self) -> &[String] {
+        &self.scopes
+    }
+
+    /// The id of the token that was shown.
+    #[must_use]
+    pub fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
+    /// How freely the actor acts when nobody says otherwise.
+    #[must_use]
+    pub fn level(&self) -> Option<Level> {
+        self.entry.level
+    }
+
+    /// Where the actor is told how its runs ended.
+    #[must_use]
+    pub fn notify(&self) -> Option<&Value> {
+        self.entry.notify.as_ref()
+    }
+
+    /// Whether the actor has a capability.
+    #[must_use]
+    pub fn may(&self, capability: &str) -> bool {
+        scope::check_scope(&self.scopes, capability)
+    }
+
+    /// Refuses whoever lacks a capability.
+    pub fn require(&self, capability: &'static str) -> Result<(), ErrorBody> {
+        if self.may(capability) { Ok(()) } else { Err(lacking(capability)) }
+    }
+
+    /// Whether something of `owner` may be seen.
+    #[must_use]
+    pub fn sees(&self, owner: &str) -> bool {
+        owner == self.actor || [RUNS_READ, RUNS_MANAGE, APPROVALS_DECIDE].iter().any(|scope| self.may(scope))
+    }
+
+    /// Whether something of `owner` may be stopped, undone or changed.
+    #[must_use]
+    pub fn steers(&self, owner: &str) -> bool {
+        owner == self.actor || self.may(RUNS_MANAGE)
     }
 }
 
-/// Admits whoever has the token.
-pub struct Doorkeeper {
-    tenant: String,
-    token: Option<[u8; 32]>,
-}
-
-impl Doorkeeper {
-    /// Admits holders of `token` to `tenant`.
-    #[must_use]
-    pub fn new(tenant: impl Into<String>, token: &str) -> Self {
-        Self { tenant: tenant.into(), token: Some(Sha256::digest(token.as_bytes()).into()) }
-    }
-
-    /// Admits everybody: for measurements on a listener of their own.
-    #[must_use]
-    pub fn open(tenant: impl Into<String>) -> Self {
-        Self { tenant: tenant.into(), token: None }
-    }
-
-    /// The operator at the machine itself, who can read the data folder anyway.
-    #[must_use]
-    pub fn operator(tenant: impl Into<String>) -> Permit {
-        Permit { tenant: tenant.into(), actor: ADMIN.to_owned() }
-    }
-
-    /// Admits the holder of a token, as the actor that they name or as `admin`.
-    pub fn admit(&self, token: Option<&str>, actor: Option<&str>) -> Result<Permit, ErrorBody> {
-        let refused = |why: &str| ErrorBody::new(Code::Unauthenticated, why);
-        if let Some(expected) = &self.token {
-            let token = token.ok_or_else(|| refused("the request has no bearer token"))?;
-            // Digests of equal length: comparing them tells nothing about the token.
-            if <[u8; 32]>::from(Sha256::digest(token.as_bytes())) != *expected {
-                return Err(refused("the bearer token is not valid"));
-            }
-        }
-        let actor = actor.unwrap_or(ADMIN);
-        let strange = |c: char| c.is_control() || c.is_whitespace();
-        if !(1..=ACTOR_CHARS_MAX).contains(&actor.chars().count()) || actor.contains(strange) {
-            let message = format!("an actor's name has 1 to {ACTOR_CHARS_MAX} characters, none of them a space");
-            return Err(ErrorBody::new(Code::SchemaInvalid, message).with("header", "x-chimera-actor"));
-        }
-        Ok(Permit { tenant: self.tenant.clone(), actor: actor.to_owned() })
-    }
+/// The refusal of whoever lacks a capability.
+#[must_use]
+pub fn lacking(capability: &str) -> ErrorBody {
+    ErrorBody::new(Code::RbacForbidden, format!("the actor lacks the scope {capability}"))
+        .with("required_scope", capability)
 }
 
 #[cfg(test)]
@@ -86,16 +141,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_token_opens_the_door() {
-        let door = Doorkeeper::new("acme", "open sesame");
-        assert!(door.admit(None, None).is_err());
-        assert!(door.admit(Some("open sesam"), None).is_err());
-        let permit = door.admit(Some("open sesame"), Some("user_ann")).unwrap();
-        assert_eq!((permit.tenant(), permit.actor(), permit.kind()), ("acme", "user_ann", ActorType::Human));
-        assert_eq!(door.admit(Some("open sesame"), None).unwrap().actor(), "admin");
-        for name in ["", " ", "user ann", "a\nb", "user_ann ", &"x".repeat(256)] {
-            let refused = door.admit(Some("open sesame"), Some(name)).unwrap_err();
-            assert_eq!(refused.code, "SCHEMA_INVALID", "{name:?}");
-        }
+    fn what_is_ones_own_needs_no_scope() {
+        let plain = Permit::of(Entry::unmatched("user_ann", "acme"));
+        assert!(plain.sees("user_ann") && plain.steers("user_ann"));
+        assert!(!plain.sees("user_bob") && !plain.steers("user_bob"));
+        let reader = Entry { scopes: vec!["runs.read".to_owned()], ..Entry::unmatched("user_ann", "acme") };
+        let reader = Permit::of(reader);
+        assert!(reader.sees("user_bob") && !reader.steers("user_bob"));
+        let refused = plain.require(WORKFLOWS_WRITE).unwrap_err();
+        assert_eq!(
+            (refused.code.as_str(), &refused.details["required_scope"]),
+            ("RBAC_FORBIDDEN", &"workflows.write".into())
+        );
+        assert!(Permit::operator("acme").require(WORKFLOWS_WRITE).is_ok());
     }
 }

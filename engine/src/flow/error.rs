@@ -62,6 +62,12 @@ impl FlowError {
         Self::refused(Code::NotFound, format!("there is no such {what}"))
     }
 
+    /// The caller lacks a scope.
+    #[must_use]
+    pub fn lacking(scope: &str) -> Self {
+        Self::Refused(Box::new(crate::access::lacking(scope)))
+    }
+
     /// A cursor that another listing gave, or none.
     #[must_use]
     pub fn foreign_cursor() -> Self {

@@ -24,7 +24,7 @@ pub struct Feed {
 impl Flow {
     /// Where a run stands.
     pub async fn status(&self, permit: &Permit, run: Uuid) -> Result<RunStatus, FlowError> {
-        let row = load::own_run_row(&*self.inner.parts.records, permit.tenant(), run).await?;
+        let row = load::seen_run(&*self.inner.parts.records, permit, run).await?;
         let damaged = || Damaged { what: "its status is no known word".to_owned() };
         Ok(RunStatus::parse(row.text("status")).ok_or_else(damaged)?)
     }
@@ -32,7 +32,7 @@ impl Flow {
     /// The events of a run behind number `after`.
     pub async fn feed(&self, permit: &Permit, run: Uuid, after: i64) -> Result<Feed, FlowError> {
         let records = &*self.inner.parts.records;
-        let row = load::own_run_row(records, permit.tenant(), run).await?;
+        let row = load::seen_run(records, permit, run).await?;
         let (head, after) = (row.int("run_seq"), after.max(0));
         if after < head {
             let events = self.events(permit, run, after, limits::FEED_PAGE_MAX).await?;

@@ -1,6 +1,7 @@
 //! Reads everything that a store keeps of one run.
 
 use super::{FlowError, Workflows};
+use crate::access::{Permit, RUNS_MANAGE, RUNS_READ};
 use crate::port::Records;
 use chimera_core::error::Code;
 use chimera_core::flow::air::Graph;
@@ -21,15 +22,26 @@ pub(super) async fn run_row(records: &dyn Records, run: Uuid) -> Result<Option<R
     Ok(records.read(select).await?.rows.into_iter().next())
 }
 
-/// The row of a run that a tenant may see.
-pub(super) async fn own_run_row(records: &dyn Records, tenant: &str, run: Uuid) -> Result<Row, FlowError> {
-    let select = Select::from(&RUNS, Scope::Tenant(tenant.to_owned())).with("id", run).take(1);
+/// The row of a run that somebody may see.
+pub(super) async fn seen_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, FlowError> {
+    let row = run_of_tenant(records, permit, run).await?;
+    if permit.sees(row.text("actor")) { Ok(row) } else { Err(FlowError::lacking(RUNS_READ)) }
+}
+
+/// The row of a run that somebody may stop, undo or change.
+pub(super) async fn steered_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, FlowError> {
+    let row = run_of_tenant(records, permit, run).await?;
+    if permit.steers(row.text("actor")) { Ok(row) } else { Err(FlowError::lacking(RUNS_MANAGE)) }
+}
+
+async fn run_of_tenant(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, FlowError> {
+    let select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned())).with("id", run).take(1);
     let row = records.read(select).await?.rows.into_iter().next();
     row.ok_or_else(|| FlowError::not_found("run"))
 }
 
 /// All pages of a query, up to `rows_max` rows.
-pub(super) async fn all(records: &dyn Records, select: Select, rows_max: usize) -> Result<Vec<Row>, FlowError> {
+pub(crate) async fn all(records: &dyn Records, select: Select, rows_max: usize) -> Result<Vec<Row>, FlowError> {
     let mut rows = Vec::new();
     let mut select = select.take(limits::PAGE_ROWS_MAX);
     loop {

@@ -32,3 +32,5 @@ pub use show::Filter;
 pub use start::{StartRun, Started};
 pub use tell::Settle;
 pub use workflows::{Applied, Tools, Workflows};
+
+pub(crate) use load::all as all_rows;

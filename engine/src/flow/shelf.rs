@@ -1,7 +1,8 @@
 //! Workflows and tools as documents, the same for every surface.
 
 use super::{Flow, FlowError};
-use crate::access::Permit;
+use crate::access::{Permit, WORKFLOWS_READ};
+use chimera_core::access::scope;
 use chimera_core::flow::tool::Spec;
 use chimera_core::record::{Json, Row};
 use serde_json::{Value, json};
@@ -14,6 +15,9 @@ impl Flow {
         limit: usize,
         cursor: Option<&str>,
     ) -> Result<Value, FlowError> {
+        if !permit.may(WORKFLOWS_READ) {
+            return Err(FlowError::lacking(WORKFLOWS_READ));
+        }
         let (rows, more) = self.workflows().list(permit, limit, cursor).await?;
         let next = rows.last().filter(|_| more).map(|row| row.text("workflow_id").to_owned());
         let items: Vec<Value> = rows
@@ -29,6 +33,9 @@ impl Flow {
 
     /// A version of a workflow with its document; the newest without a version.
     pub async fn show_workflow(&self, permit: &Permit, id: &str, version: Option<i64>) -> Result<Value, FlowError> {
+        if !permit.may(WORKFLOWS_READ) {
+            return Err(FlowError::lacking(WORKFLOWS_READ));
+        }
         let row = self.workflows().row(permit.tenant(), id, version).await?;
         let row = row.ok_or_else(|| FlowError::no_workflow(id, version))?;
         let mut shown = head(&row);
@@ -36,10 +43,11 @@ impl Flow {
         Ok(shown)
     }
 
-    /// What can be called. Everybody who has a permit may know.
+    /// What the caller may call.
     #[must_use]
-    pub fn list_tools(&self, _: &Permit) -> Value {
-        let items: Vec<Value> = self.registry().specs().map(|spec| tool(spec)).collect();
+    pub fn list_tools(&self, permit: &Permit) -> Value {
+        let callable = self.registry().specs().filter(|spec| scope::missing(permit.scopes(), spec, false).is_none());
+        let items: Vec<Value> = callable.map(|spec| tool(spec)).collect();
         json!({"items": items, "next_cursor": null})
     }
 }

@@ -4,7 +4,7 @@
 //! of it.
 
 use super::{Flow, FlowError, load};
-use crate::access::Permit;
+use crate::access::{Permit, RUNS_READ};
 use crate::port::ReadError;
 use chimera_core::flow::run::RunStatus;
 use chimera_core::flow::tables::{NOTIFICATIONS, RUN_PATCHES, RUNS, SCOPED_APPROVALS, STEPS, TOOL_CALLS};
@@ -37,6 +37,13 @@ impl Flow {
     /// Runs, the newest first.
     pub async fn list(&self, permit: &Permit, filter: Filter) -> Result<Value, FlowError> {
         let mut select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned())).by(&[], Direction::Descending);
+        let everybody = permit.sees("");
+        if !everybody && filter.actor.as_deref().is_some_and(|actor| actor != permit.actor()) {
+            return Err(FlowError::lacking(RUNS_READ));
+        }
+        if !everybody {
+            select = select.with("actor", permit.actor());
+        }
         for (column, value) in [("status", filter.status), ("actor", filter.actor), ("workflow_id", filter.workflow_id)]
         {
             if let Some(value) = value {
@@ -55,7 +62,7 @@ impl Flow {
     /// One run, with all that is needed to approve it.
     pub async fn show(&self, permit: &Permit, run: Uuid) -> Result<Value, FlowError> {
         let records = &*self.inner.parts.records;
-        let row = load::own_run_row(records, permit.tenant(), run).await?;
+        let row = load::seen_run(records, permit, run).await?;
         let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
         // A run has few requests; all that wait anywhere would be many.
         let asked = load::all(records, select, usize::try_from(limits::RUN_APPROVALS_MAX).unwrap_or(1)).await?;
@@ -114,7 +121,7 @@ impl Flow {
         cursor: Option<&str>,
     ) -> Result<Value, FlowError> {
         let records = &*self.inner.parts.records;
-        let row = load::own_run_row(records, permit.tenant(), run).await?;
+        let row = load::seen_run(records, permit, run).await?;
         let mut steps = Vec::new();
         let mut from = cursor.and_then(|cursor| cursor.strip_prefix(UNBEGUN));
         if from.is_none() {

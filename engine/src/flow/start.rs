@@ -157,7 +157,7 @@ impl Flow {
     /// Runs a run over again: frozen, as a shadow, or for real from a node on.
     pub async fn replay(&self, permit: &Permit, replay: Replay) -> Result<Started, FlowError> {
         let records = &*self.inner.parts.records;
-        let row = load::own_run_row(records, permit.tenant(), replay.of).await?;
+        let row = load::steered_run(records, permit, replay.of).await?;
         let original = Head::of_row(&row)?;
         let refused = |why: &str| Err(FlowError::refused(Code::InvalidTransition, why));
         if original.dry_run {

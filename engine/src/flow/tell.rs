@@ -5,7 +5,7 @@
 
 use super::error::check_words;
 use super::{Flow, FlowError, load};
-use crate::access::Permit;
+use crate::access::{Permit, WORKFLOWS_WRITE};
 use crate::ledger::audit::{Event, Writer};
 use crate::port::CommitError;
 use chimera_core::access::kind_of;
@@ -146,7 +146,7 @@ impl Flow {
 
     /// A run that has ended and may be undone.
     async fn ended(&self, permit: &Permit, run: Uuid) -> Result<Row, FlowError> {
-        let row = load::own_run_row(&*self.inner.parts.records, permit.tenant(), run).await?;
+        let row = load::steered_run(&*self.inner.parts.records, permit, run).await?;
         let status = RunStatus::parse(row.text("status"));
         if !matches!(status, Some(RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled)) {
             let message = format!("a run that is {} can't be rolled back", row.text("status"));
@@ -169,6 +169,9 @@ impl Flow {
 
     /// Forgets recorded outputs of a workflow: one key, or all; gives how many at the most.
     pub async fn invalidate(&self, permit: &Permit, workflow: &str, key: Option<&str>) -> Result<(), FlowError> {
+        if !permit.may(WORKFLOWS_WRITE) {
+            return Err(FlowError::lacking(WORKFLOWS_WRITE));
+        }
         let is = |column, value: &str| Condition { column, compare: Compare::Is, value: value.into() };
         let mut conditions = vec![is("tenant_id", permit.tenant()), is("workflow_id", workflow)];
         conditions.extend(key.map(|key| is("cache_key", key)));
@@ -181,7 +184,7 @@ impl Flow {
     }
 
     pub(super) async fn unfinished(&self, permit: &Permit, run: Uuid) -> Result<Row, FlowError> {
-        let row = load::own_run_row(&*self.inner.parts.records, permit.tenant(), run).await?;
+        let row = load::steered_run(&*self.inner.parts.records, permit, run).await?;
         if RunStatus::parse(row.text("status")).is_none_or(RunStatus::is_final) {
             let message = format!("the run is {} already", row.text("status"));
             return Err(FlowError::refused(Code::InvalidTransition, message));

@@ -4,7 +4,7 @@
 //! same document again gives the version that is there.
 
 use super::{FlowError, Registry};
-use crate::access::Permit;
+use crate::access::{Permit, WORKFLOWS_WRITE};
 use crate::ledger::audit::{Event, Writer};
 use crate::port::{Clock, CommitError, Random, Records};
 use chimera_core::error::Code;
@@ -18,6 +18,9 @@ use chimera_core::time::Timestamp;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// How the names of plans begin.
+pub(crate) const PLAN_PREFIX: &str = "act.";
 
 /// Tries to add a version while others add theirs.
 const APPLY_TRIES_MAX: u32 = 8;
@@ -155,6 +158,22 @@ impl Workflows {
 
     /// Stores a document as the next version of the workflow `id`.
     pub async fn apply(&self, permit: &Permit, id: &str, text: &str) -> Result<Applied, FlowError> {
+        if !permit.may(WORKFLOWS_WRITE) {
+            return Err(FlowError::lacking(WORKFLOWS_WRITE));
+        }
+        if id.starts_with(PLAN_PREFIX) {
+            let message = format!("names that begin with {PLAN_PREFIX} are for plans");
+            return Err(FlowError::refused(Code::ValidationFailed, message));
+        }
+        self.store(permit, id, text).await
+    }
+
+    /// Stores a document for whoever asks for what it does, under a name that only plans have.
+    pub(crate) async fn keep_plan(&self, permit: &Permit, id: &str, text: &str) -> Result<Applied, FlowError> {
+        self.store(permit, id, text).await
+    }
+
+    async fn store(&self, permit: &Permit, id: &str, text: &str) -> Result<Applied, FlowError> {
         let graph = self.check(permit, text).await?;
         if graph.document.workflow_id != id {
             let message = format!("the document is of {}, not of {id}", graph.document.workflow_id);
@@ -235,6 +254,11 @@ impl Workflows {
                 return Ok((rows, true));
             }
             next.text("workflow_id").clone_into(&mut after);
+            if after.starts_with(PLAN_PREFIX) {
+                // Plans are not workflows that anybody wrote: go on behind the last of them.
+                after = PLAN_PREFIX.replace('.', "/");
+                continue;
+            }
             rows.extend(self.row(permit.tenant(), &after, None).await?);
         }
     }

@@ -1,0 +1,83 @@
+//! `GET /actors/{id}`: what an actor may do, how often and how freely.
+
+use super::Caller;
+use crate::edge::Edge;
+use crate::flow::refusals::Asking;
+use crate::problem::ApiError;
+use axum::Json;
+use axum::extract::{Path, State};
+use chimera_core::access::{Kind, Level};
+use chimera_engine::access::{Directory, Shown};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// An actor, or a pattern of actors.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ActorDocument {
+    /// The name or pattern.
+    id: String,
+    /// Whose it is.
+    tenant: String,
+    /// A person or not: `human` or `service`.
+    #[schema(value_type = String)]
+    kind: Kind,
+    /// What it may do.
+    scopes: Vec<String>,
+    /// Requests a minute.
+    quota_per_minute: u32,
+    /// How freely it may act; null: the risk decides.
+    #[schema(value_type = Option<String>)]
+    autonomy_level: Option<Level>,
+    /// Where it is told how its runs ended.
+    #[schema(value_type = Option<Object>)]
+    notify: Option<Value>,
+    /// It may do nothing for now.
+    disabled: bool,
+    /// The name or pattern of the entry that counts.
+    matched: Option<String>,
+    /// Where that entry comes from: `shipped`, `config`, `registry` or `none`.
+    source: &'static str,
+    /// How many keys count now.
+    keys: usize,
+}
+
+impl From<Shown> for ActorDocument {
+    fn from(shown: Shown) -> Self {
+        let entry = shown.entry;
+        Self {
+            id: entry.id,
+            tenant: entry.tenant,
+            kind: entry.kind,
+            scopes: entry.scopes,
+            quota_per_minute: entry.quota_per_minute,
+            autonomy_level: entry.level,
+            notify: entry.notify,
+            disabled: entry.disabled,
+            matched: shown.matched,
+            source: shown.source,
+            keys: shown.keys,
+        }
+    }
+}
+
+/// What an actor may do.
+#[utoipa::path(
+    get,
+    path = "/actors/{id}",
+    tag = "access",
+    params(("id" = String, Path, description = "The actor's name, or a pattern")),
+    responses((status = 200, body = ActorDocument, description = "The entry that counts"), Asking)
+)]
+pub(crate) async fn get(
+    State(edge): State<Edge>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<ActorDocument>, ApiError> {
+    Ok(Json(directory(&edge)?.actor(&caller.permit, &id)?.into()))
+}
+
+/// The registry of this server.
+pub(super) fn directory(edge: &Edge) -> Result<&Directory, ApiError> {
+    edge.access.as_ref().map(|access| access.directory()).ok_or_else(ApiError::internal)
+}

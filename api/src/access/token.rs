@@ -1,0 +1,77 @@
+//! `POST /auth/token`: signs somebody in.
+//!
+//! The body is signed with the actor's key, says when it was made, and is used once.
+
+use super::gate::{Shown, door, turned_away, with_rate};
+use crate::edge::Edge;
+use crate::flow::refusals::Entering;
+use crate::json;
+use crate::problem::ApiError;
+use axum::Json;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use chimera_engine::access::{SignIn, Tokens};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+/// Who signs in.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SignInBody {
+    /// The actor.
+    #[schema(example = "n8n_workflow_abc")]
+    actor: String,
+    /// When the request was made, within a minute of now: Unix seconds or RFC 3339.
+    #[schema(value_type = Object)]
+    issued_at: Value,
+    /// Any text that was not used before.
+    nonce: String,
+    /// Narrows the token to fewer scopes than the actor has.
+    scopes: Option<Vec<String>>,
+}
+
+/// What is given out.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct TokenDocument {
+    /// Goes into `Authorization: Bearer …`.
+    access_token: String,
+    /// Always `Bearer`.
+    token_type: &'static str,
+    /// Seconds until it ends.
+    expires_in: i64,
+    /// Gets the next one at `/auth/refresh`.
+    refresh_token: String,
+    /// What the actor may do with it.
+    scopes: Vec<String>,
+}
+
+/// Signs somebody in.
+#[utoipa::path(
+    post,
+    path = "/auth/token",
+    tag = "access",
+    security(("hmac" = [])),
+    request_body = SignInBody,
+    responses((status = 200, body = TokenDocument, description = "Tokens"), Entering)
+)]
+pub(crate) async fn sign_in(State(edge): State<Edge>, request: Request) -> Result<Response, ApiError> {
+    let (shown, request) = Shown::read(request).await?;
+    super::gate::require_json(request.headers())?;
+    let SignInBody { actor, issued_at, nonce, scopes } = json::parse(&shown.body)?;
+    let ask = SignIn { actor, issued_at, nonce, scopes };
+    Ok(match door(&edge)?.sign_in(&ask, &shown.presented()).await {
+        Ok(tokens) => given(tokens),
+        Err(turned) => turned_away(turned),
+    })
+}
+
+/// Tokens as an answer that nobody keeps.
+pub(super) fn given(tokens: Tokens) -> Response {
+    let Tokens { access_token, expires_in, refresh_token, scopes, rate } = tokens;
+    let document = TokenDocument { access_token, token_type: "Bearer", expires_in, refresh_token, scopes };
+    let mut response = Json(document).into_response();
+    response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    with_rate(response, &rate)
+}

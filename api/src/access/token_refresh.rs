@@ -1,0 +1,41 @@
+//! `POST /auth/refresh`: exchanges a refresh token for the next one and a new access token.
+//!
+//! The body is signed with the actor's key; the access token may have ended already.
+
+use super::gate::{Shown, door, require_json, turned_away};
+use super::token::{TokenDocument, given};
+use crate::edge::Edge;
+use crate::flow::refusals::Entering;
+use crate::json;
+use crate::problem::ApiError;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+/// What is exchanged.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RefreshBody {
+    /// The refresh token.
+    refresh_token: String,
+}
+
+/// Exchanges a refresh token.
+#[utoipa::path(
+    post,
+    path = "/auth/refresh",
+    tag = "access",
+    security(("hmac" = [])),
+    request_body = RefreshBody,
+    responses((status = 200, body = TokenDocument, description = "The next tokens"), Entering)
+)]
+pub(crate) async fn refresh(State(edge): State<Edge>, request: Request) -> Result<Response, ApiError> {
+    let (shown, request) = Shown::read(request).await?;
+    require_json(request.headers())?;
+    let RefreshBody { refresh_token } = json::parse(&shown.body)?;
+    Ok(match door(&edge)?.refresh(&refresh_token, &shown.presented()).await {
+        Ok(tokens) => given(tokens),
+        Err(turned) => turned_away(turned),
+    })
+}

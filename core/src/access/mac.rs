@@ -1,0 +1,64 @@
+//! Signatures of requests: HMAC-SHA256 over the raw bytes of a body, as lower-case hex.
+
+use super::Secret;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+/// The signature of a body.
+#[must_use]
+pub fn sign(key: &Secret, body: &[u8]) -> String {
+    let mac = Hmac::<Sha256>::new_from_slice(key.expose()).map(|mac| mac.chain_update(body).finalize());
+    mac.map(|mac| hex::encode(mac.into_bytes())).unwrap_or_default()
+}
+
+/// Whether one of the keys has made this signature. Every key is tried and compared in constant time,
+/// so the answer's delay tells nothing.
+#[must_use]
+pub fn is_signed<'a>(keys: impl IntoIterator<Item = &'a Secret>, body: &[u8], signature: &str) -> bool {
+    let mut presented = [0_u8; 32];
+    let lower = signature.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let read = signature.len() == 64 && lower && hex::decode_to_slice(signature, &mut presented).is_ok();
+    keys.into_iter().fold(false, |signed, key| {
+        let mac = Hmac::<Sha256>::new_from_slice(key.expose());
+        let fits = mac.is_ok_and(|mac| mac.chain_update(body).verify_slice(&presented).is_ok());
+        signed | (fits & read)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CORE-097, CORE-105
+    #[test]
+    fn the_signature_is_the_lower_case_hex_of_hmac_sha256_over_the_raw_bytes() {
+        // RFC 4231, test case 2.
+        let key = Secret::new("Jefe");
+        let body = b"what do ya want for nothing?";
+        let signature = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
+        assert_eq!(sign(&key, body), signature);
+        assert!(is_signed([&key], body, signature));
+        assert!(!is_signed([&key], b"what do ya want for nothing? ", signature));
+        assert!(!is_signed([&key], body, &signature.to_uppercase()));
+    }
+
+    /// CORE-106
+    #[test]
+    fn signatures_of_any_length_are_refused_unless_they_fit() {
+        let key = Secret::new("k");
+        let right = sign(&key, b"x");
+        for wrong in ["", "0", &right[..63], &format!("{right}0"), &"0".repeat(64), &"é".repeat(32), &"g".repeat(64)] {
+            assert!(!is_signed([&key], b"x", wrong), "{wrong}");
+        }
+        assert!(!is_signed([], b"x", &right));
+    }
+
+    /// CORE-109
+    #[test]
+    fn keys_overlap_while_one_replaces_the_other() {
+        let (old, new) = (Secret::new("old"), Secret::new("new"));
+        let signature = sign(&old, b"x");
+        assert!(is_signed([&new, &old], b"x", &signature));
+        assert!(!is_signed([&new], b"x", &signature));
+    }
+}

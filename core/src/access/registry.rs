@@ -1,0 +1,334 @@
+//! Who may do what, how often and how freely: the registry of actors.
+//!
+//! An entry is for one name or for a pattern of names. The exact name goes before any pattern, a
+//! longer pattern before a shorter one, and whoever fits nothing may ask sixty times a minute and do
+//! nothing. Layers lie on each other: what is written over a layer replaces the entry of that name as
+//! a whole.
+
+use super::{ADMIN, Level, fits, kind_of, scope};
+use crate::ledger::ActorType;
+use crate::limits::{ACTOR_CHARS_MAX, ACTOR_SCOPES_MAX, RATE_HITS_MAX};
+use crate::words::words;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What the shipped registry lets each pattern do.
+pub const ACTOR_SCOPES: &[(&str, &[&str])] = &[
+    (ADMIN, &["*"]),
+    (
+        "n8n_workflow_*",
+        &["notion.*", "google.*", "github.read", "outlook.send", "local.summarize", "local.markdown_to_pdf"],
+    ),
+    ("user_*", &["local.summarize", "github.read", "notion.read"]),
+    (ANONYMOUS, &[]),
+];
+
+/// Requests a minute of the shipped registry.
+pub const ACTOR_RATE_LIMITS: &[(&str, u32)] = &[(ADMIN, 300), ("n8n_workflow_*", 60), ("user_*", 30), (ANONYMOUS, 10)];
+
+/// Autonomy levels of the shipped registry.
+pub const DEFAULT_AUTONOMY_LEVELS: &[(&str, Level)] = &[
+    (ADMIN, Level::ExecuteSilent),
+    ("n8n_workflow_*", Level::ExecuteNotify),
+    ("user_*", Level::Draft),
+    (ANONYMOUS, Level::Ask),
+];
+
+/// Whoever has no valid token.
+pub const ANONYMOUS: &str = "anonymous";
+
+/// Requests a minute of whoever has no entry.
+pub const QUOTA_DEFAULT: u32 = 60;
+
+words! {
+    /// A person or not.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    Kind {
+        /// A person.
+        Human = "human",
+        /// A workflow or a service.
+        Service = "service",
+    }
+}
+
+impl Kind {
+    /// The kind that a name stands for when nobody says otherwise.
+    #[must_use]
+    pub fn of(actor: &str) -> Self {
+        if kind_of(actor) == ActorType::Human { Self::Human } else { Self::Service }
+    }
+
+    /// Its word in the ledger.
+    #[must_use]
+    pub const fn actor_type(self) -> ActorType {
+        match self {
+            Self::Human => ActorType::Human,
+            Self::Service => ActorType::ExternalNode,
+        }
+    }
+}
+
+/// An actor, or a pattern of actors.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The name, or a pattern with `*`.
+    pub id: String,
+    /// Whose it is.
+    pub tenant: String,
+    /// A person or not.
+    pub kind: Kind,
+    /// What it may do.
+    pub scopes: Vec<String>,
+    /// Requests a minute.
+    pub quota_per_minute: u32,
+    /// How freely it may act; none: the risk decides.
+    pub level: Option<Level>,
+    /// Where it is told how its runs ended.
+    pub notify: Option<Value>,
+    /// It may do nothing for now.
+    pub disabled: bool,
+}
+
+/// What is wrong with an entry.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadEntry {
+    /// Nobody can be named like this.
+    #[error("an actor's name has 1 to {ACTOR_CHARS_MAX} characters, none of them a space")]
+    Name,
+    /// The scope for everything is the operator's.
+    #[error("the scope * is for admin alone")]
+    Everything,
+    /// No capability is called like this.
+    #[error("{0} is not a scope: write names like notion.pages.read, notion.* or logs:read")]
+    Scope(String),
+    /// Too many scopes.
+    #[error("an actor has at most {ACTOR_SCOPES_MAX} scopes")]
+    Scopes,
+    /// Too many requests.
+    #[error("an actor has at most {RATE_HITS_MAX} requests a minute")]
+    Quota,
+    /// Not granted to whoever this is.
+    #[error("L3_ExecuteSilent is for trusted system actors, not for user_* or anonymous")]
+    Silent,
+}
+
+impl Entry {
+    /// Whether it is for more than one name.
+    #[must_use]
+    pub fn is_pattern(&self) -> bool {
+        self.id.contains('*')
+    }
+
+    /// Refuses what no registry may hold.
+    pub fn check(&self) -> Result<(), BadEntry> {
+        if !is_name(&self.id) {
+            return Err(BadEntry::Name);
+        }
+        if self.scopes.len() > ACTOR_SCOPES_MAX {
+            return Err(BadEntry::Scopes);
+        }
+        if self.id != ADMIN && self.scopes.iter().any(|scope| scope == "*") {
+            return Err(BadEntry::Everything);
+        }
+        if let Some(scope) = self.scopes.iter().find(|scope| !scope::is_well_formed(scope)) {
+            return Err(BadEntry::Scope(scope.clone()));
+        }
+        if self.quota_per_minute > RATE_HITS_MAX {
+            return Err(BadEntry::Quota);
+        }
+        if self.level == Some(Level::ExecuteSilent) && never_silent(&self.id) {
+            return Err(BadEntry::Silent);
+        }
+        Ok(())
+    }
+
+    /// Whoever fits nothing.
+    #[must_use]
+    pub fn unmatched(actor: &str, tenant: &str) -> Self {
+        Self {
+            id: actor.to_owned(),
+            tenant: tenant.to_owned(),
+            kind: Kind::of(actor),
+            scopes: Vec::new(),
+            quota_per_minute: QUOTA_DEFAULT,
+            level: Some(Level::Ask),
+            notify: None,
+            disabled: false,
+        }
+    }
+}
+
+/// Whether somebody can be called so.
+#[must_use]
+pub fn is_name(text: &str) -> bool {
+    let strange = |c: char| c.is_control() || c.is_whitespace() || c == '/';
+    (1..=ACTOR_CHARS_MAX).contains(&text.chars().count()) && !text.contains(strange)
+}
+
+/// Whether a name is one that never acts silently.
+#[must_use]
+pub fn never_silent(actor: &str) -> bool {
+    actor.starts_with("user_") || actor == ANONYMOUS
+}
+
+/// The entries of the shipped registry.
+#[must_use]
+pub fn shipped(tenant: &str) -> Vec<Entry> {
+    ACTOR_SCOPES
+        .iter()
+        .zip(ACTOR_RATE_LIMITS)
+        .zip(DEFAULT_AUTONOMY_LEVELS)
+        .map(|(((id, scopes), (_, quota)), (_, level))| Entry {
+            kind: Kind::of(id),
+            scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
+            quota_per_minute: *quota,
+            level: Some(*level),
+            ..Entry::unmatched(id, tenant)
+        })
+        .collect()
+}
+
+/// All entries, ready to be looked up.
+#[derive(Clone, Debug, Default)]
+pub struct Registry {
+    tenant: String,
+    exact: BTreeMap<String, Arc<Entry>>,
+    /// The longest first.
+    patterns: Vec<Arc<Entry>>,
+}
+
+impl Registry {
+    /// Layers of entries, each over the one before; `tenant` is that of whoever fits nothing.
+    #[must_use]
+    pub fn new(tenant: &str, layers: impl IntoIterator<Item = Entry>) -> Self {
+        let mut all: BTreeMap<String, Arc<Entry>> = BTreeMap::new();
+        for entry in layers {
+            all.insert(entry.id.clone(), Arc::new(entry));
+        }
+        let (patterns, exact): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, entry)| entry.is_pattern());
+        let mut patterns: Vec<_> = patterns.into_iter().map(|(_, entry)| entry).collect();
+        patterns.sort_by_key(|entry| std::cmp::Reverse(entry.id.chars().count()));
+        Self { tenant: tenant.to_owned(), exact: exact.into_iter().collect(), patterns }
+    }
+
+    /// The entry that counts for somebody.
+    #[must_use]
+    pub fn resolve(&self, actor: &str) -> Arc<Entry> {
+        if let Some(entry) = self.exact.get(actor) {
+            return Arc::clone(entry);
+        }
+        let fitting = self.patterns.iter().find(|entry| fits(&entry.id, actor));
+        fitting.map_or_else(|| Arc::new(Entry::unmatched(actor, &self.tenant)), Arc::clone)
+    }
+
+    /// The entry with just this name or pattern.
+    #[must_use]
+    pub fn entry(&self, id: &str) -> Option<&Arc<Entry>> {
+        self.exact.get(id).or_else(|| self.patterns.iter().find(|entry| entry.id == id))
+    }
+
+    /// Every entry: names in their order, then patterns, the longest first.
+    pub fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.exact.values().chain(&self.patterns)
+    }
+
+    /// The scopes of somebody.
+    #[must_use]
+    pub fn get_actor_scopes(&self, actor: &str) -> Vec<String> {
+        self.resolve(actor).scopes.clone()
+    }
+
+    /// Whether somebody has a capability.
+    #[must_use]
+    pub fn check_scope(&self, actor: &str, required_capability: &str) -> bool {
+        scope::check_scope(&self.resolve(actor).scopes, required_capability)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registry() -> Registry {
+        Registry::new("default", shipped("default"))
+    }
+
+    fn entry(id: &str, scopes: &[&str]) -> Entry {
+        Entry { scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(), ..Entry::unmatched(id, "default") }
+    }
+
+    /// CORE-006, CORE-007, CORE-008, CORE-009, CORE-010
+    #[test]
+    fn the_shipped_registry_grants_what_the_document_says() {
+        let scopes = |actor: &str| registry().get_actor_scopes(actor);
+        assert_eq!(scopes("admin"), ["*"]);
+        assert_eq!(
+            scopes("n8n_workflow_123"),
+            ["notion.*", "google.*", "github.read", "outlook.send", "local.summarize", "local.markdown_to_pdf"]
+        );
+        assert_eq!(scopes("user_123"), ["local.summarize", "github.read", "notion.read"]);
+        assert!(scopes("anonymous").is_empty());
+        let ids: Vec<_> = ACTOR_SCOPES.iter().map(|(id, _)| *id).collect();
+        assert_eq!(ids, ["admin", "n8n_workflow_*", "user_*", "anonymous"]);
+        assert!(ACTOR_RATE_LIMITS.iter().map(|(id, _)| *id).eq(ids.iter().copied()));
+        assert!(DEFAULT_AUTONOMY_LEVELS.iter().map(|(id, _)| *id).eq(ids));
+        assert!(!registry().check_scope("user_123", "outlook.send"));
+    }
+
+    /// CORE-005, CORE-011, CORE-012
+    #[test]
+    fn the_shipped_registry_has_a_quota_and_a_level_for_each() {
+        let given = |actor: &str| {
+            let entry = registry().resolve(actor);
+            (entry.quota_per_minute, entry.level.map(Level::as_str))
+        };
+        assert_eq!(given("admin"), (300, Some("L3_ExecuteSilent")));
+        assert_eq!(given("n8n_workflow_abc"), (60, Some("L2_ExecuteNotify")));
+        assert_eq!(given("user_1"), (30, Some("L1_Draft")));
+        assert_eq!(given("anonymous"), (10, Some("L0_Ask")));
+        assert!(shipped("default").iter().all(|entry| entry.check().is_ok()));
+    }
+
+    /// CORE-002, CORE-004, CORE-085
+    #[test]
+    fn whoever_fits_nothing_may_ask_sixty_times_and_do_nothing() {
+        for actor in ["service_chatbot", "superuser_1", "x", "n8n_workflow"] {
+            let entry = registry().resolve(actor);
+            assert_eq!((entry.quota_per_minute, entry.level), (60, Some(Level::Ask)), "{actor}");
+            assert!(entry.scopes.is_empty() && !registry().check_scope(actor, "local.summarize"));
+        }
+        assert!(["user_123", "n8n_workflow_abc", "service_chatbot"].iter().all(|name| is_name(name)));
+    }
+
+    /// CORE-084, CORE-086
+    #[test]
+    fn the_name_goes_before_patterns_and_the_longer_pattern_before_the_shorter() {
+        let more = [entry("user_*", &["a.b"]), entry("user_ops_*", &["c.d"]), entry("user_ops_1", &["e.f"])];
+        let registry = Registry::new("default", shipped("default").into_iter().chain(more));
+        let scopes = |actor: &str| registry.get_actor_scopes(actor);
+        assert_eq!(scopes("user_9"), ["a.b"]);
+        assert_eq!(scopes("user_ops_9"), ["c.d"]);
+        assert_eq!(scopes("user_ops_1"), ["e.f"]);
+        assert!(registry.check_scope("n8n_workflow_123", "notion.pages.read"));
+        assert!(registry.entry("user_ops_*").is_some() && registry.entry("user_ops_2").is_none());
+    }
+
+    /// CORE-079
+    #[test]
+    fn only_the_admin_may_do_everything_and_nonsense_is_refused() {
+        assert_eq!(entry("user_1", &["*"]).check(), Err(BadEntry::Everything));
+        assert_eq!(entry("admin2", &["*"]).check(), Err(BadEntry::Everything));
+        assert_eq!(entry("admin", &["*"]).check(), Ok(()));
+        assert_eq!(entry("x", &["notion..read"]).check(), Err(BadEntry::Scope("notion..read".to_owned())));
+        assert_eq!(entry("two words", &[]).check(), Err(BadEntry::Name));
+        assert_eq!(entry("", &[]).check(), Err(BadEntry::Name));
+        let silent = Entry { level: Some(Level::ExecuteSilent), ..entry("user_*", &[]) };
+        assert_eq!(silent.check(), Err(BadEntry::Silent));
+        let many = Entry { scopes: vec!["a.b".to_owned(); ACTOR_SCOPES_MAX + 1], ..entry("x", &[]) };
+        assert_eq!(many.check(), Err(BadEntry::Scopes));
+        assert_eq!(Entry { quota_per_minute: RATE_HITS_MAX + 1, ..entry("x", &[]) }.check(), Err(BadEntry::Quota));
+    }
+}

@@ -1,0 +1,190 @@
+//! Scopes: what an actor may do, and what a tool asks for.
+//!
+//! `check_scope` knows the document's rules and no others: the same name, a parent with `.*`, and `*`.
+//! Its own registry needs two more, which can be switched off (`scopes.strict`): a scope that is a
+//! tool's name grants that tool, and `{adapter}.{action}` also covers `{adapter}.{resource}.{action}`.
+
+use crate::flow::tool::Spec;
+use crate::limits::SCOPE_CHARS_MAX;
+
+/// Whether one of the scopes gives the capability, by the document's rules.
+#[must_use]
+pub fn check_scope<S: AsRef<str>>(scopes: &[S], required: &str) -> bool {
+    scopes.iter().map(AsRef::as_ref).any(|scope| {
+        scope == required
+            || scope == "*"
+            || scope.strip_suffix(".*").is_some_and(|parent| {
+                required.strip_prefix(parent).is_some_and(|rest| !parent.is_empty() && rest.starts_with('.'))
+            })
+    })
+}
+
+/// The scopes that both lists give: what is in one and covered by the other.
+#[must_use]
+pub fn narrowed(ceiling: &[String], wanted: &[String]) -> Vec<String> {
+    let covered = |scopes: &[String], one: &String| {
+        check_scope(scopes, one) || one.strip_suffix(".*").is_some_and(|parent| covers_all(scopes, parent))
+    };
+    let mut both: Vec<String> = wanted.iter().filter(|scope| covered(ceiling, scope)).cloned().collect();
+    for scope in ceiling {
+        if covered(wanted, scope) && !both.contains(scope) {
+            both.push(scope.clone());
+        }
+    }
+    both
+}
+
+/// Whether everything below `parent` is given.
+fn covers_all(scopes: &[String], parent: &str) -> bool {
+    scopes.iter().any(|scope| {
+        let above = scope.strip_suffix(".*");
+        scope == "*"
+            || above.is_some_and(|above| {
+                parent == above || parent.strip_prefix(above).is_some_and(|rest| rest.starts_with('.'))
+            })
+    })
+}
+
+/// What an actor must have to call a tool: its three-part capabilities if it has any, else its two-part
+/// ones, else its own name. A word without a dot is a trait of the tool and no capability.
+#[must_use]
+pub fn required(tool: &Spec) -> Vec<&str> {
+    let capabilities = || tool.metadata.capabilities.iter().map(String::as_str);
+    let dots = |name: &&str| name.matches('.').count();
+    let long: Vec<&str> = capabilities().filter(|name| dots(name) >= 2).collect();
+    if !long.is_empty() {
+        return long;
+    }
+    let short: Vec<&str> = capabilities().filter(|name| dots(name) == 1).collect();
+    if short.is_empty() { vec![&tool.name] } else { short }
+}
+
+/// The first capability that the scopes don't give for calling a tool.
+#[must_use]
+pub fn missing<'a, S: AsRef<str>>(scopes: &[S], tool: &'a Spec, strict: bool) -> Option<&'a str> {
+    if !strict && scopes.iter().any(|scope| scope.as_ref() == tool.name) {
+        return None;
+    }
+    required(tool).into_iter().find(|name| !check_scope(scopes, name) && (strict || !covered_in_two(scopes, name)))
+}
+
+/// Whether `{adapter}.{action}` stands for `{adapter}.{resource}.{action}`.
+fn covered_in_two<S: AsRef<str>>(scopes: &[S], required: &str) -> bool {
+    let parts: Vec<&str> = required.split('.').collect();
+    let [adapter, _, action] = parts[..] else { return false };
+    scopes.iter().any(|scope| scope.as_ref().split_once('.') == Some((adapter, action)))
+}
+
+/// Whether a text can be a scope: names with dots, the last of which may be `*`; or names with colons.
+#[must_use]
+pub fn is_well_formed(scope: &str) -> bool {
+    if scope == "*" {
+        return true;
+    }
+    let names = scope.strip_suffix(".*").unwrap_or(scope);
+    let is_name = |name: &str| {
+        !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+    };
+    scope.len() <= SCOPE_CHARS_MAX && names.split(['.', ':']).all(is_name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::tool::{Declared, Metadata, Reach};
+    use serde_json::json;
+
+    fn tool(name: &'static str, capabilities: &[&str]) -> Spec {
+        let metadata = Metadata {
+            capabilities: capabilities.iter().map(|name| (*name).to_owned()).collect(),
+            ..Metadata::default()
+        };
+        let declared = Declared {
+            name,
+            version: "1",
+            description: "A tool.",
+            metadata,
+            effect: Reach::Pure,
+            reads_when: None,
+            checkable: false,
+            reversible: false,
+            timeout_ms: 1,
+            input: json!({"type": "object"}),
+            output: json!({"type": "object"}),
+        };
+        declared.compile().unwrap()
+    }
+
+    /// CORE-080, CORE-081, CORE-082, CORE-083
+    #[test]
+    fn a_capability_is_given_by_its_name_a_parent_or_everything() {
+        assert!(check_scope(&["notion.pages.create"], "notion.pages.create"));
+        assert!(!check_scope(&["notion.pages.create"], "notion.pages.read"));
+        assert!(check_scope(&["notion.*"], "notion.pages.create"));
+        assert!(check_scope(&["notion.pages.*"], "notion.pages.create"));
+        assert!(!check_scope(&["github.*"], "notion.pages.create"));
+        assert!(check_scope(&["*"], "anything.at.all"));
+    }
+
+    #[test]
+    fn a_parent_covers_only_what_is_below_it() {
+        assert!(!check_scope(&["notion.*"], "notion"));
+        assert!(!check_scope(&["notion.*"], "notionally.pages"));
+        assert!(!check_scope(&["notion.pa.*"], "notion.pages.read"));
+        assert!(!check_scope(&[".*"], "notion.pages"));
+        assert!(!check_scope::<&str>(&[], "notion.pages"));
+    }
+
+    /// CORE-077, CORE-078
+    #[test]
+    fn the_documents_own_registry_reaches_its_tools_unless_strict() {
+        let search = tool("notion.search", &["notion.pages.read", "notion.search"]);
+        assert_eq!(required(&search), ["notion.pages.read"]);
+        assert_eq!(missing(&["notion.read"], &search, false), None);
+        assert_eq!(missing(&["notion.read"], &search, true), Some("notion.pages.read"));
+        assert_eq!(missing(&["notion.pages.read"], &search, true), None);
+        let pdf = tool("local.markdown_to_pdf", &["local.convert"]);
+        assert_eq!(missing(&["local.markdown_to_pdf"], &pdf, false), None);
+        assert_eq!(missing(&["local.markdown_to_pdf"], &pdf, true), Some("local.convert"));
+        let mail = tool("email_send", &["outlook.send", "external_api"]);
+        assert_eq!(required(&mail), ["outlook.send"]);
+        assert_eq!(missing(&["outlook.send"], &mail, true), None);
+        let summarize = tool("local.summarize", &["local.summarize"]);
+        assert_eq!(missing(&["local.summarize"], &summarize, true), None);
+        for (scope, name) in [("github.repos.read", "github.repos.read"), ("github.*", "github.issues.create")] {
+            assert!(check_scope(&[scope], name));
+        }
+    }
+
+    #[test]
+    fn a_tool_needs_all_of_its_capabilities_and_at_least_its_name() {
+        let both = tool("x.copy", &["a.b.read", "c.d.write"]);
+        assert_eq!(missing(&["a.b.read"], &both, false), Some("c.d.write"));
+        assert_eq!(missing(&["a.b.read", "c.write"], &both, false), None);
+        let bare = tool("bare", &[]);
+        assert_eq!(missing(&["other.thing"], &bare, true), Some("bare"));
+        assert_eq!(missing(&["bare"], &bare, true), None);
+        assert_eq!(missing(&["*"], &bare, true), None);
+    }
+
+    #[test]
+    fn a_token_only_narrows() {
+        let list = |scopes: &[&str]| scopes.iter().map(|scope| (*scope).to_owned()).collect::<Vec<_>>();
+        let ceiling = list(&["notion.*", "github.read"]);
+        assert_eq!(narrowed(&ceiling, &list(&["notion.pages.read", "outlook.send"])), ["notion.pages.read"]);
+        assert_eq!(narrowed(&ceiling, &list(&["*"])), ["notion.*", "github.read"]);
+        assert_eq!(narrowed(&list(&["*"]), &list(&["notion.*"])), ["notion.*"]);
+        assert_eq!(narrowed(&ceiling, &list(&["notion.pages.*", "git.*"])), ["notion.pages.*"]);
+        assert!(narrowed(&ceiling, &[]).is_empty());
+    }
+
+    #[test]
+    fn a_scope_is_a_name_with_dots_or_colons() {
+        for good in ["*", "notion.*", "notion.pages.read", "local.summarize", "logs:read", "autonomy.override", "x"] {
+            assert!(is_well_formed(good), "{good}");
+        }
+        for bad in ["", ".", "a.", ".a", "a..b", "a.*.b", "**", "a b", "a.b*", "é.x", ".*", &"a".repeat(200)] {
+            assert!(!is_well_formed(bad), "{bad}");
+        }
+    }
+}

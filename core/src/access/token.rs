@@ -1,0 +1,381 @@
+//! Access tokens: JSON Web Tokens in the compact form, signed with Ed25519 or HMAC-SHA256.
+//!
+//! The key decides which algorithm counts, never the token: a header that names another one is
+//! refused before its signature is looked at. Time is an argument, so an expired token is expired by
+//! the clock that the whole process uses. Nothing else of the JOSE family is understood: a header with
+//! `crit` is refused.
+
+use super::{registry, scope};
+use crate::limits::{ACTOR_SCOPES_MAX, TOKEN_BYTES_MAX};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
+use hmac::{Hmac, KeyInit, Mac};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::fmt;
+
+/// What a token says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claims {
+    /// Who.
+    pub sub: String,
+    /// Until when, in Unix seconds.
+    pub exp: i64,
+    /// Since when.
+    pub iat: i64,
+    /// Its own id, by which it is revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jti: Option<String>,
+    /// The sign-in that it descends from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fam: Option<String>,
+    /// For whom.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aud: Option<Audience>,
+    /// What it narrows the actor's scopes to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scopes: Option<Vec<String>>,
+}
+
+/// For whom a token is: one name or several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Audience {
+    /// One.
+    One(String),
+    /// Several.
+    Several(Vec<String>),
+}
+
+impl Audience {
+    fn names(&self, name: &str) -> bool {
+        match self {
+            Self::One(one) => one == name,
+            Self::Several(several) => several.iter().any(|one| one == name),
+        }
+    }
+}
+
+/// Why a token is not valid, in the fixed words that callers are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidToken {
+    /// It is not three parts of base64url, or too long.
+    #[error("malformed")]
+    Malformed,
+    /// It names an algorithm that its key is not for.
+    #[error("wrong algorithm")]
+    Algorithm,
+    /// No key of ours has signed it.
+    #[error("wrong signature")]
+    Signature,
+    /// Its time is over, or has not come.
+    #[error("expired")]
+    Expired,
+    /// What it says is not what a token says.
+    #[error("bad claims")]
+    Claims,
+    /// It is for somebody else.
+    #[error("wrong audience")]
+    Audience,
+    /// It was taken back.
+    #[error("revoked")]
+    Revoked,
+}
+
+/// A key that tokens are signed with or checked by.
+#[derive(Clone)]
+pub enum TokenKey {
+    /// Signs and checks, with Ed25519.
+    EdDsa(Box<SigningKey>),
+    /// Checks only: of before, or of another node.
+    EdDsaPublic(VerifyingKey),
+    /// Signs and checks, with HMAC-SHA256. `only` names the one actor that its tokens count for.
+    Hs256 {
+        /// The key.
+        secret: super::Secret,
+        /// The one actor.
+        only: Option<String>,
+    },
+}
+
+impl fmt::Debug for TokenKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.algorithm(), self.id())
+    }
+}
+
+impl TokenKey {
+    /// The Ed25519 key of a seed.
+    #[must_use]
+    pub fn from_seed(seed: &[u8; 32]) -> Self {
+        Self::EdDsa(Box::new(SigningKey::from_bytes(seed)))
+    }
+
+    /// The Ed25519 key that only checks.
+    #[must_use]
+    pub fn from_public(bytes: &[u8; 32]) -> Option<Self> {
+        VerifyingKey::from_bytes(bytes).ok().map(Self::EdDsaPublic)
+    }
+
+    /// The algorithm's name.
+    #[must_use]
+    pub const fn algorithm(&self) -> &'static str {
+        match self {
+            Self::EdDsa(_) | Self::EdDsaPublic(_) => "EdDSA",
+            Self::Hs256 { .. } => "HS256",
+        }
+    }
+
+    fn public(&self) -> Option<VerifyingKey> {
+        match self {
+            Self::EdDsa(key) => Some(key.verifying_key()),
+            Self::EdDsaPublic(key) => Some(*key),
+            Self::Hs256 { .. } => None,
+        }
+    }
+
+    /// Its name in headers and in the key set: the RFC 7638 thumbprint, shortened. A shared secret has
+    /// no name that could be told.
+    #[must_use]
+    pub fn id(&self) -> String {
+        let Some(key) = self.public() else { return "shared".to_owned() };
+        let x = URL_SAFE_NO_PAD.encode(key.as_bytes());
+        let thumbprint = Sha256::digest(format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{x}"}}"#));
+        URL_SAFE_NO_PAD.encode(&thumbprint[..12])
+    }
+
+    /// Its public half as a JSON Web Key; none for a shared secret.
+    #[must_use]
+    pub fn jwk(&self) -> Option<Value> {
+        let x = URL_SAFE_NO_PAD.encode(self.public()?.as_bytes());
+        Some(json!({"kty": "OKP", "crv": "Ed25519", "x": x, "kid": self.id(), "alg": "EdDSA", "use": "sig"}))
+    }
+
+    /// A token that says this; none if the key only checks.
+    #[must_use]
+    pub fn sign(&self, claims: &Claims) -> Option<String> {
+        let mut header = json!({"alg": self.algorithm(), "typ": "JWT"});
+        if self.public().is_some() {
+            header["kid"] = self.id().into();
+        }
+        let part = |value: &[u8]| URL_SAFE_NO_PAD.encode(value);
+        let claims = serde_json::to_vec(claims).ok()?;
+        let message = format!("{}.{}", part(header.to_string().as_bytes()), part(&claims));
+        let signature = match self {
+            Self::EdDsa(key) => part(&key.sign(message.as_bytes()).to_bytes()),
+            Self::EdDsaPublic(_) => return None,
+            Self::Hs256 { secret, .. } => part(&mac(secret.expose())?.chain_update(&message).finalize().into_bytes()),
+        };
+        Some(format!("{message}.{signature}"))
+    }
+
+    fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
+        match self {
+            Self::Hs256 { secret, .. } => {
+                mac(secret.expose()).is_some_and(|mac| mac.chain_update(message).verify_slice(signature).is_ok())
+            }
+            Self::EdDsa(_) | Self::EdDsaPublic(_) => {
+                let signature = Signature::from_slice(signature);
+                signature.is_ok_and(|signature| {
+                    self.public().is_some_and(|key| key.verify_strict(message, &signature).is_ok())
+                })
+            }
+        }
+    }
+}
+
+fn mac(key: &[u8]) -> Option<Hmac<Sha256>> {
+    Hmac::new_from_slice(key).ok()
+}
+
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    kid: Option<String>,
+    crit: Option<Value>,
+}
+
+/// Checks a token against the keys: form, algorithm, signature, claims, audience. Its time is checked
+/// by [`Claims::counts_at`], because it changes while all else stays.
+pub fn verify(token: &str, keys: &[TokenKey], audience: &str) -> Result<Claims, InvalidToken> {
+    if token.len() > TOKEN_BYTES_MAX {
+        return Err(InvalidToken::Malformed);
+    }
+    let (message, signature) = token.rsplit_once('.').ok_or(InvalidToken::Malformed)?;
+    let (header, claims) = message.split_once('.').ok_or(InvalidToken::Malformed)?;
+    let part = |text: &str| URL_SAFE_NO_PAD.decode(text).map_err(|_| InvalidToken::Malformed);
+    let header: Header = serde_json::from_slice(&part(header)?).map_err(|_| InvalidToken::Malformed)?;
+    let (payload, signature) = (part(claims)?, part(signature)?);
+    let mut fitting = keys.iter().filter(|key| key.algorithm() == header.alg).peekable();
+    if fitting.peek().is_none() || header.crit.is_some() {
+        return Err(InvalidToken::Algorithm);
+    }
+    let named = |key: &&TokenKey| header.kid.as_ref().is_none_or(|kid| key.public().is_none() || *kid == key.id());
+    let key = fitting.filter(named).find(|key| key.verifies(message.as_bytes(), &signature));
+    let key = key.ok_or(InvalidToken::Signature)?;
+    let claims: Claims = serde_json::from_slice(&payload).map_err(|_| InvalidToken::Claims)?;
+    claims.check(key, audience)?;
+    Ok(claims)
+}
+
+impl Claims {
+    fn check(&self, key: &TokenKey, audience: &str) -> Result<(), InvalidToken> {
+        let another = |only: &String| *only != self.sub;
+        let narrow = self.scopes.as_deref().unwrap_or_default();
+        let well_formed = narrow.len() <= ACTOR_SCOPES_MAX && narrow.iter().all(|name| scope::is_well_formed(name));
+        if !registry::is_name(&self.sub) || self.sub.contains('*') || !well_formed || self.iat > self.exp {
+            return Err(InvalidToken::Claims);
+        }
+        if matches!(key, TokenKey::Hs256 { only: Some(only), .. } if another(only)) {
+            return Err(InvalidToken::Signature);
+        }
+        if self.aud.as_ref().is_some_and(|aud| !aud.names(audience)) {
+            return Err(InvalidToken::Audience);
+        }
+        Ok(())
+    }
+
+    /// Whether the token counts at this second: before its end, and not from the future by more than
+    /// clocks differ.
+    pub fn counts_at(&self, now: i64) -> Result<(), InvalidToken> {
+        let from_the_future = self.iat > now + crate::limits::CLOCK_SKEW_SECONDS;
+        if self.exp > now && !from_the_future { Ok(()) } else { Err(InvalidToken::Expired) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Secret;
+
+    fn claims() -> Claims {
+        Claims {
+            sub: "user_1".into(),
+            exp: 4_600,
+            iat: 1_000,
+            jti: Some("a".into()),
+            fam: None,
+            aud: None,
+            scopes: None,
+        }
+    }
+
+    fn shared(only: Option<&str>) -> TokenKey {
+        TokenKey::Hs256 { secret: Secret::new("jwt secret of the deployment"), only: only.map(str::to_owned) }
+    }
+
+    fn raw(header: &Value, claims: &Value, key: &TokenKey) -> String {
+        let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+        let message = format!("{}.{}", part(header), part(claims));
+        let signature = match key {
+            TokenKey::EdDsa(key) => URL_SAFE_NO_PAD.encode(key.sign(message.as_bytes()).to_bytes()),
+            TokenKey::Hs256 { secret, .. } => {
+                let mac = mac(secret.expose()).unwrap().chain_update(&message);
+                URL_SAFE_NO_PAD.encode(mac.finalize().into_bytes())
+            }
+            TokenKey::EdDsaPublic(_) => String::new(),
+        };
+        format!("{message}.{signature}")
+    }
+
+    #[test]
+    fn a_token_is_read_back_by_the_public_key_alone() {
+        let key = TokenKey::from_seed(&[7; 32]);
+        let token = key.sign(&claims()).unwrap();
+        let public = TokenKey::EdDsaPublic(key.public().unwrap());
+        assert_eq!(verify(&token, &[public.clone()], "chimera"), Ok(claims()));
+        assert_eq!(public.sign(&claims()), None);
+        assert_eq!(key.jwk().unwrap()["kid"], key.id());
+        assert_eq!(shared(None).jwk(), None);
+    }
+
+    /// CORE-110
+    #[test]
+    fn another_key_or_algorithm_is_refused_and_none_is_no_algorithm() {
+        let key = TokenKey::from_seed(&[7; 32]);
+        let token = key.sign(&claims()).unwrap();
+        let other = TokenKey::from_seed(&[8; 32]);
+        assert_eq!(verify(&token, &[other.clone()], "c"), Err(InvalidToken::Signature));
+        assert_eq!(verify(&token, &[shared(None)], "c"), Err(InvalidToken::Algorithm));
+        let payload = serde_json::to_value(claims()).unwrap();
+        for alg in ["none", "None", "HS512", "RS256", "ES256", "", "hs256"] {
+            let forged = raw(&json!({"alg": alg}), &payload, &shared(None));
+            assert_eq!(verify(&forged, &[key.clone(), shared(None)], "c"), Err(InvalidToken::Algorithm), "{alg}");
+        }
+        // A public key used as a shared secret signs nothing.
+        let public = key.public().unwrap();
+        let confused = TokenKey::Hs256 { secret: Secret::new(public.as_bytes().to_vec()), only: None };
+        let forged = raw(&json!({"alg": "HS256"}), &payload, &confused);
+        assert_eq!(verify(&forged, &[key.clone()], "c"), Err(InvalidToken::Algorithm));
+        let unsigned = format!("{}.", token.rsplit_once('.').unwrap().0);
+        assert_eq!(verify(&unsigned, &[key.clone()], "c"), Err(InvalidToken::Signature));
+        let critical = raw(&json!({"alg": "EdDSA", "crit": ["b64"]}), &payload, &key);
+        assert_eq!(verify(&critical, &[key], "c"), Err(InvalidToken::Algorithm));
+    }
+
+    /// CORE-112
+    #[test]
+    fn a_token_counts_until_its_end_and_not_before_it_was_made() {
+        assert_eq!(claims().counts_at(4_599), Ok(()));
+        assert_eq!(claims().counts_at(4_600), Err(InvalidToken::Expired));
+        assert_eq!(claims().counts_at(1_000 - crate::limits::CLOCK_SKEW_SECONDS), Ok(()));
+        assert_eq!(claims().counts_at(999 - crate::limits::CLOCK_SKEW_SECONDS), Err(InvalidToken::Expired));
+    }
+
+    /// CORE-111
+    #[test]
+    fn scopes_may_be_absent_and_must_be_a_list_of_names() {
+        let key = shared(None);
+        let header = json!({"alg": "HS256", "typ": "JWT"});
+        let say = |scopes: Value| {
+            let claims = json!({"sub": "user_1", "exp": 10, "iat": 1, "scopes": scopes});
+            verify(&raw(&header, &claims, &key), std::slice::from_ref(&key), "c").map(|claims| claims.scopes)
+        };
+        assert_eq!(say(json!(["notion.*", "github.read"])), Ok(Some(vec!["notion.*".into(), "github.read".into()])));
+        for bad in [json!("notion.*"), json!([1]), json!(["a..b"]), json!({"a": 1}), json!(vec!["x"; 300])] {
+            assert_eq!(say(bad.clone()), Err(InvalidToken::Claims), "{bad}");
+        }
+        let without = raw(&header, &json!({"sub": "user_1", "exp": 10, "iat": 1}), &key);
+        assert_eq!(verify(&without, &[key.clone()], "c").unwrap().scopes, None);
+        for lacking in
+            [json!({"exp": 10, "iat": 1}), json!({"sub": "u", "iat": 1}), json!({"sub": "", "exp": 1, "iat": 1})]
+        {
+            assert_eq!(verify(&raw(&header, &lacking, &key), &[key.clone()], "c"), Err(InvalidToken::Claims));
+        }
+        for garbage in ["", ".", "..", "a.b.c", "a.b", "💥.x.y"] {
+            assert_eq!(verify(garbage, &[key.clone()], "c"), Err(InvalidToken::Malformed), "{garbage}");
+        }
+    }
+
+    #[test]
+    fn an_audience_counts_when_it_is_there() {
+        let key = shared(None);
+        let aimed = |aud| Claims { aud: Some(aud), ..claims() };
+        let check = |claims: &Claims| verify(&key.sign(claims).unwrap(), std::slice::from_ref(&key), "chimera").is_ok();
+        assert!(check(&aimed(Audience::One("chimera".into()))));
+        assert!(check(&aimed(Audience::Several(vec!["x".into(), "chimera".into()]))));
+        assert!(!check(&aimed(Audience::One("other".into()))));
+        assert!(!check(&aimed(Audience::Several(Vec::new()))));
+    }
+
+    #[test]
+    fn a_secret_of_one_actor_mints_for_that_actor_alone() {
+        let key = shared(Some("user_1"));
+        let token = key.sign(&claims()).unwrap();
+        assert!(verify(&token, &[key.clone()], "c").is_ok());
+        let other = key.sign(&Claims { sub: "admin".into(), ..claims() }).unwrap();
+        assert_eq!(verify(&other, &[key], "c"), Err(InvalidToken::Signature));
+    }
+
+    #[test]
+    fn keys_overlap_while_one_replaces_the_other() {
+        let (old, new) = (TokenKey::from_seed(&[1; 32]), TokenKey::from_seed(&[2; 32]));
+        let before = TokenKey::EdDsaPublic(old.public().unwrap());
+        let keys = [new.clone(), before];
+        for key in [old, new] {
+            assert!(verify(&key.sign(&claims()).unwrap(), &keys, "c").is_ok());
+        }
+    }
+}

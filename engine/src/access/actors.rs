@@ -1,0 +1,286 @@
+//! The registry of actors and their keys, for those who may look after it.
+//!
+//! An entry that is written here lies over the one of the configuration. A key is shown once, when it
+//! is made; the store has it sealed. While a new key replaces an old one, both count.
+
+use super::AccessError;
+use super::directory::{Directory, Snapshot, place};
+use super::permit::{ACTORS_READ, ACTORS_WRITE, Permit};
+use crate::ledger::audit::{self, Event, Writer};
+use crate::port::CommitError;
+use chimera_core::access::registry::{BadEntry, Entry, is_name};
+use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, TENANTS};
+use chimera_core::access::{Secret, scope, seal};
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::ledger::SubjectType;
+use chimera_core::limits::{ACTOR_KEY_CHARS_MIN, ACTOR_KEYS_MAX, ACTORS_MAX};
+use chimera_core::record::{Conflict, Insert, Json, Row, Scope, Select, Tx, Update, Value};
+use chimera_core::time::Timestamp;
+use serde_json::json;
+use uuid::Uuid;
+
+/// An actor as it is shown.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown {
+    /// The entry that counts.
+    pub entry: Entry,
+    /// The name or pattern of that entry; none: nothing fits.
+    pub matched: Option<String>,
+    /// `shipped`, `config`, `registry`, or `none`.
+    pub source: &'static str,
+    /// How many keys count now.
+    pub keys: usize,
+}
+
+/// A key that was made. It is told once.
+#[derive(Debug)]
+pub struct NewKey {
+    /// Its id.
+    pub id: Uuid,
+    /// The key.
+    pub key: String,
+    /// Until when the keys before it count.
+    pub before_until: Option<Timestamp>,
+}
+
+impl Directory {
+    /// The entry that counts for somebody.
+    pub fn actor(&self, permit: &Permit, id: &str) -> Result<Shown, AccessError> {
+        if id != permit.actor() {
+            permit.require(ACTORS_READ)?;
+        }
+        if !is_name(id) {
+            return Err(AccessError::refused(Code::NotFound, "there is no such actor"));
+        }
+        let shown = self.shown(&self.snapshot(), id);
+        if shown.entry.tenant != permit.tenant() {
+            return Err(AccessError::refused(Code::NotFound, "there is no such actor"));
+        }
+        Ok(shown)
+    }
+
+    /// Every entry that a tenant has.
+    pub fn actors(&self, permit: &Permit) -> Result<Vec<Shown>, AccessError> {
+        permit.require(ACTORS_READ)?;
+        let snapshot = self.snapshot();
+        let own = snapshot.registry.entries().filter(|entry| entry.tenant == permit.tenant());
+        Ok(own.map(|entry| self.shown(&snapshot, &entry.id)).collect())
+    }
+
+    fn shown(&self, snapshot: &Snapshot, id: &str) -> Shown {
+        let now = self.parts.clock.now();
+        let entry = match snapshot.registry.entry(id) {
+            Some(entry) => (**entry).clone(),
+            None => (*snapshot.registry.resolve(id)).clone(),
+        };
+        let known = snapshot.registry.entry(&entry.id).is_some();
+        Shown {
+            matched: known.then(|| entry.id.clone()),
+            source: if known { snapshot.source(&entry.id) } else { "none" },
+            keys: snapshot.keys(id, now).count(),
+            entry: Entry { id: id.to_owned(), ..entry },
+        }
+    }
+
+    /// Writes an entry over whatever there is for its name.
+    pub async fn put_actor(&self, permit: &Permit, entry: Entry) -> Result<Shown, AccessError> {
+        permit.require(ACTORS_WRITE)?;
+        entry.check().map_err(bad)?;
+        self.check_reach(permit, &entry)?;
+        let now = self.parts.clock.now();
+        let select = Select::from(&ACTORS, Scope::System).with("id", entry.id.as_str()).take(1);
+        let row = self.parts.records.read(select).await?.rows.into_iter().next();
+        if row.as_ref().is_some_and(|row| row.text("tenant_id") != entry.tenant) {
+            return Err(AccessError::refused(Code::RbacForbidden, "the actor belongs to another tenant"));
+        }
+        if row.is_none() && self.snapshot().registry.entries().count() >= ACTORS_MAX {
+            return Err(AccessError::refused(Code::ValidationFailed, "the registry holds no more actors"));
+        }
+        self.found_tenant(&entry.tenant, now).await?;
+        let mut tx = Tx::default();
+        match &row {
+            None => tx.inserts.push(self.inserted(&entry, now)?),
+            Some(row) => tx.updates.push(changed(&entry, row, now)?),
+        }
+        let told = serde_json::to_value(&entry).unwrap_or_default();
+        self.enter(&mut tx, permit, &entry.id, "actor.changed", told)?;
+        audit::commit(&*self.parts.records, tx).await?;
+        self.changed().await?;
+        Ok(self.shown(&self.snapshot(), &entry.id))
+    }
+
+    /// Nobody gives what they don't have, or to another tenant.
+    fn check_reach(&self, permit: &Permit, entry: &Entry) -> Result<(), AccessError> {
+        let everything = permit.may("*") && permit.tenant() == self.settings.tenant;
+        if entry.tenant != permit.tenant() && !everything {
+            return Err(AccessError::refused(Code::RbacForbidden, "the actor belongs to another tenant"));
+        }
+        let held = scope::narrowed(permit.scopes(), &entry.scopes);
+        match entry.scopes.iter().find(|scope| !held.contains(scope)) {
+            Some(scope) => {
+                let body = ErrorBody::new(Code::RbacForbidden, format!("nobody gives a scope that they lack: {scope}"));
+                Err(body.with("required_scope", scope.as_str()).into())
+            }
+            None => Ok(()),
+        }
+    }
+
+    async fn found_tenant(&self, tenant: &str, now: Timestamp) -> Result<(), AccessError> {
+        let select = Select::from(&TENANTS, Scope::System).with("id", tenant).take(1);
+        if !self.parts.records.read(select).await?.rows.is_empty() {
+            return Ok(());
+        }
+        let cells = vec![
+            ("id", tenant.into()),
+            ("slug", tenant.into()),
+            ("name", tenant.into()),
+            ("created_at", now.into()),
+            ("updated_at", now.into()),
+        ];
+        match self.parts.records.commit(Tx { inserts: vec![Insert::into(&TENANTS, cells)?], ..Tx::default() }).await {
+            Ok(_) | Err(CommitError::Conflict(Conflict::Exists(_))) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn inserted(&self, entry: &Entry, now: Timestamp) -> Result<Insert, AccessError> {
+        let mut cells = vec![
+            ("id", entry.id.as_str().into()),
+            ("tenant_id", entry.tenant.as_str().into()),
+            ("identity_id", self.parts.random.row_id(now).into()),
+            ("created_at", now.into()),
+        ];
+        cells.extend(cells_of(entry, now)?);
+        Ok(Insert::into(&ACTORS, cells)?)
+    }
+
+    /// Makes a key for an actor; the keys before it count for `overlap_seconds` more, or as long as
+    /// nobody replaces them when there is none.
+    pub async fn add_key(
+        &self,
+        permit: &Permit,
+        actor: &str,
+        given: Option<String>,
+        overlap_seconds: Option<i64>,
+    ) -> Result<NewKey, AccessError> {
+        if actor != permit.actor() || !permit.is_human() {
+            permit.require(ACTORS_WRITE)?;
+        }
+        let shown = self.actor(permit, actor)?;
+        if actor.contains('*') {
+            return Err(AccessError::refused(Code::ValidationFailed, "a pattern has no key: every actor has its own"));
+        }
+        let now = self.parts.clock.now();
+        let (key, id) = (self.key(given)?, self.parts.random.row_id(now));
+        let mut nonce = [0; 24];
+        self.parts.random.fill(&mut nonce);
+        let sealing = self.parts.seal.expose().try_into().ok();
+        let sealed =
+            sealing.and_then(|sealing| seal::seal(sealing, &place(actor, id), nonce, &Secret::new(key.as_str())));
+        let sealed = sealed.ok_or_else(|| AccessError::refused(Code::Internal, "the key can't be sealed"))?;
+        let row = Insert::into(
+            &ACTOR_KEYS,
+            vec![
+                ("id", id.into()),
+                ("actor_id", actor.into()),
+                ("tenant_id", shown.entry.tenant.as_str().into()),
+                ("sealed_key", sealed.into()),
+                ("not_before", now.into()),
+                ("created_at", now.into()),
+            ],
+        )?;
+        self.found_tenant(&shown.entry.tenant, now).await?;
+        let mut tx = Tx { inserts: vec![row], ..Tx::default() };
+        let before_until = overlap_seconds.map(|seconds| now.plus_seconds(seconds.max(0)));
+        let mut held = 0;
+        for key in self.snapshot().keys(actor, now).filter_map(|key| key.id.map(|id| (id, key.until))) {
+            held += 1;
+            if let (Some(until), (id, before)) = (before_until, key)
+                && before.is_none_or(|before| until < before)
+            {
+                tx.updates.push(Update::of(
+                    &ACTOR_KEYS,
+                    vec![id.into()],
+                    Vec::new(),
+                    vec![("expires_at", until.into())],
+                )?);
+            }
+        }
+        if held >= ACTOR_KEYS_MAX && before_until.is_none_or(|until| until > now) {
+            return Err(AccessError::refused(
+                Code::ValidationFailed,
+                format!("an actor has at most {ACTOR_KEYS_MAX} keys"),
+            ));
+        }
+        let told = json!({"key_id": id, "before_until": before_until.map(|until| until.to_string())});
+        self.enter(&mut tx, permit, actor, "actor.key_added", told)?;
+        audit::commit(&*self.parts.records, tx).await?;
+        self.changed().await?;
+        Ok(NewKey { id, key, before_until })
+    }
+
+    fn key(&self, given: Option<String>) -> Result<String, AccessError> {
+        let Some(key) = given else {
+            let mut bytes = [0; 32];
+            self.parts.random.fill(&mut bytes);
+            return Ok(hex::encode(bytes));
+        };
+        if key.chars().count() < ACTOR_KEY_CHARS_MIN {
+            let message = format!("a key has at least {ACTOR_KEY_CHARS_MIN} characters");
+            return Err(AccessError::refused(Code::ValidationFailed, message));
+        }
+        Ok(key)
+    }
+
+    fn enter(
+        &self,
+        tx: &mut Tx,
+        permit: &Permit,
+        actor: &str,
+        what: &str,
+        data: serde_json::Value,
+    ) -> Result<(), AccessError> {
+        let event = Event {
+            tenant_id: permit.tenant().to_owned(),
+            subject_type: SubjectType::Other,
+            subject_id: actor.to_owned(),
+            event_type: what.to_owned(),
+            actor_type: permit.kind(),
+            actor_id: Some(permit.actor().to_owned()),
+            data,
+            run_id: None,
+            run_seq: None,
+            trace_id: None,
+        };
+        Writer { random: &*self.parts.random, clock: &*self.parts.clock }.event(tx, event)?;
+        Ok(())
+    }
+}
+
+fn changed(entry: &Entry, row: &Row, now: Timestamp) -> Result<Update, AccessError> {
+    let version = row.int("state_version");
+    Ok(Update::versioned(&ACTORS, vec![entry.id.as_str().into()], version, cells_of(entry, now)?)?)
+}
+
+fn cells_of(entry: &Entry, now: Timestamp) -> Result<Vec<(&'static str, Value)>, AccessError> {
+    let notify = entry.notify.as_ref().map(Json::of).transpose()?;
+    Ok(vec![
+        ("kind", entry.kind.as_str().into()),
+        ("scopes", entry.scopes.clone().into()),
+        ("quota_per_minute", i64::from(entry.quota_per_minute).into()),
+        ("autonomy_level", entry.level.map(|level| level.as_str().to_owned()).into()),
+        ("notify", notify.into()),
+        ("disabled", entry.disabled.into()),
+        ("updated_at", now.into()),
+    ])
+}
+
+fn bad(reason: BadEntry) -> AccessError {
+    let pointer = match &reason {
+        BadEntry::Name => "/id",
+        BadEntry::Everything | BadEntry::Scope(_) | BadEntry::Scopes => "/scopes",
+        BadEntry::Quota => "/quota_per_minute",
+        BadEntry::Silent => "/autonomy_level",
+    };
+    ErrorBody::new(Code::ValidationFailed, reason.to_string()).with("pointer", pointer).into()
+}

@@ -1,0 +1,237 @@
+//! Who there is: the registry, the actors' keys and what was revoked, as this process knows them.
+//!
+//! The store is the truth. What stands here is read from it at the start, after every change of our
+//! own, when another node says that something changed, and once a second where other nodes can write.
+//! So a revocation elsewhere counts at once with a shared bus, and within a second without.
+
+use super::AccessError;
+use super::settings::Settings;
+use crate::port::{Bus, Clock, Heard, Random, Records, Secrets};
+use bytes::Bytes;
+use chimera_core::access::registry::{Entry, Kind, Registry, shipped};
+use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, REVOKED_TOKENS, TOKEN_FAMILIES};
+use chimera_core::access::{Level, Secret, SecretName, seal};
+use chimera_core::limits;
+use chimera_core::record::{Compare, Json, Row, Scope, Select, Value};
+use chimera_core::time::Timestamp;
+use futures::StreamExt;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+use tokio::sync::watch;
+use uuid::Uuid;
+
+/// Where nodes tell each other that something changed.
+const TOPIC: &str = "access.changed";
+
+/// How often it is looked where other nodes can write.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What the directory reads from and tells through.
+#[derive(Clone)]
+pub struct Parts {
+    /// Where everything is kept.
+    pub records: Arc<dyn Records>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Where keys and ids come from.
+    pub random: Arc<dyn Random>,
+    /// How other processes are told to look.
+    pub bus: Arc<dyn Bus>,
+    /// Where keys are that the store only names.
+    pub secrets: Arc<dyn Secrets>,
+    /// Opens the keys that the store holds sealed.
+    pub seal: Secret,
+    /// Nobody else can be writing to this store.
+    pub alone: bool,
+}
+
+/// Who there is.
+pub struct Directory {
+    pub(super) parts: Parts,
+    pub(super) settings: Settings,
+    held: RwLock<Arc<Snapshot>>,
+}
+
+/// Who there was at one moment.
+#[derive(Default)]
+pub struct Snapshot {
+    /// The registry.
+    pub registry: Registry,
+    keys: BTreeMap<String, Vec<HeldKey>>,
+    revoked: BTreeSet<String>,
+    /// Where entries come from that are not shipped.
+    sources: BTreeMap<String, &'static str>,
+}
+
+/// A key that counts for a while.
+pub(super) struct HeldKey {
+    pub(super) id: Option<Uuid>,
+    pub(super) secret: Secret,
+    pub(super) from: Timestamp,
+    pub(super) until: Option<Timestamp>,
+}
+
+impl Snapshot {
+    /// The keys of an actor that count now.
+    pub(super) fn keys(&self, actor: &str, now: Timestamp) -> impl Iterator<Item = &HeldKey> {
+        let counts = move |key: &&HeldKey| key.from <= now && key.until.is_none_or(|until| now < until);
+        self.keys.get(actor).into_iter().flatten().filter(counts)
+    }
+
+    /// Whether a token or a sign-in was revoked.
+    pub(super) fn is_revoked(&self, id: &str) -> bool {
+        self.revoked.contains(id)
+    }
+
+    /// Where an entry comes from.
+    #[must_use]
+    pub fn source(&self, id: &str) -> &'static str {
+        self.sources.get(id).copied().unwrap_or("shipped")
+    }
+}
+
+impl Directory {
+    /// A directory that knows what the configuration says, until it is refreshed.
+    #[must_use]
+    pub fn new(parts: Parts, settings: Settings) -> Self {
+        let directory = Self { parts, settings, held: RwLock::default() };
+        let known = Snapshot { registry: directory.registry(&[]), ..Snapshot::default() };
+        directory.set(known);
+        directory
+    }
+
+    /// What is known now.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.held.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn set(&self, snapshot: Snapshot) {
+        *self.held.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+    }
+
+    fn registry(&self, stored: &[Entry]) -> Registry {
+        let tenant = &self.settings.tenant;
+        let layers = shipped(tenant).into_iter().chain(self.settings.entries.clone()).chain(stored.iter().cloned());
+        Registry::new(tenant, layers)
+    }
+
+    /// Reads everything anew.
+    pub async fn refresh(&self) -> Result<(), AccessError> {
+        let now = self.parts.clock.now();
+        let entries: Vec<Entry> = self.rows(Select::from(&ACTORS, Scope::System)).await?.iter().map(entry).collect();
+        let mut sources: BTreeMap<String, &'static str> =
+            self.settings.entries.iter().map(|entry| (entry.id.clone(), "config")).collect();
+        sources.extend(entries.iter().map(|entry| (entry.id.clone(), "registry")));
+        let keys = self.keys().await?;
+        let revoked = self.revoked(now).await?;
+        self.set(Snapshot { registry: self.registry(&entries), keys, revoked, sources });
+        Ok(())
+    }
+
+    async fn rows(&self, select: Select) -> Result<Vec<Row>, AccessError> {
+        Ok(crate::flow::all_rows(&*self.parts.records, select, limits::ACTORS_MAX).await?)
+    }
+
+    async fn keys(&self) -> Result<BTreeMap<String, Vec<HeldKey>>, AccessError> {
+        let mut keys: BTreeMap<String, Vec<HeldKey>> = BTreeMap::new();
+        if let Some((actor, secret)) = &self.settings.single {
+            let key = HeldKey { id: None, secret: secret.clone(), from: Timestamp::from_micros(0), until: None };
+            keys.entry(actor.clone()).or_default().push(key);
+        }
+        let now = self.parts.clock.now();
+        for row in self.rows(Select::from(&ACTOR_KEYS, Scope::System)).await? {
+            let until = row.get("expires_at").as_time();
+            if !row.get("revoked_at").is_null() || until.is_some_and(|until| until <= now) {
+                continue;
+            }
+            let Some(secret) = self.open(&row).await else {
+                tracing::warn!(actor = row.text("actor_id"), "a key of an actor can't be opened; it does not count");
+                continue;
+            };
+            let from = row.get("not_before").as_time().unwrap_or(now);
+            keys.entry(row.text("actor_id").to_owned()).or_default().push(HeldKey {
+                id: Some(row.uuid("id")),
+                secret,
+                from,
+                until,
+            });
+        }
+        Ok(keys)
+    }
+
+    async fn open(&self, row: &Row) -> Option<Secret> {
+        if let Some(name) = row.get("secret_ref").as_text() {
+            let name: SecretName = name.parse().ok()?;
+            return self.parts.secrets.resolve(&name).await.ok();
+        }
+        let sealing = self.parts.seal.expose().try_into().ok()?;
+        seal::open(sealing, &place(row.text("actor_id"), row.uuid("id")), row.get("sealed_key").as_bytes()?)
+    }
+
+    /// Tokens and sign-ins that were revoked and might still be shown.
+    async fn revoked(&self, now: Timestamp) -> Result<BTreeSet<String>, AccessError> {
+        let select = Select::from(&REVOKED_TOKENS, Scope::System).filter("expires_at", Compare::Above, now);
+        let mut revoked: BTreeSet<String> =
+            self.rows(select).await?.iter().map(|row| row.text("token_id").to_owned()).collect();
+        let since = now.plus_seconds(-limits::TOKEN_SECONDS - limits::CLOCK_SKEW_SECONDS);
+        let select = Select::from(&TOKEN_FAMILIES, Scope::System).filter("revoked_at", Compare::Above, since);
+        revoked.extend(self.rows(select).await?.iter().map(|row| row.uuid("id").to_string()));
+        Ok(revoked)
+    }
+
+    /// Something of ours has changed: we know at once, others are told.
+    pub(super) async fn changed(&self) -> Result<(), AccessError> {
+        self.refresh().await?;
+        // Whoever misses it looks by itself.
+        let _ = self.parts.bus.publish(TOPIC, Bytes::from_static(b"changed")).await;
+        Ok(())
+    }
+
+    /// Keeps up with other nodes until it is told to stop.
+    pub async fn keep(&self, mut stopped: watch::Receiver<bool>) {
+        if self.parts.alone {
+            drop(stopped.wait_for(|stopped| *stopped).await);
+            return;
+        }
+        let mut told = match self.parts.bus.subscribe(TOPIC).await {
+            Ok(heard) => heard,
+            Err(_) => futures::stream::pending::<Heard>().boxed(),
+        };
+        loop {
+            tokio::select! {
+                biased;
+                _ = stopped.wait_for(|stopped| *stopped) => return,
+                Some(_) = told.next() => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+            if let Err(error) = self.refresh().await {
+                tracing::warn!(error = %error, "the registry of actors could not be read again");
+            }
+        }
+    }
+}
+
+/// What a sealed key is bound to.
+pub(super) fn place(actor: &str, key: Uuid) -> String {
+    format!("{actor}:{key}")
+}
+
+/// The entry of a row.
+fn entry(row: &Row) -> Entry {
+    let texts = |column: &str| match row.get(column) {
+        Value::Texts(texts) => texts.clone(),
+        _ => Vec::new(),
+    };
+    Entry {
+        id: row.text("id").to_owned(),
+        tenant: row.text("tenant_id").to_owned(),
+        kind: Kind::parse(row.text("kind")).unwrap_or(Kind::Service),
+        scopes: texts("scopes"),
+        quota_per_minute: u32::try_from(row.int("quota_per_minute")).unwrap_or(0),
+        level: row.get("autonomy_level").as_text().and_then(Level::parse),
+        notify: row.get("notify").as_json().map(Json::to_value),
+        disabled: row.get("disabled") == &Value::Bool(true),
+    }
+}

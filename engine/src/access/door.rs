@@ -1,0 +1,333 @@
+//! The door: who are you, is it you, is it now, how often.
+//!
+//! The checks come in one order, and the first that fails answers: token, its time, its revocation,
+//! the signature of the body, its freshness, the rate. Whoever is turned away is counted by address
+//! and entered in the ledger; whoever is let in gets a permit, and that is the only way to get one.
+
+use super::directory::Directory;
+use super::permit::Permit;
+use super::rate::{Rate, Rates};
+use super::{AccessError, refused};
+use crate::port::{CommitError, CounterError, Counters};
+use chimera_core::access::tables::{NONCES, REVOKED_TOKENS, TOKEN_FAMILIES};
+use chimera_core::access::token::{self, Claims, InvalidToken};
+use chimera_core::access::{ANONYMOUS, mac, scope};
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::limits::{CLOCK_SKEW_SECONDS, NONCE_CHARS_MAX, TOKENS_KNOWN_MAX};
+use chimera_core::record::{Conflict, Insert, Scope, Select, Tx};
+use chimera_core::time::Timestamp;
+use serde::Deserialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use uuid::Uuid;
+
+/// What somebody shows at the door.
+#[derive(Clone, Copy, Debug)]
+pub struct Presented<'a> {
+    /// The bearer token.
+    pub bearer: Option<&'a str>,
+    /// The signature of the body.
+    pub signature: Option<&'a str>,
+    /// The body as it was received.
+    pub body: &'a [u8],
+    /// A signature is needed, whether there is a body or not.
+    pub signed: bool,
+    /// The body may say when it was made, and that it is used once.
+    pub dated: bool,
+    /// It only asks.
+    pub reads: bool,
+    /// From where.
+    pub peer: Option<IpAddr>,
+    /// What is asked for: method and route.
+    pub target: &'a str,
+    /// The trace that the request belongs to.
+    pub trace_id: Option<&'a str>,
+}
+
+/// Somebody who was let in.
+#[derive(Clone, Debug)]
+pub struct Admitted {
+    /// The permit.
+    pub permit: Permit,
+    /// Where they stand in their window.
+    pub rate: Rate,
+}
+
+/// Somebody who was turned away.
+#[derive(Debug)]
+pub struct Turned {
+    /// Why.
+    pub body: ErrorBody,
+    /// Where they stand in their window, as far as they have one.
+    pub rate: Option<Rate>,
+}
+
+/// Lets callers in.
+pub struct Door {
+    pub(super) directory: Arc<Directory>,
+    pub(super) rates: Rates,
+    /// What all nodes share, if anything.
+    pub(super) claims: Option<Arc<dyn Counters>>,
+    /// Tokens whose signature was checked, by digest.
+    known: Mutex<BTreeMap<[u8; 32], Arc<Claims>>>,
+}
+
+/// When a request says that it was made.
+#[derive(Deserialize)]
+struct Dated {
+    issued_at: Option<Value>,
+    nonce: Option<Value>,
+}
+
+impl Door {
+    /// A door to what the directory knows.
+    #[must_use]
+    pub fn new(directory: Arc<Directory>, rates: Rates, claims: Option<Arc<dyn Counters>>) -> Self {
+        Self { directory, rates, claims, known: Mutex::default() }
+    }
+
+    /// Lets somebody in, or says why not.
+    pub async fn admit(&self, shown: &Presented<'_>) -> Result<Admitted, Turned> {
+        let now = self.directory.parts.clock.now();
+        let (permit, problem) = match self.identify(shown, now).await {
+            Ok(permit) => (Some(permit), None),
+            Err((permit, body)) => (permit, Some(body)),
+        };
+        if let Some(body) = problem {
+            return Err(self.turn_away(shown, permit.as_ref(), body, now).await);
+        }
+        let Some(permit) = permit else { return Err(Turned { body: internal(), rate: None }) };
+        let quota = self.quota(permit.actor());
+        let rate = match self.rates.hit(permit.actor(), quota, shown.reads, now).await {
+            Ok(rate) => rate,
+            Err(body) => return Err(Turned { body, rate: None }),
+        };
+        match rate.refusal() {
+            None => Ok(Admitted { permit, rate }),
+            Some(body) => {
+                let body = refused::enter(&self.directory.parts, Some(&permit), shown, body).await;
+                Err(Turned { body, rate: Some(rate) })
+            }
+        }
+    }
+
+    fn quota(&self, actor: &str) -> u32 {
+        self.directory.snapshot().registry.resolve(actor).quota_per_minute
+    }
+
+    /// Who it is, if everything that was shown is right and new.
+    async fn identify(&self, shown: &Presented<'_>, now: Timestamp) -> Result<Permit, (Option<Permit>, ErrorBody)> {
+        let jwt = |reason: InvalidToken| {
+            let body = ErrorBody::new(Code::Unauthenticated, format!("Invalid JWT: {reason}"));
+            (None, body.with("reason", reason.to_string()))
+        };
+        let bearer = shown.bearer.ok_or_else(|| {
+            (None, ErrorBody::new(Code::Unauthenticated, "Invalid JWT: missing").with("reason", "missing"))
+        })?;
+        let claims = self.claims(bearer).map_err(jwt)?;
+        claims.counts_at(now.millis().div_euclid(1_000)).map_err(jwt)?;
+        if self.is_revoked(&claims, now).await.map_err(|body| (None, body))? {
+            return Err(jwt(InvalidToken::Revoked));
+        }
+        let permit = self.permit(&claims).map_err(|body| (None, body))?;
+        if shown.signed || !shown.body.is_empty() {
+            self.check_signature(permit.actor(), shown, now).map_err(|body| (Some(permit.clone()), body))?;
+        }
+        if shown.dated {
+            self.check_fresh(permit.actor(), shown.body, now).await.map_err(|body| (Some(permit.clone()), body))?;
+        }
+        Ok(permit)
+    }
+
+    /// What a token says. A signature that was checked once needs no second look.
+    fn claims(&self, bearer: &str) -> Result<Arc<Claims>, InvalidToken> {
+        let digest: [u8; 32] = Sha256::digest(bearer.as_bytes()).into();
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(claims) = known().get(&digest) {
+            return Ok(Arc::clone(claims));
+        }
+        let settings = &self.directory.settings;
+        let claims = Arc::new(token::verify(bearer, &settings.token_keys, &settings.audience)?);
+        let mut known = known();
+        if known.len() >= TOKENS_KNOWN_MAX {
+            known.clear();
+        }
+        known.insert(digest, Arc::clone(&claims));
+        Ok(claims)
+    }
+
+    fn permit(&self, claims: &Claims) -> Result<Permit, ErrorBody> {
+        let entry = self.directory.snapshot().registry.resolve(&claims.sub);
+        if entry.disabled {
+            return Err(ErrorBody::new(Code::RbacForbidden, "the actor is disabled"));
+        }
+        let scopes = match &claims.scopes {
+            Some(narrow) => scope::narrowed(&entry.scopes, narrow),
+            None => entry.scopes.clone(),
+        };
+        Ok(Permit::new(entry, &claims.sub, scopes, claims.jti.clone()))
+    }
+
+    /// Whether a token or its sign-in was revoked: as far as this process knows, as the shared
+    /// counters say, and, when those can't be reached, as the store says.
+    async fn is_revoked(&self, claims: &Claims, now: Timestamp) -> Result<bool, ErrorBody> {
+        let snapshot = self.directory.snapshot();
+        let ids = [claims.jti.as_deref(), claims.fam.as_deref()];
+        if ids.iter().flatten().any(|id| snapshot.is_revoked(id)) {
+            return Ok(true);
+        }
+        let Some(claimed) = &self.claims else { return Ok(false) };
+        for id in ids.into_iter().flatten() {
+            match claimed.read(&revoked_key(id), now).await {
+                Ok(found) if found.is_some() => return Ok(true),
+                Ok(_) => {}
+                Err(CounterError::Unavailable { .. }) => return self.is_revoked_in_store(claims).await,
+                Err(_) => return Err(internal()),
+            }
+        }
+        Ok(false)
+    }
+
+    async fn is_revoked_in_store(&self, claims: &Claims) -> Result<bool, ErrorBody> {
+        let records = &self.directory.parts.records;
+        let unreadable = |_| ErrorBody::new(Code::StoreUnavailable, "the store can't be read now").retry_after(1);
+        if let Some(jti) = &claims.jti {
+            let select = Select::from(&REVOKED_TOKENS, Scope::System).with("token_id", jti.as_str()).take(1);
+            if !records.read(select).await.map_err(unreadable)?.rows.is_empty() {
+                return Ok(true);
+            }
+        }
+        let Some(family) = claims.fam.as_deref().and_then(|family| Uuid::parse_str(family).ok()) else {
+            return Ok(false);
+        };
+        let select = Select::from(&TOKEN_FAMILIES, Scope::System).with("id", family).take(1);
+        let rows = records.read(select).await.map_err(unreadable)?.rows;
+        Ok(rows.first().is_some_and(|row| !row.get("revoked_at").is_null()))
+    }
+
+    /// Whether the actor has signed the very bytes that arrived. Clients that change them on the way
+    /// learn how many there were, and their digest.
+    pub(super) fn check_signature(&self, actor: &str, shown: &Presented<'_>, now: Timestamp) -> Result<(), ErrorBody> {
+        let snapshot = self.directory.snapshot();
+        let keys: Vec<_> = snapshot.keys(actor, now).map(|key| &key.secret).collect();
+        if mac::is_signed(keys, shown.body, shown.signature.unwrap_or_default()) {
+            return Ok(());
+        }
+        let body = ErrorBody::new(Code::SignatureInvalid, "Invalid HMAC signature")
+            .with("reason", if shown.signature.is_none() { "missing" } else { "mismatch" })
+            .with("header", "x-hmac-signature")
+            .with("bytes_received", shown.body.len())
+            .with("sha256", hex::encode(Sha256::digest(shown.body)));
+        Err(body)
+    }
+
+    /// Whether a request that says when it was made was made now, and is not repeated.
+    async fn check_fresh(&self, actor: &str, body: &[u8], now: Timestamp) -> Result<(), ErrorBody> {
+        let mentions = |word: &str| body.windows(word.len()).any(|part| part == word.as_bytes());
+        if !mentions("issued_at") && !mentions("nonce") {
+            return Ok(());
+        }
+        // A body that can't be read is refused later, by its schema.
+        let Ok(Dated { issued_at, nonce }) = serde_json::from_slice(body) else { return Ok(()) };
+        if let Some(issued_at) = &issued_at {
+            is_now(issued_at, now)?;
+        }
+        match nonce.as_ref().and_then(Value::as_str) {
+            None => Ok(()),
+            Some(nonce) => self.use_nonce(actor, nonce, now).await,
+        }
+    }
+
+    /// Uses a nonce up.
+    async fn use_nonce(&self, actor: &str, nonce: &str, now: Timestamp) -> Result<(), ErrorBody> {
+        let row = nonce_row(actor, nonce, now)?;
+        let committed = self.directory.parts.records.commit(Tx { inserts: vec![row], ..Tx::default() }).await;
+        match committed {
+            Ok(_) => Ok(()),
+            Err(CommitError::Conflict(Conflict::Exists(_))) => Err(used_before()),
+            Err(error) => Err(AccessError::from(error).body()),
+        }
+    }
+
+    /// Counts and enters somebody who was turned away.
+    pub(super) async fn turn_away(
+        &self,
+        shown: &Presented<'_>,
+        permit: Option<&Permit>,
+        body: ErrorBody,
+        now: Timestamp,
+    ) -> Turned {
+        let quota = self.quota(ANONYMOUS);
+        let rate = match self.rates.hit_stranger(shown.peer, quota, now).await {
+            Ok(rate) => rate,
+            Err(body) => return Turned { body, rate: None },
+        };
+        let Some(over) = rate.refusal() else {
+            let body = refused::enter(&self.directory.parts, permit, shown, body).await;
+            return Turned { body, rate: Some(rate) };
+        };
+        // A flood of strangers is entered once a window: the ledger is not theirs to fill.
+        let first = self.rates.own.claim(&flood_key(shown.peer), "1", std::time::Duration::from_secs(60), now).await;
+        let body = match first {
+            Ok(crate::port::Claim::Claimed) => refused::enter(&self.directory.parts, permit, shown, over).await,
+            _ => over,
+        };
+        Turned { body, rate: Some(rate) }
+    }
+}
+
+fn flood_key(peer: Option<IpAddr>) -> String {
+    format!("flood:{}", peer.map(|peer| peer.to_string()).unwrap_or_default())
+}
+
+/// The key under which all nodes find what was revoked.
+pub(super) fn revoked_key(id: &str) -> String {
+    format!("revoked:{id}")
+}
+
+fn internal() -> ErrorBody {
+    ErrorBody::new(Code::Internal, "the request could not be worked on")
+}
+
+pub(super) fn used_before() -> ErrorBody {
+    ErrorBody::new(Code::ExpiredTtl, "the nonce was used before").with("reason", "nonce_used")
+}
+
+/// The row of a nonce that is used up.
+pub(super) fn nonce_row(actor: &str, nonce: &str, now: Timestamp) -> Result<Insert, ErrorBody> {
+    if !(1..=NONCE_CHARS_MAX).contains(&nonce.chars().count()) || nonce.contains('\0') {
+        let message = format!("a nonce has 1 to {NONCE_CHARS_MAX} characters");
+        return Err(ErrorBody::new(Code::SchemaInvalid, message).with("pointer", "/nonce"));
+    }
+    let until = now.plus_seconds(2 * CLOCK_SKEW_SECONDS);
+    let cells = vec![
+        ("actor_id", actor.into()),
+        ("nonce", nonce.into()),
+        ("seen_at", now.into()),
+        ("expires_at", until.into()),
+    ];
+    Insert::into(&NONCES, cells).map_err(|_| internal())
+}
+
+/// Whether a time is now, as far as clocks agree: Unix seconds or RFC 3339.
+pub(super) fn is_now(issued_at: &Value, now: Timestamp) -> Result<(), ErrorBody> {
+    let said = match issued_at {
+        Value::Number(seconds) => seconds.as_f64().map(|seconds| (seconds * 1_000.0) as i64),
+        Value::String(text) => text.parse::<Timestamp>().ok().map(Timestamp::millis),
+        _ => None,
+    };
+    let Some(said) = said else {
+        let body = ErrorBody::new(Code::SchemaInvalid, "issued_at is Unix seconds or an RFC 3339 time");
+        return Err(body.with("pointer", "/issued_at"));
+    };
+    let off = (now.millis() - said) / 1_000;
+    if off.abs() <= CLOCK_SKEW_SECONDS {
+        return Ok(());
+    }
+    let message =
+        format!("issued_at is {} seconds {} our clock", off.abs(), if off > 0 { "behind" } else { "ahead of" });
+    Err(ErrorBody::new(Code::ExpiredTtl, message).with("reason", "stale").with("now", now.to_string()))
+}

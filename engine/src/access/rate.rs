@@ -1,0 +1,114 @@
+//! How often: a sliding minute per actor, and a larger one for reading.
+//!
+//! Whoever shows no valid credential counts per address as `anonymous`. When the shared counters
+//! can't be reached, requests are refused or counted by this node alone, as configured; nobody is let
+//! through uncounted.
+
+use super::settings::WithoutCounters;
+use crate::port::{CounterError, Counters};
+use chimera_core::access::ANONYMOUS;
+use chimera_core::access::window::{Hit, Quota};
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::limits::{RATE_HITS_MAX, READ_QUOTA_FACTOR};
+use chimera_core::time::Timestamp;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Seconds of a window.
+pub const WINDOW_SECONDS: u32 = 60;
+
+/// Where somebody stands in a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// The window's name.
+    pub name: &'static str,
+    /// Requests a minute.
+    pub limit: u32,
+    /// How many more now.
+    pub remaining: u32,
+    /// Unix seconds at which the window ends.
+    pub reset: i64,
+    /// Seconds from now until then.
+    pub reset_after: u64,
+    /// Seconds to wait, for whoever is over the limit.
+    pub retry_after: Option<u64>,
+}
+
+/// Counts requests.
+pub struct Rates {
+    /// Counts for all nodes.
+    pub shared: Arc<dyn Counters>,
+    /// Counts for this node, when those can't be reached.
+    pub own: Arc<dyn Counters>,
+    /// Whether that is enough.
+    pub without: WithoutCounters,
+}
+
+impl Rates {
+    /// Counts a request of an actor.
+    pub(super) async fn hit(&self, actor: &str, quota: u32, reads: bool, now: Timestamp) -> Result<Rate, ErrorBody> {
+        let (name, prefix, limit) = match reads {
+            true => ("reads", "rate_limit_reads", quota.saturating_mul(READ_QUOTA_FACTOR).min(RATE_HITS_MAX)),
+            false => ("requests", "rate_limit", quota),
+        };
+        self.count(name, &format!("{prefix}:{actor}"), limit, now).await
+    }
+
+    /// Counts a request of somebody without a valid credential.
+    pub(super) async fn hit_stranger(
+        &self,
+        peer: Option<IpAddr>,
+        quota: u32,
+        now: Timestamp,
+    ) -> Result<Rate, ErrorBody> {
+        let key = match peer {
+            Some(peer) => format!("rate_limit:{ANONYMOUS}@{peer}"),
+            None => format!("rate_limit:{ANONYMOUS}"),
+        };
+        self.count("anonymous", &key, quota, now).await
+    }
+
+    async fn count(&self, name: &'static str, key: &str, limit: u32, now: Timestamp) -> Result<Rate, ErrorBody> {
+        let quota =
+            Quota::new(limit, WINDOW_SECONDS).map_err(|_| ErrorBody::new(Code::Internal, "a quota is too large"))?;
+        let hit = match self.shared.hit(key, quota, now).await {
+            Err(CounterError::Unavailable { .. }) if self.without == WithoutCounters::Database => {
+                metrics::counter!("chimera_access_counters_lost_total").increment(1);
+                self.own.hit(key, quota, now).await
+            }
+            hit => hit,
+        };
+        let hit = hit.map_err(|error| {
+            tracing::warn!(error = %error, "a request could not be counted");
+            ErrorBody::new(Code::StoreUnavailable, "requests can't be counted now").retry_after(1)
+        })?;
+        Ok(Rate::of(name, limit, hit, now))
+    }
+}
+
+impl Rate {
+    fn of(name: &'static str, limit: u32, hit: Hit, now: Timestamp) -> Self {
+        let (remaining, reset_at, retry_after) = match hit {
+            Hit::Allowed { remaining, reset_at } => (remaining, reset_at, None),
+            Hit::Refused { retry_after, reset_at } => {
+                (0, reset_at, Some(retry_after.as_millis().div_ceil(1_000) as u64))
+            }
+        };
+        let left = (reset_at.millis() - now.millis()).max(0);
+        Self {
+            name,
+            limit,
+            remaining,
+            reset: (reset_at.millis() + 999).div_euclid(1_000),
+            reset_after: left.unsigned_abs().div_ceil(1_000),
+            retry_after,
+        }
+    }
+
+    /// The refusal, if this is over the limit.
+    pub(super) fn refusal(&self) -> Option<ErrorBody> {
+        let seconds = self.retry_after?.max(1);
+        let message = format!("more than {} requests a minute", self.limit);
+        Some(ErrorBody::new(Code::RateLimited, message).with("limit", self.limit).retry_after(seconds))
+    }
+}

@@ -1,0 +1,55 @@
+//! What was refused stands in the ledger, and nowhere else: no run, no level, no key.
+
+use super::directory::Parts;
+use super::door::Presented;
+use super::permit::Permit;
+use crate::ledger::audit::{self, Decision, Event, Writer};
+use chimera_core::access::{ANONYMOUS, kind_of};
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::ledger::SubjectType;
+use chimera_core::ledger::decision::{Outcome, Source};
+use chimera_core::record::Tx;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+/// Enters a refusal; gives it back, or the reason why it could not be entered.
+pub(super) async fn enter(parts: &Parts, permit: Option<&Permit>, shown: &Presented<'_>, body: ErrorBody) -> ErrorBody {
+    let actor = permit.map_or(ANONYMOUS, Permit::actor);
+    let decision = Decision {
+        event: Event {
+            tenant_id: permit.map_or("system", Permit::tenant).to_owned(),
+            subject_type: SubjectType::Other,
+            subject_id: shown.target.to_owned(),
+            event_type: "access.refused".to_owned(),
+            actor_type: permit.map_or(kind_of(actor), Permit::kind),
+            actor_id: Some(actor.to_owned()),
+            data: json!({
+                "code": body.code, "details": body.details, "target": shown.target,
+                "body_sha256": hex::encode(Sha256::digest(shown.body)), "body_bytes": shown.body.len(),
+                "peer": shown.peer.map(|peer| peer.to_string()),
+            }),
+            run_id: None,
+            run_seq: None,
+            trace_id: shown.trace_id.map(str::to_owned),
+        },
+        source: Source::Access,
+        outcome: Outcome::Rejected,
+        rationale: body.message.clone(),
+        agent_id: None,
+        action_type: None,
+        action_data: None,
+        policies: vec![body.code.clone()],
+        campaign_id: None,
+        task_id: None,
+    };
+    let mut tx = Tx::default();
+    let writer = Writer { random: &*parts.random, clock: &*parts.clock };
+    if writer.decision(&mut tx, decision).is_err() {
+        return ErrorBody::new(Code::Internal, "the refusal could not be written down");
+    }
+    match audit::commit(&*parts.records, tx).await {
+        Ok(_) => body,
+        // The refusal stands all the same; the log has it.
+        Err(_) => ErrorBody::new(Code::StoreUnavailable, "the store takes no changes now").retry_after(1),
+    }
+}

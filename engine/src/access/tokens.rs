@@ -1,0 +1,349 @@
+//! Access tokens and the sign-ins behind them.
+//!
+//! A sign-in is a signed request that says when it was made and is used once: a body that stays the
+//! same would be a password for ever. Its refresh token is exchanged for the next one; one that comes
+//! back after a short grace was stolen by somebody, so the whole sign-in ends. Within the grace it is
+//! taken again, because callers that work side by side share what they were given.
+
+use super::AccessError;
+use super::door::{Door, Presented, is_now, nonce_row, revoked_key, used_before};
+use super::permit::{ACTORS_WRITE, Permit};
+use super::rate::Rate;
+use crate::ledger::audit::{self, Event, Writer};
+use crate::port::CommitError;
+use chimera_core::access::tables::{REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
+use chimera_core::access::token::{self, Audience, Claims};
+use chimera_core::access::{Entry, registry, scope};
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::ledger::SubjectType;
+use chimera_core::limits::{REFRESH_GRACE_SECONDS, REFRESH_SECONDS, TOKEN_SECONDS};
+use chimera_core::record::{Conflict, Insert, Row, Scope, Select, Tx, Update, Value};
+use chimera_core::time::Timestamp;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// What somebody signs in with.
+#[derive(Clone, Debug)]
+pub struct SignIn {
+    /// Who.
+    pub actor: String,
+    /// When the request was made.
+    pub issued_at: serde_json::Value,
+    /// What makes it usable once.
+    pub nonce: String,
+    /// What the token is to be narrowed to.
+    pub scopes: Option<Vec<String>>,
+}
+
+/// Tokens that were given out.
+#[derive(Clone, Debug)]
+pub struct Tokens {
+    /// The access token.
+    pub access_token: String,
+    /// Seconds until it ends.
+    pub expires_in: i64,
+    /// What the next one is got with.
+    pub refresh_token: String,
+    /// What the actor may do with it.
+    pub scopes: Vec<String>,
+    /// Where the actor stands in its window.
+    pub rate: Rate,
+}
+
+/// Why no token was given out.
+pub type Turned = super::door::Turned;
+
+impl Door {
+    /// Signs somebody in.
+    pub async fn sign_in(&self, ask: &SignIn, shown: &Presented<'_>) -> Result<Tokens, Turned> {
+        let now = self.directory.parts.clock.now();
+        if let Err(body) = self.check_sign_in(ask, shown, now) {
+            return Err(self.turn_away(shown, None, body, now).await);
+        }
+        let entry = self.directory.snapshot().registry.resolve(&ask.actor);
+        let rate = self.counted(&ask.actor, &entry, now).await?;
+        let family = self.directory.parts.random.row_id(now);
+        let scopes = ask.scopes.as_ref().map(|narrow| scope::narrowed(&entry.scopes, narrow));
+        let granted = Grant { family, actor: &ask.actor, entry: &entry, narrow: scopes, rate };
+        match self.begin_family(&granted, &ask.nonce, now).await {
+            Ok(tokens) => Ok(tokens),
+            Err(AccessError::Refused(body)) => Err(self.turn_away(shown, None, *body, now).await),
+            Err(error) => Err(Turned { body: error.body(), rate: Some(rate) }),
+        }
+    }
+
+    fn check_sign_in(&self, ask: &SignIn, shown: &Presented<'_>, now: Timestamp) -> Result<(), ErrorBody> {
+        if !registry::is_name(&ask.actor) || ask.actor.contains('*') {
+            let body = ErrorBody::new(Code::SchemaInvalid, registry::BadEntry::Name.to_string());
+            return Err(body.with("pointer", "/actor"));
+        }
+        self.check_signature(&ask.actor, shown, now)?;
+        is_now(&ask.issued_at, now)?;
+        let entry = self.directory.snapshot().registry.resolve(&ask.actor);
+        if entry.disabled {
+            return Err(ErrorBody::new(Code::RbacForbidden, "the actor is disabled"));
+        }
+        Ok(())
+    }
+
+    async fn counted(&self, actor: &str, entry: &Entry, now: Timestamp) -> Result<Rate, Turned> {
+        let rate = self.rates.hit(actor, entry.quota_per_minute, false, now).await;
+        let rate = rate.map_err(|body| Turned { body, rate: None })?;
+        match rate.refusal() {
+            Some(body) => Err(Turned { body, rate: Some(rate) }),
+            None => Ok(rate),
+        }
+    }
+
+    async fn begin_family(&self, grant: &Grant<'_>, nonce: &str, now: Timestamp) -> Result<Tokens, AccessError> {
+        let (tokens, refresh) = self.mint(grant, now)?;
+        let scopes = grant.narrow.clone().unwrap_or_else(|| vec!["*".to_owned()]);
+        let family = Insert::into(
+            &TOKEN_FAMILIES,
+            vec![
+                ("id", grant.family.into()),
+                ("actor_id", grant.actor.into()),
+                ("tenant_id", grant.entry.tenant.as_str().into()),
+                ("scopes", scopes.into()),
+                ("created_at", now.into()),
+                ("expires_at", now.plus_seconds(REFRESH_SECONDS).into()),
+            ],
+        )?;
+        // The sign-in must be there before its token; so they are ordered.
+        let steps = vec![chimera_core::record::Step::Insert(family), chimera_core::record::Step::Insert(refresh)];
+        let mut tx = Tx { inserts: vec![nonce_row(grant.actor, nonce, now)?], steps, ..Tx::default() };
+        self.note(&mut tx, grant, "token.issued", json!({"expires_in": TOKEN_SECONDS}))?;
+        match audit::commit(&*self.directory.parts.records, tx).await {
+            Ok(_) => Ok(tokens),
+            Err(CommitError::Conflict(Conflict::Exists(row))) if row.table == "nonces" => Err(used_before().into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Exchanges a refresh token for the next one and a new access token.
+    pub async fn refresh(&self, refresh_token: &str, shown: &Presented<'_>) -> Result<Tokens, Turned> {
+        let now = self.directory.parts.clock.now();
+        match self.renew(refresh_token, shown, now).await {
+            Ok(tokens) => Ok(tokens),
+            Err(Renewal::Over(turned)) => Err(turned),
+            Err(Renewal::Failed(AccessError::Refused(body))) => Err(self.turn_away(shown, None, *body, now).await),
+            Err(Renewal::Failed(error)) => Err(Turned { body: error.body(), rate: None }),
+        }
+    }
+
+    async fn renew(&self, text: &str, shown: &Presented<'_>, now: Timestamp) -> Result<Tokens, Renewal> {
+        let invalid = || AccessError::refused(Code::Unauthenticated, "the refresh token is not valid");
+        let Some((row, family)) = self.refresh_rows(text).await? else { return Err(invalid().into()) };
+        let actor = family.text("actor_id").to_owned();
+        self.check_signature(&actor, shown, now).map_err(AccessError::from)?;
+        let over = |row: &Row| row.get("expires_at").as_time().is_none_or(|until| until <= now);
+        if !family.get("revoked_at").is_null() || over(&row) || over(&family) {
+            return Err(invalid().into());
+        }
+        let used_at = row.get("used_at").as_time();
+        if used_at.is_some_and(|used| now >= used.plus_seconds(REFRESH_GRACE_SECONDS)) {
+            self.end_family(&family, "a refresh token was used again", now).await?;
+            return Err(invalid().into());
+        }
+        let entry = self.directory.snapshot().registry.resolve(&actor);
+        if entry.disabled {
+            return Err(AccessError::refused(Code::RbacForbidden, "the actor is disabled").into());
+        }
+        let rate = self.counted(&actor, &entry, now).await.map_err(Renewal::Over)?;
+        let stored = match family.get("scopes") {
+            Value::Texts(scopes) => scopes.clone(),
+            _ => Vec::new(),
+        };
+        let narrow = (stored != ["*"]).then(|| scope::narrowed(&entry.scopes, &stored));
+        let grant = Grant { family: family.uuid("id"), actor: &actor, entry: &entry, narrow, rate };
+        let (tokens, refresh) = self.mint(&grant, now)?;
+        let mut tx = Tx { inserts: vec![refresh], ..Tx::default() };
+        if used_at.is_none() {
+            let (key, unused) = (vec![row.get("token_digest").clone()], vec![("used_at", Value::Null)]);
+            let used = Update::of(&REFRESH_TOKENS, key, unused, vec![("used_at", now.into())]);
+            tx.updates.push(used.map_err(AccessError::from)?);
+        }
+        self.note(&mut tx, &grant, "token.refreshed", json!({"again": used_at.is_some()}))?;
+        match audit::commit(&*self.directory.parts.records, tx).await {
+            Ok(_) => Ok(tokens),
+            // Somebody beside us used it in this very moment: within the grace, so it counts again.
+            Err(CommitError::Conflict(_)) if used_at.is_none() => Box::pin(self.renew(text, shown, now)).await,
+            Err(error) => Err(AccessError::from(error).into()),
+        }
+    }
+
+    async fn refresh_rows(&self, text: &str) -> Result<Option<(Row, Row)>, AccessError> {
+        let records = &self.directory.parts.records;
+        let digest = Sha256::digest(text.as_bytes()).to_vec();
+        let select = Select::from(&REFRESH_TOKENS, Scope::System).with("token_digest", digest).take(1);
+        let Some(row) = records.read(select).await?.rows.into_iter().next() else { return Ok(None) };
+        let select = Select::from(&TOKEN_FAMILIES, Scope::System).with("id", row.uuid("family_id")).take(1);
+        let family = records.read(select).await?.rows.into_iter().next();
+        Ok(family.map(|family| (row, family)))
+    }
+
+    /// Ends a sign-in: none of its tokens counts any more, on any node.
+    async fn end_family(&self, family: &Row, why: &str, now: Timestamp) -> Result<(), AccessError> {
+        let id = family.uuid("id");
+        let set = vec![("revoked_at", now.into()), ("revoked_because", why.into())];
+        let update = Update::versioned(&TOKEN_FAMILIES, vec![id.into()], family.int("state_version"), set)?;
+        let mut tx = Tx { updates: vec![update], ..Tx::default() };
+        let entry = self.directory.snapshot().registry.resolve(family.text("actor_id"));
+        let event =
+            event(&entry, family.text("actor_id"), &id.to_string(), "token.family_revoked", json!({"why": why}));
+        self.writer().event(&mut tx, event)?;
+        match audit::commit(&*self.directory.parts.records, tx).await {
+            // Ended by somebody else already.
+            Ok(_) | Err(CommitError::Conflict(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.deny(&id.to_string(), now).await;
+        self.directory.changed().await
+    }
+
+    /// Takes a token back: an access token, a refresh token with its whole sign-in, or, without one,
+    /// the token that the request was made with and its sign-in. A token that nobody knows is no error.
+    pub async fn revoke(&self, permit: &Permit, bearer: &str, token: Option<&str>) -> Result<(), AccessError> {
+        let now = self.directory.parts.clock.now();
+        let settings = &self.directory.settings;
+        let text = token.unwrap_or(bearer);
+        let may = |owner: &str, tenant: &str| {
+            tenant == permit.tenant() && (owner == permit.actor() || permit.may(ACTORS_WRITE))
+        };
+        if let Ok(claims) = token::verify(text, &settings.token_keys, &settings.audience) {
+            let owner = settings_tenant(self, &claims.sub);
+            if !may(&claims.sub, &owner) {
+                return Ok(());
+            }
+            self.revoke_access(&claims, now).await?;
+            if let (None, Some(family)) = (token, claims.fam.as_deref().and_then(|id| Uuid::parse_str(id).ok())) {
+                let select = Select::from(&TOKEN_FAMILIES, Scope::System).with("id", family).take(1);
+                if let Some(row) = self.directory.parts.records.read(select).await?.rows.first() {
+                    self.end_family(row, "revoked", now).await?;
+                }
+            }
+        } else if let Some((_, family)) = self.refresh_rows(text).await?
+            && may(family.text("actor_id"), family.text("tenant_id"))
+        {
+            self.end_family(&family, "revoked", now).await?;
+        }
+        Ok(())
+    }
+
+    async fn revoke_access(&self, claims: &Claims, now: Timestamp) -> Result<(), AccessError> {
+        let Some(jti) = &claims.jti else { return Ok(()) };
+        let entry = self.directory.snapshot().registry.resolve(&claims.sub);
+        let until = Timestamp::from_micros(claims.exp.saturating_mul(1_000_000));
+        let row = Insert::into(
+            &REVOKED_TOKENS,
+            vec![
+                ("token_id", jti.as_str().into()),
+                ("actor_id", claims.sub.as_str().into()),
+                ("tenant_id", entry.tenant.as_str().into()),
+                ("revoked_at", now.into()),
+                ("expires_at", until.into()),
+            ],
+        )?;
+        let mut tx = Tx { inserts: vec![row], ..Tx::default() };
+        self.writer().event(&mut tx, event(&entry, &claims.sub, jti, "token.revoked", json!({})))?;
+        match audit::commit(&*self.directory.parts.records, tx).await {
+            Ok(_) | Err(CommitError::Conflict(Conflict::Exists(_))) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.deny(jti, now).await;
+        self.directory.changed().await
+    }
+
+    /// Tells all nodes through what they share. The store has it, and every node looks there too.
+    async fn deny(&self, id: &str, now: Timestamp) {
+        let Some(claims) = &self.claims else { return };
+        let ttl = Duration::from_secs(TOKEN_SECONDS.unsigned_abs());
+        if let Err(error) = claims.claim(&revoked_key(id), "revoked", ttl, now).await {
+            tracing::warn!(error = %error, "a revocation is in the store only");
+        }
+    }
+
+    /// Makes an access token, a refresh token and the row of the latter.
+    fn mint(&self, grant: &Grant<'_>, now: Timestamp) -> Result<(Tokens, Insert), AccessError> {
+        let (parts, settings) = (&self.directory.parts, &self.directory.settings);
+        let iat = now.millis().div_euclid(1_000);
+        let claims = Claims {
+            sub: grant.actor.to_owned(),
+            exp: iat + TOKEN_SECONDS,
+            iat,
+            jti: Some(parts.random.opaque_id()),
+            fam: Some(grant.family.to_string()),
+            aud: Some(Audience::One(settings.audience.clone())),
+            scopes: grant.narrow.clone(),
+        };
+        let signed = settings.token_keys.first().and_then(|key| key.sign(&claims));
+        let access_token =
+            signed.ok_or_else(|| AccessError::refused(Code::Internal, "there is no key to sign with"))?;
+        let mut bytes = [0; 32];
+        parts.random.fill(&mut bytes);
+        let refresh_token = hex::encode(bytes);
+        let row = Insert::into(
+            &REFRESH_TOKENS,
+            vec![
+                ("token_digest", Sha256::digest(refresh_token.as_bytes()).to_vec().into()),
+                ("family_id", grant.family.into()),
+                ("issued_at", now.into()),
+                ("expires_at", now.plus_seconds(REFRESH_SECONDS).into()),
+            ],
+        )?;
+        let scopes = grant.narrow.clone().unwrap_or_else(|| grant.entry.scopes.clone());
+        Ok((Tokens { access_token, expires_in: TOKEN_SECONDS, refresh_token, scopes, rate: grant.rate }, row))
+    }
+
+    fn writer(&self) -> Writer<'_> {
+        Writer { random: &*self.directory.parts.random, clock: &*self.directory.parts.clock }
+    }
+
+    fn note(&self, tx: &mut Tx, grant: &Grant<'_>, what: &str, data: serde_json::Value) -> Result<(), AccessError> {
+        self.writer().event(tx, event(grant.entry, grant.actor, &grant.family.to_string(), what, data))?;
+        Ok(())
+    }
+}
+
+fn settings_tenant(door: &Door, actor: &str) -> String {
+    door.directory.snapshot().registry.resolve(actor).tenant.clone()
+}
+
+/// To whom tokens are given.
+struct Grant<'a> {
+    family: Uuid,
+    actor: &'a str,
+    entry: &'a Arc<Entry>,
+    narrow: Option<Vec<String>>,
+    rate: Rate,
+}
+
+/// Why there is no next token.
+enum Renewal {
+    Over(Turned),
+    Failed(AccessError),
+}
+
+impl From<AccessError> for Renewal {
+    fn from(error: AccessError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+fn event(entry: &Entry, actor: &str, subject: &str, what: &str, data: serde_json::Value) -> Event {
+    Event {
+        tenant_id: entry.tenant.clone(),
+        subject_type: SubjectType::Other,
+        subject_id: subject.to_owned(),
+        event_type: what.to_owned(),
+        actor_type: entry.kind.actor_type(),
+        actor_id: Some(actor.to_owned()),
+        data,
+        run_id: None,
+        run_seq: None,
+        trace_id: None,
+    }
+}
