@@ -265,3 +265,18 @@ pub const DECLARED_PAGES_MAX: usize = 50;
 pub const TOOL_NAME_CHARS_MAX: usize = 128;
 /// Milliseconds that one call of a tool may take at the most.
 pub const TOOL_TIMEOUT_MS_MAX: u64 = 3_600_000;
+/// Steps of a plan that may run without a person; one with more is drafted.
+pub const PLAN_STEPS_FREE_MAX: usize = 10;
+/// Reasons of one risk score at the most.
+pub const RISK_REASONS_MAX: usize = 160;
+/// Times that one text is unwrapped inside another while its risk is scored; what is deeper counts
+/// as unreadable.
+pub const RISK_LAYERS_MAX: usize = 4;
+/// Bytes that are decoded while the risk of one plan is scored; what is beyond counts as unreadable.
+pub const RISK_DECODED_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of a member's name that a reason's pointer shows at the most.
+pub const RISK_NAME_BYTES_MAX: usize = 64;
+/// Bytes of an input beyond which it counts as large.
+pub const RISK_LARGE_INPUT_BYTES: usize = 16 * 1024;
+/// Bytes of an input beyond which it counts as huge.
+pub const RISK_HUGE_INPUT_BYTES: usize = 256 * 1024;

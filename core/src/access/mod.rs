@@ -5,6 +5,7 @@ mod kind;
 pub mod mac;
 mod plan;
 pub mod registry;
+pub mod risk;
 pub mod scope;
 pub mod seal;
 mod secret;
@@ -12,7 +13,7 @@ pub mod tables;
 pub mod token;
 pub mod window;
 
-pub use autonomy::Level;
+pub use autonomy::{Because, Decided, Facts, Level, OverrideForbidden, determine_autonomy_level};
 pub use kind::{ADMIN, fits, kind_of};
 pub use plan::{Plan, PlanStep};
 pub use registry::{ANONYMOUS, BadEntry, Entry, Kind, Registry};

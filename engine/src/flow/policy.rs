@@ -1,11 +1,11 @@
 //! The rules that stand in the configuration: which tools nobody may call, and which need approval.
 //!
-//! A rule names tools by pattern. The first rule that fits decides. How risky a call is counts the
-//! tool's own level, whether it reaches outside, and destructive words in its input.
+//! A rule names tools by pattern. The first rule that fits decides. How risky a call is says the
+//! score that every door uses.
 
-use chimera_core::access::fits;
+use chimera_core::access::{fits, risk};
 use chimera_core::flow::run::{Action, Demand, Policy, PolicyVerdict};
-use chimera_core::flow::tool::{Reach, Risk, Spec};
+use chimera_core::flow::tool::Spec;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -103,8 +103,6 @@ impl TryFrom<Written> for Rule {
 #[derive(Clone, Debug, Default)]
 pub struct Rules(pub Vec<Rule>);
 
-const DESTRUCTIVE: &[&str] = &["delete", "drop", "truncate", "rm -rf", "destroy", "wipe", "refund"];
-
 impl Policy for Rules {
     fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
         let fitting = |rule: &&Rule| fits(&rule.tool, &action.tool.name) && fits(&rule.actor, action.actor);
@@ -124,36 +122,7 @@ impl Policy for Rules {
     }
 
     fn risk(&self, tool: &Spec, input: &Value) -> u32 {
-        let level = match tool.metadata.risk_level {
-            Risk::Low => 0,
-            Risk::Medium => 20,
-            Risk::High => 40,
-        };
-        let reach = match tool.reach(input) {
-            Reach::Pure => 0,
-            Reach::Read => 5,
-            Reach::Write => 15,
-        };
-        let destructive = if names_destruction(input) { 30 } else { 0 };
-        level + reach + destructive
-    }
-}
-
-/// Whether a destructive word stands in any text of the document, at any depth.
-fn names_destruction(value: &Value) -> bool {
-    match value {
-        Value::String(text) => {
-            let text = text.to_ascii_lowercase();
-            DESTRUCTIVE.iter().any(|word| {
-                text.match_indices(word).any(|(at, _)| {
-                    let outside = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
-                    outside(text[..at].chars().next_back()) && outside(text[at + word.len()..].chars().next())
-                })
-            })
-        }
-        Value::Array(items) => items.iter().any(names_destruction),
-        Value::Object(members) => members.values().any(names_destruction),
-        _ => false,
+        risk::score_call(tool, input).score
     }
 }
 

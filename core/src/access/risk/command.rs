@@ -1,0 +1,86 @@
+//! Commands of shells and stores that destroy by themselves or with an option.
+
+use super::destroy::{begins, gap, is};
+use super::text::Run;
+
+/// Words that mean nothing else.
+const ALONE: [&str; 11] = [
+    "flushall",
+    "flushdb",
+    "mkfs",
+    "wipefs",
+    "rmtree",
+    "rimraf",
+    "deltree",
+    "dropdatabase",
+    "deletemany",
+    "deleteone",
+    "xp_cmdshell",
+];
+/// Words that destroy when this follows.
+const WITH: [(&str, &str); 14] = [
+    ("del", "/s"),
+    ("del", "/f"),
+    ("del", "/q"),
+    ("rd", "/s"),
+    ("rmdir", "/s"),
+    ("format", "c:"),
+    ("reset", "--hard"),
+    ("push", "--force"),
+    ("push", "-f"),
+    ("clean", "-f"),
+    ("clean", "-xf"),
+    ("system", "prune"),
+    ("volume", "prune"),
+    ("dd", "if="),
+];
+
+/// Whether a command that destroys begins with this word.
+pub(super) fn destroys(bytes: &[u8], run: Run) -> bool {
+    let word = &bytes[run.start..run.end];
+    match word[0] | 0x20 {
+        b'r' if is(word, "rm") => removes(bytes, run.end),
+        b'r' if is(word, "remove") && begins(&bytes[run.end..], "-item") => {
+            let options = bytes[run.end..].split(|byte| matches!(byte, b'\n' | b';' | b'|')).next().unwrap_or_default();
+            options.split(u8::is_ascii_whitespace).any(|option| begins(option, "-recurse") || begins(option, "-force"))
+        }
+        b'd' | b'f' | b'm' | b'w' | b'r' | b'x' | b'p' | b'c' | b's' | b'v' => {
+            ALONE.iter().any(|alone| is(word, alone))
+                || WITH.iter().any(|(command, option)| {
+                    is(word, command) && {
+                        let from = gap(bytes, run.end);
+                        from > run.end && begins(&bytes[from..], option)
+                    }
+                })
+        }
+        _ => false,
+    }
+}
+
+/// Whether `rm` takes a folder, doesn't ask, or is given a path.
+fn removes(bytes: &[u8], end: usize) -> bool {
+    let mut at = gap(bytes, end);
+    if at == end {
+        return false;
+    }
+    while bytes.get(at) == Some(&b'-') {
+        let option = &bytes[at..];
+        let option =
+            &option[..option.iter().position(|b| b.is_ascii_whitespace() || *b == b'$').unwrap_or(option.len())];
+        let long = option.starts_with(b"--");
+        let dangerous = if long {
+            ["--recursive", "--force", "--no-preserve-root"].iter().any(|name| begins(option, name))
+        } else {
+            option.iter().any(|letter| matches!(letter, b'r' | b'R' | b'f'))
+        };
+        if dangerous {
+            return true;
+        }
+        let next = gap(bytes, at + option.len());
+        if next == at {
+            return false;
+        }
+        at = next;
+    }
+    bytes.get(at).is_some_and(|byte| matches!(byte, b'/' | b'~' | b'*' | b'.' | b'$'))
+}

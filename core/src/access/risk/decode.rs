@@ -1,0 +1,154 @@
+//! What a text stands for when it is not meant as it is written.
+//!
+//! Each function gives the text that is meant, or nothing when there is none: bytes that are no
+//! text are nobody's statement. Both alphabets of base64 are read, with and without padding, broken
+//! into lines or not, and also what has two bytes per letter.
+
+/// Bytes of a run that could be base64 or hex; `REVMRVRF` is the shortest that matters.
+pub(super) const RUN_BYTES_MIN: usize = 8;
+/// A line of base64 has at least this many bytes before it is broken.
+const LINE_BYTES_MIN: usize = 60;
+
+/// The text with `%44` as `D`.
+pub(super) fn percent(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    let mut changed = false;
+    while let Some(byte) = bytes.get(at) {
+        let meant = (*byte == b'%').then(|| pair(bytes, at + 1)).flatten();
+        changed |= meant.is_some();
+        at += if meant.is_some() { 3 } else { 1 };
+        out.push(meant.unwrap_or(*byte));
+    }
+    if changed { Some(String::from_utf8_lossy(&out).into_owned()) } else { None }
+}
+
+/// The text with `\u0044` and `\x44` as `D`.
+pub(super) fn escapes(text: &str) -> Option<String> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    let mut changed = false;
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        let escape = &rest[at + 1..];
+        let digits = match escape.as_bytes().first() {
+            Some(b'u') => escape.get(1..5),
+            Some(b'x') => escape.get(1..3),
+            _ => None,
+        };
+        let meant = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()).and_then(char::from_u32);
+        match (meant, digits) {
+            (Some(meant), Some(digits)) => {
+                changed = true;
+                out.push(meant);
+                rest = &escape[1 + digits.len()..];
+            }
+            _ => {
+                out.push('\\');
+                rest = escape;
+            }
+        }
+    }
+    out.push_str(rest);
+    changed.then_some(out)
+}
+
+/// The runs of a text that could be base64 or hex.
+pub(super) fn runs(text: &str) -> impl Iterator<Item = &str> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        loop {
+            while bytes.get(at).is_some_and(|byte| sextet(*byte).is_none()) {
+                at += 1;
+            }
+            let start = at;
+            at = run_end(bytes, at);
+            if at == start {
+                return None;
+            }
+            if at - start >= RUN_BYTES_MIN {
+                return text.get(start..at);
+            }
+        }
+    })
+}
+
+/// The end of a run, past the line breaks of long base64.
+fn run_end(bytes: &[u8], start: usize) -> usize {
+    let (mut at, mut line) = (start, start);
+    loop {
+        while bytes.get(at).is_some_and(|byte| sextet(*byte).is_some()) {
+            at += 1;
+        }
+        let breaks = bytes[at..].iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+        let goes_on = bytes.get(at + breaks).is_some_and(|byte| sextet(*byte).is_some());
+        if breaks == 0 || at - line < LINE_BYTES_MIN || !goes_on {
+            return at;
+        }
+        at += breaks;
+        line = at;
+    }
+}
+
+/// The text that base64 stands for.
+pub(super) fn base64(run: &str) -> Option<String> {
+    let mut out = Vec::new();
+    let (mut bits, mut held) = (0_u32, 0_u32);
+    let mut empty = 0;
+    for byte in run.bytes() {
+        let Some(value) = sextet(byte) else { continue };
+        (bits, held) = ((bits << 6) | u32::from(value), held + 6);
+        if held >= 8 {
+            held -= 8;
+            let byte = (bits >> held).to_le_bytes()[0];
+            bits &= (1 << held) - 1;
+            match byte {
+                0 => empty += 1,
+                byte if is_control(byte) => return None,
+                byte => out.push(byte),
+            }
+        }
+    }
+    // With two bytes per letter every other one is empty; alone, an empty byte is no text.
+    if empty > 0 && empty * 2 < out.len() {
+        return None;
+    }
+    String::from_utf8(out).ok().filter(|text| !text.is_empty())
+}
+
+/// The text that hexadecimal digits stand for. Digits alone are a number.
+pub(super) fn hex(run: &str) -> Option<String> {
+    let digits = run.strip_prefix("0x").or_else(|| run.strip_prefix("0X")).unwrap_or(run).as_bytes();
+    if digits.len() % 2 == 1 || digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let mut out = Vec::new();
+    for at in (0..digits.len()).step_by(2) {
+        out.push(pair(digits, at).filter(|byte| !is_control(*byte))?);
+    }
+    String::from_utf8(out).ok()
+}
+
+/// Two hexadecimal digits.
+fn pair(bytes: &[u8], at: usize) -> Option<u8> {
+    let digit = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));
+    u8::try_from(digit(at)? * 16 + digit(at + 1)?).ok()
+}
+
+const fn is_control(byte: u8) -> bool {
+    byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r') || byte == 0x7f
+}
+
+/// The value of a letter of either alphabet.
+const fn sextet(byte: u8) -> Option<u8> {
+    match byte {
+        b'A'..=b'Z' => Some(byte - b'A'),
+        b'a'..=b'z' => Some(byte - b'a' + 26),
+        b'0'..=b'9' => Some(byte - b'0' + 52),
+        b'+' | b'-' => Some(62),
+        b'/' | b'_' => Some(63),
+        _ => None,
+    }
+}
