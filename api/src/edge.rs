@@ -1,6 +1,6 @@
 //! What the handlers share: time, randomness, stores, the checks behind readiness, the metrics text.
 
-use crate::trace::TraceContext;
+use crate::trace::{Origin, TraceContext};
 use chimera_core::limits::EVENT_STREAMS_MAX;
 use chimera_engine::access::Doorkeeper;
 use chimera_engine::flow::Flow;
@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Ties a request's span to the caller's trace in whatever exports spans, and says under which
-/// ids it will be exported; nothing when spans stay here.
-pub type TraceLink = Arc<dyn Fn(&tracing::Span, Option<&TraceContext>) -> Option<TraceContext> + Send + Sync>;
+/// Gives a request's span its place in whatever exports spans, and says under which ids it will be
+/// exported; nothing when spans stay here.
+pub type TraceLink = Arc<dyn Fn(&tracing::Span, &Origin<'_>) -> Option<TraceContext> + Send + Sync>;
 
 type Probe = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 

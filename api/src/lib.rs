@@ -24,4 +24,4 @@ pub use ops::errors::{index as error_index, page as error_page};
 pub use problem::ApiError;
 pub use routes::{document, paths, router, with_routes};
 pub use server::{Drained, ServerLimits, serve};
-pub use trace::TraceContext;
+pub use trace::{Origin, TraceContext};

@@ -5,7 +5,7 @@
 
 use crate::edge::Edge;
 use crate::problem::{ApiError, Attached, PROBLEM_JSON, told};
-use crate::trace::TraceContext;
+use crate::trace::{Origin, RunSeed, TraceContext};
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::uri::Authority;
@@ -21,11 +21,14 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
 
+/// Where a run is asked for: such a request begins the run's trace.
+const STARTS_RUNS: [&str; 3] = ["/act", "/workflows/{id}/runs", "/workflows/{id}/call"];
+
 /// Characters of a correlation id at the most.
 const CORRELATION_CHARS_MAX: usize = 128;
 
 /// Runs a request inside its span and finishes its answer.
-pub(crate) async fn observe(State(edge): State<Edge>, request: Request, next: Next) -> Response {
+pub(crate) async fn observe(State(edge): State<Edge>, mut request: Request, next: Next) -> Response {
     let began = edge.clock.now();
     let _running = Running::begin();
     let method = method_label(request.method());
@@ -33,6 +36,8 @@ pub(crate) async fn observe(State(edge): State<Edge>, request: Request, next: Ne
     let instance = told(request.uri().path().to_owned(), TARGET_BYTES_MAX);
     let correlation = correlation_id(request.headers()).unwrap_or_else(|| edge.random.opaque_id());
     let caller = header_text(request.headers(), &TRACEPARENT).and_then(TraceContext::parse);
+    let run = (method == "POST" && STARTS_RUNS.contains(&route.as_str())).then(|| edge.random.row_id(began));
+    let origin = Origin { run, caller: caller.as_ref() };
     let span = tracing::info_span!(
         "http_request",
         otel.kind = "server",
@@ -44,11 +49,11 @@ pub(crate) async fn observe(State(edge): State<Edge>, request: Request, next: Ne
         correlation_id = correlation,
         trace_id = Empty,
     );
-    let context = match &edge.link {
-        Some(link) => link(&span, caller.as_ref()),
-        None => None,
+    let exported = edge.link.as_ref().and_then(|link| link(&span, &origin));
+    if let Some(run) = run {
+        request.extensions_mut().insert(RunSeed::new(run, exported.as_ref()));
     }
-    .unwrap_or_else(|| TraceContext::begin(caller.as_ref(), &*edge.random));
+    let context = exported.unwrap_or_else(|| TraceContext::begin(&origin, &*edge.random));
     span.record("trace_id", context.trace_id.as_str());
     let echoed = request.headers().contains_key(&CORRELATION_ID);
 

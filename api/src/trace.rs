@@ -2,9 +2,56 @@
 //!
 //! A header that doesn't follow the recommendation is ignored, as it asks for: the request then
 //! begins a trace of its own. Versions above 00 are read by their first four parts.
+//! A request that asks for a run begins the run's own trace, and the caller's is only linked: every
+//! run has one trace, whoever asked for however many.
 
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use chimera_core::id;
+use chimera_core::trace::SpanId;
+use chimera_engine::flow::StartRun;
 use chimera_engine::port::Random;
+use std::convert::Infallible;
 use std::fmt;
+use uuid::Uuid;
+
+/// Where a request's span belongs.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    /// The run that it asks for: its trace is the run's.
+    pub run: Option<Uuid>,
+    /// The caller's trace: gone on with unless the request asks for a run, then linked.
+    pub caller: Option<&'a TraceContext>,
+}
+
+/// The id of the run that a request asks for, and the request's own span; both absent on routes that
+/// start no run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RunSeed {
+    pub(crate) run_id: Option<Uuid>,
+    pub(crate) span: Option<SpanId>,
+}
+
+impl RunSeed {
+    /// The seed of a run in whose trace the request was given a place, if spans leave the process.
+    pub(crate) fn new(run: Uuid, exported: Option<&TraceContext>) -> Self {
+        let own = exported.filter(|context| context.trace_id == id::trace_id(run));
+        Self { run_id: Some(run), span: own.and_then(|context| SpanId::parse(&context.span_id)) }
+    }
+
+    /// Asks for the run under this id.
+    pub(crate) fn plant(self, ask: StartRun) -> StartRun {
+        StartRun { run_id: self.run_id, parent_span: self.span, ..ask }
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for RunSeed {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(parts.extensions.get().copied().unwrap_or_default())
+    }
+}
 
 /// The trace that a request belongs to, and the span within it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,13 +82,20 @@ impl TraceContext {
         valid.then(|| Self { trace_id: trace_id.to_owned(), span_id: span_id.to_owned(), sampled })
     }
 
-    /// A new span within the caller's trace, or a new trace.
+    /// A new span: in the trace of the run, else in the caller's, else in a new one.
     #[must_use]
-    pub fn begin(caller: Option<&Self>, random: &dyn Random) -> Self {
-        let span_id: String = random.opaque_id().chars().take(16).collect();
-        match caller {
-            Some(caller) => Self { trace_id: caller.trace_id.clone(), span_id, sampled: caller.sampled },
-            None => Self { trace_id: random.opaque_id(), span_id, sampled: false },
+    pub fn begin(origin: &Origin<'_>, random: &dyn Random) -> Self {
+        let span_id = || random.opaque_id().chars().take(16).collect();
+        match (origin.run, origin.caller) {
+            (Some(run), caller) => Self {
+                trace_id: id::trace_id(run),
+                span_id: SpanId::request(run).to_string(),
+                sampled: caller.is_some_and(|caller| caller.sampled),
+            },
+            (None, Some(caller)) => {
+                Self { trace_id: caller.trace_id.clone(), span_id: span_id(), sampled: caller.sampled }
+            }
+            (None, None) => Self { trace_id: random.opaque_id(), span_id: span_id(), sampled: false },
         }
     }
 }

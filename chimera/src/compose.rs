@@ -5,6 +5,7 @@
 
 mod flow;
 mod server;
+mod traced;
 
 pub(crate) use flow::{api_token, door, operator, reader, workflow_facts};
 pub(crate) use server::server;
@@ -29,7 +30,7 @@ use chimera_engine::flow::{Flow, Parts as FlowParts, Registry};
 use chimera_engine::ledger::audit::{Event, Writer};
 use chimera_engine::ledger::checkpoint::{Checkpointer, Pace, known};
 use chimera_engine::ledger::{LedgerError, last_checkpoint};
-use chimera_engine::port::{Blobs, Clock, Counters, Random, Records, Secrets};
+use chimera_engine::port::{Blobs, Clock, Counters, NoSpans, Random, Records, Secrets, Spans};
 use chimera_storage::Redis;
 use chimera_storage::bench::{ScratchSchema, Workload, bare_postgres, bare_sqlite, drive};
 use chimera_storage::blob::{FolderBlobs, InvalidS3Url, LinkSigner, S3Blobs, S3Credentials, S3Url};
@@ -44,6 +45,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use traced::{TracedCounters, TracedRecords};
 
 /// How many new entries make a checkpoint due before its time.
 const CHECKPOINT_ENTRIES: i64 = 10_000;
@@ -54,16 +56,17 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Whose the system's own ledger entries are.
 const SYSTEM_TENANT: &str = "system";
 
-/// Time and randomness of this machine.
+/// Time and randomness of this machine, and who hears what is done on it.
 #[derive(Clone)]
 pub(crate) struct Ambient {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
+    pub(crate) spans: Arc<dyn Spans>,
 }
 
 impl Ambient {
     pub(crate) fn new() -> Self {
-        Self { clock: Arc::new(SystemClock::default()), random: Arc::new(SystemRandom) }
+        Self { clock: Arc::new(SystemClock::default()), random: Arc::new(SystemRandom), spans: Arc::new(NoSpans) }
     }
 }
 
@@ -153,7 +156,7 @@ pub(crate) async fn open(config: &Config, home: &Home, ambient: &Ambient, addres
     may_sign(config, &signer, &*records).await?;
     let blobs = blobs(config, home, ambient, address).await?;
     let mut checks = vec![data_folder(&config.data_dir), records_check(&records), blobs_check(&blobs)];
-    checks.extend(redis_check(config).await?);
+    checks.extend(redis_check(config, ambient).await?);
     let (stop, stopped) = watch::channel(false);
     let checkpointer = Checkpointer {
         records: Arc::clone(&records),
@@ -259,6 +262,15 @@ fn seconds(duration: Duration) -> i64 {
 
 /// The record store to write to; the caller holds the folder's lock.
 async fn records(config: &Config, ambient: &Ambient, node: &str) -> Outcome<Arc<dyn Records>> {
+    let inner = bare_records(config, ambient, node).await?;
+    if !ambient.spans.enabled() {
+        return Ok(inner);
+    }
+    let system = if config.database_url.is_some() { "postgresql" } else { "sqlite" };
+    Ok(Arc::new(TracedRecords { inner, system }))
+}
+
+async fn bare_records(config: &Config, ambient: &Ambient, node: &str) -> Outcome<Arc<dyn Records>> {
     let Some(url) = &config.database_url else {
         let opened = SqliteRecords::open(&config.data_dir, Access::Write, Arc::clone(&ambient.clock));
         return Ok(Arc::new(opened?));
@@ -339,11 +351,14 @@ fn blobs_check(blobs: &Arc<dyn Blobs>) -> Check {
     })
 }
 
-async fn redis_check(config: &Config) -> Outcome<Option<Check>> {
+async fn redis_check(config: &Config, ambient: &Ambient) -> Outcome<Option<Check>> {
     let Some(url) = &config.redis_url else { return Ok(None) };
     let redis = Redis::new(&plain(config, "redis_url", url).await?);
     let redis = redis.map_err(|error| Failure::new(Code::ConfigInvalid, format!("`redis_url`: {error}")))?;
-    let counters: Arc<dyn Counters> = Arc::new(RedisCounters::new(redis));
+    let mut counters: Arc<dyn Counters> = Arc::new(RedisCounters::new(redis));
+    if ambient.spans.enabled() {
+        counters = Arc::new(TracedCounters(counters));
+    }
     Ok(Some(Check::new("redis", move || {
         let counters = Arc::clone(&counters);
         async move { counters.ready().await.map_err(|error| error.to_string()) }
@@ -353,7 +368,7 @@ async fn redis_check(config: &Config) -> Outcome<Option<Check>> {
 /// The services beside the record store, each with a way to ask whether it answers. Local parts
 /// need no asking: the data folder is looked at by itself.
 pub(crate) async fn services(config: &Config, ambient: &Ambient) -> Outcome<Vec<Check>> {
-    let mut checks: Vec<Check> = redis_check(config).await?.into_iter().collect();
+    let mut checks: Vec<Check> = redis_check(config, ambient).await?.into_iter().collect();
     if config.s3_url.is_some() {
         let home = Home::beside(&config.data_dir);
         checks.push(blobs_check(&blobs(config, &home, ambient, config.listen).await?));
@@ -453,6 +468,7 @@ impl FlowBench {
             random: Arc::clone(&ambient.random),
             bus: Arc::new(LocalBus::new()),
             notifier: flow::silence(ambient),
+            spans: Arc::new(NoSpans),
             registry: Arc::new(registry),
             policy: Arc::new(Rules::default()),
             slots: Slots::default(),

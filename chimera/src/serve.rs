@@ -64,10 +64,11 @@ pub(crate) async fn serve(
     purpose: Purpose,
     ready: impl FnOnce(&Ready) -> Outcome,
 ) -> Outcome<Ended> {
-    let ambient = Ambient::new();
+    let mut ambient = Ambient::new();
     let Signals { first, second } = Signals::listen()?;
     let home = Home::take(&config.data_dir)?;
     let telemetry = telemetry::start(config, terminal, ambient.clock.clone())?;
+    ambient.spans = telemetry.spans();
     let (listener, address) = listen(config.listen).await?;
     let parts = compose::open(config, &home, &ambient, address).await?;
     let token = token(config, &home, &ambient, purpose).await?;

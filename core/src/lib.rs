@@ -15,4 +15,5 @@ pub mod limits;
 pub mod record;
 pub mod swarm;
 pub mod time;
+pub mod trace;
 mod words;

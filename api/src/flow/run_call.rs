@@ -10,6 +10,7 @@ use crate::access::Caller;
 use crate::edge::Edge;
 use crate::extract::{ApiJson, ApiQuery};
 use crate::problem::ApiError;
+use crate::trace::RunSeed;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
@@ -54,10 +55,11 @@ pub(crate) async fn call(
     caller: Caller,
     Path(id): Path<String>,
     ApiQuery(patience): ApiQuery<Patience>,
+    seed: RunSeed,
     ApiJson(inputs): ApiJson<Value>,
 ) -> Result<Response, ApiError> {
     let wait = place::patience(patience.wait)?.unwrap_or(WAIT);
-    let ask = StartRun::of(place::workflow(&id)?, inputs);
+    let ask = seed.plant(StartRun::of(place::workflow(&id)?, inputs));
     let mut started = caller.flow.start(&caller.permit, ask).await?;
     let wait = wait.min(edge.request_timeout.mul_f64(0.9));
     // Whether it rests or the time is over: where it stands is the answer.

@@ -10,6 +10,7 @@ use crate::access::Caller;
 use crate::edge::Edge;
 use crate::extract::OptionalJson;
 use crate::problem::ApiError;
+use crate::trace::RunSeed;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
@@ -84,10 +85,11 @@ pub(crate) async fn start(
     State(edge): State<Edge>,
     caller: Caller,
     Path(id): Path<String>,
+    seed: RunSeed,
     OptionalJson(body): OptionalJson<StartBody>,
 ) -> Result<Response, ApiError> {
     let wait = place::patience(body.wait)?;
-    let ask = ask(place::workflow(&id)?, body)?;
+    let ask = seed.plant(ask(place::workflow(&id)?, body)?);
     let started = caller.flow.start(&caller.permit, ask).await?;
     answer(&edge, &caller, started, wait).await
 }

@@ -1,5 +1,6 @@
 //! The flow engine of this process: its tools, rules, bounds and messengers, and its loops.
 
+use super::traced::TracedBus;
 use super::{Ambient, FolderBlobs, LinkSigner, Redis, plain, s3_place, secret, secrets};
 use crate::config::{Config, MailConfig};
 use crate::failure::{Failure, Outcome};
@@ -92,7 +93,7 @@ pub(super) async fn start(
     };
     let channels = Channels { webhook, mail, clock: Arc::clone(&ambient.clock) };
     found_tenant(ambient, &**records).await?;
-    let outlets = Outlets { bus: bus(config).await?, notifier: Arc::new(channels) };
+    let outlets = Outlets { bus: bus(config, ambient).await?, notifier: Arc::new(channels) };
     let flow = engine(config, ambient, records, registry, rules(config)?, outlets);
     let (keeper, messenger) = (flow.clone(), flow.clone());
     let loops =
@@ -175,6 +176,7 @@ fn engine(
         random: Arc::clone(&ambient.random),
         bus: outlets.bus,
         notifier: outlets.notifier,
+        spans: Arc::clone(&ambient.spans),
         registry: Arc::new(registry),
         policy: Arc::new(rules),
         slots: Slots { total, per_tenant, per_tool, tools: config.flow.calls_of.clone() },
@@ -303,10 +305,11 @@ fn rules(config: &Config) -> Outcome<Rules> {
     Ok(Rules(file.rule))
 }
 
-async fn bus(config: &Config) -> Outcome<Arc<dyn Bus>> {
+async fn bus(config: &Config, ambient: &Ambient) -> Outcome<Arc<dyn Bus>> {
     let Some(url) = &config.redis_url else { return Ok(Arc::new(LocalBus::new())) };
     let redis = Redis::new(&plain(config, "redis_url", url).await?).map_err(|error| invalid("redis_url", error))?;
-    Ok(Arc::new(RedisBus::new(redis)))
+    let bus: Arc<dyn Bus> = Arc::new(RedisBus::new(redis));
+    Ok(if ambient.spans.enabled() { Arc::new(TracedBus(bus)) } else { bus })
 }
 
 async fn buckets(config: &Config) -> Outcome<Arc<dyn Buckets>> {

@@ -8,12 +8,13 @@ mod layer;
 mod line;
 mod otlp;
 mod panic;
+mod told;
 
 use crate::config::{Config, LogFormat};
 use crate::failure::{Failure, Outcome};
 use chimera_api::TraceLink;
 use chimera_core::error::Code;
-use chimera_engine::port::Clock;
+use chimera_engine::port::{Clock, NoSpans, Spans};
 use layer::{Form, LogLayer};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use std::io::Write;
@@ -82,6 +83,11 @@ impl Telemetry {
     /// How requests join the caller's trace, when spans are exported.
     pub(crate) fn link(&self) -> Option<TraceLink> {
         self.spans.as_ref().map(|_| otlp::link())
+    }
+
+    /// Who hears what runs did.
+    pub(crate) fn spans(&self) -> Arc<dyn Spans> {
+        self.spans.as_ref().map_or_else(|| Arc::new(NoSpans) as Arc<dyn Spans>, otlp::Spans::port)
     }
 
     /// Sends what is left.

@@ -4,11 +4,14 @@
 //! away costs nothing but the spans: the queue is bounded, and the log says once that sending
 //! fails and once that it works again.
 
+use super::told::{AllButStandIns, Ids, Teller, under};
 use crate::failure::{Failure, Outcome};
 use crate::mask::Mask;
 use chimera_api::{TraceContext, TraceLink};
 use chimera_core::error::Code;
 use chimera_core::ledger::{REDACTED, Redactor};
+use chimera_core::trace::SpanId as OwnSpanId;
+use chimera_engine::port::Spans as Port;
 use opentelemetry::trace::{
     SpanContext, SpanId, Status, TraceContextExt, TraceFlags, TraceId, TraceState, TracerProvider,
 };
@@ -58,6 +61,8 @@ impl Spans {
         let provider = SdkTracerProvider::builder()
             .with_batch_exporter(Scrubbed { inner: exporter, mask: mask.clone() })
             .with_resource(resource)
+            .with_id_generator(Ids::default())
+            .with_sampler(AllButStandIns)
             .build();
         Ok(Self { provider })
     }
@@ -66,6 +71,11 @@ impl Spans {
     pub(crate) fn layer<S: Subscriber + for<'a> LookupSpan<'a>>(&self) -> impl Layer<S> + use<S> {
         let ours = Targets::new().with_target("chimera", LevelFilter::INFO);
         tracing_opentelemetry::layer().with_tracer(self.provider.tracer("chimera")).with_filter(ours)
+    }
+
+    /// What hears the engine.
+    pub(crate) fn port(&self) -> Arc<dyn Port> {
+        Arc::new(Teller(self.provider.tracer("chimera")))
     }
 
     /// Sends what is left, within the time that one sending may take.
@@ -82,13 +92,22 @@ fn traces_address(endpoint: &str) -> String {
     if base.ends_with("/v1/traces") { base.to_owned() } else { format!("{base}/v1/traces") }
 }
 
-/// Makes a request's span a child of the caller's, and tells the ids it was given.
+/// Makes a request's span a child of the caller's, or the beginning of a run's trace with a link to
+/// the caller's, and tells the ids it was given.
 pub(crate) fn link() -> TraceLink {
-    Arc::new(|span, caller| {
-        if let Some(parent) = caller.and_then(remote) {
-            let _ = span.set_parent(Context::new().with_remote_span_context(parent));
-        }
-        let context = span.context();
+    Arc::new(|span, origin| {
+        let caller = origin.caller.and_then(remote);
+        let context = match (origin.run, caller) {
+            (Some(run), caller) => {
+                caller.into_iter().for_each(|caller| span.add_link(caller));
+                under(run, OwnSpanId::request(run), || span.context())
+            }
+            (None, Some(parent)) => {
+                let _ = span.set_parent(Context::new().with_remote_span_context(parent));
+                span.context()
+            }
+            (None, None) => span.context(),
+        };
         let own = context.span().span_context().clone();
         own.is_valid().then(|| TraceContext {
             trace_id: own.trace_id().to_string(),

@@ -140,7 +140,7 @@ fn dev_begins_with_examples_and_leaves_them_alone_afterwards() {
 }
 
 /// Takes one request, answers 204, and gives the request.
-fn one_request(listener: TcpListener) -> JoinHandle<String> {
+pub(crate) fn one_request(listener: TcpListener) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut seen = Vec::new();

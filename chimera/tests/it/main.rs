@@ -17,3 +17,4 @@ mod secrets;
 mod server;
 mod soak;
 mod support;
+mod traces;

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
 /// A collector that takes what it is sent: (request line, body).
-fn collector() -> (String, Receiver<(String, Vec<u8>)>) {
+pub(crate) fn collector() -> (String, Receiver<(String, Vec<u8>)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let (send, receive) = sync_channel(64);
@@ -32,10 +32,11 @@ fn collector() -> (String, Receiver<(String, Vec<u8>)>) {
                 let read = stream.read(&mut chunk).unwrap();
                 seen.extend_from_slice(&chunk[..read]);
             }
-            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+            // Whoever was answered finds what it sent.
             if send.send((head.lines().next().unwrap().to_owned(), seen)).is_err() {
                 return;
             }
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
         }
     });
     (address, receive)

@@ -8,6 +8,7 @@ use super::webhook::{self, WebhookSender};
 use async_trait::async_trait;
 use chimera_core::access::SecretName;
 use chimera_core::error::Code;
+use chimera_core::trace::{self, SpanId};
 use chimera_engine::port::{CallContext, Cancel, Clock, Message, Notifier, Tool, ToolError};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -124,10 +125,10 @@ fn run_id(message: &Message) -> Uuid {
     Uuid::parse_str(text).unwrap_or_default()
 }
 
-/// The run's own trace, in a span named by the message.
+/// The run's own trace: whoever is told hangs what it does under the run.
 fn traceparent(message: &Message) -> String {
-    let span: String = message.id.simple().to_string().chars().skip(16).collect();
-    format!("00-{}-{span}-01", run_id(message).simple())
+    let run = run_id(message);
+    trace::traceparent(run, SpanId::run(run))
 }
 
 fn absent(what: &str) -> ToolError {

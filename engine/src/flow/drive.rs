@@ -6,7 +6,7 @@
 
 use super::node::{Inner, Standing, Stop};
 use super::perform::perform;
-use super::{FlowError, load, seal};
+use super::{FlowError, load, seal, spans};
 use crate::port::{Cancel, CommitError};
 use chimera_core::flow::call::Answer;
 use chimera_core::flow::run::{At, Call, Effect, Env, Event, Gate, Head, Note, Owner, Run, Slot, Turn};
@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
+use tracing::Instrument;
 
 /// Pause before a refused commit is tried again; it doubles up to the last.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
@@ -230,6 +231,7 @@ impl Drive {
 
     /// Begins what the turn wants done; gives what is to be decided at once.
     fn perform(&mut self, turn: &Turn) -> Vec<Event> {
+        spans::tell(&self.inner, &self.run, turn);
         for effect in &turn.effects {
             match effect {
                 Effect::Call(call) => self.call(call.clone()),
@@ -257,9 +259,15 @@ impl Drive {
         let (inner, head) = (Arc::clone(&self.inner), Arc::clone(self.run.head()));
         self.calls.push(
             async move {
-                let began = inner.parts.clock.now();
-                let answer: Answer = perform(&inner.parts.registry, &*inner.parts.clock, &head, &call, cancel).await;
-                let took_ms = inner.parts.clock.now().millis() - began.millis();
+                let parts = &inner.parts;
+                let (began, span) = (parts.clock.now(), spans::under_call(&*parts.spans, head.id, call.id));
+                let performed = perform(&parts.registry, &*parts.clock, &head, &call, cancel);
+                let answer: Answer = performed.instrument(span).await;
+                let over = parts.clock.now();
+                if parts.spans.enabled() {
+                    parts.spans.ended(spans::call_span(&head, &call, &answer, began, over));
+                }
+                let took_ms = over.millis() - began.millis();
                 Event::Answered { at: call.at, call: call.id, answer, took_ms }
             }
             .boxed(),

@@ -17,6 +17,7 @@ mod registry;
 mod seal;
 mod shelf;
 mod show;
+mod spans;
 mod start;
 mod tell;
 mod workflows;

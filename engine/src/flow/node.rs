@@ -6,8 +6,8 @@
 
 use super::drive::{Drive, Nudge};
 use super::gate::{Slots, Turnstile};
-use super::{FlowError, Registry, Workflows, load};
-use crate::port::{Bus, Clock, CommitError, Held, Notifier, Random, Records};
+use super::{FlowError, Registry, Workflows, load, spans};
+use crate::port::{Bus, Clock, CommitError, Held, Notifier, Random, Records, Span, Spans};
 use bytes::Bytes;
 use chimera_core::error::ErrorBody;
 use chimera_core::flow::run::{Head, Policy, Run, RunStatus, Turn};
@@ -17,6 +17,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tracing::Instrument;
 use uuid::Uuid;
 
 /// The topic on which runs that were told something are named.
@@ -39,6 +40,8 @@ pub struct Parts {
     pub policy: Arc<dyn Policy>,
     /// Who tells people and systems how runs ended.
     pub notifier: Arc<dyn Notifier>,
+    /// Who hears what runs did, as spans.
+    pub spans: Arc<dyn Spans>,
     /// How many calls may be under way.
     pub slots: Slots,
     /// Nobody else can be writing to this store: it is a file that this process has locked.
@@ -209,8 +212,8 @@ impl Inner {
 
     /// Commits the first turn of a run and drives it. The run has its place here before it is in
     /// the store, so that nobody in this process takes it for an orphan; and it goes on even if
-    /// whoever asked for it has stopped waiting.
-    pub(super) fn launch(self: &Arc<Self>, run: Run, turn: Turn, tx: Tx) -> Launched {
+    /// whoever asked for it has stopped waiting. Calls that were made for it already are told then.
+    pub(super) fn launch(self: &Arc<Self>, run: Run, turn: Turn, tx: Tx, made: Vec<Span>) -> Launched {
         let (inbox, nudges) = mpsc::channel(limits::RUN_INBOX_MAX);
         let first = Standing::of(&run, turn.parked);
         let (sender, standing) = watch::channel(first);
@@ -218,7 +221,8 @@ impl Inner {
         let id = run.head().id;
         self.active().insert(id, Active { inbox, standing: standing.clone() });
         let inner = Arc::clone(self);
-        tokio::spawn(async move {
+        let span = spans::under_run(&*self.parts.spans, id);
+        let task = async move {
             let committed = inner.parts.records.commit(tx).await;
             let failed = committed.is_err();
             if failed {
@@ -227,9 +231,11 @@ impl Inner {
             // Whoever stopped waiting needs no answer.
             let _ = told.send(committed.map(drop));
             if !failed {
+                made.into_iter().for_each(|span| inner.parts.spans.ended(span));
                 Drive::new(inner, run, nudges, sender, true).go(turn).await;
             }
-        });
+        };
+        tokio::spawn(task.instrument(span));
         Launched { standing, durable }
     }
 
@@ -265,13 +271,15 @@ impl Inner {
             return;
         }
         let inner = Arc::clone(self);
-        tokio::spawn(async move {
+        let task = async move {
             if let Err(error) = inner.take_up(run).await {
                 tracing::warn!(run_id = %run, error = %error, "a run could not be taken up");
             }
             // Another process may own it.
             let _ = inner.parts.bus.publish(TOPIC, Bytes::copy_from_slice(run.as_bytes())).await;
-        });
+        };
+        // Whoever rings is who the message is sent for.
+        tokio::spawn(task.in_current_span());
     }
 
     /// Takes a run up that nobody drives: it was parked, or its owner is gone.
@@ -307,7 +315,8 @@ impl Inner {
         let alone = self.parts.alone || row.get("owner_lane").is_null();
         match load::load(&*self.parts.records, &self.workflows, row).await {
             Ok(run) => {
-                tokio::spawn(Drive::new(Arc::clone(self), run, nudges, sender, alone).take_up());
+                let span = spans::under_run(&*self.parts.spans, id);
+                tokio::spawn(Drive::new(Arc::clone(self), run, nudges, sender, alone).take_up().instrument(span));
                 Ok(())
             }
             Err(error) => {

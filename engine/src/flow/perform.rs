@@ -10,7 +10,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::call::{Answer, ToolError};
 use chimera_core::flow::run::{Call, Head, Mode};
 use chimera_core::flow::tool::{Reach, is_dry};
-use chimera_core::id;
+use chimera_core::trace::{self, SpanId};
 use futures::FutureExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub(super) async fn perform(
         attempt: call.attempt,
         deadline: call.deadline,
         time_left,
-        traceparent: traceparent(head, call),
+        traceparent: trace::traceparent(head.id, SpanId::call(call.id)),
         cancel: cancel.clone(),
     };
     let work = asked(tool, &ctx, call);
@@ -96,11 +96,4 @@ fn dropped(reach: Reach, why: &str) -> Answer {
         Reach::Pure => ToolError::not_sent(Code::RequestTimeout, why),
         Reach::Read | Reach::Write => ToolError::maybe_sent(Code::RequestTimeout, why),
     })
-}
-
-/// The W3C trace context of the call: the run's trace, the call as its span.
-fn traceparent(head: &Head, call: &Call) -> String {
-    let span: [u8; 8] = *call.id.as_bytes().last_chunk().unwrap_or(&[1; 8]);
-    let span = u64::from_be_bytes(span).max(1);
-    format!("00-{}-{span:016x}-01", id::trace_id(head.id))
 }

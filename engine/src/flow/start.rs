@@ -3,7 +3,7 @@
 use super::error::check_words;
 use super::node::Inner;
 use super::perform::perform;
-use super::{Flow, FlowError, Standing, load, seal};
+use super::{Flow, FlowError, Standing, load, seal, spans};
 use crate::access::Permit;
 use crate::port::{Cancel, CommitError};
 use chimera_core::access::Level;
@@ -15,6 +15,7 @@ use chimera_core::flow::run::{
 use chimera_core::flow::tables::RUNS;
 use chimera_core::limits;
 use chimera_core::record::{Conflict, Json, Row, Scope, Select};
+use chimera_core::trace::SpanId;
 use futures::FutureExt;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -43,6 +44,10 @@ pub struct StartRun {
     pub correlation_id: Option<String>,
     /// Who is told when it ends.
     pub notify: Option<Value>,
+    /// The id that it gets, time-ordered; a fresh one when absent. It is also the id of its trace.
+    pub run_id: Option<Uuid>,
+    /// The span, in that trace, of the request that asks for it.
+    pub parent_span: Option<SpanId>,
 }
 
 impl StartRun {
@@ -59,6 +64,8 @@ impl StartRun {
             idempotency_key: None,
             correlation_id: None,
             notify: None,
+            run_id: None,
+            parent_span: None,
         }
     }
 }
@@ -89,12 +96,15 @@ impl Flow {
         check(&graph, &ask)?;
         self.check_notify(&ask)?;
         let now = self.inner.parts.clock.now();
-        let request = json!({
+        let mut request = json!({
             "workflow_id": ask.workflow_id, "version": version, "autonomy_level": ask.level, "dry_run": ask.dry_run,
             "priority": ask.priority,
         });
+        if let Some(span) = ask.parent_span {
+            request[spans::PARENT_SPAN] = span.to_string().into();
+        }
         let head = Head {
-            id: self.inner.id(),
+            id: ask.run_id.unwrap_or_else(|| self.inner.id()),
             tenant: permit.tenant().to_owned(),
             actor: permit.actor().to_owned(),
             level: ask.level,
@@ -218,6 +228,7 @@ impl Flow {
         let catalog = inner.workflows.running();
         let now = parts.clock.now();
         let owner = inner.lane(id).map(|held| Owner { lane: held.lane, epoch: held.epoch });
+        let mut made = Vec::new();
         let (run, mut turn) = {
             let mut env = Env {
                 now,
@@ -229,13 +240,16 @@ impl Flow {
             };
             let mut at_once = |run: &Run, call: &Call| {
                 let (_, cancel) = Cancel::pair();
-                perform(&parts.registry, &*parts.clock, run.head(), call, cancel).now_or_never()
+                let began = parts.spans.enabled().then(|| parts.clock.now());
+                let answer = perform(&parts.registry, &*parts.clock, run.head(), call, cancel).now_or_never()?;
+                made.extend(began.map(|began| spans::call_span(run.head(), call, &answer, began, parts.clock.now())));
+                Some(answer)
             };
             Run::create(head, graph, recorded, &mut env, &mut at_once)?
         };
         let mut tx = turn.tx.take().unwrap_or_default();
         seal::notes(&mut tx, inner, run.head(), &turn.notes)?;
-        let launched = inner.launch(run, turn, tx);
+        let launched = inner.launch(run, turn, tx, made);
         launched.durable.await.unwrap_or(Err(CommitError::Unknown))?;
         Ok(Started { run_id: id, level, standing: launched.standing })
     }

@@ -9,6 +9,7 @@ mod counters;
 mod notifier;
 mod records;
 mod secrets;
+mod spans;
 mod tool;
 
 pub use ambient::{Clock, Random};
@@ -19,4 +20,5 @@ pub use counters::{Claim, CounterError, Counters};
 pub use notifier::{Message, Notifier};
 pub use records::{CommitError, Held, ReadError, Receipt, Records, Unavailable};
 pub use secrets::{SecretError, Secrets};
+pub use spans::{NoSpans, Span, SpanKind, Spans};
 pub use tool::{CallContext, Cancel, Done, Found, Sent, Tool, ToolError};

@@ -21,6 +21,7 @@ mod flow_retry;
 mod flow_sight;
 mod flow_size;
 mod flow_slots;
+mod flow_spans;
 mod flow_start;
 mod flow_stop;
 mod flow_undo;

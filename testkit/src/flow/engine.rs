@@ -13,7 +13,7 @@ use chimera_engine::access::{Doorkeeper, Permit};
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
 use chimera_engine::flow::{Flow, Parts, Registry};
-use chimera_engine::port::{Bus, BusError, Clock, Message, Notifier, Records, Subscription, ToolError};
+use chimera_engine::port::{Bus, BusError, Clock, Message, NoSpans, Notifier, Records, Subscription, ToolError};
 use futures::StreamExt;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -139,6 +139,7 @@ pub fn engine_with(world: &World, records: Arc<dyn Records>, alone: bool, rules:
         random: Arc::clone(&world.random) as _,
         bus: Arc::new(Nobody),
         notifier: Arc::new(Nobody),
+        spans: Arc::new(NoSpans),
         registry: Arc::new(world.registry()),
         policy: Arc::new(rules),
         slots: Slots::default(),

@@ -6,6 +6,7 @@ mod bare;
 mod engine;
 mod outside;
 mod puppet;
+mod spans;
 mod stage;
 mod tool;
 
@@ -14,5 +15,6 @@ pub use bare::{Bare, Work};
 pub use engine::{Nobody, World, engine, engine_with};
 pub use outside::{Outside, Sent};
 pub use puppet::{Asked, Made, Puppet, Watch};
+pub use spans::Listener;
 pub use stage::{Setup, Stage, TENANT, code_of, id_of, stage};
 pub use tool::{Behave, Script, Scripted};

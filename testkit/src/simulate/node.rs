@@ -10,7 +10,7 @@ use crate::seeded::Seeded;
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
 use chimera_engine::flow::{Flow, Parts, Registry};
-use chimera_engine::port::{Clock, Records};
+use chimera_engine::port::{Clock, NoSpans, Records};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -64,6 +64,7 @@ impl Node {
             random: Arc::clone(&ground.random) as _,
             bus: Arc::new(Nobody),
             notifier: Arc::new(Nobody),
+            spans: Arc::new(NoSpans),
             registry: Arc::new(registry(ground, &records, &wire)),
             policy: Arc::new(Rules::default()),
             slots: ground.slots.clone(),

@@ -30,6 +30,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tracing::field::Empty;
+use tracing::{Instrument, Span};
 
 /// Header that makes repeated sends one effect.
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -114,7 +116,7 @@ impl Client {
     /// deadline and when it is cancelled.
     pub async fn send(&self, call: &Call, request: Request) -> Result<Answer, ToolError> {
         let begun = Arc::new(AtomicBool::new(false));
-        let (care, shown) = (request.care, request.shown());
+        let (care, shown, span) = (request.care, request.shown(), span(&request));
         let mut cancel = call.cancel.clone();
         tokio::select! {
             biased;
@@ -126,7 +128,7 @@ impl Client {
                 let sent = sent(care, begun.load(Ordering::Acquire));
                 Err(failed(sent, Code::RequestTimeout, format!("{shown} took longer than allowed")))
             }
-            answer = self.follow(call, request, &begun) => answer,
+            answer = traced(span, self.follow(call, request, &begun)) => answer,
         }
     }
 
@@ -211,6 +213,38 @@ impl Client {
             at: self.clock.now(),
         })
     }
+}
+
+/// The span of a request, if it is a part of anything that is traced. It tells whom, not what for.
+fn span(request: &Request) -> Span {
+    if Span::current().is_none() {
+        return Span::none();
+    }
+    tracing::info_span!(
+        "http_call",
+        otel.kind = "client",
+        otel.status_code = Empty,
+        http.request.method = request.method.as_str(),
+        server.address = request.url.host_str().unwrap_or_default(),
+        server.port = request.url.port_or_known_default(),
+        http.response.status_code = Empty,
+    )
+}
+
+async fn traced(span: Span, work: impl Future<Output = Result<Answer, ToolError>>) -> Result<Answer, ToolError> {
+    let done = work.instrument(span.clone()).await;
+    match &done {
+        Ok(answer) => {
+            span.record("http.response.status_code", answer.status);
+            if answer.status >= 400 {
+                span.record("otel.status_code", "ERROR");
+            }
+        }
+        Err(_) => {
+            span.record("otel.status_code", "ERROR");
+        }
+    }
+    done
 }
 
 fn header(value: &str) -> Result<HeaderValue, ToolError> {

@@ -33,6 +33,7 @@ pub mod status;
 mod step;
 mod task;
 mod told;
+mod trail;
 mod undo;
 
 pub use close::affinity;
@@ -43,6 +44,7 @@ pub use event::{At, Call, Effect, Event, Mode, Note, Signal, Told, Turn, Verdict
 pub use load::{Damaged, Recorded, Recording, Stored, StoredPatch, behind};
 pub use rows::Unstorable;
 pub use status::{EffectStatus, RunStatus, StepStatus};
+pub use trail::Traced;
 
 use crate::error::ErrorBody;
 use crate::flow::air::Graph;

@@ -1,0 +1,133 @@
+//! Spans under ids that are given: those that the engine tells, and those of requests for runs.
+//!
+//! The SDK asks a generator for the ids of every span. Ours gives out the ids that the thread was
+//! told just before, and random ones otherwise; a span is always started on the thread that asked for
+//! it, so the ids can't end up with another.
+
+use chimera_core::time::Timestamp;
+use chimera_core::trace::SpanId as OwnSpanId;
+use chimera_engine::port::{Span as Told, SpanKind as ToldKind, Spans};
+use opentelemetry::trace::{
+    Link, Span, SpanContext, SpanId, SpanKind, Status, TraceContextExt, TraceFlags, TraceId, TraceState, Tracer,
+};
+use opentelemetry::{Context, KeyValue, Value};
+use opentelemetry_sdk::trace::{
+    IdGenerator, RandomIdGenerator, SamplingDecision, SamplingResult, SdkTracer, ShouldSample,
+};
+use std::cell::Cell;
+use std::time::{Duration, SystemTime};
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+use uuid::Uuid;
+
+/// The field of a span that stands where another will be told.
+const STAND_IN: &str = "otel.stand_in";
+
+thread_local! {
+    static NEXT: Cell<Option<(TraceId, SpanId)>> = const { Cell::new(None) };
+}
+
+/// Starts a span under these ids: the trace counts if the span has no parent.
+pub(super) fn under<T>(trace: Uuid, span: OwnSpanId, start: impl FnOnce() -> T) -> T {
+    NEXT.set(Some((trace_id(trace), span_id(span))));
+    let started = start();
+    NEXT.set(None);
+    started
+}
+
+fn trace_id(run: Uuid) -> TraceId {
+    TraceId::from_bytes(*run.as_bytes())
+}
+
+fn span_id(span: OwnSpanId) -> SpanId {
+    SpanId::from_bytes(span.bytes())
+}
+
+fn context(run: Uuid, span: OwnSpanId) -> SpanContext {
+    SpanContext::new(trace_id(run), span_id(span), TraceFlags::SAMPLED, true, TraceState::default())
+}
+
+/// Gives out the ids that were told, then random ones.
+#[derive(Debug, Default)]
+pub(super) struct Ids(RandomIdGenerator);
+
+impl IdGenerator for Ids {
+    fn new_trace_id(&self) -> TraceId {
+        NEXT.get().map_or_else(|| self.0.new_trace_id(), |(trace, _)| trace)
+    }
+
+    fn new_span_id(&self) -> SpanId {
+        NEXT.get().map_or_else(|| self.0.new_span_id(), |(_, span)| span)
+    }
+}
+
+/// Takes every span but those that only stand for another.
+#[derive(Clone, Debug)]
+pub(super) struct AllButStandIns;
+
+impl ShouldSample for AllButStandIns {
+    fn should_sample(
+        &self,
+        _: Option<&Context>,
+        _: TraceId,
+        _: &str,
+        _: &SpanKind,
+        attributes: &[KeyValue],
+        _: &[Link],
+    ) -> SamplingResult {
+        let stands_in = attributes.iter().any(|attribute| attribute.key.as_str() == STAND_IN);
+        let decision = if stands_in { SamplingDecision::Drop } else { SamplingDecision::RecordAndSample };
+        SamplingResult { decision, attributes: Vec::new(), trace_state: TraceState::default() }
+    }
+}
+
+/// Passes on what the engine tells.
+pub(super) struct Teller(pub(super) SdkTracer);
+
+impl Spans for Teller {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn ended(&self, told: Told) {
+        let parent = told.parent.map(|parent| context(told.trace, parent));
+        let parent = parent.map_or_else(Context::new, |parent| Context::new().with_remote_span_context(parent));
+        let kind = match told.kind {
+            ToldKind::Server => SpanKind::Server,
+            ToldKind::Internal => SpanKind::Internal,
+        };
+        let links = told.links.into_iter().map(|(run, span)| Link::with_context(context(run, span)));
+        let builder = self
+            .0
+            .span_builder(told.name)
+            .with_kind(kind)
+            .with_start_time(system_time(told.start))
+            .with_attributes(told.attributes.into_iter().map(|(name, value)| KeyValue::new(name, plain(value))))
+            .with_links(links.collect());
+        let mut span = under(told.trace, told.id, || self.0.build_with_context(builder, &parent));
+        span.set_status(told.error.map_or(Status::Ok, Status::error));
+        span.end_with_timestamp(system_time(told.end));
+    }
+
+    fn stand_in(&self, trace: Uuid, span: OwnSpanId) -> tracing::Span {
+        let stands = tracing::info_span!(parent: None, "run", otel.stand_in = true);
+        // Asking for its context starts it.
+        drop(under(trace, span, || stands.context()));
+        stands
+    }
+}
+
+fn plain(value: serde_json::Value) -> Value {
+    match value {
+        serde_json::Value::Bool(value) => value.into(),
+        serde_json::Value::String(text) => text.into(),
+        serde_json::Value::Number(number) => match number.as_i64() {
+            Some(number) => number.into(),
+            None => number.as_f64().unwrap_or_default().into(),
+        },
+        other => other.to_string().into(),
+    }
+}
+
+fn system_time(time: Timestamp) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(time.micros()).unwrap_or(0))
+}

@@ -1,0 +1,118 @@
+//! Spans of a run: their ids, and the header that hands them on.
+//!
+//! A run is one trace, whose id is the run's own. A span's id is made from what it is a span of, so
+//! it is the same after a restart and on another node: a call of today finds its place under a run
+//! that was asked for last week, and nobody has to keep the ids.
+
+use crate::id;
+use crate::time::Timestamp;
+use sha2::{Digest, Sha256};
+use std::fmt;
+use uuid::Uuid;
+
+/// The W3C id of a span: eight bytes, not all zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SpanId([u8; 8]);
+
+impl SpanId {
+    /// The request that asked for a run.
+    #[must_use]
+    pub fn request(run: Uuid) -> Self {
+        Self::derived("request", run)
+    }
+
+    /// A run.
+    #[must_use]
+    pub fn run(run: Uuid) -> Self {
+        Self::derived("run", run)
+    }
+
+    /// A step.
+    #[must_use]
+    pub fn step(step: Uuid) -> Self {
+        Self::derived("step", step)
+    }
+
+    /// A call of a tool. Each try has an id of its own.
+    #[must_use]
+    pub fn call(call: Uuid) -> Self {
+        Self::derived("call", call)
+    }
+
+    /// The id that sixteen hex digits spell.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut bytes = [0; 8];
+        hex::decode_to_slice(text, &mut bytes).ok()?;
+        (bytes != [0; 8]).then_some(Self(bytes))
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub const fn bytes(self) -> [u8; 8] {
+        self.0
+    }
+
+    fn derived(kind: &str, of: Uuid) -> Self {
+        let digest: [u8; 32] = Sha256::new().chain_update(kind).chain_update(of.as_bytes()).finalize().into();
+        let first = u64::from_be_bytes(*digest.first_chunk().unwrap_or(&[1; 8]));
+        Self(first.max(1).to_be_bytes())
+    }
+}
+
+impl fmt::Display for SpanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}
+
+/// The W3C header that names a span of a run.
+#[must_use]
+pub fn traceparent(run: Uuid, span: SpanId) -> String {
+    format!("00-{}-{span}-01", id::trace_id(run))
+}
+
+/// When a time-ordered id was made, to the millisecond; none for any other id.
+#[must_use]
+pub fn made_at(id: Uuid) -> Option<Timestamp> {
+    let (seconds, nanos) = id.get_timestamp()?.to_unix();
+    let micros = i64::try_from(seconds).ok()?.checked_mul(1_000_000)?;
+    Some(Timestamp::from_micros(micros.checked_add(i64::from(nanos / 1_000))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_has_the_same_id_for_ever_and_shares_it_with_nothing() {
+        let id = Uuid::from_u128(7);
+        let ids = [SpanId::request(id), SpanId::run(id), SpanId::step(id), SpanId::call(id), SpanId::run(Uuid::max())];
+        for (at, id) in ids.iter().enumerate() {
+            assert!(!ids[..at].contains(id), "{at}");
+            assert_eq!(SpanId::parse(&id.to_string()), Some(*id));
+        }
+        assert_eq!(SpanId::run(id).to_string(), "70bdc0ba02671bb8");
+    }
+
+    #[test]
+    fn what_is_no_span_id_is_not_read_as_one() {
+        for text in ["", "0000000000000000", "00f067aa0ba902b", "00f067aa0ba902b7a", "00f067aa0ba902bx"] {
+            assert_eq!(SpanId::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_header_names_the_runs_trace_and_the_span() {
+        let run = Uuid::from_u128(0x0192_0000_0000_7000_8000_0000_0000_0001);
+        let span = SpanId::call(run);
+        assert_eq!(traceparent(run, span), format!("00-01920000000070008000000000000001-{span}-01"));
+    }
+
+    #[test]
+    fn a_time_ordered_id_tells_when_it_was_made() {
+        let now = Timestamp::from_micros(1_700_000_000_123_000);
+        assert_eq!(made_at(id::time_ordered(now, [9; 10])), Some(now));
+        assert_eq!(made_at(Uuid::from_u128(7)), None);
+    }
+}

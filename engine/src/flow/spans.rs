@@ -1,0 +1,148 @@
+//! What a run did, as spans: the run, its steps, their calls.
+//!
+//! Everything is read off the run and the turn that was just committed, so the same spans are told
+//! whoever drives the run and however often it changed hands. Nothing is looked at while nobody
+//! listens.
+
+use super::node::Inner;
+use crate::port::{Span, SpanKind, Spans};
+use chimera_core::flow::call::Answer;
+use chimera_core::flow::run::{Call, Head, Mode, Run, StepStatus, Traced, Turn};
+use chimera_core::flow::tool::is_dry;
+use chimera_core::time::Timestamp;
+use chimera_core::trace::{SpanId, made_at};
+use serde_json::Value;
+use uuid::Uuid;
+
+/// The member of a run's request that names the span of whoever asked for the run.
+pub(super) const PARENT_SPAN: &str = "parent_span";
+
+/// Tells what has ended with a turn that is durable.
+pub(super) fn tell(inner: &Inner, run: &Run, turn: &Turn) {
+    let spans = &*inner.parts.spans;
+    if !spans.enabled() || turn.notes.is_empty() {
+        return;
+    }
+    let is_end = |event: &str| matches!(event, "run.completed" | "run.failed" | "run.cancelled");
+    let ended = run.completed_at().filter(|_| turn.notes.iter().any(|note| is_end(note.event_type)));
+    let now = ended.unwrap_or_else(|| inner.parts.clock.now());
+    for note in &turn.notes {
+        if matches!(note.event_type, "step.completed" | "step.failed" | "step.skipped")
+            && let Some(step) = note.step.and_then(|step| run.traced(step))
+        {
+            spans.ended(step_span(run.head(), &step, now));
+        }
+    }
+    if let Some(end) = ended {
+        run.stopped_steps().for_each(|step| spans.ended(step_span(run.head(), &step, end)));
+        spans.ended(create_execution_span(run, end));
+    }
+}
+
+/// The span of a run as a whole.
+fn create_execution_span(run: &Run, end: Timestamp) -> Span {
+    let head = run.head();
+    let level = head.level.as_str();
+    let mut attributes: Vec<(&'static str, Value)> = vec![
+        ("run_id", head.id.to_string().into()),
+        ("actor", head.actor.as_str().into()),
+        ("autonomy_level", level.split('_').next().unwrap_or(level).into()),
+        ("tenant_id", head.tenant.as_str().into()),
+        ("workflow_id", head.workflow.id.as_str().into()),
+        ("source", head.source.as_str().into()),
+        ("dry_run", head.dry_run.into()),
+        ("status", run.status().as_str().into()),
+    ];
+    attributes.extend(head.idempotency_key.as_deref().map(|key| ("idempotency_key", key.into())));
+    attributes.extend(head.correlation_id.as_deref().map(|id| ("correlation_id", id.into())));
+    let parent = head.parent.map(|(run, step)| (run, SpanId::step(step)));
+    let repeated = head.replay.as_ref().map(|replay| (replay.of, SpanId::run(replay.of)));
+    Span {
+        name: "agent_execution".to_owned(),
+        kind: SpanKind::Server,
+        trace: head.id,
+        id: SpanId::run(head.id),
+        parent: head.request.get(PARENT_SPAN).and_then(Value::as_str).and_then(SpanId::parse),
+        start: head.created_at,
+        end: end.max(head.created_at),
+        error: run.failure().map(|error| error.message.clone()),
+        attributes,
+        links: parent.into_iter().chain(repeated).collect(),
+    }
+}
+
+/// A step, from when its turn came: whoever waited for a person sees how long.
+fn step_span(head: &Head, step: &Traced<'_>, end: Timestamp) -> Span {
+    let mut attributes: Vec<(&'static str, Value)> = vec![
+        ("run_id", head.id.to_string().into()),
+        ("step_id", step.id.to_string().into()),
+        ("node_id", step.node.into()),
+        ("node_type", step.kind.into()),
+        ("status", step.status.as_str().into()),
+        ("attempts", step.attempt.into()),
+    ];
+    attributes.extend(step.tool.map(|tool| ("tool_name", tool.into())));
+    attributes.extend(step.item.map(|item| ("map_index", item.into())));
+    attributes.extend(step.error.map(|error| ("error_code", error.code.as_str().into())));
+    attributes.extend(step.child.map(|child| ("child_run_id", child.to_string().into())));
+    let start = made_at(step.id).unwrap_or(end).max(head.created_at).min(end);
+    let failed = step.status == StepStatus::Failed;
+    Span {
+        name: format!("step {}", step.node),
+        kind: SpanKind::Internal,
+        trace: head.id,
+        id: SpanId::step(step.id),
+        parent: Some(step.parent.map_or_else(|| SpanId::run(head.id), SpanId::step)),
+        start,
+        end: end.max(start),
+        error: step.error.filter(|_| failed).map(|error| error.message.clone()),
+        attributes,
+        links: step.child.map(|child| (child, SpanId::run(child))).into_iter().collect(),
+    }
+}
+
+/// One call of a tool. What a tool would do is asked before there are steps: that is the run's.
+pub(super) fn call_span(head: &Head, call: &Call, answer: &Answer, start: Timestamp, end: Timestamp) -> Span {
+    let (mode, parent) = match call.mode {
+        Mode::Execute => ("execute", SpanId::step(call.step)),
+        Mode::Dry => ("dry", SpanId::run(head.id)),
+        Mode::Check => ("check", SpanId::step(call.step)),
+        Mode::Undo { .. } => ("undo", SpanId::step(call.step)),
+    };
+    let failed = match answer {
+        Answer::Failed(error) => Some(&error.body),
+        Answer::Output(_) | Answer::Found(_) => None,
+    };
+    let mut attributes: Vec<(&'static str, Value)> = vec![
+        ("run_id", head.id.to_string().into()),
+        ("step_id", call.step.to_string().into()),
+        ("tool_call_id", call.id.to_string().into()),
+        ("tool_name", call.tool.as_str().into()),
+        ("mode", mode.into()),
+        ("attempt", call.attempt.into()),
+        ("dry_run", is_dry(&call.input).into()),
+    ];
+    attributes.extend(failed.map(|error| ("error_code", error.code.as_str().into())));
+    Span {
+        name: format!("call {}", call.tool),
+        kind: SpanKind::Internal,
+        trace: head.id,
+        id: SpanId::call(call.id),
+        parent: Some(parent),
+        start,
+        end: end.max(start),
+        error: failed.map(|error| error.message.clone()),
+        attributes,
+        links: Vec::new(),
+    }
+}
+
+/// What stands for a run while it is driven.
+pub(super) fn under_run(spans: &dyn Spans, run: Uuid) -> tracing::Span {
+    if spans.enabled() { spans.stand_in(run, SpanId::run(run)) } else { tracing::Span::none() }
+}
+
+/// What stands for a call while it is made.
+pub(super) fn under_call(spans: &dyn Spans, run: Uuid, call: Uuid) -> tracing::Span {
+    if spans.enabled() { spans.stand_in(run, SpanId::call(call)) } else { tracing::Span::none() }
+}
