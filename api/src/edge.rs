@@ -2,7 +2,7 @@
 
 use crate::trace::{Origin, TraceContext};
 use chimera_core::limits::EVENT_STREAMS_MAX;
-use chimera_engine::access::Doorkeeper;
+use chimera_engine::access::Access;
 use chimera_engine::flow::Flow;
 use chimera_engine::port::{Blobs, Clock, Random};
 use futures::future::BoxFuture;
@@ -49,7 +49,7 @@ pub struct Edge {
     pub(crate) random: Arc<dyn Random>,
     pub(crate) blobs: Option<Arc<dyn Blobs>>,
     pub(crate) flow: Option<Flow>,
-    pub(crate) door: Option<Arc<Doorkeeper>>,
+    pub(crate) access: Option<Arc<Access>>,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) checks: Arc<[Check]>,
     pub(crate) check_timeout: Duration,
@@ -68,7 +68,7 @@ impl Edge {
             random,
             blobs: None,
             flow: None,
-            door: None,
+            access: None,
             streams: Arc::new(Semaphore::new(EVENT_STREAMS_MAX)),
             checks: Arc::new([]),
             check_timeout: Duration::from_secs(2),
@@ -102,8 +102,8 @@ impl Edge {
 
     /// Sets who lets callers in. Without it nobody is let in.
     #[must_use]
-    pub fn with_door(mut self, door: Doorkeeper) -> Self {
-        self.door = Some(Arc::new(door));
+    pub fn with_access(mut self, access: Arc<Access>) -> Self {
+        self.access = Some(access);
         self
     }
 

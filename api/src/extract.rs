@@ -101,7 +101,7 @@ impl From<JsonError> for ApiError {
     }
 }
 
-fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
+pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
     let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let json = essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"));
@@ -114,7 +114,7 @@ fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
 
 /// Reads a body to its end. One that is too long is refused as soon as that is known, whether its
 /// length was announced or not.
-async fn read(body: Body, bytes_max: usize) -> Result<Bytes, ApiError> {
+pub(crate) async fn read(body: Body, bytes_max: usize) -> Result<Bytes, ApiError> {
     let announced = body.size_hint().lower();
     if announced > bytes_max as u64 {
         return Err(too_large(bytes_max));

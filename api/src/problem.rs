@@ -8,6 +8,7 @@ use axum::http::{HeaderValue, Response, StatusCode, header};
 use axum::response::IntoResponse;
 use chimera_core::error::{Code, ErrorBody, Problem};
 use chimera_core::limits::ERROR_TEXT_CHARS_MAX;
+use chimera_engine::access::AccessError;
 use chimera_engine::flow::FlowError;
 use chimera_engine::port::{BlobError, CommitError, LinkRefused, ReadError};
 use serde_json::Value;
@@ -75,6 +76,21 @@ impl ApiError {
         Self::new(code, message)
     }
 
+    /// What a client is told to do about its credential (RFC 6750): a token that merely lacks a scope
+    /// needs no new one.
+    fn challenge(&self) -> Option<HeaderValue> {
+        match (self.code, self.body.details.get("required_scope").and_then(Value::as_str)) {
+            (Code::RbacForbidden, Some(scope)) => {
+                HeaderValue::from_str(&format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\"")).ok()
+            }
+            (Code::Unauthenticated | Code::SignatureInvalid | Code::ExpiredTtl, _) => {
+                let invalid = self.body.details.get("reason").is_some_and(|reason| reason != "missing");
+                Some(HeaderValue::from_static(if invalid { "Bearer error=\"invalid_token\"" } else { "Bearer" }))
+            }
+            _ => None,
+        }
+    }
+
     /// The document for this error.
     pub(crate) fn problem(&self, instance: &str, trace_id: &str) -> Problem {
         Problem::new(self.code, self.body.clone(), instance, trace_id)
@@ -104,8 +120,8 @@ impl IntoResponse for ApiError {
         if let Some(seconds) = self.body.retry_after_seconds {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
-        if self.code == Code::Unauthenticated {
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        if let Some(challenge) = self.challenge() {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
         }
         response.extensions_mut().insert(Attached(self));
         response
@@ -170,6 +186,15 @@ impl From<ErrorBody> for ApiError {
     fn from(body: ErrorBody) -> Self {
         let code = Code::parse(&body.code).unwrap_or(Code::Internal);
         Self { code, body: ErrorBody { message: told(body.message, ERROR_TEXT_CHARS_MAX), ..body } }
+    }
+}
+
+impl From<AccessError> for ApiError {
+    fn from(error: AccessError) -> Self {
+        match error {
+            AccessError::Refused(body) => (*body).into(),
+            AccessError::Flow(error) => error.into(),
+        }
     }
 }
 

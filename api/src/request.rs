@@ -22,7 +22,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
 
 /// Where a run is asked for: such a request begins the run's trace.
-const STARTS_RUNS: [&str; 3] = ["/act", "/workflows/{id}/runs", "/workflows/{id}/call"];
+const STARTS_RUNS: [&str; 2] = ["/act", "/workflows/{id}/call"];
 
 /// Characters of a correlation id at the most.
 const CORRELATION_CHARS_MAX: usize = 128;
@@ -55,6 +55,7 @@ pub(crate) async fn observe(State(edge): State<Edge>, mut request: Request, next
     }
     let context = exported.unwrap_or_else(|| TraceContext::begin(&origin, &*edge.random));
     span.record("trace_id", context.trace_id.as_str());
+    request.extensions_mut().insert(context.clone());
     let echoed = request.headers().contains_key(&CORRELATION_ID);
 
     let response = next.run(request).instrument(span.clone()).await;

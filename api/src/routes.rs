@@ -2,11 +2,12 @@
 //!
 //! A test compares both: a route without documentation and a documented path without a route fail.
 
+use crate::access::{act, actor_get, actor_key, actor_list, actor_put, gate, jwks, token, token_refresh, token_revoke};
 use crate::edge::Edge;
 use crate::flow::{
     cache_forget, run_approve, run_call, run_cancel, run_events, run_get, run_list, run_mark, run_patch, run_pause,
-    run_reject, run_replay, run_resume, run_retry, run_rollback, run_start, run_steps, run_unpatch, step_edit,
-    step_resolve, tool_list, workflow_apply, workflow_check, workflow_get, workflow_list,
+    run_reject, run_replay, run_resume, run_retry, run_rollback, run_steps, run_unpatch, step_edit, step_resolve,
+    tool_list, workflow_apply, workflow_check, workflow_get, workflow_list,
 };
 use crate::intent::artifact;
 use crate::ops::{docs, errors, healthz, metrics, openapi, readyz, schema};
@@ -18,9 +19,11 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{MethodRouter, delete, get, post};
 use chimera_core::error::Code;
 use tower_http::catch_panic::CatchPanicLayer;
-use utoipa::OpenApi;
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::{Modify, OpenApi};
 
-fn table() -> Vec<(&'static str, MethodRouter<Edge>)> {
+/// What anybody may ask for.
+fn open() -> Vec<(&'static str, MethodRouter<Edge>)> {
     vec![
         ("/healthz", get(healthz::healthz)),
         ("/readyz", get(readyz::readyz)),
@@ -29,12 +32,25 @@ fn table() -> Vec<(&'static str, MethodRouter<Edge>)> {
         ("/docs", get(docs::docs)),
         ("/docs/errors/{code}", get(errors::error)),
         ("/artifacts/{sha256}", get(artifact::artifact)),
+        ("/.well-known/jwks.json", get(jwks::jwks)),
+        ("/auth/token", post(token::sign_in)),
+        ("/auth/refresh", post(token_refresh::refresh)),
+    ]
+}
+
+/// What only those may ask for whom the door lets in.
+fn guarded() -> Vec<(&'static str, MethodRouter<Edge>)> {
+    vec![
+        ("/auth/revoke", post(token_revoke::revoke)),
+        ("/act", post(act::act)),
+        ("/actors", get(actor_list::list)),
+        ("/actors/{id}", get(actor_get::get).put(actor_put::put)),
+        ("/actors/{id}/keys", post(actor_key::add)),
         ("/tools", get(tool_list::list)),
         ("/workflows", get(workflow_list::list)),
         ("/workflows/{id}", get(workflow_get::get).put(workflow_apply::apply)),
         ("/workflows/{id}/check", post(workflow_check::check)),
         ("/workflows/{id}/cache", delete(cache_forget::forget)),
-        ("/workflows/{id}/runs", post(run_start::start)),
         ("/workflows/{id}/call", post(run_call::call)),
         ("/runs", get(run_list::list)),
         ("/runs/{id}", get(run_get::get).patch(run_mark::mark)),
@@ -66,13 +82,21 @@ fn table() -> Vec<(&'static str, MethodRouter<Edge>)> {
         docs::docs,
         errors::error,
         artifact::artifact,
+        jwks::jwks,
+        token::sign_in,
+        token_refresh::refresh,
+        token_revoke::revoke,
+        act::act,
+        actor_list::list,
+        actor_get::get,
+        actor_put::put,
+        actor_key::add,
         tool_list::list,
         workflow_list::list,
         workflow_get::get,
         workflow_apply::apply,
         workflow_check::check,
         cache_forget::forget,
-        run_start::start,
         run_call::call,
         run_list::list,
         run_get::get,
@@ -93,13 +117,36 @@ fn table() -> Vec<(&'static str, MethodRouter<Edge>)> {
         run_unpatch::unpatch,
     ),
     components(schemas(schema::ProblemDocument)),
+    modifiers(&Credentials),
+    security(("bearer" = [])),
     tags(
         (name = "ops", description = "Health, metrics, documentation"),
+        (name = "access", description = "Who calls, and what they ask for"),
         (name = "flow", description = "Workflows, runs and tools"),
         (name = "intent", description = "Intents and what they produce"),
     ),
 )]
 struct Document;
+
+/// How callers prove who they are.
+struct Credentials;
+
+impl Modify for Credentials {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let token = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .bearer_format("JWT")
+            .description(Some("An access token of `/auth/token`. A request with a body is signed as well."))
+            .build();
+        let signature = ApiKeyValue::with_description(
+            "X-HMAC-Signature",
+            "Lower-case hex of the HMAC-SHA256 of the raw body, with the actor's key",
+        );
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("bearer", SecurityScheme::Http(token));
+        components.add_security_scheme("hmac", SecurityScheme::ApiKey(ApiKey::Header(signature)));
+    }
+}
 
 /// The OpenAPI 3.1 document.
 #[must_use]
@@ -110,7 +157,7 @@ pub fn document() -> utoipa::openapi::OpenApi {
 /// Every path of the route table.
 #[must_use]
 pub fn paths() -> Vec<&'static str> {
-    table().into_iter().map(|(path, _)| path).collect()
+    open().into_iter().chain(guarded()).map(|(path, _)| path).collect()
 }
 
 /// The whole edge as one service.
@@ -120,9 +167,13 @@ pub fn router(edge: Edge) -> Router {
 
 /// The whole edge with further routes under the same layers.
 pub fn with_routes(edge: Edge, more: Router<Edge>) -> Router {
-    table()
+    let add = |router: Router<Edge>, (path, methods)| router.route(path, methods);
+    let guarded =
+        guarded().into_iter().fold(Router::new(), add).route_layer(from_fn_with_state(edge.clone(), gate::admit));
+    open()
         .into_iter()
-        .fold(more, |router, (path, methods)| router.route(path, methods))
+        .fold(more, add)
+        .merge(guarded)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(CatchPanicLayer::custom(request::after_panic))

@@ -8,12 +8,13 @@
 
 mod stall;
 
-use axum::Router;
+use axum::{Extension, Router};
 use chimera_core::limits::HEAD_BYTES_MAX;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use stall::Impatient;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,10 @@ pub struct ServerLimits {
     /// How long requests may run on after the stop.
     pub shutdown_grace: Duration,
 }
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) IpAddr);
 
 /// How a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +65,9 @@ pub async fn serve(
             () = &mut stop => break,
             Some(_) = connections.join_next() => {}
             accepted = accept(&listener, &slots) => match accepted {
-                Ok((stream, slot)) => {
-                    connections.spawn(converse(stream, slot, router.clone(), limits.header_timeout, stopping.subscribe()));
+                Ok((stream, peer, slot)) => {
+                    let router = router.clone().layer(Extension(Peer(peer)));
+                    connections.spawn(converse(stream, slot, router, limits.header_timeout, stopping.subscribe()));
                 }
                 Err(error) => {
                     tracing::warn!(reason = %error.kind(), "a connection could not be accepted");
@@ -82,10 +88,13 @@ pub async fn serve(
     Drained { cut }
 }
 
-async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> std::io::Result<(TcpStream, OwnedSemaphorePermit)> {
+async fn accept(
+    listener: &TcpListener,
+    slots: &Arc<Semaphore>,
+) -> std::io::Result<(TcpStream, IpAddr, OwnedSemaphorePermit)> {
     let slot = slots.clone().acquire_owned().await.map_err(std::io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
-    Ok((stream, slot))
+    let (stream, peer) = listener.accept().await?;
+    Ok((stream, peer.ip(), slot))
 }
 
 async fn converse(

@@ -9,7 +9,6 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use chimera_core::id;
 use chimera_core::trace::SpanId;
-use chimera_engine::flow::StartRun;
 use chimera_engine::port::Random;
 use std::convert::Infallible;
 use std::fmt;
@@ -37,11 +36,6 @@ impl RunSeed {
     pub(crate) fn new(run: Uuid, exported: Option<&TraceContext>) -> Self {
         let own = exported.filter(|context| context.trace_id == id::trace_id(run));
         Self { run_id: Some(run), span: own.and_then(|context| SpanId::parse(&context.span_id)) }
-    }
-
-    /// Asks for the run under this id.
-    pub(crate) fn plant(self, ask: StartRun) -> StartRun {
-        StartRun { run_id: self.run_id, parent_span: self.span, ..ask }
     }
 }
 

@@ -101,7 +101,7 @@ impl Environment {
     pub(crate) fn read() -> Self {
         let settings = std::env::vars_os()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
-            .filter(|(name, _)| name.starts_with("CHIMERA_"))
+            .filter(|(name, _)| name.starts_with("CHIMERA_") || crate::config::aliases().any(|alias| alias == name))
             .collect();
         Self { settings, no_color: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) }
     }

@@ -18,8 +18,8 @@ pub(crate) const SCRATCH_PREFIX: &str = "bench-";
 /// The file that says where the process serves.
 const ADDRESS: &str = "address";
 
-/// The file with the token of `chimera dev`.
-const TOKEN: &str = "dev.token";
+/// The folder with the keys of the actors that `chimera dev` brings.
+const ACTORS: &str = "actors";
 
 /// A data folder that this process may write to, until it is dropped.
 #[derive(Debug)]
@@ -93,9 +93,22 @@ impl Home {
         ledger_key(&self.dir).exists() && !self.dir.join("chimera.db").exists()
     }
 
-    /// The token of `chimera dev`; made at the first start.
-    pub(crate) fn dev_token(&self, random: &dyn Random) -> Outcome<String> {
-        self.kept(&self.dir.join(TOKEN), random)
+    /// The seed of the key that signs access tokens; made at the first start.
+    pub(crate) fn token_seed(&self, random: &dyn Random) -> Outcome<[u8; 32]> {
+        seed(&self.kept(&self.keys()?.join("token.key"), random)?)
+    }
+
+    /// The key that seals actors' keys in the store; made at the first start.
+    pub(crate) fn seal_key(&self, random: &dyn Random) -> Outcome<[u8; 32]> {
+        seed(&self.kept(&self.keys()?.join("seal.key"), random)?)
+    }
+
+    /// The key of an actor that `chimera dev` brings; made at the first start.
+    pub(crate) fn actor_key(&self, actor: &str, random: &dyn Random) -> Outcome<String> {
+        let folder = self.keys()?.join(ACTORS);
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.map_err(|error| Failure::file("can't create the key folder", &folder, &error))?;
+        self.kept(&folder.join(format!("{actor}.key")), random)
     }
 
     /// Says where the process that uses this folder serves.
@@ -138,9 +151,12 @@ pub(crate) fn address(dir: &Path) -> Outcome<Option<String>> {
     line(&dir.join(ADDRESS))
 }
 
-/// The token that `chimera dev` made, if it has.
-pub(crate) fn existing_token(dir: &Path) -> Outcome<Option<String>> {
-    line(&dir.join(TOKEN))
+/// The key that `chimera dev` made for an actor, if it has.
+pub(crate) fn existing_actor_key(dir: &Path, actor: &str) -> Outcome<Option<String>> {
+    if actor.contains(['/', '\\']) {
+        return Ok(None);
+    }
+    line(&dir.join("keys").join(ACTORS).join(format!("{actor}.key")))
 }
 
 /// Where the ledger's signing key lies.

@@ -1,5 +1,6 @@
 //! The access room: who calls, and the front door.
 
+pub(crate) mod act;
 pub(crate) mod actor_get;
 pub(crate) mod actor_key;
 pub(crate) mod actor_list;

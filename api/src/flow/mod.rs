@@ -1,5 +1,6 @@
 //! Workflows, runs and tools over HTTP: one file per endpoint.
 
+pub(crate) mod answer;
 pub(crate) mod cache_forget;
 pub(crate) mod place;
 pub(crate) mod refusals;
@@ -17,7 +18,6 @@ pub(crate) mod run_replay;
 pub(crate) mod run_resume;
 pub(crate) mod run_retry;
 pub(crate) mod run_rollback;
-pub(crate) mod run_start;
 pub(crate) mod run_steps;
 pub(crate) mod run_unpatch;
 pub(crate) mod schema;

@@ -10,12 +10,18 @@ pub(crate) enum Asking {
     /// SCHEMA_INVALID
     #[response(status = 400, content_type = "application/problem+json")]
     Malformed(ProblemDocument),
-    /// UNAUTHENTICATED
+    /// UNAUTHENTICATED, SIGNATURE_INVALID, EXPIRED_TTL
     #[response(status = 401, content_type = "application/problem+json")]
     Stranger(ProblemDocument),
+    /// RBAC_FORBIDDEN
+    #[response(status = 403, content_type = "application/problem+json")]
+    Forbidden(ProblemDocument),
     /// NOT_FOUND
     #[response(status = 404, content_type = "application/problem+json")]
     Absent(ProblemDocument),
+    /// RATE_LIMITED
+    #[response(status = 429, content_type = "application/problem+json")]
+    TooMany(ProblemDocument),
     /// STORE_UNAVAILABLE
     #[response(status = 503, content_type = "application/problem+json")]
     Unavailable(ProblemDocument),
@@ -28,7 +34,7 @@ pub(crate) enum Changing {
     /// SCHEMA_INVALID
     #[response(status = 400, content_type = "application/problem+json")]
     Malformed(ProblemDocument),
-    /// UNAUTHENTICATED
+    /// UNAUTHENTICATED, SIGNATURE_INVALID, EXPIRED_TTL
     #[response(status = 401, content_type = "application/problem+json")]
     Stranger(ProblemDocument),
     /// RBAC_FORBIDDEN, POLICY_DENIED
@@ -49,7 +55,40 @@ pub(crate) enum Changing {
     /// MALFORMED_ARGS, VALIDATION_FAILED
     #[response(status = 422, content_type = "application/problem+json")]
     Invalid(ProblemDocument),
+    /// RATE_LIMITED
+    #[response(status = 429, content_type = "application/problem+json")]
+    TooMany(ProblemDocument),
     /// STORE_UNAVAILABLE, OVERLOADED
+    #[response(status = 503, content_type = "application/problem+json")]
+    Unavailable(ProblemDocument),
+}
+
+/// Of whoever comes in.
+#[derive(IntoResponses)]
+#[allow(dead_code)]
+pub(crate) enum Entering {
+    /// SCHEMA_INVALID
+    #[response(status = 400, content_type = "application/problem+json")]
+    Malformed(ProblemDocument),
+    /// UNAUTHENTICATED, SIGNATURE_INVALID, EXPIRED_TTL
+    #[response(status = 401, content_type = "application/problem+json")]
+    Stranger(ProblemDocument),
+    /// RBAC_FORBIDDEN
+    #[response(status = 403, content_type = "application/problem+json")]
+    Forbidden(ProblemDocument),
+    /// PAYLOAD_TOO_LARGE
+    #[response(status = 413, content_type = "application/problem+json")]
+    TooLarge(ProblemDocument),
+    /// UNSUPPORTED_MEDIA_TYPE
+    #[response(status = 415, content_type = "application/problem+json")]
+    OtherType(ProblemDocument),
+    /// VALIDATION_FAILED
+    #[response(status = 422, content_type = "application/problem+json")]
+    Invalid(ProblemDocument),
+    /// RATE_LIMITED
+    #[response(status = 429, content_type = "application/problem+json")]
+    TooMany(ProblemDocument),
+    /// STORE_UNAVAILABLE
     #[response(status = 503, content_type = "application/problem+json")]
     Unavailable(ProblemDocument),
 }

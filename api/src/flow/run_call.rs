@@ -6,7 +6,7 @@
 use super::place;
 use super::refusals::Changing;
 use super::schema::StartedDocument;
-use crate::access::Caller;
+use crate::access::{Caller, act};
 use crate::edge::Edge;
 use crate::extract::{ApiJson, ApiQuery};
 use crate::problem::ApiError;
@@ -18,7 +18,8 @@ use axum::response::{IntoResponse, Response};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::RunStatus;
-use chimera_engine::flow::{Standing, StartRun};
+use chimera_engine::access::{Acted, What};
+use chimera_engine::flow::Standing;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -59,8 +60,10 @@ pub(crate) async fn call(
     ApiJson(inputs): ApiJson<Value>,
 ) -> Result<Response, ApiError> {
     let wait = place::patience(patience.wait)?.unwrap_or(WAIT);
-    let ask = seed.plant(StartRun::of(place::workflow(&id)?, inputs));
-    let mut started = caller.flow.start(&caller.permit, ask).await?;
+    let what = What::Workflow { id: place::workflow(&id)?.to_owned(), version: None, inputs };
+    let acted = act::access(&edge)?.act(&caller.permit, act::plain(what, seed)).await?;
+    let Acted::Started(begun) = acted else { return Err(ApiError::internal()) };
+    let mut started = begun.started;
     let wait = wait.min(edge.request_timeout.mul_f64(0.9));
     // Whether it rests or the time is over: where it stands is the answer.
     drop(timeout(wait, started.standing.wait_for(|standing| standing.rests)).await);

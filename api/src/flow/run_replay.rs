@@ -1,8 +1,8 @@
 //! `POST /runs/{id}/replay`: runs a run over again, frozen or as a shadow.
 
+use super::answer::answer;
 use super::place;
 use super::refusals::Changing;
-use super::run_start::answer;
 use super::schema::{RunDocument, StartedDocument};
 use crate::access::Caller;
 use crate::edge::Edge;

@@ -1,8 +1,8 @@
 //! `POST /runs/{id}/retry`: runs a run again for real, from a node on, with effects of its own.
 
+use super::answer::answer;
 use super::place;
 use super::refusals::Changing;
-use super::run_start::answer;
 use super::schema::{RunDocument, StartedDocument};
 use crate::access::Caller;
 use crate::edge::Edge;

@@ -245,6 +245,38 @@ pub(crate) struct StartedDocument {
     trace_id: String,
 }
 
+/// A run that was asked for.
+#[derive(ToSchema)]
+#[allow(dead_code)]
+pub(crate) struct ActedDocument {
+    /// Its id.
+    run_id: String,
+    /// Where it stands now.
+    status: String,
+    /// How freely it may act.
+    autonomy_level: String,
+    /// W3C trace id.
+    trace_id: String,
+    /// What it does: `steps` with `step_id`, `tool` and `input`.
+    #[schema(value_type = Object)]
+    plan: Value,
+    /// How risky that looked, and why: `score`, and `reasons` with `factor`, `pointer` and `points`.
+    #[schema(value_type = Object)]
+    risk: Value,
+    /// Only what it would do was wanted.
+    dry_run: bool,
+    /// What a dry run of each step gave.
+    dry_run_results: Option<Vec<Value>>,
+    /// Where to decide.
+    approve_url: Option<String>,
+    /// What waits for a decision.
+    approvals: Vec<ApprovalDocument>,
+    /// What it gave.
+    result: Option<Value>,
+    /// Why it failed.
+    error: Option<Value>,
+}
+
 /// A version of a workflow.
 #[derive(ToSchema)]
 #[allow(dead_code)]

@@ -49,7 +49,9 @@ fn learn(loaded: &Loaded) {
             mask.learn_url(text);
         }
     }
-    loaded.config.token.iter().for_each(|token| mask.learn(&Secret::new(token.0.as_bytes())));
+    let config = &loaded.config;
+    let tokens = [&config.token, &config.hmac_key, &config.access.hmac_secret, &config.access.jwt_secret];
+    tokens.into_iter().flatten().for_each(|token| mask.learn(&Secret::new(token.0.as_bytes())));
     for secret in loaded.config.secret_variables.0.values() {
         mask.learn(&Secret::new(secret.as_bytes()));
     }
@@ -87,7 +89,7 @@ impl Layers {
             if name == ENV_CONFIG || name.starts_with(ENV_SECRET_PREFIX) {
                 continue;
             }
-            match SETTINGS.iter().find(|setting| setting.env() == *name) {
+            match SETTINGS.iter().find(|setting| setting.env() == *name || setting.alias == Some(name)) {
                 Some(setting) => self.set(setting, &Raw::Word(value.clone()), Origin::Env(name.clone())),
                 None => {
                     let hint = nearest(name, SETTINGS.iter().map(Setting::env));

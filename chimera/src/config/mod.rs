@@ -16,6 +16,7 @@ mod show;
 pub(crate) use layer::{Flags, load};
 #[cfg(test)]
 pub(crate) use reference::reference;
+pub(crate) use setting::aliases;
 pub(crate) use show::{masked_url, show};
 
 use crate::mask::Mask;
@@ -50,8 +51,12 @@ pub(crate) struct Config {
     pub(crate) token: Option<Token>,
     /// Whom tools may call.
     pub(crate) egress_allow: Vec<String>,
-    /// The secret with the token of `serve`.
-    pub(crate) api_token: Option<String>,
+    /// Whom commands sign in as.
+    pub(crate) actor: Option<String>,
+    /// The key that they sign with.
+    pub(crate) hmac_key: Option<Token>,
+    /// The front door.
+    pub(crate) access: AccessConfig,
     /// Tools, rules and bounds of workflows.
     pub(crate) flow: FlowConfig,
     /// The secret that signs webhooks about runs.
@@ -107,7 +112,9 @@ impl Config {
             server: page.text("server"),
             token: page.text("token").map(Token),
             egress_allow: page.list("egress_allow").to_vec(),
-            api_token: page.text("api.token"),
+            actor: page.text("actor"),
+            hmac_key: page.text("hmac_key").map(Token),
+            access: AccessConfig::of(&page),
             flow: FlowConfig::of(&page),
             webhook_key: page.text("notify.webhook_key"),
             mail: MailConfig::of(&page),
@@ -155,6 +162,59 @@ impl FlowConfig {
             policy_file: page.path("flow.policy_file"),
             calls_max: ["flow.calls_max", "flow.tenant_calls_max", "flow.tool_calls_max"].map(|key| page.count(key)),
             calls_of: pairs("flow.calls_of").filter_map(count).collect(),
+        }
+    }
+}
+
+/// Settings of the front door.
+#[derive(Clone, Debug)]
+pub(crate) struct AccessConfig {
+    /// File of actors.
+    pub(crate) actors_file: Option<PathBuf>,
+    /// The one actor of the set-up with a single key.
+    pub(crate) hmac_actor: String,
+    /// Its key, or the name of the secret with it.
+    pub(crate) hmac_secret: Option<Token>,
+    /// Access tokens are signed with a shared secret.
+    pub(crate) hs256: bool,
+    /// That secret, or its name.
+    pub(crate) jwt_secret: Option<Token>,
+    /// The secret with the seed of access tokens.
+    pub(crate) token_key: Option<String>,
+    /// Keys of access tokens that count too.
+    pub(crate) token_keys_before: Vec<PublicKey>,
+    /// Whom access tokens are for.
+    pub(crate) audience: String,
+    /// The secret with the key that seals actors' keys.
+    pub(crate) seal_key: Option<String>,
+    /// What is done for the first time is drafted.
+    pub(crate) cautious: bool,
+    /// How long Redis remembers a key.
+    pub(crate) idempotency_ttl: Duration,
+    /// Without Redis nobody is let in.
+    pub(crate) refuse_without_redis: bool,
+    /// Only the document's rules about scopes count.
+    pub(crate) strict_scopes: bool,
+}
+
+impl AccessConfig {
+    fn of(page: &Page<'_>) -> Self {
+        let public = |key: &str| page.list(key).iter().filter_map(|key| PublicKey::from_hex(key)).collect();
+        let says = |key: &str, word: &str| page.text(key).as_deref() == Some(word);
+        Self {
+            actors_file: page.path("access.actors_file"),
+            hmac_actor: page.text("access.hmac_actor").unwrap_or_default(),
+            hmac_secret: page.text("access.hmac_secret").map(Token),
+            hs256: says("access.jwt_algorithm", "HS256"),
+            jwt_secret: page.text("access.jwt_secret").map(Token),
+            token_key: page.text("access.token_key"),
+            token_keys_before: public("access.token_keys_before"),
+            audience: page.text("access.audience").unwrap_or_default(),
+            seal_key: page.text("access.seal_key"),
+            cautious: says("access.cautious", "true"),
+            idempotency_ttl: page.seconds("access.idempotency_ttl_seconds"),
+            refuse_without_redis: says("access.without_redis", "refuse"),
+            strict_scopes: says("scopes.strict", "true"),
         }
     }
 }

@@ -23,9 +23,10 @@ pub(crate) fn reference() -> String {
         };
         let _ = writeln!(
             text,
-            "| `{}` | `{}` | {flag} | {} | {default} | {} |",
+            "| `{}` | `{}`{} | {flag} | {} | {default} | {} |",
             setting.key,
             setting.env(),
+            setting.alias.map_or(String::new(), |alias| format!(" or `{alias}`")),
             kind(setting.kind),
             setting.doc
         );

@@ -61,16 +61,23 @@ pub(crate) struct Setting {
     /// The default in the spelling of an environment variable; none: not set.
     pub(crate) default: Option<&'static str>,
     pub(crate) flag: Option<&'static str>,
+    /// Another name of its environment variable, one that others use too.
+    pub(crate) alias: Option<&'static str>,
     pub(crate) doc: &'static str,
 }
 
 impl Setting {
     const fn new(key: &'static str, kind: Kind, default: Option<&'static str>, doc: &'static str) -> Self {
-        Self { key, kind, default, flag: None, doc }
+        Self { key, kind, default, flag: None, alias: None, doc }
     }
 
     const fn flag(mut self, flag: &'static str) -> Self {
         self.flag = Some(flag);
+        self
+    }
+
+    const fn alias(mut self, alias: &'static str) -> Self {
+        self.alias = Some(alias);
         self
     }
 
@@ -87,6 +94,13 @@ const fn calls(max: u64) -> Kind {
 const fn seconds(min: u64, max: u64) -> Kind {
     Kind::Number { min, max, unit: "seconds" }
 }
+
+/// The names of environment variables that don't begin like the others.
+pub(crate) fn aliases() -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().filter_map(|setting| setting.alias)
+}
+
+const YES_OR_NO: Kind = Kind::Choice(&["false", "true"]);
 
 /// Every setting, in the order in which they are shown.
 pub(crate) static SETTINGS: &[Setting] = &[
@@ -145,7 +159,19 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "token",
         Kind::Token,
         None,
-        "Token that commands show to the server; without it the one that `chimera dev` keeps in the data folder.",
+        "Access token that commands show to the server; without it they sign in.",
+    ),
+    Setting::new(
+        "actor",
+        Kind::Text,
+        None,
+        "Whom commands sign in as; `admin` without it.",
+    ),
+    Setting::new(
+        "hmac_key",
+        Kind::Token,
+        None,
+        "Key of that actor; without it the one that `chimera dev` keeps in the data folder.",
     ),
     Setting::new("egress_allow", Kind::Hosts, Some(""), "Hosts that tools may call, as `host` or `host:port`."),
     Setting::new(
@@ -212,10 +238,81 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "How long a request may take until its answer begins.",
     ),
     Setting::new(
-        "api.token",
+        "access.actors_file",
+        Kind::Path,
+        None,
+        "TOML file of actors, over the shipped registry, as docs/guides/access.md describes.",
+    ),
+    Setting::new(
+        "access.hmac_actor",
+        Kind::Text,
+        Some("n8n_workflow_default"),
+        "The one actor that `access.hmac_secret` is the key of.",
+    ),
+    Setting::new(
+        "access.hmac_secret",
+        Kind::Token,
+        None,
+        "Key of one actor, for the set-up with a single key; or the name of the secret that holds it.",
+    )
+    .alias("HMAC_SECRET_KEY"),
+    Setting::new(
+        "access.jwt_algorithm",
+        Kind::Choice(&["EdDSA", "HS256"]),
+        Some("EdDSA"),
+        "How access tokens are signed. `HS256` needs `access.jwt_secret`.",
+    )
+    .alias("JWT_ALGORITHM"),
+    Setting::new(
+        "access.jwt_secret",
+        Kind::Token,
+        None,
+        "Secret of `HS256`, or the name of the secret that holds it. Beside `access.hmac_secret` its tokens count for that one actor.",
+    )
+    .alias("JWT_SECRET_KEY"),
+    Setting::new(
+        "access.token_key",
         Kind::SecretName,
         None,
-        "Secret that holds the token for workflows and runs on `chimera serve`; without it nobody gets in. They are served on a loopback address only.",
+        "Secret that holds the Ed25519 seed (64 hex digits) of access tokens; without it `keys/token.key` in the data folder.",
+    ),
+    Setting::new(
+        "access.token_keys_before",
+        Kind::PublicKeys,
+        Some(""),
+        "Ed25519 public keys (64 hex digits each) whose tokens still count: of before a change, or of other nodes.",
+    ),
+    Setting::new("access.audience", Kind::Text, Some("chimera"), "Whom access tokens are for."),
+    Setting::new(
+        "access.seal_key",
+        Kind::SecretName,
+        None,
+        "Secret that holds the key (64 hex digits) that seals actors' keys in the store; without it `keys/seal.key` in the data folder.",
+    ),
+    Setting::new(
+        "access.cautious",
+        YES_OR_NO,
+        Some("false"),
+        "Whether what an actor does for the first time is drafted.",
+    ),
+    Setting::new(
+        "access.idempotency_ttl_seconds",
+        seconds(1, 30 * 86_400),
+        Some("86400"),
+        "How long Redis remembers the run behind an idempotency key; the database remembers it for ever.",
+    )
+    .alias("REDIS_IDEMPOTENCY_TTL"),
+    Setting::new(
+        "access.without_redis",
+        Kind::Choice(&["refuse", "database"]),
+        Some("refuse"),
+        "When Redis can't be reached: `refuse` requests, or let the `database` decide about keys and every node count requests for itself.",
+    ),
+    Setting::new(
+        "scopes.strict",
+        YES_OR_NO,
+        Some("false"),
+        "Whether a tool's name and `{adapter}.{action}` stop counting as scopes.",
     ),
     Setting::new(
         "flow.tools_dir",

@@ -3,8 +3,12 @@
 //! A goal in words, a list of steps and a workflow all become one before anything is decided about
 //! them. An input may hold `${nodes.<id>.outputs.…}`: what an earlier step gives.
 
+use crate::flow::air::Graph;
+use crate::flow::expr::{Lookup, Preview, Scope};
+use crate::ledger::jcs;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
 
 /// Calls of tools, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -23,4 +27,122 @@ pub struct PlanStep {
     pub tool: String,
     /// What it is given.
     pub input: Value,
+}
+
+/// A plan as a workflow and what that works on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compiled {
+    /// Its name: the same for every plan that calls the same tools with data flowing the same way.
+    pub workflow_id: String,
+    /// The AIR document.
+    pub document: Value,
+    /// What a run of it is given.
+    pub inputs: Value,
+}
+
+impl Plan {
+    /// The plan as a workflow whose steps follow each other. An input without a reference is data and
+    /// stays out of the document, so nothing that somebody sends is ever read as an expression, and
+    /// plans that differ in their data alone share a workflow.
+    #[must_use]
+    pub fn compile(&self, prefix: &str) -> Compiled {
+        let mut inputs = Map::new();
+        let nodes: Vec<Value> = self
+            .steps
+            .iter()
+            .map(|step| {
+                let given = if refers(&step.input) {
+                    step.input.clone()
+                } else {
+                    inputs.insert(step.id.clone(), step.input.clone());
+                    Value::String(format!("${{inputs.{}}}", step.id))
+                };
+                json!({"id": step.id, "type": "function", "fn": step.tool, "inputs": given})
+            })
+            .collect();
+        let edges: Vec<Value> =
+            self.steps.windows(2).map(|pair| json!({"from": pair[0].id, "to": pair[1].id})).collect();
+        let mut document = json!({"air_version": "1.0", "nodes": nodes, "edges": edges});
+        let digest = jcs::canonical(&document).map(|text| Sha256::digest(text.as_bytes())).unwrap_or_default();
+        let workflow_id = format!("{prefix}{}", hex::encode(&digest[..16]));
+        document["workflow_id"] = workflow_id.as_str().into();
+        Compiled { workflow_id, document, inputs: inputs.into() }
+    }
+
+    /// What a run of a workflow would call, each behind all that lead to it; inputs as far as they are
+    /// known before anything has run.
+    #[must_use]
+    pub fn of_graph(graph: &Graph, inputs: &Value) -> Self {
+        let view = Beforehand { inputs };
+        let step = |at: usize| {
+            let compiled = &graph.nodes[at];
+            let tool = compiled.tool.as_ref()?;
+            let input = match compiled.inputs.as_ref().map(|template| template.preview(&view)) {
+                Some(Ok(Preview::Exact(input) | Preview::Deferred { shown: input, .. })) => input,
+                _ => json!({}),
+            };
+            Some(PlanStep { id: compiled.node.id.clone(), tool: tool.name.clone(), input })
+        };
+        Self { steps: graph.in_order().into_iter().filter_map(step).collect() }
+    }
+}
+
+/// Whether an expression stands in any text of a document.
+fn refers(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains("${"),
+        Value::Array(items) => items.iter().any(refers),
+        Value::Object(members) => members.iter().any(|(name, value)| name.contains("${") || refers(value)),
+        _ => false,
+    }
+}
+
+/// A run before anything has run.
+struct Beforehand<'a> {
+    inputs: &'a Value,
+}
+
+impl Scope for Beforehand<'_> {
+    fn run_id(&self) -> &str {
+        ""
+    }
+
+    fn inputs(&self) -> &Value {
+        self.inputs
+    }
+
+    fn outputs(&self, _: &str) -> Lookup<'_> {
+        Lookup::Unknown
+    }
+
+    fn item(&self) -> Option<(&Value, usize)> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(steps: &[(&str, Value)]) -> Plan {
+        let steps = steps.iter().enumerate().map(|(at, (tool, input))| PlanStep {
+            id: format!("s{}", at + 1),
+            tool: (*tool).to_owned(),
+            input: input.clone(),
+        });
+        Plan { steps: steps.collect() }
+    }
+
+    #[test]
+    fn data_stays_out_of_the_document_and_references_stay_in() {
+        let compiled = plan(&[("a", json!({"x": 1})), ("b", json!({"y": "${nodes.s1.outputs.z}"}))]).compile("act.");
+        assert_eq!(compiled.inputs, json!({"s1": {"x": 1}}));
+        assert_eq!(compiled.document["nodes"][0]["inputs"], "${inputs.s1}");
+        assert_eq!(compiled.document["nodes"][1]["inputs"], json!({"y": "${nodes.s1.outputs.z}"}));
+        assert_eq!(compiled.document["edges"], json!([{"from": "s1", "to": "s2"}]));
+        let other = plan(&[("a", json!({"x": 2})), ("b", json!({"y": "${nodes.s1.outputs.z}"}))]).compile("act.");
+        assert_eq!(other.workflow_id, compiled.workflow_id);
+        let another = plan(&[("a", json!({"x": 2})), ("b", json!({"y": "${nodes.s1.outputs.w}"}))]).compile("act.");
+        assert_ne!(another.workflow_id, compiled.workflow_id);
+    }
 }

@@ -136,7 +136,7 @@ impl Directory {
 
     async fn keys(&self) -> Result<BTreeMap<String, Vec<HeldKey>>, AccessError> {
         let mut keys: BTreeMap<String, Vec<HeldKey>> = BTreeMap::new();
-        if let Some((actor, secret)) = &self.settings.single {
+        for (actor, secret) in &self.settings.keys {
             let key = HeldKey { id: None, secret: secret.clone(), from: Timestamp::from_micros(0), until: None };
             keys.entry(actor.clone()).or_default().push(key);
         }

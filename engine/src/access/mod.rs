@@ -1,19 +1,23 @@
 //! The access room in motion: who may use what.
 
+mod act;
 mod actors;
 mod directory;
 mod door;
 mod error;
+mod guard;
 mod permit;
 mod rate;
 mod refused;
 mod settings;
 mod tokens;
 
+pub use act::{Access, Act, Acted, Begun, OnDuplicate, What, summary};
 pub use actors::{NewKey, Shown};
 pub use directory::{Directory, Parts, Snapshot};
 pub use door::{Admitted, Door, Presented, Turned};
 pub use error::AccessError;
+pub use guard::Guard;
 pub use permit::{
     ACTORS_READ, ACTORS_WRITE, APPROVALS_DECIDE, AUDIT_READ, AUTONOMY_OVERRIDE, Permit, RUNS_MANAGE, RUNS_READ,
     WORKFLOWS_READ, WORKFLOWS_WRITE, lacking,

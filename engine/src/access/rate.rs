@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Seconds of a window.
-pub const WINDOW_SECONDS: u32 = 60;
+const WINDOW_SECONDS: u32 = 60;
 
 /// Where somebody stands in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,8 +21,8 @@ pub struct Settings {
     pub tenant: String,
     /// Entries of the configuration, over the shipped ones.
     pub entries: Vec<Entry>,
-    /// The one actor, and its key, of the set-up with a single key.
-    pub single: Option<(String, Secret)>,
+    /// Keys of actors that the configuration holds.
+    pub keys: Vec<(String, Secret)>,
     /// Keys of access tokens; the first one signs.
     pub token_keys: Vec<TokenKey>,
     /// Whom tokens are for.

@@ -6,7 +6,7 @@
 //! taken again, because callers that work side by side share what they were given.
 
 use super::AccessError;
-use super::door::{Door, Presented, is_now, nonce_row, revoked_key, used_before};
+use super::door::{Door, Presented, Turned, is_now, nonce_row, revoked_key, used_before};
 use super::permit::{ACTORS_WRITE, Permit};
 use super::rate::Rate;
 use crate::ledger::audit::{self, Event, Writer};
@@ -52,9 +52,6 @@ pub struct Tokens {
     /// Where the actor stands in its window.
     pub rate: Rate,
 }
-
-/// Why no token was given out.
-pub type Turned = super::door::Turned;
 
 impl Door {
     /// Signs somebody in.

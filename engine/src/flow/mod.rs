@@ -35,3 +35,4 @@ pub use tell::Settle;
 pub use workflows::{Applied, Tools, Workflows};
 
 pub(crate) use load::all as all_rows;
+pub(crate) use workflows::PLAN_PREFIX;

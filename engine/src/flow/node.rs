@@ -10,7 +10,7 @@ use super::{FlowError, Registry, Workflows, load, spans};
 use crate::port::{Bus, Clock, CommitError, Held, Notifier, Random, Records, Span, Spans};
 use bytes::Bytes;
 use chimera_core::error::ErrorBody;
-use chimera_core::flow::run::{Head, Policy, Run, RunStatus, Turn};
+use chimera_core::flow::run::{Action, Head, Policy, PolicyVerdict, Run, RunStatus, Turn};
 use chimera_core::limits;
 use chimera_core::record::{Row, Tx};
 use serde_json::Value;
@@ -155,6 +155,12 @@ impl Flow {
     #[must_use]
     pub fn registry(&self) -> &Registry {
         &self.inner.parts.registry
+    }
+
+    /// What the policy says about a call that might be made.
+    #[must_use]
+    pub fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
+        self.inner.parts.policy.judge(action)
     }
 
     /// How many runs this process drives.

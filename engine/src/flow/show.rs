@@ -6,6 +6,7 @@
 use super::{Flow, FlowError, load};
 use crate::access::{Permit, RUNS_READ};
 use crate::port::ReadError;
+use chimera_core::access::Plan;
 use chimera_core::flow::run::RunStatus;
 use chimera_core::flow::tables::{NOTIFICATIONS, RUN_PATCHES, RUNS, SCOPED_APPROVALS, STEPS, TOOL_CALLS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
@@ -69,17 +70,17 @@ impl Flow {
         let waiting = asked.iter().filter(|row| row.text("status") == "pending");
         let mut document = summary(&row);
         let json = |column: &str| row.get(column).as_json().map(Json::to_value);
-        let plan = json("plan");
-        let steps = plan.as_ref().map(|plan| plan["steps"].clone());
+        let drafted = json("plan");
+        let (plan, dry_run_results) = match &drafted {
+            Some(plan) => (drafted_plan(plan), Some(dry_results(plan))),
+            None => (self.plan_of(permit, &row).await?, None),
+        };
         let approvals: Vec<Value> = waiting.map(approval).collect();
         let approve_url = (!approvals.is_empty()).then(|| format!("/runs/{run}/approve"));
         if let Some(members) = document.as_object_mut() {
             members.insert("inputs".to_owned(), json("inputs").unwrap_or_default());
-            members.insert(
-                "plan".to_owned(),
-                json!({"steps": steps, "digest": plan.as_ref().map(|plan| plan["digest"].clone())}),
-            );
-            members.insert("dry_run_results".to_owned(), steps.unwrap_or_default());
+            members.insert("plan".to_owned(), plan);
+            members.insert("dry_run_results".to_owned(), json!(dry_run_results));
             members.insert("risk".to_owned(), json("risk").unwrap_or_default());
             members.insert("approvals".to_owned(), approvals.into());
             members.insert("approve_url".to_owned(), json!(approve_url));
@@ -91,6 +92,15 @@ impl Flow {
             members.insert("patches".to_owned(), self.patches(permit, run).await?.into());
         }
         Ok(document)
+    }
+
+    /// What a run that was not drafted calls.
+    async fn plan_of(&self, permit: &Permit, row: &Row) -> Result<Value, FlowError> {
+        let (id, version) = (row.text("workflow_id"), row.get("workflow_version").as_int());
+        let found = self.inner.workflows.find(permit.tenant(), id, version).await?;
+        let inputs = row.get("inputs").as_json().map(Json::to_value).unwrap_or_default();
+        let plan = found.map(|(_, graph)| Plan::of_graph(&graph, &inputs)).unwrap_or_default();
+        Ok(json!({"steps": plan.steps, "digest": null}))
     }
 
     /// What became of the messages about a run.
@@ -211,6 +221,32 @@ impl Flow {
         let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
         row.map(|row| row.uuid("id")).ok_or_else(|| FlowError::not_found("step"))
     }
+}
+
+/// The plan that was drafted: its lines, each under the name by which it is decided about.
+fn drafted_plan(plan: &Value) -> Value {
+    let line = |line: &Value| {
+        let mut line = line.clone();
+        line["step_id"] = line["node"].clone();
+        if let Some(members) = line.as_object_mut() {
+            members.remove("result");
+        }
+        line
+    };
+    let steps: Vec<Value> = plan["steps"].as_array().into_iter().flatten().map(line).collect();
+    json!({"steps": steps, "digest": plan["digest"]})
+}
+
+/// What the dry run of each line gave.
+fn dry_results(plan: &Value) -> Vec<Value> {
+    let result = |line: &Value| {
+        let mut result = line["result"].as_object().cloned().unwrap_or_default();
+        result.insert("step_id".to_owned(), line["node"].clone());
+        result.insert("tool".to_owned(), line["tool"].clone());
+        result.entry("status").or_insert_with(|| "dry_run".into());
+        Value::Object(result)
+    };
+    plan["steps"].as_array().into_iter().flatten().map(result).collect()
 }
 
 fn time(row: &Row, column: &str) -> Option<String> {

@@ -38,6 +38,12 @@ pub struct StartRun {
     pub priority: i32,
     /// Only what it would do is wanted.
     pub dry_run: bool,
+    /// Where the request comes from.
+    pub source: Source,
+    /// The request as it came, for the record.
+    pub request: Option<Value>,
+    /// How risky it looked to whoever let it in.
+    pub risk: Option<Value>,
     /// The key under which it is asked for.
     pub idempotency_key: Option<String>,
     /// The caller's own id for it.
@@ -61,6 +67,9 @@ impl StartRun {
             level: Level::ExecuteNotify,
             priority: limits::PRIORITY_DEFAULT,
             dry_run: false,
+            source: Source::Workflow,
+            request: None,
+            risk: None,
             idempotency_key: None,
             correlation_id: None,
             notify: None,
@@ -96,10 +105,13 @@ impl Flow {
         check(&graph, &ask)?;
         self.check_notify(&ask)?;
         let now = self.inner.parts.clock.now();
-        let mut request = json!({
-            "workflow_id": ask.workflow_id, "version": version, "autonomy_level": ask.level, "dry_run": ask.dry_run,
-            "priority": ask.priority,
-        });
+        let plain = || {
+            json!({
+                "workflow_id": ask.workflow_id, "version": version, "autonomy_level": ask.level,
+                "dry_run": ask.dry_run, "priority": ask.priority,
+            })
+        };
+        let mut request = ask.request.clone().unwrap_or_else(plain);
         if let Some(span) = ask.parent_span {
             request[spans::PARENT_SPAN] = span.to_string().into();
         }
@@ -110,13 +122,14 @@ impl Flow {
             level: ask.level,
             priority: ask.priority,
             dry_run: ask.dry_run,
-            source: Source::Workflow,
+            source: ask.source,
             workflow: WorkflowRef { id: ask.workflow_id, version: Some(version) },
             parent: None,
             depth: 0,
             replay: None,
             inputs: Arc::new(ask.inputs),
             request,
+            risk: ask.risk,
             idempotency_key: ask.idempotency_key,
             correlation_id: ask.correlation_id,
             notify: ask.notify,
@@ -205,6 +218,7 @@ impl Flow {
             notify: original.notify.clone().filter(|_| replay.mode == ReplayMode::Retry),
             replay: Some(replay),
             request,
+            risk: None,
             idempotency_key: None,
             created_at: now,
             timeout_at: Some(Head::timeout_of(&graph, now)),
@@ -257,17 +271,26 @@ impl Flow {
     /// The run that somebody asked for under a key.
     pub async fn by_key(&self, permit: &Permit, key: &str) -> Result<Option<Row>, FlowError> {
         let (tenant, actor) = (permit.tenant(), permit.actor());
-        match self.holder(tenant, actor, key).await? {
-            Some(row) => Ok(Some(row)),
-            None => self.holder(tenant, actor, &own_key(tenant, actor, key)).await,
+        match self.held_by(key).await? {
+            None => Ok(None),
+            Some(row) if is_of(&row, tenant, actor) => Ok(Some(row)),
+            Some(_) => self.holder(tenant, actor, &own_key(tenant, actor, key)).await,
         }
     }
 
     async fn holder(&self, tenant: &str, actor: &str, key: &str) -> Result<Option<Row>, FlowError> {
-        let select = Select::from(&RUNS, Scope::Tenant(tenant.to_owned())).with("idempotency_key", key).take(1);
-        let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
-        Ok(row.filter(|row| row.text("actor") == actor))
+        Ok(self.held_by(key).await?.filter(|row| is_of(row, tenant, actor)))
     }
+
+    /// The run that has a key, whosever it is: a key has one holder in the whole store.
+    async fn held_by(&self, key: &str) -> Result<Option<Row>, FlowError> {
+        let select = Select::from(&RUNS, Scope::System).with("idempotency_key", key).take(1);
+        Ok(self.inner.parts.records.read(select).await?.rows.into_iter().next())
+    }
+}
+
+fn is_of(row: &Row, tenant: &str, actor: &str) -> bool {
+    row.text("tenant_id") == tenant && row.text("actor") == actor
 }
 
 /// A key in the form that only one actor can have.

@@ -156,6 +156,22 @@ impl Workflows {
         Ok(())
     }
 
+    /// The graphs of all workflows that runs of a graph may start, each once.
+    pub(crate) async fn inside(&self, tenant: &str, graph: &Graph) -> Result<Vec<Arc<Graph>>, FlowError> {
+        let children =
+            |graph: &Graph| -> Vec<Child> { graph.document.nodes.iter().filter_map(Node::child).cloned().collect() };
+        let mut found: BTreeMap<(String, i64), Arc<Graph>> = BTreeMap::new();
+        let mut queue = children(graph);
+        while let Some(child) = queue.pop() {
+            let Some((version, graph)) = self.find(tenant, &child.workflow_id, child.version).await? else { continue };
+            if let std::collections::btree_map::Entry::Vacant(place) = found.entry((child.workflow_id, version)) {
+                queue.extend(children(&graph));
+                place.insert(graph);
+            }
+        }
+        Ok(found.into_values().collect())
+    }
+
     /// Stores a document as the next version of the workflow `id`.
     pub async fn apply(&self, permit: &Permit, id: &str, text: &str) -> Result<Applied, FlowError> {
         if !permit.may(WORKFLOWS_WRITE) {
@@ -169,8 +185,16 @@ impl Workflows {
     }
 
     /// Stores a document for whoever asks for what it does, under a name that only plans have.
-    pub(crate) async fn keep_plan(&self, permit: &Permit, id: &str, text: &str) -> Result<Applied, FlowError> {
-        self.store(permit, id, text).await
+    pub(crate) async fn keep_plan(
+        &self,
+        permit: &Permit,
+        id: &str,
+        document: &serde_json::Value,
+    ) -> Result<(), FlowError> {
+        if self.find(permit.tenant(), id, None).await?.is_none() {
+            self.store(permit, id, &document.to_string()).await?;
+        }
+        Ok(())
     }
 
     async fn store(&self, permit: &Permit, id: &str, text: &str) -> Result<Applied, FlowError> {

@@ -97,6 +97,7 @@ impl Bare {
             replay: None,
             inputs: Arc::new(json!({})),
             request: json!({}),
+            risk: None,
             idempotency_key: None,
             correlation_id: None,
             notify: None,

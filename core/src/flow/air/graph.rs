@@ -11,7 +11,7 @@ use super::problem::{Problem, ProblemCode, Problems};
 use crate::flow::expr::{Template, Type};
 use crate::flow::schema::Schema;
 use crate::flow::tool::Spec;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// A compiled workflow.
@@ -85,6 +85,25 @@ impl Graph {
     /// Positions of the nodes that no edge starts from.
     pub fn sinks(&self) -> impl Iterator<Item = usize> {
         self.nodes.iter().enumerate().filter(|(_, node)| node.outgoing.is_empty()).map(|(at, _)| at)
+    }
+
+    /// Positions of the nodes, each behind all that lead to it.
+    #[must_use]
+    pub fn in_order(&self) -> Vec<usize> {
+        let mut waiting: Vec<usize> = self.nodes.iter().map(|node| node.incoming.len()).collect();
+        let mut queue: VecDeque<usize> = self.roots().collect();
+        let mut order = Vec::with_capacity(waiting.len());
+        while let Some(node) = queue.pop_front() {
+            order.push(node);
+            for edge in &self.nodes[node].outgoing {
+                let to = self.edges[*edge].to;
+                waiting[to] -= 1;
+                if waiting[to] == 0 {
+                    queue.push_back(to);
+                }
+            }
+        }
+        order
     }
 
     /// The first node of a kind that can't run yet.

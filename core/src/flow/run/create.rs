@@ -96,6 +96,8 @@ pub struct Head {
     pub inputs: Arc<Value>,
     /// The request as it came.
     pub request: Value,
+    /// How risky it looked to whoever let it in.
+    pub risk: Option<Value>,
     /// The key under which it was asked for.
     pub idempotency_key: Option<String>,
     /// The caller's own id for it.

@@ -5,7 +5,7 @@
 //! nothing: after a crash it is simply made again.
 
 use super::demand::Demand;
-use super::draft_view::{DraftView, Reached, topological};
+use super::draft_view::{DraftView, Reached};
 use super::env::{Action, Env, Verdict as PolicyVerdict};
 use super::event::{Call, Effect, Mode, Verdict};
 use super::plan::Planned;
@@ -71,7 +71,7 @@ impl Run {
 
     pub(crate) fn begin_draft(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         self.draft = Some(Draft {
-            queue: topological(&self.graph).into_iter().map(At::node).collect(),
+            queue: self.graph.in_order().into_iter().map(At::node).collect(),
             outputs: BTreeMap::new(),
             reached: vec![Reached::No; self.nodes.len()],
             lists: BTreeMap::new(),

@@ -7,7 +7,6 @@ use crate::flow::air::{Graph, Join};
 use crate::flow::expr::{Lookup, Preview, Scope};
 use crate::limits;
 use serde_json::{Value, json};
-use std::collections::VecDeque;
 
 /// Whether a node would be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,22 +112,4 @@ impl Scope for DraftView<'_> {
     fn item(&self) -> Option<(&Value, usize)> {
         self.item
     }
-}
-
-/// The nodes, each behind all that lead to it.
-pub(crate) fn topological(graph: &Graph) -> Vec<usize> {
-    let mut waiting: Vec<usize> = graph.nodes.iter().map(|node| node.incoming.len()).collect();
-    let mut queue: VecDeque<usize> = graph.roots().collect();
-    let mut order = Vec::with_capacity(waiting.len());
-    while let Some(node) = queue.pop_front() {
-        order.push(node);
-        for edge in &graph.nodes[node].outgoing {
-            let to = graph.edges[*edge].to;
-            waiting[to] -= 1;
-            if waiting[to] == 0 {
-                queue.push_back(to);
-            }
-        }
-    }
-    order
 }

@@ -161,6 +161,7 @@ impl Head {
             replay,
             inputs: Arc::new(json("inputs").unwrap_or_else(|| json!({}))),
             request: json("request_payload").unwrap_or_default(),
+            risk: json("risk"),
             idempotency_key: row.get("idempotency_key").as_text().map(str::to_owned),
             correlation_id: row.get("correlation_id").as_text().map(str::to_owned),
             notify: json("notify"),

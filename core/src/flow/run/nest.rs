@@ -81,6 +81,7 @@ impl Run {
                 "workflow_id": workflow, "parent_run_id": self.head.id, DESCENDANTS: share.saturating_sub(1),
             }),
             source: Source::Workflow,
+            risk: None,
             idempotency_key: None,
             notify: None,
             created_at: env.now,

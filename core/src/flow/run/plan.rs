@@ -140,7 +140,9 @@ impl Run {
             document["edits"] = json!(self.edits);
         }
         book.set("plan", Json::of(&document)?);
-        book.set("risk", Json::of(&json!({"score": risk}))?);
+        if self.head.risk.is_none() {
+            book.set("risk", Json::of(&json!({"score": risk}))?);
+        }
         let data = json!({"digest": hex::encode(digest), "steps": lines.len(), "risk": risk});
         book.note("plan.drafted", None, None, data);
         if self.head.dry_run {

@@ -1,0 +1,306 @@
+//! `POST /act`: somebody asks for something to be done.
+//!
+//! A goal in words, a workflow with inputs, or steps. The answer depends on the level: at L0 and L1 it
+//! is the plan that waits for a person, at L2 the result if it came in time, at L3 only that it was
+//! begun. Whatever is refused stands in the ledger before the answer leaves.
+
+use super::Caller;
+use super::gate::{Shown, require_json};
+use crate::edge::Edge;
+use crate::flow::answer::wait_for;
+use crate::flow::place;
+use crate::flow::refusals::Changing;
+use crate::flow::schema::{ActedDocument, RunDocument};
+use crate::json;
+use crate::problem::ApiError;
+use crate::trace::RunSeed;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use chimera_core::access::Level;
+use chimera_core::error::Code;
+use chimera_core::flow::run::RunStatus;
+use chimera_core::ledger::Redactor;
+use chimera_core::limits::{IDEMPOTENCY_KEY_CHARS_MAX, TARGET_BYTES_MAX};
+use chimera_engine::access::{Access, Act, Acted, Begun, OnDuplicate, What, summary};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// How long a result is waited for at L2 when the request doesn't say.
+const WAIT: Duration = Duration::from_secs(1);
+
+/// How long a draft is waited for at the least.
+const DRAFT_WAIT: Duration = Duration::from_secs(20);
+
+/// What is different each time the same thing is asked for.
+const PASSING: [&str; 4] = ["issued_at", "nonce", "wait", "on_duplicate"];
+
+/// What is asked for: exactly one of `goal`, `workflow_id` and `steps`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ActBody {
+    /// Who asks; the token's actor without it, and no other.
+    actor: Option<String>,
+    /// What is wanted, in words.
+    #[schema(example = "Summarize \"…\" and mail it to ada@example.com")]
+    goal: Option<String>,
+    /// A workflow.
+    workflow_id: Option<String>,
+    /// Its version; the newest without it.
+    version: Option<i64>,
+    /// What the workflow works on, or values that the goal leaves open.
+    #[schema(value_type = Option<Object>)]
+    inputs: Option<Value>,
+    /// Calls of tools, one after the other. `${nodes.s1.outputs.…}` is what the first one gave.
+    steps: Option<Vec<StepBody>>,
+    /// A second request under this key starts nothing.
+    #[schema(max_length = 256, min_length = 1)]
+    idempotency_key: Option<String>,
+    /// Only what would be done is wanted: nothing runs, at any level.
+    #[serde(default)]
+    dry_run: bool,
+    /// Another level than the one it would get; a freer one needs the scope `autonomy.override`.
+    #[schema(value_type = Option<String>, example = "L1_Draft")]
+    autonomy_level: Option<Level>,
+    /// Seconds to wait for the result.
+    wait: Option<f64>,
+    /// Who is told how it ended.
+    notify: Option<Notify>,
+    /// What is answered when the key was used before: `conflict` (409), or `return` (200 with the run).
+    #[serde(default)]
+    on_duplicate: Duplicate,
+    /// When the request was made, within a minute of now: Unix seconds or RFC 3339.
+    #[schema(value_type = Option<Object>)]
+    #[expect(dead_code, reason = "the door has looked at it")]
+    issued_at: Option<Value>,
+    /// Makes the request usable once.
+    #[expect(dead_code, reason = "the door has looked at it")]
+    nonce: Option<String>,
+    /// One is most urgent, ten least.
+    #[schema(minimum = 1, maximum = 10)]
+    priority: Option<i32>,
+    /// The caller's own id for it.
+    correlation_id: Option<String>,
+}
+
+/// A call of a tool.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StepBody {
+    /// The tool's name.
+    #[schema(example = "local.summarize")]
+    tool: String,
+    /// What it is given.
+    #[serde(default = "nothing")]
+    #[schema(value_type = Object)]
+    input: Value,
+}
+
+fn nothing() -> Value {
+    json!({})
+}
+
+/// What is answered when the key was used before.
+#[derive(Clone, Copy, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Duplicate {
+    /// A conflict that names the run.
+    #[default]
+    Conflict,
+    /// The run.
+    Return,
+}
+
+/// Who is told how a run ended.
+#[derive(Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Notify {
+    /// Gets a signed request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    webhook: Option<String>,
+    /// Gets a mail.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email: Option<String>,
+}
+
+impl Notify {
+    /// As a document, if somebody could be there.
+    pub(super) fn checked(self) -> Result<Value, ApiError> {
+        let invalid = |pointer: &str, what: &str| ApiError::new(Code::ValidationFailed, what).with("pointer", pointer);
+        let is_url = |url: &str| {
+            let rest = url.strip_prefix("https://").or(url.strip_prefix("http://"));
+            url.len() <= TARGET_BYTES_MAX && rest.is_some_and(|rest| !rest.is_empty())
+        };
+        if self.webhook.as_deref().is_some_and(|url| !is_url(url)) {
+            return Err(invalid("/notify/webhook", "a webhook is an http or https address"));
+        }
+        let is_mail = |mail: &str| mail.len() <= 320 && mail.contains('@') && !mail.contains(char::is_control);
+        if self.email.as_deref().is_some_and(|mail| !is_mail(mail)) {
+            return Err(invalid("/notify/email", "that is no mail address"));
+        }
+        serde_json::to_value(self).map_err(|_| ApiError::internal())
+    }
+}
+
+/// Asks for something to be done.
+#[utoipa::path(
+    post,
+    path = "/act",
+    tag = "access",
+    security(("bearer" = [], "hmac" = [])),
+    request_body = ActBody,
+    responses(
+        (status = 200, body = RunDocument, description = "What waits for a person, what would be done, or the result"),
+        (status = 202, body = ActedDocument, description = "It was begun"),
+        Changing
+    )
+)]
+pub(crate) async fn act(
+    State(edge): State<Edge>,
+    caller: Caller,
+    Extension(shown): Extension<Arc<Shown>>,
+    seed: RunSeed,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let asked = match read(&shown, &headers, seed) {
+        Ok((ask, wait)) => access(&edge)?.act(&caller.permit, ask).await.map_err(ApiError::from).map(|it| (it, wait)),
+        Err(error) => Err(error),
+    };
+    match asked {
+        Ok((Acted::Started(begun), wait)) => answer(&edge, &caller, &begun, wait).await,
+        Ok((Acted::Duplicate(run), _)) => whole(&caller, run, StatusCode::OK).await,
+        Err(error) if error.code.status() >= 500 => Err(error),
+        Err(error) => Err(access(&edge)?.refuse(&caller.permit, &shown.presented(), error.body).await.into()),
+    }
+}
+
+/// The front door of this server.
+pub(crate) fn access(edge: &Edge) -> Result<&Access, ApiError> {
+    edge.access.as_deref().ok_or_else(ApiError::internal)
+}
+
+/// A request for something, with nothing special about it.
+pub(crate) fn plain(what: What, seed: RunSeed) -> Act {
+    let request = match &what {
+        What::Workflow { id, version, inputs } => json!({"workflow_id": id, "version": version, "inputs": inputs}),
+        What::Goal { goal, inputs } => json!({"goal": goal, "inputs": inputs}),
+        What::Steps(steps) => json!({"steps": steps}),
+    };
+    Act {
+        actor: None,
+        what,
+        level: None,
+        dry_run: false,
+        idempotency_key: None,
+        on_duplicate: OnDuplicate::Conflict,
+        notify: None,
+        priority: None,
+        correlation_id: None,
+        run_id: seed.run_id,
+        parent_span: seed.span,
+        request,
+    }
+}
+
+/// Reads the body; what is wrong with it is told here.
+fn read(shown: &Shown, headers: &HeaderMap, seed: RunSeed) -> Result<(Act, Option<Duration>), ApiError> {
+    require_json(headers)?;
+    let body: ActBody = json::parse(&shown.body)?;
+    let wait = place::patience(body.wait)?;
+    let invalid = |pointer: &str, what: &str| ApiError::new(Code::ValidationFailed, what).with("pointer", pointer);
+    if body.correlation_id.as_ref().is_some_and(|id| id.chars().count() > IDEMPOTENCY_KEY_CHARS_MAX) {
+        return Err(invalid("/correlation_id", "a correlation id is shorter"));
+    }
+    let header = headers.get(IDEMPOTENCY_KEY).map(|key| key.to_str().unwrap_or_default());
+    if header.is_some() && header != body.idempotency_key.as_deref() {
+        let what = "the Idempotency-Key header is not signed: it counts only beside the same idempotency_key";
+        return Err(invalid("/idempotency_key", what));
+    }
+    let mut request: Value = serde_json::from_slice(&shown.body).map_err(|_| ApiError::internal())?;
+    if let Some(members) = request.as_object_mut() {
+        PASSING.iter().for_each(|name| drop(members.remove(*name)));
+    }
+    Redactor::default().json(&mut request);
+    let what = what(body.goal, body.workflow_id, body.version, body.steps, body.inputs)?;
+    let act = Act {
+        actor: body.actor,
+        level: body.autonomy_level,
+        dry_run: body.dry_run,
+        idempotency_key: body.idempotency_key,
+        on_duplicate: match body.on_duplicate {
+            Duplicate::Conflict => OnDuplicate::Conflict,
+            Duplicate::Return => OnDuplicate::Return,
+        },
+        notify: body.notify.map(Notify::checked).transpose()?,
+        priority: body.priority,
+        correlation_id: body.correlation_id,
+        request,
+        ..plain(what, seed)
+    };
+    Ok((act, wait))
+}
+
+fn what(
+    goal: Option<String>,
+    workflow: Option<String>,
+    version: Option<i64>,
+    steps: Option<Vec<StepBody>>,
+    inputs: Option<Value>,
+) -> Result<What, ApiError> {
+    let invalid = |what: &str| ApiError::new(Code::SchemaInvalid, what).with("pointer", "");
+    if inputs.as_ref().is_some_and(|inputs| !inputs.is_object()) {
+        let error = ApiError::new(Code::SchemaInvalid, "the inputs are a JSON object");
+        return Err(error.with("pointer", "/inputs"));
+    }
+    let given = inputs.is_some();
+    let inputs = inputs.unwrap_or_else(nothing);
+    match (goal, workflow, steps) {
+        (Some(goal), None, None) if version.is_none() => Ok(What::Goal { goal, inputs }),
+        (None, Some(id), None) => Ok(What::Workflow { id: place::workflow(&id)?.to_owned(), version, inputs }),
+        (None, None, Some(_)) if given || version.is_some() => {
+            Err(invalid("steps have inputs of their own, and no version"))
+        }
+        (None, None, Some(steps)) => Ok(What::Steps(steps.into_iter().map(|step| (step.tool, step.input)).collect())),
+        _ => Err(invalid("a request has exactly one of goal, workflow_id and steps")),
+    }
+}
+
+/// The answer: how long it takes, and what it shows, depends on the level.
+async fn answer(edge: &Edge, caller: &Caller, begun: &Begun, wait: Option<Duration>) -> Result<Response, ApiError> {
+    let (run, level) = (begun.started.run_id, begun.started.level);
+    if level == Level::ExecuteSilent && !begun.dry_run {
+        return Ok(begun_answer(run, begun));
+    }
+    let drafts = begun.dry_run || level <= Level::Draft;
+    let wait = if drafts { wait.unwrap_or_default().max(DRAFT_WAIT) } else { wait.unwrap_or(WAIT) };
+    // The answer must begin before the request as a whole is given up.
+    let until = Instant::now() + wait.min(edge.request_timeout.mul_f64(0.9));
+    let status = if wait.is_zero() { RunStatus::Running } else { wait_for(caller, &begun.started, until).await? };
+    match status {
+        status if !drafts && status.is_final() => Ok((place_of(run), Json(summary(begun))).into_response()),
+        status if status.is_final() || status == RunStatus::AwaitingApproval => {
+            whole(caller, run, StatusCode::OK).await
+        }
+        _ => Ok(begun_answer(run, begun)),
+    }
+}
+
+fn begun_answer(run: Uuid, begun: &Begun) -> Response {
+    (StatusCode::ACCEPTED, place_of(run), Json(summary(begun))).into_response()
+}
+
+async fn whole(caller: &Caller, run: Uuid, status: StatusCode) -> Result<Response, ApiError> {
+    Ok((status, place_of(run), Json(caller.flow.show(&caller.permit, run).await?)).into_response())
+}
+
+fn place_of(run: Uuid) -> [(HeaderName, String); 1] {
+    [(header::LOCATION, format!("/runs/{run}"))]
+}

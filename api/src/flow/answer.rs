@@ -1,0 +1,54 @@
+//! The answer to whoever started a run: at once, or when it has ended or needs somebody.
+
+use crate::access::Caller;
+use crate::edge::Edge;
+use crate::problem::ApiError;
+use axum::Json;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use chimera_core::flow::run::RunStatus;
+use chimera_engine::flow::Started;
+use serde_json::json;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout_at};
+
+/// How often a run that goes on elsewhere is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The answer to whoever started a run: at once, or when it has ended or needs somebody.
+pub(super) async fn answer(
+    edge: &Edge,
+    caller: &Caller,
+    started: Started,
+    wait: Option<Duration>,
+) -> Result<Response, ApiError> {
+    let run = started.run_id;
+    let place = [(header::LOCATION, format!("/runs/{run}"))];
+    let Some(wait) = wait.filter(|wait| !wait.is_zero()) else {
+        let status = started.standing.borrow().status;
+        let told = json!({
+            "run_id": run, "status": status.as_str(), "autonomy_level": started.level.as_str(),
+            "trace_id": chimera_core::id::trace_id(run),
+        });
+        return Ok((StatusCode::ACCEPTED, place, Json(told)).into_response());
+    };
+    // The answer must begin before the request as a whole is given up.
+    let patience = wait.min(edge.request_timeout.mul_f64(0.9));
+    let ended = wait_for(caller, &started, Instant::now() + patience).await?.is_final();
+    let code = if ended { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Ok((code, place, Json(caller.flow.show(&caller.permit, run).await?)).into_response())
+}
+
+/// Waits until the run has ended or needs somebody; says where it stands.
+pub(crate) async fn wait_for(caller: &Caller, started: &Started, until: Instant) -> Result<RunStatus, ApiError> {
+    let stands = |status: RunStatus| status.is_final() || status == RunStatus::AwaitingApproval;
+    let mut standing = started.standing.clone();
+    let in_time = timeout_at(until, standing.wait_for(|standing| standing.rests)).await.is_ok();
+    let mut status = standing.borrow().status;
+    // A run that rests while a child runs or a timer waits goes on later, perhaps elsewhere.
+    while in_time && !stands(status) && Instant::now() < until {
+        sleep(LOOK_EVERY).await;
+        status = caller.flow.status(&caller.permit, started.run_id).await?;
+    }
+    Ok(status)
+}

@@ -1,0 +1,195 @@
+//! The front door of this process: who there is, with which keys, and how they are counted.
+
+use super::flow::{TENANT, invalid};
+use super::traced::TracedCounters;
+use super::{Ambient, Redis, plain, secret, secrets};
+use crate::config::{AccessConfig, Config, Secretive, Token};
+use crate::failure::{Failure, Outcome};
+use crate::home::{self, Home};
+use chimera_core::access::registry::{Entry, Kind};
+use chimera_core::access::token::TokenKey;
+use chimera_core::access::{Level, Secret};
+use chimera_core::error::Code;
+use chimera_core::limits::{ACTORS_MAX, DECLARED_FILE_BYTES_MAX};
+use chimera_engine::access::{Directory, Door, Parts, Rates, Settings, WithoutCounters};
+use chimera_engine::port::{Bus, Counters, Records};
+use chimera_storage::counter::{LocalCounters, RedisCounters};
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// An actor with the key that `chimera dev` made for it.
+#[derive(Clone)]
+pub(crate) struct Example {
+    pub(crate) actor: String,
+    pub(crate) hmac_key: String,
+}
+
+/// The actors that `chimera dev` brings: one of each kind.
+const EXAMPLES: [&str; 4] = ["admin", "user_ada", "n8n_workflow_demo", "service_chatbot"];
+
+/// The actors of `chimera dev`, with their keys.
+pub(crate) fn examples(config: &Config, home: &Home, ambient: &Ambient) -> Outcome<Vec<Example>> {
+    let example = |actor: &&str| {
+        let hmac_key = home.actor_key(actor, &*ambient.random)?;
+        config.mask.learn(&Secret::new(hmac_key.as_bytes()));
+        Ok(Example { actor: (*actor).to_owned(), hmac_key })
+    };
+    EXAMPLES.iter().map(example).collect()
+}
+
+/// Who there is, as the configuration and the store say.
+pub(super) async fn directory(
+    config: &Config,
+    home: &Home,
+    ambient: &Ambient,
+    records: &Arc<dyn Records>,
+    bus: Arc<dyn Bus>,
+    examples: &[Example],
+) -> Outcome<Arc<Directory>> {
+    let access = &config.access;
+    let mut keys: Vec<(String, Secret)> =
+        examples.iter().map(|example| (example.actor.clone(), Secret::new(example.hmac_key.as_bytes()))).collect();
+    if let Some(key) = &access.hmac_secret {
+        keys.push((access.hmac_actor.clone(), shared(config, "access.hmac_secret", key).await?));
+    }
+    let settings = Settings {
+        tenant: TENANT.to_owned(),
+        entries: entries(access)?,
+        keys,
+        token_keys: token_keys(config, home, ambient).await?,
+        audience: access.audience.clone(),
+        strict_scopes: access.strict_scopes,
+        cautious: access.cautious,
+        idempotency_ttl: access.idempotency_ttl,
+        without_counters: without(access),
+    };
+    let parts = Parts {
+        records: Arc::clone(records),
+        clock: Arc::clone(&ambient.clock),
+        random: Arc::clone(&ambient.random),
+        bus,
+        secrets: Arc::new(secrets(config)),
+        seal: Secret::new(seal_key(config, home, ambient).await?.to_vec()),
+        alone: config.database_url.is_none(),
+    };
+    let directory = Arc::new(Directory::new(parts, settings));
+    directory.refresh().await.map_err(|error| Failure::told(error.body()))?;
+    Ok(directory)
+}
+
+/// What lets callers in.
+pub(super) async fn door(config: &Config, ambient: &Ambient, directory: &Arc<Directory>) -> Outcome<Door> {
+    let own: Arc<dyn Counters> = Arc::new(LocalCounters::new());
+    let claims = match &config.redis_url {
+        None => None,
+        Some(url) => {
+            let redis = Redis::new(&plain(config, "redis_url", url).await?);
+            let redis = redis.map_err(|error| invalid("redis_url", error))?;
+            let counters: Arc<dyn Counters> = Arc::new(RedisCounters::new(redis));
+            Some(if ambient.spans.enabled() { Arc::new(TracedCounters(counters)) as Arc<dyn Counters> } else { counters })
+        }
+    };
+    let shared = claims.clone().unwrap_or_else(|| Arc::clone(&own));
+    let rates = Rates { shared, own, without: without(&config.access) };
+    Ok(Door::new(Arc::clone(directory), rates, claims))
+}
+
+const fn without(access: &AccessConfig) -> WithoutCounters {
+    if access.refuse_without_redis { WithoutCounters::Refuse } else { WithoutCounters::Database }
+}
+
+/// The value of a setting that is a secret or names one.
+async fn shared(config: &Config, setting: &str, value: &Token) -> Outcome<Secret> {
+    Ok(Secret::new(plain(config, setting, &Secretive(value.0.clone())).await?))
+}
+
+async fn token_keys(config: &Config, home: &Home, ambient: &Ambient) -> Outcome<Vec<TokenKey>> {
+    let access = &config.access;
+    if access.hs256 {
+        let secret = access.jwt_secret.as_ref();
+        let secret = secret.ok_or_else(|| invalid("access.jwt_secret", "`HS256` needs a secret (JWT_SECRET_KEY)"))?;
+        let only = access.hmac_secret.is_some().then(|| access.hmac_actor.clone());
+        return Ok(vec![TokenKey::Hs256 { secret: shared(config, "access.jwt_secret", secret).await?, only }]);
+    }
+    let seed = match &access.token_key {
+        None => home.token_seed(&*ambient.random)?,
+        Some(name) => named_seed(config, "access.token_key", name).await?,
+    };
+    config.mask.learn(&Secret::new(hex::encode(seed)));
+    let before = access.token_keys_before.iter().filter_map(|key| TokenKey::from_public(key.as_bytes()));
+    Ok(std::iter::once(TokenKey::from_seed(&seed)).chain(before).collect())
+}
+
+async fn seal_key(config: &Config, home: &Home, ambient: &Ambient) -> Outcome<[u8; 32]> {
+    let key = match &config.access.seal_key {
+        None => home.seal_key(&*ambient.random)?,
+        Some(name) => named_seed(config, "access.seal_key", name).await?,
+    };
+    config.mask.learn(&Secret::new(hex::encode(key)));
+    Ok(key)
+}
+
+async fn named_seed(config: &Config, setting: &str, name: &str) -> Outcome<[u8; 32]> {
+    let found = secret(config, setting, name).await?;
+    home::seed(found.expose_text().unwrap_or_default().trim())
+        .map_err(|_| invalid(setting, "the secret is not 64 hex digits"))
+}
+
+/// A file of actors. Every member stands here, so that a misspelled one is refused.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ActorFile {
+    #[serde(default)]
+    actor: Vec<Written>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    id: String,
+    #[serde(default)]
+    scopes: Vec<String>,
+    quota_per_minute: Option<u32>,
+    autonomy_level: Option<Level>,
+    kind: Option<Kind>,
+    tenant: Option<String>,
+    notify: Option<Notify>,
+    #[serde(default)]
+    disabled: bool,
+}
+
+#[derive(Deserialize, serde::Serialize)]
+#[serde(deny_unknown_fields)]
+struct Notify {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    webhook: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    email: Option<String>,
+}
+
+/// The actors of the configuration, over the shipped ones.
+pub(super) fn entries(access: &AccessConfig) -> Outcome<Vec<Entry>> {
+    let Some(path) = &access.actors_file else { return Ok(Vec::new()) };
+    let refused = |why: &dyn std::fmt::Display| invalid("access.actors_file", format!("{}: {why}", path.display()));
+    let text = super::flow::read(path, DECLARED_FILE_BYTES_MAX).map_err(|error| refused(&error))?;
+    let file: ActorFile = toml::from_str(&text).map_err(|error| refused(&error.message()))?;
+    if file.actor.len() > ACTORS_MAX {
+        return Err(Failure::new(Code::ConfigInvalid, format!("{}: more than {ACTORS_MAX} actors", path.display())));
+    }
+    let entry = |written: Written| {
+        let plain = Entry::unmatched(&written.id, TENANT);
+        let entry = Entry {
+            tenant: written.tenant.unwrap_or(plain.tenant),
+            kind: written.kind.unwrap_or(plain.kind),
+            scopes: written.scopes,
+            quota_per_minute: written.quota_per_minute.unwrap_or(plain.quota_per_minute),
+            level: written.autonomy_level,
+            notify: written.notify.and_then(|notify| serde_json::to_value(notify).ok()),
+            disabled: written.disabled,
+            id: plain.id,
+        };
+        entry.check().map_err(|error| refused(&format!("{}: {error}", entry.id)))?;
+        Ok(entry)
+    };
+    file.actor.into_iter().map(entry).collect()
+}

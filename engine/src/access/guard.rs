@@ -1,0 +1,47 @@
+//! The one policy that every door and every dispatch asks: the actor's scopes of this moment, then the
+//! rules, and how risky a call is.
+//!
+//! A run that was let in yesterday is judged again today, call by call: a scope that was taken away
+//! since stops it. A rule engine takes the place of the rules behind the same port.
+
+use super::directory::Directory;
+use chimera_core::access::{risk, scope};
+use chimera_core::flow::run::{Action, Policy, PolicyVerdict};
+use chimera_core::flow::tool::Spec;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Scopes, then rules.
+pub struct Guard<R> {
+    directory: Arc<Directory>,
+    rules: R,
+}
+
+impl<R: Policy> Guard<R> {
+    /// A guard over what the directory knows.
+    #[must_use]
+    pub const fn new(directory: Arc<Directory>, rules: R) -> Self {
+        Self { directory, rules }
+    }
+}
+
+impl<R: Policy> Policy for Guard<R> {
+    fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
+        let entry = self.directory.snapshot().registry.resolve(action.actor);
+        let deny = |rule: &str, reason: String| PolicyVerdict::Deny { rule: rule.to_owned(), reason };
+        if entry.disabled {
+            return deny("actor.disabled", "the actor is disabled".to_owned());
+        }
+        if entry.tenant != action.tenant {
+            return deny("actor.tenant", "the actor belongs to another tenant".to_owned());
+        }
+        match scope::missing(&entry.scopes, action.tool, self.directory.settings.strict_scopes) {
+            Some(scope) => deny("scopes", format!("the actor lacks the scope {scope}")),
+            None => self.rules.judge(action),
+        }
+    }
+
+    fn risk(&self, tool: &Spec, input: &Value) -> u32 {
+        risk::score_call(tool, input).score
+    }
+}
