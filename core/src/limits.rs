@@ -237,3 +237,9 @@ pub const DECLARED_PAGES_MAX: usize = 50;
 pub const TOOL_NAME_CHARS_MAX: usize = 128;
 /// Milliseconds that one call of a tool may take at the most.
 pub const TOOL_TIMEOUT_MS_MAX: u64 = 3_600_000;
+/// Characters of a goal in words at the most.
+pub const GOAL_CHARS_MAX: usize = 8_000;
+/// Steps of one plan at the most.
+pub const PLAN_STEPS_MAX: usize = 32;
+/// Tools that a plan is looked for among.
+pub const PLAN_TOOLS_MAX: usize = 500;
