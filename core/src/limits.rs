@@ -65,8 +65,6 @@ pub const ACTORS_MAX: usize = 10_000;
 pub const TOKENS_KNOWN_MAX: usize = 4_096;
 /// How many times larger the window for reading is than the one for everything else.
 pub const READ_QUOTA_FACTOR: u32 = 10;
-/// Steps of a plan at the most.
-pub const PLAN_STEPS_MAX: usize = 100;
 /// Bytes of one stored blob at the most.
 pub const BLOB_BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
 /// Seconds a presigned URL may live at the most.
@@ -280,3 +278,9 @@ pub const RISK_NAME_BYTES_MAX: usize = 64;
 pub const RISK_LARGE_INPUT_BYTES: usize = 16 * 1024;
 /// Bytes of an input beyond which it counts as huge.
 pub const RISK_HUGE_INPUT_BYTES: usize = 256 * 1024;
+/// Characters of a goal in words at the most.
+pub const GOAL_CHARS_MAX: usize = 8_000;
+/// Steps of one plan at the most.
+pub const PLAN_STEPS_MAX: usize = 32;
+/// Tools that a plan is looked for among.
+pub const PLAN_TOOLS_MAX: usize = 500;

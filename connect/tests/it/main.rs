@@ -11,6 +11,7 @@ mod local;
 mod mail;
 mod notify;
 mod pdf;
+mod planner;
 mod redirect;
 mod reference;
 mod s3;

@@ -190,7 +190,7 @@ impl Access {
             What::Workflow { id, version, inputs } => return self.of_workflow(permit, id, *version, inputs).await,
             What::Goal { goal, inputs } => {
                 let tools: Vec<Arc<Spec>> = self.flow.registry().specs().cloned().collect();
-                self.planner.plan(goal, inputs, &tools).await?
+                self.planner.plan(goal, inputs, &tools).await.map_err(|error| error.body())?
             }
             What::Steps(steps) => explicit(steps)?,
         };

@@ -7,6 +7,7 @@ mod door;
 mod error;
 mod guard;
 mod permit;
+mod planner;
 mod rate;
 mod refused;
 mod settings;
@@ -22,6 +23,7 @@ pub use permit::{
     ACTORS_READ, ACTORS_WRITE, APPROVALS_DECIDE, AUDIT_READ, AUTONOMY_OVERRIDE, Permit, RUNS_MANAGE, RUNS_READ,
     WORKFLOWS_READ, WORKFLOWS_WRITE, lacking,
 };
+pub use planner::WordPlanner;
 pub use rate::{Rate, Rates};
 pub use settings::{Settings, WithoutCounters};
 pub use tokens::{SignIn, Tokens};

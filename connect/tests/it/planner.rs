@@ -1,0 +1,151 @@
+//! Goals in words against the real tools: the exact plans, the exact refusals, and that every plan
+//! compiles as a workflow, so that the data which flows has the right types.
+
+use crate::given::blobs;
+use crate::server::{Reply, Server, toolbox};
+use chimera_connect::flow::{MailSettings, MailTls, http_tools, local_tools, mail_tool, s3_tool};
+use chimera_core::access::{Plan, PlanError};
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::air;
+use chimera_core::flow::tool::Spec;
+use chimera_engine::access::WordPlanner;
+use chimera_engine::flow::{Registry, Tools};
+use chimera_engine::port::Planner;
+use chimera_storage::bucket::FolderBuckets;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+#[derive(Deserialize)]
+struct Goals {
+    planned: Vec<Planned>,
+    refused: Vec<Refused>,
+}
+
+#[derive(Deserialize)]
+struct Planned {
+    goal: String,
+    #[serde(default)]
+    inputs: Value,
+    steps: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct Refused {
+    goal: String,
+    #[serde(default)]
+    inputs: Value,
+    error: Value,
+}
+
+fn goals() -> Goals {
+    serde_json::from_str(include_str!("../data/goals.json")).unwrap()
+}
+
+/// Every tool that Chimera comes with.
+async fn registry(home: &TempDir) -> Registry {
+    let nobody = Server::start(|_| Reply::status(500)).await;
+    let toolbox = toolbox(&[], &[], &nobody);
+    let mut tools = http_tools(&toolbox).unwrap();
+    tools.extend(local_tools(blobs(home.path())).unwrap());
+    tools.push(s3_tool(Arc::new(FolderBuckets::new(home.path().join("buckets"))), blobs(home.path())).unwrap());
+    let mail = MailSettings {
+        server: "localhost".into(),
+        port: 25,
+        tls: MailTls::None,
+        user: None,
+        password: None,
+        from: "Chimera <chimera@acme.example>".into(),
+        roots_pem: None,
+    };
+    tools.push(mail_tool(mail, Arc::clone(&toolbox.secrets)).unwrap());
+    let mut registry = Registry::default();
+    tools.into_iter().for_each(|tool| registry.add(tool).unwrap());
+    registry
+}
+
+fn specs(registry: &Registry) -> Vec<Arc<Spec>> {
+    registry.specs().cloned().collect()
+}
+
+/// The workflow that runs a plan: a node for each step, one after the other.
+fn workflow(plan: &Plan) -> Value {
+    let nodes: Vec<Value> = plan
+        .steps
+        .iter()
+        .map(|step| json!({"id": step.id, "type": "function", "fn": step.tool, "inputs": step.input}))
+        .collect();
+    let edges: Vec<Value> = plan.steps.windows(2).map(|pair| json!({"from": pair[0].id, "to": pair[1].id})).collect();
+    json!({"air_version": "1.0", "workflow_id": "planned", "nodes": nodes, "edges": edges})
+}
+
+#[tokio::test]
+async fn a_goal_becomes_exactly_the_plan_that_people_expect() {
+    let home = TempDir::new().unwrap();
+    let tools = specs(&registry(&home).await);
+    let all = goals().planned;
+    assert!(all.len() >= 40, "{}", all.len());
+    assert!(all.iter().filter(|goal| goal.steps.len() > 1).count() * 3 >= all.len());
+    let mut wrong = Vec::new();
+    for Planned { goal, inputs, steps } in all {
+        let number = |(at, step): (usize, &Value)| json!({"step_id": format!("s{}", at + 1), "tool": step["tool"], "input": step["input"]});
+        let expected: Vec<Value> = steps.iter().enumerate().map(number).collect();
+        match WordPlanner.plan(&goal, &inputs, &tools).await {
+            Ok(plan) if serde_json::to_value(&plan.steps).unwrap() == json!(expected) => {}
+            Ok(plan) => wrong.push(format!("{goal}\n  {}", serde_json::to_string(&plan.steps).unwrap())),
+            Err(error) => wrong.push(format!("{goal}\n  {error}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn every_plan_compiles_as_a_workflow() {
+    let home = TempDir::new().unwrap();
+    let registry = registry(&home).await;
+    let tools = specs(&registry);
+    for Planned { goal, inputs, .. } in goals().planned {
+        let Ok(plan) = WordPlanner.plan(&goal, &inputs, &tools).await else { continue };
+        let document = air::parse(&workflow(&plan).to_string()).unwrap_or_else(|e| panic!("{goal}: {e:?}"));
+        if let Err(problems) = air::compile(document, &Tools::running(&registry)) {
+            panic!("{goal}: {problems:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_goal_that_can_not_be_planned_names_what_is_missing() {
+    let home = TempDir::new().unwrap();
+    let tools = specs(&registry(&home).await);
+    let all = goals().refused;
+    assert!(all.len() >= 15, "{}", all.len());
+    let mut wrong = Vec::new();
+    for Refused { goal, inputs, error: expected } in all {
+        let error = match WordPlanner.plan(&goal, &inputs, &tools).await {
+            Ok(plan) => {
+                wrong.push(format!("{goal}\n  planned: {}", serde_json::to_string(&plan.steps).unwrap()));
+                continue;
+            }
+            Err(error) => error,
+        };
+        let told = serde_json::to_value(&error).unwrap();
+        let same = expected.as_object().unwrap().iter().all(|(name, value)| told[name] == *value);
+        if !same {
+            wrong.push(format!("{goal}\n  {told}"));
+        }
+        let ErrorBody { code, details, .. } = error.body();
+        assert_eq!((code.as_str(), Code::ValidationFailed.status()), (Code::ValidationFailed.as_str(), 422));
+        assert_eq!(details["reason"], expected["kind"], "{goal}");
+    }
+    assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn a_tool_that_is_not_given_is_not_planned_with() {
+    let home = TempDir::new().unwrap();
+    let mut tools = specs(&registry(&home).await);
+    tools.retain(|spec| spec.name != "slack_post");
+    let planned = WordPlanner.plan("Post \"done\" to #ops", &Value::Null, &tools).await;
+    assert_eq!(planned, Err(PlanError::NoTool { wanted: "post".to_owned() }));
+}

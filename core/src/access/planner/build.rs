@@ -1,0 +1,324 @@
+//! Steps from clauses, one after the other.
+//!
+//! A clause may need more than its own step: `post a summary of https://…` fetches and summarises
+//! first. Such steps are made only by tools that change nothing.
+
+use super::choose::{Profile, choose, producer};
+use super::clause::Clause;
+use super::error::{PlanError, excerpt};
+use super::fill::Fill;
+use super::lexicon;
+use super::slot::{self, Class, Slot, slots};
+use super::token::{Kind, Token};
+use super::wire::{self, Made};
+use crate::access::{Plan, PlanStep};
+use crate::limits::PLAN_STEPS_MAX;
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+
+/// Steps that may be needed for one clause before its own.
+const DEPTH_MAX: usize = 3;
+/// Words at which what a noun speaks of ends.
+const NOUN_ENDS: &[&str] = &["to", "with", "via", "as", "into", "under", "through", "using", "and"];
+
+/// A plan in the making.
+pub(super) struct Builder<'a> {
+    goal: &'a str,
+    inputs: Option<&'a Map<String, Value>>,
+    tools: &'a [Profile],
+    steps: Vec<Made<'a>>,
+    /// Members of `inputs` that a step has.
+    given: BTreeSet<String>,
+    /// The repository that was spoken of last.
+    repo: Option<(Value, Value)>,
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(goal: &'a str, inputs: &'a Value, tools: &'a [Profile]) -> Self {
+        Self { goal, inputs: inputs.as_object(), tools, steps: Vec::new(), given: BTreeSet::new(), repo: None }
+    }
+
+    /// The finished plan.
+    pub(super) fn plan(self) -> Plan {
+        let step = |made: Made<'_>| PlanStep {
+            id: made.id,
+            tool: made.tool.spec.name.clone(),
+            input: Value::Object(made.input),
+        };
+        Plan { steps: self.steps.into_iter().map(step).collect() }
+    }
+
+    /// Adds the steps of one clause.
+    pub(super) fn clause(&mut self, clause: &mut Clause) -> Result<(), PlanError> {
+        let tool = choose(self.tools, self.goal, clause)?;
+        self.step(tool, clause, &[])?;
+        self.again(clause)?;
+        let name = || self.steps.last().map(|step| step.tool.spec.name.clone()).unwrap_or_default();
+        match clause.unused().find(|(_, token)| must_be_placed(token)) {
+            Some((_, token)) => Err(PlanError::Unplaced { tool: name(), text: excerpt(&token.text) }),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds a step and those that it needs before it.
+    fn step(&mut self, at: usize, clause: &mut Clause, above: &[usize]) -> Result<(), PlanError> {
+        let tools: &'a [Profile] = self.tools;
+        let tool = &tools[at];
+        let above: Vec<usize> = above.iter().copied().chain([at]).collect();
+        let before = self.steps.len();
+        let slots = slots(&tool.spec);
+        let tells = tool.does("send") || tool.does("post");
+        let mut fill = Fill {
+            goal: self.goal,
+            slots,
+            input: Map::new(),
+            wired: BTreeSet::new(),
+            searches: tool.does("search"),
+            tells,
+        };
+        self.outcome_of_a_noun(&fill, clause, &above)?;
+        fill.from_words(clause);
+        self.remember_repo(&mut fill);
+        if self.steps.len() > before {
+            self.flow(&mut fill, tool, |steps, slot| steps.last().and_then(|step| wire::given(step, slot)));
+        }
+        let refers = self.refer(&mut fill, tool, clause);
+        self.from_inputs(&mut fill, false);
+        if !refers {
+            self.implicit(&mut fill, tool);
+        }
+        self.produce(&mut fill, tool, clause, &above)?;
+        self.from_inputs(&mut fill, true);
+        self.finish(fill, tool, refers)
+    }
+
+    /// `a summary of X` is made before what is done with it, unless it is there already.
+    fn outcome_of_a_noun(&mut self, fill: &Fill<'a>, clause: &mut Clause, above: &[usize]) -> Result<(), PlanError> {
+        if above.len() > DEPTH_MAX {
+            return Ok(());
+        }
+        let found = clause.words().filter(|(place, _)| Some(*place) != clause.verb).find_map(|(place, word)| {
+            let maker = |tool: &Profile| match lexicon::nominal(word) {
+                Some(act) => tool.does(act),
+                None => tool.does("convert") && lexicon::thing(word) == lexicon::thing("pdf") && tool.has_thing(word),
+            };
+            let at = self.tools.iter().position(|tool| maker(tool) && tool.can_ask())?;
+            let made = self.steps.iter().any(|step| maker(step.tool));
+            let definite = place.checked_sub(1).is_some_and(|before| clause.tokens[before].is("the"));
+            let handed = fill.slots.iter().any(|slot| slot.is_content() && self.fresh(slot.name));
+            let free = !above.contains(&at) && !made && !(definite && handed);
+            free.then_some((place, at))
+        });
+        let Some((from, at)) = found else { return Ok(()) };
+        let ends = |token: &Token| token.is_mark() || token.word().is_some_and(|word| NOUN_ENDS.contains(&word));
+        let end =
+            (from + 1..clause.tokens.len()).find(|place| ends(&clause.tokens[*place])).unwrap_or(clause.tokens.len());
+        let mut part = clause.clone();
+        part.verb = None;
+        (0..part.used.len()).filter(|place| !(from..end).contains(place)).for_each(|place| part.used[place] = true);
+        part.used[from] = true;
+        self.step(at, &mut part, above)?;
+        // What the part could not use stays to be placed by the clause.
+        (from..end).for_each(|place| clause.used[place] = part.used[place] || !must_be_placed(&clause.tokens[place]));
+        Ok(())
+    }
+
+    /// `its issues`: a repository is spoken of until another is named.
+    fn remember_repo(&mut self, fill: &mut Fill<'a>) {
+        if let (Some(owner), Some(repo)) = (fill.input.get("owner"), fill.input.get("repo")) {
+            self.repo = Some((owner.clone(), repo.clone()));
+        } else if fill.has("owner")
+            && fill.has("repo")
+            && !self.fresh("owner")
+            && let Some((owner, repo)) = self.repo.clone()
+        {
+            fill.put("owner", owner);
+            fill.put("repo", repo);
+        }
+    }
+
+    /// Whether the caller gave this, and no step has it yet.
+    fn fresh(&self, name: &str) -> bool {
+        self.inputs.is_some_and(|inputs| inputs.contains_key(name)) && !self.given.contains(name)
+    }
+
+    /// Members of `inputs` with the names of inputs; those that a step has already only where
+    /// something would be missing otherwise.
+    fn from_inputs(&mut self, fill: &mut Fill<'a>, even_used: bool) {
+        let Some(inputs) = self.inputs else { return };
+        let open: Vec<(&str, bool)> = fill.open().map(|slot| (slot.name, slot.required)).collect();
+        for (name, required) in open {
+            let wanted = if even_used { required } else { !self.given.contains(name) && self.room(fill, name) };
+            if let Some(value) = inputs.get(name).filter(|_| wanted) {
+                fill.put(name, value.clone());
+                self.given.insert(name.to_owned());
+            }
+        }
+    }
+
+    /// Whether an input may be added beside those that are there: of several places for what is
+    /// handed on, one is enough.
+    fn room(&self, fill: &Fill<'a>, name: &str) -> bool {
+        let is_content = |wanted: &str| fill.slots.iter().any(|slot| slot.name == wanted && slot.is_content());
+        !is_content(name) || !fill.input.keys().any(|key| is_content(key))
+    }
+
+    /// Puts a value that flows into the first place for what is handed on.
+    fn flow(
+        &self,
+        fill: &mut Fill<'a>,
+        tool: &Profile,
+        value: impl Fn(&[Made<'a>], &Slot<'_>) -> Option<Value>,
+    ) -> bool {
+        let filled = fill.slots.iter().any(|slot| slot.is_content() && fill.input.contains_key(slot.name));
+        if filled || !fill.writes() || tool.does("search") {
+            return false;
+        }
+        let flowing = fill.open().filter(|slot| slot.is_content());
+        let found = flowing.filter_map(|slot| value(&self.steps, slot).map(|value| (slot.name, value))).next();
+        match found {
+            Some((name, value)) => {
+                fill.wire(name, value);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Nouns and pronouns that point at earlier steps. Says whether something is pointed at.
+    fn refer(&self, fill: &mut Fill<'a>, tool: &Profile, clause: &Clause) -> bool {
+        let words: Vec<&str> =
+            clause.words().filter(|(at, _)| Some(*at) != clause.verb).map(|(_, word)| word).collect();
+        let nouns = || words.iter().filter(|word| !lexicon::is_pronoun(word) && !lexicon::is_preposition(word));
+        let noun = nouns()
+            .any(|word| !tool.has_thing(word) && self.flow(fill, tool, |steps, slot| wire::by_noun(steps, slot, word)));
+        let pronoun = words.iter().any(|word| lexicon::is_pronoun(word));
+        if pronoun && !noun {
+            self.flow(fill, tool, wire::latest);
+        }
+        if pronoun {
+            let ids: Vec<Slot<'a>> = fill.open().filter(|slot| slot.class == Class::Id).cloned().collect();
+            let found = ids.iter().find_map(|slot| wire::id(&self.steps, slot).map(|value| (slot.name, value)));
+            let lacks = slot::missing(&tool.spec, &fill.input).is_some();
+            if let Some((name, value)) = found.filter(|_| lacks) {
+                fill.wire(name, value);
+            }
+        }
+        words.iter().any(|word| matches!(*word, "it" | "them"))
+    }
+
+    /// `fetch …, post to #ops`: what was made is handed on without being named.
+    fn implicit(&self, fill: &mut Fill<'a>, tool: &Profile) {
+        let needed = fill.open().any(|slot| slot.required && slot.is_content());
+        if needed || tool.hands_on() {
+            self.flow(fill, tool, |steps, slot| steps.last().and_then(|step| wire::given(step, slot)));
+        }
+    }
+
+    /// A step that makes what is needed from what else the clause speaks of.
+    fn produce(
+        &mut self,
+        fill: &mut Fill<'a>,
+        tool: &Profile,
+        clause: &mut Clause,
+        above: &[usize],
+    ) -> Result<(), PlanError> {
+        let wants = fill.open().any(|slot| slot.is_content() && (slot.required || tool.hands_on()));
+        let filled = fill.slots.iter().any(|slot| slot.is_content() && fill.input.contains_key(slot.name));
+        if !wants || filled || tool.does("search") || above.len() > DEPTH_MAX {
+            return Ok(());
+        }
+        let Some(maker) = producer(self.tools, clause, above) else { return Ok(()) };
+        self.step(maker, clause, above)?;
+        self.flow(fill, tool, |steps, slot| steps.last().and_then(|step| wire::given(step, slot)));
+        Ok(())
+    }
+
+    /// The step, if nothing is missing and all that was said is valid.
+    fn finish(&mut self, mut fill: Fill<'a>, tool: &'a Profile, refers: bool) -> Result<(), PlanError> {
+        let spec = &tool.spec;
+        let missing = |name: &str, why: Option<String>| PlanError::MissingInput {
+            tool: spec.name.clone(),
+            input: name.to_owned(),
+            hint: why.unwrap_or_else(|| hint(&fill.slots, name)),
+        };
+        if let Some(name) = slot::missing(spec, &fill.input) {
+            return Err(missing(name, None));
+        }
+        let content = fill.slots.iter().filter(|slot| slot.is_content());
+        let filled = content.clone().any(|slot| fill.input.contains_key(slot.name));
+        if let Some(slot) = content.clone().next().filter(|_| refers && !filled && tool.hands_on()) {
+            return Err(missing(slot.name, None));
+        }
+        if let Err(faults) = spec.input.check(&Value::Object(fill.input.clone())) {
+            let name = |pointer: &str| pointer.split('/').nth(1).unwrap_or("input").to_owned();
+            if let Some(fault) = faults.iter().find(|fault| !fill.wired.contains(&name(&fault.pointer))) {
+                return Err(missing(&name(&fault.pointer), Some(excerpt(&fault.message))));
+            }
+        }
+        let wired = std::mem::take(&mut fill.wired);
+        let literal = |(name, value): (String, Value)| {
+            let value = if wired.contains(&name) { value } else { escaped(value) };
+            (name, value)
+        };
+        let input = std::mem::take(&mut fill.input).into_iter().map(literal).collect();
+        self.push(tool, input)
+    }
+
+    fn push(&mut self, tool: &'a Profile, input: Map<String, Value>) -> Result<(), PlanError> {
+        if self.steps.len() >= PLAN_STEPS_MAX {
+            return Err(PlanError::TooLong);
+        }
+        self.steps.push(Made { id: format!("s{}", self.steps.len() + 1), tool, input });
+        Ok(())
+    }
+
+    /// The same again for every further channel that the clause names.
+    fn again(&mut self, clause: &mut Clause) -> Result<(), PlanError> {
+        for at in 0..clause.tokens.len() {
+            let token = &clause.tokens[at];
+            let Some(last) = self.steps.last() else { return Ok(()) };
+            if clause.used[at] || token.kind != Kind::Channel || !last.input.contains_key("channel_alias") {
+                continue;
+            }
+            let (tool, mut input) = (last.tool, last.input.clone());
+            input.insert("channel_alias".to_owned(), Value::from(token.text.as_str()));
+            clause.used[at] = true;
+            self.push(tool, input)?;
+        }
+        Ok(())
+    }
+}
+
+/// What must not be left out of a plan; words and numbers may just be manners.
+const fn must_be_placed(token: &Token) -> bool {
+    !matches!(token.kind, Kind::Word(_) | Kind::Mark(_) | Kind::Number(_) | Kind::Name | Kind::Handle | Kind::Moment)
+}
+
+/// A value in which no text is an expression, whatever it looks like.
+fn escaped(value: Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(text.replace("${", "$${")),
+        Value::Array(items) => items.into_iter().map(escaped).collect(),
+        Value::Object(members) => {
+            Value::Object(members.into_iter().map(|(name, value)| (name, escaped(value))).collect())
+        }
+        other => other,
+    }
+}
+
+/// How to say what is missing.
+fn hint(slots: &[Slot<'_>], name: &str) -> String {
+    let example = match (name, slots.iter().find(|slot| slot.name == name).map(|slot| slot.class)) {
+        ("owner" | "repo", _) => "name the repository as owner/name",
+        ("channel_alias", _) => "name the channel as #alias",
+        ("url", _) => "give an https:// address",
+        ("bucket" | "key", _) => "write s3://bucket/key",
+        ("secret", _) => "name the secret as secret://…",
+        ("to", _) => "give an e-mail address",
+        (_, Some(Class::Id)) => "give its id",
+        (_, Some(Class::Text | Class::Texts)) => return format!("write {} \"…\"", name.replace('_', " ")),
+        _ => "give it in inputs",
+    };
+    example.to_owned()
+}

@@ -1,0 +1,283 @@
+//! A goal cut into clauses, one for each thing that is to be done, in the order of doing.
+//!
+//! `and` and a comma cut only where a verb follows, so that `ann@a and bob@b` stays together. A
+//! word nobody knows counts as a verb when an article follows: better to say that there is no tool
+//! for `pay the invoice` than to leave it out. `before …ing` and `after …ing` change the order.
+
+use super::lexicon;
+use super::token::{Kind, Token};
+
+/// What is to be done once.
+#[derive(Clone, Debug)]
+pub(super) struct Clause {
+    /// Its tokens.
+    pub(super) tokens: Vec<Token>,
+    /// Where its verb stands.
+    pub(super) verb: Option<usize>,
+    /// Tokens that have found their place in a plan.
+    pub(super) used: Vec<bool>,
+}
+
+impl Clause {
+    fn new(goal: &str, mut tokens: Vec<Token>) -> Self {
+        let verb = verb(&tokens);
+        if let Some(verb) = verb {
+            fold_speech(goal, &mut tokens, verb);
+        }
+        Self { used: vec![false; tokens.len()], tokens, verb }
+    }
+
+    /// The word of the verb.
+    pub(super) fn verb_word(&self) -> Option<&str> {
+        self.verb.and_then(|at| self.tokens[at].word())
+    }
+
+    /// Positions and tokens that are not used yet.
+    pub(super) fn unused(&self) -> impl DoubleEndedIterator<Item = (usize, &Token)> {
+        self.tokens.iter().enumerate().filter(|(at, _)| !self.used[*at])
+    }
+
+    /// Words that are not used yet, with their positions.
+    pub(super) fn words(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.unused().filter_map(|(at, token)| token.word().map(|word| (at, word)))
+    }
+}
+
+/// How a part stands to the parts around it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Next,
+    /// It is done before the part in front of it.
+    Earlier,
+    /// It is done after the part behind it.
+    Later,
+}
+
+/// The clauses of a goal in the order of doing.
+pub(super) fn split(goal: &str, tokens: &[Token]) -> Vec<Clause> {
+    let mut parts: Vec<(Order, Vec<Token>)> = vec![(Order::Next, Vec::new())];
+    let mut at = 0;
+    while at < tokens.len() {
+        let (cut, skip) = cut(tokens, at, parts.last().is_none_or(|(_, part)| part.is_empty()));
+        match cut {
+            Some(order) if parts.last().is_some_and(|(_, part)| part.is_empty()) => {
+                parts.pop();
+                parts.push((order, Vec::new()));
+            }
+            Some(order) => parts.push((order, Vec::new())),
+            None => {}
+        }
+        if skip == 0 {
+            if let Some((_, part)) = parts.last_mut() {
+                part.push(tokens[at].clone());
+            }
+            at += 1;
+        } else {
+            at += skip;
+        }
+    }
+    let parts = join(parts.into_iter().filter(|(_, part)| says_something(part)).collect());
+    ordered(parts).into_iter().map(|tokens| Clause::new(goal, tokens)).collect()
+}
+
+/// Whether a clause begins at this token, and how many tokens that takes away.
+fn cut(tokens: &[Token], at: usize, is_first: bool) -> (Option<Order>, usize) {
+    let next = |ahead: usize| tokens.get(at + ahead);
+    match &tokens[at].kind {
+        Kind::Mark('.' | '\n' | ';') => (Some(Order::Next), 1),
+        Kind::Mark(_) => {
+            let ahead = 1 + tokens[at + 1..].iter().take_while(|t| t.word().is_some_and(lexicon::is_filler)).count();
+            if !is_first && verb_at(tokens, at + ahead) { (Some(Order::Next), 1) } else { (None, 0) }
+        }
+        Kind::Word(word) => match word.as_str() {
+            "then" | "afterwards" | "afterward" | "finally" | "lastly" => (Some(Order::Next), 1),
+            "after" if next(1).is_some_and(|t| t.is("that") || t.is("this")) => (Some(Order::Next), 2),
+            "after" | "once" if is_gerund(next(1)) && !is_first => (Some(Order::Earlier), 1),
+            "before" if is_gerund(next(1)) => (Some(if is_first { Order::Later } else { Order::Next }), 1),
+            "and" => {
+                let fillers = tokens[at + 1..].iter().take_while(|t| t.word().is_some_and(lexicon::is_filler)).count();
+                let then = next(1).is_some_and(|t| t.is("then") || t.is("finally") || t.is("afterwards"));
+                // `and to #b` goes on with the same verb.
+                let cuts = then || verb_at(tokens, at + 1 + fillers);
+                if cuts { (Some(Order::Next), 1) } else { (None, 0) }
+            }
+            _ => (None, 0),
+        },
+        _ => (None, 0),
+    }
+}
+
+fn is_gerund(token: Option<&Token>) -> bool {
+    token.and_then(Token::word).is_some_and(|word| word.ends_with("ing"))
+}
+
+/// Whether a verb stands here, after `and` or a comma.
+fn verb_at(tokens: &[Token], at: usize) -> bool {
+    let Some(word) = tokens.get(at).and_then(Token::word) else { return false };
+    let next = tokens.get(at + 1);
+    let follows = |fits: &dyn Fn(&str) -> bool| next.and_then(Token::word).is_some_and(fits);
+    if lexicon::is_label(word) && next.is_none_or(|t| t.is_entity() || t.is_mark()) {
+        return false;
+    }
+    let article = follows(&|w| lexicon::is_determiner(w) || w == "it" || w == "them");
+    if !lexicon::acts(word).is_empty() {
+        let object = next.is_some_and(Token::is_entity)
+            || follows(&|w| lexicon::is_preposition(w) || lexicon::is_thing(w) || !lexicon::acts(w).is_empty());
+        return !lexicon::is_nounish(word) || article || object;
+    }
+    let small = lexicon::is_filler(word) || lexicon::is_preposition(word) || lexicon::is_determiner(word);
+    !small && !lexicon::is_label(word) && !lexicon::is_thing(word) && !lexicon::is_generic(word) && article
+}
+
+fn says_something(part: &[Token]) -> bool {
+    const COURTESY: &[&str] = &["thanks", "thank", "you", "cheers", "please", "much", "very", "and", "hi", "hello"];
+    part.iter().any(|token| !token.is_mark() && !token.word().is_some_and(|word| COURTESY.contains(&word)))
+}
+
+/// Parts that have no verb belong to the next one (`In acme/web, …`) or, if they begin with a
+/// label, to the one before (`… . Subject "x"`).
+fn join(parts: Vec<(Order, Vec<Token>)>) -> Vec<(Order, Vec<Token>)> {
+    let mut joined: Vec<(Order, Vec<Token>)> = Vec::new();
+    let mut lead: Option<Vec<Token>> = None;
+    for (order, part) in parts {
+        let first = part.iter().find_map(Token::word).unwrap_or_default();
+        let begins_with_entity = part.first().is_some_and(Token::is_entity);
+        let verbless = verb(&part).is_none_or(|at| part[at].word().is_some_and(|w| lexicon::acts(w).is_empty()));
+        if verbless
+            && lexicon::is_label(first)
+            && !lexicon::is_preposition(first)
+            && !joined.is_empty()
+            && !begins_with_entity
+        {
+            if let Some((_, last)) = joined.last_mut() {
+                last.extend(part);
+            }
+        } else if verbless && (lexicon::is_preposition(first) || begins_with_entity || first == "use") {
+            lead.get_or_insert_default().extend(part);
+        } else {
+            let tokens = match lead.take() {
+                Some(mut lead) => {
+                    let end = lead.last().map_or(0, |token| token.end);
+                    lead.push(Token { kind: Kind::Mark(','), text: String::new(), start: end, end });
+                    lead.extend(part);
+                    lead
+                }
+                None => part,
+            };
+            joined.push((order, tokens));
+        }
+    }
+    if let Some(lead) = lead {
+        match joined.last_mut() {
+            Some((_, last)) => last.extend(lead),
+            None => joined.push((Order::Next, lead)),
+        }
+    }
+    joined
+}
+
+fn ordered(parts: Vec<(Order, Vec<Token>)>) -> Vec<Vec<Token>> {
+    let mut done: Vec<Vec<Token>> = Vec::new();
+    let mut later: Vec<Vec<Token>> = Vec::new();
+    for (order, part) in parts {
+        match order {
+            Order::Later => later.push(part),
+            Order::Earlier => {
+                let at = done.len().saturating_sub(1);
+                done.insert(at, part);
+            }
+            Order::Next => {
+                done.push(part);
+                done.append(&mut later);
+            }
+        }
+    }
+    done.append(&mut later);
+    done
+}
+
+/// Where the verb of a clause stands; it need not be one that is known.
+fn verb(tokens: &[Token]) -> Option<usize> {
+    let mut leading = false;
+    for (at, token) in tokens.iter().enumerate() {
+        let Some(word) = token.word() else {
+            leading &= !token.is_mark();
+            continue;
+        };
+        if word == "use" || (lexicon::is_preposition(word) && word != "to") {
+            leading = true;
+        } else if lexicon::is_filler(word) {
+        } else if !leading {
+            return Some(at);
+        } else {
+            let before = at.checked_sub(1).and_then(|at| tokens[at].word()).unwrap_or_default();
+            let named = lexicon::is_determiner(before) || (lexicon::is_preposition(before) && before != "to");
+            if !lexicon::acts(word).is_empty() && !named {
+                return Some(at);
+            }
+        }
+    }
+    None
+}
+
+/// What is said after `that` or `saying` becomes one text.
+fn fold_speech(goal: &str, tokens: &mut Vec<Token>, verb: usize) {
+    let says = tokens[verb].word().is_some_and(lexicon::is_saying);
+    let begins = |at: usize| {
+        let next = tokens.get(at + 1).and_then(Token::word);
+        let speech = next.is_some_and(|word| !lexicon::is_preposition(word) && word != "says" && word != "reads");
+        speech && ((says && tokens[at].is("that")) || tokens[at].is("saying"))
+    };
+    let Some(at) = (verb + 1..tokens.len()).find(|at| begins(*at)) else { return };
+    let mut last = tokens.len();
+    // An address at the end says where to, not what.
+    if last > at + 3
+        && matches!(tokens[last - 1].kind, Kind::Channel | Kind::Email)
+        && tokens[last - 2].word().is_some_and(lexicon::is_preposition)
+    {
+        last -= 2;
+    }
+    let (start, end) = (tokens[at + 1].start, tokens[last - 1].end);
+    let text = goal.get(start..end).unwrap_or_default().to_owned();
+    tokens.splice(at + 1..last, [Token { kind: Kind::Text, text, start, end }]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::token::read;
+    use super::*;
+
+    fn clauses(goal: &str) -> Vec<String> {
+        let text = |clause: Clause| clause.tokens.iter().map(|t| t.text.clone()).collect::<Vec<_>>().join(" ");
+        split(goal, &read(goal)).into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn a_verb_behind_and_begins_a_clause_and_a_noun_does_not() {
+        assert_eq!(clauses("mail a@b.example and c@d.example").len(), 1);
+        assert_eq!(clauses("fetch https://a.example and summarize it"), ["fetch https://a.example", "summarize it"]);
+        assert_eq!(clauses("post the titles and file names to #a").len(), 1);
+    }
+
+    #[test]
+    fn an_unknown_verb_is_not_left_out() {
+        assert_eq!(clauses("fetch https://a.example and pay the invoice")[1], "pay the invoice");
+    }
+
+    #[test]
+    fn before_and_after_say_what_is_done_first() {
+        assert_eq!(clauses("before posting it to #a, shorten 'x'"), ["shorten x", "posting it to a"]);
+        assert_eq!(clauses("post it to #a after shortening 'x'"), ["shortening x", "post it to a"]);
+    }
+
+    #[test]
+    fn a_part_without_a_verb_belongs_to_its_neighbour() {
+        assert_eq!(clauses("In acme/web, open an issue 'x'"), ["In acme/web  open an issue x"]);
+        assert_eq!(clauses("Mail a@b.example. Subject 'x'."), ["Mail a@b.example Subject x"]);
+    }
+
+    #[test]
+    fn what_is_said_is_one_text() {
+        assert_eq!(clauses("tell #a that all is well in #b")[0], "tell a that all is well b".replace(" b", " in b"));
+    }
+}

@@ -1,0 +1,356 @@
+//! The words that the planner knows: one table of acts, one of things, one of labels, and the small
+//! words between them.
+//!
+//! Tools bring words of their own (their names); the tables only say which other words people use
+//! for the same. A tool nobody thought of here is still found by the words of its name.
+
+/// What tools do, and the words that people have for it.
+const ACTS: &[(&str, &[&str])] = &[
+    (
+        "send",
+        &[
+            "send", "mail", "email", "e-mail", "forward", "write", "dispatch", "deliver", "shoot", "share", "tell",
+            "notify", "inform", "message", "let", "drop", "fire", "trigger", "emit",
+        ],
+    ),
+    (
+        "post",
+        &[
+            "post", "publish", "announce", "share", "tell", "notify", "inform", "message", "ping", "write", "say",
+            "let", "drop", "send", "remind",
+        ],
+    ),
+    (
+        "read",
+        &[
+            "read", "get", "fetch", "show", "look", "check", "retrieve", "load", "pull", "give", "describe", "what",
+            "see", "tell", "inspect",
+        ],
+    ),
+    (
+        "list",
+        &["list", "show", "get", "fetch", "enumerate", "give", "what", "which", "pull", "collect", "read", "check"],
+    ),
+    ("search", &["search", "find", "look", "locate", "query", "hunt"]),
+    (
+        "create",
+        &["create", "open", "file", "add", "make", "raise", "report", "log", "write", "start", "draft", "submit"],
+    ),
+    (
+        "upload",
+        &["upload", "put", "store", "save", "archive", "copy", "back", "push", "keep", "place", "drop", "write"],
+    ),
+    (
+        "summarize",
+        &["summarize", "summarise", "condense", "shorten", "sum", "digest", "recap", "boil", "abridge", "compress"],
+    ),
+    (
+        "convert",
+        &[
+            "convert",
+            "turn",
+            "render",
+            "export",
+            "make",
+            "typeset",
+            "transform",
+            "print",
+            "create",
+            "generate",
+            "produce",
+            "build",
+            "format",
+        ],
+    ),
+    ("echo", &["echo", "repeat"]),
+    (
+        "request",
+        &[
+            "request", "fetch", "get", "call", "download", "read", "load", "retrieve", "open", "hit", "post", "put",
+            "patch", "delete", "head", "visit", "query", "send", "pull", "check", "grab", "show", "submit", "push",
+        ],
+    ),
+];
+
+/// Things, and the words that people have for them.
+const THINGS: &[(&str, &[&str])] = &[
+    ("email", &["email", "mail", "e-mail"]),
+    ("slack", &["slack", "channel"]),
+    ("s3", &["s3", "bucket"]),
+    ("repo", &["repo", "repository"]),
+    ("issue", &["issue", "bug", "ticket"]),
+    ("drive", &["drive", "gdrive"]),
+    ("webhook", &["webhook", "hook"]),
+    ("http", &["http", "https", "endpoint"]),
+    ("pdf", &["pdf"]),
+];
+
+/// Nouns that stand for having done something: a summary is what summarising gives.
+const NOMINALS: &[(&str, &[&str])] = &[("summarize", &["summary", "digest", "recap", "tldr", "abstract", "gist"])];
+
+/// Words that announce the value of an input.
+const LABELS: &[(&str, &[&str])] = &[
+    ("title", &["title", "titled", "called", "named", "headed", "entitled", "headline"]),
+    ("subject", &["subject", "about", "titled"]),
+    ("body", &["body", "saying", "says", "reading", "message", "text", "content", "description", "described"]),
+    ("text", &["text", "saying", "says", "message", "reading"]),
+    ("message", &["message", "saying", "text"]),
+    ("content", &["content", "text", "saying"]),
+    ("labels", &["label", "labels", "labelled", "labeled", "tagged", "tag", "tags"]),
+    ("assignees", &["assign", "assigned", "assignee", "assignees"]),
+    ("assignee", &["assigned", "assignee"]),
+    ("key", &["as", "key", "under", "named", "called", "path", "object"]),
+    ("event_type", &["event", "type"]),
+    ("channel_alias", &["channel"]),
+    ("since", &["since", "after"]),
+    ("max_chars", &["characters", "chars", "letters"]),
+    ("query", &["query"]),
+    ("reply_to", &["reply-to"]),
+    ("mailbox", &["mailbox"]),
+];
+
+/// Words that stand before the real beginning of a wish.
+const FILLERS: &[&str] = &[
+    "please",
+    "could",
+    "can",
+    "would",
+    "will",
+    "you",
+    "kindly",
+    "i",
+    "i'd",
+    "i'll",
+    "i'm",
+    "want",
+    "need",
+    "like",
+    "to",
+    "me",
+    "us",
+    "let's",
+    "lets",
+    "go",
+    "ahead",
+    "just",
+    "now",
+    "first",
+    "next",
+    "finally",
+    "also",
+    "then",
+    "hey",
+    "hi",
+    "hello",
+    "ok",
+    "okay",
+    "so",
+    "once",
+    "have",
+    "has",
+    "been",
+    "after",
+    "before",
+    "when",
+    "that's",
+    "done",
+    "and",
+    "we",
+    "we'd",
+    "should",
+    "must",
+    "afterwards",
+    "afterward",
+    "later",
+    "lastly",
+    "second",
+    "third",
+    "that",
+    "mind",
+    "help",
+    "try",
+    "quickly",
+    "do",
+];
+
+const PREPOSITIONS: &[&str] = &[
+    "to", "in", "on", "for", "from", "via", "using", "with", "at", "through", "by", "into", "onto", "of", "about",
+    "under", "below", "as", "inside", "within", "over", "since", "between",
+];
+
+const DETERMINERS: &[&str] =
+    &["the", "a", "an", "this", "that", "these", "those", "my", "our", "your", "its", "their", "all", "every", "some"];
+
+const PRONOUNS: &[&str] =
+    &["it", "them", "this", "that", "these", "those", "result", "results", "output", "outcome", "everything", "its"];
+
+/// Nouns that say nothing of which tool is meant.
+const GENERIC: &[&str] = &[
+    "report",
+    "text",
+    "message",
+    "file",
+    "document",
+    "update",
+    "note",
+    "list",
+    "result",
+    "data",
+    "content",
+    "pdf",
+    "link",
+    "info",
+    "information",
+    "detail",
+    "news",
+    "status",
+    "everything",
+    "answer",
+    "response",
+    "output",
+    "url",
+    "following",
+    "request",
+    "outcome",
+];
+
+/// Verbs that are nouns just as often.
+const NOUNISH: &[&str] = &[
+    "file", "report", "log", "message", "copy", "print", "check", "mail", "email", "search", "request", "list", "post",
+    "back", "head", "format", "query", "drop", "digest", "recap", "what", "which", "hit", "issue", "fire", "start",
+    "open", "draft",
+];
+
+/// Verbs after which `that` begins what is said.
+const SAYING: &[&str] = &["tell", "notify", "inform", "let", "announce", "say", "remind", "message", "ping"];
+
+fn row<'a>(table: &'a [(&'a str, &'a [&'a str])], word: &str) -> Vec<&'a str> {
+    let stemmed = stem(word);
+    let knows = |words: &[&str]| words.iter().any(|known| stem(known) == stemmed);
+    table.iter().filter(|(_, words)| knows(words)).map(|(name, _)| *name).collect()
+}
+
+/// The acts that a verb may mean, by the names that tools use.
+pub(super) fn acts(word: &str) -> Vec<&'static str> {
+    row(ACTS, word)
+}
+
+/// Whether a part of a tool's name says what it does.
+pub(super) fn names_act(word: &str) -> bool {
+    ACTS.iter().any(|(act, _)| stem(act) == stem(word))
+}
+
+/// The act whose outcome a noun names.
+pub(super) fn nominal(word: &str) -> Option<&'static str> {
+    row(NOMINALS, word).first().copied()
+}
+
+/// A thing's one name.
+pub(super) fn thing(word: &str) -> String {
+    row(THINGS, word).first().map_or_else(|| stem(word), |name| stem(name))
+}
+
+/// Whether a word names a thing of the table.
+pub(super) fn is_thing(word: &str) -> bool {
+    !row(THINGS, word).is_empty()
+}
+
+/// Words that announce a value for the input of this name.
+pub(super) fn labels(input: &str) -> Vec<&str> {
+    let said = LABELS.iter().filter(|(name, _)| *name == input).flat_map(|(_, words)| words.iter().copied());
+    let own = if input.contains('_') { None } else { Some(input) };
+    own.into_iter().chain(said).collect()
+}
+
+/// Whether a word announces some input's value.
+pub(super) fn is_label(word: &str) -> bool {
+    matches!(word, "cc" | "bcc") || LABELS.iter().any(|(_, words)| words.contains(&word))
+}
+
+pub(super) fn is_filler(word: &str) -> bool {
+    FILLERS.contains(&word)
+}
+
+pub(super) fn is_preposition(word: &str) -> bool {
+    PREPOSITIONS.contains(&word)
+}
+
+pub(super) fn is_determiner(word: &str) -> bool {
+    DETERMINERS.contains(&word)
+}
+
+pub(super) fn is_pronoun(word: &str) -> bool {
+    PRONOUNS.contains(&word)
+}
+
+pub(super) fn is_generic(word: &str) -> bool {
+    is_pronoun(word) || GENERIC.iter().any(|known| stem(known) == stem(word)) || nominal(word).is_some()
+}
+
+pub(super) fn is_nounish(word: &str) -> bool {
+    NOUNISH.contains(&word)
+}
+
+pub(super) fn is_saying(word: &str) -> bool {
+    SAYING.iter().any(|known| stem(known) == stem(word))
+}
+
+/// A word without its ending, good enough to see that `issues` and `issue`, `fetching` and `fetch`
+/// are the same. It need not be a word.
+pub(super) fn stem(word: &str) -> String {
+    let word = word.to_lowercase();
+    let mut base = word.as_str();
+    for ending in ["ing", "ed", "es", "s"] {
+        match base.strip_suffix(ending) {
+            Some(rest) if rest.chars().count() >= 3 && !(ending == "s" && rest.ends_with('s')) => {
+                base = rest;
+                break;
+            }
+            _ => {}
+        }
+    }
+    let base = base.strip_suffix('e').filter(|rest| rest.chars().count() >= 3).unwrap_or(base);
+    let mut letters: Vec<char> = base.chars().collect();
+    if letters.len() > 3 && letters[letters.len() - 1] == letters[letters.len() - 2] {
+        letters.pop();
+    }
+    if let Some(last) = letters.last_mut()
+        && *last == 'y'
+    {
+        *last = 'i';
+    }
+    letters.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_of_one_word_have_one_stem() {
+        let same = [
+            &["issue", "issues"][..],
+            &["fetch", "fetching", "fetched", "fetches"],
+            &["summarize", "summarizing", "summarized", "summarizes"],
+            &["copy", "copies", "copied"],
+            &["call", "calling", "calls"],
+            &["page", "pages"],
+        ];
+        for words in same {
+            let first = stem(words[0]);
+            assert!(
+                words.iter().all(|word| stem(word) == first),
+                "{words:?} {:?}",
+                words.iter().map(|w| stem(w)).collect::<Vec<_>>()
+            );
+        }
+        assert_ne!(stem("past"), stem("paste d"));
+    }
+
+    #[test]
+    fn one_verb_may_mean_several_acts() {
+        assert_eq!(acts("shortening"), ["summarize"]);
+        assert_eq!(acts("share"), ["send", "post"]);
+        assert!(acts("translate").is_empty());
+    }
+}

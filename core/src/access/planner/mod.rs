@@ -1,0 +1,48 @@
+//! From a goal in words to a plan, without guessing.
+//!
+//! The goal is cut into clauses; each clause picks a tool by its verb and by what it speaks of; the
+//! tool's schema says which inputs are needed; they come from the clause, from the caller's
+//! `inputs`, or from what an earlier step gives. The same goal, inputs and tools always give the
+//! same plan. Nothing is made up: an input that is nowhere is told to be missing, and a part of the
+//! goal that would be left out is an error.
+
+mod build;
+mod choose;
+mod clause;
+mod error;
+mod fill;
+mod lexicon;
+mod slot;
+mod token;
+mod wire;
+
+pub use error::PlanError;
+
+use crate::access::Plan;
+use crate::flow::tool::Spec;
+use crate::limits::{GOAL_CHARS_MAX, PLAN_TOOLS_MAX};
+use build::Builder;
+use choose::Profile;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Plans a goal with these tools; members of `inputs`, if it is an object, fill inputs of the same
+/// name. Past [`PLAN_TOOLS_MAX`], tools are not looked at.
+pub fn plan(goal: &str, inputs: &Value, tools: &[Arc<Spec>]) -> Result<Plan, PlanError> {
+    if goal.trim().is_empty() {
+        return Err(PlanError::Empty);
+    }
+    if goal.chars().nth(GOAL_CHARS_MAX).is_some() {
+        return Err(PlanError::TooLong);
+    }
+    let clauses = clause::split(goal, &token::read(goal));
+    if clauses.is_empty() {
+        return Err(PlanError::Empty);
+    }
+    let profiles: Vec<Profile> = tools.iter().take(PLAN_TOOLS_MAX).map(Profile::of).collect();
+    let mut builder = Builder::new(goal, inputs, &profiles);
+    for mut clause in clauses {
+        builder.clause(&mut clause)?;
+    }
+    Ok(builder.plan())
+}

@@ -1,0 +1,320 @@
+//! A goal as words, marks and the things in it that can be told by their look: addresses, quoted
+//! texts, names of repositories and files, channels, numbers, times, JSON.
+//!
+//! A quoted text is one token whatever stands in it. A colon behind a verb begins a text that goes
+//! to the end of the goal, unless something quoted or an address follows.
+
+use super::lexicon;
+use serde_json::Value;
+
+/// What a token looks like.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kind {
+    /// A word, in lower case.
+    Word(String),
+    /// A whole number.
+    Number(i64),
+    /// A text in quotes, or after a colon.
+    Text,
+    /// `ann@acme.example`
+    Email,
+    /// `https://…`
+    Url,
+    /// `s3://bucket/key`
+    Object,
+    /// `secret://…`
+    Secret,
+    /// `cas://…`
+    Artifact,
+    /// `#ops`
+    Channel,
+    /// `@octocat`
+    Handle,
+    /// A name with dots or slashes: a file, a repository, an event.
+    Name,
+    /// `2026-01-31`, with or without a time.
+    Moment,
+    /// A UUID, with or without hyphens.
+    Id,
+    /// An object or list.
+    Json(Value),
+    /// A comma, a stop, a new line.
+    Mark(char),
+}
+
+/// A piece of a goal.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Token {
+    /// What it looks like.
+    pub(super) kind: Kind,
+    /// Its text, without quotes and signs.
+    pub(super) text: String,
+    /// Where it begins in the goal.
+    pub(super) start: usize,
+    /// Where it ends.
+    pub(super) end: usize,
+}
+
+impl Token {
+    /// The word, if it is one.
+    pub(super) fn word(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Word(word) => Some(word),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is(&self, word: &str) -> bool {
+        self.word() == Some(word)
+    }
+
+    pub(super) fn is_mark(&self) -> bool {
+        matches!(self.kind, Kind::Mark(_))
+    }
+
+    /// Neither a word nor a mark.
+    pub(super) fn is_entity(&self) -> bool {
+        !matches!(self.kind, Kind::Word(_) | Kind::Mark(_))
+    }
+
+    /// Owner and name, if it can be a repository.
+    pub(super) fn repo(&self) -> Option<(&str, &str)> {
+        let path = match self.kind {
+            Kind::Name => self.text.as_str(),
+            Kind::Url => {
+                let rest = self.text.split_once("://").map_or("", |(_, rest)| rest);
+                let rest = rest.strip_prefix("www.").unwrap_or(rest).strip_prefix("github.com/")?;
+                rest.trim_end_matches('/').trim_end_matches("/issues")
+            }
+            _ => return None,
+        };
+        let (owner, name) = path.split_once('/')?;
+        let plain = |part: &str| {
+            !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        };
+        (plain(owner) && plain(name)).then(|| (owner, name.strip_suffix(".git").unwrap_or(name)))
+    }
+}
+
+/// Quotes that begin a text, and those that end it.
+const QUOTES: &[(&str, &str)] =
+    &[("```", "```"), ("`", "`"), ("\"", "\""), ("“", "”"), ("„", "“"), ("«", "»"), ("'", "'"), ("‘", "’")];
+
+/// The tokens of a goal.
+pub(super) fn read(goal: &str) -> Vec<Token> {
+    let mut reader = Reader { goal, at: 0, tokens: Vec::new() };
+    while reader.at < goal.len() {
+        reader.next();
+    }
+    reader.tokens
+}
+
+struct Reader<'a> {
+    goal: &'a str,
+    at: usize,
+    tokens: Vec<Token>,
+}
+
+impl Reader<'_> {
+    fn push(&mut self, kind: Kind, text: &str, start: usize, end: usize) {
+        self.tokens.push(Token { kind, text: text.to_owned(), start, end });
+    }
+
+    fn next(&mut self) {
+        let rest = &self.goal[self.at..];
+        let Some(first) = rest.chars().next() else { return };
+        if first.is_whitespace() {
+            if first == '\n' {
+                self.push(Kind::Mark('\n'), "\n", self.at, self.at + 1);
+            }
+            self.at += first.len_utf8();
+        } else if !self.quoted(rest) && !self.json(rest) && !self.bullet(rest) {
+            self.chunk(rest);
+        }
+    }
+
+    fn quoted(&mut self, rest: &str) -> bool {
+        let Some((open, close)) = QUOTES.iter().find(|(open, _)| rest.starts_with(open)) else { return false };
+        let inner = &rest[open.len()..];
+        // An apostrophe within a word ends nothing.
+        let ends = |at: usize| *close != "'" || !inner[at + 1..].starts_with(char::is_alphanumeric);
+        let Some((end, _)) = inner.match_indices(close).find(|(at, _)| ends(*at)) else { return false };
+        if inner[..end].trim().is_empty() {
+            self.at += open.len() + end + close.len();
+            return true;
+        }
+        let after = self.at + open.len() + end + close.len();
+        let text = if *open == "```" { inner[..end].trim_matches('\n') } else { &inner[..end] };
+        self.push(Kind::Text, text, self.at, after);
+        self.at = after;
+        true
+    }
+
+    fn json(&mut self, rest: &str) -> bool {
+        if !rest.starts_with(['{', '[']) {
+            return false;
+        }
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+        let Some(Ok(value)) = values.next() else { return false };
+        let end = values.byte_offset();
+        self.push(Kind::Json(value), &rest[..end], self.at, self.at + end);
+        self.at += end;
+        true
+    }
+
+    /// `1.`, `2)`, `-` or `*` at the beginning of a line.
+    fn bullet(&mut self, rest: &str) -> bool {
+        if !self.tokens.last().is_none_or(|token| token.kind == Kind::Mark('\n')) {
+            return false;
+        }
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let signs = if digits > 0 { [". ", ") "] } else { ["- ", "* "] };
+        let bullet = signs.iter().any(|sign| rest[digits..].starts_with(sign));
+        if bullet {
+            self.at += digits + 2;
+        }
+        bullet
+    }
+
+    fn chunk(&mut self, rest: &str) {
+        let stops = |c: char| c.is_whitespace() || matches!(c, '"' | '“' | '”' | '`' | '«' | '»');
+        let first = rest.chars().next().map_or(1, char::len_utf8);
+        let end = rest[first..].find(stops).map_or(rest.len(), |at| first + at);
+        let whole = &rest[..end];
+        let body = whole.trim_start_matches(['(', '<', '"', '“', '”', '‘', '\'', '–', '—', '…']);
+        let lead = whole.len() - body.len();
+        let kept = body.trim_end_matches(|c: char| {
+            matches!(c, '.' | ',' | ';' | ':' | '!' | '?' | ')' | '>' | '\'' | '’' | '…' | '–' | '—')
+        });
+        let start = self.at + lead;
+        let after = start + kept.len();
+        if !kept.is_empty() {
+            let (kind, text) = look(kept);
+            self.push(kind, text, start, after);
+        }
+        self.at += end;
+        for sign in body[kept.len()..].chars().filter(|c| matches!(c, '.' | ',' | ';' | ':' | '!' | '?')) {
+            self.push(Kind::Mark(if matches!(sign, '!' | '?') { '.' } else { sign }), "", after, self.at);
+        }
+        if body.ends_with(':') {
+            self.tail();
+        }
+    }
+
+    /// What follows a colon, if that is a text.
+    fn tail(&mut self) {
+        let rest = self.goal[self.at..].trim_start();
+        let sentence = self.tokens.iter().rev().skip(1).take_while(|t| !matches!(t.kind, Kind::Mark('.' | '\n' | ';')));
+        let speaks = sentence.filter_map(Token::word).any(|word| !lexicon::acts(word).is_empty());
+        let quoted = QUOTES.iter().any(|(open, _)| rest.starts_with(open)) || rest.starts_with(['{', '[']);
+        let first = rest.split_whitespace().next().unwrap_or_default().trim_end_matches([',', ';', '.']);
+        let address = matches!(look(first).0, Kind::Email | Kind::Url | Kind::Object | Kind::Secret | Kind::Channel);
+        if rest.is_empty() || !speaks || quoted || address {
+            return;
+        }
+        let start = self.goal.len() - rest.len();
+        let end = start + rest.trim_end().len();
+        self.push(Kind::Text, rest.trim_end(), start, end);
+        self.at = self.goal.len();
+    }
+}
+
+/// What a chunk without spaces is, and its text without signs.
+fn look(chunk: &str) -> (Kind, &str) {
+    if let Some((scheme, rest)) = chunk.split_once("://") {
+        return match (scheme.to_ascii_lowercase().as_str(), rest.is_empty()) {
+            ("http" | "https", false) => (Kind::Url, chunk),
+            ("s3", false) => (Kind::Object, rest),
+            ("secret", false) => (Kind::Secret, chunk),
+            ("cas", false) => (Kind::Artifact, chunk),
+            _ => (Kind::Word(chunk.to_lowercase()), chunk),
+        };
+    }
+    let bare = chunk.strip_prefix("mailto:").unwrap_or(chunk);
+    match bare.split_once('@') {
+        Some(("", handle)) if !handle.is_empty() && !handle.contains('@') => return (Kind::Handle, handle),
+        Some((name, host)) if !name.is_empty() && host.contains('.') && !host.contains('@') => {
+            return (Kind::Email, bare);
+        }
+        _ => {}
+    }
+    if let Some(name) = chunk.strip_prefix('#')
+        && name.starts_with(char::is_alphabetic)
+    {
+        return (Kind::Channel, name);
+    }
+    if let Ok(number) = chunk.parse() {
+        return (Kind::Number(number), chunk);
+    }
+    if is_moment(chunk) {
+        return (Kind::Moment, chunk);
+    }
+    if is_id(chunk) {
+        return (Kind::Id, chunk);
+    }
+    let inner = chunk.trim_matches(['.', '/']);
+    let dotted = inner.contains(['.', '/']) && inner.starts_with(char::is_alphanumeric) && inner != "and/or";
+    if dotted && inner.bytes().any(|b| b.is_ascii_alphabetic()) {
+        return (Kind::Name, chunk);
+    }
+    let word = chunk.strip_suffix("'s").or_else(|| chunk.strip_suffix("’s")).unwrap_or(chunk);
+    (Kind::Word(word.to_lowercase().replace('’', "'")), chunk)
+}
+
+fn is_moment(chunk: &str) -> bool {
+    let date = chunk.as_bytes();
+    let shaped = date.len() >= 10
+        && date[..10]
+            .iter()
+            .enumerate()
+            .all(|(at, b)| if matches!(at, 4 | 7) { *b == b'-' } else { b.is_ascii_digit() });
+    shaped && (date.len() == 10 || matches!(date[10], b'T' | b't'))
+}
+
+fn is_id(chunk: &str) -> bool {
+    let hex = chunk.bytes().filter(u8::is_ascii_hexdigit).count();
+    let hyphens = chunk.bytes().filter(|b| *b == b'-').count();
+    hex == 32 && (hyphens == 0 || hyphens == 4) && hex + hyphens == chunk.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(goal: &str) -> Vec<(Kind, String)> {
+        read(goal).into_iter().map(|token| (token.kind, token.text)).collect()
+    }
+
+    #[test]
+    fn things_are_told_by_their_look() {
+        let pairs = [
+            ("ann@acme.example", Kind::Email),
+            ("https://a.example/x?y=1", Kind::Url),
+            ("#ops", Kind::Channel),
+            ("@octocat", Kind::Handle),
+            ("acme/web", Kind::Name),
+            ("report.pdf", Kind::Name),
+            ("2026-01-31", Kind::Moment),
+            ("12", Kind::Number(12)),
+            ("secret://webhook.a", Kind::Secret),
+            ("7d5c2a10-0c1e-4f7a-9f57-3f1f7c0a9b11", Kind::Id),
+        ];
+        for (text, kind) in pairs {
+            assert_eq!(read(&format!("x {text}."))[1].kind, kind, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_quoted_text_is_one_piece_and_an_apostrophe_ends_none() {
+        assert_eq!(kinds("say 'it's fine, then'")[1], (Kind::Text, "it's fine, then".to_owned()));
+        assert_eq!(kinds("don't “a. b”")[1], (Kind::Text, "a. b".to_owned()));
+        assert_eq!(kinds("a \"b").len(), 2);
+    }
+
+    #[test]
+    fn a_colon_behind_a_verb_begins_a_text() {
+        assert_eq!(kinds("sum up: one, two. Then three.").last().unwrap().1, "one, two. Then three.");
+        assert!(kinds("mail to: ann@acme.example, bob@acme.example").iter().all(|(kind, _)| *kind != Kind::Text));
+        assert!(kinds("in acme/web: open an issue").iter().all(|(kind, _)| *kind != Kind::Text));
+    }
+}

@@ -1,0 +1,167 @@
+//! Data that flows from a step into a later one.
+//!
+//! A noun (`the summary`, `its link`) picks an output by name; a pronoun takes what the latest step
+//! gives that can be handed on. Types must agree; lists become a text of lines, one title or name
+//! each.
+
+use super::choose::Profile;
+use super::lexicon::{self, stem};
+use super::slot::{Class, Slot};
+use crate::flow::expr::{Shape, Type};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+
+/// Outputs that can be handed on, the likeliest first.
+const GIVEN: &[&str] = &["summary", "body", "text", "message", "content", "markdown"];
+/// Members that stand for an item of a list.
+const ITEM_NAMES: &[&str] = &["title", "name"];
+/// Nouns for outputs that are called otherwise.
+const NOUNS: &[(&str, &[&str])] = &[
+    ("url", &["link", "address", "location"]),
+    ("body", &["response", "answer", "reply", "page", "contents"]),
+    ("artifact", &["file", "pdf", "document"]),
+];
+
+/// A step that was planned.
+pub(super) struct Made<'a> {
+    pub(super) id: String,
+    pub(super) tool: &'a Profile,
+    pub(super) input: Map<String, Value>,
+}
+
+impl Made<'_> {
+    fn shape(&self) -> Arc<Shape> {
+        // Only names that an expression can spell.
+        let plain = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        match Type::of_schema(self.tool.spec.output.document()) {
+            Type::Object(shape) if shape.named.keys().all(|name| plain(name)) => shape,
+            _ => Arc::default(),
+        }
+    }
+
+    fn path(&self, name: &str) -> String {
+        format!("nodes.{}.outputs.{name}", self.id)
+    }
+}
+
+/// The output that a noun names, from the latest step that has one.
+pub(super) fn by_noun(steps: &[Made<'_>], slot: &Slot<'_>, word: &str) -> Option<Value> {
+    let wanted = stem(word);
+    steps.iter().rev().find_map(|step| {
+        let shape = step.shape();
+        let called = |name: &str| {
+            stem(name) == wanted
+                || NOUNS.iter().any(|(own, nouns)| *own == name && nouns.iter().any(|n| stem(n) == wanted))
+        };
+        let own = shape.named.iter().find(|(name, _)| called(name) && usable(name, slot));
+        let direct = own.and_then(|(name, kind)| convert(&step.path(name), kind, slot, None));
+        let item = || {
+            shape.named.iter().find_map(|(name, kind)| {
+                let Type::List(item) = kind else { return None };
+                let Type::Object(members) = &**item else { return None };
+                let member = members.named.keys().find(|member| stem(member) == wanted)?;
+                convert(&step.path(name), kind, slot, Some(member))
+            })
+        };
+        let made = || {
+            (step.tool.has_thing(word) || lexicon::nominal(word).is_some_and(|act| step.tool.does(act)))
+                .then(|| given(step, slot))?
+        };
+        direct.or_else(item).or_else(made)
+    })
+}
+
+/// What the latest step gives that can be handed on; then what it was itself given; then where it
+/// put it.
+pub(super) fn latest(steps: &[Made<'_>], slot: &Slot<'_>) -> Option<Value> {
+    let outputs = steps.iter().rev().find_map(|step| given(step, slot));
+    let inputs = || steps.iter().rev().find_map(|step| repeated(step, slot));
+    let links = || {
+        steps.iter().rev().find_map(|step| {
+            let shape = step.shape();
+            let kind = shape.named.get("url").filter(|_| slot.name != "artifact")?;
+            convert(&step.path("url"), kind, slot, None)
+        })
+    };
+    outputs.or_else(inputs).or_else(links)
+}
+
+/// What one step gives that can be handed on.
+pub(super) fn given(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
+    let shape = step.shape();
+    if slot.class == Class::Open {
+        let gives = GIVEN.iter().any(|name| shape.named.contains_key(*name))
+            || shape.named.values().any(|kind| matches!(kind, Type::List(_)));
+        return (gives && !step.tool.hands_on()).then(|| Value::from(format!("${{nodes.{}.outputs}}", step.id)));
+    }
+    let same = shape.named.get_key_value(slot.name).filter(|(name, _)| usable(name, slot) && !step.tool.hands_on());
+    let named = GIVEN.iter().find_map(|name| shape.named.get_key_value(*name));
+    let lists = || {
+        let mut lists = shape.named.iter().filter(|(_, kind)| matches!(kind, Type::List(_)));
+        lists.find_map(|(name, kind)| convert(&step.path(name), kind, slot, None)).filter(|_| !step.tool.hands_on())
+    };
+    if slot.name == "artifact" {
+        return same.and_then(|(name, kind)| convert(&step.path(name), kind, slot, None));
+    }
+    // What only makes a file has nothing to be read aloud.
+    if shape.named.contains_key("artifact") {
+        return None;
+    }
+    named.or(same).and_then(|(name, kind)| convert(&step.path(name), kind, slot, None)).or_else(lists)
+}
+
+/// What a step was given to hand on.
+fn repeated(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
+    if slot.class != Class::Text || slot.name == "artifact" {
+        return None;
+    }
+    GIVEN.iter().find_map(|name| step.input.get(*name)).filter(|value| value.is_string()).cloned()
+}
+
+/// An id of an earlier step for an input whose name ends with the output's: `page_id` is good as
+/// `parent_page_id`.
+pub(super) fn id(steps: &[Made<'_>], slot: &Slot<'_>) -> Option<Value> {
+    steps.iter().rev().find_map(|step| {
+        let shape = step.shape();
+        let fits = |name: &&String| name.ends_with("_id") && slot.name.ends_with(name.as_str());
+        let name = shape.named.keys().find(fits)?;
+        Some(Value::from(format!("${{{}}}", step.path(name))))
+    })
+}
+
+/// Artifacts go where artifacts are taken, and nothing else does.
+fn usable(name: &str, slot: &Slot<'_>) -> bool {
+    (name == "artifact") == (slot.name == "artifact")
+}
+
+/// The expression that turns an output into what a place takes.
+fn convert(path: &str, kind: &Type, slot: &Slot<'_>, member: Option<&str>) -> Option<Value> {
+    let lines = |kind: &Type| list(path, kind, member);
+    let expression = match (slot.class, kind) {
+        (Class::Open, _) => format!("${{{path}}}"),
+        (Class::Text, Type::Text | Type::Any) => format!("${{{path}}}"),
+        (Class::Text, Type::Int | Type::Number | Type::Bool) => format!("${{string({path})}}"),
+        (Class::Text, Type::List(_)) => format!("${{{}.join('\\n')}}", lines(kind)?),
+        (Class::Texts, Type::Text) => return Some(Value::from(vec![format!("${{{path}}}")])),
+        (Class::Texts, Type::Any) => return Some(Value::from(vec![format!("${{{path}}}")])),
+        (Class::Texts, Type::List(_)) => format!("${{{}}}", lines(kind)?),
+        _ => return None,
+    };
+    Some(Value::from(expression))
+}
+
+/// A list of texts from a list.
+fn list(path: &str, kind: &Type, member: Option<&str>) -> Option<String> {
+    let Type::List(item) = kind else { return None };
+    match &**item {
+        Type::Text => Some(path.to_owned()),
+        Type::Object(shape) => {
+            let known = |name: &&str| matches!(shape.named.get(*name), Some(Type::Text));
+            let name = member.filter(|name| known(name)).or_else(|| ITEM_NAMES.iter().copied().find(known))?;
+            let there =
+                if shape.required.contains(name) { String::new() } else { format!(".filter(x, has(x.{name}))") };
+            Some(format!("{path}{there}.map(x, x.{name})"))
+        }
+        _ => None,
+    }
+}
