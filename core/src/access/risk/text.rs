@@ -100,6 +100,8 @@ pub(super) fn scan(text: &str, hint: Hint, found: &mut Found) -> Marks {
                 marks.escape |= matches!(bytes.get(at + 1), Some(b'u' | b'x'));
                 at += 1;
             }
+            // What stands in such a comment is run; the number is a version.
+            b'/' if bytes[at..].starts_with(b"/*!") => at = destroy::gap(bytes, at),
             b'>' => {
                 words.device(at, found);
                 at += 1;

@@ -219,9 +219,10 @@ fn command_of(items: &[Value]) -> Found {
     found
 }
 
-/// One reason for each factor.
+/// One reason for each factor. The word is a part of the operation.
 fn tell(found: Found, path: &[Part<'_>], at: &str, tally: &mut Tally) {
-    for factor in found.factors() {
+    let is_part = |factor: &Factor| *factor == Factor::DestructiveWord && found.has(Factor::DestructiveOperation);
+    for factor in found.factors().filter(|factor| !is_part(factor)) {
         tally.add(factor, || pointer(path, at));
     }
 }
