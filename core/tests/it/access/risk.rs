@@ -247,3 +247,45 @@ fn base64(bytes: &[u8], last: &[u8; 2]) -> String {
     }
     out
 }
+
+/// Each of these would take minutes if any part of it were looked at again for every other part.
+#[test]
+fn texts_made_to_be_slow_are_read_in_one_pass() {
+    let slow = [
+        "drop/*",
+        "drop-- ",
+        "x:y@",
+        "remove-item ",
+        "\"",
+        "\" delete",
+        "rm -i ",
+        "+1 ",
+        "1 ",
+        "1.1-",
+        "DE89 ",
+        "nodes.",
+        "${nodes.s1 ",
+        "alter table ",
+        "drop ",
+        "[",
+        "{\"a\":",
+        "%25",
+        "\\u0025",
+        "REVM",
+        "44",
+        "a_",
+        "-",
+        "(555) ",
+        "delete/**/",
+        "truncate a ",
+        "kubectl ",
+        "\u{a0}",
+        "@",
+        "a@b.",
+    ];
+    for piece in slow {
+        let text = piece.repeat(200_000 / piece.len());
+        let score = scored(&plan([("local.note", json!({})), ("local.note", json!({"text": text, text.as_str(): 1}))]));
+        assert!(score.reasons.len() <= RISK_REASONS_MAX, "{piece}");
+    }
+}
