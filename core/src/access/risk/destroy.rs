@@ -76,7 +76,7 @@ const ABOUT: [&str; 10] = ["at", "by", "on", "after", "flag", "marker", "protect
 const IF: [&str; 13] =
     ["on", "is", "can", "may", "no", "soft", "allow", "before", "after", "pre", "post", "auto", "pending"];
 /// Bytes of a comment that is looked past.
-const COMMENT_BYTES_MAX: usize = 1_024;
+const COMMENT_BYTES_MAX: usize = 256;
 /// Bytes between a word and the one it belongs to.
 const GAP_BYTES_MAX: usize = 8;
 
