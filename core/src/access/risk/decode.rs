@@ -92,30 +92,40 @@ fn run_end(bytes: &[u8], start: usize) -> usize {
     }
 }
 
-/// The text that base64 stands for.
+/// The text that base64 stands for. Most runs are ordinary words and are seen to be none before
+/// anything is kept.
 pub(super) fn base64(run: &str) -> Option<String> {
-    let mut out = Vec::new();
-    let (mut bits, mut held) = (0_u32, 0_u32);
-    let mut empty = 0;
-    for byte in run.bytes() {
-        let Some(value) = sextet(byte) else { continue };
-        (bits, held) = ((bits << 6) | u32::from(value), held + 6);
-        if held >= 8 {
-            held -= 8;
-            let byte = (bits >> held).to_le_bytes()[0];
-            bits &= (1 << held) - 1;
-            match byte {
-                0 => empty += 1,
-                byte if is_control(byte) => return None,
-                byte => out.push(byte),
+    let (mut empty, mut kept, mut following) = (0, 0, 0_u32);
+    for byte in bytes_of(run) {
+        match byte {
+            0 if following == 0 => empty += 1,
+            byte if is_control(byte) || (following > 0) != (byte & 0xc0 == 0x80) => return None,
+            _ => {
+                following = if following > 0 { following - 1 } else { byte.leading_ones().saturating_sub(1) };
+                kept += 1;
             }
         }
     }
     // With two bytes per letter every other one is empty; alone, an empty byte is no text.
-    if empty > 0 && empty * 2 < out.len() {
+    if kept == 0 || (empty > 0 && empty * 2 < kept) {
         return None;
     }
-    String::from_utf8(out).ok().filter(|text| !text.is_empty())
+    String::from_utf8(bytes_of(run).filter(|byte| *byte != 0).collect()).ok()
+}
+
+/// The bytes that base64 stands for; a rest of less than one is dropped.
+fn bytes_of(run: &str) -> impl Iterator<Item = u8> {
+    let mut sextets = run.bytes().filter_map(sextet);
+    let (mut bits, mut held) = (0_u32, 0_u32);
+    std::iter::from_fn(move || {
+        while held < 8 {
+            (bits, held) = ((bits << 6) | u32::from(sextets.next()?), held + 6);
+        }
+        held -= 8;
+        let byte = (bits >> held).to_le_bytes()[0];
+        bits &= (1 << held) - 1;
+        Some(byte)
+    })
 }
 
 /// The text that hexadecimal digits stand for. Digits alone are a number.

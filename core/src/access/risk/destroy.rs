@@ -7,7 +7,7 @@
 
 use super::Factor;
 use super::command;
-use super::text::{Run, is_word};
+use super::text::{Run, blank, is_word, past_version};
 use super::weight::Found;
 
 /// Verbs that destroy.
@@ -75,20 +75,28 @@ const ABOUT: [&str; 10] = ["at", "by", "on", "after", "flag", "marker", "protect
 /// First words of such names.
 const IF: [&str; 13] =
     ["on", "is", "can", "may", "no", "soft", "allow", "before", "after", "pre", "post", "auto", "pending"];
+/// Bytes of a comment that is looked past.
+const COMMENT_BYTES_MAX: usize = 256;
 /// Bytes between a word and the one it belongs to.
 const GAP_BYTES_MAX: usize = 8;
 
 /// The words of one text.
 pub(super) struct Words<'t> {
     bytes: &'t [u8],
+    /// The text without blanks and quotes around it.
+    start: usize,
+    end: usize,
     is_name: bool,
     /// `ALTER TABLE` stands before.
     alters: bool,
 }
 
 impl<'t> Words<'t> {
-    pub(super) const fn new(bytes: &'t [u8], is_name: bool) -> Self {
-        Self { bytes, is_name, alters: false }
+    pub(super) fn new(bytes: &'t [u8], is_name: bool) -> Self {
+        let is_inside = |byte: &u8| !byte.is_ascii_whitespace() && !matches!(byte, b'"' | b'\'' | b';');
+        let start = bytes.iter().position(is_inside).unwrap_or(bytes.len());
+        let end = bytes.iter().rposition(is_inside).map_or(0, |last| last + 1);
+        Self { bytes, start, end, is_name, alters: false }
     }
 
     /// Looks at one word.
@@ -154,14 +162,23 @@ impl<'t> Words<'t> {
             "truncate" => is(next, "table") || self.is_statement(run),
             _ => false,
         };
-        statement || self.is_value(run, verb) || self.is_call(run) || self.follows_operator(run)
+        statement
+            || self.is_hidden(run, verb)
+            || self.is_value(run, verb)
+            || self.is_call(run)
+            || self.follows_operator(run)
+    }
+
+    /// Whether a comment that is too long to look past keeps the verb from what follows.
+    fn is_hidden(&self, run: Run, verb: &str) -> bool {
+        let behind = &self.bytes[gap(self.bytes, run.end)..];
+        behind.starts_with(b"/*") && matches!(verb, "delete" | "drop" | "truncate")
     }
 
     /// Whether the whole text is the verb: the value of a method or an action.
     fn is_value(&self, run: Run, verb: &str) -> bool {
-        let outside = self.bytes[..run.start].iter().chain(&self.bytes[run.end..]);
-        let bare = outside.copied().all(|byte| byte.is_ascii_whitespace() || matches!(byte, b'"' | b'\'' | b';'));
-        bare && !self.is_name && !matches!(verb, "refund" | "erase" | "shred")
+        let whole = (run.start, run.end) == (self.start, self.end);
+        whole && !self.is_name && matches!(verb, "delete" | "destroy" | "purge")
     }
 
     /// `.delete(`
@@ -250,15 +267,18 @@ pub(super) fn gap(bytes: &[u8], from: usize) -> usize {
         let rest = &bytes[at..];
         let skipped = match byte {
             b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c | b'+' => 1,
-            // No-break space.
-            0xc2 if rest.starts_with(&[0xc2, 0xa0]) => 2,
+            0x80.. if blank(rest) > 0 => blank(rest),
             // What stands in such a comment is run.
-            b'/' if rest.starts_with(b"/*!") => 3 + rest[3..].iter().take_while(|byte| byte.is_ascii_digit()).count(),
-            b'/' if rest.starts_with(b"/*") => find(rest, b"*/").map_or(rest.len(), |end| end + 2),
+            b'/' if rest.starts_with(b"/*!") => past_version(rest, 0),
+            b'/' if rest.starts_with(b"/*") => match find(rest, b"*/") {
+                Some(end) => end + 2,
+                None => return at,
+            },
             b'*' if rest.starts_with(b"*/") => 2,
-            b'-' if rest.starts_with(b"-- ") || rest.starts_with(b"--\n") => {
-                rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len())
-            }
+            b'-' if rest.starts_with(b"-- ") || rest.starts_with(b"--\n") => match find(rest, b"\n") {
+                Some(end) => end,
+                None => return at,
+            },
             b'$' if rest.starts_with(b"${IFS}") => 6,
             b'$' if rest.starts_with(b"$IFS") => 4,
             _ => return at,
@@ -268,8 +288,9 @@ pub(super) fn gap(bytes: &[u8], from: usize) -> usize {
     at
 }
 
+/// Where a comment ends, unless it is longer than anybody's.
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes.windows(wanted.len()).position(|window| window == wanted)
+    bytes[..bytes.len().min(COMMENT_BYTES_MAX)].windows(wanted.len()).position(|window| window == wanted)
 }
 
 /// Whether a word is this one, whatever its case.

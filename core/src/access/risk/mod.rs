@@ -72,8 +72,7 @@ impl Score {
 #[must_use]
 pub fn score<S: Deref<Target = Spec>>(plan: &Plan, tools: &dyn Fn(&str) -> Option<S>) -> Score {
     let mut tally = Tally::default();
-    let ids: Vec<&str> = plan.steps.iter().map(|step| step.id.as_str()).collect();
-    let mut walk = Walk::new(&ids);
+    let mut walk = Walk::new(plan.steps.iter().map(|step| step.id.as_str()));
     for (index, step) in plan.steps.iter().enumerate() {
         let at = format!("/steps/{index}");
         let spec = tools(&step.tool);
@@ -95,7 +94,7 @@ pub fn score<S: Deref<Target = Spec>>(plan: &Plan, tools: &dyn Fn(&str) -> Optio
 pub fn score_call(tool: &Spec, input: &Value) -> Score {
     let mut tally = Tally::default();
     tally.tool(Some(tool), input, "");
-    Walk::new(&[]).input(0, input, "/input", &mut tally);
+    Walk::new(std::iter::empty()).input(0, input, "/input", &mut tally);
     tally.score
 }
 

@@ -15,6 +15,8 @@ const NAMED_PHONE_DIGITS: std::ops::RangeInclusive<usize> = 7..=15;
 /// Bytes of the part before the `@` and of the domain at the most.
 const LOCAL_BYTES_MAX: usize = 64;
 const DOMAIN_BYTES_MAX: usize = 253;
+/// Bytes before an address in which the beginning of a URL is looked for.
+const URL_BYTES_MAX: usize = 128;
 /// Digits and groups of the longest number that is looked at.
 const DIGITS_MAX: usize = 20;
 const GROUPS_MAX: usize = 8;
@@ -163,7 +165,8 @@ pub(super) fn email(bytes: &[u8], at: usize, found: &mut Found) -> usize {
     let end = at + 1 + domain;
     let before = &bytes[..at - local];
     // `https://user:word@host` and `git@host:path` name places.
-    let in_url = before.ends_with(b"://") || (before.ends_with(b":") && before.windows(3).any(|part| part == b"://"));
+    let near = &before[before.len().saturating_sub(URL_BYTES_MAX)..];
+    let in_url = near.ends_with(b"://") || (near.ends_with(b":") && near.windows(3).any(|part| part == b"://"));
     let is_place = bytes.get(end) == Some(&b':') && bytes.get(end + 1).is_some_and(|byte| is_word(*byte));
     let has_name = bytes[at - local..at].iter().any(|byte| is_word(*byte));
     let fits = (1..=LOCAL_BYTES_MAX).contains(&local) && domain <= DOMAIN_BYTES_MAX && has_name;

@@ -53,6 +53,9 @@ impl Run {
     pub(super) fn at(bytes: &[u8], start: usize) -> Self {
         let (mut end, mut digits) = (start, 0);
         while let Some(byte) = bytes.get(end).filter(|byte| is_word(**byte)) {
+            if *byte >= 0x80 && blank(&bytes[end..]) > 0 {
+                break;
+            }
             digits += usize::from(byte.is_ascii_digit());
             end += 1;
         }
@@ -69,6 +72,21 @@ pub(super) const fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
+/// Bytes of the blank beyond ASCII that a text begins with.
+pub(super) fn blank(bytes: &[u8]) -> usize {
+    match bytes {
+        [0xc2, 0xa0 | 0x85, ..] => 2,
+        [0xe2, 0x80, 0x80..=0x8f | 0xa8..=0xaf, ..] | [0xe2, 0x81, 0x9f..=0xa0, ..] => 3,
+        [0xe3, 0x80, 0x80, ..] | [0xef, 0xbb, 0xbf, ..] => 3,
+        _ => 0,
+    }
+}
+
+/// Past `/*!50000`, the beginning of a comment that is run from this version on.
+pub(super) fn past_version(bytes: &[u8], at: usize) -> usize {
+    at + 3 + bytes[at + 3..].iter().take_while(|byte| byte.is_ascii_digit()).count()
+}
+
 /// Looks at each byte once.
 pub(super) fn scan(text: &str, hint: Hint, found: &mut Found) -> Marks {
     let bytes = text.as_bytes();
@@ -80,6 +98,7 @@ pub(super) fn scan(text: &str, hint: Hint, found: &mut Found) -> Marks {
         let start = at;
         match byte {
             b'0'..=b'9' => at = digits_first(bytes, at, found),
+            0x80.. if blank(&bytes[at..]) > 0 => at += blank(&bytes[at..]),
             byte if is_word(*byte) => {
                 let run = Run::at(bytes, at);
                 words.look(run, found);
@@ -100,13 +119,15 @@ pub(super) fn scan(text: &str, hint: Hint, found: &mut Found) -> Marks {
                 marks.escape |= matches!(bytes.get(at + 1), Some(b'u' | b'x'));
                 at += 1;
             }
+            // What stands in such a comment is run; the number is a version.
+            b'/' if bytes[at..].starts_with(b"/*!") => at = past_version(bytes, at),
             b'>' => {
                 words.device(at, found);
                 at += 1;
             }
             _ => at += 1,
         }
-        let goes_on = at - start > 1 || is_word(*byte) || matches!(byte, b'+' | b'/' | b'-' | b'=');
+        let goes_on = at - start > 3 || is_word(*byte) || matches!(byte, b'+' | b'/' | b'-' | b'=');
         run_bytes = if goes_on { run_bytes + at - start } else { 0 };
         marks.opaque |= run_bytes >= super::decode::RUN_BYTES_MIN;
     }

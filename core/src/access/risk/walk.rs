@@ -12,7 +12,7 @@ use crate::limits::{
     RISK_NAME_BYTES_MAX,
 };
 use serde_json::{Number, Value};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// Bytes that a value which is no text counts for.
@@ -33,8 +33,8 @@ enum Part<'v> {
 
 /// The way through the inputs of one plan.
 pub(super) struct Walk<'p> {
-    /// The steps' ids, in their order.
-    ids: &'p [&'p str],
+    /// The steps by their ids.
+    ids: BTreeMap<&'p str, usize>,
     /// The step that is walked over.
     step: usize,
     /// The earlier steps that it takes values from.
@@ -46,7 +46,8 @@ pub(super) struct Walk<'p> {
 }
 
 impl<'p> Walk<'p> {
-    pub(super) const fn new(ids: &'p [&'p str]) -> Self {
+    pub(super) fn new(ids: impl Iterator<Item = &'p str>) -> Self {
+        let ids = ids.enumerate().map(|(index, id)| (id, index)).collect();
         Self { ids, step: 0, sources: BTreeSet::new(), left: RISK_DECODED_BYTES_MAX, bytes: 0 }
     }
 
@@ -180,15 +181,15 @@ impl<'p> Walk<'p> {
 
     /// Notes the earlier steps whose outputs a text names.
     fn sources_of(&mut self, text: &str, found: &mut Found) {
-        let earlier = &self.ids[..self.step.min(self.ids.len())];
-        if earlier.is_empty() || !text.contains("${") {
+        if self.step == 0 || !text.contains("${") {
             return;
         }
         for (start, _) in text.match_indices("nodes.") {
             let rest = &text[start + "nodes.".len()..];
             let end = rest.bytes().position(|b| !(b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')));
-            if let Some(source) = earlier.iter().position(|id| *id == &rest[..end.unwrap_or(rest.len())]) {
-                self.sources.insert(source);
+            let source = self.ids.get(&rest[..end.unwrap_or(rest.len())]);
+            if let Some(source) = source.filter(|source| **source < self.step) {
+                self.sources.insert(*source);
                 found.add(Factor::DataFlow);
             }
         }
@@ -219,9 +220,10 @@ fn command_of(items: &[Value]) -> Found {
     found
 }
 
-/// One reason for each factor.
+/// One reason for each factor. The word is a part of the operation.
 fn tell(found: Found, path: &[Part<'_>], at: &str, tally: &mut Tally) {
-    for factor in found.factors() {
+    let is_part = |factor: &Factor| *factor == Factor::DestructiveWord && found.has(Factor::DestructiveOperation);
+    for factor in found.factors().filter(|factor| !is_part(factor)) {
         tally.add(factor, || pointer(path, at));
     }
 }
