@@ -15,5 +15,4 @@ pub mod limits;
 pub mod record;
 pub mod swarm;
 pub mod time;
-pub mod trace;
 mod words;

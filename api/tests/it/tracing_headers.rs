@@ -3,8 +3,8 @@
 use crate::flow::{House, furnished, house, setup};
 use crate::support::{client, edge, served};
 use chimera_api::{Origin, TraceContext};
+use chimera_core::flow::trace::SpanId;
 use chimera_core::id;
-use chimera_core::trace::SpanId;
 use chimera_testkit::flow::{Listener, chain, id_of};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};

@@ -4,8 +4,8 @@
 //! told just before, and random ones otherwise; a span is always started on the thread that asked for
 //! it, so the ids can't end up with another.
 
+use chimera_core::flow::trace::SpanId as OwnSpanId;
 use chimera_core::time::Timestamp;
-use chimera_core::trace::SpanId as OwnSpanId;
 use chimera_engine::port::{Span as Told, SpanKind as ToldKind, Spans};
 use opentelemetry::trace::{
     Link, Span, SpanContext, SpanId, SpanKind, Status, TraceContextExt, TraceFlags, TraceId, TraceState, Tracer,

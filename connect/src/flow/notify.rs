@@ -8,7 +8,7 @@ use super::webhook::{self, WebhookSender};
 use async_trait::async_trait;
 use chimera_core::access::SecretName;
 use chimera_core::error::Code;
-use chimera_core::trace::{self, SpanId};
+use chimera_core::flow::trace::{self, SpanId};
 use chimera_engine::port::{CallContext, Cancel, Clock, Message, Notifier, Tool, ToolError};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -8,3 +8,4 @@ pub mod run;
 pub mod schema;
 pub mod tables;
 pub mod tool;
+pub mod trace;

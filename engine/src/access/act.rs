@@ -20,7 +20,7 @@ use chimera_core::flow::tables::RUNS;
 use chimera_core::flow::tool::Spec;
 use chimera_core::limits::{IDEMPOTENCY_KEY_CHARS_MAX, PLAN_STEPS_MAX};
 use chimera_core::record::{Json, Row, Scope, Select};
-use chimera_core::trace::SpanId;
+use chimera_core::flow::trace::SpanId;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;

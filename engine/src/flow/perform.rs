@@ -10,7 +10,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::call::{Answer, ToolError};
 use chimera_core::flow::run::{Call, Head, Mode};
 use chimera_core::flow::tool::{Reach, is_dry};
-use chimera_core::trace::{self, SpanId};
+use chimera_core::flow::trace::{self, SpanId};
 use futures::FutureExt;
 use std::sync::Arc;
 use std::time::Duration;

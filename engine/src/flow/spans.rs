@@ -9,8 +9,8 @@ use crate::port::{Span, SpanKind, Spans};
 use chimera_core::flow::call::Answer;
 use chimera_core::flow::run::{Call, Head, Mode, Run, StepStatus, Traced, Turn};
 use chimera_core::flow::tool::is_dry;
+use chimera_core::flow::trace::{SpanId, made_at};
 use chimera_core::time::Timestamp;
-use chimera_core::trace::{SpanId, made_at};
 use serde_json::Value;
 use uuid::Uuid;
 

@@ -13,9 +13,9 @@ use chimera_core::flow::run::{
     Call, Env, Gate, Head, Owner, Recorded, Replay, ReplayMode, Run, RunStatus, Slot, Source, WorkflowRef,
 };
 use chimera_core::flow::tables::RUNS;
+use chimera_core::flow::trace::SpanId;
 use chimera_core::limits;
 use chimera_core::record::{Conflict, Json, Row, Scope, Select};
-use chimera_core::trace::SpanId;
 use futures::FutureExt;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};

@@ -1,7 +1,7 @@
 //! Spans: what was done within a trace, told when it is over.
 
+use chimera_core::flow::trace::SpanId;
 use chimera_core::time::Timestamp;
-use chimera_core::trace::SpanId;
 use serde_json::Value;
 use uuid::Uuid;
 

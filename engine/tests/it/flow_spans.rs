@@ -3,7 +3,7 @@
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::tool::Reach;
-use chimera_core::trace::{SpanId, traceparent};
+use chimera_core::flow::trace::{SpanId, traceparent};
 use chimera_engine::flow::StartRun;
 use chimera_engine::port::{Span, SpanKind, ToolError};
 use chimera_testkit::flow::{Listener, Puppet, Setup, chain, id_of, stage, workflow};

@@ -1,6 +1,6 @@
 //! Somebody who hears every span and keeps it.
 
-use chimera_core::trace::SpanId;
+use chimera_core::flow::trace::SpanId;
 use chimera_engine::port::{Span, Spans};
 use tokio::sync::watch;
 use uuid::Uuid;
