@@ -51,6 +51,7 @@ migrations! {
     11 = "0011_approvals",
     12 = "0012_messages",
     13 = "0013_appends",
+    14 = "0014_reserved",
 }
 
 /// What a migration did.

@@ -1,0 +1,2 @@
+-- Holds a number; nothing changes here.
+SELECT 1;
