@@ -4,12 +4,12 @@
 
 use crate::edge::Edge;
 use crate::flow::{
-    cache_forget, run_approve, run_call, run_cancel, run_events, run_get, run_list, run_mark, run_patch, run_pause,
-    run_reject, run_replay, run_resume, run_retry, run_rollback, run_start, run_steps, run_unpatch, step_edit,
-    step_resolve, tool_list, workflow_apply, workflow_check, workflow_get, workflow_list,
+    cache_forget, link_decide, link_open, run_approve, run_call, run_cancel, run_events, run_get, run_list, run_mark,
+    run_patch, run_pause, run_reject, run_replay, run_resume, run_retry, run_rollback, run_start, run_steps,
+    run_unpatch, step_edit, step_resolve, tool_list, workflow_apply, workflow_check, workflow_get, workflow_list,
 };
 use crate::intent::artifact;
-use crate::ops::{docs, errors, healthz, metrics, openapi, readyz, schema};
+use crate::ops::{docs, errors, healthz, metrics, openapi, readyz, schema, webhooks};
 use crate::problem::ApiError;
 use crate::request;
 use axum::Router;
@@ -28,6 +28,8 @@ fn table() -> Vec<(&'static str, MethodRouter<Edge>)> {
         ("/openapi.json", get(openapi::openapi)),
         ("/docs", get(docs::docs)),
         ("/docs/errors/{code}", get(errors::error)),
+        ("/.well-known/webhooks.json", get(webhooks::keys)),
+        ("/approvals/{token}", get(link_open::open).post(link_decide::decide)),
         ("/artifacts/{sha256}", get(artifact::artifact)),
         ("/tools", get(tool_list::list)),
         ("/workflows", get(workflow_list::list)),
@@ -65,6 +67,9 @@ fn table() -> Vec<(&'static str, MethodRouter<Edge>)> {
         openapi::openapi,
         docs::docs,
         errors::error,
+        webhooks::keys,
+        link_open::open,
+        link_decide::decide,
         artifact::artifact,
         tool_list::list,
         workflow_list::list,
@@ -96,6 +101,7 @@ fn table() -> Vec<(&'static str, MethodRouter<Edge>)> {
     tags(
         (name = "ops", description = "Health, metrics, documentation"),
         (name = "flow", description = "Workflows, runs and tools"),
+        (name = "link", description = "Links that are sent to people"),
         (name = "intent", description = "Intents and what they produce"),
     ),
 )]

@@ -25,7 +25,7 @@ use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
-use chimera_engine::flow::{Flow, Parts as FlowParts, Registry};
+use chimera_engine::flow::{Asking, Flow, Parts as FlowParts, Registry};
 use chimera_engine::ledger::audit::{Event, Writer};
 use chimera_engine::ledger::checkpoint::{Checkpointer, Pace, known};
 use chimera_engine::ledger::{LedgerError, last_checkpoint};
@@ -165,12 +165,16 @@ pub(crate) async fn open(config: &Config, home: &Home, ambient: &Ambient, addres
         tick: CHECKPOINT_TICK,
     };
     let checkpoints = (stop, tokio::spawn(checkpointer.run(stopped)));
-    let running = flow::start(config, ambient, &records, &blobs).await?;
+    let voice = flow::Voice { base_url: base_url(config, address), webhook_seed: home.webhook_seed(&*ambient.random)? };
+    let running = flow::start(config, ambient, &records, &blobs, voice).await?;
     let parts = Parts { checks, blobs, running: Some(running), records, ambient: ambient.clone(), node, checkpoints };
     if config.database_url.is_some() && config.signing_key.is_none() {
         tracing::warn!(
             "the ledger is signed with this folder's own key; several nodes should share ledger.signing_key"
         );
+    }
+    if config.database_url.is_some() && config.webhook_key.is_none() {
+        tracing::warn!("webhooks are signed with this folder's own key; several nodes should share notify.webhook_key");
     }
     if alone_with_blobs(config) {
         tracing::warn!("the database can be shared, but blobs and buckets lie in this node's data folder; set s3_url");
@@ -277,13 +281,17 @@ pub(crate) async fn records_to_read(config: &Config, ambient: &Ambient) -> Outco
     Ok(Arc::new(PostgresRecords::open_read_only(&plain(config, "database_url", url).await?)?))
 }
 
+/// Where links of this server lead.
+fn base_url(config: &Config, address: SocketAddr) -> String {
+    config.public_url.clone().unwrap_or_else(|| format!("http://{address}"))
+}
+
 async fn blobs(config: &Config, home: &Home, ambient: &Ambient, address: SocketAddr) -> Outcome<Arc<dyn Blobs>> {
     let random = Arc::clone(&ambient.random);
     let Some((url, credentials)) = s3_place(config).await? else {
         let key = Secret::new(home.link_key(&*ambient.random)?.into_bytes());
         config.mask.learn(&key);
-        let base = config.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
-        let links = LinkSigner::new(&base, &key);
+        let links = LinkSigner::new(&base_url(config, address), &key);
         let links = links.ok_or_else(|| Failure::new(Code::ConfigInvalid, "the key of signed links is empty"))?;
         return Ok(Arc::new(FolderBlobs::open(config.data_dir.join("blobs"), links, random)));
     };
@@ -453,6 +461,7 @@ impl FlowBench {
             random: Arc::clone(&ambient.random),
             bus: Arc::new(LocalBus::new()),
             notifier: flow::silence(ambient),
+            asking: Asking::default(),
             registry: Arc::new(registry),
             policy: Arc::new(Rules::default()),
             slots: Slots::default(),

@@ -1,6 +1,8 @@
 //! Workflows, runs and tools over HTTP: one file per endpoint.
 
 pub(crate) mod cache_forget;
+pub(crate) mod link_decide;
+pub(crate) mod link_open;
 pub(crate) mod place;
 pub(crate) mod refusals;
 pub(crate) mod run_approve;

@@ -7,7 +7,7 @@ use crate::mask::Mask;
 use async_trait::async_trait;
 use chimera_connect::flow::http::{Client, Egress, Settings};
 use chimera_connect::flow::notify::Channels;
-use chimera_connect::flow::webhook::WebhookSender;
+use chimera_connect::flow::webhook::{Key, WebhookSender, own_key};
 use chimera_connect::flow::{MailSettings, MailTls, Toolbox, declared, http_tools, local_tools, mail_tool, s3_tool};
 use chimera_core::access::tables::TENANTS;
 use chimera_core::access::{Secret, SecretName};
@@ -17,7 +17,7 @@ use chimera_core::record::{Insert, Scope, Select, Tx};
 use chimera_engine::access::{Doorkeeper, Permit};
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::{Rule, Rules};
-use chimera_engine::flow::{Flow, Parts, Registry};
+use chimera_engine::flow::{Asking, Flow, Parts, Registry};
 use chimera_engine::port::{Blobs, Buckets, Bus, CommitError, Notifier, Records, SecretError, Secrets, Tool};
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_storage::bus::{LocalBus, RedisBus};
@@ -76,23 +76,39 @@ impl Running {
     }
 }
 
+/// What messages about runs are told with.
+pub(super) struct Voice {
+    /// Where the links in them lead.
+    pub(super) base_url: String,
+    /// What signs webhooks unless a secret is named.
+    pub(super) webhook_seed: [u8; 32],
+}
+
 /// Everything that workflows run on, and the loops that keep them going.
 pub(super) async fn start(
     config: &Config,
     ambient: &Ambient,
     records: &Arc<dyn Records>,
     blobs: &Arc<dyn Blobs>,
+    voice: Voice,
 ) -> Outcome<Running> {
     let toolbox = toolbox(config, ambient)?;
     let mail = mail(config, &toolbox)?;
     let registry = registry(config, &toolbox, mail.clone(), blobs, buckets(config).await?)?;
-    let webhook = match &config.webhook_key {
-        Some(name) => Some((WebhookSender::new(toolbox.client.clone(), Arc::clone(&toolbox.secrets)), named(name)?)),
-        None => None,
+    let key = match &config.webhook_key {
+        Some(name) => Key::Named(named(name)?),
+        None => {
+            let own = own_key(&voice.webhook_seed);
+            config.mask.learn(&own);
+            Key::Own(own)
+        }
     };
-    let channels = Channels { webhook, mail, clock: Arc::clone(&ambient.clock) };
+    let sender = WebhookSender::new(toolbox.client.clone(), Arc::clone(&toolbox.secrets));
+    let channels = Channels { webhook: Some((sender, key)), mail, clock: Arc::clone(&ambient.clock) };
     found_tenant(ambient, &**records).await?;
-    let outlets = Outlets { bus: bus(config).await?, notifier: Arc::new(channels) };
+    let base_url = voice.base_url.trim_end_matches('/').to_owned();
+    let asking = Asking { base_url, ..Asking::default() };
+    let outlets = Outlets { bus: bus(config).await?, notifier: Arc::new(channels), asking };
     let flow = engine(config, ambient, records, registry, rules(config)?, outlets);
     let (keeper, messenger) = (flow.clone(), flow.clone());
     let loops =
@@ -146,12 +162,13 @@ pub(crate) async fn api_token(config: &Config) -> Outcome<Option<String>> {
 struct Outlets {
     bus: Arc<dyn Bus>,
     notifier: Arc<dyn Notifier>,
+    asking: Asking,
 }
 
 impl Outlets {
     /// Nobody outside this process.
     fn closed(ambient: &Ambient) -> Self {
-        Self { bus: Arc::new(LocalBus::new()), notifier: silence(ambient) }
+        Self { bus: Arc::new(LocalBus::new()), notifier: silence(ambient), asking: Asking::default() }
     }
 }
 
@@ -175,6 +192,7 @@ fn engine(
         random: Arc::clone(&ambient.random),
         bus: outlets.bus,
         notifier: outlets.notifier,
+        asking: outlets.asking,
         registry: Arc::new(registry),
         policy: Arc::new(rules),
         slots: Slots { total, per_tenant, per_tool, tools: config.flow.calls_of.clone() },

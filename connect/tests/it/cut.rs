@@ -17,7 +17,7 @@ use chimera_core::flow::tables::{EFFECTS, STEPS};
 use chimera_core::record::{Scope, Select};
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
-use chimera_engine::flow::{Flow, FlowError, Parts, Registry, StartRun};
+use chimera_engine::flow::{Asking, Flow, FlowError, Parts, Registry, StartRun};
 use chimera_engine::port::{Records, Tool};
 use chimera_storage::records::{Access, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_testkit::crash::Store;
@@ -182,6 +182,7 @@ impl Play {
             random: Arc::clone(&self.world.random) as _,
             bus: Arc::new(Nobody),
             notifier: Arc::new(Nobody),
+            asking: Asking::default(),
             registry: Arc::new(registry),
             policy: Arc::new(Rules::default()),
             slots: Slots::default(),

@@ -2,7 +2,7 @@
 
 use crate::server::{Known, Reply, Server, gist, local};
 use chimera_connect::flow::notify::Channels;
-use chimera_connect::flow::webhook::{WebhookSender, sign};
+use chimera_connect::flow::webhook::{Key, WebhookSender, own_key, sign};
 use chimera_connect::flow::{MailSettings, MailTls, mail_tool};
 use chimera_core::access::SecretName;
 use chimera_engine::port::{Message, Notifier, Sent};
@@ -27,7 +27,10 @@ fn channels(smtp: Option<&PrivateSmtp>) -> Channels {
         roots_pem: None,
     };
     Channels {
-        webhook: Some((WebhookSender::new(local(), secrets.clone()), SecretName::new("webhook.runs").unwrap())),
+        webhook: Some((
+            WebhookSender::new(local(), secrets.clone()),
+            Key::Named(SecretName::new("webhook.runs").unwrap()),
+        )),
         mail: smtp.map(|smtp| mail_tool(settings(smtp), secrets).unwrap()),
         clock: Arc::new(FakeClock::at(NOON)),
     }

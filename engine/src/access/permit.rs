@@ -17,6 +17,11 @@ pub struct Permit {
 }
 
 impl Permit {
+    /// Of the person to whom a link was sent that is valid: whoever has read the link's row may ask.
+    pub(crate) fn of_link(tenant: &str, actor: &str) -> Self {
+        Self { tenant: tenant.to_owned(), actor: actor.to_owned() }
+    }
+
     /// For whom.
     #[must_use]
     pub fn tenant(&self) -> &str {

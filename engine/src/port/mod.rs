@@ -7,6 +7,7 @@ mod buckets;
 mod bus;
 mod counters;
 mod notifier;
+mod recipients;
 mod records;
 mod secrets;
 mod tool;
@@ -16,7 +17,8 @@ pub use blobs::{Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, Outgoin
 pub use buckets::{BucketError, Buckets, Object};
 pub use bus::{Bus, BusError, Heard, Subscription};
 pub use counters::{Claim, CounterError, Counters};
-pub use notifier::{Message, Notifier};
+pub use notifier::{Delivered, Message, Notifier};
+pub use recipients::{Recipient, Recipients};
 pub use records::{CommitError, Held, ReadError, Receipt, Records, Unavailable};
 pub use secrets::{SecretError, Secrets};
 pub use tool::{CallContext, Cancel, Done, Found, Sent, Tool, ToolError};

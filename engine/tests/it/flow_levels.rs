@@ -8,7 +8,7 @@ use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS};
 use chimera_core::flow::tool::Reach;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_engine::flow::StartRun;
-use chimera_engine::port::{Message, Notifier, ToolError};
+use chimera_engine::port::{Delivered, Message, Notifier, ToolError};
 use chimera_testkit::flow::{Puppet, Stage, chain, code_of, id_of, stage};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -41,10 +41,14 @@ impl Notifier for Letters {
         }
     }
 
-    async fn send(&self, message: &Message) -> Result<(), ToolError> {
+    async fn send(&self, message: &Message) -> Result<Delivered, ToolError> {
         let mut given = self.given.lock().unwrap();
         given.push(message.clone());
-        if given.len() <= self.refuse { Err(ToolError::not_sent(self.code, "not now")) } else { Ok(()) }
+        if given.len() <= self.refuse {
+            Err(ToolError::not_sent(self.code, "not now"))
+        } else {
+            Ok(Delivered::default())
+        }
     }
 }
 

@@ -12,8 +12,8 @@ use chimera_core::time::Timestamp;
 use chimera_engine::access::{Doorkeeper, Permit};
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
-use chimera_engine::flow::{Flow, Parts, Registry};
-use chimera_engine::port::{Bus, BusError, Clock, Message, Notifier, Records, Subscription, ToolError};
+use chimera_engine::flow::{Asking, Flow, Parts, Registry};
+use chimera_engine::port::{Bus, BusError, Clock, Delivered, Message, Notifier, Records, Subscription, ToolError};
 use futures::StreamExt;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -27,8 +27,8 @@ impl Notifier for Nobody {
         Ok(())
     }
 
-    async fn send(&self, _: &Message) -> Result<(), ToolError> {
-        Ok(())
+    async fn send(&self, _: &Message) -> Result<Delivered, ToolError> {
+        Ok(Delivered::default())
     }
 }
 
@@ -139,6 +139,7 @@ pub fn engine_with(world: &World, records: Arc<dyn Records>, alone: bool, rules:
         random: Arc::clone(&world.random) as _,
         bus: Arc::new(Nobody),
         notifier: Arc::new(Nobody),
+        asking: Asking::default(),
         registry: Arc::new(world.registry()),
         policy: Arc::new(rules),
         slots: Slots::default(),

@@ -14,7 +14,7 @@ use chimera_core::record::{Insert, Row, Table, Tx};
 use chimera_engine::access::{Doorkeeper, Permit};
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
-use chimera_engine::flow::{Decide, Decided, Decision, Flow, FlowError, Parts, StartRun};
+use chimera_engine::flow::{Asking, Decide, Decided, Decision, Flow, FlowError, Parts, StartRun};
 use chimera_engine::port::{Notifier, Records, Tool};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -33,6 +33,7 @@ pub struct Setup {
     tools: Vec<Arc<dyn Tool>>,
     policy: Arc<dyn Policy>,
     notifier: Arc<dyn Notifier>,
+    asking: Asking,
     slots: Slots,
     runs_max: usize,
     keeps: bool,
@@ -56,6 +57,7 @@ pub fn stage(seed: u64) -> Setup {
         tools: Vec::new(),
         policy: Arc::new(Rules::default()),
         notifier: Arc::new(Nobody),
+        asking: Asking::default(),
         slots: Slots::default(),
         runs_max: limits::ACTIVE_RUNS_MAX,
         keeps: true,
@@ -88,6 +90,13 @@ impl Setup {
     #[must_use]
     pub fn notifier(mut self, notifier: Arc<dyn Notifier>) -> Self {
         self.notifier = notifier;
+        self
+    }
+
+    /// With people who are asked in this way.
+    #[must_use]
+    pub fn asking(mut self, asking: Asking) -> Self {
+        self.asking = asking;
         self
     }
 
@@ -135,6 +144,7 @@ impl Setup {
             random: Arc::clone(&self.world.random) as _,
             bus: Arc::new(Nobody),
             notifier: self.notifier,
+            asking: self.asking,
             registry: Arc::new(registry),
             policy: self.policy,
             slots: self.slots,

@@ -9,7 +9,7 @@ use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
-use chimera_engine::flow::{Flow, Parts, Registry};
+use chimera_engine::flow::{Asking, Flow, Parts, Registry};
 use chimera_engine::port::{Clock, Records};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -64,6 +64,7 @@ impl Node {
             random: Arc::clone(&ground.random) as _,
             bus: Arc::new(Nobody),
             notifier: Arc::new(Nobody),
+            asking: Asking::default(),
             registry: Arc::new(registry(ground, &records, &wire)),
             policy: Arc::new(Rules::default()),
             slots: ground.slots.clone(),

@@ -82,7 +82,8 @@ impl Run {
             }),
             source: Source::Workflow,
             idempotency_key: None,
-            notify: None,
+            // They are told when it waits for a person; of its end the run around it tells.
+            notify: self.head.notify.clone(),
             created_at: env.now,
             timeout_at: self.child_timeout(at, env),
             replay: None,
