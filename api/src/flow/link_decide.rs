@@ -7,7 +7,7 @@ use crate::edge::Edge;
 use crate::page::{self, escape};
 use crate::problem::ApiError;
 use axum::Form;
-use axum::extract::rejection::FormRejection;
+use axum::extract::rejection::{FormRejection, PathRejection};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -59,10 +59,10 @@ pub(crate) struct Said {
 )]
 pub(crate) async fn decide(
     State(edge): State<Edge>,
-    Path(token): Path<String>,
+    token: Result<Path<String>, PathRejection>,
     said: Result<Form<Said>, FormRejection>,
 ) -> Response {
-    match decided(&edge, &token, said).await {
+    match decided(&edge, &link_open::named(token), said).await {
         Ok((decision, decided)) => {
             let (title, words) = outcome(decision, &decided);
             page::private(StatusCode::OK, title, &*edge.random, |page| {

@@ -6,6 +6,7 @@
 use crate::edge::Edge;
 use crate::page::{self, escape};
 use crate::problem::ApiError;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -29,7 +30,8 @@ use serde_json::Value;
         (status = 503, body = String, content_type = "text/html", description = "The store can't be read now"),
     )
 )]
-pub(crate) async fn open(State(edge): State<Edge>, Path(token): Path<String>) -> Response {
+pub(crate) async fn open(State(edge): State<Edge>, token: Result<Path<String>, PathRejection>) -> Response {
+    let token = named(token);
     let opened = match flow(&edge) {
         Ok(flow) => flow.open_link(&token).await.map_err(ApiError::from),
         Err(error) => Err(error),
@@ -41,6 +43,11 @@ pub(crate) async fn open(State(edge): State<Edge>, Path(token): Path<String>) ->
         }
         Err(error) => page::refused(error, &*edge.random),
     }
+}
+
+/// The token of a path; one that can't be read is nobody's.
+pub(super) fn named(token: Result<Path<String>, PathRejection>) -> String {
+    token.map(|Path(token)| token).unwrap_or_default()
 }
 
 /// The room behind the link.

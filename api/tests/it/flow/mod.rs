@@ -3,6 +3,7 @@
 mod decisions;
 mod doors;
 mod events;
+mod links;
 mod runs;
 mod steering;
 mod workflows;
