@@ -12,6 +12,7 @@ mod flow;
 mod intent;
 mod json;
 mod ops;
+mod page;
 mod problem;
 mod request;
 mod routes;

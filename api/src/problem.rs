@@ -113,6 +113,10 @@ pub(crate) fn told(text: String, chars_max: usize) -> String {
 #[derive(Clone)]
 pub(crate) struct Attached(pub(crate) ApiError);
 
+/// Attached to a response that tells its error in words of its own: only the log needs it.
+#[derive(Clone)]
+pub(crate) struct Worded(pub(crate) ApiError);
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> axum::response::Response {
         let mut response = Response::new(axum::body::Body::empty());

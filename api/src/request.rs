@@ -4,7 +4,7 @@
 //! time limit or a library, leaves as a problem document with the trace it belongs to.
 
 use crate::edge::Edge;
-use crate::problem::{ApiError, Attached, PROBLEM_JSON, told};
+use crate::problem::{ApiError, Attached, PROBLEM_JSON, Worded, told};
 use crate::trace::{Origin, RunSeed, TraceContext};
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
@@ -128,19 +128,16 @@ pub(crate) fn after_panic(_: Box<dyn std::any::Any + Send>) -> Response {
 /// Gives an error its document and its log line; leaves every other answer alone.
 fn explain(mut response: Response, instance: &str, trace_id: &str) -> Response {
     let status = response.status();
+    if let Some(Worded(error)) = response.extensions_mut().remove::<Worded>() {
+        log(&error);
+        return response;
+    }
     let error = match response.extensions_mut().remove::<Attached>() {
         Some(Attached(error)) => error,
         None if status.is_client_error() || status.is_server_error() => ApiError::of_status(status),
         None => return response,
     };
-    let (class, code) = (error.code.error_type(), error.code.as_str());
-    tracing::error!(
-        error_code = code,
-        error_type = class.as_str(),
-        critical = class.alerts(),
-        "{}",
-        error.body.message
-    );
+    log(&error);
     let problem = error.problem(instance, trace_id);
     let mut headers = std::mem::take(response.headers_mut());
     headers.remove(header::CONTENT_LENGTH);
@@ -150,6 +147,17 @@ fn explain(mut response: Response, instance: &str, trace_id: &str) -> Response {
     set(&mut headers, header::CACHE_CONTROL, "no-store");
     *explained.headers_mut() = headers;
     explained
+}
+
+fn log(error: &ApiError) {
+    let (class, code) = (error.code.error_type(), error.code.as_str());
+    tracing::error!(
+        error_code = code,
+        error_type = class.as_str(),
+        critical = class.alerts(),
+        "{}",
+        error.body.message
+    );
 }
 
 /// Counts a request as running until it is dropped, however it ends.

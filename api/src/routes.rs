@@ -5,12 +5,12 @@
 use crate::access::{act, actor_get, actor_key, actor_list, actor_put, gate, jwks, token, token_refresh, token_revoke};
 use crate::edge::Edge;
 use crate::flow::{
-    cache_forget, run_approve, run_call, run_cancel, run_events, run_get, run_list, run_mark, run_patch, run_pause,
-    run_reject, run_replay, run_resume, run_retry, run_rollback, run_steps, run_unpatch, step_edit, step_resolve,
-    tool_list, workflow_apply, workflow_check, workflow_get, workflow_list,
+    cache_forget, link_decide, link_open, run_approve, run_call, run_cancel, run_events, run_get, run_list, run_mark,
+    run_patch, run_pause, run_reject, run_replay, run_resume, run_retry, run_rollback, run_steps, run_unpatch,
+    step_edit, step_resolve, tool_list, workflow_apply, workflow_check, workflow_get, workflow_list,
 };
 use crate::intent::artifact;
-use crate::ops::{docs, errors, healthz, metrics, openapi, readyz, schema};
+use crate::ops::{docs, errors, healthz, metrics, openapi, readyz, schema, webhooks};
 use crate::problem::ApiError;
 use crate::request;
 use axum::Router;
@@ -31,6 +31,8 @@ fn open() -> Vec<(&'static str, MethodRouter<Edge>)> {
         ("/openapi.json", get(openapi::openapi)),
         ("/docs", get(docs::docs)),
         ("/docs/errors/{code}", get(errors::error)),
+        ("/.well-known/webhooks.json", get(webhooks::keys)),
+        ("/approvals/{token}", get(link_open::open).post(link_decide::decide)),
         ("/artifacts/{sha256}", get(artifact::artifact)),
         ("/.well-known/jwks.json", get(jwks::jwks)),
         ("/auth/token", post(token::sign_in)),
@@ -81,6 +83,9 @@ fn guarded() -> Vec<(&'static str, MethodRouter<Edge>)> {
         openapi::openapi,
         docs::docs,
         errors::error,
+        webhooks::keys,
+        link_open::open,
+        link_decide::decide,
         artifact::artifact,
         jwks::jwks,
         token::sign_in,
@@ -123,6 +128,7 @@ fn guarded() -> Vec<(&'static str, MethodRouter<Edge>)> {
         (name = "ops", description = "Health, metrics, documentation"),
         (name = "access", description = "Who calls, and what they ask for"),
         (name = "flow", description = "Workflows, runs and tools"),
+        (name = "link", description = "Links that are sent to people"),
         (name = "intent", description = "Intents and what they produce"),
     ),
 )]

@@ -3,11 +3,13 @@
 //! Everything else sees ports. A setting decides which adapter stands behind a port: a URL means
 //! the server that it names, its absence means the data folder or this process.
 
+mod access;
 mod flow;
 mod server;
 mod traced;
 
-pub(crate) use flow::{api_token, door, operator, reader, workflow_facts};
+pub(crate) use access::{Example, examples};
+pub(crate) use flow::{operator, reader, workflow_facts};
 pub(crate) use server::server;
 
 use crate::ambient::{SystemClock, SystemRandom};
@@ -24,9 +26,10 @@ use chimera_core::error::Code;
 use chimera_core::ledger::checkpoint::{CheckpointFault, Signer};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
+use chimera_engine::access::{Access as FrontDoor, Guard, WordPlanner};
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
-use chimera_engine::flow::{Flow, Parts as FlowParts, Registry};
+use chimera_engine::flow::{Asking, Flow, Parts as FlowParts, Registry};
 use chimera_engine::ledger::audit::{Event, Writer};
 use chimera_engine::ledger::checkpoint::{Checkpointer, Pace, known};
 use chimera_engine::ledger::{LedgerError, last_checkpoint};
@@ -130,6 +133,8 @@ pub(crate) struct Parts {
     pub(crate) checks: Vec<Check>,
     /// Artifacts.
     pub(crate) blobs: Arc<dyn Blobs>,
+    /// Who lets callers in.
+    pub(crate) access: Arc<FrontDoor>,
     /// What runs workflows.
     running: Option<flow::Running>,
     records: Arc<dyn Records>,
@@ -144,7 +149,13 @@ pub(crate) const fn alone_with_blobs(config: &Config) -> bool {
 }
 
 /// Opens everything that a server needs; `address` is where its own links lead.
-pub(crate) async fn open(config: &Config, home: &Home, ambient: &Ambient, address: SocketAddr) -> Outcome<Parts> {
+pub(crate) async fn open(
+    config: &Config,
+    home: &Home,
+    ambient: &Ambient,
+    address: SocketAddr,
+    examples: &[Example],
+) -> Outcome<Parts> {
     if config.database_url.is_none() && home.lost_data() {
         tracing::warn!(
             "there is a ledger's key but no data file; if it was removed, put it back: an empty one is made now"
@@ -168,12 +179,32 @@ pub(crate) async fn open(config: &Config, home: &Home, ambient: &Ambient, addres
         tick: CHECKPOINT_TICK,
     };
     let checkpoints = (stop, tokio::spawn(checkpointer.run(stopped)));
-    let running = flow::start(config, ambient, &records, &blobs).await?;
-    let parts = Parts { checks, blobs, running: Some(running), records, ambient: ambient.clone(), node, checkpoints };
+    flow::found_tenant(ambient, &*records).await?;
+    let bus = flow::bus(config, ambient).await?;
+    let directory = access::directory(config, home, ambient, &records, Arc::clone(&bus), examples).await?;
+    let (base_url, webhook_seed) = (base_url(config, address), home.webhook_seed(&*ambient.random)?);
+    let voice = flow::Voice { base_url, webhook_seed, bus, directory: Arc::clone(&directory) };
+    let mut running = flow::start(config, ambient, &records, &blobs, voice).await?;
+    running.watch(&directory);
+    let door = access::door(config, ambient, &directory).await?;
+    let access = Arc::new(FrontDoor::new(directory, door, running.flow.clone(), Arc::new(WordPlanner)));
+    let ambient = ambient.clone();
+    let parts = Parts { checks, blobs, running: Some(running), access, records, ambient, node, checkpoints };
     if config.database_url.is_some() && config.signing_key.is_none() {
         tracing::warn!(
             "the ledger is signed with this folder's own key; several nodes should share ledger.signing_key"
         );
+    }
+    if config.database_url.is_some() && config.webhook_key.is_none() {
+        tracing::warn!("webhooks are signed with this folder's own key; several nodes should share notify.webhook_key");
+    }
+    if config.database_url.is_some() && (config.access.token_key.is_none() || config.access.seal_key.is_none()) {
+        tracing::warn!(
+            "tokens and keys are this folder's own; several nodes share access.token_key and access.seal_key"
+        );
+    }
+    if config.database_url.is_some() && config.redis_url.is_none() {
+        tracing::warn!("requests are counted by this node alone; several nodes need redis_url");
     }
     if alone_with_blobs(config) {
         tracing::warn!("the database can be shared, but blobs and buckets lie in this node's data folder; set s3_url");
@@ -289,13 +320,17 @@ pub(crate) async fn records_to_read(config: &Config, ambient: &Ambient) -> Outco
     Ok(Arc::new(PostgresRecords::open_read_only(&plain(config, "database_url", url).await?)?))
 }
 
+/// Where links of this server lead.
+fn base_url(config: &Config, address: SocketAddr) -> String {
+    config.public_url.clone().unwrap_or_else(|| format!("http://{address}"))
+}
+
 async fn blobs(config: &Config, home: &Home, ambient: &Ambient, address: SocketAddr) -> Outcome<Arc<dyn Blobs>> {
     let random = Arc::clone(&ambient.random);
     let Some((url, credentials)) = s3_place(config).await? else {
         let key = Secret::new(home.link_key(&*ambient.random)?.into_bytes());
         config.mask.learn(&key);
-        let base = config.public_url.clone().unwrap_or_else(|| format!("http://{address}"));
-        let links = LinkSigner::new(&base, &key);
+        let links = LinkSigner::new(&base_url(config, address), &key);
         let links = links.ok_or_else(|| Failure::new(Code::ConfigInvalid, "the key of signed links is empty"))?;
         return Ok(Arc::new(FolderBlobs::open(config.data_dir.join("blobs"), links, random)));
     };
@@ -438,6 +473,9 @@ async fn scratch(config: &Config, ambient: &Ambient) -> Outcome<(Config, Scratch
 /// The flow engine on a store of its own, for a benchmark.
 pub(crate) struct FlowBench {
     pub(crate) flow: Flow,
+    /// The way in, for one actor with its key.
+    pub(crate) access: Arc<FrontDoor>,
+    pub(crate) actor: Example,
     pub(crate) setting: Setting,
     records: Arc<dyn Records>,
     scratch: Scratch,
@@ -462,6 +500,8 @@ impl FlowBench {
         }
         records.ready().await?;
         flow::found_tenant(ambient, &*records).await?;
+        let actor = access::bench_actor(ambient);
+        let directory = access::bench_directory(ambient, &records, &actor, alone).await?;
         let flow = Flow::new(FlowParts {
             records: Arc::clone(&records),
             clock: Arc::clone(&ambient.clock),
@@ -469,12 +509,15 @@ impl FlowBench {
             bus: Arc::new(LocalBus::new()),
             notifier: flow::silence(ambient),
             spans: Arc::new(NoSpans),
+            asking: Asking::default(),
             registry: Arc::new(registry),
-            policy: Arc::new(Rules::default()),
+            policy: Arc::new(Guard::new(Arc::clone(&directory), Rules::default())),
             slots: Slots::default(),
             alone,
         });
-        Ok(Self { flow, setting, records, scratch })
+        let door = access::door(&config, ambient, &directory).await?;
+        let access = Arc::new(FrontDoor::new(directory, door, flow.clone(), Arc::new(WordPlanner)));
+        Ok(Self { flow, access, actor, setting, records, scratch })
     }
 
     /// Closes the store and removes what was written.

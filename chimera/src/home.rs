@@ -88,6 +88,12 @@ impl Home {
         seed(&self.kept(&ledger_key(&self.dir), random)?)
     }
 
+    /// The seed of the key that signs webhooks; made at the first start.
+    pub(crate) fn webhook_seed(&self, random: &dyn Random) -> Outcome<[u8; 32]> {
+        let text = self.kept(&self.keys()?.join("webhook.key"), random)?;
+        bytes(&text).ok_or_else(|| Failure::new(Code::ConfigInvalid, "the webhook key is not 64 hex digits"))
+    }
+
     /// Whether a ledger was signed here whose records are not here any more.
     pub(crate) fn lost_data(&self) -> bool {
         ledger_key(&self.dir).exists() && !self.dir.join("chimera.db").exists()
@@ -171,8 +177,11 @@ pub(crate) fn existing_ledger_seed(dir: &Path) -> Outcome<Option<[u8; 32]>> {
 
 /// The seed that 64 hex digits spell.
 pub(crate) fn seed(text: &str) -> Outcome<[u8; 32]> {
-    let bytes = hex::decode(text).ok().and_then(|bytes| bytes.try_into().ok());
-    bytes.ok_or_else(|| Failure::new(Code::ConfigInvalid, "the ledger's signing key is not 64 hex digits"))
+    bytes(text).ok_or_else(|| Failure::new(Code::ConfigInvalid, "the ledger's signing key is not 64 hex digits"))
+}
+
+fn bytes(text: &str) -> Option<[u8; 32]> {
+    hex::decode(text).ok()?.try_into().ok()
 }
 
 fn line(path: &Path) -> Outcome<Option<String>> {
@@ -217,9 +226,13 @@ mod tests {
         assert_eq!(home.ledger_seed(&SystemRandom).unwrap(), seed);
         assert_eq!(home.dev_token(&SystemRandom).unwrap(), token);
         assert_eq!(existing_ledger_seed(&dir).unwrap(), Some(seed));
+        let webhooks = home.webhook_seed(&SystemRandom).unwrap();
+        assert_eq!(home.webhook_seed(&SystemRandom).unwrap(), webhooks);
+        assert_ne!(webhooks, seed);
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&dir), 0o700);
         assert_eq!(mode(&ledger_key(&dir)), 0o600);
+        assert_eq!(mode(&dir.join("keys/webhook.key")), 0o600);
         assert_eq!(mode(&dir.join("dev.token")), 0o600);
     }
 

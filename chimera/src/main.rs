@@ -1,6 +1,7 @@
 //! The binary: reads the command line and the configuration, runs one command, and turns its end
 //! into words and an exit status.
 
+mod access;
 mod ambient;
 mod bench;
 mod cli;

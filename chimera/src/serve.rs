@@ -4,13 +4,12 @@
 //! that it is ready. Stop: readiness says no, no new connection, running requests finish, runs
 //! finish their turn, stores close, spans are sent.
 
-use crate::compose::{self, Ambient};
+use crate::compose::{self, Ambient, Example};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
 use crate::home::Home;
 use crate::telemetry::{self, Terminal};
 use chimera_api::{Edge, ServerLimits};
-use chimera_core::access::Secret;
 use chimera_core::error::Code;
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -40,7 +39,7 @@ impl Ended {
 /// What a server is run for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Trying out, with a token of its own.
+    /// Trying out, with actors to try as.
     Trying {
         /// With workflows to begin with.
         examples: bool,
@@ -53,8 +52,10 @@ pub(crate) enum Purpose {
 pub(crate) struct Ready {
     /// Where it is.
     pub(crate) url: String,
-    /// What opens its door, if anything does.
+    /// An access token of the first example actor, if there are any.
     pub(crate) token: Option<String>,
+    /// Actors that may be tried out, with their keys.
+    pub(crate) examples: Vec<Example>,
 }
 
 /// Runs until a signal; `ready` is told once requests are served.
@@ -70,8 +71,15 @@ pub(crate) async fn serve(
     let telemetry = telemetry::start(config, terminal, ambient.clock.clone())?;
     ambient.spans = telemetry.spans();
     let (listener, address) = listen(config.listen).await?;
-    let parts = compose::open(config, &home, &ambient, address).await?;
-    let token = token(config, &home, &ambient, purpose).await?;
+    let examples = match purpose {
+        Purpose::Trying { .. } => compose::examples(config, &home, &ambient)?,
+        Purpose::Serving => Vec::new(),
+    };
+    let parts = compose::open(config, &home, &ambient, address, &examples).await?;
+    let token = match examples.first() {
+        Some(example) => Some(crate::access::sign_in(&parts.access, &ambient, example).await?),
+        None => None,
+    };
     let mut edge = Edge::new(ambient.clock.clone(), ambient.random.clone())
         .with_checks(parts.checks.iter().map(|check| config.mask.check(check)).collect())
         .with_blobs(parts.blobs.clone())
@@ -83,13 +91,7 @@ pub(crate) async fn serve(
         }
         edge = edge.with_flow(flow);
     }
-    if let Some(token) = &token {
-        if address.ip().is_loopback() {
-            edge = edge.with_door(compose::door(token));
-        } else {
-            tracing::warn!("workflows and runs are served on a loopback address only; this one is not");
-        }
-    }
+    edge = edge.with_access(parts.access.clone());
     if let Some(link) = telemetry.link() {
         edge = edge.with_link(link);
     }
@@ -100,7 +102,7 @@ pub(crate) async fn serve(
     };
     let url = format!("http://{address}");
     home.announce(&url)?;
-    ready(&Ready { url, token })?;
+    ready(&Ready { url, token, examples })?;
     tracing::info!(address = %address, "serving");
     let whole = async {
         let drained = chimera_api::serve(listener, chimera_api::router(edge.clone()), limits, async {
@@ -123,15 +125,6 @@ pub(crate) async fn serve(
         ended = whole => Ok(ended),
         Ok(()) = second => Ok(Ended::Cut),
     }
-}
-
-async fn token(config: &Config, home: &Home, ambient: &Ambient, purpose: Purpose) -> Outcome<Option<String>> {
-    let token = match purpose {
-        Purpose::Trying { .. } => Some(home.dev_token(&*ambient.random)?),
-        Purpose::Serving => compose::api_token(config).await?,
-    };
-    token.iter().for_each(|token| config.mask.learn(&Secret::new(token.as_bytes())));
-    Ok(token)
 }
 
 pub(crate) async fn listen(address: SocketAddr) -> Outcome<(TcpListener, SocketAddr)> {

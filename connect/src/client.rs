@@ -5,12 +5,19 @@
 //! was cut by ending; whoever wants the rest asks again behind the last event that came.
 
 use bytes::BytesMut;
+use chimera_core::access::{Secret, mac};
 use chimera_core::error::{ErrorBody, Problem};
+use chimera_engine::port::{Clock, Random};
 use futures::stream::{BoxStream, StreamExt};
-use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use reqwest::{Method, Response, Url};
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::OnceCell;
+
+/// The header with the signature of a body.
+const SIGNATURE: &str = "x-hmac-signature";
 
 /// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -21,12 +28,28 @@ const SILENCE_MAX: Duration = Duration::from_secs(45);
 /// Bytes of one event at the most.
 const EVENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// A server and the token that it is shown.
+/// What a server is shown.
+#[derive(Clone)]
+pub struct Credentials {
+    /// Who asks.
+    pub actor: String,
+    /// The actor's key.
+    pub key: Option<Secret>,
+    /// An access token; without it one is got with the key.
+    pub token: Option<String>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Where nonces come from.
+    pub random: Arc<dyn Random>,
+}
+
+/// A server and what it is shown.
 #[derive(Clone)]
 pub struct Server {
     http: reqwest::Client,
     base: Url,
-    headers: HeaderMap,
+    credentials: Credentials,
+    token: Arc<OnceCell<HeaderValue>>,
 }
 
 /// Why a server gave no answer that can be used.
@@ -57,23 +80,12 @@ pub enum ServerError {
 }
 
 impl Server {
-    /// The server at `base`; requests act as `actor` if one is named.
-    pub fn new(base: &str, token: Option<&str>, actor: Option<&str>) -> Result<Self, ServerError> {
+    /// The server at `base`, to which requests show these credentials.
+    pub fn new(base: &str, credentials: Credentials) -> Result<Self, ServerError> {
         let unusable = |what: &str| ServerError::Unusable(what.to_owned());
         let base = Url::parse(&format!("{}/", base.trim_end_matches('/')))
             .map_err(|error| ServerError::Unusable(format!("the server's address is not valid: {error}")))?;
-        let mut headers = HeaderMap::new();
-        if let Some(token) = token {
-            let value = HeaderValue::from_str(&format!("Bearer {token}"));
-            let mut value = value.map_err(|_| unusable("the token can't stand in a header"))?;
-            value.set_sensitive(true);
-            headers.insert(AUTHORIZATION, value);
-        }
-        if let Some(actor) = actor {
-            let value =
-                HeaderValue::from_str(actor).map_err(|_| unusable("the actor's name can't stand in a header"))?;
-            headers.insert("x-chimera-actor", value);
-        }
+        let token = OnceCell::new_with(credentials.token.as_deref().map(header).transpose()?);
         let mut roots = rustls::RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         let _ = rustls::crypto::ring::default_provider().install_default();
@@ -86,14 +98,15 @@ impl Server {
             .tls_backend_preconfigured(tls)
             .build()
             .map_err(|_| unusable("the HTTP client can't be made"))?;
-        Ok(Self { http, base, headers })
+        Ok(Self { http, base, credentials, token: Arc::new(token) })
     }
 
     /// Asks, and gives status and document of the answer. `path` begins without a slash.
     pub async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Result<(u16, Value), ServerError> {
-        let mut request = self.request(method, path)?.timeout(ANSWER_TIMEOUT);
+        let mut request =
+            self.request(method, path)?.header(AUTHORIZATION, self.token().await?).timeout(ANSWER_TIMEOUT);
         if let Some(body) = body {
-            request = request.header(CONTENT_TYPE, "application/json").body(body);
+            request = self.signed(request, body);
         }
         let answer = self.accepted(request.send().await).await?;
         let status = answer.status().as_u16();
@@ -107,7 +120,8 @@ impl Server {
 
     /// The data of server-sent events, each a JSON document, until the server ends the stream.
     pub async fn events(&self, path: &str) -> Result<BoxStream<'static, Result<Value, ServerError>>, ServerError> {
-        let request = self.request("GET", path)?.header(ACCEPT, "text/event-stream");
+        let request = self.request("GET", path)?.header(AUTHORIZATION, self.token().await?);
+        let request = request.header(ACCEPT, "text/event-stream");
         let answer = self.accepted(request.send().await).await?;
         let this = self.clone();
         let reader = Reader { this, answer, waiting: BytesMut::new() };
@@ -127,7 +141,34 @@ impl Server {
         let url = self.base.join(path).map_err(unusable)?;
         let method = Method::from_bytes(method.as_bytes());
         let method = method.map_err(|_| ServerError::Unusable("no such method".to_owned()))?;
-        Ok(self.http.request(method, url).headers(self.headers.clone()))
+        Ok(self.http.request(method, url))
+    }
+
+    /// A request with a body, signed if there is a key.
+    fn signed(&self, request: reqwest::RequestBuilder, body: String) -> reqwest::RequestBuilder {
+        let request = request.header(CONTENT_TYPE, "application/json");
+        match &self.credentials.key {
+            Some(key) => request.header(SIGNATURE, mac::sign(key, body.as_bytes())).body(body),
+            None => request.body(body),
+        }
+    }
+
+    /// The access token; the first time it is needed, it is got with the key.
+    async fn token(&self) -> Result<HeaderValue, ServerError> {
+        let token = self.token.get_or_try_init(|| async {
+            let Credentials { actor, key, clock, random, .. } = &self.credentials;
+            if key.is_none() {
+                let what = format!("there is neither a token nor a key of {actor} to sign in with");
+                return Err(ServerError::Unusable(what));
+            }
+            let body = json!({"actor": actor, "issued_at": clock.now().to_string(), "nonce": random.opaque_id()});
+            let request = self.request("POST", "auth/token")?.timeout(ANSWER_TIMEOUT);
+            let answer = self.accepted(self.signed(request, body.to_string()).send().await).await?;
+            let status = answer.status().as_u16();
+            let tokens: Value = answer.json().await.map_err(|_| self.strange(status))?;
+            header(tokens["access_token"].as_str().ok_or_else(|| self.strange(status))?)
+        });
+        token.await.cloned()
     }
 
     /// The answer, if it is no refusal.
@@ -160,6 +201,14 @@ impl Server {
         };
         ServerError::Silent { place: self.place(), reason: reason.to_owned() }
     }
+}
+
+/// The header that shows a token.
+fn header(token: &str) -> Result<HeaderValue, ServerError> {
+    let value = HeaderValue::from_str(&format!("Bearer {token}"));
+    let mut value = value.map_err(|_| ServerError::Unusable("the token can't stand in a header".to_owned()))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 /// Reads server-sent events.
@@ -216,11 +265,5 @@ mod tests {
     fn an_event_is_its_data_lines_and_a_comment_is_none() {
         assert_eq!(data("id: 1\nevent: x\ndata: {\"a\":\ndata: 1}\n\n").as_deref(), Some("{\"a\":\n1}"));
         assert_eq!(data(":\n\n"), None);
-    }
-
-    #[test]
-    fn an_address_that_is_none_is_refused_in_words() {
-        assert!(matches!(Server::new("nowhere", None, None), Err(ServerError::Unusable(_))));
-        assert!(matches!(Server::new("http://x", Some("a\nb"), None), Err(ServerError::Unusable(_))));
     }
 }

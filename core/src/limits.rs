@@ -209,6 +209,10 @@ pub const NOTES_BYTES_MAX: usize = 8 * 1024;
 pub const PRIORITY_DEFAULT: i32 = 5;
 /// Tries to deliver one message to somebody; the waits between them double.
 pub const MESSAGE_TRIES_MAX: i64 = 12;
+/// Receivers of one message about a run that waits for a person.
+pub const MESSAGE_RECIPIENTS_MAX: usize = 8;
+/// Bytes of what would run in a message that asks for a decision; more is left to the page behind its link.
+pub const MESSAGE_ACTION_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of a text that is summarised at the most.
 pub const SUMMARY_TEXT_BYTES_MAX: usize = 1024 * 1024;
 /// Sentences of a summary at the most.

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests hold the real clock and the real environment")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test that can't go on fails")]
 
+pub mod access;
 pub mod build;
 pub mod crash;
 pub mod flow;

@@ -2,6 +2,8 @@
 
 pub(crate) mod answer;
 pub(crate) mod cache_forget;
+pub(crate) mod link_decide;
+pub(crate) mod link_open;
 pub(crate) mod place;
 pub(crate) mod refusals;
 pub(crate) mod run_approve;

@@ -2,25 +2,22 @@
 //!
 //! One page made from the OpenAPI document, with nothing loaded from elsewhere.
 
+use crate::edge::Edge;
+use crate::page::{escape, head};
+use axum::extract::State;
 use axum::response::Html;
 use serde_json::Value;
 use std::fmt::Write;
 
-const HEAD: &str = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-<meta name=\"viewport\" content=\"width=device-width\"><title>Chimera API</title><style>\
-body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fff}\
-code{font-family:ui-monospace,monospace}td,th{padding:.3rem .8rem .3rem 0;text-align:left;vertical-align:top}\
-@media(prefers-color-scheme:dark){body{color:#ddd;background:#161616}a{color:#8bf}}</style></head><body>";
-
 /// A page that lists every endpoint.
 #[utoipa::path(get, path = "/docs", tag = "ops", responses((status = 200, body = String, content_type = "text/html", description = "The page")))]
-pub(crate) async fn docs() -> Html<String> {
+pub(crate) async fn docs(State(edge): State<Edge>) -> Html<String> {
     let document = serde_json::to_value(crate::routes::document()).unwrap_or_default();
-    Html(render(&document))
+    Html(render(&document, &edge.random.opaque_id()))
 }
 
-fn render(document: &Value) -> String {
-    let mut page = String::from(HEAD);
+fn render(document: &Value, nonce: &str) -> String {
+    let mut page = head("Chimera API", nonce);
     let text = |at: &str| escape(document.pointer(at).and_then(Value::as_str).unwrap_or_default());
     let _ = write!(
         page,
@@ -62,10 +59,6 @@ fn members(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten()
 }
 
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,7 +66,7 @@ mod tests {
     #[test]
     fn the_page_loads_nothing_from_elsewhere_and_escapes_what_it_shows() {
         let document = serde_json::json!({"info": {"title": "<b>"}, "paths": {"/x": {"get": {"summary": "a & b"}}}});
-        let page = render(&document);
+        let page = render(&document, "0");
         assert!(page.contains("&lt;b&gt;") && page.contains("a &amp; b"));
         assert!(!page.contains("http://") && !page.contains("https://") && !page.contains("<script"));
     }

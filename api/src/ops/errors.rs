@@ -37,6 +37,7 @@ pub const fn page(code: Code) -> &'static str {
         Code::Cancelled => text!("CANCELLED"),
         Code::NotRecorded => text!("NOT_RECORDED"),
         Code::DataDirLocked => text!("DATA_DIR_LOCKED"),
+        Code::Gone => text!("GONE"),
         Code::PayloadTooLarge => text!("PAYLOAD_TOO_LARGE"),
         Code::UnsupportedMediaType => text!("UNSUPPORTED_MEDIA_TYPE"),
         Code::MalformedArgs => text!("MALFORMED_ARGS"),

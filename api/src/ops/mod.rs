@@ -7,3 +7,4 @@ pub(crate) mod metrics;
 pub(crate) mod openapi;
 pub(crate) mod readyz;
 pub(crate) mod schema;
+pub(crate) mod webhooks;

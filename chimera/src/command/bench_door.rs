@@ -1,7 +1,7 @@
 //! `chimera bench door`: the HTTP door in front of the benchmark's workflow, for a load generator.
 //!
-//! Whoever reaches it may call it, so it listens on a loopback address only, and what it writes is
-//! removed at the end.
+//! It has one actor, whose token and signature of the one body it prints. What it writes is removed at
+//! the end.
 
 use super::bench_flow::{choose, workflow};
 use super::{Scene, print};
@@ -12,7 +12,6 @@ use crate::home::Home;
 use crate::serve::{Signals, listen};
 use chimera_api::{Edge, ServerLimits};
 use chimera_core::error::Code;
-use chimera_engine::access::Doorkeeper;
 use serde_json::json;
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -34,10 +33,16 @@ pub(crate) async fn door(scene: &Scene<'_>, at: SocketAddr, store: Option<BenchS
     applied.map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
     let edge = Edge::new(ambient.clock.clone(), ambient.random.clone())
         .with_flow(bench.flow.clone())
-        .with_door(Doorkeeper::open(permit.tenant()))
+        .with_access(bench.access.clone())
         .with_request_timeout(config.request_timeout);
     let url = format!("http://{address}/workflows/three/call");
-    print(&(if scene.json { json!({ "url": url }).to_string() } else { url } + "\n"))?;
+    let token = crate::access::sign_in(&bench.access, &ambient, &bench.actor).await?;
+    let body = "{}";
+    let signature = crate::access::sign(&bench.actor.hmac_key, body);
+    print(&match scene.json {
+        true => format!("{}\n", json!({"url": url, "token": token, "body": body, "signature": signature})),
+        false => format!("{url}\nAuthorization: Bearer {token}\nX-HMAC-Signature: {signature}\n{body}\n"),
+    })?;
     let limits = ServerLimits {
         connections_max: config.connections_max,
         header_timeout: config.header_timeout,

@@ -10,12 +10,15 @@ use chimera_core::access::registry::{Entry, Kind};
 use chimera_core::access::token::TokenKey;
 use chimera_core::access::{Level, Secret};
 use chimera_core::error::Code;
-use chimera_core::limits::{ACTORS_MAX, DECLARED_FILE_BYTES_MAX};
+use chimera_core::limits::{ACTORS_MAX, DECLARED_FILE_BYTES_MAX, RATE_HITS_MAX};
 use chimera_engine::access::{Directory, Door, Parts, Rates, Settings, WithoutCounters};
 use chimera_engine::port::{Bus, Counters, Records};
+use chimera_storage::bus::LocalBus;
 use chimera_storage::counter::{LocalCounters, RedisCounters};
+use chimera_storage::secret::LayeredSecrets;
 use serde::Deserialize;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// An actor with the key that `chimera dev` made for it.
 #[derive(Clone)]
@@ -86,7 +89,11 @@ pub(super) async fn door(config: &Config, ambient: &Ambient, directory: &Arc<Dir
             let redis = Redis::new(&plain(config, "redis_url", url).await?);
             let redis = redis.map_err(|error| invalid("redis_url", error))?;
             let counters: Arc<dyn Counters> = Arc::new(RedisCounters::new(redis));
-            Some(if ambient.spans.enabled() { Arc::new(TracedCounters(counters)) as Arc<dyn Counters> } else { counters })
+            Some(if ambient.spans.enabled() {
+                Arc::new(TracedCounters(counters)) as Arc<dyn Counters>
+            } else {
+                counters
+            })
         }
     };
     let shared = claims.clone().unwrap_or_else(|| Arc::clone(&own));
@@ -116,7 +123,7 @@ async fn token_keys(config: &Config, home: &Home, ambient: &Ambient) -> Outcome<
         Some(name) => named_seed(config, "access.token_key", name).await?,
     };
     config.mask.learn(&Secret::new(hex::encode(seed)));
-    let before = access.token_keys_before.iter().filter_map(|key| TokenKey::from_public(key.as_bytes()));
+    let before = access.token_keys_before.iter().filter_map(|key| TokenKey::from_public(&key.to_bytes()));
     Ok(std::iter::once(TokenKey::from_seed(&seed)).chain(before).collect())
 }
 
@@ -192,4 +199,52 @@ pub(super) fn entries(access: &AccessConfig) -> Outcome<Vec<Entry>> {
         Ok(entry)
     };
     file.actor.into_iter().map(entry).collect()
+}
+
+/// The actor that a benchmark acts as.
+pub(super) fn bench_actor(ambient: &Ambient) -> Example {
+    let hmac_key = ambient.random.opaque_id();
+    Example { actor: "n8n_workflow_bench".to_owned(), hmac_key }
+}
+
+/// A directory with that actor, who may call local tools as often as it can.
+pub(super) async fn bench_directory(
+    ambient: &Ambient,
+    records: &Arc<dyn Records>,
+    actor: &Example,
+    alone: bool,
+) -> Outcome<Arc<Directory>> {
+    let mut bytes = [0; 32];
+    ambient.random.fill(&mut bytes);
+    let entry = Entry {
+        scopes: vec!["local.*".to_owned()],
+        quota_per_minute: RATE_HITS_MAX,
+        level: Some(Level::ExecuteNotify),
+        ..Entry::unmatched(&actor.actor, TENANT)
+    };
+    let operator =
+        Entry { quota_per_minute: RATE_HITS_MAX, scopes: vec!["*".to_owned()], ..Entry::unmatched("admin", TENANT) };
+    let settings = Settings {
+        tenant: TENANT.to_owned(),
+        entries: vec![entry, operator],
+        keys: vec![(actor.actor.clone(), Secret::new(actor.hmac_key.as_bytes()))],
+        token_keys: vec![TokenKey::from_seed(&bytes)],
+        audience: "chimera".to_owned(),
+        strict_scopes: false,
+        cautious: false,
+        idempotency_ttl: Duration::from_secs(86_400),
+        without_counters: WithoutCounters::Refuse,
+    };
+    let parts = Parts {
+        records: Arc::clone(records),
+        clock: Arc::clone(&ambient.clock),
+        random: Arc::clone(&ambient.random),
+        bus: Arc::new(LocalBus::new()),
+        secrets: Arc::new(LayeredSecrets::new(Vec::new())),
+        seal: Secret::new(bytes.to_vec()),
+        alone,
+    };
+    let directory = Arc::new(Directory::new(parts, settings));
+    directory.refresh().await.map_err(|error| Failure::told(error.body()))?;
+    Ok(directory)
 }

@@ -1,24 +1,25 @@
 //! The flow engine of this process: its tools, rules, bounds and messengers, and its loops.
 
 use super::traced::TracedBus;
-use super::{Ambient, FolderBlobs, LinkSigner, Redis, plain, s3_place, secret, secrets};
+use super::{Ambient, FolderBlobs, LinkSigner, Redis, plain, s3_place, secrets};
 use crate::config::{Config, MailConfig};
 use crate::failure::{Failure, Outcome};
 use crate::mask::Mask;
 use async_trait::async_trait;
 use chimera_connect::flow::http::{Client, Egress, Settings};
 use chimera_connect::flow::notify::Channels;
-use chimera_connect::flow::webhook::WebhookSender;
+use chimera_connect::flow::webhook::{Key, WebhookSender, own_key};
 use chimera_connect::flow::{MailSettings, MailTls, Toolbox, declared, http_tools, local_tools, mail_tool, s3_tool};
 use chimera_core::access::tables::TENANTS;
 use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::Code;
+use chimera_core::flow::run::Policy;
 use chimera_core::limits::DECLARED_FILE_BYTES_MAX;
 use chimera_core::record::{Insert, Scope, Select, Tx};
-use chimera_engine::access::{Doorkeeper, Permit};
+use chimera_engine::access::{Deciders, Directory, Guard, Permit};
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::{Rule, Rules};
-use chimera_engine::flow::{Flow, Parts, Registry};
+use chimera_engine::flow::{Asking, Flow, Parts, Registry};
 use chimera_engine::port::{Blobs, Buckets, Bus, CommitError, Notifier, Records, SecretError, Secrets, Tool};
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_storage::bus::{LocalBus, RedisBus};
@@ -27,10 +28,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// Whose everything is until there are several.
-const TENANT: &str = "default";
+pub(super) const TENANT: &str = "default";
 
 /// How long calls that are under way may take to end, and a message to be sent.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -45,9 +47,18 @@ const STOP_LOOK: Duration = Duration::from_millis(5);
 pub(crate) struct Running {
     pub(crate) flow: Flow,
     loops: Vec<JoinHandle<()>>,
+    stop: Option<watch::Sender<bool>>,
 }
 
 impl Running {
+    /// Keeps up with what other nodes change in the registry of actors, until it is stopped.
+    pub(super) fn watch(&mut self, directory: &Arc<Directory>) {
+        let directory = Arc::clone(directory);
+        let (stop, stopped) = watch::channel(false);
+        self.stop = Some(stop);
+        self.loops.push(tokio::spawn(async move { directory.keep(stopped).await }));
+    }
+
     /// Lets calls that are under way end and every run finish its turn. What was started stays durable,
     /// and goes on with the next start.
     pub(super) async fn stop(self) {
@@ -58,6 +69,9 @@ impl Running {
         }
         self.flow.stop();
         self.quiet(TURN_TIMEOUT).await;
+        self.stop.iter().for_each(|stop| {
+            let _ = stop.send_replace(true);
+        });
         for mut task in self.loops {
             // A message that is being sent is tried again later.
             if tokio::time::timeout(STOP_TIMEOUT, &mut task).await.is_err() {
@@ -77,36 +91,56 @@ impl Running {
     }
 }
 
+/// What messages about runs are told with.
+pub(super) struct Voice {
+    /// Where the links in them lead.
+    pub(super) base_url: String,
+    /// What signs webhooks unless a secret is named.
+    pub(super) webhook_seed: [u8; 32],
+    /// How other processes are told.
+    pub(super) bus: Arc<dyn Bus>,
+    /// Who there is.
+    pub(super) directory: Arc<Directory>,
+}
+
 /// Everything that workflows run on, and the loops that keep them going.
 pub(super) async fn start(
     config: &Config,
     ambient: &Ambient,
     records: &Arc<dyn Records>,
     blobs: &Arc<dyn Blobs>,
+    voice: Voice,
 ) -> Outcome<Running> {
     let toolbox = toolbox(config, ambient)?;
     let mail = mail(config, &toolbox)?;
     let registry = registry(config, &toolbox, mail.clone(), blobs, buckets(config).await?)?;
-    let webhook = match &config.webhook_key {
-        Some(name) => Some((WebhookSender::new(toolbox.client.clone(), Arc::clone(&toolbox.secrets)), named(name)?)),
-        None => None,
+    let key = match &config.webhook_key {
+        Some(name) => Key::Named(named(name)?),
+        None => {
+            let own = own_key(&voice.webhook_seed);
+            config.mask.learn(&own);
+            Key::Own(own)
+        }
     };
-    let channels = Channels { webhook, mail, clock: Arc::clone(&ambient.clock) };
-    found_tenant(ambient, &**records).await?;
-    let outlets = Outlets { bus: bus(config, ambient).await?, notifier: Arc::new(channels) };
-    let flow = engine(config, ambient, records, registry, rules(config)?, outlets);
+    let sender = WebhookSender::new(toolbox.client.clone(), Arc::clone(&toolbox.secrets));
+    let channels = Channels { webhook: Some((sender, key)), mail, clock: Arc::clone(&ambient.clock) };
+    let base_url = voice.base_url.trim_end_matches('/').to_owned();
+    let asking = Asking { base_url, recipients: Arc::new(Deciders::new(Arc::clone(&voice.directory))) };
+    let outlets = Outlets { bus: voice.bus, notifier: Arc::new(channels), asking };
+    let guard = Guard::new(voice.directory, rules(config)?);
+    let flow = engine(config, ambient, records, registry, Arc::new(guard), outlets);
     let (keeper, messenger) = (flow.clone(), flow.clone());
     let loops =
         vec![tokio::spawn(async move { keeper.keep().await }), tokio::spawn(async move { messenger.deliver().await })];
-    Ok(Running { flow, loops })
+    Ok(Running { flow, loops, stop: None })
 }
 
 /// An engine that only reads and checks, for a command beside the server, and the operator's permit.
 pub(crate) async fn reader(config: &Config, ambient: &Ambient) -> Outcome<(Flow, Permit)> {
     let records = super::records_to_read(config, ambient).await?;
     let registry = described(config, ambient)?;
-    let flow = engine(config, ambient, &records, registry, Rules::default(), Outlets::closed(ambient));
-    Ok((flow, Doorkeeper::operator(TENANT)))
+    let flow = engine(config, ambient, &records, registry, Arc::new(Rules::default()), Outlets::closed(ambient));
+    Ok((flow, Permit::operator(TENANT)))
 }
 
 /// How many tools and rules the configuration gives.
@@ -125,34 +159,22 @@ fn described(config: &Config, ambient: &Ambient) -> Outcome<Registry> {
     registry(config, &toolbox, mail(config, &toolbox)?, &blobs, buckets)
 }
 
-/// Admits whoever holds the token.
-pub(crate) fn door(token: &str) -> Doorkeeper {
-    Doorkeeper::new(TENANT, token)
-}
-
 /// The permit of whoever starts the process.
 pub(crate) fn operator() -> Permit {
-    Doorkeeper::operator(TENANT)
-}
-
-/// The token of `serve`, if one is set.
-pub(crate) async fn api_token(config: &Config) -> Outcome<Option<String>> {
-    let Some(name) = &config.api_token else { return Ok(None) };
-    let found = secret(config, "api.token", name).await?;
-    let token = found.expose_text().map(|text| text.trim().to_owned()).filter(|token| !token.is_empty());
-    token.map(Some).ok_or_else(|| invalid("api.token", "the secret is not a text"))
+    Permit::operator(TENANT)
 }
 
 /// Whom the engine tells.
 struct Outlets {
     bus: Arc<dyn Bus>,
     notifier: Arc<dyn Notifier>,
+    asking: Asking,
 }
 
 impl Outlets {
     /// Nobody outside this process.
     fn closed(ambient: &Ambient) -> Self {
-        Self { bus: Arc::new(LocalBus::new()), notifier: silence(ambient) }
+        Self { bus: Arc::new(LocalBus::new()), notifier: silence(ambient), asking: Asking::default() }
     }
 }
 
@@ -166,7 +188,7 @@ fn engine(
     ambient: &Ambient,
     records: &Arc<dyn Records>,
     registry: Registry,
-    rules: Rules,
+    policy: Arc<dyn Policy>,
     outlets: Outlets,
 ) -> Flow {
     let [total, per_tenant, per_tool] = config.flow.calls_max;
@@ -177,14 +199,15 @@ fn engine(
         bus: outlets.bus,
         notifier: outlets.notifier,
         spans: Arc::clone(&ambient.spans),
+        asking: outlets.asking,
         registry: Arc::new(registry),
-        policy: Arc::new(rules),
+        policy,
         slots: Slots { total, per_tenant, per_tool, tools: config.flow.calls_of.clone() },
         alone: config.database_url.is_none(),
     })
 }
 
-fn invalid(setting: &str, why: impl std::fmt::Display) -> Failure {
+pub(super) fn invalid(setting: &str, why: impl std::fmt::Display) -> Failure {
     Failure::new(Code::ConfigInvalid, format!("`{setting}`: {why}"))
 }
 
@@ -229,7 +252,7 @@ fn registry(
     tools.extend(mail);
     for path in tool_files(config.flow.tools_dir.as_deref())? {
         let refused = |why: &dyn std::fmt::Display| invalid("flow.tools_dir", format!("{}: {why}", path.display()));
-        let text = read(&path).map_err(|error| refused(&error))?;
+        let text = read(&path, DECLARED_FILE_BYTES_MAX).map_err(|error| refused(&error))?;
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let declared = declared::tools(&text, &name, toolbox).map_err(|error| refused(&error))?;
         tools.extend(declared.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>));
@@ -259,10 +282,10 @@ fn tool_files(dir: Option<&Path>) -> Outcome<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn read(path: &Path) -> Result<String, String> {
+pub(super) fn read(path: &Path, bytes_max: usize) -> Result<String, String> {
     let size = path.metadata().map_err(|error| error.kind().to_string())?.len();
-    if size > DECLARED_FILE_BYTES_MAX as u64 {
-        return Err(format!("it has more than {DECLARED_FILE_BYTES_MAX} bytes"));
+    if size > bytes_max as u64 {
+        return Err(format!("it has more than {bytes_max} bytes"));
     }
     std::fs::read_to_string(path).map_err(|error| error.kind().to_string())
 }
@@ -300,12 +323,12 @@ struct RuleFile {
 fn rules(config: &Config) -> Outcome<Rules> {
     let Some(path) = &config.flow.policy_file else { return Ok(Rules::default()) };
     let refused = |why: &dyn std::fmt::Display| invalid("flow.policy_file", format!("{}: {why}", path.display()));
-    let text = read(path).map_err(|error| refused(&error))?;
+    let text = read(path, DECLARED_FILE_BYTES_MAX).map_err(|error| refused(&error))?;
     let file: RuleFile = toml::from_str(&text).map_err(|error| refused(&error.message()))?;
     Ok(Rules(file.rule))
 }
 
-async fn bus(config: &Config, ambient: &Ambient) -> Outcome<Arc<dyn Bus>> {
+pub(super) async fn bus(config: &Config, ambient: &Ambient) -> Outcome<Arc<dyn Bus>> {
     let Some(url) = &config.redis_url else { return Ok(Arc::new(LocalBus::new())) };
     let redis = Redis::new(&plain(config, "redis_url", url).await?).map_err(|error| invalid("redis_url", error))?;
     let bus: Arc<dyn Bus> = Arc::new(RedisBus::new(redis));

@@ -1,9 +1,11 @@
 //! A server that commands speak to.
 
+use super::Ambient;
 use crate::failure::{Failure, Outcome};
 use crate::flow::desk::{Events, Server};
 use async_trait::async_trait;
 use chimera_connect::client::{self, ServerError};
+use chimera_core::access::Secret;
 use chimera_core::error::Code;
 use futures::StreamExt;
 use serde_json::Value;
@@ -11,9 +13,17 @@ use std::sync::Arc;
 
 struct Remote(client::Server);
 
-/// The server at `url`; commands act there as `actor`, or as the operator.
-pub(crate) fn server(url: &str, token: Option<&str>, actor: Option<&str>) -> Outcome<Arc<dyn Server>> {
-    Ok(Arc::new(Remote(client::Server::new(url, token, actor)?)))
+/// The server at `url`, to which commands show a token, or sign in with an actor's key.
+pub(crate) fn server(url: &str, actor: &str, key: Option<&str>, token: Option<&str>) -> Outcome<Arc<dyn Server>> {
+    let ambient = Ambient::new();
+    let credentials = client::Credentials {
+        actor: actor.to_owned(),
+        key: key.map(|key| Secret::new(key.as_bytes())),
+        token: token.map(str::to_owned),
+        clock: ambient.clock,
+        random: ambient.random,
+    };
+    Ok(Arc::new(Remote(client::Server::new(url, credentials)?)))
 }
 
 #[async_trait]
@@ -39,8 +49,8 @@ impl From<ServerError> for Failure {
                 let failure = Self::told(*body);
                 match failure.code {
                     Code::Unauthenticated => failure.hint(
-                        "set CHIMERA_TOKEN to the token that the server knows; chimera dev keeps its own in the data \
-                         folder that --data names",
+                        "set CHIMERA_ACTOR and CHIMERA_HMAC_KEY, or CHIMERA_TOKEN; chimera dev keeps the keys of its \
+                         actors in the data folder that --data names",
                     ),
                     _ => failure,
                 }

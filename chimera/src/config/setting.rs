@@ -345,7 +345,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "notify.webhook_key",
         Kind::SecretName,
         None,
-        "Secret that holds the `whsec_` key that signs what webhooks are told about runs; without it none is told.",
+        "Secret that holds the key that signs what webhooks are told about runs: `whsk_` (Ed25519) or `whsec_` (shared). Without it the data folder's own Ed25519 key signs; several nodes should share one.",
     ),
     Setting::new("mail.server", Kind::Text, None, "SMTP server that takes mails; without it no mail is sent."),
     Setting::new(

@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::failure::{Failure, Outcome};
 use crate::home;
 use async_trait::async_trait;
+use chimera_core::access::ADMIN;
 use chimera_core::error::Code;
 use chimera_core::limits::PAGE_ROWS_MAX;
 use chimera_engine::access::Permit;
@@ -73,11 +74,13 @@ impl Desk {
             Some(url) => url.clone(),
             None => home::address(&config.data_dir)?.unwrap_or_else(|| format!("http://{}", config.listen)),
         };
-        let token = match &config.token {
-            Some(token) => Some(token.0.clone()),
-            None => home::existing_token(&config.data_dir)?,
+        let actor = actor.or(config.actor.as_deref()).unwrap_or(ADMIN);
+        let key = match &config.hmac_key {
+            Some(key) => Some(key.0.clone()),
+            None => home::existing_actor_key(&config.data_dir, actor)?,
         };
-        Ok(Self::Server(compose::server(&url, token.as_deref(), actor)?))
+        let token = config.token.as_ref().map(|token| token.0.as_str());
+        Ok(Self::Server(compose::server(&url, actor, key.as_deref(), token)?))
     }
 
     /// Tells a server something.

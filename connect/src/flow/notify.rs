@@ -1,15 +1,15 @@
-//! Tells people and systems how a run ended: signed webhooks, and mail through the mail tool.
+//! Tells people and systems how a run ended, and that it waits for a person: by signed webhooks, and
+//! by mail through the mail tool.
 //!
 //! A message keeps its id over all tries, so a receiver can tell a repetition. A channel that is
 //! not set up refuses for good: trying again would not help.
 
 use super::http::{Call, lasting};
-use super::webhook::{self, WebhookSender};
+use super::webhook::{self, Key, WebhookSender};
 use async_trait::async_trait;
-use chimera_core::access::SecretName;
 use chimera_core::error::Code;
 use chimera_core::flow::trace::{self, SpanId};
-use chimera_engine::port::{CallContext, Cancel, Clock, Message, Notifier, Tool, ToolError};
+use chimera_engine::port::{CallContext, Cancel, Clock, Delivered, Message, Notifier, Tool, ToolError};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,8 @@ const TIME_MAX: Duration = Duration::from_secs(30);
 
 /// The channels that are set up.
 pub struct Channels {
-    /// Sends webhooks, signed with the key behind this name.
-    pub webhook: Option<(WebhookSender, SecretName)>,
+    /// Sends webhooks, signed with this key.
+    pub webhook: Option<(WebhookSender, Key)>,
     /// Sends mail: the tool `email_send`.
     pub mail: Option<Arc<dyn Tool>>,
     /// Tells the time.
@@ -49,27 +49,33 @@ impl Notifier for Channels {
         }
     }
 
-    async fn send(&self, message: &Message) -> Result<(), ToolError> {
+    async fn send(&self, message: &Message) -> Result<Delivered, ToolError> {
         match message.channel.as_str() {
             "webhook" => self.webhook(message).await,
             "email" => self.mail(message).await,
             other => Err(absent(&format!("there is no channel {other:?}"))),
         }
     }
+
+    async fn public_keys(&self) -> Vec<String> {
+        match &self.webhook {
+            Some((sender, key)) => sender.public_keys(key).await,
+            None => Vec::new(),
+        }
+    }
 }
 
 impl Channels {
-    fn signed(&self) -> Result<&(WebhookSender, SecretName), ToolError> {
-        let what = "no webhook can be sent: notify.webhook_key names no secret that would sign it";
-        self.webhook.as_ref().ok_or_else(|| absent(what))
+    fn signed(&self) -> Result<&(WebhookSender, Key), ToolError> {
+        self.webhook.as_ref().ok_or_else(|| absent("no webhook can be sent: there is no key that would sign it"))
     }
 
     fn mailer(&self) -> Result<&Arc<dyn Tool>, ToolError> {
         self.mail.as_ref().ok_or_else(|| absent("no mail can be sent: mail.server is not set"))
     }
 
-    async fn webhook(&self, message: &Message) -> Result<(), ToolError> {
-        let (sender, secret) = self.signed()?;
+    async fn webhook(&self, message: &Message) -> Result<Delivered, ToolError> {
+        let (sender, key) = self.signed()?;
         let id = message.id.to_string();
         let (_keep, cancel) = Cancel::pair();
         let call = Call {
@@ -81,11 +87,12 @@ impl Channels {
         let event_type = message.payload["type"].as_str().unwrap_or("run.ended");
         let data = &message.payload["data"];
         let timestamp = message.payload["timestamp"].as_str();
-        let signed = webhook::Message { url: &message.target, id: &id, event_type, timestamp, data, secret };
-        sender.send(&call, &signed).await.map(drop)
+        let signed = webhook::Message { url: &message.target, id: &id, event_type, timestamp, data, key };
+        let status = sender.send(&call, &signed).await?;
+        Ok(Delivered { status: Some(status) })
     }
 
-    async fn mail(&self, message: &Message) -> Result<(), ToolError> {
+    async fn mail(&self, message: &Message) -> Result<Delivered, ToolError> {
         let tool = self.mailer()?;
         let (_keep, cancel) = Cancel::pair();
         let context = CallContext {
@@ -101,12 +108,16 @@ impl Channels {
             traceparent: traceparent(message),
             cancel,
         };
-        tool.execute(&context, &letter(message)).await.map(drop)
+        tool.execute(&context, &letter(message)).await?;
+        Ok(Delivered::default())
     }
 }
 
 /// The mail about a run.
 fn letter(message: &Message) -> Value {
+    if message.payload["type"] == "approval.requested" {
+        return question(message);
+    }
     let data = &message.payload["data"];
     let word = |name: &str| data[name].as_str().unwrap_or("unknown").to_owned();
     let (run, workflow, status) = (word("run_id"), word("workflow_id"), word("status"));
@@ -118,6 +129,43 @@ fn letter(message: &Message) -> Value {
         body.push_str(&format!("\nResult:\n{:#}\n", data["result"]));
     }
     json!({"to": message.target, "subject": format!("{workflow} is {status}"), "body": body})
+}
+
+/// The mail that asks for a decision: what would run, and where to decide. Plain text, so that what it
+/// quotes can't pass for a part of it that we wrote.
+fn question(message: &Message) -> Value {
+    let data = &message.payload["data"];
+    let line = |name: &str| data[name].as_str().map(|text| text.replace(char::is_control, " "));
+    let word = |name: &str| line(name).unwrap_or_else(|| "unknown".to_owned());
+    let (run, workflow, actor, tool) = (word("run_id"), word("workflow_id"), word("actor"), word("tool"));
+    let what = match tool.as_str() {
+        "plan" => "its plan".to_owned(),
+        "graph.patch" => "a change of its plan".to_owned(),
+        "hitl" => "a question".to_owned(),
+        "workflow" => "a run inside it".to_owned(),
+        tool => format!("a call of {tool}"),
+    };
+    let mut body = format!("A run of {workflow} waits for your decision about {what}.\n\n");
+    for (label, name) in [("Run", "run_id"), ("Step", "node_id"), ("Level", "autonomy_level"), ("Why", "reason")] {
+        if let Some(text) = line(name) {
+            body.push_str(&format!("{label}: {text}\n"));
+        }
+    }
+    body.push_str(&format!("Asked for by: {actor}\nDigest: {}\nUntil: {}\n", word("digest"), word("expires_at")));
+    match data["link"].as_str() {
+        Some(link) => body.push_str(&format!(
+            "\nSee it and decide:\n{link}\n\nThe link is yours alone and works once. Whoever has it decides as you.\n"
+        )),
+        None => body.push_str(&format!("\nDecide with:\nchimera runs approve {run}\n")),
+    }
+    if data["input"].is_null() {
+        body.push_str(&format!("\nWhat would run has {} bytes and is not in this mail.\n", data["input_bytes"]));
+    } else {
+        let lines = format!("{:#}", data["input"]);
+        let quoted: Vec<String> = lines.lines().map(|line| format!("> {line}")).collect();
+        body.push_str(&format!("\nWhat would run:\n{}\n", quoted.join("\n")));
+    }
+    json!({"to": message.target, "subject": format!("{workflow} waits for your decision"), "body": body})
 }
 
 fn run_id(message: &Message) -> Uuid {

@@ -1,23 +1,59 @@
 //! A Chimera server as commands call it: answers, refusals, strangers, streams.
 
 use crate::server::{Reply, Server};
-use chimera_connect::client::{self, ServerError};
+use chimera_connect::client::{self, Credentials, ServerError};
+use chimera_core::access::{Secret, mac};
 use chimera_core::error::{Code, ErrorBody, Problem};
+use chimera_testkit::World;
 use futures::StreamExt;
 use serde_json::json;
+use std::sync::Arc;
 
 fn at(server: &Server) -> client::Server {
-    client::Server::new(&server.url(""), Some("sesame"), Some("user_ann")).unwrap()
+    client::Server::new(&server.url(""), credentials(Some("sesame"))).unwrap()
+}
+
+fn credentials(token: Option<&str>) -> Credentials {
+    let world = World::new(1);
+    Credentials {
+        actor: "user_ann".into(),
+        key: Some(Secret::new("the key of ann")),
+        token: token.map(str::to_owned),
+        clock: Arc::new(world.clock.clone()),
+        random: Arc::new(world.random.clone()),
+    }
 }
 
 #[tokio::test]
-async fn requests_show_the_token_and_the_actor_and_answers_come_with_their_status() {
+async fn requests_show_the_token_and_are_signed_and_answers_come_with_their_status() {
     let server = Server::saying(202, json!({"ok": true})).await;
     let answer = at(&server).ask("POST", "runs/x/cancel", Some("{\"a\":1}".into())).await.unwrap();
     assert_eq!(answer, (202, json!({"ok": true})));
     let seen = &server.seen()[0];
     assert_eq!((seen.line().as_str(), seen.json()), ("POST /runs/x/cancel", json!({"a": 1})));
-    assert_eq!((seen.header("authorization"), seen.header("x-chimera-actor")), ("Bearer sesame", "user_ann"));
+    let signature = mac::sign(&Secret::new("the key of ann"), b"{\"a\":1}");
+    assert_eq!((seen.header("authorization"), seen.header("x-hmac-signature")), ("Bearer sesame", signature.as_str()));
+}
+
+#[tokio::test]
+async fn without_a_token_one_is_got_with_the_key_and_kept() {
+    let server = Server::saying(200, json!({"access_token": "fresh"})).await;
+    let client = client::Server::new(&server.url(""), credentials(None)).unwrap();
+    client.ask("GET", "runs", None).await.unwrap();
+    client.ask("GET", "runs", None).await.unwrap();
+    let seen = server.seen();
+    let lines: Vec<_> = seen.iter().map(|seen| seen.line()).collect();
+    assert_eq!(lines, ["POST /auth/token", "GET /runs", "GET /runs"]);
+    assert_eq!(seen[0].json()["actor"], "user_ann");
+    assert_eq!(seen[2].header("authorization"), "Bearer fresh");
+}
+
+#[tokio::test]
+async fn an_address_that_is_none_and_a_lack_of_credentials_are_refused_in_words() {
+    assert!(matches!(client::Server::new("nowhere", credentials(None)), Err(ServerError::Unusable(_))));
+    assert!(matches!(client::Server::new("http://x", credentials(Some("a\nb"))), Err(ServerError::Unusable(_))));
+    let bare = client::Server::new("http://127.0.0.1:9", Credentials { key: None, ..credentials(None) }).unwrap();
+    assert!(matches!(bare.ask("GET", "runs", None).await, Err(ServerError::Unusable(_))));
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use chimera_core::flow::tables::{EFFECTS, STEPS};
 use chimera_core::record::{Scope, Select};
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
-use chimera_engine::flow::{Flow, FlowError, Parts, Registry, StartRun};
+use chimera_engine::flow::{Asking, Flow, FlowError, Parts, Registry, StartRun};
 use chimera_engine::port::{NoSpans, Records, Tool};
 use chimera_storage::records::{Access, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_testkit::crash::Store;
@@ -183,6 +183,7 @@ impl Play {
             bus: Arc::new(Nobody),
             notifier: Arc::new(Nobody),
             spans: Arc::new(NoSpans),
+            asking: Asking::default(),
             registry: Arc::new(registry),
             policy: Arc::new(Rules::default()),
             slots: Slots::default(),

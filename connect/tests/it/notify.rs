@@ -1,15 +1,22 @@
-//! Telling how a run ended, by signed webhook and by mail.
+//! Telling how a run ended and that it waits, by signed webhook and by mail.
 
-use crate::server::{Known, Reply, Server, gist, local};
+use crate::server::{Known, Reply, Seen, Server, gist, local};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chimera_connect::flow::http::{Client, Egress, Settings};
 use chimera_connect::flow::notify::Channels;
-use chimera_connect::flow::webhook::{WebhookSender, sign};
+use chimera_connect::flow::webhook::{Key, WebhookSender, own_key, sign};
 use chimera_connect::flow::{MailSettings, MailTls, mail_tool};
 use chimera_core::access::SecretName;
+use chimera_engine::flow::StartRun;
 use chimera_engine::port::{Message, Notifier, Sent};
 use chimera_testkit::build::NOON;
+use chimera_testkit::flow::{Setup, World, chain, stage};
 use chimera_testkit::seeded::FakeClock;
 use chimera_testkit::smtp::PrivateSmtp;
+use ed25519_dalek::{Signature, Verifier, VerifyingKey};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -27,7 +34,10 @@ fn channels(smtp: Option<&PrivateSmtp>) -> Channels {
         roots_pem: None,
     };
     Channels {
-        webhook: Some((WebhookSender::new(local(), secrets.clone()), SecretName::new("webhook.runs").unwrap())),
+        webhook: Some((
+            WebhookSender::new(local(), secrets.clone()),
+            Key::Named(SecretName::new("webhook.runs").unwrap()),
+        )),
         mail: smtp.map(|smtp| mail_tool(settings(smtp), secrets).unwrap()),
         clock: Arc::new(FakeClock::at(NOON)),
     }
@@ -56,6 +66,97 @@ async fn a_webhook_is_told_under_the_messages_own_id_every_time() {
     assert_eq!(seen[1].header("webhook-signature"), sign(KEY, &id, at, &seen[1].body).unwrap());
     assert_eq!((&seen[1].json()["type"], &seen[1].json()["data"]), (&json!("run.failed"), &message.payload["data"]));
     assert!(seen[1].header("traceparent").starts_with(&format!("00-{}-", Uuid::from_u128(9).simple())));
+}
+
+/// A setup of engines whose webhooks are signed with a key of their own, and the clock that all share.
+fn own_voice(clock: &Arc<FakeClock>) -> (Setup, Arc<Channels>) {
+    let egress = Egress::new(["127.0.0.1"]).unwrap();
+    let settings = Settings { egress, clock: clock.clone(), names: BTreeMap::new() };
+    let sender = WebhookSender::new(Client::new(settings).unwrap(), Known::of(&[]));
+    let webhook = Some((sender, Key::Own(own_key(&[9; 32]))));
+    let channels = Arc::new(Channels { webhook, mail: None, clock: clock.clone() });
+    let world = World { clock: clock.clone(), ..World::new(1) };
+    (stage(1).world(world).notifier(channels.clone()), channels)
+}
+
+/// Checks a delivery with nothing but the public key, as a receiver does.
+fn verify(seen: &Seen, public: &str) {
+    let key = STANDARD.decode(public.strip_prefix("whpk_").unwrap()).unwrap();
+    let key = VerifyingKey::from_bytes(&key.try_into().unwrap()).unwrap();
+    let signature = STANDARD.decode(seen.header("webhook-signature").strip_prefix("v1a,").unwrap()).unwrap();
+    let signed = format!("{}.{}.", seen.header("webhook-id"), seen.header("webhook-timestamp"));
+    let signed = [signed.as_bytes(), &seen.body].concat();
+    key.verify(&signed, &Signature::from_slice(&signature).unwrap()).unwrap();
+}
+
+#[tokio::test]
+async fn a_refused_webhook_is_delivered_after_a_restart_signed_anew_under_the_same_id() {
+    let server = Server::start(|seen| if seen.len() == 1 { Reply::status(503) } else { Reply::status(202) }).await;
+    let clock = Arc::new(FakeClock::at(NOON));
+    let (setup, channels) = own_voice(&clock);
+    let public = channels.public_keys().await.remove(0);
+    let first = setup.open().await;
+    first.apply(&chain("w", &[("a", "pure")])).await;
+    let notify = Some(json!({"webhook": server.url("/hook")}));
+    let run = first.start(StartRun { notify, ..StartRun::of("w", json!({})) }).await;
+    first.ended(run).await;
+    first.flow.deliver_due().await.unwrap();
+    assert_eq!(first.show(run).await["messages"][0]["status"], "pending");
+    let second = first.restart(own_voice(&clock).0).await;
+    clock.advance(2_000_000);
+    second.flow.deliver_due().await.unwrap();
+    let seen = server.seen();
+    assert_eq!(seen.len(), 2);
+    seen.iter().for_each(|seen| verify(seen, &public));
+    assert_eq!(seen[0].header("webhook-id"), seen[1].header("webhook-id"));
+    assert_eq!(seen[0].body, seen[1].body, "what is told stays the same");
+    let at = |seen: &Seen| seen.header("webhook-timestamp").parse::<i64>().unwrap();
+    assert_eq!(at(&seen[1]) - at(&seen[0]), 2, "the timestamp is the try's own");
+    assert_ne!(seen[0].header("webhook-signature"), seen[1].header("webhook-signature"));
+    let message = second.show(run).await["messages"][0].clone();
+    let tries = message["deliveries"].as_array().unwrap();
+    assert_eq!((&tries[0]["status"], &tries[0]["error"]), (&json!(503), &json!("EXTERNAL_SERVICE_ERROR")));
+    assert_eq!((&tries[1]["status"], &tries[1]["outcome"]), (&json!(202), &json!("delivered")));
+    assert_eq!((tries.len(), &message["status"]), (2, &json!("sent")));
+}
+
+#[tokio::test]
+async fn a_shared_key_has_no_public_half_and_an_own_one_does() {
+    assert!(channels(None).public_keys().await.is_empty());
+    let (_, own) = own_voice(&Arc::new(FakeClock::at(NOON)));
+    assert!(own.public_keys().await[0].starts_with("whpk_"));
+}
+
+fn question(link: Option<&str>) -> Message {
+    let data = json!({
+        "run_id": Uuid::from_u128(9), "workflow_id": "w", "actor": "service_bot", "autonomy_level": "L0_Ask",
+        "approval_id": Uuid::from_u128(3), "node_id": "a", "tool": "s3_upload", "input": {"key": "x"},
+        "input_bytes": 11, "reason": "every step\r\nhttps://evil.example/", "digest": "ab".repeat(32),
+        "expires_at": NOON.to_string(), "link": link,
+    });
+    let payload = json!({"type": "approval.requested", "timestamp": NOON.to_string(), "data": data});
+    let (channel, target) = ("email".into(), "ann@acme.example".into());
+    Message { id: Uuid::from_u128(7), tenant: "acme".into(), channel, target, payload }
+}
+
+#[tokio::test]
+async fn a_mail_that_asks_shows_what_would_run_and_where_to_decide() {
+    let smtp = PrivateSmtp::start();
+    let channels = channels(Some(&smtp));
+    channels.send(&question(Some("https://c.example/approvals/tok"))).await.unwrap();
+    channels.send(&question(None)).await.unwrap();
+    let mails = smtp.accepted();
+    let (with, without) = (mails[0]["content"].as_str().unwrap(), mails[1]["content"].as_str().unwrap());
+    assert!(with.contains("Subject: w waits for your decision"), "{with}");
+    for part in
+        ["a call of s3_upload", "https://c.example/approvals/tok", "service_bot", &"ab".repeat(32), "\"key\": \"x\""]
+    {
+        assert!(with.contains(part), "{part} is missing: {with}");
+    }
+    assert!(with.contains("text/plain") && !with.contains("text/html"), "{with}");
+    let forged = with.lines().any(|line| line.trim().starts_with("https://evil.example/"));
+    assert!(!forged, "what is quoted gets no line of its own: {with}");
+    assert!(!without.contains("/approvals/") && without.contains("chimera runs approve"), "{without}");
 }
 
 #[tokio::test]

@@ -261,6 +261,8 @@ pub static NOTIFICATIONS: Table = Table {
         Column::new("error", Kind::Json).nullable(),
         Column::new("created_at", Kind::Time).default(),
         Column::new("state_version", Kind::Int).default(),
+        Column::new("approval_id", Kind::Uuid).nullable(),
+        Column::new("deliveries", Kind::Json).default(),
     ],
     key: &["id"],
     uniques: &[],
@@ -315,6 +317,25 @@ pub static APPROVAL_DETAILS: Table = Table {
     rank: 311,
 };
 
+/// Links by which one person may decide once. The link itself is in their message alone.
+pub static APPROVAL_LINKS: Table = Table {
+    name: "approval_links",
+    columns: &[
+        Column::new("token_digest", Kind::Bytes),
+        Column::new("tenant_id", Kind::Text),
+        Column::new("run_id", Kind::Uuid),
+        Column::new("approval_id", Kind::Uuid),
+        Column::new("actor", Kind::Text),
+        Column::new("expires_at", Kind::Time),
+        Column::new("used_at", Kind::Time).nullable(),
+        Column::new("created_at", Kind::Time).default(),
+    ],
+    key: &["token_digest"],
+    uniques: &[],
+    tenant: Some("tenant_id"),
+    rank: 312,
+};
+
 /// Approval requests with scope and details.
 pub static SCOPED_APPROVALS: Table = Table {
     name: "scoped_approvals",
@@ -367,5 +388,6 @@ pub static ALL: &[&Table] = &[
     &NOTIFICATIONS,
     &APPROVAL_REQUESTS,
     &APPROVAL_DETAILS,
+    &APPROVAL_LINKS,
     &SCOPED_APPROVALS,
 ];

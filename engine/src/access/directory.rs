@@ -5,7 +5,7 @@
 //! So a revocation elsewhere counts at once with a shared bus, and within a second without.
 
 use super::AccessError;
-use super::settings::Settings;
+use super::settings::{Settings, WithoutCounters};
 use crate::port::{Bus, Clock, Heard, Random, Records, Secrets};
 use bytes::Bytes;
 use chimera_core::access::registry::{Entry, Kind, Registry, shipped};
@@ -99,6 +99,12 @@ impl Directory {
         let known = Snapshot { registry: directory.registry(&[]), ..Snapshot::default() };
         directory.set(known);
         directory
+    }
+
+    /// What decides when the shared counters can't be reached.
+    #[must_use]
+    pub const fn without_counters(&self) -> WithoutCounters {
+        self.settings.without_counters
     }
 
     /// What is known now.

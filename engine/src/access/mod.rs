@@ -9,6 +9,7 @@ mod guard;
 mod permit;
 mod planner;
 mod rate;
+mod recipients;
 mod refused;
 mod settings;
 mod tokens;
@@ -25,5 +26,6 @@ pub use permit::{
 };
 pub use planner::WordPlanner;
 pub use rate::{Rate, Rates};
+pub use recipients::Deciders;
 pub use settings::{Settings, WithoutCounters};
 pub use tokens::{SignIn, Tokens};

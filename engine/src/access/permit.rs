@@ -57,6 +57,13 @@ impl Permit {
         Self { actor: entry.id.clone(), scopes: entry.scopes.clone(), entry: Arc::new(entry), token: None }
     }
 
+    /// Of the person to whom a link was sent that is valid: whoever has read the link's row may ask. The
+    /// link is for deciding, and for nothing else.
+    pub(crate) fn of_link(tenant: &str, actor: &str) -> Self {
+        let scopes = vec![APPROVALS_DECIDE.to_owned()];
+        Self::of(Entry { kind: Kind::Human, scopes, ..Entry::unmatched(actor, tenant) })
+    }
+
     /// For whom.
     #[must_use]
     pub fn tenant(&self) -> &str {

@@ -84,21 +84,35 @@ pub struct Decided {
 impl Flow {
     /// Decides, and lets the run go on.
     pub async fn decide(&self, permit: &Permit, ask: Decide) -> Result<Decided, FlowError> {
+        self.decide_via(permit, ask, None).await
+    }
+
+    /// Decides; a link by which this is done is used up with the decision.
+    pub(super) async fn decide_via(
+        &self,
+        permit: &Permit,
+        ask: Decide,
+        link: Option<[u8; 32]>,
+    ) -> Result<Decided, FlowError> {
         if permit.kind() != ActorType::Human {
             return Err(FlowError::refused(Code::RbacForbidden, "only people decide about approvals"));
         }
         check_words("reason", ask.reason.as_deref())?;
         for _ in 1..DECIDE_TRIES_MAX {
-            match self.try_decide(permit, &ask).await {
+            match self.try_decide(permit, &ask, link).await {
                 // Somebody else decided at the same moment: what counts is what stands now.
                 Err(FlowError::Commit(CommitError::Conflict(_))) => {}
                 decided => return decided,
             }
         }
-        self.try_decide(permit, &ask).await
+        self.try_decide(permit, &ask, link).await
     }
 
-    async fn try_decide(&self, permit: &Permit, ask: &Decide) -> Result<Decided, FlowError> {
+    async fn try_decide(&self, permit: &Permit, ask: &Decide, link: Option<[u8; 32]>) -> Result<Decided, FlowError> {
+        let used_up = match link {
+            Some(link) => Some(self.used_up(link, self.inner.parts.clock.now()).await?),
+            None => None,
+        };
         let records = &*self.inner.parts.records;
         let run = load::seen_run(records, permit, ask.run).await?;
         if run.text("actor") != permit.actor() && !permit.may(APPROVALS_DECIDE) {
@@ -131,7 +145,8 @@ impl Flow {
             Decision::Reject | Decision::RequestChanges => "denied",
         };
         let decided = Decided { approval: row.uuid("approval_request_id"), status, approvals: by.len(), needed };
-        let tx = self.decision_tx(permit, ask, row, &decisions, &decided, by)?;
+        let mut tx = self.decision_tx(permit, ask, row, &decisions, &decided, by)?;
+        tx.updates.extend(used_up);
         self.inner.parts.records.commit(tx).await?;
         if status != "pending" {
             self.inner.wake(ask.run);
@@ -139,7 +154,7 @@ impl Flow {
         Ok(decided)
     }
 
-    fn may_decide(&self, permit: &Permit, row: &Row) -> Result<(), FlowError> {
+    pub(super) fn may_decide(&self, permit: &Permit, row: &Row) -> Result<(), FlowError> {
         let now = self.inner.parts.clock.now();
         if ["superseded", "cancelled"].contains(&row.text("status")) {
             return Err(FlowError::refused(Code::StaleApproval, "what was asked for does not stand any more"));

@@ -6,10 +6,10 @@
 
 use super::node::{Inner, Standing, Stop};
 use super::perform::perform;
-use super::{FlowError, load, seal, spans};
+use super::{FlowError, ask, load, seal, spans};
 use crate::port::{Cancel, CommitError};
 use chimera_core::flow::call::Answer;
-use chimera_core::flow::run::{At, Call, Effect, Env, Event, Gate, Head, Note, Owner, Run, Slot, Turn};
+use chimera_core::flow::run::{At, Call, Effect, Env, Event, Gate, Head, Owner, Run, Slot, Turn};
 use chimera_core::flow::tables::{CACHE_ENTRIES, EFFECTS};
 use chimera_core::record::{Json, Scope, Select, Tx};
 use chimera_core::time::Timestamp;
@@ -152,7 +152,7 @@ impl Drive {
             }
         };
         if let Some(tx) = turn.tx.take() {
-            match commit(Arc::clone(&self.inner), Arc::clone(self.run.head()), tx, &turn.notes).await {
+            match commit(Arc::clone(&self.inner), Arc::clone(self.run.head()), tx, &turn).await {
                 Went::On => self.stale = 0,
                 Went::Stale => return self.reload().await,
                 Went::Lost => return None,
@@ -249,6 +249,9 @@ impl Drive {
                     self.inner.tick(next);
                 }
             }
+        }
+        if !turn.asked.is_empty() {
+            self.inner.messages.notify_one();
         }
         if turn.more { vec![Event::Tick] } else { Vec::new() }
     }
@@ -374,9 +377,13 @@ fn until(due: Timestamp, now: Timestamp) -> Duration {
 
 /// Commits a turn. A store that takes nothing now is tried again while an answer from outside
 /// would be lost otherwise; anything else is read and decided anew.
-async fn commit(inner: Arc<Inner>, head: Arc<Head>, mut tx: Tx, notes: &[Note]) -> Went {
-    if let Err(error) = seal::notes(&mut tx, &inner, &head, notes) {
+async fn commit(inner: Arc<Inner>, head: Arc<Head>, mut tx: Tx, turn: &Turn) -> Went {
+    if let Err(error) = seal::notes(&mut tx, &inner, &head, &turn.notes) {
         tracing::error!(run_id = %head.id, error = %error, "a turn could not be entered in the ledger");
+        return Went::Lost;
+    }
+    if let Err(error) = ask::tell(&mut tx, &inner, &head, &turn.asked).await {
+        tracing::error!(run_id = %head.id, error = %error, "nobody could be told that a run waits");
         return Went::Lost;
     }
     let settles = tx.updates.iter().any(|update| update.table == &EFFECTS);

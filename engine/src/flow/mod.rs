@@ -1,5 +1,6 @@
 //! The flow room in motion: tools, runs and what keeps them going.
 
+mod ask;
 mod decide;
 mod drive;
 mod edit;
@@ -7,6 +8,7 @@ mod error;
 mod feed;
 pub mod gate;
 mod keeper;
+mod link;
 mod load;
 mod node;
 mod notify;
@@ -22,10 +24,12 @@ mod start;
 mod tell;
 mod workflows;
 
+pub use ask::{Asking, OfRun};
 pub use decide::{Decide, Decided, Decision};
 pub use error::FlowError;
 pub use feed::Feed;
 pub use keeper::Keeper;
+pub use link::Opened;
 pub use node::{Ended, Flow, Parts, Standing};
 pub use patch::Proposed;
 pub use registry::{Registry, Twice};

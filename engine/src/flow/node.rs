@@ -6,7 +6,7 @@
 
 use super::drive::{Drive, Nudge};
 use super::gate::{Slots, Turnstile};
-use super::{FlowError, Registry, Workflows, load, spans};
+use super::{Asking, FlowError, Registry, Workflows, load, spans};
 use crate::port::{Bus, Clock, CommitError, Held, Notifier, Random, Records, Span, Spans};
 use bytes::Bytes;
 use chimera_core::error::ErrorBody;
@@ -38,10 +38,12 @@ pub struct Parts {
     pub registry: Arc<Registry>,
     /// What the rules say.
     pub policy: Arc<dyn Policy>,
-    /// Who tells people and systems how runs ended.
+    /// Who tells people and systems how runs ended, and that they wait.
     pub notifier: Arc<dyn Notifier>,
     /// Who hears what runs did, as spans.
     pub spans: Arc<dyn Spans>,
+    /// How people are asked to decide.
+    pub asking: Asking,
     /// How many calls may be under way.
     pub slots: Slots,
     /// Nobody else can be writing to this store: it is a file that this process has locked.

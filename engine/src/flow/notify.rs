@@ -1,18 +1,20 @@
 //! Sends what runs have to tell, until it is delivered or hopeless.
 //!
-//! A message is a row, written with the end of the run. Whoever sends it takes it first by moving
+//! A message is a row, written with the end of the run or with the request that it is about. Whoever sends it takes it first by moving
 //! its next attempt into the future, so two processes don't send the same one at a time; a process
-//! that dies in between leaves it to the next attempt.
+//! that dies in between leaves it to the next attempt. Every try is kept with the message.
 
 use super::node::Stop;
 use super::{Flow, FlowError};
 use crate::ledger::audit::{Event, Writer};
-use crate::port::{CommitError, Message};
+use crate::port::{CommitError, Delivered, Message, ToolError};
+use chimera_core::error::ErrorBody;
 use chimera_core::flow::run::Unstorable;
-use chimera_core::flow::tables::NOTIFICATIONS;
+use chimera_core::flow::tables::{NOTIFICATIONS, SCOPED_APPROVALS};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
 use chimera_core::record::{Compare, Json, Row, Scope, Select, Tx, Update, Value};
+use chimera_core::time::Timestamp;
 use serde_json::json;
 use std::time::Duration;
 
@@ -39,6 +41,11 @@ impl Flow {
         }
     }
 
+    /// The public keys with which receivers check signatures of messages, the current one first.
+    pub async fn webhook_keys(&self) -> Vec<String> {
+        self.inner.parts.notifier.public_keys().await
+    }
+
     /// Tries every message that is due.
     pub async fn deliver_due(&self) -> Result<(), FlowError> {
         let now = self.inner.parts.clock.now();
@@ -53,10 +60,15 @@ impl Flow {
     }
 
     async fn try_message(&self, row: &Row) -> Result<(), FlowError> {
-        let attempt = row.int("attempt") + 1;
         let version = row.int("state_version");
-        let until = self.inner.parts.clock.now().plus_seconds(TAKEN_SECONDS);
-        let taken = vec![("attempt", attempt.into()), ("next_attempt_at", until.into())];
+        if !self.still_matters(row).await? {
+            return self.drop_message(row, version).await;
+        }
+        let began = self.inner.parts.clock.now();
+        let mut tries = Tries::of(row, began);
+        let attempt = tries.attempt;
+        let until = began.plus_seconds(TAKEN_SECONDS);
+        let taken = vec![("attempt", attempt.into()), ("next_attempt_at", until.into()), ("deliveries", tries.cell()?)];
         match self.set(row, version, taken, None).await {
             Ok(()) => {}
             // Somebody else has it.
@@ -68,34 +80,59 @@ impl Flow {
             tenant: row.text("tenant_id").to_owned(),
             channel: row.text("channel").to_owned(),
             target: row.text("target").to_owned(),
-            payload: row.get("payload").as_json().map(Json::to_value).unwrap_or_default(),
+            payload: payload(row),
         };
         let sent = self.inner.parts.notifier.send(&message).await;
         let now = self.inner.parts.clock.now();
-        let (set, told) = match sent {
-            Ok(()) => {
-                let set = vec![
-                    ("status", "sent".into()),
-                    ("sent_at", now.into()),
-                    ("next_attempt_at", Value::Null),
-                    ("error", Value::Null),
-                ];
-                (set, Some(("notification.sent", json!({"channel": message.channel, "attempt": attempt}))))
+        tries.ended(&sent, now.millis() - began.millis());
+        let mut set = vec![("deliveries", tries.cell()?)];
+        let told = match sent {
+            Ok(_) => {
+                set.extend([("status", "sent".into()), ("sent_at", now.into()), ("error", Value::Null)]);
+                set.extend(over(message.payload)?);
+                Some(("notification.sent", json!({"channel": message.channel, "attempt": attempt})))
             }
             Err(error) => {
                 let body = Json::of(&*error.body).map_err(Unstorable::from)?;
                 let again = error.body.retryable && attempt < limits::MESSAGE_TRIES_MAX;
-                let wait = 1_i64 << attempt.clamp(0, 12);
-                let next = if again { Value::Time(now.plus_seconds(wait)) } else { Value::Null };
-                let status = if again { "pending" } else { "failed" };
                 let (channel, code, reason) = (&message.channel, &error.body.code, &error.body.message);
                 tracing::warn!(run_id = ?row.get("run_id").as_uuid(), channel, code, reason, attempt, again, "a message about a run was not delivered");
                 let data = json!({"channel": channel, "attempt": attempt, "code": code, "reason": reason});
-                let set = vec![("status", status.into()), ("next_attempt_at", next), ("error", body.into())];
-                (set, (!again).then_some(("notification.failed", data)))
+                set.push(("error", body.into()));
+                if again {
+                    set.push(("next_attempt_at", Value::Time(now.plus_seconds(wait(attempt, &error.body)))));
+                } else {
+                    set.push(("status", "failed".into()));
+                    set.extend(over(message.payload)?);
+                }
+                (!again).then_some(("notification.failed", data))
             }
         };
         self.set(row, version + 1, set, told).await
+    }
+
+    /// Whether what a message is about still waits; one that asks nobody for anything always matters.
+    async fn still_matters(&self, row: &Row) -> Result<bool, FlowError> {
+        let Some(approval) = row.get("approval_id").as_uuid() else { return Ok(true) };
+        let scope = Scope::Tenant(row.text("tenant_id").to_owned());
+        let select = Select::from(&SCOPED_APPROVALS, scope).with("approval_request_id", approval).take(1);
+        let asked = self.inner.parts.records.read(select).await?.rows.into_iter().next();
+        let now = self.inner.parts.clock.now();
+        let waits = |asked: &Row| {
+            asked.text("status") == "pending" && asked.get("expires_at").as_time().is_none_or(|end| end > now)
+        };
+        Ok(asked.as_ref().is_some_and(waits))
+    }
+
+    /// Nobody needs to know any more.
+    async fn drop_message(&self, row: &Row, version: i64) -> Result<(), FlowError> {
+        let mut set = vec![("status", "dropped".into())];
+        set.extend(over(payload(row))?);
+        let data = json!({"channel": row.text("channel"), "attempt": row.int("attempt")});
+        match self.set(row, version, set, Some(("notification.dropped", data))).await {
+            Err(FlowError::Commit(CommitError::Conflict(_))) => Ok(()),
+            done => done,
+        }
     }
 
     /// Changes a message, and enters in the ledger how it ended.
@@ -128,4 +165,64 @@ impl Flow {
         self.inner.parts.records.commit(tx).await?;
         Ok(())
     }
+}
+
+/// The tries of one message, the last of them under way. Only the latest are kept.
+struct Tries {
+    attempt: i64,
+    all: Vec<serde_json::Value>,
+}
+
+impl Tries {
+    /// Those so far, and one that begins. Until it ends nobody knows what comes of it; a crash leaves
+    /// it so.
+    fn of(row: &Row, now: Timestamp) -> Self {
+        let attempt = row.int("attempt") + 1;
+        let before = row.get("deliveries").as_json().map(Json::to_value).unwrap_or_default();
+        let mut all = before.as_array().cloned().unwrap_or_default();
+        all.push(json!({"attempt": attempt, "at": now.to_string(), "outcome": "unknown"}));
+        let kept = usize::try_from(limits::MESSAGE_TRIES_MAX).unwrap_or(1);
+        let all = all.split_off(all.len().saturating_sub(kept));
+        Self { attempt, all }
+    }
+
+    fn ended(&mut self, sent: &Result<Delivered, ToolError>, duration_ms: i64) {
+        let Some(last) = self.all.last_mut() else { return };
+        last["duration_ms"] = duration_ms.into();
+        match sent {
+            Ok(delivered) => {
+                last["outcome"] = "delivered".into();
+                last["status"] = json!(delivered.status);
+            }
+            Err(error) => {
+                last["outcome"] = "failed".into();
+                last["status"] = error.body.details.get("status").cloned().unwrap_or_default();
+                last["error"] = error.body.code.as_str().into();
+            }
+        }
+    }
+
+    fn cell(&self) -> Result<Value, FlowError> {
+        Ok(Json::of(&self.all).map_err(Unstorable::from)?.into())
+    }
+}
+
+/// Seconds until the next try: they double, unless the receiver wants more.
+fn wait(attempt: i64, error: &ErrorBody) -> i64 {
+    let asked = error.retry_after_seconds.and_then(|seconds| i64::try_from(seconds).ok()).unwrap_or(0);
+    (1_i64 << attempt.clamp(0, 12)).max(asked)
+}
+
+fn payload(row: &Row) -> serde_json::Value {
+    row.get("payload").as_json().map(Json::to_value).unwrap_or_default()
+}
+
+/// A message is not sent again: the link in it is forgotten here.
+fn over(mut payload: serde_json::Value) -> Result<Vec<(&'static str, Value)>, FlowError> {
+    let mut set = vec![("next_attempt_at", Value::Null)];
+    if let Some(link) = payload.pointer_mut("/data/link").filter(|link| !link.is_null()) {
+        *link = serde_json::Value::Null;
+        set.push(("payload", Json::of(&payload).map_err(Unstorable::from)?.into()));
+    }
+    Ok(set)
 }

@@ -6,7 +6,7 @@
 use super::{Flow, FlowError, load};
 use crate::access::{Permit, RUNS_READ};
 use crate::port::ReadError;
-use chimera_core::access::Plan;
+use chimera_core::access::{Level, Plan};
 use chimera_core::flow::run::RunStatus;
 use chimera_core::flow::tables::{NOTIFICATIONS, RUN_PATCHES, RUNS, SCOPED_APPROVALS, STEPS, TOOL_CALLS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
@@ -105,7 +105,7 @@ impl Flow {
 
     /// What became of the messages about a run.
     async fn messages(&self, permit: &Permit, run: &Row) -> Result<Vec<Value>, FlowError> {
-        if run.get("notify").is_null() {
+        if run.text("autonomy_level") == Level::ExecuteSilent.as_str() {
             return Ok(Vec::new());
         }
         let scope = Scope::Tenant(permit.tenant().to_owned());
@@ -253,7 +253,7 @@ fn time(row: &Row, column: &str) -> Option<String> {
     row.get(column).as_time().map(|at| at.to_string())
 }
 
-fn summary(row: &Row) -> Value {
+pub(super) fn summary(row: &Row) -> Value {
     json!({
         "run_id": row.uuid("id"),
         "status": row.text("status"),
@@ -277,7 +277,7 @@ fn summary(row: &Row) -> Value {
     })
 }
 
-fn approval(row: &Row) -> Value {
+pub(super) fn approval(row: &Row) -> Value {
     json!({
         "approval_id": row.uuid("approval_request_id"),
         "step_id": row.get("step_id").as_uuid(),
@@ -294,7 +294,10 @@ fn approval(row: &Row) -> Value {
 }
 
 fn message(row: &Row) -> Value {
+    let payload = row.get("payload").as_json().map(Json::to_value).unwrap_or_default();
     json!({
+        "type": payload["type"],
+        "approval_id": row.get("approval_id").as_uuid(),
         "channel": row.text("channel"),
         "target": row.text("target"),
         "status": row.text("status"),
@@ -302,6 +305,7 @@ fn message(row: &Row) -> Value {
         "sent_at": time(row, "sent_at"),
         "next_attempt_at": time(row, "next_attempt_at"),
         "error": row.get("error").as_json().map(Json::to_value),
+        "deliveries": row.get("deliveries").as_json().map(Json::to_value),
     })
 }
 

@@ -3,7 +3,7 @@
 use super::error::check_words;
 use super::node::Inner;
 use super::perform::perform;
-use super::{Flow, FlowError, Standing, load, seal, spans};
+use super::{Flow, FlowError, Standing, ask, load, seal, spans};
 use crate::access::Permit;
 use crate::port::{Cancel, CommitError};
 use chimera_core::access::Level;
@@ -263,6 +263,7 @@ impl Flow {
         };
         let mut tx = turn.tx.take().unwrap_or_default();
         seal::notes(&mut tx, inner, run.head(), &turn.notes)?;
+        ask::tell(&mut tx, inner, run.head(), &turn.asked).await?;
         let launched = inner.launch(run, turn, tx, made);
         launched.durable.await.unwrap_or(Err(CommitError::Unknown))?;
         Ok(Started { run_id: id, level, standing: launched.standing })

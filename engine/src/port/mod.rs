@@ -8,6 +8,7 @@ mod bus;
 mod counters;
 mod notifier;
 mod planner;
+mod recipients;
 mod records;
 mod secrets;
 mod spans;
@@ -18,8 +19,9 @@ pub use blobs::{Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, Outgoin
 pub use buckets::{BucketError, Buckets, Object};
 pub use bus::{Bus, BusError, Heard, Subscription};
 pub use counters::{Claim, CounterError, Counters};
-pub use notifier::{Message, Notifier};
+pub use notifier::{Delivered, Message, Notifier};
 pub use planner::Planner;
+pub use recipients::{Recipient, Recipients};
 pub use records::{CommitError, Held, ReadError, Receipt, Records, Unavailable};
 pub use secrets::{SecretError, Secrets};
 pub use spans::{NoSpans, Span, SpanKind, Spans};

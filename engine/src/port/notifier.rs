@@ -20,6 +20,13 @@ pub struct Message {
     pub payload: Value,
 }
 
+/// What is known of a message that was taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Delivered {
+    /// The status with which the receiver answered, where there is one.
+    pub status: Option<u16>,
+}
+
 /// Sends messages. Delivery is at least once: a try whose answer was lost is made again.
 #[async_trait]
 pub trait Notifier: Send + Sync {
@@ -28,5 +35,11 @@ pub trait Notifier: Send + Sync {
     fn check(&self, channel: &str, target: &str) -> Result<(), ToolError>;
 
     /// Sends one message, or says why not and whether trying again may help.
-    async fn send(&self, message: &Message) -> Result<(), ToolError>;
+    async fn send(&self, message: &Message) -> Result<Delivered, ToolError>;
+
+    /// The public keys with which receivers check signatures, the current one first; none when
+    /// messages are signed with a shared secret, or not at all.
+    async fn public_keys(&self) -> Vec<String> {
+        Vec::new()
+    }
 }

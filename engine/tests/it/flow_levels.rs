@@ -8,7 +8,7 @@ use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS};
 use chimera_core::flow::tool::Reach;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_engine::flow::StartRun;
-use chimera_engine::port::{Message, Notifier, ToolError};
+use chimera_engine::port::{Delivered, Message, Notifier, ToolError};
 use chimera_testkit::flow::{Puppet, Stage, chain, code_of, id_of, stage};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
@@ -16,18 +16,18 @@ use std::time::Duration;
 use uuid::Uuid;
 
 /// Keeps what it is given, and refuses the first few.
-struct Letters {
+pub(crate) struct Letters {
     refuse: usize,
     code: Code,
     given: Mutex<Vec<Message>>,
 }
 
 impl Letters {
-    fn refusing(refuse: usize, code: Code) -> Arc<Self> {
+    pub(crate) fn refusing(refuse: usize, code: Code) -> Arc<Self> {
         Arc::new(Self { refuse, code, given: Mutex::default() })
     }
 
-    fn given(&self) -> Vec<Message> {
+    pub(crate) fn given(&self) -> Vec<Message> {
         self.given.lock().unwrap().clone()
     }
 }
@@ -41,10 +41,14 @@ impl Notifier for Letters {
         }
     }
 
-    async fn send(&self, message: &Message) -> Result<(), ToolError> {
+    async fn send(&self, message: &Message) -> Result<Delivered, ToolError> {
         let mut given = self.given.lock().unwrap();
         given.push(message.clone());
-        if given.len() <= self.refuse { Err(ToolError::not_sent(self.code, "not now")) } else { Ok(()) }
+        if given.len() <= self.refuse {
+            Err(ToolError::not_sent(self.code, "not now"))
+        } else {
+            Ok(Delivered::default())
+        }
     }
 }
 
@@ -58,7 +62,7 @@ async fn told(stage: &Stage, level: Level, notify: Option<Value>) -> Uuid {
     run
 }
 
-fn both() -> Option<Value> {
+pub(crate) fn both() -> Option<Value> {
     Some(json!({"webhook": "https://hooks.example/1", "email": "ann@example.com"}))
 }
 
@@ -89,7 +93,9 @@ async fn whoever_asked_to_be_told_is_told_of_approved_work_too() {
     for level in [Level::Ask, Level::Draft] {
         let stage = stage(1).open().await;
         let run = told(&stage, level, both()).await;
-        assert_eq!(stage.rows_of(&NOTIFICATIONS, run).len(), 2, "{level:?}");
+        let rows = stage.rows_of(&NOTIFICATIONS, run);
+        let ended = rows.iter().filter(|row| row.get("approval_id").is_null());
+        assert_eq!(ended.count(), 2, "{level:?}");
     }
 }
 
@@ -110,7 +116,7 @@ async fn a_failed_run_of_l2_is_told_too() {
 async fn a_message_is_tried_again_later_and_by_another_process_too() {
     let letters = Letters::refusing(2, Code::ExternalServiceUnavailable);
     let first = stage(1).notifier(letters.clone()).open().await;
-    told(&first, Level::ExecuteNotify, Some(json!({"webhook": "https://hooks.example/1"}))).await;
+    let run = told(&first, Level::ExecuteNotify, Some(json!({"webhook": "https://hooks.example/1"}))).await;
     first.flow.deliver_due().await.unwrap();
     first.flow.deliver_due().await.unwrap();
     assert_eq!(letters.given().len(), 1, "it waits before it is tried again");
@@ -124,9 +130,46 @@ async fn a_message_is_tried_again_later_and_by_another_process_too() {
     assert!(given.iter().all(|message| message.id == given[0].id), "the receiver can tell a repetition");
     let row = &second.rows(&NOTIFICATIONS)[0];
     assert_eq!((row.text("status"), row.int("attempt")), ("sent", 3));
+    let shown = second.show(run).await["messages"][0]["deliveries"].clone();
+    let tries: Vec<_> = shown.as_array().unwrap().iter().map(|one| (&one["attempt"], &one["outcome"])).collect();
+    let expected = [(1, "failed"), (2, "failed"), (3, "delivered")].map(|(n, how)| (json!(n), json!(how)));
+    assert_eq!(tries, expected.each_ref().map(|(n, how)| (n, how)));
+    assert_eq!((&shown[0]["error"], &shown[2]["error"]), (&json!("EXTERNAL_SERVICE_UNAVAILABLE"), &json!(null)));
+    assert!(shown[0]["at"].as_str() < shown[1]["at"].as_str() && shown[1]["duration_ms"].is_i64(), "{shown}");
     tokio::time::advance(Duration::from_secs(3_600)).await;
     second.flow.deliver_due().await.unwrap();
     assert_eq!(letters.given().len(), 3, "what was delivered is not sent again");
+}
+
+/// Takes a message and never answers.
+struct Silence;
+
+#[async_trait]
+impl Notifier for Silence {
+    fn check(&self, _: &str, _: &str) -> Result<(), ToolError> {
+        Ok(())
+    }
+
+    async fn send(&self, _: &Message) -> Result<Delivered, ToolError> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_that_a_crash_cut_off_is_on_record_and_made_again() {
+    let first = stage(1).notifier(Arc::new(Silence)).open().await;
+    let run = told(&first, Level::ExecuteNotify, Some(json!({"webhook": "https://hooks.example/1"}))).await;
+    let cut = tokio::time::timeout(Duration::from_secs(1), first.flow.deliver_due()).await;
+    assert!(cut.is_err(), "it was cut in the middle");
+    let letters = Letters::refusing(0, Code::ValidationFailed);
+    let second = first.restart(stage(1).notifier(letters.clone())).await;
+    second.flow.deliver_due().await.unwrap();
+    assert!(letters.given().is_empty(), "whoever took it may still be at it");
+    tokio::time::advance(Duration::from_secs(60)).await;
+    second.flow.deliver_due().await.unwrap();
+    let message = second.show(run).await["messages"][0].clone();
+    let outcomes: Vec<&Value> = message["deliveries"].as_array().unwrap().iter().map(|one| &one["outcome"]).collect();
+    assert_eq!((&message["status"], outcomes), (&json!("sent"), vec![&json!("unknown"), &json!("delivered")]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -85,7 +85,7 @@ async fn a_frozen_replay_makes_no_call_and_gives_the_same() {
     assert_eq!(total(&asked), before, "nothing outside was called");
     assert_eq!((stage.rows(&RUNS).len(), stage.rows(&EFFECTS).len()), (runs + 1, effects), "no child was started");
     assert!(began.elapsed() < Duration::from_secs(1), "nothing is waited for");
-    assert_eq!(stage.rows_of(&NOTIFICATIONS, run).len(), 1);
+    assert_eq!(stage.rows_of(&NOTIFICATIONS, run).len(), 2, "that it waited, and that it ended");
     assert!(stage.rows_of(&NOTIFICATIONS, frozen).is_empty(), "nobody is told of what did not happen");
     assert_eq!((&second["replay_of"], &second["actor"]), (&json!(run), &json!("user_bob")));
 }

@@ -52,6 +52,7 @@ migrations! {
     12 = "0012_messages",
     13 = "0013_appends",
     14 = "0014_keys",
+    15 = "0015_deliveries",
 }
 
 /// What a migration did.

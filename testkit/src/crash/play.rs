@@ -10,7 +10,7 @@ use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
 use chimera_core::record::{Compare, Scope, Select, Table};
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
-use chimera_engine::flow::{Decide, Decision, Filter, Flow, FlowError, Parts, Registry, Settle, StartRun};
+use chimera_engine::flow::{Asking, Decide, Decision, Filter, Flow, FlowError, Parts, Registry, Settle, StartRun};
 use chimera_engine::port::{NoSpans, Records};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -101,6 +101,7 @@ fn engine(world: &World, records: &Arc<dyn Records>, wire: &Arc<Wire>) -> Flow {
         bus: Arc::new(Nobody),
         notifier: Arc::new(Nobody),
         spans: Arc::new(NoSpans),
+        asking: Asking::default(),
         registry: Arc::new(registry),
         policy: Arc::new(Rules::default()),
         slots: Slots::default(),

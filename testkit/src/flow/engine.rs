@@ -1,6 +1,7 @@
 //! The flow engine on any store, with scripted tools.
 
 use super::outside::Outside;
+use super::somebody;
 use super::tool::{Behave, Script, Scripted};
 use crate::seeded::Seeded;
 use async_trait::async_trait;
@@ -9,11 +10,13 @@ use chimera_core::access::tables::TENANTS;
 use chimera_core::flow::tool::Reach;
 use chimera_core::record::{Insert, Tx};
 use chimera_core::time::Timestamp;
-use chimera_engine::access::{Doorkeeper, Permit};
+use chimera_engine::access::Permit;
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
-use chimera_engine::flow::{Flow, Parts, Registry};
-use chimera_engine::port::{Bus, BusError, Clock, Message, NoSpans, Notifier, Records, Subscription, ToolError};
+use chimera_engine::flow::{Asking, Flow, Parts, Registry};
+use chimera_engine::port::{
+    Bus, BusError, Clock, Delivered, Message, NoSpans, Notifier, Records, Subscription, ToolError,
+};
 use futures::StreamExt;
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -27,8 +30,8 @@ impl Notifier for Nobody {
         Ok(())
     }
 
-    async fn send(&self, _: &Message) -> Result<(), ToolError> {
-        Ok(())
+    async fn send(&self, _: &Message) -> Result<Delivered, ToolError> {
+        Ok(Delivered::default())
     }
 }
 
@@ -92,7 +95,7 @@ impl World {
     /// Somebody who may act.
     #[must_use]
     pub fn actor(&self, name: &str) -> Permit {
-        Doorkeeper::open("acme").admit(None, Some(name)).expect("a name that can be used")
+        somebody("acme", name)
     }
 
     /// Makes sure that the tenant is there.
@@ -140,6 +143,7 @@ pub fn engine_with(world: &World, records: Arc<dyn Records>, alone: bool, rules:
         bus: Arc::new(Nobody),
         notifier: Arc::new(Nobody),
         spans: Arc::new(NoSpans),
+        asking: Asking::default(),
         registry: Arc::new(world.registry()),
         policy: Arc::new(rules),
         slots: Slots::default(),

@@ -10,6 +10,9 @@ mod spans;
 mod stage;
 mod tool;
 
+use chimera_core::access::Entry;
+use chimera_engine::access::Permit;
+
 pub use air::{Air, chain, workflow};
 pub use bare::{Bare, Work};
 pub use engine::{Nobody, World, engine, engine_with};
@@ -18,3 +21,9 @@ pub use puppet::{Asked, Made, Puppet, Watch};
 pub use spans::Listener;
 pub use stage::{Setup, Stage, TENANT, code_of, id_of, stage};
 pub use tool::{Behave, Script, Scripted};
+
+/// Somebody who may do everything in a tenant.
+#[must_use]
+pub fn somebody(tenant: &str, actor: &str) -> Permit {
+    Permit::of(Entry { scopes: vec!["*".to_owned()], ..Entry::unmatched(actor, tenant) })
+}

@@ -5,16 +5,17 @@
 
 use super::air::Air;
 use super::engine::{Nobody, World};
+use super::somebody;
 use crate::memory::MemoryRecords;
 use chimera_core::access::Level;
 use chimera_core::access::tables::TENANTS;
 use chimera_core::flow::run::Policy;
 use chimera_core::limits;
 use chimera_core::record::{Insert, Row, Table, Tx};
-use chimera_engine::access::{Doorkeeper, Permit};
+use chimera_engine::access::Permit;
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
-use chimera_engine::flow::{Decide, Decided, Decision, Flow, FlowError, Parts, StartRun};
+use chimera_engine::flow::{Asking, Decide, Decided, Decision, Flow, FlowError, Parts, StartRun};
 use chimera_engine::port::{NoSpans, Notifier, Records, Spans, Tool};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -34,6 +35,7 @@ pub struct Setup {
     policy: Arc<dyn Policy>,
     notifier: Arc<dyn Notifier>,
     spans: Arc<dyn Spans>,
+    asking: Asking,
     slots: Slots,
     runs_max: usize,
     keeps: bool,
@@ -58,6 +60,7 @@ pub fn stage(seed: u64) -> Setup {
         policy: Arc::new(Rules::default()),
         notifier: Arc::new(Nobody),
         spans: Arc::new(NoSpans),
+        asking: Asking::default(),
         slots: Slots::default(),
         runs_max: limits::ACTIVE_RUNS_MAX,
         keeps: true,
@@ -97,6 +100,13 @@ impl Setup {
     #[must_use]
     pub fn spans(mut self, spans: Arc<dyn Spans>) -> Self {
         self.spans = spans;
+        self
+    }
+
+    /// With people who are asked in this way.
+    #[must_use]
+    pub fn asking(mut self, asking: Asking) -> Self {
+        self.asking = asking;
         self
     }
 
@@ -145,6 +155,7 @@ impl Setup {
             bus: Arc::new(Nobody),
             notifier: self.notifier,
             spans: self.spans,
+            asking: self.asking,
             registry: Arc::new(registry),
             policy: self.policy,
             slots: self.slots,
@@ -169,7 +180,7 @@ impl Stage {
     /// Somebody who may act for a tenant.
     #[must_use]
     pub fn permit_of(&self, tenant: &str, actor: &str) -> Permit {
-        Doorkeeper::open(tenant).admit(None, Some(actor)).expect("a name that can be used")
+        somebody(tenant, actor)
     }
 
     /// Somebody who may act.

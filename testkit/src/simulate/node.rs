@@ -9,7 +9,7 @@ use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
-use chimera_engine::flow::{Flow, Parts, Registry};
+use chimera_engine::flow::{Asking, Flow, Parts, Registry};
 use chimera_engine::port::{Clock, NoSpans, Records};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -65,6 +65,7 @@ impl Node {
             bus: Arc::new(Nobody),
             notifier: Arc::new(Nobody),
             spans: Arc::new(NoSpans),
+            asking: Asking::default(),
             registry: Arc::new(registry(ground, &records, &wire)),
             policy: Arc::new(Rules::default()),
             slots: ground.slots.clone(),

@@ -3,12 +3,13 @@
 
 use super::workflow;
 use crate::flow::Outside;
+use crate::flow::somebody;
 use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
 use chimera_core::flow::run::Told;
 use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
 use chimera_core::record::{Row, Value as Cell};
-use chimera_engine::access::{Doorkeeper, Permit};
+use chimera_engine::access::Permit;
 use chimera_engine::flow::{Decide, Decision, Flow, FlowError, Settle};
 use serde_json::json;
 use uuid::Uuid;
@@ -16,7 +17,7 @@ use uuid::Uuid;
 /// Somebody who may act.
 #[must_use]
 pub fn actor(name: &str) -> Permit {
-    Doorkeeper::open("acme").admit(None, Some(name)).expect("a name that can be used")
+    somebody("acme", name)
 }
 
 /// One person's wish.

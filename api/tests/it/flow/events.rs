@@ -23,7 +23,7 @@ type Heard = (i64, String, Value);
 
 impl Stream {
     async fn open(house: &House, run: &Value, query: &str, last: Option<&str>) -> Self {
-        let request = house.client.get(house.server.url(&path(run, &format!("/events{query}")))).bearer_auth(TOKEN);
+        let request = house.client.get(house.server.url(&path(run, &format!("/events{query}")))).bearer_auth(house.token("admin"));
         let request = last.iter().fold(request, |request, last| request.header("last-event-id", *last));
         let answer = request.send().await.unwrap();
         Self { answer, text: String::new() }
@@ -183,7 +183,7 @@ async fn a_place_that_no_event_can_have_is_refused() {
     let house = house().await;
     let run = house.run(&reviewed(), json!({})).await;
     for last in ["-1", "", "abc", "1.5", "99999999999999999999"] {
-        let request = house.client.get(house.server.url(&path(&run, "/events"))).bearer_auth(TOKEN);
+        let request = house.client.get(house.server.url(&path(&run, "/events"))).bearer_auth(house.token("admin"));
         let answer = request.header("last-event-id", last).send().await.unwrap();
         assert_eq!(answer.status(), 400, "{last:?}");
         let problem: Value = answer.json().await.unwrap();

@@ -3,6 +3,7 @@
 mod decisions;
 mod doors;
 mod events;
+mod links;
 mod runs;
 mod steering;
 mod workflows;
@@ -10,13 +11,15 @@ mod workflows;
 use crate::support::{Served, client, edge, served};
 use chimera_api::Edge;
 use chimera_core::flow::tool::Reach;
-use chimera_engine::access::Doorkeeper;
+use chimera_engine::access::{Access, Settings};
+use chimera_storage::bus::LocalBus;
+use chimera_storage::counter::LocalCounters;
+use chimera_testkit::access::{Ground, everybody, settings, signature, token};
 use chimera_testkit::flow::{Air, Puppet, Setup, Stage, TENANT, id_of, stage};
 use reqwest::Method;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
-
-const TOKEN: &str = "open sesame";
 
 /// A served engine and its store.
 pub(crate) struct House {
@@ -45,9 +48,23 @@ pub(crate) async fn house() -> House {
 
 pub(crate) async fn furnished(setup: Setup, change: impl FnOnce(Edge) -> Edge) -> House {
     let stage = setup.open().await;
-    let edge = edge().with_flow(stage.flow.clone()).with_door(Doorkeeper::new(TENANT, TOKEN));
+    let settings = settings(TENANT, everybody(TENANT));
+    let edge = edge().with_flow(stage.flow.clone()).with_access(front(&stage, settings).await);
     let edge = change(edge.with_request_timeout(Duration::from_secs(20)));
     House { server: served(edge).await, stage, client: client() }
+}
+
+/// The front door to a stage.
+pub(crate) async fn front(stage: &Stage, settings: Settings) -> Arc<Access> {
+    let ground = Ground {
+        records: stage.records.clone(),
+        clock: Arc::new(stage.world.clock.clone()),
+        random: Arc::new(stage.world.random.clone()),
+        bus: Arc::new(LocalBus::new()),
+        own: Arc::new(LocalCounters::new()),
+        shared: None,
+    };
+    ground.access(&ground.directory(settings).await, stage.flow.clone())
 }
 
 /// A body that is left out.
@@ -61,13 +78,28 @@ impl House {
 
     /// Asks as somebody.
     pub(crate) async fn ask_as(&self, actor: &str, method: Method, path: &str, body: Value) -> (u16, Value) {
-        let request = self.client.request(method, self.server.url(path)).bearer_auth(TOKEN);
-        let request = request.header("x-chimera-actor", actor);
-        let request = if body.is_null() { request } else { request.json(&body) };
-        let answer = request.send().await.unwrap();
+        let request = self.client.request(method, self.server.url(path)).bearer_auth(self.token(actor));
+        let answer = signed(request, actor, &body).send().await.unwrap();
         let status = answer.status().as_u16();
         let text = answer.text().await.unwrap();
         (status, if text.is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap() })
+    }
+
+    /// An access token of somebody.
+    pub(crate) fn token(&self, actor: &str) -> String {
+        token(actor, chimera_engine::port::Clock::now(&self.stage.world.clock))
+    }
+
+    /// Starts a run of a workflow as the operator, and does not wait unless the request says so.
+    pub(crate) async fn start(&self, workflow: &str, body: Value) -> (u16, Value) {
+        self.start_as("admin", workflow, body).await
+    }
+
+    /// Starts a run of a workflow as somebody.
+    pub(crate) async fn start_as(&self, actor: &str, workflow: &str, body: Value) -> (u16, Value) {
+        let mut asked = json!({"workflow_id": workflow, "wait": 0});
+        body.as_object().into_iter().flatten().for_each(|(name, value)| asked[name] = value.clone());
+        self.ask_as(actor, Method::POST, "/act", asked).await
     }
 
     pub(crate) async fn get(&self, path: &str) -> (u16, Value) {
@@ -88,7 +120,7 @@ impl House {
     pub(crate) async fn run(&self, air: &Air, mut ask: Value) -> Value {
         self.apply(air).await;
         ask["wait"] = 15.into();
-        let (status, run) = self.post(&format!("/workflows/{}/runs", air.id()), ask).await;
+        let (status, run) = self.start(air.id(), ask).await;
         assert!([200, 202].contains(&status), "{run}");
         run
     }
@@ -112,6 +144,16 @@ impl House {
 /// What must come within the time that a test may take.
 async fn soon<T>(waiting: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("it never came to that")
+}
+
+/// A request with a body that somebody has signed; without one if there is none.
+pub(crate) fn signed(request: reqwest::RequestBuilder, actor: &str, body: &Value) -> reqwest::RequestBuilder {
+    if body.is_null() {
+        return request;
+    }
+    let text = body.to_string();
+    let request = request.header("x-hmac-signature", signature(actor, text.as_bytes()));
+    request.header("content-type", "application/json").body(text)
 }
 
 /// The code of a problem document.

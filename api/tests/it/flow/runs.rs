@@ -11,7 +11,7 @@ async fn whoever_waits_gets_the_whole_run_when_it_has_ended() {
     let house = house().await;
     house.apply(&chain("w", &[("a", "think"), ("b", "change")])).await;
     let ask = json!({"wait": 15, "autonomy_level": "L3_ExecuteSilent", "priority": 2, "correlation_id": "mine"});
-    let (status, run) = house.post("/workflows/w/runs", ask).await;
+    let (status, run) = house.start("w", ask).await;
     assert_eq!(status, 200, "{run}");
     assert_eq!(
         (&run["status"], &run["autonomy_level"], &run["priority"]),
@@ -31,7 +31,7 @@ async fn without_waiting_the_run_is_durable_and_named_at_once() {
     let house = house().await;
     house.apply(&chain("w", &[("a", "think")])).await;
     let answer =
-        house.client.post(house.server.url("/workflows/w/runs")).bearer_auth(super::TOKEN).send().await.unwrap();
+        house.client.post(house.server.url("/workflows/w/runs")).bearer_auth(house.token("admin")).send().await.unwrap();
     assert_eq!(answer.status(), 202);
     let place = answer.headers()["location"].to_str().unwrap().to_owned();
     let started: Value = answer.json().await.unwrap();
@@ -45,7 +45,7 @@ async fn without_waiting_the_run_is_durable_and_named_at_once() {
 async fn a_run_that_needs_a_person_is_answered_before_the_time_is_over() {
     let house = house().await;
     house.apply(&reviewed()).await;
-    let (status, run) = house.post("/workflows/reviewed/runs", json!({"wait": 15})).await;
+    let (status, run) = house.start("reviewed", json!({"wait": 15})).await;
     assert_eq!((status, &run["status"]), (202, &json!("awaiting_approval")));
     let approval = &run["approvals"][0];
     assert_eq!((&approval["node_id"], &approval["approvals_needed"]), (&json!("review"), &json!(1)));
@@ -66,7 +66,7 @@ async fn a_parent_is_waited_for_although_it_rests_while_its_child_runs() {
 async fn a_key_starts_one_run() {
     let house = house().await;
     let run = house.run(&chain("w", &[("a", "change")]), json!({"idempotency_key": "k"})).await;
-    let (status, problem) = house.post("/workflows/w/runs", json!({"idempotency_key": "k"})).await;
+    let (status, problem) = house.start("w", json!({"idempotency_key": "k"})).await;
     assert_eq!((status, code(&problem)), (409, "CONFLICT_IDEMPOTENCY"));
     assert_eq!(problem["error"]["details"]["run_id"], run["run_id"]);
 }
@@ -96,10 +96,10 @@ async fn what_can_not_be_started_is_refused_with_the_reason() {
         (json!({"inputs": {"n": 1, "x": "\u{0}"}}), 422, "VALIDATION_FAILED"),
         (json!({"inputs": {"n": 1}, "version": 7}), 404, "NOT_FOUND"),
     ] {
-        let (got, problem) = house.post("/workflows/w/runs", body.clone()).await;
+        let (got, problem) = house.start("w", body.clone()).await;
         assert_eq!((got, code(&problem)), (status, expected), "{body}: {problem}");
     }
-    assert_eq!(house.post("/workflows/none/runs", NOTHING).await.0, 404);
+    assert_eq!(house.start("none", NOTHING).await.0, 404);
     assert_eq!(house.get("/runs").await.1["items"], json!([]));
 }
 
@@ -108,7 +108,7 @@ async fn runs_are_listed_newest_first_by_status_actor_and_workflow() {
     let house = house().await;
     house.run(&chain("one", &[("a", "think")]), json!({})).await;
     house.run(&chain("two", &[("a", "broken")]), json!({})).await;
-    let ann = house.ask_as("user_ann", Method::POST, "/workflows/one/runs", json!({"wait": 15})).await.1;
+    let ann = house.start_as("user_ann", "one", json!({"wait": 15})).await.1;
     let ids = |page: &Value| -> Vec<String> {
         page["items"].as_array().unwrap().iter().map(|run| run["workflow_id"].as_str().unwrap().to_owned()).collect()
     };
@@ -182,13 +182,13 @@ async fn inputs_that_are_no_object_and_waits_that_are_no_time_are_refused() {
     let house = house().await;
     house.apply(&chain("w", &[("a", "think")])).await;
     for inputs in [json!([1]), json!("text"), json!(7), json!(true)] {
-        let (status, problem) = house.post("/workflows/w/runs", json!({"inputs": inputs})).await;
+        let (status, problem) = house.start("w", json!({"inputs": inputs})).await;
         assert_eq!((status, code(&problem)), (422, "VALIDATION_FAILED"), "{inputs}");
         let (status, problem) = house.post("/workflows/w/call", inputs.clone()).await;
         assert_eq!((status, code(&problem)), (422, "VALIDATION_FAILED"), "{inputs}");
     }
     for wait in [json!(-1), json!(-0.5), json!(1e300), json!(3_601)] {
-        let (status, problem) = house.post("/workflows/w/runs", json!({"wait": wait})).await;
+        let (status, problem) = house.start("w", json!({"wait": wait})).await;
         assert_eq!((status, code(&problem)), (422, "VALIDATION_FAILED"), "{wait}");
     }
     for wait in ["-1", "NaN", "inf", "1e9"] {
@@ -203,7 +203,7 @@ async fn inputs_that_are_no_object_and_waits_that_are_no_time_are_refused() {
 async fn the_version_that_is_not_there_is_named() {
     let house = house().await;
     house.apply(&chain("w", &[("a", "think")])).await;
-    let (status, problem) = house.post("/workflows/w/runs", json!({"version": 99})).await;
+    let (status, problem) = house.start("w", json!({"version": 99})).await;
     assert_eq!((status, problem["detail"].as_str()), (404, Some("there is no workflow w in version 99")));
     let (status, problem) = house.get("/workflows/w?version=99").await;
     assert_eq!((status, problem["detail"].as_str()), (404, Some("there is no workflow w in version 99")));

@@ -150,7 +150,7 @@ async fn a_person_settles_what_nobody_can_tell() {
     let house = furnished(setup().tool(lost.build()), |edge| edge).await;
     let air = workflow("w").function("send", "lost", json!({}));
     house.apply(&air).await;
-    let (_, run) = house.post("/workflows/w/runs", NOTHING).await;
+    let (_, run) = house.start("w", NOTHING).await;
     house.step(&run, "send", "outcome_unknown").await;
     let resolve = path(&run, "/steps/send/resolve");
     for body in [json!({"outcome": "perhaps"}), json!({"output": {}})] {
@@ -179,8 +179,8 @@ async fn a_text_that_no_store_can_hold_is_refused_in_words_that_say_so() {
         house.post(&path(&run, "/cancel"), json!({"reason": NUL})).await,
         house.post(&path(&run, "/patch"), json!({"patch": with_nul})).await,
         house.post(&path(&run, "/approve"), json!({"decision": "approve", "reason": NUL})).await,
-        house.post("/workflows/reviewed/runs", json!({"idempotency_key": NUL})).await,
-        house.post("/workflows/reviewed/runs", json!({"inputs": {"text": NUL}})).await,
+        house.start("reviewed", json!({"idempotency_key": NUL})).await,
+        house.start("reviewed", json!({"inputs": {"text": NUL}})).await,
         house.post("/workflows/reviewed/call", json!({(NUL): 1})).await,
         house.ask(Method::PATCH, &path(&run, ""), json!({"status": "rolled_back", "reason": NUL})).await,
     ];

@@ -109,7 +109,7 @@ async fn a_listing_has_the_newest_of_each_and_goes_on_behind_its_cursor() {
 async fn a_body_that_is_no_json_of_its_type_is_refused() {
     let house = house().await;
     let send = |kind: &'static str, body: &'static [u8]| {
-        let request = house.client.put(house.server.url("/workflows/w")).bearer_auth(super::TOKEN);
+        let request = house.client.put(house.server.url("/workflows/w")).bearer_auth(house.token("admin"));
         request.header("content-type", kind).body(body).send()
     };
     assert_eq!(send("text/plain", b"{}").await.unwrap().status(), 415);

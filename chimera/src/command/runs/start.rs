@@ -4,7 +4,7 @@ use super::watch;
 use crate::cli::{Acting, LevelWord, ReplayMode, StartArgs};
 use crate::command::{Scene, json_of, print, say};
 use crate::failure::{Failure, Outcome};
-use crate::flow::desk::{Desk, escaped, run_id};
+use crate::flow::desk::{Desk, run_id};
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use clap::ValueEnum;
@@ -20,7 +20,9 @@ pub(super) async fn run(scene: &Scene<'_>, args: StartArgs) -> Outcome<ExitCode>
         LevelWord::ExecuteSilent => Level::ExecuteSilent,
     });
     let mut body = Map::new();
+    body.insert("workflow_id".to_owned(), args.workflow.as_str().into());
     body.insert("inputs".to_owned(), inputs(&args)?);
+    body.insert("wait".to_owned(), 0.into());
     let given = [
         ("version", args.version.map(Value::from)),
         ("autonomy_level", level.map(|level| level.as_str().into())),
@@ -31,8 +33,7 @@ pub(super) async fn run(scene: &Scene<'_>, args: StartArgs) -> Outcome<ExitCode>
         ("notify", notify(args.notify_webhook, args.notify_email)),
     ];
     body.extend(given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
-    let path = format!("workflows/{}/runs", escaped(&args.workflow));
-    let started = desk.tell("POST", &path, Some(body.into())).await?;
+    let started = desk.tell("POST", "act", Some(body.into())).await?;
     finish(scene, &desk, &started, args.wait).await
 }
 

@@ -8,7 +8,7 @@ mod sign;
 
 use crate::flow::http::{Call, Care, Client, Keyring, Request, lasting};
 use async_trait::async_trait;
-use chimera_core::access::SecretName;
+use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::Code;
 use chimera_core::flow::schema::BadSchema;
 use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Spec, is_dry};
@@ -17,7 +17,7 @@ use chimera_engine::port::{CallContext, Secrets, Tool, ToolError};
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
-pub use sign::{InvalidKey, sign};
+pub use sign::{InvalidKey, own_key, public_keys, sign};
 use std::sync::Arc;
 
 /// A message on its way out.
@@ -33,8 +33,17 @@ pub struct Message<'a> {
     pub timestamp: Option<&'a str>,
     /// More about it.
     pub data: &'a Value,
-    /// The secret that holds the key or keys.
-    pub secret: &'a SecretName,
+    /// What signs it.
+    pub key: &'a Key,
+}
+
+/// Where the key or keys come from that sign a message.
+#[derive(Clone, Debug)]
+pub enum Key {
+    /// The secret of this name; it is looked up each time, so that it can be changed.
+    Named(SecretName),
+    /// A key of our own, as Standard Webhooks writes it.
+    Own(Secret),
 }
 
 /// Sends signed messages.
@@ -59,11 +68,14 @@ impl WebhookSender {
         let payload = json!({"type": message.event_type, "timestamp": happened, "data": message.data});
         request = request.json(&payload);
         let mut keys = Keyring::new(Arc::clone(&self.secrets));
-        let key = keys.text(message.secret).await?;
+        let key = resolve(&mut keys, message.key).await?;
         let at = now.micros().div_euclid(1_000_000);
         let signature =
             sign(key.expose_text().unwrap_or_default(), message.id, at, &request.body).map_err(|error| {
-                let what = format!("the secret {}: {error}", message.secret);
+                let what = match message.key {
+                    Key::Named(name) => format!("the secret {name}: {error}"),
+                    Key::Own(_) => error.to_string(),
+                };
                 lasting(ToolError::not_sent(Code::ToolUnavailable, what))
             })?;
         for (name, text) in [("id", message.id), ("timestamp", &at.to_string()), ("signature", &signature)] {
@@ -82,6 +94,13 @@ impl WebhookSender {
             return Err(answer.unusable(&format!("answered {}, and a webhook is not redirected", answer.status)));
         }
         Ok(answer.status)
+    }
+
+    /// The public keys of what a key signs with Ed25519.
+    pub async fn public_keys(&self, key: &Key) -> Vec<String> {
+        let mut keys = Keyring::new(Arc::clone(&self.secrets));
+        let found = resolve(&mut keys, key).await;
+        found.map(|found| public_keys(found.expose_text().unwrap_or_default())).unwrap_or_default()
     }
 
     /// Whether the rules allow a receiver, as far as it shows without a lookup.
@@ -158,10 +177,11 @@ impl Tool for WebhookSend {
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         let text = |name: &str| input[name].as_str().unwrap_or_default();
         let secret = text("secret").parse().map_err(|error| malformed(&format!("secret: {error}")))?;
+        let key = Key::Named(secret);
         let (empty, id) = (json!({}), ctx.effect_id.to_string());
         let data = input.get("data").unwrap_or(&empty);
         let (url, event_type) = (text("url"), text("event_type"));
-        let message = Message { url, id: &id, event_type, timestamp: None, data, secret: &secret };
+        let message = Message { url, id: &id, event_type, timestamp: None, data, key: &key };
         if is_dry(input) {
             let request = self.sender.request(message.url)?;
             let output = json!({"delivered": true, "status": 200, "webhook_id": id});
@@ -170,6 +190,16 @@ impl Tool for WebhookSend {
         }
         let status = self.sender.send(&Call::of(ctx), &message).await?;
         Ok(json!({"delivered": true, "status": status, "webhook_id": id}))
+    }
+}
+
+async fn resolve(keys: &mut Keyring, key: &Key) -> Result<Secret, ToolError> {
+    match key {
+        Key::Named(name) => keys.text(name).await,
+        Key::Own(own) => {
+            keys.learn(own.clone());
+            Ok(own.clone())
+        }
     }
 }
 

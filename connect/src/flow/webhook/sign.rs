@@ -6,6 +6,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use chimera_core::access::Secret;
 use ed25519_dalek::{Signer, SigningKey};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -36,13 +37,31 @@ fn signature(key: &str, signed: &[u8]) -> Result<String, InvalidKey> {
         mac.update(signed);
         return Ok(format!("v1,{}", STANDARD.encode(mac.finalize().into_bytes())));
     }
-    let own = decode(key.strip_prefix("whsk_").ok_or(InvalidKey)?)?;
-    let signer = match own.len() {
-        32 => SigningKey::from_bytes(&own.try_into().map_err(|_| InvalidKey)?),
-        64 => SigningKey::from_keypair_bytes(&own.try_into().map_err(|_| InvalidKey)?).map_err(|_| InvalidKey)?,
-        _ => return Err(InvalidKey),
-    };
+    let signer = signing_key(key).ok_or(InvalidKey)?;
     Ok(format!("v1a,{}", STANDARD.encode(signer.sign(signed).to_bytes())))
+}
+
+/// An Ed25519 key of our own from its seed, as Standard Webhooks writes it.
+#[must_use]
+pub fn own_key(seed: &[u8; 32]) -> Secret {
+    Secret::new(format!("whsk_{}", STANDARD.encode(seed)))
+}
+
+/// The public halves (`whpk_…`) of those of the keys that have one, in their order.
+#[must_use]
+pub fn public_keys(keys: &str) -> Vec<String> {
+    let public = |key: SigningKey| format!("whpk_{}", STANDARD.encode(key.verifying_key().as_bytes()));
+    keys.split_whitespace().filter_map(signing_key).map(public).collect()
+}
+
+/// The Ed25519 key that is written as `whsk_…`: a seed, or a seed with its public key behind it.
+fn signing_key(key: &str) -> Option<SigningKey> {
+    let own = STANDARD.decode(key.strip_prefix("whsk_")?).ok()?;
+    match own.len() {
+        32 => Some(SigningKey::from_bytes(&own.try_into().ok()?)),
+        64 => SigningKey::from_keypair_bytes(&own.try_into().ok()?).ok(),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -72,6 +91,20 @@ mod tests {
         let bytes = STANDARD.decode(value.strip_prefix("v1a,").unwrap()).unwrap();
         let signed = [ID.as_bytes(), b".1614265330.", PAYLOAD].concat();
         signer.verifying_key().verify(&signed, &Signature::from_slice(&bytes).unwrap()).unwrap();
+    }
+
+    /// Computed with Python's `cryptography` from the seed 00 01 … 1f.
+    #[test]
+    fn the_key_of_a_seed_signs_as_another_program_does() {
+        let seed: [u8; 32] = std::array::from_fn(|at| u8::try_from(at).unwrap());
+        let key = own_key(&seed);
+        let key = key.expose_text().unwrap();
+        assert_eq!(key, "whsk_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=");
+        assert_eq!(public_keys(&format!("{KEY} {key}")), ["whpk_A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg="]);
+        assert_eq!(
+            sign(key, ID, AT, PAYLOAD).unwrap(),
+            "v1a,yoUrgEkc12aGqm0n4Sydmdz55xJfTz4AsAgieHFjmkR7LJtqVCZOQYzvvHjI5kAey+r4iaBGxTFRrl2iBQxtDQ=="
+        );
     }
 
     #[test]

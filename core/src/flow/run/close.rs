@@ -72,6 +72,7 @@ impl Run {
             turn.tx = Some(book.tx(self.affinity()));
         }
         turn.effects = book.effects;
+        turn.asked = book.asked;
         Ok(turn)
     }
 

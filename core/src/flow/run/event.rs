@@ -3,6 +3,7 @@
 //! A run is told events and answers with a turn: rows to commit, notes for the ledger, and effects
 //! that may be performed once the rows are durable.
 
+use super::rows_people::Requested;
 use super::status::RunStatus;
 use crate::error::ErrorBody;
 use crate::flow::call::Answer;
@@ -330,6 +331,8 @@ pub struct Turn {
     pub tx: Option<Tx>,
     /// Lines for the ledger, in their order.
     pub notes: Vec<Note>,
+    /// Who is asked for a decision, to be told with the rows.
+    pub asked: Vec<Requested>,
     /// What may be done once the rows are durable.
     pub effects: Vec<Effect>,
     /// There is more to decide: tell it a `Tick` after the commit.

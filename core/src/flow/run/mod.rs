@@ -43,6 +43,7 @@ pub use env::{Action, Env, Gate, Policy, Slot, Verdict as PolicyVerdict};
 pub use event::{At, Call, Effect, Event, Mode, Note, Signal, Told, Turn, Verdict};
 pub use load::{Damaged, Recorded, Recording, Stored, StoredPatch, behind};
 pub use rows::Unstorable;
+pub use rows_people::Requested;
 pub use status::{EffectStatus, RunStatus, StepStatus};
 pub use trail::Traced;
 

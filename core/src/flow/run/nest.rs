@@ -83,7 +83,8 @@ impl Run {
             source: Source::Workflow,
             risk: None,
             idempotency_key: None,
-            notify: None,
+            // They are told when it waits for a person; of its end the run around it tells.
+            notify: self.head.notify.clone(),
             created_at: env.now,
             timeout_at: self.child_timeout(at, env),
             replay: None,

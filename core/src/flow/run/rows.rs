@@ -6,6 +6,7 @@
 use super::env::Env;
 use super::event::{Effect, Note, Signal, Told, Verdict};
 use super::merge::merge;
+use super::rows_people::Requested;
 use super::task::{StoredEffect, Task};
 use super::{At, EffectStatus, Head, RunStatus};
 use crate::flow::call::{Sent, ToolError};
@@ -32,6 +33,7 @@ pub enum Unstorable {
 pub(crate) struct Book {
     pub(crate) dirty: BTreeSet<At>,
     pub(crate) effects: Vec<Effect>,
+    pub(crate) asked: Vec<Requested>,
     pub(crate) more: bool,
     pub(crate) ended: bool,
     /// The run changes hands even if nothing else changes.

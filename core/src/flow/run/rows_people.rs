@@ -6,6 +6,7 @@ use super::event::Effect;
 use super::rows::{Book, Unstorable};
 use super::task::Asked;
 use super::{Head, RunStatus};
+use crate::access::Level;
 use crate::error::ErrorBody;
 use crate::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS, NOTIFICATIONS};
 use crate::id;
@@ -14,6 +15,25 @@ use crate::record::{Insert, Json, Update, Value};
 use crate::time::Timestamp;
 use serde_json::json;
 use uuid::Uuid;
+
+/// People are asked for a decision. Whoever commits the turn tells them in the same transaction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Requested {
+    /// The request.
+    pub approval: Uuid,
+    /// The step and its node, if it is about one.
+    pub step: Option<(Uuid, String)>,
+    /// A tool, `hitl`, `workflow`, `plan` or `graph.patch`.
+    pub action: String,
+    /// What would be done, as the request keeps it.
+    pub data: serde_json::Value,
+    /// Digest of exactly that.
+    pub digest: [u8; 32],
+    /// When it lapses.
+    pub expires_at: Timestamp,
+    /// Who decides.
+    pub demand: Demand,
+}
 
 impl Book {
     /// A request for a decision and what it covers.
@@ -72,6 +92,18 @@ impl Book {
                 ("state_version", 1.into()),
             ],
         )?);
+        // At L3 nobody is told anything.
+        if head.level != Level::ExecuteSilent {
+            self.asked.push(Requested {
+                approval: asked.id,
+                step: step.map(|(step, node)| (step, node.to_owned())),
+                action: action_type.to_owned(),
+                data,
+                digest: asked.digest,
+                expires_at: asked.expires_at,
+                demand: demand.clone(),
+            });
+        }
         Ok(())
     }
 

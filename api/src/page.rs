@@ -1,0 +1,79 @@
+//! Pages for people: one look, nothing loaded from elsewhere, no script.
+//!
+//! What a page quotes may come from anybody, so everything is escaped, and the browser is told to
+//! run nothing, load nothing, send forms to this server only and tell nobody where it came from.
+
+use crate::problem::{ApiError, Worded};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+use chimera_engine::port::Random;
+
+const STYLE: &str = "\
+body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222;background:#fff}\
+code,pre{font-family:ui-monospace,monospace}td,th{padding:.3rem .8rem .3rem 0;text-align:left;vertical-align:top}\
+th{white-space:nowrap}td{overflow-wrap:anywhere}\
+pre{background:#f3f3f3;padding:.8rem;white-space:pre-wrap;overflow-wrap:anywhere}\
+textarea{box-sizing:border-box;width:100%;font:inherit;color:inherit;background:inherit;border:1px solid #888}\
+button{font:inherit;padding:.5rem 1.5rem;margin:.8rem .8rem 0 0;cursor:pointer}\
+@media(prefers-color-scheme:dark){body{color:#ddd;background:#161616}a{color:#8bf}pre{background:#242424}}";
+
+const REFERRER_POLICY: HeaderName = HeaderName::from_static("referrer-policy");
+const CSP: HeaderName = header::CONTENT_SECURITY_POLICY;
+const FRAMES: HeaderName = header::X_FRAME_OPTIONS;
+const ROBOTS: HeaderName = HeaderName::from_static("x-robots-tag");
+
+/// The beginning of a page. The nonce lets its own style through, and no other.
+pub(crate) fn head(title: &str, nonce: &str) -> String {
+    format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\"><title>{}</title>\
+         <style nonce=\"{nonce}\">{STYLE}</style></head><body>",
+        escape(title)
+    )
+}
+
+/// Text that is nothing but text in a page, and in a quoted attribute.
+pub(crate) fn escape(text: &str) -> String {
+    let escaped = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    escaped.replace('"', "&quot;").replace('\'', "&#39;")
+}
+
+/// A private page: kept nowhere, shown in no frame, found by no search.
+pub(crate) fn private(
+    status: StatusCode,
+    title: &str,
+    random: &dyn Random,
+    content: impl FnOnce(&mut String),
+) -> Response {
+    let nonce = random.opaque_id();
+    let mut page = head(title, &nonce);
+    content(&mut page);
+    page.push_str("</body></html>");
+    let mut response = (status, Html(page)).into_response();
+    let policy = format!(
+        "default-src 'none'; style-src 'nonce-{nonce}'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    );
+    let headers = response.headers_mut();
+    if let Ok(policy) = HeaderValue::from_str(&policy) {
+        headers.insert(CSP, policy);
+    }
+    let fixed = [(REFERRER_POLICY, "no-referrer"), (header::CACHE_CONTROL, "no-store"), (FRAMES, "DENY")];
+    for (name, value) in fixed.into_iter().chain([(ROBOTS, "noindex")]) {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// A refusal as a page, with the status and the code that a problem document would have.
+pub(crate) fn refused(error: ApiError, random: &dyn Random) -> Response {
+    let status = StatusCode::from_u16(error.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = private(status, error.code.title(), random, |page| {
+        let (title, message) = (escape(error.code.title()), escape(&error.body.message));
+        page.push_str(&format!("<h1>{title}</h1><p>{message}.</p><p><code>{}</code></p>", error.code));
+    });
+    if let Some(seconds) = error.body.retry_after_seconds {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response.extensions_mut().insert(Worded(error));
+    response
+}

@@ -1,0 +1,203 @@
+//! Tells people that a run waits for them.
+//!
+//! The messages ride in the transaction of the request for approval, so nobody is asked without
+//! being told and nobody is told of what was never asked. A person's mail carries a link by which
+//! they decide; the link is in the message alone, the store keeps its digest. A webhook gets none: a
+//! system is not a person.
+
+use super::node::Inner;
+use crate::port::{Recipient, Recipients};
+use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chimera_core::access::kind_of;
+use chimera_core::flow::run::{Head, Requested, Unstorable};
+use chimera_core::flow::tables::{APPROVAL_LINKS, NOTIFICATIONS};
+use chimera_core::ledger::{ActorType, Redactor};
+use chimera_core::limits;
+use chimera_core::record::{Insert, Json, Tx, Value as Cell};
+use chimera_core::time::Timestamp;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// The type of a message that asks for a decision.
+pub(super) const REQUESTED: &str = "approval.requested";
+
+/// How people are asked.
+#[derive(Clone)]
+pub struct Asking {
+    /// Where this server is reached, without a slash at the end; links begin with it.
+    pub base_url: String,
+    /// Who is told.
+    pub recipients: Arc<dyn Recipients>,
+}
+
+impl Default for Asking {
+    fn default() -> Self {
+        Self { base_url: String::new(), recipients: Arc::new(OfRun) }
+    }
+}
+
+/// Tells those whom the run itself names.
+pub struct OfRun;
+
+#[async_trait]
+impl Recipients for OfRun {
+    async fn of(&self, head: &Head) -> Vec<Recipient> {
+        let Some(notify) = &head.notify else { return Vec::new() };
+        let target = |channel: &str| notify.get(channel).and_then(Value::as_str).map(str::to_owned);
+        let webhook = target("webhook").map(|target| Recipient { channel: "webhook".to_owned(), target, person: None });
+        // Whoever asks gives their own address, or one to which they trust their decisions.
+        let person = Some(head.actor.clone());
+        let email = target("email").map(|target| Recipient { channel: "email".to_owned(), target, person });
+        webhook.into_iter().chain(email).collect()
+    }
+}
+
+/// The digest under which a link is kept.
+pub(super) fn token_digest(token: &str) -> [u8; 32] {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+/// Adds the messages about requests to the transaction that makes them.
+pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Requested]) -> Result<(), Unstorable> {
+    if asked.is_empty() {
+        return Ok(());
+    }
+    let asking = &inner.parts.asking;
+    let mut recipients: Vec<Recipient> = Vec::new();
+    for recipient in asking.recipients.of(head).await {
+        let known = |known: &Recipient| known.channel == recipient.channel && known.target == recipient.target;
+        if !recipients.iter().any(known) {
+            recipients.push(recipient);
+        }
+    }
+    recipients.truncate(limits::MESSAGE_RECIPIENTS_MAX);
+    let now = inner.parts.clock.now();
+    for requested in asked {
+        for recipient in &recipients {
+            let link = decider(recipient, requested, head).map(|person| (person, token(inner)));
+            if let Some((person, token)) = &link {
+                tx.inserts.push(link_row(head, requested, person, token, now)?);
+            }
+            let link = link.map(|(_, token)| format!("{}/approvals/{token}", asking.base_url));
+            let payload = payload(head, requested, &asking.base_url, link, now);
+            tx.inserts.push(message_row(inner.id(), head, requested, recipient, &payload, now)?);
+        }
+    }
+    Ok(())
+}
+
+/// The person who may decide by the link in a message, if there is one.
+fn decider<'a>(recipient: &'a Recipient, requested: &Requested, head: &Head) -> Option<&'a str> {
+    let person = recipient.person.as_deref().filter(|_| recipient.channel == "email")?;
+    let may = kind_of(person) == ActorType::Human && requested.demand.allows(person, &head.actor);
+    may.then_some(person)
+}
+
+fn token(inner: &Inner) -> String {
+    let mut bytes = [0; 32];
+    inner.parts.random.fill(&mut bytes);
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+fn link_row(
+    head: &Head,
+    requested: &Requested,
+    person: &str,
+    token: &str,
+    now: Timestamp,
+) -> Result<Insert, Unstorable> {
+    Ok(Insert::into(
+        &APPROVAL_LINKS,
+        vec![
+            ("token_digest", Cell::Bytes(token_digest(token).to_vec())),
+            ("tenant_id", head.tenant.as_str().into()),
+            ("run_id", head.id.into()),
+            ("approval_id", requested.approval.into()),
+            ("actor", person.into()),
+            ("expires_at", requested.expires_at.into()),
+            ("created_at", now.into()),
+        ],
+    )?)
+}
+
+fn message_row(
+    id: Uuid,
+    head: &Head,
+    requested: &Requested,
+    recipient: &Recipient,
+    payload: &Value,
+    now: Timestamp,
+) -> Result<Insert, Unstorable> {
+    Ok(Insert::into(
+        &NOTIFICATIONS,
+        vec![
+            ("id", id.into()),
+            ("tenant_id", head.tenant.as_str().into()),
+            ("run_id", head.id.into()),
+            ("approval_id", requested.approval.into()),
+            ("channel", recipient.channel.as_str().into()),
+            ("target", recipient.target.as_str().into()),
+            ("payload", Json::of(payload)?.into()),
+            ("status", "pending".into()),
+            ("next_attempt_at", now.into()),
+            ("created_at", now.into()),
+            ("state_version", 1.into()),
+        ],
+    )?)
+}
+
+fn payload(head: &Head, requested: &Requested, base_url: &str, link: Option<String>, now: Timestamp) -> Value {
+    let data = &requested.data;
+    let (action, action_bytes) = bounded(match requested.action.as_str() {
+        "plan" => steps(&data["plan"]["steps"]),
+        "graph.patch" => data["patch"].clone(),
+        _ => data["input"].clone(),
+    });
+    json!({
+        "type": REQUESTED,
+        "timestamp": now.to_string(),
+        "data": {
+            "run_id": head.id,
+            "trace_id": chimera_core::id::trace_id(head.id),
+            "workflow_id": head.workflow.id,
+            "actor": head.actor,
+            "autonomy_level": head.level.as_str(),
+            "approval_id": requested.approval,
+            "step_id": requested.step.as_ref().map(|(step, _)| step),
+            "node_id": requested.step.as_ref().map(|(_, node)| node),
+            "tool": requested.action,
+            "input": action,
+            "input_bytes": action_bytes,
+            "reason": data["reason"],
+            "approvals_needed": requested.demand.people(),
+            "digest": hex::encode(requested.digest),
+            "expires_at": requested.expires_at.to_string(),
+            "approve_url": format!("{base_url}/runs/{}/approve", head.id),
+            "link": link,
+        },
+    })
+}
+
+/// What would run, without what looks like a credential; nothing if it is too long for a message.
+fn bounded(mut action: Value) -> (Value, usize) {
+    let bytes = action.to_string().len();
+    if bytes > limits::MESSAGE_ACTION_BYTES_MAX {
+        return (Value::Null, bytes);
+    }
+    Redactor::default().json(&mut action);
+    (action, bytes)
+}
+
+/// The steps of a plan, without what trying them dry gave.
+fn steps(lines: &Value) -> Value {
+    let told = ["node", "item", "type", "tool", "status", "would_execute", "input", "deferred"];
+    let line = |line: &Value| -> Value {
+        let members = told.iter().filter_map(|name| Some(((*name).to_owned(), line.get(*name)?.clone())));
+        Value::Object(members.filter(|(_, value)| !value.is_null()).collect())
+    };
+    lines.as_array().into_iter().flatten().map(line).collect()
+}

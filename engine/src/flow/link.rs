@@ -1,0 +1,104 @@
+//! Deciding by a link that was sent to one person.
+//!
+//! The link is the credential: whoever holds it decides as that person, about one request, once,
+//! until the request lapses. Looking changes nothing, because programs that guard a mailbox open
+//! links too. The link is used up in the transaction of the decision, so it can't be used without
+//! deciding, nor decide twice.
+
+use super::ask::token_digest;
+use super::{Decide, Decided, Decision, Flow, FlowError, load, show};
+use crate::access::Permit;
+use chimera_core::error::Code;
+use chimera_core::flow::run::Unstorable;
+use chimera_core::flow::tables::{APPROVAL_LINKS, SCOPED_APPROVALS};
+use chimera_core::record::{Json, Scope, Select, Update, Value as Cell};
+use chimera_core::time::Timestamp;
+use serde_json::Value;
+use uuid::Uuid;
+
+/// Characters of a link's token.
+const TOKEN_CHARS: usize = 43;
+
+/// What a link leads to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Opened {
+    /// The person to whom it was sent.
+    pub person: String,
+    /// The run, in short, and its risk.
+    pub run: Value,
+    /// The request, as a run shows it.
+    pub approval: Value,
+}
+
+/// A link that can be used.
+struct Link {
+    digest: [u8; 32],
+    run: Uuid,
+    approval: Uuid,
+    permit: Permit,
+}
+
+impl Flow {
+    /// Shows what would be decided about. Nothing changes.
+    pub async fn open_link(&self, token: &str) -> Result<Opened, FlowError> {
+        let link = self.link_of(token).await?;
+        let records = &*self.inner.parts.records;
+        let tenant = link.permit.tenant();
+        let row = load::seen_run(records, &link.permit, link.run).await?;
+        let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(tenant.to_owned()));
+        let select = select.with("approval_request_id", link.approval).take(1);
+        let asked = records.read(select).await?.rows.into_iter().next();
+        let asked = asked.ok_or_else(|| FlowError::not_found("approval"))?;
+        self.may_decide(&link.permit, &asked)?;
+        let mut run = show::summary(&row);
+        run["risk"] = row.get("risk").as_json().map(Json::to_value).unwrap_or_default();
+        Ok(Opened { person: link.permit.actor().to_owned(), run, approval: show::approval(&asked) })
+    }
+
+    /// Decides as the person to whom the link was sent, about exactly what they were shown.
+    pub async fn decide_by_link(
+        &self,
+        token: &str,
+        decision: Decision,
+        digest: [u8; 32],
+        reason: Option<String>,
+    ) -> Result<Decided, FlowError> {
+        let Link { digest: link, run, approval, permit } = self.link_of(token).await?;
+        let ask = Decide { run, decision, approval: Some(approval), step: None, digest: Some(digest), reason };
+        self.decide_via(&permit, ask, Some(link)).await
+    }
+
+    async fn link_of(&self, token: &str) -> Result<Link, FlowError> {
+        // What can't be a token costs no look into the store.
+        let plausible = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        if token.len() != TOKEN_CHARS || !token.bytes().all(plausible) {
+            return Err(FlowError::not_found("link"));
+        }
+        self.usable_link(token_digest(token)).await
+    }
+
+    async fn usable_link(&self, digest: [u8; 32]) -> Result<Link, FlowError> {
+        // The link says whose it is.
+        let key = Cell::Bytes(digest.to_vec());
+        let select = Select::from(&APPROVAL_LINKS, Scope::System).with("token_digest", key).take(1);
+        let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
+        let row = row.ok_or_else(|| FlowError::not_found("link"))?;
+        let gone = |why: &str| Err(FlowError::refused(Code::Gone, why));
+        if !row.get("used_at").is_null() {
+            return gone("this link was used already");
+        }
+        if row.get("expires_at").as_time().is_none_or(|end| end <= self.inner.parts.clock.now()) {
+            return gone("this link has expired");
+        }
+        let permit = Permit::of_link(row.text("tenant_id"), row.text("actor"));
+        Ok(Link { digest, run: row.uuid("run_id"), approval: row.uuid("approval_id"), permit })
+    }
+
+    /// Uses a link up, unless somebody has.
+    pub(super) async fn used_up(&self, digest: [u8; 32], now: Timestamp) -> Result<Update, FlowError> {
+        self.usable_link(digest).await?;
+        let key = vec![Cell::Bytes(digest.to_vec())];
+        let used = Update::of(&APPROVAL_LINKS, key, vec![("used_at", Cell::Null)], vec![("used_at", now.into())]);
+        Ok(used.map_err(Unstorable::from)?)
+    }
+}

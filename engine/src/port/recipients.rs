@@ -1,0 +1,26 @@
+//! Who is told that a run waits for a person.
+
+use async_trait::async_trait;
+use chimera_core::flow::run::Head;
+
+/// Somebody who is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recipient {
+    /// `webhook` or `email`.
+    pub channel: String,
+    /// The address.
+    pub target: String,
+    /// The actor whose address it is, if it is one actor's own. Only a person's mail gets a link by
+    /// which they decide.
+    pub person: Option<String>,
+}
+
+/// Knows whom to tell. It is asked each time a run begins to wait, never for a run at L3.
+///
+/// Nothing is sent here: the messages are written together with the request for approval, so an
+/// answer that takes long holds the run up. Whoever can't be found out about is left out.
+#[async_trait]
+pub trait Recipients: Send + Sync {
+    /// Everybody who is told about requests of this run.
+    async fn of(&self, head: &Head) -> Vec<Recipient>;
+}

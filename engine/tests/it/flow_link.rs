@@ -1,0 +1,145 @@
+//! A link that was sent to a person decides once, as that person, about what they were shown.
+
+use crate::flow_ask::{asking, mail_of, tools};
+use chimera_core::access::Level;
+use chimera_core::flow::tables::{APPROVAL_LINKS, NOTIFICATIONS};
+use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
+use chimera_engine::flow::Decision;
+use chimera_testkit::flow::{Air, Stage, chain, code_of, id_of};
+use serde_json::json;
+use std::time::Duration;
+use uuid::Uuid;
+
+async fn waiting(air: &Air) -> (Stage, Uuid) {
+    let stage = tools().asking(asking(vec![mail_of("user_ann"), mail_of("user_bob")])).open().await;
+    let run = stage.run(air, Level::Ask).await;
+    stage.asks(run).await;
+    (stage, run)
+}
+
+fn write() -> Air {
+    chain("w", &[("a", "write")])
+}
+
+/// The token of the link that a person was sent about what waits now.
+async fn token(stage: &Stage, run: Uuid, person: &str) -> String {
+    let approval = stage.asks(run).await[0]["approval_id"].clone();
+    let rows = stage.rows_of(&NOTIFICATIONS, run).into_iter();
+    let mut theirs = rows.filter(|row| row.text("target") == format!("{person}@example.com"));
+    let mail = theirs.find(|row| json!(row.get("approval_id").as_uuid()) == approval).unwrap();
+    let payload = mail.get("payload").as_json().unwrap().to_value();
+    payload["data"]["link"].as_str().unwrap().rsplit('/').next().unwrap().to_owned()
+}
+
+async fn digest(stage: &Stage, run: Uuid) -> [u8; 32] {
+    let asked = stage.asks(run).await.remove(0);
+    let text = asked["digest"].as_str().unwrap();
+    std::array::from_fn(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn looking_shows_what_would_run_and_changes_nothing() {
+    let (stage, run) = waiting(&write()).await;
+    let token = &token(&stage, run, "user_bob").await;
+    let mut commits = stage.records.commits();
+    commits.borrow_and_update();
+    for _ in 0..3 {
+        let opened = stage.flow.open_link(token).await.unwrap();
+        assert_eq!(opened.person, "user_bob");
+        assert_eq!((&opened.run["run_id"], &opened.run["autonomy_level"]), (&json!(run), &json!("L0_Ask")));
+        assert_eq!(opened.approval["action"]["input"], json!({"n": "a"}));
+        assert_eq!(
+            (&opened.approval["action_type"], &opened.approval["requested_by"]),
+            (&json!("write"), &json!("user_ann"))
+        );
+    }
+    assert!(!commits.has_changed().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_clicks_one_decides_as_the_person_it_was_sent_to() {
+    let (stage, run) = waiting(&write()).await;
+    let (token, digest) = (token(&stage, run, "user_ann").await, digest(&stage, run).await);
+    let click = |_| stage.flow.decide_by_link(&token, Decision::Approve, digest, Some("fine".to_owned()));
+    let said = futures::future::join_all((0..8).map(click)).await;
+    let mut codes: Vec<String> = said.into_iter().map(code_of).collect();
+    codes.sort_unstable();
+    assert_eq!(codes, ["GONE", "GONE", "GONE", "GONE", "GONE", "GONE", "GONE", "none"]);
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    let entries = stage.rows_of(&AUDIT_LOG_ENTRIES, run);
+    let decided: Vec<_> = entries.iter().filter(|entry| entry.text("event_type") == "approval.decided").collect();
+    assert_eq!((decided.len(), decided[0].get("actor_id").as_text()), (1, Some("user_ann")));
+    assert_eq!(code_of(stage.flow.open_link(&token).await), "GONE");
+    let used = stage.rows_of(&APPROVAL_LINKS, run).iter().filter(|row| !row.get("used_at").is_null()).count();
+    assert_eq!(used, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_of_somebody_else_is_of_no_use_once_it_is_decided() {
+    let (stage, run) = waiting(&write()).await;
+    let tokens = [token(&stage, run, "user_ann").await, token(&stage, run, "user_bob").await];
+    let digest = digest(&stage, run).await;
+    stage.flow.decide_by_link(&tokens[0], Decision::Reject, digest, None).await.unwrap();
+    assert_eq!(stage.ended(run).await["status"], "cancelled");
+    assert_eq!(code_of(stage.flow.open_link(&tokens[1]).await), "INVALID_TRANSITION");
+    let late = stage.flow.decide_by_link(&tokens[1], Decision::Approve, digest, None).await;
+    assert_eq!(code_of(late), "INVALID_TRANSITION");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_people_decide_by_a_link_each() {
+    let air = write().also("requires_approval", json!({"approvals_needed": 2}));
+    let (stage, run) = waiting(&air).await;
+    let tokens = [token(&stage, run, "user_ann").await, token(&stage, run, "user_bob").await];
+    let digest = digest(&stage, run).await;
+    let first = stage.flow.decide_by_link(&tokens[0], Decision::Approve, digest, None).await.unwrap();
+    assert_eq!((first.status, first.approvals), ("pending", 1));
+    assert_eq!(code_of(stage.flow.decide_by_link(&tokens[0], Decision::Approve, digest, None).await), "GONE");
+    stage.flow.decide_by_link(&tokens[1], Decision::Approve, digest, None).await.unwrap();
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_lapses_with_the_request() {
+    let air = write().also("requires_approval", json!({"expires_seconds": 60}));
+    let (stage, run) = waiting(&air).await;
+    let (token, digest) = (token(&stage, run, "user_ann").await, digest(&stage, run).await);
+    stage.pass(Duration::from_secs(59)).await;
+    stage.flow.open_link(&token).await.unwrap();
+    stage.pass(Duration::from_secs(1)).await;
+    assert_eq!(code_of(stage.flow.open_link(&token).await), "GONE");
+    assert_eq!(code_of(stage.flow.decide_by_link(&token, Decision::Approve, digest, None).await), "GONE");
+    assert_eq!(stage.ended(run).await["status"], "cancelled");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_covers_what_was_shown_and_nothing_that_came_in_its_place() {
+    let (stage, run) = waiting(&write()).await;
+    let (old, shown) = (token(&stage, run, "user_ann").await, digest(&stage, run).await);
+    let other = stage.flow.decide_by_link(&old, Decision::Approve, [7; 32], None).await;
+    assert_eq!(code_of(other), "STALE_APPROVAL", "that is not what was shown");
+    stage.flow.open_link(&old).await.expect("a mistake costs nothing");
+    let step = id_of(&stage.asks(run).await[0]["step_id"]);
+    stage.flow.edit(&stage.permit("user_bob"), run, step, json!({"n": "edited"})).await.unwrap();
+    assert_eq!(code_of(stage.flow.open_link(&old).await), "STALE_APPROVAL");
+    assert_eq!(code_of(stage.flow.decide_by_link(&old, Decision::Approve, shown, None).await), "STALE_APPROVAL");
+    stage.until(run, |shown| shown["approvals"][0]["action"]["input"] == json!({"n": "edited"})).await;
+    let new = token(&stage, run, "user_ann").await;
+    let digest = digest(&stage, run).await;
+    stage.flow.decide_by_link(&new, Decision::Approve, digest, None).await.unwrap();
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_that_nobody_sent_leads_nowhere() {
+    let (stage, run) = waiting(&write()).await;
+    let token = token(&stage, run, "user_ann").await;
+    let swapped: String = token.chars().rev().collect();
+    let long = format!("{token}A");
+    for strange in ["", "x", &swapped, &long, &token[1..], "../../runs", &"ä".repeat(43), &"=".repeat(43)] {
+        assert_eq!(code_of(stage.flow.open_link(strange).await), "NOT_FOUND", "{strange:?}");
+        let said = stage.flow.decide_by_link(strange, Decision::Approve, [0; 32], None).await;
+        assert_eq!(code_of(said), "NOT_FOUND", "{strange:?}");
+    }
+    stage.flow.open_link(&token).await.unwrap();
+}

@@ -1,0 +1,141 @@
+//! A front door for tests: actors whose keys follow from their names, and tokens for them.
+
+use chimera_core::access::token::{Claims, TokenKey};
+use chimera_core::access::{Entry, Level, Secret, SecretName, mac};
+use chimera_core::limits::RATE_HITS_MAX;
+use chimera_core::time::Timestamp;
+use chimera_engine::access::{Access, Directory, Door, Parts, Rates, Settings, WithoutCounters, WordPlanner};
+use chimera_engine::flow::Flow;
+use chimera_engine::port::{Bus, Clock, Counters, Random, Records, SecretError, Secrets};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The actors whom tests act as.
+pub const ACTORS: [&str; 12] = [
+    "admin",
+    "user_1",
+    "user_123",
+    "user_ann",
+    "user_bob",
+    "user_cat",
+    "n8n_workflow_123",
+    "n8n_workflow_abc",
+    "n8n_workflow_1",
+    "service_bot",
+    "service_chatbot",
+    "anonymous",
+];
+
+/// The key of an actor.
+#[must_use]
+pub fn key_of(actor: &str) -> String {
+    format!("the key of {actor}, long enough")
+}
+
+/// The signature of a body by an actor.
+#[must_use]
+pub fn signature(actor: &str, body: &[u8]) -> String {
+    mac::sign(&Secret::new(key_of(actor)), body)
+}
+
+/// The key of access tokens.
+#[must_use]
+pub fn token_key() -> TokenKey {
+    TokenKey::from_seed(&[9; 32])
+}
+
+/// An access token of an actor, made now.
+#[must_use]
+pub fn token(actor: &str, now: Timestamp) -> String {
+    let iat = now.millis().div_euclid(1_000);
+    let jti = Some(format!("token of {actor}"));
+    let claims = Claims { sub: actor.to_owned(), exp: iat + 3_600, iat, jti, fam: None, aud: None, scopes: None };
+    token_key().sign(&claims).unwrap_or_default()
+}
+
+/// Settings under which the shipped registry counts, with more entries over it.
+#[must_use]
+pub fn settings(tenant: &str, entries: Vec<Entry>) -> Settings {
+    Settings {
+        tenant: tenant.to_owned(),
+        entries,
+        keys: ACTORS.iter().map(|actor| ((*actor).to_owned(), Secret::new(key_of(actor)))).collect(),
+        token_keys: vec![token_key()],
+        audience: "chimera".to_owned(),
+        strict_scopes: false,
+        cautious: false,
+        idempotency_ttl: Duration::from_secs(86_400),
+        without_counters: WithoutCounters::Refuse,
+    }
+}
+
+/// Entries with which everybody may do everything, as often as they like, and acts at L2.
+#[must_use]
+pub fn everybody(tenant: &str) -> Vec<Entry> {
+    let free = |id: &str| Entry {
+        scopes: vec!["*".to_owned()],
+        quota_per_minute: RATE_HITS_MAX,
+        level: Some(Level::ExecuteNotify),
+        ..Entry::unmatched(id, tenant)
+    };
+    ["*", "admin", "user_*", "n8n_workflow_*", "anonymous"].into_iter().map(free).collect()
+}
+
+/// No secret has a value.
+struct NoSecrets;
+
+#[async_trait::async_trait]
+impl Secrets for NoSecrets {
+    async fn resolve(&self, name: &SecretName) -> Result<Secret, SecretError> {
+        Err(SecretError::Missing(name.clone()))
+    }
+}
+
+/// What a front door stands on.
+pub struct Ground {
+    /// Where everything is kept.
+    pub records: Arc<dyn Records>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// Where ids come from.
+    pub random: Arc<dyn Random>,
+    /// How other processes are told.
+    pub bus: Arc<dyn Bus>,
+    /// What counts in this process.
+    pub own: Arc<dyn Counters>,
+    /// What all processes share, if anything.
+    pub shared: Option<Arc<dyn Counters>>,
+}
+
+impl Ground {
+    /// Who there is.
+    pub async fn directory(&self, settings: Settings) -> Arc<Directory> {
+        let parts = Parts {
+            records: Arc::clone(&self.records),
+            clock: Arc::clone(&self.clock),
+            random: Arc::clone(&self.random),
+            bus: Arc::clone(&self.bus),
+            secrets: Arc::new(NoSecrets),
+            seal: Secret::new(vec![3; 32]),
+            alone: false,
+        };
+        let directory = Arc::new(Directory::new(parts, settings));
+        directory.refresh().await.expect("a store that can be read");
+        directory
+    }
+
+    /// The door to what a directory knows.
+    #[must_use]
+    pub fn door(&self, directory: &Arc<Directory>) -> Door {
+        let without = directory.without_counters();
+        let shared = self.shared.clone().unwrap_or_else(|| Arc::clone(&self.own));
+        let rates = Rates { shared, own: Arc::clone(&self.own), without };
+        Door::new(Arc::clone(directory), rates, self.shared.clone())
+    }
+
+    /// The front door to a flow engine.
+    #[must_use]
+    pub fn access(&self, directory: &Arc<Directory>, flow: Flow) -> Arc<Access> {
+        Arc::new(Access::new(Arc::clone(directory), self.door(directory), flow, Arc::new(WordPlanner)))
+    }
+}
