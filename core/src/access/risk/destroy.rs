@@ -101,10 +101,11 @@ impl<'t> Words<'t> {
     /// Looks at one word.
     pub(super) fn look(&mut self, run: Run, found: &mut Found) {
         let word = &self.bytes[run.start..run.end];
-        match word[0] | 0x20 {
+        let first = word[0] | 0x20;
+        match first {
             b'a' => self.alters |= is(word, "alter") && is(self.next(run.end), "table"),
             b'd' | b't' | b'w' | b'p' | b'e' | b'r' | b's' => {
-                if let Some(verb) = VERBS.iter().find(|verb| begins(word, verb)) {
+                if let Some(verb) = VERBS.iter().find(|verb| verb.as_bytes()[0] == first && begins(word, verb)) {
                     self.verb(run, verb, found);
                 }
             }
@@ -113,7 +114,7 @@ impl<'t> Words<'t> {
         if command::destroys(self.bytes, run) {
             found.add(Factor::DestructiveOperation);
         }
-        if word.len() > 6 && ends_in_verb(word) {
+        if word.len() > 6 && matches!(word[word.len() - 1], b'e' | b'E' | b'y' | b'Y') && ends_in_verb(word) {
             found.add(Factor::DestructiveWord);
         }
     }
