@@ -49,9 +49,10 @@ pub(super) fn destroys(bytes: &[u8], run: Run) -> bool {
             options.split(u8::is_ascii_whitespace).any(|option| begins(option, "-recurse") || begins(option, "-force"))
         }
         b'd' | b'f' | b'm' | b'w' | b'r' | b'x' | b'p' | b'c' | b's' | b'v' => {
-            ALONE.iter().any(|alone| is(word, alone))
+            let first = word[0] | 0x20;
+            ALONE.iter().any(|alone| alone.as_bytes()[0] == first && is(word, alone))
                 || WITH.iter().any(|(command, option)| {
-                    is(word, command) && {
+                    command.as_bytes()[0] == first && is(word, command) && {
                         let from = gap(bytes, run.end);
                         from > run.end && begins(&bytes[from..], option)
                     }

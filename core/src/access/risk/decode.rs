@@ -24,7 +24,7 @@ pub(super) fn percent(text: &str) -> Option<String> {
     if changed { Some(String::from_utf8_lossy(&out).into_owned()) } else { None }
 }
 
-/// The text with `\u0044` and `\x44` as `D`.
+/// The text with `\u0044` and `\x44` as `D`, and with line breaks and tabs in place.
 pub(super) fn escapes(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -32,26 +32,27 @@ pub(super) fn escapes(text: &str) -> Option<String> {
     while let Some(at) = rest.find('\\') {
         out.push_str(&rest[..at]);
         let escape = &rest[at + 1..];
-        let digits = match escape.as_bytes().first() {
-            Some(b'u') => escape.get(1..5),
-            Some(b'x') => escape.get(1..3),
-            _ => None,
-        };
-        let meant = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok()).and_then(char::from_u32);
-        match (meant, digits) {
-            (Some(meant), Some(digits)) => {
-                changed = true;
-                out.push(meant);
-                rest = &escape[1 + digits.len()..];
-            }
-            _ => {
-                out.push('\\');
-                rest = escape;
-            }
-        }
+        let meant = meant_by(escape);
+        let (letter, taken) = meant.unwrap_or(('\\', 0));
+        changed |= meant.is_some();
+        out.push(letter);
+        rest = &escape[taken..];
     }
     out.push_str(rest);
     changed.then_some(out)
+}
+
+/// The letter that stands behind a backslash, and how many bytes it takes.
+fn meant_by(escape: &str) -> Option<(char, usize)> {
+    let digits = match escape.as_bytes().first()? {
+        b'n' | b'r' => return Some(('\n', 1)),
+        b't' => return Some(('\t', 1)),
+        b'u' => escape.get(1..5)?,
+        b'x' => escape.get(1..3)?,
+        _ => return None,
+    };
+    let letter = u32::from_str_radix(digits, 16).ok().and_then(char::from_u32)?;
+    Some((letter, 1 + digits.len()))
 }
 
 /// The runs of a text that could be base64 or hex.

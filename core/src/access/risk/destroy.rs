@@ -13,7 +13,7 @@ use super::weight::Found;
 /// Verbs that destroy.
 const VERBS: [&str; 9] = ["delete", "drop", "destroy", "truncate", "wipe", "purge", "erase", "refund", "shred"];
 /// What `DROP` takes away.
-const OBJECTS: [&str; 34] = [
+const OBJECTS: [&str; 33] = [
     "table",
     "tables",
     "database",
@@ -47,14 +47,13 @@ const OBJECTS: [&str; 34] = [
     "stream",
     "topic",
     "bucket",
-    "if",
 ];
 /// What may stand between `DELETE` and `FROM`, and what makes it a statement.
 const AFTER_DELETE: [&str; 7] = ["from", "low_priority", "quick", "ignore", "top", "http", "https"];
-/// What makes the verb behind it an operation: `-X DELETE`, `kubectl delete`, `DETACH DELETE`.
-const BEFORE: [&str; 16] = [
-    "x",
-    "request",
+/// Options of a client behind which a method stands.
+const OPTIONS: [&str; 2] = ["x", "request"];
+/// What makes the verb behind it an operation: `kubectl delete`, `DETACH DELETE`.
+const BEFORE: [&str; 14] = [
     "method",
     "detach",
     "kubectl",
@@ -102,10 +101,11 @@ impl<'t> Words<'t> {
     /// Looks at one word.
     pub(super) fn look(&mut self, run: Run, found: &mut Found) {
         let word = &self.bytes[run.start..run.end];
-        match word[0] | 0x20 {
+        let first = word[0] | 0x20;
+        match first {
             b'a' => self.alters |= is(word, "alter") && is(self.next(run.end), "table"),
             b'd' | b't' | b'w' | b'p' | b'e' | b'r' | b's' => {
-                if let Some(verb) = VERBS.iter().find(|verb| begins(word, verb)) {
+                if let Some(verb) = VERBS.iter().find(|verb| verb.as_bytes()[0] == first && begins(word, verb)) {
                     self.verb(run, verb, found);
                 }
             }
@@ -114,7 +114,7 @@ impl<'t> Words<'t> {
         if command::destroys(self.bytes, run) {
             found.add(Factor::DestructiveOperation);
         }
-        if word.len() > 6 && ends_in_verb(word) {
+        if word.len() > 6 && matches!(word[word.len() - 1], b'e' | b'E' | b'y' | b'Y') && ends_in_verb(word) {
             found.add(Factor::DestructiveWord);
         }
     }
@@ -147,11 +147,14 @@ impl<'t> Words<'t> {
 
     /// Whether the verb is one of a statement, a command or a request.
     fn is_operation(&self, run: Run, verb: &str) -> bool {
-        let flag = run.start > 0 && self.bytes[run.start - 1] == b'-';
-        if flag {
+        if run.start > 0 && self.bytes[run.start - 1] == b'-' {
             let dashes = self.bytes[..run.start].iter().rev().take_while(|byte| **byte == b'-').count();
-            let before = run.start.checked_sub(dashes + 1).map(|at| self.bytes[at]);
-            return verb == "delete" && before.is_none_or(|byte| byte.is_ascii_whitespace()) && run.start > dashes;
+            match run.start.checked_sub(dashes + 1).map(|at| self.bytes[at]) {
+                // An option: `find -delete`, `rsync --delete`.
+                Some(before) if before.is_ascii_whitespace() && verb == "delete" => return true,
+                Some(before) if is_word(before) => return false,
+                _ => {}
+            }
         }
         let next = self.next(run.end);
         let statement = match verb {
@@ -192,7 +195,9 @@ impl<'t> Words<'t> {
         let gap = before.iter().rev().take(GAP_BYTES_MAX).take_while(|byte| !is_word(**byte)).count();
         let before = &before[..before.len() - gap];
         let length = before.iter().rev().take_while(|byte| is_word(**byte)).count();
-        gap > 0 && BEFORE.iter().any(|operator| is(&before[before.len() - length..], operator))
+        let (rest, word) = before.split_at(before.len() - length);
+        let is_option = || rest.ends_with(b"-") && OPTIONS.iter().any(|option| is(word, option));
+        gap > 0 && (BEFORE.iter().any(|operator| is(word, operator)) || is_option())
     }
 
     /// `DELETE /users/7`

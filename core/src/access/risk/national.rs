@@ -77,6 +77,15 @@ fn is_british(run: &[u8]) -> bool {
     given && read(&run[2..8]).is_some() && matches!(run[8].to_ascii_uppercase(), b'A'..=b'D')
 }
 
+/// Whether the value of a member that is called a social security number is one.
+pub(super) fn is_american_by_name(text: &[u8]) -> bool {
+    let mut digits = [0_u8; 9];
+    text.len() == digits.len() && text.iter().all(u8::is_ascii_digit) && {
+        digits.iter_mut().zip(text).for_each(|(digit, byte)| *digit = byte - b'0');
+        is_american(&digits)
+    }
+}
+
 /// Ranges that are given out, without the two numbers that advertisements made known.
 fn is_american(digits: &[u8]) -> bool {
     let (area, group, serial) = (value(&digits[..3]), value(&digits[3..5]), value(&digits[5..]));

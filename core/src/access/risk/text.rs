@@ -13,6 +13,8 @@ pub(super) enum Hint {
     None,
     /// It is a telephone number.
     Phone,
+    /// It is a social security number, which may then stand without its dashes.
+    SocialSecurity,
     /// The text is itself a member's name.
     Name,
 }
@@ -21,10 +23,16 @@ impl Hint {
     /// What a member's name says.
     pub(super) fn of(name: &str) -> Self {
         const PHONES: [&str; 8] = ["phone", "mobile", "tel", "fax", "cell", "msisdn", "telefono", "telephone"];
-        let is_phone = name
-            .split(['_', '-', '.'])
-            .any(|word| PHONES.iter().any(|phone| word.eq_ignore_ascii_case(phone)) || word.ends_with("Phone"));
-        if is_phone || name.eq_ignore_ascii_case("phonenumber") { Self::Phone } else { Self::None }
+        const SOCIAL_SECURITY: [&str; 3] = ["ssn", "social_security_number", "socialsecuritynumber"];
+        let is = |word: &str, known: &[&str]| known.iter().any(|known| word.eq_ignore_ascii_case(known));
+        let is_phone = |word: &str| is(word, &PHONES) || word.ends_with("Phone");
+        if name.split(['_', '-', '.']).any(is_phone) || is(name, &["phonenumber"]) {
+            Self::Phone
+        } else if is(name, &SOCIAL_SECURITY) {
+            Self::SocialSecurity
+        } else {
+            Self::None
+        }
     }
 }
 
@@ -33,7 +41,7 @@ impl Hint {
 pub(super) struct Marks {
     /// `%44`.
     pub(super) percent: bool,
-    /// `\u0044` or `\x44`.
+    /// `\u0044`, `\x44` or `\n`.
     pub(super) escape: bool,
     /// A run of letters and digits that is long enough to be base64 or hex.
     pub(super) opaque: bool,
@@ -116,7 +124,7 @@ pub(super) fn scan(text: &str, hint: Hint, found: &mut Found) -> Marks {
                 at += 1;
             }
             b'\\' => {
-                marks.escape |= matches!(bytes.get(at + 1), Some(b'u' | b'x'));
+                marks.escape |= matches!(bytes.get(at + 1), Some(b'u' | b'x' | b'n' | b'r' | b't'));
                 at += 1;
             }
             // What stands in such a comment is run; the number is a version.
@@ -131,8 +139,10 @@ pub(super) fn scan(text: &str, hint: Hint, found: &mut Found) -> Marks {
         run_bytes = if goes_on { run_bytes + at - start } else { 0 };
         marks.opaque |= run_bytes >= super::decode::RUN_BYTES_MIN;
     }
-    if hint == Hint::Phone && personal::is_phone_by_name(bytes) {
-        found.add(Factor::Phone);
+    match hint {
+        Hint::Phone if personal::is_phone_by_name(bytes) => found.add(Factor::Phone),
+        Hint::SocialSecurity if national::is_american_by_name(bytes) => found.add(Factor::NationalId),
+        _ => {}
     }
     marks
 }

@@ -95,7 +95,7 @@ impl<'p> Walk<'p> {
                 for (name, member) in members {
                     path.push(Part::Name(name));
                     self.bytes += name.len();
-                    self.name(name, member, path, at, tally);
+                    tell(self.name(name, member, 0), path, at, tally);
                     self.value(member, path, Hint::of(name), at, tally);
                     path.pop();
                 }
@@ -104,14 +104,11 @@ impl<'p> Walk<'p> {
         tell(found, path, at, tally);
     }
 
-    /// A member's name may itself be the operation or somebody's address. A member that is off is
-    /// no operation.
-    fn name(&mut self, name: &str, member: &Value, path: &[Part<'_>], at: &str, tally: &mut Tally) {
-        let is_off = matches!(member, Value::Null | Value::Bool(false));
-        let found = self.text(name, Hint::Name, 0);
-        if !found.is_empty() && !is_off {
-            tell(found, path, at, tally);
-        }
+    /// What a member's name says: it may itself be the operation or somebody's address. A member
+    /// that is off is no operation.
+    fn name(&mut self, name: &str, member: &Value, layer: usize) -> Found {
+        let found = self.text(name, Hint::Name, layer);
+        if matches!(member, Value::Null | Value::Bool(false)) { found.harmless() } else { found }
     }
 
     /// What stands in a text, or in a text inside it.
@@ -170,9 +167,7 @@ impl<'p> Walk<'p> {
             }
             Value::Object(members) => {
                 for (name, member) in members {
-                    if !matches!(member, Value::Null | Value::Bool(false)) {
-                        found.merge(self.text(name, Hint::Name, layer));
-                    }
+                    found.merge(self.name(name, member, layer));
                     self.within(member, Hint::of(name), layer, found);
                 }
             }
@@ -184,8 +179,8 @@ impl<'p> Walk<'p> {
         if self.step == 0 || !text.contains("${") {
             return;
         }
-        for (start, _) in text.match_indices("nodes.") {
-            let rest = &text[start + "nodes.".len()..];
+        for (start, _) in text.match_indices("nodes") {
+            let rest = text[start + "nodes".len()..].trim_start_matches(['.', '[', '"', '\'']);
             let end = rest.bytes().position(|b| !(b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-')));
             let source = self.ids.get(&rest[..end.unwrap_or(rest.len())]);
             if let Some(source) = source.filter(|source| **source < self.step) {

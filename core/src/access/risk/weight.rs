@@ -7,10 +7,10 @@ use crate::limits::RISK_REASONS_MAX;
 use serde::{Deserialize, Serialize};
 
 macro_rules! factors {
-    ($($(#[$doc:meta])* $variant:ident = $word:literal, $points:literal, $times:literal;)*) => {
+    ($(#[doc = $doc:literal] $variant:ident = $word:literal, $points:literal, $times:literal;)*) => {
         /// Something that makes a plan risky.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        pub enum Factor { $($(#[$doc])* #[serde(rename = $word)] $variant),* }
+        pub enum Factor { $(#[doc = $doc] #[serde(rename = $word)] $variant),* }
 
         impl Factor {
             /// Every factor, in the order of the table.
@@ -22,6 +22,12 @@ macro_rules! factors {
                 match self { $(Self::$variant => $word),* }
             }
 
+            /// What it means, in a sentence.
+            #[must_use]
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => $doc.trim_ascii()),* }
+            }
+
             /// Points that it adds each time.
             #[must_use]
             pub const fn points(self) -> u32 {
@@ -29,7 +35,8 @@ macro_rules! factors {
             }
 
             /// How often it counts in one plan.
-            pub(super) const fn times(self) -> u32 {
+            #[must_use]
+            pub const fn times(self) -> u32 {
                 match self { $(Self::$variant => $times),* }
             }
         }
@@ -103,6 +110,11 @@ impl Found {
         self.0 |= 1 << factor as u32;
     }
 
+    /// Without operations that destroy.
+    pub(super) const fn harmless(self) -> Self {
+        Self(self.0 & !(1 << Factor::DestructiveOperation as u32) & !(1 << Factor::DestructiveWord as u32))
+    }
+
     pub(super) const fn merge(&mut self, other: Self) {
         self.0 |= other.0;
     }
@@ -113,9 +125,5 @@ impl Found {
 
     pub(super) fn factors(self) -> impl Iterator<Item = Factor> {
         Factor::ALL.iter().copied().filter(move |factor| self.has(*factor))
-    }
-
-    pub(super) const fn is_empty(self) -> bool {
-        self.0 == 0
     }
 }

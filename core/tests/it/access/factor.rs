@@ -2,10 +2,11 @@
 
 use super::given::{note, plan, scored};
 use chimera_core::access::Plan;
-use chimera_core::access::risk::{Factor, Score};
+use chimera_core::access::risk::{Factor, HIGH_FROM, MEDIUM_FROM, Score};
 use chimera_core::limits::{JSON_DEPTH_MAX, RISK_HUGE_INPUT_BYTES, RISK_LARGE_INPUT_BYTES};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// A plan without the factor, and one with it that differs in nothing else that counts.
 fn pair(factor: Factor) -> (Plan, Plan) {
@@ -86,4 +87,18 @@ fn every_further_call_to_the_outside_raises_the_score() {
         scored(&whole).score
     };
     assert!((1..11).all(|count| fetches(count) < fetches(count + 1)));
+}
+
+#[test]
+fn the_reference_has_every_factor_and_both_thresholds() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/risk.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let row = |factor: &Factor| {
+        let (word, points, times) = (factor.as_str(), factor.points(), factor.times());
+        format!("| `{word}` | {points} | {times} | {} |", factor.meaning())
+    };
+    let wanted: Vec<String> = Factor::ALL.iter().map(row).collect();
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    assert_eq!(rows, wanted, "the page wants:\n{}", wanted.join("\n"));
+    assert!(page.contains(&format!("from {MEDIUM_FROM} on medium, from {HIGH_FROM} on high")));
 }
