@@ -48,10 +48,12 @@ pub(crate) async fn observe(State(edge): State<Edge>, mut request: Request, next
         duration_ms = Empty,
         correlation_id = correlation,
         trace_id = Empty,
+        caller_trace_id = Empty,
     );
     let exported = edge.link.as_ref().and_then(|link| link(&span, &origin));
     if let Some(run) = run {
         request.extensions_mut().insert(RunSeed::new(run, exported.as_ref()));
+        span.record("caller_trace_id", caller.as_ref().map(|caller| caller.trace_id.as_str()));
     }
     let context = exported.unwrap_or_else(|| TraceContext::begin(&origin, &*edge.random));
     span.record("trace_id", context.trace_id.as_str());

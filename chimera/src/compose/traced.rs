@@ -127,3 +127,7 @@ impl Counters for TracedCounters {
         watched(client_span!("redis.ready", db.system.name = "redis"), self.0.ready()).await
     }
 }
+
+#[cfg(test)]
+#[path = "traced_tests.rs"]
+mod tests;

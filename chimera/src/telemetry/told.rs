@@ -109,7 +109,7 @@ impl Spans for Teller {
     }
 
     fn stand_in(&self, trace: Uuid, span: OwnSpanId) -> tracing::Span {
-        let stands = tracing::info_span!(parent: None, "run", otel.stand_in = true);
+        let stands = tracing::info_span!(parent: None, "run", otel.stand_in = true, trace_id = %trace.simple());
         // Asking for its context starts it.
         drop(under(trace, span, || stands.context()));
         stands

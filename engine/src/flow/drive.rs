@@ -263,14 +263,10 @@ impl Drive {
         self.calls.push(
             async move {
                 let parts = &inner.parts;
-                let (began, span) = (parts.clock.now(), spans::under_call(&*parts.spans, head.id, call.id));
+                let traced = spans::OpenCall::begin(parts, &head, &call);
                 let performed = perform(&parts.registry, &*parts.clock, &head, &call, cancel);
-                let answer: Answer = performed.instrument(span).await;
-                let over = parts.clock.now();
-                if parts.spans.enabled() {
-                    parts.spans.ended(spans::call_span(&head, &call, &answer, began, over));
-                }
-                let took_ms = over.millis() - began.millis();
+                let answer: Answer = performed.instrument(traced.stand_in()).await;
+                let took_ms = traced.end(&answer);
                 Event::Answered { at: call.at, call: call.id, answer, took_ms }
             }
             .boxed(),

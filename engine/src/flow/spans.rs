@@ -4,9 +4,10 @@
 //! whoever drives the run and however often it changed hands. Nothing is looked at while nobody
 //! listens.
 
-use super::node::Inner;
+use super::node::{Inner, Parts};
 use crate::port::{Span, SpanKind, Spans};
-use chimera_core::flow::call::Answer;
+use chimera_core::error::Code;
+use chimera_core::flow::call::{Answer, ToolError};
 use chimera_core::flow::run::{Call, Head, Mode, Run, StepStatus, Traced, Turn};
 use chimera_core::flow::tool::is_dry;
 use chimera_core::flow::trace::{SpanId, made_at};
@@ -142,7 +143,45 @@ pub(super) fn under_run(spans: &dyn Spans, run: Uuid) -> tracing::Span {
     if spans.enabled() { spans.stand_in(run, SpanId::run(run)) } else { tracing::Span::none() }
 }
 
-/// What stands for a call while it is made.
-pub(super) fn under_call(spans: &dyn Spans, run: Uuid, call: Uuid) -> tracing::Span {
-    if spans.enabled() { spans.stand_in(run, SpanId::call(call)) } else { tracing::Span::none() }
+/// A call that is being made. It is told when it has ended, and also when it is cut off: what it did
+/// until then hangs under it.
+pub(super) struct OpenCall<'a> {
+    parts: &'a Parts,
+    head: &'a Head,
+    call: &'a Call,
+    start: Timestamp,
+    ended: bool,
+}
+
+impl<'a> OpenCall<'a> {
+    pub(super) fn begin(parts: &'a Parts, head: &'a Head, call: &'a Call) -> Self {
+        Self { parts, head, call, start: parts.clock.now(), ended: false }
+    }
+
+    /// What stands for it while it is made.
+    pub(super) fn stand_in(&self) -> tracing::Span {
+        let spans = &*self.parts.spans;
+        let stands = || spans.stand_in(self.head.id, SpanId::call(self.call.id));
+        if spans.enabled() { stands() } else { tracing::Span::none() }
+    }
+
+    /// It was answered; gives how many milliseconds that took.
+    pub(super) fn end(mut self, answer: &Answer) -> i64 {
+        self.ended = true;
+        let end = self.parts.clock.now();
+        if self.parts.spans.enabled() {
+            self.parts.spans.ended(call_span(self.head, self.call, answer, self.start, end));
+        }
+        end.millis() - self.start.millis()
+    }
+}
+
+impl Drop for OpenCall<'_> {
+    fn drop(&mut self) {
+        if self.ended || !self.parts.spans.enabled() {
+            return;
+        }
+        let cut = Answer::Failed(ToolError::maybe_sent(Code::RequestTimeout, "it was cut off before it answered"));
+        self.parts.spans.ended(call_span(self.head, self.call, &cut, self.start, self.parts.clock.now()));
+    }
 }

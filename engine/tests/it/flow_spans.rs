@@ -183,3 +183,16 @@ async fn a_draft_and_a_rollback_stay_in_the_tree_of_their_run() {
     let undo = listener.of(run).into_iter().find(|span| attribute(span, "mode") == Some(&json!("undo"))).unwrap();
     assert_eq!(undo.parent, Some(named(&listener.of(run), "step a").id));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_a_stop_cuts_off_is_told_and_the_next_process_goes_on_in_the_same_tree() {
+    let (listener, setup) = heard();
+    let slow = || Puppet::new("slow", Reach::Read).takes(|_| Duration::from_secs(10)).build();
+    let first = setup().tool(slow()).unkept().open().await;
+    let run = first.run(&chain("w", &[("a", "slow")]), SILENT).await;
+    first.step(run, "a", "running").await;
+    let second = first.restart(setup().tool(slow())).await;
+    second.ended(run).await;
+    listener.until(run, RUN).await;
+    assert_eq!(listener.tree(run), "agent_execution\n  step a\n    call slow, failed\n    call slow\n");
+}

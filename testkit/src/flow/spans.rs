@@ -24,7 +24,7 @@ impl Listener {
     }
 
     /// The spans of a run as a tree, one line each, and below each span its parts in order of their
-    /// names. A span that nothing leads to stands at the edge. Panics if a span was told twice.
+    /// names, and of the same name as they were told. A span that nothing leads to stands at the edge. Panics if a span was told twice.
     #[must_use]
     pub fn tree(&self, run: Uuid) -> String {
         let spans = self.of(run);
@@ -38,7 +38,7 @@ impl Listener {
 }
 
 fn branch(spans: &[Span], mut parts: Vec<&Span>, depth: usize, text: &mut String) {
-    parts.sort_by(|a, b| a.name.cmp(&b.name).then(a.id.cmp(&b.id)));
+    parts.sort_by(|a, b| a.name.cmp(&b.name));
     for span in parts {
         let failed = if span.error.is_some() { ", failed" } else { "" };
         text.push_str(&format!("{}{}{failed}\n", "  ".repeat(depth), span.name));
