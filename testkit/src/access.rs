@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The actors whom tests act as.
-pub const ACTORS: [&str; 12] = [
+pub const ACTORS: [&str; 13] = [
+    "agent_x",
     "admin",
     "user_1",
     "user_123",

@@ -285,7 +285,10 @@ async fn answer(edge: &Edge, caller: &Caller, begun: &Begun, wait: Option<Durati
     let until = Instant::now() + wait.min(edge.request_timeout.mul_f64(0.9));
     let status = if wait.is_zero() { RunStatus::Running } else { wait_for(caller, &begun.started, until).await? };
     match status {
-        status if !drafts && status.is_final() => Ok((place_of(run), Json(summary(begun))).into_response()),
+        // A run that went on elsewhere, or later, is known to the store alone.
+        status if !drafts && status.is_final() && begun.started.standing.borrow().ended.is_some() => {
+            Ok((place_of(run), Json(summary(begun))).into_response())
+        }
         status if status.is_final() || status == RunStatus::AwaitingApproval => {
             whole(caller, run, StatusCode::OK).await
         }

@@ -1,6 +1,7 @@
 //! The HTTP edge over a real socket.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod access;
 mod artifacts;
 mod connections;
 mod downloads;

@@ -1,6 +1,6 @@
 //! Trace context and correlation ids, in and out.
 
-use crate::flow::{House, furnished, house, setup};
+use crate::flow::{House, furnished, house, setup, signed};
 use crate::support::{client, edge, served};
 use chimera_api::{Origin, TraceContext};
 use chimera_core::flow::trace::SpanId;
@@ -58,8 +58,9 @@ async fn a_correlation_id_is_echoed_and_a_dangerous_one_is_replaced() {
 
 /// Asks for a run within the caller's trace: the trace of the answer, and its body.
 async fn ask_for_a_run(house: &House, path: &str) -> (TraceContext, Value) {
-    let request = house.client.post(house.server.url(path)).bearer_auth("open sesame").header("traceparent", CALLER);
-    let answer = request.json(&json!({})).send().await.unwrap();
+    let request = house.client.post(house.server.url(path)).bearer_auth(house.token("admin"));
+    let body = if path == "/act" { json!({"workflow_id": "w"}) } else { json!({}) };
+    let answer = signed(request.header("traceparent", CALLER), "admin", &body).send().await.unwrap();
     let context = TraceContext::parse(answer.headers()["traceparent"].to_str().unwrap()).unwrap();
     (context, answer.json().await.unwrap())
 }
@@ -69,12 +70,12 @@ async fn ask_for_a_run(house: &House, path: &str) -> (TraceContext, Value) {
 async fn a_request_for_a_run_begins_the_trace_of_the_run_and_every_answer_names_it() {
     let house = house().await;
     house.apply(&chain("w", &[("a", "think")])).await;
-    let (context, started) = ask_for_a_run(&house, "/workflows/w/runs").await;
+    let (context, started) = ask_for_a_run(&house, "/act").await;
     assert_eq!(context.trace_id, id::trace_id(id_of(&started["run_id"])));
     assert_eq!(started["trace_id"], context.trace_id);
     let (_, shown) = house.get(&format!("/runs/{}", started["run_id"].as_str().unwrap())).await;
     assert_eq!(shown["trace_id"], context.trace_id);
-    let (_, again) = ask_for_a_run(&house, "/workflows/w/runs").await;
+    let (_, again) = ask_for_a_run(&house, "/act").await;
     assert_ne!(again["trace_id"], started["trace_id"], "two runs of one caller's trace");
     let (context, refused) = ask_for_a_run(&house, "/workflows/nothing/call").await;
     assert_eq!(refused["trace_id"], context.trace_id);

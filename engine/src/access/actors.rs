@@ -109,10 +109,12 @@ impl Directory {
         Ok(self.shown(&self.snapshot(), &entry.id))
     }
 
-    /// Nobody gives what they don't have, or to another tenant.
+    /// Nobody gives what they don't have, to another tenant, or to a name that is another tenant's. The
+    /// operator gives tenants their names, by patterns.
     fn check_reach(&self, permit: &Permit, entry: &Entry) -> Result<(), AccessError> {
         let everything = permit.may("*") && permit.tenant() == self.settings.tenant;
-        if entry.tenant != permit.tenant() && !everything {
+        let holder = self.snapshot().registry.resolve(&entry.id).tenant.clone();
+        if (entry.tenant != permit.tenant() || holder != permit.tenant()) && !everything {
             return Err(AccessError::refused(Code::RbacForbidden, "the actor belongs to another tenant"));
         }
         let held = scope::narrowed(permit.scopes(), &entry.scopes);

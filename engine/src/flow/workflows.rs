@@ -4,7 +4,7 @@
 //! same document again gives the version that is there.
 
 use super::{FlowError, Registry};
-use crate::access::{Permit, WORKFLOWS_WRITE};
+use crate::access::{Permit, WORKFLOWS_READ, WORKFLOWS_WRITE};
 use crate::ledger::audit::{Event, Writer};
 use crate::port::{Clock, CommitError, Random, Records};
 use chimera_core::error::Code;
@@ -108,6 +108,13 @@ impl Workflows {
 
     /// Checks a document without storing it.
     pub async fn check(&self, permit: &Permit, text: &str) -> Result<Arc<Graph>, FlowError> {
+        if !permit.may(WORKFLOWS_READ) {
+            return Err(FlowError::lacking(WORKFLOWS_READ));
+        }
+        self.compile(permit, text).await
+    }
+
+    async fn compile(&self, permit: &Permit, text: &str) -> Result<Arc<Graph>, FlowError> {
         let document = air::parse(text).map_err(|problems| FlowError::problems("the workflow", &problems))?;
         self.starts_itself(permit.tenant(), &document).await?;
         let mut children = BTreeMap::new();
@@ -198,7 +205,7 @@ impl Workflows {
     }
 
     async fn store(&self, permit: &Permit, id: &str, text: &str) -> Result<Applied, FlowError> {
-        let graph = self.check(permit, text).await?;
+        let graph = self.compile(permit, text).await?;
         if graph.document.workflow_id != id {
             let message = format!("the document is of {}, not of {id}", graph.document.workflow_id);
             return Err(FlowError::refused(Code::MalformedArgs, message));

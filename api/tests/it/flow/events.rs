@@ -1,6 +1,6 @@
 //! Following a run: from the ledger, without a gap, without a repetition, to its end.
 
-use super::{House, TOKEN, code, furnished, house, path, reviewed, setup};
+use super::{House, code, furnished, house, path, reviewed, setup};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
 use chimera_engine::ledger::audit::{Event, Writer};
@@ -23,7 +23,10 @@ type Heard = (i64, String, Value);
 
 impl Stream {
     async fn open(house: &House, run: &Value, query: &str, last: Option<&str>) -> Self {
-        let request = house.client.get(house.server.url(&path(run, &format!("/events{query}")))).bearer_auth(house.token("admin"));
+        let request = house
+            .client
+            .get(house.server.url(&path(run, &format!("/events{query}"))))
+            .bearer_auth(house.token("admin"));
         let request = last.iter().fold(request, |request, last| request.header("last-event-id", *last));
         let answer = request.send().await.unwrap();
         Self { answer, text: String::new() }

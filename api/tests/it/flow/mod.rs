@@ -1,7 +1,6 @@
 //! The flow room over a real socket, on a store in memory.
 
 mod decisions;
-mod doors;
 mod events;
 mod links;
 mod runs;
@@ -58,8 +57,8 @@ pub(crate) async fn furnished(setup: Setup, change: impl FnOnce(Edge) -> Edge) -
 pub(crate) async fn front(stage: &Stage, settings: Settings) -> Arc<Access> {
     let ground = Ground {
         records: stage.records.clone(),
-        clock: Arc::new(stage.world.clock.clone()),
-        random: Arc::new(stage.world.random.clone()),
+        clock: Arc::clone(&stage.world.clock),
+        random: Arc::clone(&stage.world.random) as Arc<dyn chimera_engine::port::Random>,
         bus: Arc::new(LocalBus::new()),
         own: Arc::new(LocalCounters::new()),
         shared: None,
@@ -87,7 +86,7 @@ impl House {
 
     /// An access token of somebody.
     pub(crate) fn token(&self, actor: &str) -> String {
-        token(actor, chimera_engine::port::Clock::now(&self.stage.world.clock))
+        token(actor, self.stage.world.clock.now())
     }
 
     /// Starts a run of a workflow as the operator, and does not wait unless the request says so.
@@ -120,7 +119,7 @@ impl House {
     pub(crate) async fn run(&self, air: &Air, mut ask: Value) -> Value {
         self.apply(air).await;
         ask["wait"] = 15.into();
-        let (status, run) = self.start(air.id(), ask).await;
+        let (status, run) = self.start(&air.id(), ask).await;
         assert!([200, 202].contains(&status), "{run}");
         run
     }

@@ -1,0 +1,248 @@
+//! Nobody gets in without a credential that counts, and nobody gets at what is not theirs.
+//!
+//! The operations come from the OpenAPI document, so a new endpoint fails here until its cases are
+//! written down.
+
+use crate::flow::{House, code, front, furnished, house, path, reviewed, setup, signed};
+use crate::support::client;
+use chimera_core::access::Entry;
+use chimera_core::access::token::Claims;
+use chimera_core::limits::RATE_HITS_MAX;
+use chimera_testkit::access::{everybody, settings, signature, token_key};
+use chimera_testkit::flow::TENANT;
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// What somebody gets who has a valid credential and no business here.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Gets {
+    /// A refusal that names the scope they lack.
+    Forbidden,
+    /// What they may not know of is not there.
+    NotThere,
+    /// A list without anything that is not theirs.
+    Nothing,
+    /// Only what is their own anyway.
+    Own,
+}
+use Gets::{Forbidden, NotThere, Nothing, Own};
+
+/// An operation, a body that its owner could send, what somebody without scopes gets, and what
+/// somebody of another tenant gets.
+type Case = (&'static str, fn() -> Value, Gets, Gets);
+
+const fn none() -> Value {
+    Value::Null
+}
+
+/// Every guarded operation.
+const CASES: &[Case] = &[
+    ("POST /auth/revoke", || json!({"token": "x"}), Own, Own),
+    ("POST /act", || json!({"workflow_id": "reviewed"}), Forbidden, NotThere),
+    ("GET /actors", none, Forbidden, Own),
+    ("GET /actors/{id}", none, Forbidden, NotThere),
+    ("PUT /actors/{id}", || json!({"scopes": []}), Forbidden, Forbidden),
+    ("POST /actors/{id}/keys", || json!({}), Forbidden, NotThere),
+    ("GET /tools", none, Nothing, Own),
+    ("GET /workflows", none, Forbidden, Nothing),
+    ("GET /workflows/{id}", none, Forbidden, NotThere),
+    ("PUT /workflows/{id}", || reviewed().document().clone(), Forbidden, Own),
+    ("POST /workflows/{id}/check", || reviewed().document().clone(), Forbidden, Own),
+    ("DELETE /workflows/{id}/cache", none, Forbidden, Own),
+    ("POST /workflows/{id}/call", || json!({}), Forbidden, NotThere),
+    ("GET /runs", none, Nothing, Nothing),
+    ("GET /runs/{id}", none, Forbidden, NotThere),
+    ("PATCH /runs/{id}", || json!({"status": "rolled_back"}), Forbidden, NotThere),
+    ("GET /runs/{id}/steps", none, Forbidden, NotThere),
+    ("POST /runs/{id}/steps/{step}/resolve", || json!({"outcome": "never"}), Forbidden, NotThere),
+    ("POST /runs/{id}/steps/{step}/edit", || json!({"input": {}}), Forbidden, NotThere),
+    ("GET /runs/{id}/events", none, Forbidden, NotThere),
+    ("POST /runs/{id}/approve", || json!({"decision": "approve"}), Forbidden, NotThere),
+    ("POST /runs/{id}/reject", || json!({}), Forbidden, NotThere),
+    ("POST /runs/{id}/cancel", none, Forbidden, NotThere),
+    ("POST /runs/{id}/pause", none, Forbidden, NotThere),
+    ("POST /runs/{id}/resume", none, Forbidden, NotThere),
+    ("POST /runs/{id}/rollback", || json!({}), Forbidden, NotThere),
+    ("POST /runs/{id}/retry", || json!({}), Forbidden, NotThere),
+    ("POST /runs/{id}/replay", || json!({"mode": "freeze"}), Forbidden, NotThere),
+    ("POST /runs/{id}/patch", || json!({"patch": {}}), Forbidden, NotThere),
+    ("DELETE /runs/{id}/patches/{number}", none, Forbidden, NotThere),
+];
+
+/// What anybody may ask for, and why.
+const OPEN: &[(&str, &str)] = &[
+    ("GET /healthz", "whether it lives"),
+    ("GET /readyz", "whether it is ready"),
+    ("GET /metrics", "numbers without names"),
+    ("GET /openapi.json", "this document"),
+    ("GET /docs", "this document, for people"),
+    ("GET /docs/errors/{code}", "what errors mean"),
+    ("GET /artifacts/{sha256}", "the link is signed"),
+    ("GET /.well-known/jwks.json", "public keys"),
+    ("GET /.well-known/webhooks.json", "public keys"),
+    ("GET /approvals/{token}", "the link is the credential"),
+    ("POST /approvals/{token}", "the link is the credential"),
+    ("POST /auth/token", "the signature is the credential"),
+    ("POST /auth/refresh", "the signature is the credential"),
+];
+
+/// Every operation of the document: `METHOD /path`.
+fn operations() -> BTreeSet<String> {
+    let document = serde_json::to_value(chimera_api::document()).unwrap();
+    let paths = document["paths"].as_object().unwrap();
+    let operation = |path: &str, method: &str| format!("{} {path}", method.to_uppercase());
+    paths
+        .iter()
+        .flat_map(|(path, methods)| methods.as_object().unwrap().keys().map(move |m| operation(path, m)))
+        .collect()
+}
+
+/// A house where admin may do everything, bob nothing, and cat everything in another tenant.
+async fn divided() -> (House, Value) {
+    let stranger = Entry { quota_per_minute: RATE_HITS_MAX, ..Entry::unmatched("user_bob", TENANT) };
+    let neighbour = Entry { scopes: vec!["*".to_owned()], ..Entry::unmatched("user_cat", "other") };
+    let neighbour = Entry { quota_per_minute: RATE_HITS_MAX, ..neighbour };
+    let stage = setup().open().await;
+    let entries = everybody(TENANT).into_iter().chain([stranger, neighbour]).collect();
+    let access = front(&stage, settings(TENANT, entries)).await;
+    let flow = stage.flow.clone();
+    let mut house = furnished(setup().unkept(), |edge| edge.with_flow(flow).with_access(access)).await;
+    house.stage = stage;
+    let run = house.run(&reviewed(), json!({})).await;
+    (house, run)
+}
+
+fn placed(operation: &str, run: &Value) -> (Method, String) {
+    let (method, path) = operation.split_once(' ').unwrap();
+    let id = match path {
+        path if path.starts_with("/runs") => run["run_id"].as_str().unwrap(),
+        path if path.starts_with("/actors") => "user_ann",
+        _ => "reviewed",
+    };
+    (method.parse().unwrap(), path.replace("{id}", id).replace("{step}", "review").replace("{number}", "1"))
+}
+
+#[test]
+fn every_operation_has_its_cases_or_a_reason_to_be_open() {
+    let written: BTreeSet<String> =
+        CASES.iter().map(|case| case.0).chain(OPEN.iter().map(|open| open.0)).map(str::to_owned).collect();
+    assert_eq!(operations(), written, "an operation without cases, or cases without an operation");
+    let document = serde_json::to_value(chimera_api::document()).unwrap();
+    for (operation, _, _, _) in CASES {
+        let (method, path) = operation.split_once(' ').unwrap();
+        let written = &document["paths"][path][method.to_lowercase()];
+        assert_ne!(written["security"], json!([{}]), "{operation} is guarded");
+        assert!(written["responses"]["401"].is_object() && written["responses"]["429"].is_object(), "{operation}");
+    }
+}
+
+/// CORE-099, CORE-103
+#[tokio::test]
+async fn whoever_shows_no_valid_token_is_turned_away_everywhere() {
+    let (house, run) = divided().await;
+    let say = |exp: i64, iat: i64| {
+        let claims = Claims { sub: "admin".into(), exp, iat, jti: None, fam: None, aud: None, scopes: None };
+        token_key().sign(&claims).unwrap()
+    };
+    let now = house.stage.world.clock.now().millis() / 1_000;
+    let (expired, valid) = (say(now, now - 3_600), say(now + 60, now));
+    let tampered = format!("{}x", &valid[..valid.len() - 1]);
+    for (operation, body, _, _) in CASES {
+        let (method, path) = placed(operation, &run);
+        let request = || signed(house.client.request(method.clone(), house.server.url(&path)), "admin", &body());
+        let twice = request().bearer_auth(&valid).bearer_auth(&valid);
+        let basic = request().basic_auth("admin", Some(&valid));
+        let (expired, tampered) = (request().bearer_auth(&expired), request().bearer_auth(&tampered));
+        for (what, request) in
+            [("bare", request()), ("expired", expired), ("tampered", tampered), ("basic", basic), ("twice", twice)]
+        {
+            let answer = request.send().await.unwrap();
+            assert_eq!(answer.status(), 401, "{operation}, {what}");
+            assert!(answer.headers()["www-authenticate"].to_str().unwrap().starts_with("Bearer"));
+            let problem: Value = answer.json().await.unwrap();
+            assert_eq!(code(&problem), "UNAUTHENTICATED", "{operation}, {what}: {problem}");
+        }
+    }
+}
+
+/// CORE-104, CORE-107
+#[tokio::test]
+async fn a_body_that_its_caller_has_not_signed_is_turned_away_everywhere() {
+    let (house, run) = divided().await;
+    for (operation, body, _, _) in CASES.iter().filter(|case| !case.1().is_null()) {
+        let (method, path) = placed(operation, &run);
+        let text = body().to_string();
+        let request = || {
+            let request =
+                house.client.request(method.clone(), house.server.url(&path)).bearer_auth(house.token("admin"));
+            request.header("content-type", "application/json").body(text.clone())
+        };
+        let others = request().header("x-hmac-signature", signature("user_bob", text.as_bytes()));
+        let of_another_body = request().header("x-hmac-signature", signature("admin", b"{}x"));
+        for request in [request(), others, of_another_body] {
+            let answer = request.send().await.unwrap();
+            let (status, problem): (_, Value) = (answer.status(), answer.json().await.unwrap());
+            assert_eq!((status.as_u16(), code(&problem)), (401, "SIGNATURE_INVALID"), "{operation}: {problem}");
+            assert_eq!(problem["detail"], "Invalid HMAC signature");
+        }
+    }
+}
+
+#[tokio::test]
+async fn whoever_lacks_the_scope_gets_nothing() {
+    let (house, run) = divided().await;
+    for (operation, body, gets, _) in CASES {
+        let (method, path) = placed(operation, &run);
+        let (status, answer) = house.ask_as("user_bob", method, &path, body()).await;
+        judge(operation, *gets, status, &answer);
+    }
+    assert_eq!(house.get(&path(&run, "")).await.1["status"], "awaiting_approval");
+}
+
+#[tokio::test]
+async fn another_tenant_sees_and_changes_nothing() {
+    let (house, run) = divided().await;
+    for (operation, body, _, gets) in CASES {
+        let (method, path) = placed(operation, &run);
+        let (status, answer) = house.ask_as("user_cat", method, &path, body()).await;
+        judge(operation, *gets, status, &answer);
+    }
+    let (_, shown) = house.get(&path(&run, "")).await;
+    assert_eq!((&shown["status"], &shown["patches"]), (&json!("awaiting_approval"), &json!([])));
+    assert_eq!(house.get("/workflows/reviewed").await.1["version"], 1, "another tenant's workflow was changed");
+}
+
+fn judge(operation: &str, gets: Gets, status: u16, answer: &Value) {
+    match gets {
+        Forbidden => assert_eq!((status, code(answer)), (403, "RBAC_FORBIDDEN"), "{operation}: {answer}"),
+        NotThere => assert_eq!((status, code(answer)), (404, "NOT_FOUND"), "{operation}: {answer}"),
+        Nothing => assert_eq!((status, &answer["items"]), (200, &json!([])), "{operation}: {answer}"),
+        Own => assert!(status < 300, "{operation}: {status} {answer}"),
+    }
+}
+
+/// Signing in is open, and the signature decides.
+#[tokio::test]
+async fn only_the_actors_own_signature_signs_in() {
+    let house = house().await;
+    let now = house.stage.world.clock.now().to_string();
+    for (path, body) in [
+        ("/auth/token", json!({"actor": "admin", "issued_at": now, "nonce": "n"})),
+        ("/auth/refresh", json!({"refresh_token": "x"})),
+    ] {
+        let request = || house.client.post(house.server.url(path)).json(&body);
+        let foreign = signed(house.client.post(house.server.url(path)), "user_bob", &body);
+        for request in [request(), foreign] {
+            assert_eq!(request.send().await.unwrap().status(), 401, "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_a_door_lets_nobody_in() {
+    let stage = setup().open().await;
+    let server = crate::support::served(crate::support::edge().with_flow(stage.flow.clone())).await;
+    let answer = client().get(server.url("/runs")).bearer_auth("x").send().await.unwrap();
+    assert_eq!(answer.status(), 401);
+}

@@ -1,0 +1,3 @@
+//! The access room over a real socket.
+
+mod matrix;
