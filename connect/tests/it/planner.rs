@@ -76,8 +76,7 @@ fn workflow(plan: &Plan) -> Value {
         .iter()
         .map(|step| json!({"id": step.id, "type": "function", "fn": step.tool, "inputs": step.input}))
         .collect();
-    let edges: Vec<Value> =
-        plan.steps.windows(2).map(|pair| json!({"from": pair[0].id, "to": pair[1].id})).collect();
+    let edges: Vec<Value> = plan.steps.windows(2).map(|pair| json!({"from": pair[0].id, "to": pair[1].id})).collect();
     json!({"air_version": "1.0", "workflow_id": "planned", "nodes": nodes, "edges": edges})
 }
 
@@ -90,9 +89,7 @@ async fn a_goal_becomes_exactly_the_plan_that_people_expect() {
     assert!(all.iter().filter(|goal| goal.steps.len() > 1).count() * 3 >= all.len());
     let mut wrong = Vec::new();
     for Planned { goal, inputs, steps } in all {
-        let number = |(at, step): (usize, &Value)| {
-            json!({"step_id": format!("s{}", at + 1), "tool": step["tool"], "input": step["input"]})
-        };
+        let number = |(at, step): (usize, &Value)| json!({"step_id": format!("s{}", at + 1), "tool": step["tool"], "input": step["input"]});
         let expected: Vec<Value> = steps.iter().enumerate().map(number).collect();
         match WordPlanner.plan(&goal, &inputs, &tools).await {
             Ok(plan) if serde_json::to_value(&plan.steps).unwrap() == json!(expected) => {}
@@ -109,7 +106,7 @@ async fn every_plan_compiles_as_a_workflow() {
     let registry = registry(&home).await;
     let tools = specs(&registry);
     for Planned { goal, inputs, .. } in goals().planned {
-        let Ok(plan) = WordPlanner.plan(&goal, &inputs, &tools).await else { continue };
+        let plan = WordPlanner.plan(&goal, &inputs, &tools).await.unwrap();
         let document = air::parse(&workflow(&plan).to_string()).unwrap_or_else(|e| panic!("{goal}: {e:?}"));
         if let Err(problems) = air::compile(document, &Tools::running(&registry)) {
             panic!("{goal}: {problems:?}");

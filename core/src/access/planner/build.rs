@@ -50,14 +50,24 @@ impl<'a> Builder<'a> {
 
     /// Adds the steps of one clause.
     pub(super) fn clause(&mut self, clause: &mut Clause) -> Result<(), PlanError> {
+        self.unconditional(clause, clause.verb.map_or(0, |verb| verb + 1))?;
         let tool = choose(self.tools, self.goal, clause)?;
         self.step(tool, clause, &[])?;
         self.again(clause)?;
-        let name = || self.steps.last().map(|step| step.tool.spec.name.clone()).unwrap_or_default();
+        self.unconditional(clause, clause.tokens.len())?;
         match clause.unused().find(|(_, token)| must_be_placed(token)) {
-            Some((_, token)) => Err(PlanError::Unplaced { tool: name(), text: excerpt(&token.text) }),
+            Some((_, token)) => Err(PlanError::Unplaced { text: excerpt(&token.text) }),
             None => Ok(()),
         }
+    }
+
+    /// A wish that holds only sometimes, or not at all, must not become a plan that always acts.
+    fn unconditional(&self, clause: &Clause, end: usize) -> Result<(), PlanError> {
+        let mut words = clause.words().take_while(|(at, _)| *at < end);
+        let Some((at, _)) = words.find(|(_, word)| lexicon::is_condition(word)) else { return Ok(()) };
+        let last = clause.tokens.last().map_or(0, |token| token.end);
+        let text = self.goal.get(clause.tokens[at].start..last).unwrap_or(&clause.tokens[at].text);
+        Err(PlanError::Unplaced { text: excerpt(text) })
     }
 
     /// Adds a step and those that it needs before it.
@@ -68,13 +78,19 @@ impl<'a> Builder<'a> {
         let before = self.steps.len();
         let slots = slots(&tool.spec);
         let tells = tool.does("send") || tool.does("post");
-        let mut fill =
-            Fill { goal: self.goal, slots, input: Map::new(), wired: BTreeSet::new(), searches: tool.does("search"), tells };
+        let mut fill = Fill {
+            goal: self.goal,
+            slots,
+            input: Map::new(),
+            wired: BTreeSet::new(),
+            searches: tool.does("search"),
+            tells,
+        };
         self.outcome_of_a_noun(&fill, clause, &above)?;
         fill.from_words(clause);
         self.remember_repo(&mut fill);
         if self.steps.len() > before {
-            self.flow(&mut fill, tool, |steps, slot| steps.last().and_then(|step| wire::given(step, slot)));
+            self.flow(&mut fill, tool, 1, wire::given);
         }
         let refers = self.refer(&mut fill, tool, clause);
         self.from_inputs(&mut fill, false);
@@ -105,7 +121,8 @@ impl<'a> Builder<'a> {
         });
         let Some((from, at)) = found else { return Ok(()) };
         let ends = |token: &Token| token.is_mark() || token.word().is_some_and(|word| NOUN_ENDS.contains(&word));
-        let end = (from + 1..clause.tokens.len()).find(|place| ends(&clause.tokens[*place])).unwrap_or(clause.tokens.len());
+        let end =
+            (from + 1..clause.tokens.len()).find(|place| ends(&clause.tokens[*place])).unwrap_or(clause.tokens.len());
         let mut part = clause.clone();
         part.verb = None;
         (0..part.used.len()).filter(|place| !(from..end).contains(place)).for_each(|place| part.used[place] = true);
@@ -120,7 +137,9 @@ impl<'a> Builder<'a> {
     fn remember_repo(&mut self, fill: &mut Fill<'a>) {
         if let (Some(owner), Some(repo)) = (fill.input.get("owner"), fill.input.get("repo")) {
             self.repo = Some((owner.clone(), repo.clone()));
-        } else if fill.has("owner") && fill.has("repo") && !self.fresh("owner")
+        } else if fill.has("owner")
+            && fill.has("repo")
+            && !self.fresh("owner")
             && let Some((owner, repo)) = self.repo.clone()
         {
             fill.put("owner", owner);
@@ -154,19 +173,26 @@ impl<'a> Builder<'a> {
         !is_content(name) || !fill.input.keys().any(|key| is_content(key))
     }
 
-    /// Puts a value that flows into the first place for what is handed on.
+    /// Puts what one of the last `back` steps gives, the latest first, into the first place for what
+    /// is handed on that can hold it.
     fn flow(
         &self,
         fill: &mut Fill<'a>,
         tool: &Profile,
-        value: impl Fn(&[Made<'a>], &Slot<'_>) -> Option<Value>,
+        back: usize,
+        value: impl Fn(&Made<'a>, &Slot<'_>) -> Option<Value>,
     ) -> bool {
         let filled = fill.slots.iter().any(|slot| slot.is_content() && fill.input.contains_key(slot.name));
         if filled || !fill.writes() || tool.does("search") {
             return false;
         }
-        let flowing = fill.open().filter(|slot| slot.is_content());
-        let found = flowing.filter_map(|slot| value(&self.steps, slot).map(|value| (slot.name, value))).next();
+        let places: Vec<&Slot<'_>> = fill.open().filter(|slot| slot.is_content()).collect();
+        let found = self
+            .steps
+            .iter()
+            .rev()
+            .take(back)
+            .find_map(|step| places.iter().find_map(|slot| value(step, slot).map(|value| (slot.name, value))));
         match found {
             Some((name, value)) => {
                 fill.wire(name, value);
@@ -182,15 +208,26 @@ impl<'a> Builder<'a> {
             clause.words().filter(|(at, _)| Some(*at) != clause.verb).map(|(_, word)| word).collect();
         let nouns = || words.iter().filter(|word| !lexicon::is_pronoun(word) && !lexicon::is_preposition(word));
         let noun = nouns().any(|word| {
-            !tool.has_thing(word) && self.flow(fill, tool, |steps, slot| wire::by_noun(steps, slot, word))
+            !tool.has_thing(word) && self.flow(fill, tool, PLAN_STEPS_MAX, |step, slot| wire::by_noun(step, slot, word))
         });
         let pronoun = words.iter().any(|word| lexicon::is_pronoun(word));
+        // `the text` is what the caller gave under that name.
+        if !noun && let Some(text) = words.iter().find_map(|word| self.text(word)) {
+            self.flow_literal(fill, tool, text);
+        }
         if pronoun && !noun {
-            self.flow(fill, tool, wire::latest);
+            // What a step made; then what it was itself given; then where it put it.
+            let _ = self.flow(fill, tool, PLAN_STEPS_MAX, wire::given)
+                || self.flow(fill, tool, PLAN_STEPS_MAX, wire::repeated)
+                || self.flow(fill, tool, PLAN_STEPS_MAX, wire::link);
         }
         if pronoun {
             let ids: Vec<Slot<'a>> = fill.open().filter(|slot| slot.class == Class::Id).cloned().collect();
-            let found = ids.iter().find_map(|slot| wire::id(&self.steps, slot).map(|value| (slot.name, value)));
+            let found = self
+                .steps
+                .iter()
+                .rev()
+                .find_map(|step| ids.iter().find_map(|slot| wire::id(step, slot).map(|value| (slot.name, value))));
             let lacks = slot::missing(&tool.spec, &fill.input).is_some();
             if let Some((name, value)) = found.filter(|_| lacks) {
                 fill.wire(name, value);
@@ -199,11 +236,26 @@ impl<'a> Builder<'a> {
         words.iter().any(|word| matches!(*word, "it" | "them"))
     }
 
+    /// A text of the caller's that no step has yet.
+    fn text(&self, name: &str) -> Option<&'a Value> {
+        self.inputs.filter(|_| self.fresh(name))?.get(name).filter(|value| value.is_string())
+    }
+
+    /// Puts a text of the caller's into a place for what is handed on that has another name.
+    fn flow_literal(&self, fill: &mut Fill<'a>, tool: &Profile, text: &Value) {
+        let filled = fill.slots.iter().any(|slot| slot.is_content() && fill.input.contains_key(slot.name));
+        let place = |slot: &&Slot<'_>| slot.is_content() && slot.class == Class::Text && slot.name != "artifact";
+        let name = fill.open().find(place).map(|slot| slot.name);
+        if let Some(name) = name.filter(|_| !filled && fill.writes() && !tool.does("search")) {
+            fill.put(name, text.clone());
+        }
+    }
+
     /// `fetch …, post to #ops`: what was made is handed on without being named.
     fn implicit(&self, fill: &mut Fill<'a>, tool: &Profile) {
         let needed = fill.open().any(|slot| slot.required && slot.is_content());
         if needed || tool.hands_on() {
-            self.flow(fill, tool, |steps, slot| steps.last().and_then(|step| wire::given(step, slot)));
+            self.flow(fill, tool, 1, wire::given);
         }
     }
 
@@ -222,7 +274,7 @@ impl<'a> Builder<'a> {
         }
         let Some(maker) = producer(self.tools, clause, above) else { return Ok(()) };
         self.step(maker, clause, above)?;
-        self.flow(fill, tool, |steps, slot| steps.last().and_then(|step| wire::given(step, slot)));
+        self.flow(fill, tool, 1, wire::given);
         Ok(())
     }
 
@@ -239,7 +291,9 @@ impl<'a> Builder<'a> {
         }
         let content = fill.slots.iter().filter(|slot| slot.is_content());
         let filled = content.clone().any(|slot| fill.input.contains_key(slot.name));
-        if let Some(slot) = content.clone().next().filter(|_| refers && !filled && tool.hands_on()) {
+        if let Some(slot) =
+            content.clone().next().filter(|_| !filled && ((refers && tool.hands_on()) || tool.does("upload")))
+        {
             return Err(missing(slot.name, None));
         }
         if let Err(faults) = spec.input.check(&Value::Object(fill.input.clone())) {
@@ -265,16 +319,21 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// The same again for every further channel that the clause names.
+    /// The same again for every further channel or repository that the clause names.
     fn again(&mut self, clause: &mut Clause) -> Result<(), PlanError> {
         for at in 0..clause.tokens.len() {
             let token = &clause.tokens[at];
             let Some(last) = self.steps.last() else { return Ok(()) };
-            if clause.used[at] || token.kind != Kind::Channel || !last.input.contains_key("channel_alias") {
+            let others: Vec<(&str, Value)> = match (&token.kind, token.repo()) {
+                (Kind::Channel, _) => vec![("channel_alias", Value::from(token.text.as_str()))],
+                (_, Some((owner, repo))) => vec![("owner", owner.into()), ("repo", repo.into())],
+                _ => continue,
+            };
+            if clause.used[at] || !others.iter().all(|(name, _)| last.input.contains_key(*name)) {
                 continue;
             }
             let (tool, mut input) = (last.tool, last.input.clone());
-            input.insert("channel_alias".to_owned(), Value::from(token.text.as_str()));
+            others.into_iter().for_each(|(name, value)| drop(input.insert(name.to_owned(), value)));
             clause.used[at] = true;
             self.push(tool, input)?;
         }
@@ -282,9 +341,9 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// What must not be left out of a plan; words and numbers may just be manners.
+/// What must not be left out of a plan; words may just be manners.
 const fn must_be_placed(token: &Token) -> bool {
-    !matches!(token.kind, Kind::Word(_) | Kind::Mark(_) | Kind::Number(_) | Kind::Name | Kind::Handle | Kind::Moment)
+    !matches!(token.kind, Kind::Word(_) | Kind::Mark(_))
 }
 
 /// A value in which no text is an expression, whatever it looks like.
@@ -292,7 +351,9 @@ fn escaped(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(text.replace("${", "$${")),
         Value::Array(items) => items.into_iter().map(escaped).collect(),
-        Value::Object(members) => Value::Object(members.into_iter().map(|(name, value)| (name, escaped(value))).collect()),
+        Value::Object(members) => {
+            Value::Object(members.into_iter().map(|(name, value)| (name, escaped(value))).collect())
+        }
         other => other,
     }
 }

@@ -188,7 +188,7 @@ fn wanted(goal: &str, clause: &Clause) -> String {
     let mut taken: Vec<&Token> = Vec::new();
     for token in words.take(WANTED_WORDS_MAX) {
         let preposition = token.word().is_some_and(lexicon::is_preposition);
-        let told = taken.last().and_then(|last| last.word()).is_some_and(|word| !lexicon::is_pronoun(word));
+        let told = taken.last().is_some_and(|last| !last.word().is_some_and(lexicon::is_pronoun));
         let number = matches!(token.kind, Kind::Number(_));
         if !taken.is_empty() && ((preposition && told) || (token.is_entity() && !number)) {
             break;

@@ -130,7 +130,26 @@ fn verb_at(tokens: &[Token], at: usize) -> bool {
 }
 
 fn says_something(part: &[Token]) -> bool {
-    const COURTESY: &[&str] = &["thanks", "thank", "you", "cheers", "please", "much", "very", "and", "hi", "hello"];
+    const COURTESY: &[&str] = &[
+        "thanks",
+        "thank",
+        "you",
+        "cheers",
+        "please",
+        "much",
+        "very",
+        "and",
+        "hi",
+        "hello",
+        "do",
+        "the",
+        "following",
+        "steps",
+        "these",
+        "things",
+        "this",
+        "so",
+    ];
     part.iter().any(|token| !token.is_mark() && !token.word().is_some_and(|word| COURTESY.contains(&word)))
 }
 
@@ -143,7 +162,12 @@ fn join(parts: Vec<(Order, Vec<Token>)>) -> Vec<(Order, Vec<Token>)> {
         let first = part.iter().find_map(Token::word).unwrap_or_default();
         let begins_with_entity = part.first().is_some_and(Token::is_entity);
         let verbless = verb(&part).is_none_or(|at| part[at].word().is_some_and(|w| lexicon::acts(w).is_empty()));
-        if verbless && lexicon::is_label(first) && !lexicon::is_preposition(first) && !joined.is_empty() && !begins_with_entity {
+        if verbless
+            && lexicon::is_label(first)
+            && !lexicon::is_preposition(first)
+            && !joined.is_empty()
+            && !begins_with_entity
+        {
             if let Some((_, last)) = joined.last_mut() {
                 last.extend(part);
             }
@@ -224,7 +248,11 @@ fn fold_speech(goal: &str, tokens: &mut Vec<Token>, verb: usize) {
         speech && ((says && tokens[at].is("that")) || tokens[at].is("saying"))
     };
     let Some(at) = (verb + 1..tokens.len()).find(|at| begins(*at)) else { return };
-    let mut last = tokens.len();
+    let labels = |at: &usize| {
+        let labelled = tokens.get(at + 1).and_then(Token::word).is_some_and(lexicon::is_label);
+        tokens[*at].is_mark() && labelled && tokens.get(at + 2).is_some_and(Token::is_entity)
+    };
+    let mut last = (at + 2..tokens.len()).find(labels).unwrap_or(tokens.len());
     // An address at the end says where to, not what.
     if last > at + 3
         && matches!(tokens[last - 1].kind, Kind::Channel | Kind::Email)

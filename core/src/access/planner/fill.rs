@@ -124,13 +124,22 @@ impl<'a> Fill<'a> {
             let token = &tokens[at];
             let next = |ahead: usize| tokens.get(at + ahead);
             let placed = |t: &Token| {
-                t.is_entity() || t.word().is_some_and(|w| lexicon::is_thing(w) || matches!(w, "google" | "notion" | "github" | "outlook"))
+                t.is_entity()
+                    || t.word().is_some_and(|w| {
+                        lexicon::is_thing(w) || matches!(w, "google" | "notion" | "github" | "outlook")
+                    })
             };
             let place = token.word().is_some_and(lexicon::is_preposition)
                 && (next(1).is_some_and(placed)
-                    || (next(1).and_then(Token::word).is_some_and(lexicon::is_determiner) && next(2).is_some_and(placed)));
-            let label = token.word().is_some_and(|w| w == "with" || w == "saying" || w == "labelled" || w == "cc" || w == "bcc");
-            clause.used[at] || token.is_mark() || place || label
+                    || (next(1).and_then(Token::word).is_some_and(lexicon::is_determiner)
+                        && next(2).is_some_and(placed)));
+            let label = token
+                .word()
+                .is_some_and(|w| w == "with" || w == "saying" || w == "labelled" || w == "cc" || w == "bcc");
+            clause.used[at]
+                || token.is_mark()
+                || place
+                || label
                 || (token.is_entity() && !matches!(token.kind, Kind::Number(_) | Kind::Name))
         };
         let end = (from..tokens.len()).find(|at| ends(*at)).unwrap_or(tokens.len());
@@ -152,7 +161,9 @@ impl<'a> Fill<'a> {
                 (_, Some((owner, name))) => vec![("owner", owner.into()), ("repo", name.into())],
                 (Kind::Email, _) => {
                     let Some(slot) = self.slots.iter().find(|slot| slot.name == "to").cloned() else { continue };
-                    if let Some((value, places)) = (!self.input.contains_key("to")).then(|| everyone(&slot, clause)).flatten() {
+                    if let Some((value, places)) =
+                        (!self.input.contains_key("to")).then(|| everyone(&slot, clause)).flatten()
+                    {
                         self.put("to", value);
                         places.into_iter().for_each(|place| clause.used[place] = true);
                     }
@@ -179,9 +190,11 @@ impl<'a> Fill<'a> {
 
     /// The input that an id is meant for: the one whose name holds a word in front of it.
     fn parent(&self, clause: &Clause, at: usize) -> Option<&'a str> {
-        let near: Vec<String> = clause.tokens[at.saturating_sub(4)..at].iter().rev().filter_map(Token::word).map(stem).collect();
+        let near: Vec<String> =
+            clause.tokens[at.saturating_sub(4)..at].iter().rev().filter_map(Token::word).map(stem).collect();
         let ids = || self.slots.iter().filter(|slot| slot.class == Class::Id);
-        near.iter().find_map(|word| ids().find(|slot| slot.name.split('_').any(|part| stem(part) == *word && part != "id")))
+        near.iter()
+            .find_map(|word| ids().find(|slot| slot.name.split('_').any(|part| stem(part) == *word && part != "id")))
             .map(|slot| slot.name)
     }
 
@@ -194,9 +207,12 @@ impl<'a> Fill<'a> {
             let next = clause.tokens.get(at + 1).and_then(Token::word).unwrap_or_default().to_owned();
             let before = at.checked_sub(1).and_then(|at| clause.tokens[at].word()).unwrap_or_default();
             let counts = self.open().filter(|slot| slot.class == Class::Count);
-            let named = |slot: &&Slot<'_>| stem(slot.name) == stem(&next) || lexicon::labels(slot.name).contains(&next.as_str());
+            let named = |slot: &&Slot<'_>| {
+                stem(slot.name) == stem(&next) || lexicon::labels(slot.name).contains(&next.as_str())
+            };
             let counted: Vec<&Slot<'_>> = counts.collect();
-            let limit = || counted.iter().find(|slot| slot.name == "limit" && (AT_MOST.contains(&before) || !next.is_empty()));
+            let limit =
+                || counted.iter().find(|slot| slot.name == "limit" && (AT_MOST.contains(&before) || !next.is_empty()));
             if let Some(name) = counted.iter().copied().find(named).or_else(|| limit().copied()).map(|slot| slot.name) {
                 let labelled = stem(name) == stem(&next) || lexicon::labels(name).contains(&next.as_str());
                 self.put(name, Value::from(number));
@@ -244,7 +260,8 @@ impl<'a> Fill<'a> {
         let writes = self.writes();
         for at in 0..clause.tokens.len() {
             // An address right behind `post` or `send` is itself what is told.
-            let link = self.tells && clause.tokens[at].kind == Kind::Url && clause.verb.is_some_and(|verb| verb + 1 == at);
+            let link =
+                self.tells && clause.tokens[at].kind == Kind::Url && clause.verb.is_some_and(|verb| verb + 1 == at);
             if clause.used[at] || !(clause.tokens[at].kind == Kind::Text || link) {
                 continue;
             }
@@ -277,7 +294,12 @@ fn before(slot: &Slot<'_>, clause: &Clause, at: usize) -> Option<(Value, Vec<usi
 }
 
 /// Values with commas and `and` between them.
-fn several(slot: &Slot<'_>, clause: &Clause, from: usize, fits: &dyn Fn(&Token) -> bool) -> Option<(Value, Vec<usize>)> {
+fn several(
+    slot: &Slot<'_>,
+    clause: &Clause,
+    from: usize,
+    fits: &dyn Fn(&Token) -> bool,
+) -> Option<(Value, Vec<usize>)> {
     let mut places = vec![from];
     let mut at = from + 1;
     loop {
@@ -300,8 +322,12 @@ fn several(slot: &Slot<'_>, clause: &Clause, from: usize, fits: &dyn Fn(&Token) 
 
 /// All addresses that no label has taken.
 fn everyone(slot: &Slot<'_>, clause: &Clause) -> Option<(Value, Vec<usize>)> {
-    let (places, texts): (Vec<usize>, Vec<String>) =
-        clause.unused().filter(|(_, token)| token.kind == Kind::Email).map(|(at, token)| (at, token.text.clone())).unzip();
+    let from = |at: usize| at > 0 && clause.tokens[at - 1].is("from");
+    let (places, texts): (Vec<usize>, Vec<String>) = clause
+        .unused()
+        .filter(|(at, token)| token.kind == Kind::Email && !from(*at))
+        .map(|(at, token)| (at, token.text.clone()))
+        .unzip();
     slot.list(texts).map(|value| (value, places))
 }
 

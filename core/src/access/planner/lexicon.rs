@@ -27,10 +27,19 @@ const ACTS: &[(&str, &[&str])] = &[
             "see", "tell", "inspect",
         ],
     ),
-    ("list", &["list", "show", "get", "fetch", "enumerate", "give", "what", "which", "pull", "collect", "read", "check"]),
+    (
+        "list",
+        &["list", "show", "get", "fetch", "enumerate", "give", "what", "which", "pull", "collect", "read", "check"],
+    ),
     ("search", &["search", "find", "look", "locate", "query", "hunt"]),
-    ("create", &["create", "open", "file", "add", "make", "raise", "report", "log", "write", "start", "draft", "submit"]),
-    ("upload", &["upload", "put", "store", "save", "archive", "copy", "back", "push", "keep", "place", "drop", "write"]),
+    (
+        "create",
+        &["create", "open", "file", "add", "make", "raise", "report", "log", "write", "start", "draft", "submit"],
+    ),
+    (
+        "upload",
+        &["upload", "put", "store", "save", "archive", "copy", "back", "push", "keep", "place", "drop", "write"],
+    ),
     (
         "summarize",
         &["summarize", "summarise", "condense", "shorten", "sum", "digest", "recap", "boil", "abridge", "compress"],
@@ -38,8 +47,19 @@ const ACTS: &[(&str, &[&str])] = &[
     (
         "convert",
         &[
-            "convert", "turn", "render", "export", "make", "typeset", "transform", "print", "create", "generate",
-            "produce", "build", "format",
+            "convert",
+            "turn",
+            "render",
+            "export",
+            "make",
+            "typeset",
+            "transform",
+            "print",
+            "create",
+            "generate",
+            "produce",
+            "build",
+            "format",
         ],
     ),
     ("echo", &["echo", "repeat"]),
@@ -48,6 +68,7 @@ const ACTS: &[(&str, &[&str])] = &[
         &[
             "request", "fetch", "get", "call", "download", "read", "load", "retrieve", "open", "hit", "post", "put",
             "patch", "delete", "head", "visit", "query", "send", "pull", "check", "grab", "show", "submit", "push",
+            "what", "take",
         ],
     ),
 ];
@@ -72,9 +93,9 @@ const NOMINALS: &[(&str, &[&str])] = &[("summarize", &["summary", "digest", "rec
 const LABELS: &[(&str, &[&str])] = &[
     ("title", &["title", "titled", "called", "named", "headed", "entitled", "headline"]),
     ("subject", &["subject", "about", "titled"]),
-    ("body", &["body", "saying", "says", "reading", "message", "text", "content", "description", "described"]),
-    ("text", &["text", "saying", "says", "message", "reading"]),
-    ("message", &["message", "saying", "text"]),
+    ("body", &["body", "saying", "says", "reading", "message", "text", "content", "description", "described", "that"]),
+    ("text", &["text", "saying", "says", "message", "reading", "that"]),
+    ("message", &["message", "saying", "text", "that"]),
     ("content", &["content", "text", "saying"]),
     ("labels", &["label", "labels", "labelled", "labeled", "tagged", "tag", "tags"]),
     ("assignees", &["assign", "assigned", "assignee", "assignees"]),
@@ -86,21 +107,75 @@ const LABELS: &[(&str, &[&str])] = &[
     ("max_chars", &["characters", "chars", "letters"]),
     ("query", &["query"]),
     ("reply_to", &["reply-to"]),
-    ("mailbox", &["mailbox"]),
+    ("mailbox", &["mailbox", "from"]),
 ];
 
 /// Words that stand before the real beginning of a wish.
 const FILLERS: &[&str] = &[
-    "please", "could", "can", "would", "will", "you", "kindly", "i", "i'd", "i'll", "i'm", "want", "need", "like", "to",
-    "me", "us", "let's", "lets", "go", "ahead", "just", "now", "first", "next", "finally", "also", "then", "hey", "hi",
-    "hello", "ok", "okay", "so", "once", "have", "has", "been", "after", "before", "when", "that's", "done", "and",
-    "we", "we'd", "should", "must", "afterwards", "afterward", "later", "lastly", "second", "third", "that", "mind",
-    "help", "try", "quickly", "do",
+    "please",
+    "could",
+    "can",
+    "would",
+    "will",
+    "you",
+    "kindly",
+    "i",
+    "i'd",
+    "i'll",
+    "i'm",
+    "want",
+    "need",
+    "like",
+    "to",
+    "me",
+    "us",
+    "let's",
+    "lets",
+    "go",
+    "ahead",
+    "just",
+    "now",
+    "first",
+    "next",
+    "finally",
+    "also",
+    "then",
+    "hey",
+    "hi",
+    "hello",
+    "ok",
+    "okay",
+    "so",
+    "once",
+    "have",
+    "has",
+    "been",
+    "after",
+    "before",
+    "that's",
+    "done",
+    "and",
+    "we",
+    "we'd",
+    "should",
+    "must",
+    "afterwards",
+    "afterward",
+    "later",
+    "lastly",
+    "second",
+    "third",
+    "that",
+    "mind",
+    "help",
+    "try",
+    "quickly",
+    "do",
 ];
 
 const PREPOSITIONS: &[&str] = &[
-    "to", "in", "on", "for", "from", "via", "using", "with", "at", "through", "by", "into", "onto", "of", "about", "under",
-    "below", "as", "inside", "within", "over", "since", "between",
+    "to", "in", "on", "for", "from", "via", "using", "with", "at", "through", "by", "into", "onto", "of", "about",
+    "under", "below", "as", "inside", "within", "over", "since", "between",
 ];
 
 const DETERMINERS: &[&str] =
@@ -111,9 +186,32 @@ const PRONOUNS: &[&str] =
 
 /// Nouns that say nothing of which tool is meant.
 const GENERIC: &[&str] = &[
-    "report", "text", "message", "file", "document", "update", "note", "list", "result", "data", "content", "pdf",
-    "link", "info", "information", "detail", "news", "status", "everything", "answer", "response", "output", "url",
-    "following", "request", "outcome",
+    "report",
+    "text",
+    "message",
+    "file",
+    "document",
+    "update",
+    "note",
+    "list",
+    "result",
+    "data",
+    "content",
+    "pdf",
+    "link",
+    "info",
+    "information",
+    "detail",
+    "news",
+    "status",
+    "everything",
+    "answer",
+    "response",
+    "output",
+    "url",
+    "following",
+    "request",
+    "outcome",
 ];
 
 /// Verbs that are nouns just as often.
@@ -121,6 +219,38 @@ const NOUNISH: &[&str] = &[
     "file", "report", "log", "message", "copy", "print", "check", "mail", "email", "search", "request", "list", "post",
     "back", "head", "format", "query", "drop", "digest", "recap", "what", "which", "hit", "issue", "fire", "start",
     "open", "draft",
+];
+
+/// Words that change what is meant in a way that a plan can't hold.
+const CONDITIONS: &[&str] = &[
+    "if",
+    "unless",
+    "until",
+    "while",
+    "whenever",
+    "when",
+    "every",
+    "each",
+    "daily",
+    "weekly",
+    "hourly",
+    "monthly",
+    "tomorrow",
+    "tonight",
+    "not",
+    "don't",
+    "dont",
+    "never",
+    "except",
+    "without",
+    "instead",
+    "or",
+    "otherwise",
+    "else",
+    "avoid",
+    "stop",
+    "cancel",
+    "twice",
 ];
 
 /// Verbs after which `that` begins what is said.
@@ -193,6 +323,10 @@ pub(super) fn is_nounish(word: &str) -> bool {
     NOUNISH.contains(&word)
 }
 
+pub(super) fn is_condition(word: &str) -> bool {
+    CONDITIONS.contains(&word)
+}
+
 pub(super) fn is_saying(word: &str) -> bool {
     SAYING.iter().any(|known| stem(known) == stem(word))
 }
@@ -240,7 +374,11 @@ mod tests {
         ];
         for words in same {
             let first = stem(words[0]);
-            assert!(words.iter().all(|word| stem(word) == first), "{words:?} {:?}", words.iter().map(|w| stem(w)).collect::<Vec<_>>());
+            assert!(
+                words.iter().all(|word| stem(word) == first),
+                "{words:?} {:?}",
+                words.iter().map(|w| stem(w)).collect::<Vec<_>>()
+            );
         }
         assert_ne!(stem("past"), stem("paste d"));
     }

@@ -100,6 +100,9 @@ impl Token {
 const QUOTES: &[(&str, &str)] =
     &[("```", "```"), ("`", "`"), ("\"", "\""), ("“", "”"), ("„", "“"), ("«", "»"), ("'", "'"), ("‘", "’")];
 
+/// Numbers from two on, as words.
+const NUMBERS: &[&str] = &["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
+
 /// The tokens of a goal.
 pub(super) fn read(goal: &str) -> Vec<Token> {
     let mut reader = Reader { goal, at: 0, tokens: Vec::new() };
@@ -189,7 +192,8 @@ impl Reader<'_> {
         let start = self.at + lead;
         let after = start + kept.len();
         if !kept.is_empty() {
-            let (kind, text) = look(kept);
+            let own = kept.strip_suffix("'s").or_else(|| kept.strip_suffix("’s")).unwrap_or(kept);
+            let (kind, text) = look(own);
             self.push(kind, text, start, after);
         }
         self.at += end;
@@ -209,14 +213,30 @@ impl Reader<'_> {
         let quoted = QUOTES.iter().any(|(open, _)| rest.starts_with(open)) || rest.starts_with(['{', '[']);
         let first = rest.split_whitespace().next().unwrap_or_default().trim_end_matches([',', ';', '.']);
         let address = matches!(look(first).0, Kind::Email | Kind::Url | Kind::Object | Kind::Secret | Kind::Channel);
-        if rest.is_empty() || !speaks || quoted || address {
+        let label = lexicon::is_label(first.trim_end_matches(':')) && {
+            let behind = rest[first.len()..].trim_start();
+            first.ends_with(':') || QUOTES.iter().any(|(open, _)| behind.starts_with(open))
+        };
+        if rest.is_empty() || !speaks || quoted || address || label {
             return;
         }
         let start = self.goal.len() - rest.len();
-        let end = start + rest.trim_end().len();
-        self.push(Kind::Text, rest.trim_end(), start, end);
-        self.at = self.goal.len();
+        let text = rest[..next_label(rest)].trim_end_matches([',', ';', '\n', ' ']);
+        let end = start + text.len();
+        self.push(Kind::Text, text, start, end);
+        self.at = end;
     }
+}
+
+/// Where `, body:` or the like begins, if a text is followed by one.
+fn next_label(text: &str) -> usize {
+    let begins = |(at, sign): (usize, &str)| {
+        let rest = text[at + sign.len()..].trim_start();
+        let (word, _) = rest.split_once(':')?;
+        let word = word.rsplit(' ').next().filter(|_| word.split_whitespace().count() <= 2)?;
+        lexicon::is_label(&word.to_lowercase()).then_some(at)
+    };
+    text.match_indices([',', ';', '\n']).find_map(begins).unwrap_or(text.len())
 }
 
 /// What a chunk without spaces is, and its text without signs.
@@ -257,14 +277,19 @@ fn look(chunk: &str) -> (Kind, &str) {
     if dotted && inner.bytes().any(|b| b.is_ascii_alphabetic()) {
         return (Kind::Name, chunk);
     }
-    let word = chunk.strip_suffix("'s").or_else(|| chunk.strip_suffix("’s")).unwrap_or(chunk);
-    (Kind::Word(word.to_lowercase().replace('’', "'")), chunk)
+    match NUMBERS.iter().zip(2..).find(|(word, _)| chunk.eq_ignore_ascii_case(word)) {
+        Some((_, number)) => (Kind::Number(number), chunk),
+        None => (Kind::Word(chunk.to_lowercase().replace('’', "'")), chunk),
+    }
 }
 
 fn is_moment(chunk: &str) -> bool {
     let date = chunk.as_bytes();
     let shaped = date.len() >= 10
-        && date[..10].iter().enumerate().all(|(at, b)| if matches!(at, 4 | 7) { *b == b'-' } else { b.is_ascii_digit() });
+        && date[..10]
+            .iter()
+            .enumerate()
+            .all(|(at, b)| if matches!(at, 4 | 7) { *b == b'-' } else { b.is_ascii_digit() });
     shaped && (date.len() == 10 || matches!(date[10], b'T' | b't'))
 }
 

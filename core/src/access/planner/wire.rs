@@ -44,41 +44,31 @@ impl Made<'_> {
     }
 }
 
-/// The output that a noun names, from the latest step that has one.
-pub(super) fn by_noun(steps: &[Made<'_>], slot: &Slot<'_>, word: &str) -> Option<Value> {
-    let wanted = stem(word);
-    steps.iter().rev().find_map(|step| {
-        let shape = step.shape();
-        let called = |name: &str| {
-            stem(name) == wanted || NOUNS.iter().any(|(own, nouns)| *own == name && nouns.iter().any(|n| stem(n) == wanted))
-        };
-        let own = shape.named.iter().find(|(name, _)| called(name) && usable(name, slot));
-        let direct = own.and_then(|(name, kind)| convert(&step.path(name), kind, slot, None));
-        let item = || {
-            shape.named.iter().find_map(|(name, kind)| {
-                let Type::List(item) = kind else { return None };
-                let Type::Object(members) = &**item else { return None };
-                let member = members.named.keys().find(|member| stem(member) == wanted)?;
-                convert(&step.path(name), kind, slot, Some(member))
-            })
-        };
-        let made = || (step.tool.has_thing(word) || lexicon::nominal(word).is_some_and(|act| step.tool.does(act)))
-            .then(|| given(step, slot))?;
-        direct.or_else(item).or_else(made)
-    })
+/// The output of a step that a noun names.
+pub(super) fn by_noun(step: &Made<'_>, slot: &Slot<'_>, word: &str) -> Option<Value> {
+    let (wanted, shape) = (stem(word), step.shape());
+    let also =
+        |(own, nouns): &(&str, &[&str]), name: &str| *own == name && nouns.iter().any(|noun| stem(noun) == wanted);
+    let called = |name: &str| stem(name) == wanted || NOUNS.iter().any(|row| also(row, name));
+    let own = shape.named.iter().find(|(name, _)| called(name) && usable(name, slot));
+    let direct = own.and_then(|(name, kind)| convert(&step.path(name), kind, slot, None));
+    let item = || {
+        shape.named.iter().find_map(|(name, kind)| {
+            let Type::List(item) = kind else { return None };
+            let Type::Object(members) = &**item else { return None };
+            let member = members.named.keys().find(|member| called(member))?;
+            convert(&step.path(name), kind, slot, Some(member))
+        })
+    };
+    let makes = step.tool.has_thing(word) || lexicon::nominal(word).is_some_and(|act| step.tool.does(act));
+    direct.or_else(item).or_else(|| given(step, slot).filter(|_| makes))
 }
 
-/// What the latest step gives that can be handed on; then what it was itself given; then where it
-/// put it.
-pub(super) fn latest(steps: &[Made<'_>], slot: &Slot<'_>) -> Option<Value> {
-    let outputs = steps.iter().rev().find_map(|step| given(step, slot));
-    let inputs = || steps.iter().rev().find_map(|step| repeated(step, slot));
-    let links = || steps.iter().rev().find_map(|step| {
-        let shape = step.shape();
-        let kind = shape.named.get("url").filter(|_| slot.name != "artifact")?;
-        convert(&step.path("url"), kind, slot, None)
-    });
-    outputs.or_else(inputs).or_else(links)
+/// Where a step put something.
+pub(super) fn link(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
+    let shape = step.shape();
+    let kind = shape.named.get("url").filter(|_| slot.name != "artifact")?;
+    convert(&step.path("url"), kind, slot, None)
 }
 
 /// What one step gives that can be handed on.
@@ -106,7 +96,7 @@ pub(super) fn given(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
 }
 
 /// What a step was given to hand on.
-fn repeated(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
+pub(super) fn repeated(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
     if slot.class != Class::Text || slot.name == "artifact" {
         return None;
     }
@@ -115,13 +105,11 @@ fn repeated(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
 
 /// An id of an earlier step for an input whose name ends with the output's: `page_id` is good as
 /// `parent_page_id`.
-pub(super) fn id(steps: &[Made<'_>], slot: &Slot<'_>) -> Option<Value> {
-    steps.iter().rev().find_map(|step| {
-        let shape = step.shape();
-        let fits = |name: &&String| name.ends_with("_id") && slot.name.ends_with(name.as_str());
-        let name = shape.named.keys().find(fits)?;
-        Some(Value::from(format!("${{{}}}", step.path(name))))
-    })
+pub(super) fn id(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
+    let shape = step.shape();
+    let fits = |name: &&String| name.ends_with("_id") && slot.name.ends_with(name.as_str());
+    let name = shape.named.keys().find(fits)?;
+    Some(Value::from(format!("${{{}}}", step.path(name))))
 }
 
 /// Artifacts go where artifacts are taken, and nothing else does.
@@ -153,7 +141,8 @@ fn list(path: &str, kind: &Type, member: Option<&str>) -> Option<String> {
         Type::Object(shape) => {
             let known = |name: &&str| matches!(shape.named.get(*name), Some(Type::Text));
             let name = member.filter(|name| known(name)).or_else(|| ITEM_NAMES.iter().copied().find(known))?;
-            let there = if shape.required.contains(name) { String::new() } else { format!(".filter(x, has(x.{name}))") };
+            let there =
+                if shape.required.contains(name) { String::new() } else { format!(".filter(x, has(x.{name}))") };
             Some(format!("{path}{there}.map(x, x.{name})"))
         }
         _ => None,

@@ -1,0 +1,3 @@
+//! The access room from outside.
+
+mod planner;
