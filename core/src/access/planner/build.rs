@@ -7,7 +7,7 @@ use super::choose::{Profile, choose, producer};
 use super::clause::Clause;
 use super::error::{PlanError, excerpt};
 use super::fill::Fill;
-use super::lexicon;
+use super::lexicon::{self, stem};
 use super::slot::{self, Class, Slot, slots};
 use super::token::{Kind, Token};
 use super::wire::{self, Made};
@@ -77,28 +77,32 @@ impl<'a> Builder<'a> {
         let above: Vec<usize> = above.iter().copied().chain([at]).collect();
         let before = self.steps.len();
         let slots = slots(&tool.spec);
-        let tells = tool.does("send") || tool.does("post");
         let mut fill = Fill {
             goal: self.goal,
             slots,
             input: Map::new(),
             wired: BTreeSet::new(),
             searches: tool.does("search"),
-            tells,
+            tells: tool.does("send") || tool.does("post"),
+            asks: above.len() > 1 && tool.spec.reads_when.is_some(),
         };
+        if let Some(reads) = tool.spec.reads_when.as_ref().filter(|_| fill.asks) {
+            // Nobody asked for this call in words, so it only asks.
+            fill.slots.retain(|slot| slot.name != reads.member);
+        }
         self.outcome_of_a_noun(&fill, clause, &above)?;
-        fill.from_words(clause);
+        fill.read(clause);
         self.remember_repo(&mut fill);
         if self.steps.len() > before {
             self.flow(&mut fill, tool, 1, wire::given);
         }
         let refers = self.refer(&mut fill, tool, clause);
-        self.from_inputs(&mut fill, false);
+        self.take_inputs(&mut fill, false);
         if !refers {
             self.implicit(&mut fill, tool);
         }
         self.produce(&mut fill, tool, clause, &above)?;
-        self.from_inputs(&mut fill, true);
+        self.take_inputs(&mut fill, true);
         self.finish(fill, tool, refers)
     }
 
@@ -108,25 +112,27 @@ impl<'a> Builder<'a> {
             return Ok(());
         }
         let found = clause.words().filter(|(place, _)| Some(*place) != clause.verb).find_map(|(place, word)| {
-            let maker = |tool: &Profile| match lexicon::nominal(word) {
-                Some(act) => tool.does(act),
-                None => tool.does("convert") && lexicon::thing(word) == lexicon::thing("pdf") && tool.has_thing(word),
-            };
-            let at = self.tools.iter().position(|tool| maker(tool) && tool.can_ask())?;
-            let made = self.steps.iter().any(|step| maker(step.tool));
+            let at = self.tools.iter().position(|tool| tool.makes(word))?;
+            let made = self.steps.iter().any(|step| step.tool.makes(word));
             let definite = place.checked_sub(1).is_some_and(|before| clause.tokens[before].is("the"));
             let handed = fill.slots.iter().any(|slot| slot.is_content() && self.fresh(slot.name));
-            let free = !above.contains(&at) && !made && !(definite && handed);
-            free.then_some((place, at))
+            let kept = above.contains(&at) || made || (definite && handed);
+            (!kept).then_some((place, at))
         });
         let Some((from, at)) = found else { return Ok(()) };
         let ends = |token: &Token| token.is_mark() || token.word().is_some_and(|word| NOUN_ENDS.contains(&word));
         let end =
             (from + 1..clause.tokens.len()).find(|place| ends(&clause.tokens[*place])).unwrap_or(clause.tokens.len());
+        // What stands before the noun belongs to it too: `a three sentence summary`.
+        let attributes = clause.tokens[..from].iter().rev().take_while(|token| {
+            matches!(token.kind, Kind::Number(_)) || token.word().is_some_and(|word| stem(word) == stem("sentence"))
+        });
+        let noun = from;
+        let from = from - attributes.count();
         let mut part = clause.clone();
         part.verb = None;
         (0..part.used.len()).filter(|place| !(from..end).contains(place)).for_each(|place| part.used[place] = true);
-        part.used[from] = true;
+        part.used[noun] = true;
         self.step(at, &mut part, above)?;
         // What the part could not use stays to be placed by the clause.
         (from..end).for_each(|place| clause.used[place] = part.used[place] || !must_be_placed(&clause.tokens[place]));
@@ -154,7 +160,7 @@ impl<'a> Builder<'a> {
 
     /// Members of `inputs` with the names of inputs; those that a step has already only where
     /// something would be missing otherwise.
-    fn from_inputs(&mut self, fill: &mut Fill<'a>, even_used: bool) {
+    fn take_inputs(&mut self, fill: &mut Fill<'a>, even_used: bool) {
         let Some(inputs) = self.inputs else { return };
         let open: Vec<(&str, bool)> = fill.open().map(|slot| (slot.name, slot.required)).collect();
         for (name, required) in open {
@@ -170,7 +176,7 @@ impl<'a> Builder<'a> {
     /// handed on, one is enough.
     fn room(&self, fill: &Fill<'a>, name: &str) -> bool {
         let is_content = |wanted: &str| fill.slots.iter().any(|slot| slot.name == wanted && slot.is_content());
-        !is_content(name) || !fill.input.keys().any(|key| is_content(key))
+        !is_content(name) || (fill.writes() && !fill.input.keys().any(|key| is_content(key)))
     }
 
     /// Puts what one of the last `back` steps gives, the latest first, into the first place for what
@@ -273,7 +279,11 @@ impl<'a> Builder<'a> {
             return Ok(());
         }
         let Some(maker) = producer(self.tools, clause, above) else { return Ok(()) };
-        self.step(maker, clause, above)?;
+        // The verb says what is done with it, not how it is made.
+        let verb = clause.verb.take();
+        let made = self.step(maker, clause, above);
+        clause.verb = verb;
+        made?;
         self.flow(fill, tool, 1, wire::given);
         Ok(())
     }

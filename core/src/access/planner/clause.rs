@@ -226,6 +226,12 @@ fn verb(tokens: &[Token]) -> Option<usize> {
         if word == "use" || (lexicon::is_preposition(word) && word != "to") {
             leading = true;
         } else if lexicon::is_filler(word) {
+            // `I need the issues` has no other verb.
+            let next = tokens.get(at + 1);
+            let noun = next.is_some_and(|t| t.is_entity() || t.word().is_some_and(lexicon::is_determiner));
+            if matches!(word, "need" | "want") && noun && !leading {
+                return Some(at);
+            }
         } else if !leading {
             return Some(at);
         } else {

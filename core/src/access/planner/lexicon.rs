@@ -24,12 +24,27 @@ const ACTS: &[(&str, &[&str])] = &[
         "read",
         &[
             "read", "get", "fetch", "show", "look", "check", "retrieve", "load", "pull", "give", "describe", "what",
-            "see", "tell", "inspect",
+            "see", "inspect", "need", "want",
         ],
     ),
     (
         "list",
-        &["list", "show", "get", "fetch", "enumerate", "give", "what", "which", "pull", "collect", "read", "check"],
+        &[
+            "list",
+            "show",
+            "get",
+            "fetch",
+            "enumerate",
+            "give",
+            "what",
+            "which",
+            "pull",
+            "collect",
+            "read",
+            "check",
+            "need",
+            "want",
+        ],
     ),
     ("search", &["search", "find", "look", "locate", "query", "hunt"]),
     (
@@ -66,9 +81,9 @@ const ACTS: &[(&str, &[&str])] = &[
     (
         "request",
         &[
-            "request", "fetch", "get", "call", "download", "read", "load", "retrieve", "open", "hit", "post", "put",
-            "patch", "delete", "head", "visit", "query", "send", "pull", "check", "grab", "show", "submit", "push",
-            "what", "take",
+            "forward", "request", "fetch", "get", "call", "download", "read", "load", "retrieve", "open", "hit",
+            "post", "put", "patch", "delete", "head", "visit", "query", "send", "pull", "check", "grab", "show",
+            "submit", "push", "what", "take",
         ],
     ),
 ];

@@ -74,7 +74,7 @@ pub(super) fn link(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
 /// What one step gives that can be handed on.
 pub(super) fn given(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
     let shape = step.shape();
-    if slot.class == Class::Open {
+    if slot.class == Class::Open && slot.schema["type"] == "object" {
         let gives = GIVEN.iter().any(|name| shape.named.contains_key(*name))
             || shape.named.values().any(|kind| matches!(kind, Type::List(_)));
         return (gives && !step.tool.hands_on()).then(|| Value::from(format!("${{nodes.{}.outputs}}", step.id)));
@@ -90,6 +90,9 @@ pub(super) fn given(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
     }
     // What only makes a file has nothing to be read aloud.
     if shape.named.contains_key("artifact") {
+        return None;
+    }
+    if slot.name == "json" && named.is_some_and(|(_, kind)| *kind == Type::Text) {
         return None;
     }
     named.or(same).and_then(|(name, kind)| convert(&step.path(name), kind, slot, None)).or_else(lists)
@@ -121,6 +124,8 @@ fn usable(name: &str, slot: &Slot<'_>) -> bool {
 fn convert(path: &str, kind: &Type, slot: &Slot<'_>, member: Option<&str>) -> Option<Value> {
     let lines = |kind: &Type| list(path, kind, member);
     let expression = match (slot.class, kind) {
+        // A text that is sent as JSON would get quotes; there is a place for plain texts.
+        (Class::Open, Type::Text) if slot.name == "json" => return None,
         (Class::Open, _) => format!("${{{path}}}"),
         (Class::Text, Type::Text | Type::Any) => format!("${{{path}}}"),
         (Class::Text, Type::Int | Type::Number | Type::Bool) => format!("${{string({path})}}"),
