@@ -262,6 +262,19 @@ impl<'a> Fill<'a> {
                 return;
             }
         }
+        // `find our brand guidelines`: what is looked for stands behind the verb.
+        let Some(from) = clause.verb.map(|verb| verb + 1) else { return };
+        let small = |token: &Token| token.word().is_some_and(|w| lexicon::is_determiner(w) || lexicon::is_filler(w));
+        let from = (from..clause.tokens.len()).find(|at| !small(&clause.tokens[*at])).unwrap_or(from);
+        let Some((text, places)) = self.run(clause, from) else { return };
+        let says = |place: &usize| {
+            let word = clause.tokens[*place].word().unwrap_or_default();
+            !lexicon::is_preposition(word) && !lexicon::is_generic(word) && !lexicon::is_thing(word) && word != "pages"
+        };
+        if places.iter().all(says) {
+            self.put(name, Value::from(text));
+            places.into_iter().for_each(|place| clause.used[place] = true);
+        }
     }
 
     /// Quoted texts without a label go where a text is needed, then where one is handed on.

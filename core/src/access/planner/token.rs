@@ -103,13 +103,23 @@ const QUOTES: &[(&str, &str)] =
 /// Numbers from two on, as words.
 const NUMBERS: &[&str] = &["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
 
+/// What one may ask for one of.
+const COUNTED: &[&str] = &["sentence", "issue", "file", "page", "result"];
+
 /// The tokens of a goal.
 pub(super) fn read(goal: &str) -> Vec<Token> {
     let mut reader = Reader { goal, at: 0, tokens: Vec::new() };
     while reader.at < goal.len() {
         reader.next();
     }
-    reader.tokens
+    let mut tokens = reader.tokens;
+    // `one` is a number only where it counts something.
+    for at in 1..tokens.len() {
+        if tokens[at - 1].is("one") && tokens[at].word().is_some_and(|word| COUNTED.contains(&word)) {
+            tokens[at - 1].kind = Kind::Number(1);
+        }
+    }
+    tokens
 }
 
 struct Reader<'a> {
