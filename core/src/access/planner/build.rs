@@ -112,7 +112,7 @@ impl<'a> Builder<'a> {
             return Ok(());
         }
         let found = clause.words().filter(|(place, _)| Some(*place) != clause.verb).find_map(|(place, word)| {
-            let at = self.tools.iter().position(|tool| tool.makes(word))?;
+            let at = lexicon::is_outcome(word).then(|| self.tools.iter().position(|tool| tool.makes(word)))??;
             let made = self.steps.iter().any(|step| step.tool.makes(word));
             let definite = place.checked_sub(1).is_some_and(|before| clause.tokens[before].is("the"));
             let handed = fill.slots.iter().any(|slot| slot.is_content() && self.fresh(slot.name));
@@ -325,7 +325,7 @@ impl<'a> Builder<'a> {
         if self.steps.len() >= PLAN_STEPS_MAX {
             return Err(PlanError::TooLong);
         }
-        self.steps.push(Made { id: format!("s{}", self.steps.len() + 1), tool, input });
+        self.steps.push(Made::new(self.steps.len() + 1, tool, input));
         Ok(())
     }
 

@@ -156,7 +156,8 @@ pub(super) fn choose(tools: &[Profile], goal: &str, clause: &Clause) -> Result<u
         return if let [only] = best[..] { Ok(only) } else { Err(names(&best)) };
     }
     let makes = ["read", "list", "create", "convert"].iter().any(|act| acts.contains(&stem(act)));
-    let maker = |(_, word): (usize, &str)| tools.iter().position(|tool| tool.makes(word));
+    let maker =
+        |(_, word): (usize, &str)| lexicon::is_outcome(word).then(|| tools.iter().position(|tool| tool.makes(word)))?;
     if let Some(maker) = clause.words().find_map(maker).filter(|_| makes) {
         return Ok(maker);
     }

@@ -7,6 +7,9 @@
 use super::lexicon;
 use super::token::{Kind, Token};
 
+/// Small words that may stand between `and` and a verb.
+const FILLERS_MAX: usize = 8;
+
 /// What is to be done once.
 #[derive(Clone, Debug)]
 pub(super) struct Clause {
@@ -86,7 +89,11 @@ fn cut(tokens: &[Token], at: usize, is_first: bool) -> (Option<Order>, usize) {
     match &tokens[at].kind {
         Kind::Mark('.' | '\n' | ';') => (Some(Order::Next), 1),
         Kind::Mark(_) => {
-            let ahead = 1 + tokens[at + 1..].iter().take_while(|t| t.word().is_some_and(lexicon::is_filler)).count();
+            let ahead = 1 + tokens[at + 1..]
+                .iter()
+                .take(FILLERS_MAX)
+                .take_while(|t| t.word().is_some_and(lexicon::is_filler))
+                .count();
             if !is_first && verb_at(tokens, at + ahead) { (Some(Order::Next), 1) } else { (None, 0) }
         }
         Kind::Word(word) => match word.as_str() {
@@ -95,7 +102,11 @@ fn cut(tokens: &[Token], at: usize, is_first: bool) -> (Option<Order>, usize) {
             "after" | "once" if is_gerund(next(1)) && !is_first => (Some(Order::Earlier), 1),
             "before" if is_gerund(next(1)) => (Some(if is_first { Order::Later } else { Order::Next }), 1),
             "and" => {
-                let fillers = tokens[at + 1..].iter().take_while(|t| t.word().is_some_and(lexicon::is_filler)).count();
+                let fillers = tokens[at + 1..]
+                    .iter()
+                    .take(FILLERS_MAX)
+                    .take_while(|t| t.word().is_some_and(lexicon::is_filler))
+                    .count();
                 let then = next(1).is_some_and(|t| t.is("then") || t.is("finally") || t.is("afterwards"));
                 // `and to #b` goes on with the same verb.
                 let cuts = then || verb_at(tokens, at + 1 + fillers);

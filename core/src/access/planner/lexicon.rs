@@ -4,6 +4,9 @@
 //! Tools bring words of their own (their names); the tables only say which other words people use
 //! for the same. A tool nobody thought of here is still found by the words of its name.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 /// What tools do, and the words that people have for it.
 const ACTS: &[(&str, &[&str])] = &[
     (
@@ -271,15 +274,31 @@ const CONDITIONS: &[&str] = &[
 /// Verbs after which `that` begins what is said.
 const SAYING: &[&str] = &["tell", "notify", "inform", "let", "announce", "say", "remind", "message", "ping"];
 
-fn row<'a>(table: &'a [(&'a str, &'a [&'a str])], word: &str) -> Vec<&'a str> {
-    let stemmed = stem(word);
-    let knows = |words: &[&str]| words.iter().any(|known| stem(known) == stemmed);
-    table.iter().filter(|(_, words)| knows(words)).map(|(name, _)| *name).collect()
+/// A table by the stems of its words; goals are long and tables are asked for every word.
+type Index = LazyLock<BTreeMap<String, Vec<&'static str>>>;
+
+static ACTS_BY_STEM: Index = LazyLock::new(|| index(ACTS));
+static THINGS_BY_STEM: Index = LazyLock::new(|| index(THINGS));
+static NOMINALS_BY_STEM: Index = LazyLock::new(|| index(NOMINALS));
+
+fn index(table: &[(&'static str, &[&str])]) -> BTreeMap<String, Vec<&'static str>> {
+    let mut index: BTreeMap<String, Vec<&'static str>> = BTreeMap::new();
+    for (name, word) in table.iter().flat_map(|(name, words)| words.iter().map(move |word| (*name, *word))) {
+        let names = index.entry(stem(word)).or_default();
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    index
+}
+
+fn row(index: &Index, word: &str) -> Vec<&'static str> {
+    index.get(&stem(word)).cloned().unwrap_or_default()
 }
 
 /// The acts that a verb may mean, by the names that tools use.
 pub(super) fn acts(word: &str) -> Vec<&'static str> {
-    row(ACTS, word)
+    row(&ACTS_BY_STEM, word)
 }
 
 /// Whether a part of a tool's name says what it does.
@@ -289,17 +308,22 @@ pub(super) fn names_act(word: &str) -> bool {
 
 /// The act whose outcome a noun names.
 pub(super) fn nominal(word: &str) -> Option<&'static str> {
-    row(NOMINALS, word).first().copied()
+    row(&NOMINALS_BY_STEM, word).first().copied()
+}
+
+/// Whether a noun names something that can be made on the way: a summary, a PDF.
+pub(super) fn is_outcome(word: &str) -> bool {
+    nominal(word).is_some() || thing(word) == thing("pdf")
 }
 
 /// A thing's one name.
 pub(super) fn thing(word: &str) -> String {
-    row(THINGS, word).first().map_or_else(|| stem(word), |name| stem(name))
+    row(&THINGS_BY_STEM, word).first().map_or_else(|| stem(word), |name| stem(name))
 }
 
 /// Whether a word names a thing of the table.
 pub(super) fn is_thing(word: &str) -> bool {
-    !row(THINGS, word).is_empty()
+    !row(&THINGS_BY_STEM, word).is_empty()
 }
 
 /// Words that announce a value for the input of this name.

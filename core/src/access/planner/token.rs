@@ -103,6 +103,9 @@ const QUOTES: &[(&str, &str)] =
 /// Numbers from two on, as words.
 const NUMBERS: &[&str] = &["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
 
+/// Tokens before a colon that are looked at for a verb.
+const SENTENCE_TOKENS_MAX: usize = 64;
+
 /// What one may ask for one of.
 const COUNTED: &[&str] = &["sentence", "issue", "file", "page", "result"];
 
@@ -218,7 +221,13 @@ impl Reader<'_> {
     /// What follows a colon, if that is a text.
     fn tail(&mut self) {
         let rest = self.goal[self.at..].trim_start();
-        let sentence = self.tokens.iter().rev().skip(1).take_while(|t| !matches!(t.kind, Kind::Mark('.' | '\n' | ';')));
+        let sentence = self
+            .tokens
+            .iter()
+            .rev()
+            .skip(1)
+            .take(SENTENCE_TOKENS_MAX)
+            .take_while(|t| !matches!(t.kind, Kind::Mark('.' | '\n' | ';')));
         let speaks = sentence.filter_map(Token::word).any(|word| !lexicon::acts(word).is_empty());
         let quoted = QUOTES.iter().any(|(open, _)| rest.starts_with(open)) || rest.starts_with(['{', '[']);
         let first = rest.split_whitespace().next().unwrap_or_default().trim_end_matches([',', ';', '.']);

@@ -27,16 +27,19 @@ pub(super) struct Made<'a> {
     pub(super) id: String,
     pub(super) tool: &'a Profile,
     pub(super) input: Map<String, Value>,
+    shape: Arc<Shape>,
 }
 
-impl Made<'_> {
-    fn shape(&self) -> Arc<Shape> {
+impl<'a> Made<'a> {
+    /// The step with this number.
+    pub(super) fn new(number: usize, tool: &'a Profile, input: Map<String, Value>) -> Self {
         // Only names that an expression can spell.
         let plain = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        match Type::of_schema(self.tool.spec.output.document()) {
+        let shape = match Type::of_schema(tool.spec.output.document()) {
             Type::Object(shape) if shape.named.keys().all(|name| plain(name)) => shape,
             _ => Arc::default(),
-        }
+        };
+        Self { id: format!("s{number}"), tool, input, shape }
     }
 
     fn path(&self, name: &str) -> String {
@@ -46,7 +49,7 @@ impl Made<'_> {
 
 /// The output of a step that a noun names.
 pub(super) fn by_noun(step: &Made<'_>, slot: &Slot<'_>, word: &str) -> Option<Value> {
-    let (wanted, shape) = (stem(word), step.shape());
+    let (wanted, shape) = (stem(word), &step.shape);
     let also =
         |(own, nouns): &(&str, &[&str]), name: &str| *own == name && nouns.iter().any(|noun| stem(noun) == wanted);
     let called = |name: &str| stem(name) == wanted || NOUNS.iter().any(|row| also(row, name));
@@ -66,14 +69,14 @@ pub(super) fn by_noun(step: &Made<'_>, slot: &Slot<'_>, word: &str) -> Option<Va
 
 /// Where a step put something.
 pub(super) fn link(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
-    let shape = step.shape();
+    let shape = &step.shape;
     let kind = shape.named.get("url").filter(|_| slot.name != "artifact")?;
     convert(&step.path("url"), kind, slot, None)
 }
 
 /// What one step gives that can be handed on.
 pub(super) fn given(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
-    let shape = step.shape();
+    let shape = &step.shape;
     if slot.class == Class::Open && slot.schema["type"] == "object" {
         let gives = GIVEN.iter().any(|name| shape.named.contains_key(*name))
             || shape.named.values().any(|kind| matches!(kind, Type::List(_)));
@@ -109,7 +112,7 @@ pub(super) fn repeated(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
 /// An id of an earlier step for an input whose name ends with the output's: `page_id` is good as
 /// `parent_page_id`.
 pub(super) fn id(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
-    let shape = step.shape();
+    let shape = &step.shape;
     let fits = |name: &&String| name.ends_with("_id") && slot.name.ends_with(name.as_str());
     let name = shape.named.keys().find(fits)?;
     Some(Value::from(format!("${{{}}}", step.path(name))))

@@ -194,3 +194,13 @@ fn an_input_that_the_schema_refuses_is_told_with_its_reason() {
     assert_eq!((tool.as_str(), input.as_str()), ("slack_post", "text"));
     assert!(hint.contains("longer than 3"), "{hint}");
 }
+
+#[test]
+fn long_goals_of_one_word_are_read_to_their_end() {
+    for word in
+        ["and ", "a: ", "to ", "summary ", "post it, ", "it ", "' ", "{ ", "\" ", "then ", "#a ", "saying that "]
+    {
+        let goal: String = std::iter::repeat_n(word, GOAL_CHARS_MAX / word.len()).collect();
+        let _ = plan(&goal, &Value::Null, &tools());
+    }
+}
