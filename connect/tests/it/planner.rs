@@ -106,7 +106,7 @@ async fn every_plan_compiles_as_a_workflow() {
     let registry = registry(&home).await;
     let tools = specs(&registry);
     for Planned { goal, inputs, .. } in goals().planned {
-        let Ok(plan) = WordPlanner.plan(&goal, &inputs, &tools).await else { continue };
+        let plan = WordPlanner.plan(&goal, &inputs, &tools).await.unwrap();
         let document = air::parse(&workflow(&plan).to_string()).unwrap_or_else(|e| panic!("{goal}: {e:?}"));
         if let Err(problems) = air::compile(document, &Tools::running(&registry)) {
             panic!("{goal}: {problems:?}");

@@ -7,7 +7,7 @@ use super::choose::{Profile, choose, producer};
 use super::clause::Clause;
 use super::error::{PlanError, excerpt};
 use super::fill::Fill;
-use super::lexicon;
+use super::lexicon::{self, stem};
 use super::slot::{self, Class, Slot, slots};
 use super::token::{Kind, Token};
 use super::wire::{self, Made};
@@ -50,14 +50,24 @@ impl<'a> Builder<'a> {
 
     /// Adds the steps of one clause.
     pub(super) fn clause(&mut self, clause: &mut Clause) -> Result<(), PlanError> {
+        self.unconditional(clause, clause.verb.map_or(0, |verb| verb + 1))?;
         let tool = choose(self.tools, self.goal, clause)?;
         self.step(tool, clause, &[])?;
         self.again(clause)?;
-        let name = || self.steps.last().map(|step| step.tool.spec.name.clone()).unwrap_or_default();
+        self.unconditional(clause, clause.tokens.len())?;
         match clause.unused().find(|(_, token)| must_be_placed(token)) {
-            Some((_, token)) => Err(PlanError::Unplaced { tool: name(), text: excerpt(&token.text) }),
+            Some((_, token)) => Err(PlanError::Unplaced { text: excerpt(&token.text) }),
             None => Ok(()),
         }
+    }
+
+    /// A wish that holds only sometimes, or not at all, must not become a plan that always acts.
+    fn unconditional(&self, clause: &Clause, end: usize) -> Result<(), PlanError> {
+        let mut words = clause.words().take_while(|(at, _)| *at < end);
+        let Some((at, _)) = words.find(|(_, word)| lexicon::is_condition(word)) else { return Ok(()) };
+        let last = clause.tokens.last().map_or(0, |token| token.end);
+        let text = self.goal.get(clause.tokens[at].start..last).unwrap_or(&clause.tokens[at].text);
+        Err(PlanError::Unplaced { text: excerpt(text) })
     }
 
     /// Adds a step and those that it needs before it.
@@ -67,28 +77,32 @@ impl<'a> Builder<'a> {
         let above: Vec<usize> = above.iter().copied().chain([at]).collect();
         let before = self.steps.len();
         let slots = slots(&tool.spec);
-        let tells = tool.does("send") || tool.does("post");
         let mut fill = Fill {
             goal: self.goal,
             slots,
             input: Map::new(),
             wired: BTreeSet::new(),
             searches: tool.does("search"),
-            tells,
+            tells: tool.does("send") || tool.does("post"),
+            asks: above.len() > 1 && tool.spec.reads_when.is_some(),
         };
+        if let Some(reads) = tool.spec.reads_when.as_ref().filter(|_| fill.asks) {
+            // Nobody asked for this call in words, so it only asks.
+            fill.slots.retain(|slot| slot.name != reads.member);
+        }
         self.outcome_of_a_noun(&fill, clause, &above)?;
-        fill.from_words(clause);
+        fill.read(clause);
         self.remember_repo(&mut fill);
         if self.steps.len() > before {
-            self.flow(&mut fill, tool, |steps, slot| steps.last().and_then(|step| wire::given(step, slot)));
+            self.flow(&mut fill, tool, 1, wire::given);
         }
         let refers = self.refer(&mut fill, tool, clause);
-        self.from_inputs(&mut fill, false);
+        self.take_inputs(&mut fill, false);
         if !refers {
             self.implicit(&mut fill, tool);
         }
         self.produce(&mut fill, tool, clause, &above)?;
-        self.from_inputs(&mut fill, true);
+        self.take_inputs(&mut fill, true);
         self.finish(fill, tool, refers)
     }
 
@@ -98,25 +112,27 @@ impl<'a> Builder<'a> {
             return Ok(());
         }
         let found = clause.words().filter(|(place, _)| Some(*place) != clause.verb).find_map(|(place, word)| {
-            let maker = |tool: &Profile| match lexicon::nominal(word) {
-                Some(act) => tool.does(act),
-                None => tool.does("convert") && lexicon::thing(word) == lexicon::thing("pdf") && tool.has_thing(word),
-            };
-            let at = self.tools.iter().position(|tool| maker(tool) && tool.can_ask())?;
-            let made = self.steps.iter().any(|step| maker(step.tool));
+            let at = lexicon::is_outcome(word).then(|| self.tools.iter().position(|tool| tool.makes(word)))??;
+            let made = self.steps.iter().any(|step| step.tool.makes(word));
             let definite = place.checked_sub(1).is_some_and(|before| clause.tokens[before].is("the"));
             let handed = fill.slots.iter().any(|slot| slot.is_content() && self.fresh(slot.name));
-            let free = !above.contains(&at) && !made && !(definite && handed);
-            free.then_some((place, at))
+            let kept = above.contains(&at) || made || (definite && handed);
+            (!kept).then_some((place, at))
         });
         let Some((from, at)) = found else { return Ok(()) };
         let ends = |token: &Token| token.is_mark() || token.word().is_some_and(|word| NOUN_ENDS.contains(&word));
         let end =
             (from + 1..clause.tokens.len()).find(|place| ends(&clause.tokens[*place])).unwrap_or(clause.tokens.len());
+        // What stands before the noun belongs to it too: `a three sentence summary`.
+        let attributes = clause.tokens[..from].iter().rev().take_while(|token| {
+            matches!(token.kind, Kind::Number(_)) || token.word().is_some_and(|word| stem(word) == stem("sentence"))
+        });
+        let noun = from;
+        let from = from - attributes.count();
         let mut part = clause.clone();
         part.verb = None;
         (0..part.used.len()).filter(|place| !(from..end).contains(place)).for_each(|place| part.used[place] = true);
-        part.used[from] = true;
+        part.used[noun] = true;
         self.step(at, &mut part, above)?;
         // What the part could not use stays to be placed by the clause.
         (from..end).for_each(|place| clause.used[place] = part.used[place] || !must_be_placed(&clause.tokens[place]));
@@ -144,7 +160,7 @@ impl<'a> Builder<'a> {
 
     /// Members of `inputs` with the names of inputs; those that a step has already only where
     /// something would be missing otherwise.
-    fn from_inputs(&mut self, fill: &mut Fill<'a>, even_used: bool) {
+    fn take_inputs(&mut self, fill: &mut Fill<'a>, even_used: bool) {
         let Some(inputs) = self.inputs else { return };
         let open: Vec<(&str, bool)> = fill.open().map(|slot| (slot.name, slot.required)).collect();
         for (name, required) in open {
@@ -160,22 +176,29 @@ impl<'a> Builder<'a> {
     /// handed on, one is enough.
     fn room(&self, fill: &Fill<'a>, name: &str) -> bool {
         let is_content = |wanted: &str| fill.slots.iter().any(|slot| slot.name == wanted && slot.is_content());
-        !is_content(name) || !fill.input.keys().any(|key| is_content(key))
+        !is_content(name) || (fill.writes() && !fill.input.keys().any(|key| is_content(key)))
     }
 
-    /// Puts a value that flows into the first place for what is handed on.
+    /// Puts what one of the last `back` steps gives, the latest first, into the first place for what
+    /// is handed on that can hold it.
     fn flow(
         &self,
         fill: &mut Fill<'a>,
         tool: &Profile,
-        value: impl Fn(&[Made<'a>], &Slot<'_>) -> Option<Value>,
+        back: usize,
+        value: impl Fn(&Made<'a>, &Slot<'_>) -> Option<Value>,
     ) -> bool {
         let filled = fill.slots.iter().any(|slot| slot.is_content() && fill.input.contains_key(slot.name));
         if filled || !fill.writes() || tool.does("search") {
             return false;
         }
-        let flowing = fill.open().filter(|slot| slot.is_content());
-        let found = flowing.filter_map(|slot| value(&self.steps, slot).map(|value| (slot.name, value))).next();
+        let places: Vec<&Slot<'_>> = fill.open().filter(|slot| slot.is_content()).collect();
+        let found = self
+            .steps
+            .iter()
+            .rev()
+            .take(back)
+            .find_map(|step| places.iter().find_map(|slot| value(step, slot).map(|value| (slot.name, value))));
         match found {
             Some((name, value)) => {
                 fill.wire(name, value);
@@ -190,15 +213,27 @@ impl<'a> Builder<'a> {
         let words: Vec<&str> =
             clause.words().filter(|(at, _)| Some(*at) != clause.verb).map(|(_, word)| word).collect();
         let nouns = || words.iter().filter(|word| !lexicon::is_pronoun(word) && !lexicon::is_preposition(word));
-        let noun = nouns()
-            .any(|word| !tool.has_thing(word) && self.flow(fill, tool, |steps, slot| wire::by_noun(steps, slot, word)));
+        let noun = nouns().any(|word| {
+            !tool.has_thing(word) && self.flow(fill, tool, PLAN_STEPS_MAX, |step, slot| wire::by_noun(step, slot, word))
+        });
         let pronoun = words.iter().any(|word| lexicon::is_pronoun(word));
+        // `the text` is what the caller gave under that name.
+        if !noun && let Some(text) = words.iter().find_map(|word| self.text(word)) {
+            self.flow_literal(fill, tool, text);
+        }
         if pronoun && !noun {
-            self.flow(fill, tool, wire::latest);
+            // What a step made; then what it was itself given; then where it put it.
+            let _ = self.flow(fill, tool, PLAN_STEPS_MAX, wire::given)
+                || self.flow(fill, tool, PLAN_STEPS_MAX, wire::repeated)
+                || self.flow(fill, tool, PLAN_STEPS_MAX, wire::link);
         }
         if pronoun {
             let ids: Vec<Slot<'a>> = fill.open().filter(|slot| slot.class == Class::Id).cloned().collect();
-            let found = ids.iter().find_map(|slot| wire::id(&self.steps, slot).map(|value| (slot.name, value)));
+            let found = self
+                .steps
+                .iter()
+                .rev()
+                .find_map(|step| ids.iter().find_map(|slot| wire::id(step, slot).map(|value| (slot.name, value))));
             let lacks = slot::missing(&tool.spec, &fill.input).is_some();
             if let Some((name, value)) = found.filter(|_| lacks) {
                 fill.wire(name, value);
@@ -207,11 +242,26 @@ impl<'a> Builder<'a> {
         words.iter().any(|word| matches!(*word, "it" | "them"))
     }
 
+    /// A text of the caller's that no step has yet.
+    fn text(&self, name: &str) -> Option<&'a Value> {
+        self.inputs.filter(|_| self.fresh(name))?.get(name).filter(|value| value.is_string())
+    }
+
+    /// Puts a text of the caller's into a place for what is handed on that has another name.
+    fn flow_literal(&self, fill: &mut Fill<'a>, tool: &Profile, text: &Value) {
+        let filled = fill.slots.iter().any(|slot| slot.is_content() && fill.input.contains_key(slot.name));
+        let place = |slot: &&Slot<'_>| slot.is_content() && slot.class == Class::Text && slot.name != "artifact";
+        let name = fill.open().find(place).map(|slot| slot.name);
+        if let Some(name) = name.filter(|_| !filled && fill.writes() && !tool.does("search")) {
+            fill.put(name, text.clone());
+        }
+    }
+
     /// `fetch …, post to #ops`: what was made is handed on without being named.
     fn implicit(&self, fill: &mut Fill<'a>, tool: &Profile) {
         let needed = fill.open().any(|slot| slot.required && slot.is_content());
         if needed || tool.hands_on() {
-            self.flow(fill, tool, |steps, slot| steps.last().and_then(|step| wire::given(step, slot)));
+            self.flow(fill, tool, 1, wire::given);
         }
     }
 
@@ -229,8 +279,12 @@ impl<'a> Builder<'a> {
             return Ok(());
         }
         let Some(maker) = producer(self.tools, clause, above) else { return Ok(()) };
-        self.step(maker, clause, above)?;
-        self.flow(fill, tool, |steps, slot| steps.last().and_then(|step| wire::given(step, slot)));
+        // The verb says what is done with it, not how it is made.
+        let verb = clause.verb.take();
+        let made = self.step(maker, clause, above);
+        clause.verb = verb;
+        made?;
+        self.flow(fill, tool, 1, wire::given);
         Ok(())
     }
 
@@ -247,7 +301,9 @@ impl<'a> Builder<'a> {
         }
         let content = fill.slots.iter().filter(|slot| slot.is_content());
         let filled = content.clone().any(|slot| fill.input.contains_key(slot.name));
-        if let Some(slot) = content.clone().next().filter(|_| refers && !filled && tool.hands_on()) {
+        if let Some(slot) =
+            content.clone().next().filter(|_| !filled && ((refers && tool.hands_on()) || tool.does("upload")))
+        {
             return Err(missing(slot.name, None));
         }
         if let Err(faults) = spec.input.check(&Value::Object(fill.input.clone())) {
@@ -269,20 +325,25 @@ impl<'a> Builder<'a> {
         if self.steps.len() >= PLAN_STEPS_MAX {
             return Err(PlanError::TooLong);
         }
-        self.steps.push(Made { id: format!("s{}", self.steps.len() + 1), tool, input });
+        self.steps.push(Made::new(self.steps.len() + 1, tool, input));
         Ok(())
     }
 
-    /// The same again for every further channel that the clause names.
+    /// The same again for every further channel or repository that the clause names.
     fn again(&mut self, clause: &mut Clause) -> Result<(), PlanError> {
         for at in 0..clause.tokens.len() {
             let token = &clause.tokens[at];
             let Some(last) = self.steps.last() else { return Ok(()) };
-            if clause.used[at] || token.kind != Kind::Channel || !last.input.contains_key("channel_alias") {
+            let others: Vec<(&str, Value)> = match (&token.kind, token.repo()) {
+                (Kind::Channel, _) => vec![("channel_alias", Value::from(token.text.as_str()))],
+                (_, Some((owner, repo))) => vec![("owner", owner.into()), ("repo", repo.into())],
+                _ => continue,
+            };
+            if clause.used[at] || !others.iter().all(|(name, _)| last.input.contains_key(*name)) {
                 continue;
             }
             let (tool, mut input) = (last.tool, last.input.clone());
-            input.insert("channel_alias".to_owned(), Value::from(token.text.as_str()));
+            others.into_iter().for_each(|(name, value)| drop(input.insert(name.to_owned(), value)));
             clause.used[at] = true;
             self.push(tool, input)?;
         }
@@ -290,9 +351,9 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// What must not be left out of a plan; words and numbers may just be manners.
+/// What must not be left out of a plan; words may just be manners.
 const fn must_be_placed(token: &Token) -> bool {
-    !matches!(token.kind, Kind::Word(_) | Kind::Mark(_) | Kind::Number(_) | Kind::Name | Kind::Handle | Kind::Moment)
+    !matches!(token.kind, Kind::Word(_) | Kind::Mark(_))
 }
 
 /// A value in which no text is an expression, whatever it looks like.

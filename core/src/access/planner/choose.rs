@@ -65,6 +65,15 @@ impl Profile {
         self.spec.effect != Reach::Write || self.spec.reads_when.is_some()
     }
 
+    /// Whether a noun names what it makes: a summary, a PDF.
+    pub(super) fn makes(&self, word: &str) -> bool {
+        let made = match lexicon::nominal(word) {
+            Some(act) => self.does(act),
+            None => self.does("convert") && lexicon::thing(word) == lexicon::thing("pdf") && self.has_thing(word),
+        };
+        made && self.can_ask()
+    }
+
     /// Whether it hands something on to somebody.
     pub(super) fn hands_on(&self) -> bool {
         self.does("send") || self.does("post") || self.does("upload")
@@ -92,7 +101,8 @@ impl Evidence {
             let points = if self.words.contains(thing) {
                 NAMED + if tool.house.as_ref() == Some(thing) { HOUSE } else { 0 }
             } else if self.looks.contains(thing) {
-                LOOKS_LIKE
+                // An address of the web is more often where something comes from.
+                if thing == "http" { LOOKS_LIKE - 1 } else { LOOKS_LIKE }
             } else {
                 UNNAMED
             };
@@ -145,6 +155,12 @@ pub(super) fn choose(tools: &[Profile], goal: &str, clause: &Clause) -> Result<u
         let best: Vec<usize> = fitting.iter().filter(|(score, _)| *score == best).map(|(_, at)| *at).collect();
         return if let [only] = best[..] { Ok(only) } else { Err(names(&best)) };
     }
+    let makes = ["read", "list", "create", "convert"].iter().any(|act| acts.contains(&stem(act)));
+    let maker =
+        |(_, word): (usize, &str)| lexicon::is_outcome(word).then(|| tools.iter().position(|tool| tool.makes(word)))?;
+    if let Some(maker) = clause.words().find_map(maker).filter(|_| makes) {
+        return Ok(maker);
+    }
     let open = lexicon::acts(verb).contains(&"search") || object(clause).is_none_or(lexicon::is_generic);
     match others[..] {
         [] => Err(no_tool()),
@@ -188,7 +204,7 @@ fn wanted(goal: &str, clause: &Clause) -> String {
     let mut taken: Vec<&Token> = Vec::new();
     for token in words.take(WANTED_WORDS_MAX) {
         let preposition = token.word().is_some_and(lexicon::is_preposition);
-        let told = taken.last().and_then(|last| last.word()).is_some_and(|word| !lexicon::is_pronoun(word));
+        let told = taken.last().is_some_and(|last| !last.word().is_some_and(lexicon::is_pronoun));
         let number = matches!(token.kind, Kind::Number(_));
         if !taken.is_empty() && ((preposition && told) || (token.is_entity() && !number)) {
             break;

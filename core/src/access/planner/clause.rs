@@ -7,6 +7,9 @@
 use super::lexicon;
 use super::token::{Kind, Token};
 
+/// Small words that may stand between `and` and a verb.
+const FILLERS_MAX: usize = 8;
+
 /// What is to be done once.
 #[derive(Clone, Debug)]
 pub(super) struct Clause {
@@ -86,7 +89,11 @@ fn cut(tokens: &[Token], at: usize, is_first: bool) -> (Option<Order>, usize) {
     match &tokens[at].kind {
         Kind::Mark('.' | '\n' | ';') => (Some(Order::Next), 1),
         Kind::Mark(_) => {
-            let ahead = 1 + tokens[at + 1..].iter().take_while(|t| t.word().is_some_and(lexicon::is_filler)).count();
+            let ahead = 1 + tokens[at + 1..]
+                .iter()
+                .take(FILLERS_MAX)
+                .take_while(|t| t.word().is_some_and(lexicon::is_filler))
+                .count();
             if !is_first && verb_at(tokens, at + ahead) { (Some(Order::Next), 1) } else { (None, 0) }
         }
         Kind::Word(word) => match word.as_str() {
@@ -95,7 +102,11 @@ fn cut(tokens: &[Token], at: usize, is_first: bool) -> (Option<Order>, usize) {
             "after" | "once" if is_gerund(next(1)) && !is_first => (Some(Order::Earlier), 1),
             "before" if is_gerund(next(1)) => (Some(if is_first { Order::Later } else { Order::Next }), 1),
             "and" => {
-                let fillers = tokens[at + 1..].iter().take_while(|t| t.word().is_some_and(lexicon::is_filler)).count();
+                let fillers = tokens[at + 1..]
+                    .iter()
+                    .take(FILLERS_MAX)
+                    .take_while(|t| t.word().is_some_and(lexicon::is_filler))
+                    .count();
                 let then = next(1).is_some_and(|t| t.is("then") || t.is("finally") || t.is("afterwards"));
                 // `and to #b` goes on with the same verb.
                 let cuts = then || verb_at(tokens, at + 1 + fillers);
@@ -130,7 +141,26 @@ fn verb_at(tokens: &[Token], at: usize) -> bool {
 }
 
 fn says_something(part: &[Token]) -> bool {
-    const COURTESY: &[&str] = &["thanks", "thank", "you", "cheers", "please", "much", "very", "and", "hi", "hello"];
+    const COURTESY: &[&str] = &[
+        "thanks",
+        "thank",
+        "you",
+        "cheers",
+        "please",
+        "much",
+        "very",
+        "and",
+        "hi",
+        "hello",
+        "do",
+        "the",
+        "following",
+        "steps",
+        "these",
+        "things",
+        "this",
+        "so",
+    ];
     part.iter().any(|token| !token.is_mark() && !token.word().is_some_and(|word| COURTESY.contains(&word)))
 }
 
@@ -207,6 +237,12 @@ fn verb(tokens: &[Token]) -> Option<usize> {
         if word == "use" || (lexicon::is_preposition(word) && word != "to") {
             leading = true;
         } else if lexicon::is_filler(word) {
+            // `I need the issues` has no other verb.
+            let next = tokens.get(at + 1);
+            let noun = next.is_some_and(|t| t.is_entity() || t.word().is_some_and(lexicon::is_determiner));
+            if matches!(word, "need" | "want") && noun && !leading {
+                return Some(at);
+            }
         } else if !leading {
             return Some(at);
         } else {
@@ -229,7 +265,11 @@ fn fold_speech(goal: &str, tokens: &mut Vec<Token>, verb: usize) {
         speech && ((says && tokens[at].is("that")) || tokens[at].is("saying"))
     };
     let Some(at) = (verb + 1..tokens.len()).find(|at| begins(*at)) else { return };
-    let mut last = tokens.len();
+    let labels = |at: &usize| {
+        let labelled = tokens.get(at + 1).and_then(Token::word).is_some_and(lexicon::is_label);
+        tokens[*at].is_mark() && labelled && tokens.get(at + 2).is_some_and(Token::is_entity)
+    };
+    let mut last = (at + 2..tokens.len()).find(labels).unwrap_or(tokens.len());
     // An address at the end says where to, not what.
     if last > at + 3
         && matches!(tokens[last - 1].kind, Kind::Channel | Kind::Email)

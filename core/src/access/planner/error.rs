@@ -33,10 +33,8 @@ pub enum PlanError {
         tools: Vec<String>,
     },
     /// A part of the goal would be left out of the plan.
-    #[error("{tool} takes nothing like {text:?}")]
+    #[error("{text:?} has no place in the plan")]
     Unplaced {
-        /// The tool that was found.
-        tool: String,
         /// The part.
         text: String,
     },
@@ -62,9 +60,7 @@ impl PlanError {
                 .with("input", input.as_str())
                 .with("hint", hint.as_str()),
             Self::Ambiguous { tools } => body.with("reason", "ambiguous").with("tools", tools.clone()),
-            Self::Unplaced { tool, text } => {
-                body.with("reason", "unplaced").with("tool", tool.as_str()).with("text", text.as_str())
-            }
+            Self::Unplaced { text } => body.with("reason", "unplaced").with("text", text.as_str()),
             Self::TooLong => {
                 body.with("reason", "too_long").with("chars_max", GOAL_CHARS_MAX).with("steps_max", PLAN_STEPS_MAX)
             }

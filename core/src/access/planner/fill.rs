@@ -29,6 +29,8 @@ pub(super) struct Fill<'a> {
     pub(super) wired: BTreeSet<String>,
     pub(super) searches: bool,
     pub(super) tells: bool,
+    /// It may only ask.
+    pub(super) asks: bool,
 }
 
 impl<'a> Fill<'a> {
@@ -54,7 +56,7 @@ impl<'a> Fill<'a> {
     }
 
     /// Everything that the clause itself says.
-    pub(super) fn from_words(&mut self, clause: &mut Clause) {
+    pub(super) fn read(&mut self, clause: &mut Clause) {
         self.labelled(clause);
         self.looks(clause);
         self.numbers(clause);
@@ -230,9 +232,14 @@ impl<'a> Fill<'a> {
             let default = slot.schema.get("default");
             let values = slot.schema["enum"].as_array().into_iter().flatten();
             let said = |value: &&Value| {
-                let text = value.as_str().unwrap_or_default().to_lowercase();
-                let plural = format!("{text}s");
-                Some(*value) != default && clause.words().any(|(_, word)| word == text || word == plural)
+                let text = value.as_str().unwrap_or_default();
+                // A blog post is not a POST: words in capitals count as such, or as the verb.
+                let loud = text.bytes().all(|b| b.is_ascii_uppercase());
+                let means = |(at, word): (usize, &str)| {
+                    let meant = !loud || clause.verb == Some(at) || clause.tokens[at].text == text;
+                    meant && (word == text.to_lowercase() || stem(word) == stem(text))
+                };
+                Some(*value) != default && !text.is_empty() && clause.words().any(means)
             };
             if let Some(value) = values.clone().find(said) {
                 self.put(slot.name, value.clone());
@@ -246,12 +253,27 @@ impl<'a> Fill<'a> {
         let open = self.open().find(|slot| slot.required && slot.class == Class::Text).map(|slot| slot.name);
         let (true, false, Some(name)) = (self.searches, quoted, open) else { return };
         for label in SOUGHT {
-            let at = clause.words().find(|(_, word)| word == label).map(|(at, _)| at);
-            if let Some((text, places)) = at.and_then(|at| self.run(clause, at + 1)) {
+            let at = clause.words().find(|(_, word)| word == label).map(|(at, _)| at + 1);
+            let article = |at: &usize| clause.tokens.get(*at).and_then(Token::word).is_some_and(lexicon::is_determiner);
+            let at = at.map(|at| at + usize::from(article(&at)));
+            if let Some((text, places)) = at.and_then(|at| self.run(clause, at)) {
                 self.put(name, Value::from(text));
                 places.into_iter().for_each(|place| clause.used[place] = true);
                 return;
             }
+        }
+        // `find our brand guidelines`: what is looked for stands behind the verb.
+        let Some(from) = clause.verb.map(|verb| verb + 1) else { return };
+        let small = |token: &Token| token.word().is_some_and(|w| lexicon::is_determiner(w) || lexicon::is_filler(w));
+        let from = (from..clause.tokens.len()).find(|at| !small(&clause.tokens[*at])).unwrap_or(from);
+        let Some((text, places)) = self.run(clause, from) else { return };
+        let says = |place: &usize| {
+            let word = clause.tokens[*place].word().unwrap_or_default();
+            !lexicon::is_preposition(word) && !lexicon::is_generic(word) && !lexicon::is_thing(word) && word != "pages"
+        };
+        if places.iter().all(says) {
+            self.put(name, Value::from(text));
+            places.into_iter().for_each(|place| clause.used[place] = true);
         }
     }
 
@@ -280,7 +302,7 @@ impl<'a> Fill<'a> {
 
     /// Whether the call has a body to give; asking with GET has none.
     pub(super) fn writes(&self) -> bool {
-        !self.has("method") || self.input.get("method").is_some_and(|method| method != "GET")
+        !self.asks && (!self.has("method") || self.input.get("method").is_some_and(|method| method != "GET"))
     }
 }
 
@@ -322,9 +344,10 @@ fn several(
 
 /// All addresses that no label has taken.
 fn everyone(slot: &Slot<'_>, clause: &Clause) -> Option<(Value, Vec<usize>)> {
+    let from = |at: usize| at > 0 && clause.tokens[at - 1].is("from");
     let (places, texts): (Vec<usize>, Vec<String>) = clause
         .unused()
-        .filter(|(_, token)| token.kind == Kind::Email)
+        .filter(|(at, token)| token.kind == Kind::Email && !from(*at))
         .map(|(at, token)| (at, token.text.clone()))
         .unzip();
     slot.list(texts).map(|value| (value, places))

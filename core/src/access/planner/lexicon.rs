@@ -4,6 +4,9 @@
 //! Tools bring words of their own (their names); the tables only say which other words people use
 //! for the same. A tool nobody thought of here is still found by the words of its name.
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 /// What tools do, and the words that people have for it.
 const ACTS: &[(&str, &[&str])] = &[
     (
@@ -24,12 +27,27 @@ const ACTS: &[(&str, &[&str])] = &[
         "read",
         &[
             "read", "get", "fetch", "show", "look", "check", "retrieve", "load", "pull", "give", "describe", "what",
-            "see", "tell", "inspect",
+            "see", "inspect", "need", "want",
         ],
     ),
     (
         "list",
-        &["list", "show", "get", "fetch", "enumerate", "give", "what", "which", "pull", "collect", "read", "check"],
+        &[
+            "list",
+            "show",
+            "get",
+            "fetch",
+            "enumerate",
+            "give",
+            "what",
+            "which",
+            "pull",
+            "collect",
+            "read",
+            "check",
+            "need",
+            "want",
+        ],
     ),
     ("search", &["search", "find", "look", "locate", "query", "hunt"]),
     (
@@ -66,8 +84,9 @@ const ACTS: &[(&str, &[&str])] = &[
     (
         "request",
         &[
-            "request", "fetch", "get", "call", "download", "read", "load", "retrieve", "open", "hit", "post", "put",
-            "patch", "delete", "head", "visit", "query", "send", "pull", "check", "grab", "show", "submit", "push",
+            "forward", "request", "fetch", "get", "call", "download", "read", "load", "retrieve", "open", "hit",
+            "post", "put", "patch", "delete", "head", "visit", "query", "send", "pull", "check", "grab", "show",
+            "submit", "push", "what", "take",
         ],
     ),
 ];
@@ -92,9 +111,9 @@ const NOMINALS: &[(&str, &[&str])] = &[("summarize", &["summary", "digest", "rec
 const LABELS: &[(&str, &[&str])] = &[
     ("title", &["title", "titled", "called", "named", "headed", "entitled", "headline"]),
     ("subject", &["subject", "about", "titled"]),
-    ("body", &["body", "saying", "says", "reading", "message", "text", "content", "description", "described"]),
-    ("text", &["text", "saying", "says", "message", "reading"]),
-    ("message", &["message", "saying", "text"]),
+    ("body", &["body", "saying", "says", "reading", "message", "text", "content", "description", "described", "that"]),
+    ("text", &["text", "saying", "says", "message", "reading", "that"]),
+    ("message", &["message", "saying", "text", "that"]),
     ("content", &["content", "text", "saying"]),
     ("labels", &["label", "labels", "labelled", "labeled", "tagged", "tag", "tags"]),
     ("assignees", &["assign", "assigned", "assignee", "assignees"]),
@@ -106,7 +125,7 @@ const LABELS: &[(&str, &[&str])] = &[
     ("max_chars", &["characters", "chars", "letters"]),
     ("query", &["query"]),
     ("reply_to", &["reply-to"]),
-    ("mailbox", &["mailbox"]),
+    ("mailbox", &["mailbox", "from"]),
 ];
 
 /// Words that stand before the real beginning of a wish.
@@ -151,7 +170,6 @@ const FILLERS: &[&str] = &[
     "been",
     "after",
     "before",
-    "when",
     "that's",
     "done",
     "and",
@@ -221,18 +239,66 @@ const NOUNISH: &[&str] = &[
     "open", "draft",
 ];
 
+/// Words that change what is meant in a way that a plan can't hold.
+const CONDITIONS: &[&str] = &[
+    "if",
+    "unless",
+    "until",
+    "while",
+    "whenever",
+    "when",
+    "every",
+    "each",
+    "daily",
+    "weekly",
+    "hourly",
+    "monthly",
+    "tomorrow",
+    "tonight",
+    "not",
+    "don't",
+    "dont",
+    "never",
+    "except",
+    "without",
+    "instead",
+    "or",
+    "otherwise",
+    "else",
+    "avoid",
+    "stop",
+    "cancel",
+    "twice",
+];
+
 /// Verbs after which `that` begins what is said.
 const SAYING: &[&str] = &["tell", "notify", "inform", "let", "announce", "say", "remind", "message", "ping"];
 
-fn row<'a>(table: &'a [(&'a str, &'a [&'a str])], word: &str) -> Vec<&'a str> {
-    let stemmed = stem(word);
-    let knows = |words: &[&str]| words.iter().any(|known| stem(known) == stemmed);
-    table.iter().filter(|(_, words)| knows(words)).map(|(name, _)| *name).collect()
+/// A table by the stems of its words; goals are long and tables are asked for every word.
+type Index = LazyLock<BTreeMap<String, Vec<&'static str>>>;
+
+static ACTS_BY_STEM: Index = LazyLock::new(|| index(ACTS));
+static THINGS_BY_STEM: Index = LazyLock::new(|| index(THINGS));
+static NOMINALS_BY_STEM: Index = LazyLock::new(|| index(NOMINALS));
+
+fn index(table: &[(&'static str, &[&str])]) -> BTreeMap<String, Vec<&'static str>> {
+    let mut index: BTreeMap<String, Vec<&'static str>> = BTreeMap::new();
+    for (name, word) in table.iter().flat_map(|(name, words)| words.iter().map(move |word| (*name, *word))) {
+        let names = index.entry(stem(word)).or_default();
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    index
+}
+
+fn row(index: &Index, word: &str) -> Vec<&'static str> {
+    index.get(&stem(word)).cloned().unwrap_or_default()
 }
 
 /// The acts that a verb may mean, by the names that tools use.
 pub(super) fn acts(word: &str) -> Vec<&'static str> {
-    row(ACTS, word)
+    row(&ACTS_BY_STEM, word)
 }
 
 /// Whether a part of a tool's name says what it does.
@@ -242,17 +308,22 @@ pub(super) fn names_act(word: &str) -> bool {
 
 /// The act whose outcome a noun names.
 pub(super) fn nominal(word: &str) -> Option<&'static str> {
-    row(NOMINALS, word).first().copied()
+    row(&NOMINALS_BY_STEM, word).first().copied()
+}
+
+/// Whether a noun names something that can be made on the way: a summary, a PDF.
+pub(super) fn is_outcome(word: &str) -> bool {
+    nominal(word).is_some() || thing(word) == thing("pdf")
 }
 
 /// A thing's one name.
 pub(super) fn thing(word: &str) -> String {
-    row(THINGS, word).first().map_or_else(|| stem(word), |name| stem(name))
+    row(&THINGS_BY_STEM, word).first().map_or_else(|| stem(word), |name| stem(name))
 }
 
 /// Whether a word names a thing of the table.
 pub(super) fn is_thing(word: &str) -> bool {
-    !row(THINGS, word).is_empty()
+    !row(&THINGS_BY_STEM, word).is_empty()
 }
 
 /// Words that announce a value for the input of this name.
@@ -289,6 +360,10 @@ pub(super) fn is_generic(word: &str) -> bool {
 
 pub(super) fn is_nounish(word: &str) -> bool {
     NOUNISH.contains(&word)
+}
+
+pub(super) fn is_condition(word: &str) -> bool {
+    CONDITIONS.contains(&word)
 }
 
 pub(super) fn is_saying(word: &str) -> bool {

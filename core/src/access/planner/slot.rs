@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 /// Places that hold what is handed on, the likeliest first.
 const CONTENT: &[&str] =
-    &["body", "text", "message", "content", "markdown", "paragraphs", "artifact", "data", "json", "value"];
+    &["body", "json", "text", "message", "content", "markdown", "paragraphs", "artifact", "data", "value"];
 /// Places that hold a name of what is handed on, or what is looked for.
 const HEADS: &[&str] = &["title", "subject", "query", "name"];
 /// Places for addresses of people.

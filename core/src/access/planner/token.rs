@@ -100,13 +100,29 @@ impl Token {
 const QUOTES: &[(&str, &str)] =
     &[("```", "```"), ("`", "`"), ("\"", "\""), ("“", "”"), ("„", "“"), ("«", "»"), ("'", "'"), ("‘", "’")];
 
+/// Numbers from two on, as words.
+const NUMBERS: &[&str] = &["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
+
+/// Tokens before a colon that are looked at for a verb.
+const SENTENCE_TOKENS_MAX: usize = 64;
+
+/// What one may ask for one of.
+const COUNTED: &[&str] = &["sentence", "issue", "file", "page", "result"];
+
 /// The tokens of a goal.
 pub(super) fn read(goal: &str) -> Vec<Token> {
     let mut reader = Reader { goal, at: 0, tokens: Vec::new() };
     while reader.at < goal.len() {
         reader.next();
     }
-    reader.tokens
+    let mut tokens = reader.tokens;
+    // `one` is a number only where it counts something.
+    for at in 1..tokens.len() {
+        if tokens[at - 1].is("one") && tokens[at].word().is_some_and(|word| COUNTED.contains(&word)) {
+            tokens[at - 1].kind = Kind::Number(1);
+        }
+    }
+    tokens
 }
 
 struct Reader<'a> {
@@ -189,7 +205,8 @@ impl Reader<'_> {
         let start = self.at + lead;
         let after = start + kept.len();
         if !kept.is_empty() {
-            let (kind, text) = look(kept);
+            let own = kept.strip_suffix("'s").or_else(|| kept.strip_suffix("’s")).unwrap_or(kept);
+            let (kind, text) = look(own);
             self.push(kind, text, start, after);
         }
         self.at += end;
@@ -204,19 +221,41 @@ impl Reader<'_> {
     /// What follows a colon, if that is a text.
     fn tail(&mut self) {
         let rest = self.goal[self.at..].trim_start();
-        let sentence = self.tokens.iter().rev().skip(1).take_while(|t| !matches!(t.kind, Kind::Mark('.' | '\n' | ';')));
+        let sentence = self
+            .tokens
+            .iter()
+            .rev()
+            .skip(1)
+            .take(SENTENCE_TOKENS_MAX)
+            .take_while(|t| !matches!(t.kind, Kind::Mark('.' | '\n' | ';')));
         let speaks = sentence.filter_map(Token::word).any(|word| !lexicon::acts(word).is_empty());
         let quoted = QUOTES.iter().any(|(open, _)| rest.starts_with(open)) || rest.starts_with(['{', '[']);
         let first = rest.split_whitespace().next().unwrap_or_default().trim_end_matches([',', ';', '.']);
         let address = matches!(look(first).0, Kind::Email | Kind::Url | Kind::Object | Kind::Secret | Kind::Channel);
-        if rest.is_empty() || !speaks || quoted || address {
+        let label = lexicon::is_label(first.trim_end_matches(':')) && {
+            let behind = rest[first.len()..].trim_start();
+            first.ends_with(':') || QUOTES.iter().any(|(open, _)| behind.starts_with(open))
+        };
+        if rest.is_empty() || !speaks || quoted || address || label {
             return;
         }
         let start = self.goal.len() - rest.len();
-        let end = start + rest.trim_end().len();
-        self.push(Kind::Text, rest.trim_end(), start, end);
-        self.at = self.goal.len();
+        let text = rest[..next_label(rest)].trim_end_matches([',', ';', '\n', ' ']);
+        let end = start + text.len();
+        self.push(Kind::Text, text, start, end);
+        self.at = end;
     }
+}
+
+/// Where `, body:` or the like begins, if a text is followed by one.
+fn next_label(text: &str) -> usize {
+    let begins = |(at, sign): (usize, &str)| {
+        let rest = text[at + sign.len()..].trim_start();
+        let (word, _) = rest.split_once(':')?;
+        let word = word.rsplit(' ').next().filter(|_| word.split_whitespace().count() <= 2)?;
+        lexicon::is_label(&word.to_lowercase()).then_some(at)
+    };
+    text.match_indices([',', ';', '\n']).find_map(begins).unwrap_or(text.len())
 }
 
 /// What a chunk without spaces is, and its text without signs.
@@ -257,8 +296,10 @@ fn look(chunk: &str) -> (Kind, &str) {
     if dotted && inner.bytes().any(|b| b.is_ascii_alphabetic()) {
         return (Kind::Name, chunk);
     }
-    let word = chunk.strip_suffix("'s").or_else(|| chunk.strip_suffix("’s")).unwrap_or(chunk);
-    (Kind::Word(word.to_lowercase().replace('’', "'")), chunk)
+    match NUMBERS.iter().zip(2..).find(|(word, _)| chunk.eq_ignore_ascii_case(word)) {
+        Some((_, number)) => (Kind::Number(number), chunk),
+        None => (Kind::Word(chunk.to_lowercase().replace('’', "'")), chunk),
+    }
 }
 
 fn is_moment(chunk: &str) -> bool {

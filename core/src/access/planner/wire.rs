@@ -27,16 +27,19 @@ pub(super) struct Made<'a> {
     pub(super) id: String,
     pub(super) tool: &'a Profile,
     pub(super) input: Map<String, Value>,
+    shape: Arc<Shape>,
 }
 
-impl Made<'_> {
-    fn shape(&self) -> Arc<Shape> {
+impl<'a> Made<'a> {
+    /// The step with this number.
+    pub(super) fn new(number: usize, tool: &'a Profile, input: Map<String, Value>) -> Self {
         // Only names that an expression can spell.
         let plain = |name: &str| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
-        match Type::of_schema(self.tool.spec.output.document()) {
+        let shape = match Type::of_schema(tool.spec.output.document()) {
             Type::Object(shape) if shape.named.keys().all(|name| plain(name)) => shape,
             _ => Arc::default(),
-        }
+        };
+        Self { id: format!("s{number}"), tool, input, shape }
     }
 
     fn path(&self, name: &str) -> String {
@@ -44,52 +47,37 @@ impl Made<'_> {
     }
 }
 
-/// The output that a noun names, from the latest step that has one.
-pub(super) fn by_noun(steps: &[Made<'_>], slot: &Slot<'_>, word: &str) -> Option<Value> {
-    let wanted = stem(word);
-    steps.iter().rev().find_map(|step| {
-        let shape = step.shape();
-        let called = |name: &str| {
-            stem(name) == wanted
-                || NOUNS.iter().any(|(own, nouns)| *own == name && nouns.iter().any(|n| stem(n) == wanted))
-        };
-        let own = shape.named.iter().find(|(name, _)| called(name) && usable(name, slot));
-        let direct = own.and_then(|(name, kind)| convert(&step.path(name), kind, slot, None));
-        let item = || {
-            shape.named.iter().find_map(|(name, kind)| {
-                let Type::List(item) = kind else { return None };
-                let Type::Object(members) = &**item else { return None };
-                let member = members.named.keys().find(|member| stem(member) == wanted)?;
-                convert(&step.path(name), kind, slot, Some(member))
-            })
-        };
-        let made = || {
-            (step.tool.has_thing(word) || lexicon::nominal(word).is_some_and(|act| step.tool.does(act)))
-                .then(|| given(step, slot))?
-        };
-        direct.or_else(item).or_else(made)
-    })
-}
-
-/// What the latest step gives that can be handed on; then what it was itself given; then where it
-/// put it.
-pub(super) fn latest(steps: &[Made<'_>], slot: &Slot<'_>) -> Option<Value> {
-    let outputs = steps.iter().rev().find_map(|step| given(step, slot));
-    let inputs = || steps.iter().rev().find_map(|step| repeated(step, slot));
-    let links = || {
-        steps.iter().rev().find_map(|step| {
-            let shape = step.shape();
-            let kind = shape.named.get("url").filter(|_| slot.name != "artifact")?;
-            convert(&step.path("url"), kind, slot, None)
+/// The output of a step that a noun names.
+pub(super) fn by_noun(step: &Made<'_>, slot: &Slot<'_>, word: &str) -> Option<Value> {
+    let (wanted, shape) = (stem(word), &step.shape);
+    let also =
+        |(own, nouns): &(&str, &[&str]), name: &str| *own == name && nouns.iter().any(|noun| stem(noun) == wanted);
+    let called = |name: &str| stem(name) == wanted || NOUNS.iter().any(|row| also(row, name));
+    let own = shape.named.iter().find(|(name, _)| called(name) && usable(name, slot));
+    let direct = own.and_then(|(name, kind)| convert(&step.path(name), kind, slot, None));
+    let item = || {
+        shape.named.iter().find_map(|(name, kind)| {
+            let Type::List(item) = kind else { return None };
+            let Type::Object(members) = &**item else { return None };
+            let member = members.named.keys().find(|member| called(member))?;
+            convert(&step.path(name), kind, slot, Some(member))
         })
     };
-    outputs.or_else(inputs).or_else(links)
+    let makes = step.tool.has_thing(word) || lexicon::nominal(word).is_some_and(|act| step.tool.does(act));
+    direct.or_else(item).or_else(|| given(step, slot).filter(|_| makes))
+}
+
+/// Where a step put something.
+pub(super) fn link(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
+    let shape = &step.shape;
+    let kind = shape.named.get("url").filter(|_| slot.name != "artifact")?;
+    convert(&step.path("url"), kind, slot, None)
 }
 
 /// What one step gives that can be handed on.
 pub(super) fn given(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
-    let shape = step.shape();
-    if slot.class == Class::Open {
+    let shape = &step.shape;
+    if slot.class == Class::Open && slot.schema["type"] == "object" {
         let gives = GIVEN.iter().any(|name| shape.named.contains_key(*name))
             || shape.named.values().any(|kind| matches!(kind, Type::List(_)));
         return (gives && !step.tool.hands_on()).then(|| Value::from(format!("${{nodes.{}.outputs}}", step.id)));
@@ -107,11 +95,14 @@ pub(super) fn given(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
     if shape.named.contains_key("artifact") {
         return None;
     }
+    if slot.name == "json" && named.is_some_and(|(_, kind)| *kind == Type::Text) {
+        return None;
+    }
     named.or(same).and_then(|(name, kind)| convert(&step.path(name), kind, slot, None)).or_else(lists)
 }
 
 /// What a step was given to hand on.
-fn repeated(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
+pub(super) fn repeated(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
     if slot.class != Class::Text || slot.name == "artifact" {
         return None;
     }
@@ -120,13 +111,11 @@ fn repeated(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
 
 /// An id of an earlier step for an input whose name ends with the output's: `page_id` is good as
 /// `parent_page_id`.
-pub(super) fn id(steps: &[Made<'_>], slot: &Slot<'_>) -> Option<Value> {
-    steps.iter().rev().find_map(|step| {
-        let shape = step.shape();
-        let fits = |name: &&String| name.ends_with("_id") && slot.name.ends_with(name.as_str());
-        let name = shape.named.keys().find(fits)?;
-        Some(Value::from(format!("${{{}}}", step.path(name))))
-    })
+pub(super) fn id(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
+    let shape = &step.shape;
+    let fits = |name: &&String| name.ends_with("_id") && slot.name.ends_with(name.as_str());
+    let name = shape.named.keys().find(fits)?;
+    Some(Value::from(format!("${{{}}}", step.path(name))))
 }
 
 /// Artifacts go where artifacts are taken, and nothing else does.
@@ -138,6 +127,8 @@ fn usable(name: &str, slot: &Slot<'_>) -> bool {
 fn convert(path: &str, kind: &Type, slot: &Slot<'_>, member: Option<&str>) -> Option<Value> {
     let lines = |kind: &Type| list(path, kind, member);
     let expression = match (slot.class, kind) {
+        // A text that is sent as JSON would get quotes; there is a place for plain texts.
+        (Class::Open, Type::Text) if slot.name == "json" => return None,
         (Class::Open, _) => format!("${{{path}}}"),
         (Class::Text, Type::Text | Type::Any) => format!("${{{path}}}"),
         (Class::Text, Type::Int | Type::Number | Type::Bool) => format!("${{string({path})}}"),

@@ -1,6 +1,7 @@
-//! The access room: the risk of plans, and how freely they may act.
+//! The access room: plans of goals, the risk of plans, and how freely they may act.
 
 mod autonomy;
 mod factor;
 mod given;
+mod planner;
 mod risk;
