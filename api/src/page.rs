@@ -68,12 +68,19 @@ pub(crate) fn private(
 pub(crate) fn refused(error: ApiError, random: &dyn Random) -> Response {
     let status = StatusCode::from_u16(error.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut response = private(status, error.code.title(), random, |page| {
-        let (title, message) = (escape(error.code.title()), escape(&error.body.message));
-        page.push_str(&format!("<h1>{title}</h1><p>{message}.</p><p><code>{}</code></p>", error.code));
+        let (title, message) = (escape(error.code.title()), escape(&sentence(&error.body.message)));
+        page.push_str(&format!("<h1>{title}</h1><p>{message}</p><p><code>{}</code></p>", error.code));
     });
     if let Some(seconds) = error.body.retry_after_seconds {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     response.extensions_mut().insert(Worded(error));
     response
+}
+
+/// A message as people write: with a capital and a full stop.
+fn sentence(message: &str) -> String {
+    let mut rest = message.chars();
+    let first = rest.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", rest.as_str())
 }

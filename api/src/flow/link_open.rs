@@ -108,7 +108,21 @@ fn risk(run: &Value) -> String {
 }
 
 fn exact(page: &mut String, title: &str, value: &Value) {
-    page.push_str(&format!("<h2>{title}</h2><pre>{}</pre>", escape(&format!("{value:#}"))));
+    page.push_str(&format!("<h2>{title}</h2><pre>{}</pre>", escape(&exactly(value))));
+}
+
+/// A document as JSON, in which no character hides and none turns others around.
+fn exactly(value: &Value) -> String {
+    let mut shown = String::new();
+    for c in format!("{value:#}").chars() {
+        match c {
+            '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{61c}' | '\u{feff}' => {
+                shown.push_str(&format!("\\u{:04x}", u32::from(c)));
+            }
+            c => shown.push(c),
+        }
+    }
+    shown
 }
 
 fn steps(page: &mut String, steps: &Value) {
@@ -125,7 +139,7 @@ fn steps(page: &mut String, steps: &Value) {
             page.push_str(" (its input depends on results that are not known yet)");
         }
         if !step["input"].is_null() {
-            page.push_str(&format!("<pre>{}</pre>", escape(&format!("{:#}", step["input"]))));
+            page.push_str(&format!("<pre>{}</pre>", escape(&exactly(&step["input"]))));
         }
         page.push_str("</li>");
     }
@@ -144,4 +158,17 @@ fn form(page: &mut String, opened: &Opened) {
          <button name=\"decision\" value=\"reject\">Reject</button></form>",
         NOTES_BYTES_MAX / 4
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_run_is_shown_with_every_character_that_it_has() {
+        let value = serde_json::json!({"to": "a\u{202e}moc.live\u{200b}", "ü": 1});
+        let shown = exactly(&value);
+        assert!(shown.contains("a\\u202emoc.live\\u200b") && shown.contains('ü'), "{shown}");
+        assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), value, "it is still the same document");
+    }
 }

@@ -146,7 +146,11 @@ impl Flow {
         };
         let decided = Decided { approval: row.uuid("approval_request_id"), status, approvals: by.len(), needed };
         let mut tx = self.decision_tx(permit, ask, row, &decisions, &decided, by)?;
-        tx.updates.extend(used_up);
+        if let Some(used_up) = used_up {
+            tx.updates.push(used_up);
+            let (subject, data) = (decided.approval.to_string(), json!({"decision": ask.decision.as_str()}));
+            self.enter(&mut tx, permit, Some(ask.run), subject, "approval.link_used", data)?;
+        }
         self.inner.parts.records.commit(tx).await?;
         if status != "pending" {
             self.inner.wake(ask.run);

@@ -240,7 +240,8 @@ impl Flow {
         Ok(())
     }
 
-    fn enter(
+    /// Adds an entry of what somebody did to a transaction.
+    pub(super) fn enter(
         &self,
         tx: &mut Tx,
         permit: &Permit,

@@ -69,6 +69,8 @@ async fn of_many_clicks_one_decides_as_the_person_it_was_sent_to() {
     let entries = stage.rows_of(&AUDIT_LOG_ENTRIES, run);
     let decided: Vec<_> = entries.iter().filter(|entry| entry.text("event_type") == "approval.decided").collect();
     assert_eq!((decided.len(), decided[0].get("actor_id").as_text()), (1, Some("user_ann")));
+    let by_link = entries.iter().filter(|entry| entry.text("event_type") == "approval.link_used").count();
+    assert_eq!(by_link, 1, "it is on record how they decided");
     assert_eq!(code_of(stage.flow.open_link(&token).await), "GONE");
     let used = stage.rows_of(&APPROVAL_LINKS, run).iter().filter(|row| !row.get("used_at").is_null()).count();
     assert_eq!(used, 1);

@@ -8,7 +8,7 @@
 use crate::build::{self, NOON, entry, run, run_update, signal, step};
 use crate::seeded::Seeded;
 use crate::suite::views;
-use chimera_core::flow::tables::{APPROVAL_REQUESTS, RUN_SIGNALS, RUNS};
+use chimera_core::flow::tables::{APPROVAL_LINKS, APPROVAL_REQUESTS, RUN_SIGNALS, RUNS};
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, IDEMPOTENCY_RECORDS, LEDGER_LANES};
 use chimera_core::ledger::{Digest32, Head, extend};
 use chimera_core::record::{
@@ -31,6 +31,7 @@ pub async fn all(store: &dyn Records, seed: u64) {
     the_ordered_part_runs_as_written(store, &s).await;
     every_entry_has_its_place_in_an_unbroken_chain(store, &s).await;
     an_idempotency_record_commits_with_what_it_guards(store, &s).await;
+    what_may_be_used_once_is_used_by_one_of_many(store, &s).await;
     every_kind_of_value_comes_back_as_it_went_in(store, &s).await;
     pages_are_complete_bounded_and_ordered(store, &s).await;
     a_tenant_sees_only_its_own_rows(store, &s).await;
@@ -236,6 +237,39 @@ pub async fn an_idempotency_record_commits_with_what_it_guards(store: &dyn Recor
     for (row, answer) in runs.iter().zip(answers) {
         assert_eq!(run_row(store, row.id).await.is_some(), answer.is_ok());
     }
+}
+
+/// Of many who find a column still empty and fill it, one succeeds, also where the key is of bytes and
+/// every change goes through a lane of its own.
+pub async fn what_may_be_used_once_is_used_by_one_of_many(store: &dyn Records, s: &Seeded) {
+    let mut digest = [0; 32];
+    s.fill(&mut digest);
+    let key = || Value::Bytes(digest.to_vec());
+    let cells = vec![
+        ("token_digest", key()),
+        ("tenant_id", "acme".into()),
+        ("run_id", s.row_id(NOON).into()),
+        ("approval_id", s.row_id(NOON).into()),
+        ("actor", "user_ann".into()),
+        ("expires_at", NOON.into()),
+    ];
+    let row = Insert::into(&APPROVAL_LINKS, cells).unwrap();
+    commit(store, Tx { inserts: vec![row], ..Tx::default() }).await.expect("a fresh row commits");
+    let uses = (0..8).map(|affinity| {
+        let unused = vec![("used_at", Value::Null)];
+        let used = Update::of(&APPROVAL_LINKS, vec![key()], unused, vec![("used_at", NOON.into())]).unwrap();
+        commit(store, Tx { updates: vec![used], affinity, ..Tx::default() })
+    });
+    let used = join_all(uses).await;
+    assert_eq!(used.iter().filter(|used| used.is_ok()).count(), 1);
+    assert!(
+        used.iter()
+            .filter_map(|used| used.as_ref().err())
+            .all(|error| matches!(error, CommitError::Conflict(Conflict::Stale(_))))
+    );
+    let found =
+        one(store, Select::from(&APPROVAL_LINKS, Scope::Tenant("acme".into())).with("token_digest", key())).await;
+    assert_eq!(found.expect("the row").get("used_at").as_time(), Some(NOON));
 }
 
 /// Values keep their type and content, null and the odd characters included.

@@ -190,7 +190,7 @@ async fn a_link_that_nobody_sent_and_one_that_came_too_late_say_so() {
     let (status, _) = house.post(&path(&run, "/reject"), json!({})).await;
     assert_eq!(status, 200);
     let (status, text) = page(house.client.get(&link).send().await.unwrap()).await;
-    assert!(status == 409 && text.contains("denied already"), "{text}");
+    assert!(status == 409 && text.contains("The approval is denied already."), "{text}");
 }
 
 #[tokio::test]

@@ -33,6 +33,7 @@ const SHARED: &[(&str, &str, &str)] = &[
     ("api", "extract", "the one way to read a request body"),
     ("api", "json", "strict JSON at the door"),
     ("api", "ops", "health, readiness, metrics, documentation"),
+    ("api", "page", "pages for people, all with one look"),
     ("api", "problem", "every error as problem+json"),
     ("api", "request", "what surrounds every request"),
     ("api", "routes", "the route table on a page"),
