@@ -222,9 +222,9 @@ mod tests {
         let dir = temp.path().join("data");
         assert_eq!(existing_ledger_seed(&dir).unwrap(), None);
         let home = Home::take(&dir).unwrap();
-        let (seed, token) = (home.ledger_seed(&SystemRandom).unwrap(), home.dev_token(&SystemRandom).unwrap());
+        let (seed, token) = (home.ledger_seed(&SystemRandom).unwrap(), home.actor_key("admin", &SystemRandom).unwrap());
         assert_eq!(home.ledger_seed(&SystemRandom).unwrap(), seed);
-        assert_eq!(home.dev_token(&SystemRandom).unwrap(), token);
+        assert_eq!(home.actor_key("admin", &SystemRandom).unwrap(), token);
         assert_eq!(existing_ledger_seed(&dir).unwrap(), Some(seed));
         let webhooks = home.webhook_seed(&SystemRandom).unwrap();
         assert_eq!(home.webhook_seed(&SystemRandom).unwrap(), webhooks);

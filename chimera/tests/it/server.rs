@@ -8,25 +8,27 @@ use std::net::{TcpListener, TcpStream};
 fn dev_creates_its_private_folder_says_where_it_is_and_stops_on_request() {
     let place = Place::new();
     let server = place.dev(&[]);
-    assert_eq!(server.ready["token"].as_str().unwrap().len(), 64);
-    assert_eq!(server.ready["actors"], serde_json::json!([]));
+    assert_eq!(server.ready["token"].as_str().unwrap().split('.').count(), 3);
+    let names: Vec<_> = server.ready["actors"].as_array().unwrap().iter().map(|it| it["actor"].clone()).collect();
+    assert_eq!(names, ["admin", "user_ada", "n8n_workflow_demo", "service_chatbot"]);
+    assert!(names.iter().all(|name| server.key(name.as_str().unwrap()).len() == 64));
     assert!(server.ask("GET /healthz HTTP/1.1").starts_with("HTTP/1.1 200 OK"));
     assert_eq!(mode(&place.path(".chimera")), 0o700);
     assert_eq!(mode(&place.path(".chimera/keys/ledger.key")), 0o600);
-    assert_eq!(mode(&place.path(".chimera/dev.token")), 0o600);
+    assert_eq!(mode(&place.path(".chimera/keys/actors/admin.key")), 0o600);
     assert_eq!(server.stop().0, Some(0));
 }
 
 #[test]
-fn token_and_key_stay_the_same_over_restarts_even_after_a_kill() {
+fn keys_stay_the_same_over_restarts_even_after_a_kill() {
     let place = Place::new();
     let key = || std::fs::read(place.path(".chimera/keys/ledger.key")).unwrap();
     let first = place.dev(&[]);
-    let (token, seed) = (first.ready["token"].clone(), key());
+    let (actors, seed) = (first.ready["actors"].clone(), key());
     first.signal("KILL");
     assert_eq!(first.wait().0, None);
     let second = place.dev(&[]);
-    assert_eq!((&second.ready["token"], key()), (&token, seed));
+    assert_eq!((&second.ready["actors"], key()), (&actors, seed));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::support::{Place, Server};
 use chimera_engine::port::Random;
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::seeded::Seeded;
-use clients::{Clients, TOKEN};
+use clients::{Clients, KEY, SECRET};
 use outside::Outside;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,9 +51,13 @@ impl Soak {
         let address = outside.address.to_string();
         let place = || {
             let place = Place::new()
-                .env("CHIMERA_API__TOKEN", "secret://api")
-                .env("CHIMERA_SECRET_API", TOKEN)
-                .env("CHIMERA_TOKEN", TOKEN)
+                .env("CHIMERA_ACCESS__ACTORS_FILE", "actors.toml")
+                .env("CHIMERA_ACCESS__HMAC_ACTOR", "admin")
+                .env("HMAC_SECRET_KEY", KEY)
+                .env("JWT_ALGORITHM", "HS256")
+                .env("JWT_SECRET_KEY", SECRET)
+                .env("CHIMERA_HMAC_KEY", KEY)
+                .file("actors.toml", "[[actor]]\nid = \"admin\"\nscopes = [\"*\"]\nquota_per_minute = 1000000\nautonomy_level = \"L3_ExecuteSilent\"\n")
                 .env("CHIMERA_LEDGER__SIGNING_KEY", "secret://ledger")
                 .env("CHIMERA_SECRET_LEDGER", &"ab".repeat(32))
                 .env("CHIMERA_EGRESS_ALLOW", &address)

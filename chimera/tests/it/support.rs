@@ -1,5 +1,6 @@
 //! Runs the binary in a folder of its own, with an environment of its own.
 
+use chimera_core::access::{Secret, mac};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -155,6 +156,18 @@ impl Server {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
+    }
+
+    /// The key of an actor that the server brought.
+    pub(crate) fn key(&self, actor: &str) -> String {
+        let actors = self.ready["actors"].as_array().unwrap();
+        let found = actors.iter().find(|found| found["actor"] == actor).unwrap();
+        found["hmac_key"].as_str().unwrap().to_owned()
+    }
+
+    /// The signature of a body by an actor that the server brought.
+    pub(crate) fn signature(&self, actor: &str, body: &str) -> String {
+        mac::sign(&Secret::new(self.key(actor)), body.as_bytes())
     }
 
     /// What `/readyz` says: status, and the document without its changing parts.

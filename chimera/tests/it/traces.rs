@@ -79,9 +79,10 @@ fn only<'a>(trace: &BTreeMap<String, &'a Span>, name: &str) -> &'a Span {
 /// Asks as whoever the server lets in: the `traceparent` of the answer, and its body.
 fn ask(server: &Server, method: &str, path: &str, body: &Value) -> (String, Value) {
     let (token, body) = (server.ready["token"].as_str().unwrap(), body.to_string());
+    let signature = server.signature("admin", &body);
     let head = format!(
         "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\
-         traceparent: 00-{CALLER}-00f067aa0ba902b7-01\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+         traceparent: 00-{CALLER}-00f067aa0ba902b7-01\r\nx-hmac-signature: {signature}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
     let mut stream = server.connect();
@@ -134,8 +135,12 @@ fn one_trace_leads_from_the_request_over_a_killed_server_and_an_approval_to_the_
     let server = place.dev(&[]);
     ask(&server, "PUT", "/workflows/inner", &inner());
     ask(&server, "PUT", "/workflows/outer", &outer(&format!("http://{address}/look?secret=MARKED")));
-    let (answered, started) =
-        ask(&server, "POST", "/workflows/outer/runs", &json!({"wait": 10, "idempotency_key": "order-7"}));
+    let (answered, started) = ask(
+        &server,
+        "POST",
+        "/act",
+        &json!({"workflow_id": "outer", "wait": 10, "idempotency_key": "order-7", "autonomy_level": "L2_ExecuteNotify"}),
+    );
     assert_eq!(started["status"], "awaiting_approval", "{started}");
     let (run, trace) = (started["run_id"].as_str().unwrap(), started["trace_id"].as_str().unwrap());
     assert_eq!((run.replace('-', ""), &answered[3..35]), (trace.to_owned(), trace));

@@ -4,7 +4,7 @@ use crate::server::{Reply, Server};
 use chimera_connect::client::{self, Credentials, ServerError};
 use chimera_core::access::{Secret, mac};
 use chimera_core::error::{Code, ErrorBody, Problem};
-use chimera_testkit::World;
+use chimera_testkit::world::World;
 use futures::StreamExt;
 use serde_json::json;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ fn credentials(token: Option<&str>) -> Credentials {
         actor: "user_ann".into(),
         key: Some(Secret::new("the key of ann")),
         token: token.map(str::to_owned),
-        clock: Arc::new(world.clock.clone()),
-        random: Arc::new(world.random.clone()),
+        clock: Arc::new(world.clock),
+        random: Arc::new(world.random),
     }
 }
 

@@ -47,4 +47,10 @@ impl Recipients for Deciders {
         }
         told
     }
+
+    fn may_still_decide(&self, tenant: &str, person: &str, requester: &str) -> bool {
+        let entry = self.directory.snapshot().registry.resolve(person);
+        let counts = entry.kind == Kind::Human && !entry.disabled && entry.tenant == tenant;
+        counts && (person == requester || scope::check_scope(&entry.scopes, APPROVALS_DECIDE))
+    }
 }

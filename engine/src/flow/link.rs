@@ -7,11 +7,11 @@
 
 use super::ask::token_digest;
 use super::{Decide, Decided, Decision, Flow, FlowError, load, show};
-use crate::access::Permit;
+use crate::access::{APPROVALS_DECIDE, Permit};
 use chimera_core::error::Code;
 use chimera_core::flow::run::Unstorable;
 use chimera_core::flow::tables::{APPROVAL_LINKS, SCOPED_APPROVALS};
-use chimera_core::record::{Json, Scope, Select, Update, Value as Cell};
+use chimera_core::record::{Json, Row, Scope, Select, Update, Value as Cell};
 use chimera_core::time::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
@@ -50,6 +50,7 @@ impl Flow {
         let asked = records.read(select).await?.rows.into_iter().next();
         let asked = asked.ok_or_else(|| FlowError::not_found("approval"))?;
         self.may_decide(&link.permit, &asked)?;
+        self.still_decides(&link.permit, &row)?;
         let mut run = show::summary(&row);
         run["risk"] = row.get("risk").as_json().map(Json::to_value).unwrap_or_default();
         Ok(Opened { person: link.permit.actor().to_owned(), run, approval: show::approval(&asked) })
@@ -64,8 +65,18 @@ impl Flow {
         reason: Option<String>,
     ) -> Result<Decided, FlowError> {
         let Link { digest: link, run, approval, permit } = self.link_of(token).await?;
+        self.still_decides(&permit, &load::seen_run(&*self.inner.parts.records, &permit, run).await?)?;
         let ask = Decide { run, decision, approval: Some(approval), step: None, digest: Some(digest), reason };
         self.decide_via(&permit, ask, Some(link)).await
+    }
+
+    /// Refuses a person who has lost the right to decide since the link was sent.
+    fn still_decides(&self, permit: &Permit, run: &Row) -> Result<(), FlowError> {
+        let recipients = &self.inner.parts.asking.recipients;
+        if recipients.may_still_decide(permit.tenant(), permit.actor(), run.text("actor")) {
+            return Ok(());
+        }
+        Err(FlowError::lacking(APPROVALS_DECIDE))
     }
 
     async fn link_of(&self, token: &str) -> Result<Link, FlowError> {

@@ -23,4 +23,9 @@ pub struct Recipient {
 pub trait Recipients: Send + Sync {
     /// Everybody who is told about requests of this run.
     async fn of(&self, head: &Head) -> Vec<Recipient>;
+
+    /// Whether a person whom a link was sent to may still decide about what `requester` asked for.
+    fn may_still_decide(&self, _tenant: &str, _person: &str, _requester: &str) -> bool {
+        true
+    }
 }

@@ -1,6 +1,8 @@
 //! Clients that start runs over HTTP, ask again until they are answered, and see every run to its end.
 
 use super::outside::Outside;
+use chimera_core::access::token::{Claims, TokenKey};
+use chimera_core::access::{Secret, mac};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{Read, Write};
@@ -10,7 +12,17 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// What every node lets in.
-pub(crate) const TOKEN: &str = "a-token-for-all-nodes";
+pub(crate) const KEY: &str = "the-key-of-admin-on-all-nodes";
+
+/// What all nodes sign access tokens with.
+pub(crate) const SECRET: &str = "the-secret-of-all-nodes";
+
+/// A token of admin that outlives every campaign.
+fn token() -> String {
+    let key = TokenKey::Hs256 { secret: Secret::new(SECRET), only: None };
+    let claims = Claims { sub: "admin".into(), exp: 1 << 40, iat: 1, jti: None, fam: None, aud: None, scopes: None };
+    key.sign(&claims).unwrap()
+}
 
 /// Clients that start runs.
 const STARTERS: usize = 3;
@@ -148,9 +160,9 @@ impl Clients {
     /// Asks for a run under its key until somebody says that it is there.
     fn start_run(&self, key: String) {
         self.count.fetch_add(1, Ordering::SeqCst);
-        let body = json!({"idempotency_key": key, "autonomy_level": "L3_ExecuteSilent"});
+        let body = json!({"workflow_id": "load", "idempotency_key": key, "autonomy_level": "L3_ExecuteSilent"});
         let run = loop {
-            match self.ask("POST", "/workflows/load/runs", Some(&body)) {
+            match self.ask("POST", "/act", Some(&body)) {
                 Some((200 | 202, said)) => break said["run_id"].as_str().unwrap().to_owned(),
                 Some((409, said)) => break said["error"]["details"]["run_id"].as_str().unwrap().to_owned(),
                 None | Some((429 | 503, _)) => {}
@@ -218,8 +230,10 @@ impl Clients {
         stream.set_read_timeout(Some(SILENCE)).unwrap();
         let body = body.map(Value::to_string).unwrap_or_default();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {TOKEN}\r\n\
-             x-chimera-actor: user_ann\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {}\r\n\
+             x-hmac-signature: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            token(),
+            mac::sign(&Secret::new(KEY), body.as_bytes()),
             body.len()
         );
         stream.write_all(request.as_bytes()).ok()?;
