@@ -1,4 +1,7 @@
-//! Credentials as this process uses them itself: signing in, signing bodies.
+//! Credentials as this process uses them itself: signing in, signing bodies; and the registry of actors
+//! as commands look after it.
+
+pub(crate) mod book;
 
 use crate::compose::{Ambient, Example};
 use crate::failure::{Failure, Outcome};
