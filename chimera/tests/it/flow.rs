@@ -326,7 +326,11 @@ fn a_server_of_its_own_configuration_lets_in_whoever_has_its_token() {
     assert_eq!(status, Some(0));
     assert!(!log.contains("swordfish"), "{log}");
     let printed = place.run(&["config", "print"]);
-    assert!(printed.stdout.contains("hmac_key = \"***\"") && !printed.stdout.contains("swordfish"), "{}", printed.stdout);
+    assert!(
+        printed.stdout.contains("hmac_key = \"***\"") && !printed.stdout.contains("swordfish"),
+        "{}",
+        printed.stdout
+    );
 
     let closed = Place::new().env("CHIMERA_TOKEN", "anything").file("note.json", NOTE);
     let server = closed.serve(&[]);
