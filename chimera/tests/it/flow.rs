@@ -23,7 +23,7 @@ const NOTE: &str = r#"{
 
 /// A place with the note's workflow applied on a running server.
 fn noted() -> (Place, Server) {
-    let place = Place::new().trusting().file("note.json", NOTE);
+    let place = Place::new().trusting().env("CHIMERA_LISTEN", "127.0.0.1:9").file("note.json", NOTE);
     let server = place.dev(&[]);
     let applied = place.json(&["workflow", "apply", "note.json"]);
     assert_eq!((&applied["workflow_id"], &applied["version"]), (&json!("note"), &json!(1)));
