@@ -21,6 +21,7 @@ impl Direct {
     /// Posts a signed JSON body: status and body of the answer; none if it could not be made or read.
     pub async fn post(&self, path: &str, token: &str, signature: &str, body: Bytes) -> Option<(u16, Bytes)> {
         let request = Request::post(path)
+            .header(header::HOST, "localhost")
             .header(header::CONTENT_TYPE, "application/json")
             .header(header::AUTHORIZATION, format!("Bearer {token}"))
             .header(crate::access::headers::SIGNATURE, signature)

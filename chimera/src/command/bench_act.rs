@@ -102,7 +102,7 @@ async fn measure(bench: &FlowBench, ambient: &Ambient, runs: usize, concurrency:
         .with_flow(bench.flow.clone())
         .with_access(bench.access.clone());
     let direct = Direct::new(chimera_api::router(edge));
-    let token: Arc<str> = crate::access::sign_in(&bench.access, ambient, &bench.actor).await?.into();
+    let token: Arc<str> = crate::access::token(&bench.access, &bench.actor.actor)?.into();
     let warm = runs.min(500);
     let request = |n: usize| {
         let body = json!({

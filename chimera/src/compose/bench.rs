@@ -1,9 +1,10 @@
-//! What benchmarks measure: stores and an engine of their own, in a folder below the data folder or in a
-//! schema of the configured database, which they remove at the end.
+//! What benchmarks work on: a store of their own, in a folder below the data folder or in a schema of
+//! the configured database, that they remove at the end.
 
-use super::{Ambient, FrontDoor, access, flow, plain, records, store_facts};
+use super::access::{self, Example};
+use super::flow;
+use super::{Ambient, plain, records, store_facts};
 use crate::bench::{Setting, Subject, Work};
-use crate::compose::Example;
 use crate::config::{Config, Secretive};
 use crate::failure::{Failure, Outcome};
 use crate::home;
@@ -11,7 +12,7 @@ use async_trait::async_trait;
 use chimera_connect::flow::local_tools;
 use chimera_core::access::Secret;
 use chimera_core::error::Code;
-use chimera_engine::access::{Guard, WordPlanner};
+use chimera_engine::access::{Access, Guard, WordPlanner};
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
 use chimera_engine::flow::{Asking, Flow, Parts, Registry};
@@ -24,7 +25,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the benchmark of the record store measures.
+/// What the benchmark measures: a store of its own, in a folder below the data folder or in a schema
+/// of the configured database, that it removes at the end.
 pub(crate) async fn bench_subject(config: &Config, ambient: &Ambient) -> Outcome<Arc<dyn Subject>> {
     let workload = Workload::new(Arc::clone(&ambient.clock), Arc::clone(&ambient.random));
     let (config, scratch) = scratch(config, ambient).await?;
@@ -56,7 +58,7 @@ async fn scratch(config: &Config, ambient: &Ambient) -> Outcome<(Config, Scratch
 pub(crate) struct FlowBench {
     pub(crate) flow: Flow,
     /// The way in, for one actor with its key.
-    pub(crate) access: Arc<FrontDoor>,
+    pub(crate) access: Arc<Access>,
     pub(crate) actor: Example,
     pub(crate) setting: Setting,
     records: Arc<dyn Records>,
@@ -98,7 +100,7 @@ impl FlowBench {
             alone,
         });
         let door = access::door(&config, ambient, &directory).await?;
-        let access = Arc::new(FrontDoor::new(directory, door, flow.clone(), Arc::new(WordPlanner)));
+        let access = Arc::new(Access::new(directory, door, flow.clone(), Arc::new(WordPlanner)));
         Ok(Self { flow, access, actor, setting, records, scratch })
     }
 

@@ -23,7 +23,7 @@ const NOTE: &str = r#"{
 
 /// A place with the note's workflow applied on a running server.
 fn noted() -> (Place, Server) {
-    let place = Place::new().file("note.json", NOTE);
+    let place = Place::new().trusting().env("CHIMERA_LISTEN", "127.0.0.1:9").file("note.json", NOTE);
     let server = place.dev(&[]);
     let applied = place.json(&["workflow", "apply", "note.json"]);
     assert_eq!((&applied["workflow_id"], &applied["version"]), (&json!("note"), &json!(1)));
@@ -132,9 +132,8 @@ fn dev_begins_with_examples_and_leaves_them_alone_afterwards() {
     std::fs::write(place.path("mine.json"), changed.to_string()).unwrap();
     assert_eq!(place.json(&["workflow", "apply", "mine.json"])["version"], 2);
     let run =
-        place.run(&["act", "--workflow", "publish-with-approval", "--input", "title=T", "--input", "text=One is."]);
-    assert_eq!(run.status, 0, "{}", run.stderr);
-    until_status(&place, run.stdout.trim(), "awaiting_approval");
+        place.json(&["act", "--workflow", "publish-with-approval", "--input", "title=T", "--input", "text=One is."]);
+    until_status(&place, run["run_id"].as_str().unwrap(), "awaiting_approval");
     server.stop();
     place.dev_with_examples(&[]).stop();
     assert!(ids(&place.json(&["workflow", "list"])).contains(&"publish-with-approval v2".to_owned()));
@@ -171,6 +170,7 @@ fn whoever_wants_to_know_is_told_how_a_run_ended_by_webhook_and_by_mail() {
     let address = hook.local_addr().unwrap().to_string();
     let echo = r#"{"air_version":"1.0","workflow_id":"echo","nodes":[{"id":"e","type":"function","fn":"local.echo","inputs":{"message":"x"}}],"edges":[]}"#;
     let place = Place::new()
+        .trusting()
         .env("CHIMERA_EGRESS_ALLOW", &address)
         .env("CHIMERA_NOTIFY__WEBHOOK_KEY", "secret://webhook.runs")
         .env("CHIMERA_SECRET_WEBHOOK_RUNS", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
@@ -238,6 +238,7 @@ fn the_same_works_on_postgres_and_two_nodes_share_its_runs() {
     let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
     let node = || {
         Place::new()
+            .trusting()
             .env("CHIMERA_DATABASE_URL", &url)
             .env("CHIMERA_ACCESS__HMAC_ACTOR", "admin")
             .env("HMAC_SECRET_KEY", "a-key-for-both-nodes")
@@ -306,7 +307,7 @@ fn a_wrong_token_no_server_and_wrong_names_are_told_in_words() {
 #[test]
 fn a_document_is_checked_against_the_tools_there_are() {
     let broken = NOTE.replace("s3_upload", "s4_upload").replace("\"content\": \"${inputs.text}\"", "\"content\": 1");
-    let place = Place::new().file("note.json", NOTE).file("broken.json", &broken).file("cut.json", "{");
+    let place = Place::new().trusting().file("note.json", NOTE).file("broken.json", &broken).file("cut.json", "{");
     place.dev(&[]).stop();
     let fine = place.run(&["workflow", "check", "note.json"]);
     assert_eq!((fine.status, fine.stderr.as_str()), (0, "note is valid: 2 nodes, 1 edges.\n"));
@@ -322,6 +323,7 @@ fn a_document_is_checked_against_the_tools_there_are() {
 #[test]
 fn a_server_of_its_own_configuration_lets_in_whoever_has_its_token() {
     let place = Place::new()
+        .trusting()
         .env("CHIMERA_ACCESS__HMAC_ACTOR", "admin")
         .env("HMAC_SECRET_KEY", "swordfish-and-chips")
         .env("CHIMERA_HMAC_KEY", "swordfish-and-chips")
@@ -341,7 +343,7 @@ fn a_server_of_its_own_configuration_lets_in_whoever_has_its_token() {
         printed.stdout
     );
 
-    let closed = Place::new().env("CHIMERA_TOKEN", "anything").file("note.json", NOTE);
+    let closed = Place::new().trusting().env("CHIMERA_TOKEN", "anything").file("note.json", NOTE);
     let server = closed.serve(&[]);
     let refused = closed.run(&["workflow", "apply", "note.json"]);
     assert_eq!(refused.status, 1);
@@ -355,6 +357,7 @@ fn rules_of_a_file_forbid_and_ask() {
                  [[rule]]\nname = \"look-first\"\ntool = \"s3_*\"\neffect = \"ask\"\napprovers = [\"user_*\"]\n";
     let echo = r#"{"air_version":"1.0","workflow_id":"echo","nodes":[{"id":"e","type":"function","fn":"local.echo","inputs":{"message":"x"}}],"edges":[]}"#;
     let place = Place::new()
+        .trusting()
         .env("CHIMERA_FLOW__POLICY_FILE", "rules.toml")
         .file("rules.toml", rules)
         .file("echo.json", echo)
@@ -377,7 +380,8 @@ fn rules_of_a_file_forbid_and_ask() {
     assert_eq!(place.run(&["runs", "approve", &run, "--step", "keep", "--as", "user_ada"]).status, 0);
     assert_eq!(place.run(&["runs", "watch", &run]).status, 0);
     server.stop();
-    let misspelled = Place::new().env("CHIMERA_FLOW__POLICY_FILE", "r.toml").file("r.toml", "[[rule]]\nnme = \"x\"\n");
+    let misspelled =
+        Place::new().trusting().env("CHIMERA_FLOW__POLICY_FILE", "r.toml").file("r.toml", "[[rule]]\nnme = \"x\"\n");
     let said = misspelled.run(&["dev", "--listen", "127.0.0.1:0"]);
     assert_eq!(said.status, 4, "{}", said.stderr);
 }
@@ -388,7 +392,7 @@ fn a_tool_of_a_file_can_be_named_by_a_workflow_and_no_name_is_given_twice() {
     let ours = shipped.replace("vendor = \"github\"", "vendor = \"hub\"").replace("name = \"github.", "name = \"hub.");
     let workflow = r#"{"air_version":"1.0","workflow_id":"w","nodes":[{"id":"n","type":"function","fn":"hub.repos.read",
         "inputs":{"owner":"o","repo":"r"}}],"edges":[]}"#;
-    let place = Place::new().env("CHIMERA_FLOW__TOOLS_DIR", "tools").file("w.json", workflow);
+    let place = Place::new().trusting().env("CHIMERA_FLOW__TOOLS_DIR", "tools").file("w.json", workflow);
     std::fs::create_dir(place.path("tools")).unwrap();
     std::fs::write(place.path("tools/hub.toml"), ours).unwrap();
     place.dev(&[]).stop();
