@@ -105,7 +105,8 @@ fn sight(acted: &Value, actor: Option<&str>) -> String {
             score if score >= u64::from(MEDIUM_FROM) => "medium",
             _ => "low",
         };
-        let _ = writeln!(shown, "risk {score}, {band}");
+        let because = acted["risk"]["level_because"].as_str().map(|why| format!("; level by {why}"));
+        let _ = writeln!(shown, "risk {score}, {band}{}", because.unwrap_or_default());
         for reason in acted["risk"]["reasons"].as_array().into_iter().flatten() {
             let _ = writeln!(
                 shown,
@@ -154,7 +155,7 @@ mod tests {
         let acted = json!({
             "run_id": "R", "autonomy_level": "L1_Draft", "status": "awaiting_approval", "dry_run": false,
             "plan": {"steps": [{"tool": "github.issues.create", "input": {"title": "x".repeat(80)}}]},
-            "risk": {"score": 35, "reasons": [{"factor": "external_call", "pointer": "/steps/0", "points": 35}]},
+            "risk": {"score": 35, "level_because": "actor_default", "reasons": [{"factor": "external_call", "pointer": "/steps/0", "points": 35}]},
             "approvals": [{"node_id": null, "digest": "ab", "expires_at": "2026-01-01T00:00:00Z"}],
         });
         let shown = sight(&acted, Some("user_ada"));
@@ -167,7 +168,7 @@ mod tests {
         assert_eq!(
             &lines[2..],
             [
-                "risk 35, medium",
+                "risk 35, medium; level by actor_default",
                 "   35  external_call at /steps/0",
                 "the plan waits for approval, until 2026-01-01T00:00:00Z",
                 "  chimera runs approve R --digest ab --as user_ada",

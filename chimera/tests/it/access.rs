@@ -13,8 +13,12 @@ fn what_is_asked_for_at_each_level_is_shown_with_plan_risk_and_what_waits() {
     let server = place.dev(&[]);
     let goal = place.run(&["act", "Summarize \"One is. Two is.\"", "--level", "L2"]);
     assert_eq!(goal.status, 0, "{}", goal.stderr);
-    for part in ["L2_ExecuteNotify  completed\n", "  1. local.summarize  {", "risk 0, low\n", "\"summary\": \"One is."]
-    {
+    for part in [
+        "L2_ExecuteNotify  completed\n",
+        "  1. local.summarize  {",
+        "risk 0, low; level by override\n",
+        "\"summary\": \"One is.",
+    ] {
         assert!(goal.stdout.contains(part), "{part}: {}", goal.stdout);
     }
     let draft = place.run(&["act", "--step", STEP, "--as", "user_ada"]);
