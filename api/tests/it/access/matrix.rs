@@ -47,10 +47,11 @@ const CASES: &[Case] = &[
     ("GET /tools", none, Nothing, Own),
     ("GET /workflows", none, Forbidden, Nothing),
     ("GET /workflows/{id}", none, Forbidden, NotThere),
+    // Before the one below, after which everybody has a workflow of this name.
+    ("POST /workflows/{id}/call", || json!({}), Forbidden, NotThere),
     ("PUT /workflows/{id}", || reviewed().document().clone(), Forbidden, Own),
     ("POST /workflows/{id}/check", || reviewed().document().clone(), Forbidden, Own),
     ("DELETE /workflows/{id}/cache", none, Forbidden, Own),
-    ("POST /workflows/{id}/call", || json!({}), Forbidden, NotThere),
     ("GET /runs", none, Nothing, Nothing),
     ("GET /runs/{id}", none, Forbidden, NotThere),
     ("PATCH /runs/{id}", || json!({"status": "rolled_back"}), Forbidden, NotThere),
