@@ -11,6 +11,7 @@ mod extract;
 mod flow;
 mod intent;
 mod json;
+mod ledger;
 mod ops;
 mod page;
 mod problem;

@@ -4,46 +4,41 @@
 //! the server that it names, its absence means the data folder or this process.
 
 mod access;
+mod bench;
 mod flow;
 mod server;
 mod traced;
 
 pub(crate) use access::{Example, examples};
+pub(crate) use bench::{FlowBench, bench_subject};
 pub(crate) use flow::{operator, reader, workflow_facts};
 pub(crate) use server::server;
 
 use crate::ambient::{SystemClock, SystemRandom};
-use crate::bench::{Setting, Subject, Work};
 use crate::config::{Config, Secretive};
 use crate::doctor::StoreFacts;
 use crate::failure::{Failure, Outcome};
 use crate::home::{self, Home};
-use async_trait::async_trait;
 use chimera_api::Check;
-use chimera_connect::flow::local_tools;
 use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::Code;
 use chimera_core::ledger::checkpoint::{CheckpointFault, Signer};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
-use chimera_engine::access::{Access as FrontDoor, Guard, WordPlanner};
-use chimera_engine::flow::gate::Slots;
-use chimera_engine::flow::policy::Rules;
-use chimera_engine::flow::{Asking, Flow, Parts as FlowParts, Registry};
+use chimera_engine::access::{Access as FrontDoor, WordPlanner};
+use chimera_engine::flow::Flow;
 use chimera_engine::ledger::audit::{Event, Writer};
 use chimera_engine::ledger::checkpoint::{Checkpointer, Pace, known};
 use chimera_engine::ledger::{LedgerError, last_checkpoint};
 use chimera_engine::port::{Blobs, Clock, Counters, NoSpans, Random, Records, Secrets, Spans};
 use chimera_storage::Redis;
-use chimera_storage::bench::{ScratchSchema, Workload, bare_postgres, bare_sqlite, drive};
 use chimera_storage::blob::{FolderBlobs, InvalidS3Url, LinkSigner, S3Blobs, S3Credentials, S3Url};
-use chimera_storage::bus::LocalBus;
 use chimera_storage::counter::RedisCounters;
 use chimera_storage::migrate::MIGRATIONS;
 use chimera_storage::records::{Access, OpenError, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_storage::secret::{DirectorySecrets, EnvironmentSecrets, FileSecrets, LayeredSecrets};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -441,165 +436,6 @@ pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
     Ok(StoreFacts { kind, schema_version, schema_known, fsync, writable, clock })
 }
 
-/// What the benchmark measures: a store of its own, in a folder below the data folder or in a schema
-/// of the configured database, that it removes at the end.
-pub(crate) async fn bench_subject(config: &Config, ambient: &Ambient) -> Outcome<Arc<dyn Subject>> {
-    let workload = Workload::new(Arc::clone(&ambient.clock), Arc::clone(&ambient.random));
-    let (config, scratch) = scratch(config, ambient).await?;
-    let store = records(&config, ambient, "bench").await?;
-    let facts = store_facts(&config).await?;
-    let lanes = if config.database_url.is_some() { config.lanes } else { 1 };
-    let setting = Setting { record_store: facts.kind, fsync: facts.fsync, lanes };
-    Ok(Arc::new(Bench { store, workload, scratch, setting, clock: Arc::clone(&ambient.clock) }))
-}
-
-/// A place that a benchmark has for itself, and the settings that lead there.
-async fn scratch(config: &Config, ambient: &Ambient) -> Outcome<(Config, Scratch)> {
-    let id = ambient.random.opaque_id();
-    let folder = config.data_dir.join(format!("{}{id}", home::SCRATCH_PREFIX));
-    let mut config = Config { data_dir: folder.clone(), ..config.clone() };
-    let scratch = match &config.database_url {
-        None => Scratch::Folder(folder),
-        Some(url) => {
-            let schema = ScratchSchema::create(&plain(&config, "database_url", url).await?, &id).await?;
-            tracing::info!(schema = schema.name(), "the benchmark works in a schema of its own");
-            config.database_url = Some(Secretive(schema.url()));
-            Scratch::Schema(schema)
-        }
-    };
-    Ok((config, scratch))
-}
-
-/// The flow engine on a store of its own, for a benchmark.
-pub(crate) struct FlowBench {
-    pub(crate) flow: Flow,
-    /// The way in, for one actor with its key.
-    pub(crate) access: Arc<FrontDoor>,
-    pub(crate) actor: Example,
-    pub(crate) setting: Setting,
-    records: Arc<dyn Records>,
-    scratch: Scratch,
-}
-
-impl FlowBench {
-    /// Opens the store, with the local tools alone.
-    pub(crate) async fn open(config: &Config, ambient: &Ambient) -> Outcome<Self> {
-        let (config, scratch) = scratch(config, ambient).await?;
-        let records = records(&config, ambient, "bench").await?;
-        let facts = store_facts(&config).await?;
-        let alone = config.database_url.is_none();
-        let setting =
-            Setting { record_store: facts.kind, fsync: facts.fsync, lanes: if alone { 1 } else { config.lanes } };
-        let key = Secret::new(ambient.random.salt().to_vec());
-        let links = LinkSigner::new("http://localhost", &key);
-        let links = links.ok_or_else(|| Failure::new(Code::Internal, "the key of signed links is empty"))?;
-        let blobs = FolderBlobs::open(config.data_dir.join("blobs"), links, Arc::clone(&ambient.random));
-        let mut registry = Registry::default();
-        for tool in local_tools(Arc::new(blobs)).map_err(|error| Failure::new(Code::Internal, error.to_string()))? {
-            registry.add(tool).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
-        }
-        records.ready().await?;
-        flow::found_tenant(ambient, &*records).await?;
-        let actor = access::bench_actor(ambient);
-        let directory = access::bench_directory(ambient, &records, &actor, alone).await?;
-        let flow = Flow::new(FlowParts {
-            records: Arc::clone(&records),
-            clock: Arc::clone(&ambient.clock),
-            random: Arc::clone(&ambient.random),
-            bus: Arc::new(LocalBus::new()),
-            notifier: flow::silence(ambient),
-            spans: Arc::new(NoSpans),
-            asking: Asking::default(),
-            registry: Arc::new(registry),
-            policy: Arc::new(Guard::new(Arc::clone(&directory), Rules::default())),
-            slots: Slots::default(),
-            alone,
-        });
-        let door = access::door(&config, ambient, &directory).await?;
-        let access = Arc::new(FrontDoor::new(directory, door, flow.clone(), Arc::new(WordPlanner)));
-        Ok(Self { flow, access, actor, setting, records, scratch })
-    }
-
-    /// Closes the store and removes what was written.
-    pub(crate) async fn close(self) {
-        self.flow.stop();
-        self.records.close().await;
-        self.scratch.remove().await;
-    }
-}
-
-/// Where a benchmark leaves its traces until it ends.
-enum Scratch {
-    Folder(PathBuf),
-    Schema(ScratchSchema),
-}
-
-struct Bench {
-    store: Arc<dyn Records>,
-    workload: Workload,
-    scratch: Scratch,
-    setting: Setting,
-    clock: Arc<dyn Clock>,
-}
-
-impl Bench {
-    fn since(&self, start: i64) -> Duration {
-        Duration::from_micros(self.clock.now().micros().saturating_sub(start).unsigned_abs())
-    }
-}
-
-#[async_trait]
-impl Subject for Bench {
-    fn setting(&self) -> Setting {
-        self.setting
-    }
-
-    async fn store(&self, writers: usize, transactions: usize) -> Outcome<Work> {
-        let mut start = 0;
-        let mark = || start = self.clock.now().micros();
-        let driven = drive(&self.store, &self.workload, writers, transactions, mark).await?;
-        Ok(Work { transactions: driven.txs, commits: driven.batches, time: self.since(start) })
-    }
-
-    async fn bare(&self, writers: usize, transactions: usize) -> Outcome<Work> {
-        let mut start = 0;
-        let mark = || start = self.clock.now().micros();
-        // The lanes work side by side, so each takes its share of the writers, as in the store.
-        let lanes = self.setting.lanes.min(writers);
-        let batch = writers.div_ceil(lanes);
-        let batches = transactions.div_ceil(batch * lanes);
-        let transactions = match &self.scratch {
-            Scratch::Schema(schema) => {
-                bare_postgres(&schema.url(), &self.workload, lanes, batch, batches, mark).await?
-            }
-            Scratch::Folder(folder) => {
-                let folder = folder.join(format!("bare-{batch}"));
-                SqliteRecords::migrate(&folder)?;
-                bare_sqlite(&folder, &self.workload, batch, batches, mark)?
-            }
-        };
-        Ok(Work { transactions, commits: lanes * batches, time: self.since(start) })
-    }
-
-    async fn close(&self) {
-        self.store.close().await;
-        self.scratch.remove().await;
-    }
-}
-
-impl Scratch {
-    async fn remove(&self) {
-        let removed = match self {
-            Self::Folder(folder) => std::fs::remove_dir_all(folder).map_err(|error| error.kind().to_string()),
-            Self::Schema(schema) => schema.remove().await.map_err(|error| error.to_string()),
-        };
-        // Scratch that can't be removed is the operator's to see.
-        if let Err(error) = removed {
-            tracing::warn!(error, "what the benchmark wrote could not be removed");
-        }
-    }
-}
-
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         match error {
@@ -613,13 +449,5 @@ impl From<OpenError> for Failure {
                 Self::new(Code::StoreUnavailable, format!("the data folder can't be used: {}", reason.kind()))
             }
         }
-    }
-}
-
-impl From<chimera_storage::bench::BenchError> for Failure {
-    fn from(error: chimera_storage::bench::BenchError) -> Self {
-        let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
-        let cause = causes.last().map_or(String::new(), |cause| format!(": {cause}"));
-        Self::new(Code::StoreUnavailable, format!("{error}{cause}"))
     }
 }

@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(mode(&dir), 0o700);
         assert_eq!(mode(&ledger_key(&dir)), 0o600);
         assert_eq!(mode(&dir.join("keys/webhook.key")), 0o600);
-        assert_eq!(mode(&dir.join("dev.token")), 0o600);
+        assert_eq!(mode(&dir.join("keys/actors/admin.key")), 0o600);
     }
 
     #[test]

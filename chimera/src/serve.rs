@@ -77,7 +77,7 @@ pub(crate) async fn serve(
     };
     let parts = compose::open(config, &home, &ambient, address, &examples).await?;
     let token = match examples.first() {
-        Some(example) => Some(crate::access::sign_in(&parts.access, &ambient, example).await?),
+        Some(example) => Some(crate::access::token(&parts.access, &example.actor)?),
         None => None,
     };
     let mut edge = Edge::new(ambient.clock.clone(), ambient.random.clone())

@@ -8,6 +8,7 @@ use chimera_core::error::Code;
 use chimera_core::limits::{
     NOTES_BYTES_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, WAIT_SECONDS_MAX, WORKFLOW_ID_CHARS_MAX,
 };
+use chimera_core::time::Timestamp;
 use serde_json::{Value, json};
 use std::time::Duration;
 use uuid::Uuid;
@@ -60,6 +61,15 @@ pub(crate) fn digest(text: &str) -> Result<[u8; 32], ApiError> {
             .with("reason", "expected 64 hex digits")
     };
     read.map(|()| digest).ok_or_else(refused)
+}
+
+/// A moment that a parameter names.
+pub(crate) fn time(parameter: &str, text: Option<&str>) -> Result<Option<Timestamp>, ApiError> {
+    let refused = |_| {
+        let what = format!("{parameter} is a time such as 2026-01-31T12:00:00Z");
+        ApiError::new(Code::SchemaInvalid, what).with("parameter", parameter)
+    };
+    text.map(|text| text.parse().map_err(refused)).transpose()
 }
 
 /// How many rows a page may have.

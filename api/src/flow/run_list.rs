@@ -20,6 +20,8 @@ pub(crate) struct Which {
     status: Option<String>,
     actor: Option<String>,
     workflow_id: Option<String>,
+    since: Option<String>,
+    until: Option<String>,
     limit: Option<usize>,
     cursor: Option<String>,
 }
@@ -33,6 +35,8 @@ pub(crate) struct Which {
         ("status" = Option<String>, Query, description = "Only with this status"),
         ("actor" = Option<String>, Query, description = "Only of this actor"),
         ("workflow_id" = Option<String>, Query, description = "Only of this workflow"),
+        ("since" = Option<String>, Query, description = "Only asked for from this time on (RFC 3339)"),
+        ("until" = Option<String>, Query, description = "Only asked for before this time (RFC 3339)"),
         ("limit" = Option<usize>, Query, description = "Runs of the page"),
         ("cursor" = Option<String>, Query, description = "Where the page before ended"),
     ),
@@ -51,6 +55,8 @@ pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<Which>) -> Re
         status: which.status,
         actor: which.actor,
         workflow_id: which.workflow_id,
+        since: place::time("since", which.since.as_deref())?,
+        until: place::time("until", which.until.as_deref())?,
         limit: place::page_rows(which.limit)?,
         cursor: which.cursor,
     };

@@ -23,7 +23,7 @@ const NOTE: &str = r#"{
 
 /// A place with the note's workflow applied on a running server.
 fn noted() -> (Place, Server) {
-    let place = Place::new().file("note.json", NOTE);
+    let place = Place::new().trusting().env("CHIMERA_LISTEN", "127.0.0.1:9").file("note.json", NOTE);
     let server = place.dev(&[]);
     let applied = place.json(&["workflow", "apply", "note.json"]);
     assert_eq!((&applied["workflow_id"], &applied["version"]), (&json!("note"), &json!(1)));
@@ -170,6 +170,7 @@ fn whoever_wants_to_know_is_told_how_a_run_ended_by_webhook_and_by_mail() {
     let address = hook.local_addr().unwrap().to_string();
     let echo = r#"{"air_version":"1.0","workflow_id":"echo","nodes":[{"id":"e","type":"function","fn":"local.echo","inputs":{"message":"x"}}],"edges":[]}"#;
     let place = Place::new()
+        .trusting()
         .env("CHIMERA_EGRESS_ALLOW", &address)
         .env("CHIMERA_NOTIFY__WEBHOOK_KEY", "secret://webhook.runs")
         .env("CHIMERA_SECRET_WEBHOOK_RUNS", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
@@ -229,6 +230,7 @@ fn the_same_works_on_postgres_and_two_nodes_share_its_runs() {
     let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
     let node = || {
         Place::new()
+            .trusting()
             .env("CHIMERA_DATABASE_URL", &url)
             .env("CHIMERA_ACCESS__HMAC_ACTOR", "admin")
             .env("HMAC_SECRET_KEY", "a-key-for-both-nodes")
@@ -297,7 +299,7 @@ fn a_wrong_token_no_server_and_wrong_names_are_told_in_words() {
 #[test]
 fn a_document_is_checked_against_the_tools_there_are() {
     let broken = NOTE.replace("s3_upload", "s4_upload").replace("\"content\": \"${inputs.text}\"", "\"content\": 1");
-    let place = Place::new().file("note.json", NOTE).file("broken.json", &broken).file("cut.json", "{");
+    let place = Place::new().trusting().file("note.json", NOTE).file("broken.json", &broken).file("cut.json", "{");
     place.dev(&[]).stop();
     let fine = place.run(&["workflow", "check", "note.json"]);
     assert_eq!((fine.status, fine.stderr.as_str()), (0, "note is valid: 2 nodes, 1 edges.\n"));
@@ -313,6 +315,7 @@ fn a_document_is_checked_against_the_tools_there_are() {
 #[test]
 fn a_server_of_its_own_configuration_lets_in_whoever_has_its_token() {
     let place = Place::new()
+        .trusting()
         .env("CHIMERA_ACCESS__HMAC_ACTOR", "admin")
         .env("HMAC_SECRET_KEY", "swordfish-and-chips")
         .env("CHIMERA_HMAC_KEY", "swordfish-and-chips")
@@ -326,9 +329,13 @@ fn a_server_of_its_own_configuration_lets_in_whoever_has_its_token() {
     assert_eq!(status, Some(0));
     assert!(!log.contains("swordfish"), "{log}");
     let printed = place.run(&["config", "print"]);
-    assert!(printed.stdout.contains("hmac_key = \"***\"") && !printed.stdout.contains("swordfish"), "{}", printed.stdout);
+    assert!(
+        printed.stdout.contains("hmac_key = \"***\"") && !printed.stdout.contains("swordfish"),
+        "{}",
+        printed.stdout
+    );
 
-    let closed = Place::new().env("CHIMERA_TOKEN", "anything").file("note.json", NOTE);
+    let closed = Place::new().trusting().env("CHIMERA_TOKEN", "anything").file("note.json", NOTE);
     let server = closed.serve(&[]);
     let refused = closed.run(&["workflow", "apply", "note.json"]);
     assert_eq!(refused.status, 1);
@@ -342,6 +349,7 @@ fn rules_of_a_file_forbid_and_ask() {
                  [[rule]]\nname = \"look-first\"\ntool = \"s3_*\"\neffect = \"ask\"\napprovers = [\"user_*\"]\n";
     let echo = r#"{"air_version":"1.0","workflow_id":"echo","nodes":[{"id":"e","type":"function","fn":"local.echo","inputs":{"message":"x"}}],"edges":[]}"#;
     let place = Place::new()
+        .trusting()
         .env("CHIMERA_FLOW__POLICY_FILE", "rules.toml")
         .file("rules.toml", rules)
         .file("echo.json", echo)
@@ -364,7 +372,8 @@ fn rules_of_a_file_forbid_and_ask() {
     assert_eq!(place.run(&["runs", "approve", &run, "--step", "keep", "--as", "user_ada"]).status, 0);
     assert_eq!(place.run(&["runs", "watch", &run]).status, 0);
     server.stop();
-    let misspelled = Place::new().env("CHIMERA_FLOW__POLICY_FILE", "r.toml").file("r.toml", "[[rule]]\nnme = \"x\"\n");
+    let misspelled =
+        Place::new().trusting().env("CHIMERA_FLOW__POLICY_FILE", "r.toml").file("r.toml", "[[rule]]\nnme = \"x\"\n");
     let said = misspelled.run(&["dev", "--listen", "127.0.0.1:0"]);
     assert_eq!(said.status, 4, "{}", said.stderr);
 }
@@ -375,7 +384,7 @@ fn a_tool_of_a_file_can_be_named_by_a_workflow_and_no_name_is_given_twice() {
     let ours = shipped.replace("vendor = \"github\"", "vendor = \"hub\"").replace("name = \"github.", "name = \"hub.");
     let workflow = r#"{"air_version":"1.0","workflow_id":"w","nodes":[{"id":"n","type":"function","fn":"hub.repos.read",
         "inputs":{"owner":"o","repo":"r"}}],"edges":[]}"#;
-    let place = Place::new().env("CHIMERA_FLOW__TOOLS_DIR", "tools").file("w.json", workflow);
+    let place = Place::new().trusting().env("CHIMERA_FLOW__TOOLS_DIR", "tools").file("w.json", workflow);
     std::fs::create_dir(place.path("tools")).unwrap();
     std::fs::write(place.path("tools/hub.toml"), ours).unwrap();
     place.dev(&[]).stop();

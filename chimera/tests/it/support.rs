@@ -34,6 +34,24 @@ impl Place {
         self
     }
 
+    /// With actors of its own: admin at L2, and user_ada who decides about others' runs.
+    pub(crate) fn trusting(self) -> Self {
+        let actors = r#"
+[[actor]]
+id = "admin"
+scopes = ["*"]
+quota_per_minute = 10000
+autonomy_level = "L2_ExecuteNotify"
+
+[[actor]]
+id = "user_ada"
+scopes = ["approvals.decide", "runs.*", "workflows.*", "local.*", "s3.*", "s3_upload", "echo"]
+quota_per_minute = 10000
+autonomy_level = "L2_ExecuteNotify"
+"#;
+        self.env("CHIMERA_ACCESS__ACTORS_FILE", "actors.toml").file("actors.toml", actors)
+    }
+
     pub(crate) fn file(self, name: &str, text: &str) -> Self {
         std::fs::write(self.dir.path().join(name), text).unwrap();
         self

@@ -11,8 +11,8 @@ use super::permit::{AUTONOMY_OVERRIDE, Permit, lacking};
 use super::settings::WithoutCounters;
 use super::{AccessError, refused};
 use crate::flow::{Flow, FlowError, PLAN_PREFIX, StartRun, Started};
-use crate::port::{Claim, CounterError, Counters, Planner};
-use chimera_core::access::{Facts, Level, Plan, PlanStep, determine_autonomy_level, risk, scope};
+use crate::port::{Claim, CounterError, Counters, Planner, Records};
+use chimera_core::access::{Decided, Facts, Level, Plan, PlanStep, determine_autonomy_level, risk, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::run::{Action, PolicyVerdict, Source};
@@ -151,6 +151,12 @@ impl Access {
         &self.directory
     }
 
+    /// Where everything is kept.
+    #[must_use]
+    pub fn records(&self) -> &dyn Records {
+        &*self.directory.parts.records
+    }
+
     /// The public keys of access tokens.
     #[must_use]
     pub fn public_keys(&self) -> Vec<Value> {
@@ -178,9 +184,10 @@ impl Access {
         self.check_scopes(permit, &proposal)?;
         let resolve = |name: &str| proposal.tools.iter().find(|tool| tool.name == name).cloned();
         let score = risk::score(&proposal.plan, &resolve);
-        let level = self.level(permit, &ask, &proposal, &score).await?;
+        let Decided { level, because } = self.level(permit, &ask, &proposal, &score).await?;
         self.check_policy(permit, &proposal, level)?;
-        let told = serde_json::to_value(&score).unwrap_or_default();
+        let mut told = serde_json::to_value(&score).unwrap_or_default();
+        told["level_because"] = because.as_str().into();
         self.begin(permit, ask, proposal, level, told).await
     }
 
@@ -256,7 +263,7 @@ impl Access {
         ask: &Act,
         proposal: &Proposal,
         score: &risk::Score,
-    ) -> Result<Level, AccessError> {
+    ) -> Result<Decided, AccessError> {
         let tools: Vec<&Spec> = proposal.tools.iter().map(|tool| &**tool).collect();
         let cautious = self.directory.settings.cautious;
         let facts = Facts {
@@ -270,13 +277,12 @@ impl Access {
             cautious,
             first_time: cautious && self.is_first_time(permit, proposal).await?,
         };
-        let decided = determine_autonomy_level(&facts).map_err(|forbidden| {
+        Ok(determine_autonomy_level(&facts).map_err(|forbidden| {
             lacking(AUTONOMY_OVERRIDE)
                 .with("asked", forbidden.asked.as_str())
                 .with("granted", forbidden.granted.as_str())
                 .with("pointer", "/autonomy_level")
-        })?;
-        Ok(decided.level)
+        })?)
     }
 
     /// Whether the actor never had these tools called in this order.

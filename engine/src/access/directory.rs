@@ -9,10 +9,10 @@ use super::settings::{Settings, WithoutCounters};
 use crate::port::{Bus, Clock, Heard, Random, Records, Secrets};
 use bytes::Bytes;
 use chimera_core::access::registry::{Entry, Kind, Registry, shipped};
-use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, REVOKED_TOKENS, TOKEN_FAMILIES};
+use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
 use chimera_core::access::{Level, Secret, SecretName, seal};
 use chimera_core::limits;
-use chimera_core::record::{Compare, Json, Row, Scope, Select, Value};
+use chimera_core::record::{Compare, Condition, Json, Row, RowCount, Scope, Select, Step, Table, Tx, Value};
 use chimera_core::time::Timestamp;
 use futures::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +26,9 @@ const TOPIC: &str = "access.changed";
 
 /// How often it is looked where other nodes can write.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How often what has expired is swept.
+const SWEEP_SECONDS: i64 = 60;
 
 /// What the directory reads from and tells through.
 #[derive(Clone)]
@@ -195,12 +198,23 @@ impl Directory {
         Ok(())
     }
 
-    /// Keeps up with other nodes until it is told to stop.
+    /// Removes what counts no more: nonces, tokens and sign-ins whose time is over.
+    pub async fn sweep(&self) -> Result<(), AccessError> {
+        let now = self.parts.clock.now();
+        let over = |table: &'static Table| Step::Delete {
+            table,
+            conditions: vec![Condition { column: "expires_at", compare: Compare::AtMost, value: now.into() }],
+            rows: RowCount::AtMost(u64::MAX),
+        };
+        // Tokens go before the sign-ins that they belong to.
+        let steps = [&NONCES, &REVOKED_TOKENS, &REFRESH_TOKENS, &TOKEN_FAMILIES].map(over).to_vec();
+        self.parts.records.commit(Tx { steps, ..Tx::default() }).await?;
+        Ok(())
+    }
+
+    /// Keeps up with other nodes, and sweeps, until it is told to stop.
     pub async fn keep(&self, mut stopped: watch::Receiver<bool>) {
-        if self.parts.alone {
-            drop(stopped.wait_for(|stopped| *stopped).await);
-            return;
-        }
+        let mut swept = self.parts.clock.now();
         let mut told = match self.parts.bus.subscribe(TOPIC).await {
             Ok(heard) => heard,
             Err(_) => futures::stream::pending::<Heard>().boxed(),
@@ -211,6 +225,16 @@ impl Directory {
                 _ = stopped.wait_for(|stopped| *stopped) => return,
                 Some(_) = told.next() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+            let now = self.parts.clock.now();
+            if now >= swept.plus_seconds(SWEEP_SECONDS) {
+                swept = now;
+                if let Err(error) = self.sweep().await {
+                    tracing::warn!(error = %error, "what has expired could not be swept");
+                }
+            }
+            if self.parts.alone {
+                continue;
             }
             if let Err(error) = self.refresh().await {
                 tracing::warn!(error = %error, "the registry of actors could not be read again");

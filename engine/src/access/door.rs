@@ -16,11 +16,11 @@ use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::{CLOCK_SKEW_SECONDS, NONCE_CHARS_MAX, TOKENS_KNOWN_MAX};
 use chimera_core::record::{Conflict, Insert, Scope, Select, Tx};
 use chimera_core::time::Timestamp;
+use core::net::IpAddr;
 use serde::Deserialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use uuid::Uuid;
 

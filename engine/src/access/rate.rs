@@ -11,7 +11,7 @@ use chimera_core::access::window::{Hit, Quota};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::{RATE_HITS_MAX, READ_QUOTA_FACTOR};
 use chimera_core::time::Timestamp;
-use std::net::IpAddr;
+use core::net::IpAddr;
 use std::sync::Arc;
 
 /// Seconds of a window.

@@ -263,22 +263,38 @@ impl Door {
         }
     }
 
-    /// Makes an access token, a refresh token and the row of the latter.
-    fn mint(&self, grant: &Grant<'_>, now: Timestamp) -> Result<(Tokens, Insert), AccessError> {
+    /// An access token for whoever runs the process, who holds the key that signs it anyway. It can't be
+    /// refreshed.
+    pub fn operators_token(&self, actor: &str) -> Result<String, AccessError> {
+        self.signed(actor, None, None, self.directory.parts.clock.now())
+    }
+
+    fn signed(
+        &self,
+        actor: &str,
+        family: Option<Uuid>,
+        scopes: Option<Vec<String>>,
+        now: Timestamp,
+    ) -> Result<String, AccessError> {
         let (parts, settings) = (&self.directory.parts, &self.directory.settings);
         let iat = now.millis().div_euclid(1_000);
         let claims = Claims {
-            sub: grant.actor.to_owned(),
+            sub: actor.to_owned(),
             exp: iat + TOKEN_SECONDS,
             iat,
             jti: Some(parts.random.opaque_id()),
-            fam: Some(grant.family.to_string()),
+            fam: family.map(|family| family.to_string()),
             aud: Some(Audience::One(settings.audience.clone())),
-            scopes: grant.narrow.clone(),
+            scopes,
         };
         let signed = settings.token_keys.first().and_then(|key| key.sign(&claims));
-        let access_token =
-            signed.ok_or_else(|| AccessError::refused(Code::Internal, "there is no key to sign with"))?;
+        signed.ok_or_else(|| AccessError::refused(Code::Internal, "there is no key to sign with"))
+    }
+
+    /// Makes an access token, a refresh token and the row of the latter.
+    fn mint(&self, grant: &Grant<'_>, now: Timestamp) -> Result<(Tokens, Insert), AccessError> {
+        let parts = &self.directory.parts;
+        let access_token = self.signed(grant.actor, Some(grant.family), grant.narrow.clone(), now)?;
         let mut bytes = [0; 32];
         parts.random.fill(&mut bytes);
         let refresh_token = hex::encode(bytes);

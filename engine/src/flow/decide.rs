@@ -6,7 +6,7 @@
 
 use super::error::check_words;
 use super::{Flow, FlowError, load};
-use crate::access::{APPROVALS_DECIDE, Permit};
+use crate::access::Permit;
 use crate::ledger::audit::{Decision as Audited, Event, Writer};
 use crate::port::CommitError;
 use chimera_core::error::Code;
@@ -114,10 +114,7 @@ impl Flow {
             None => None,
         };
         let records = &*self.inner.parts.records;
-        let run = load::seen_run(records, permit, ask.run).await?;
-        if run.text("actor") != permit.actor() && !permit.may(APPROVALS_DECIDE) {
-            return Err(FlowError::lacking(APPROVALS_DECIDE));
-        }
+        load::decided_run(records, permit, ask.run).await?;
         let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", ask.run);
         let rows = load::all(records, select, usize::try_from(limits::RUN_APPROVALS_MAX).unwrap_or(1)).await?;
         let row = choose(&rows, ask)?;

@@ -1,7 +1,7 @@
 //! Reads everything that a store keeps of one run.
 
 use super::{FlowError, Workflows};
-use crate::access::{Permit, RUNS_MANAGE, RUNS_READ};
+use crate::access::{APPROVALS_DECIDE, Permit, RUNS_MANAGE, RUNS_READ};
 use crate::port::Records;
 use chimera_core::error::Code;
 use chimera_core::flow::air::Graph;
@@ -32,6 +32,13 @@ pub(super) async fn seen_run(records: &dyn Records, permit: &Permit, run: Uuid) 
 pub(super) async fn steered_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, FlowError> {
     let row = run_of_tenant(records, permit, run).await?;
     if permit.steers(row.text("actor")) { Ok(row) } else { Err(FlowError::lacking(RUNS_MANAGE)) }
+}
+
+/// The row of a run that somebody may decide about: their own, or anybody's with the scope for it.
+pub(super) async fn decided_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, FlowError> {
+    let row = run_of_tenant(records, permit, run).await?;
+    let may = row.text("actor") == permit.actor() || permit.may(APPROVALS_DECIDE);
+    if may { Ok(row) } else { Err(FlowError::lacking(APPROVALS_DECIDE)) }
 }
 
 async fn run_of_tenant(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, FlowError> {

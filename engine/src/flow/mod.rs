@@ -1,6 +1,7 @@
 //! The flow room in motion: tools, runs and what keeps them going.
 
 mod ask;
+mod calls;
 mod decide;
 mod drive;
 mod edit;
@@ -25,6 +26,7 @@ mod tell;
 mod workflows;
 
 pub use ask::{Asking, OfRun};
+pub use calls::CallFilter;
 pub use decide::{Decide, Decided, Decision};
 pub use error::FlowError;
 pub use feed::Feed;

@@ -12,6 +12,7 @@ use chimera_core::flow::tables::{NOTIFICATIONS, RUN_PATCHES, RUNS, SCOPED_APPROV
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits;
 use chimera_core::record::{Compare, Cursor, Direction, Json, Row, Scope, Select};
+use chimera_core::time::Timestamp;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
@@ -28,6 +29,10 @@ pub struct Filter {
     pub actor: Option<String>,
     /// Of this workflow.
     pub workflow_id: Option<String>,
+    /// Asked for from then on.
+    pub since: Option<Timestamp>,
+    /// Asked for before then.
+    pub until: Option<Timestamp>,
     /// At most so many.
     pub limit: usize,
     /// Behind this place.
@@ -50,6 +55,12 @@ impl Flow {
             if let Some(value) = value {
                 select = select.with(column, value);
             }
+        }
+        if let Some(since) = filter.since {
+            select = select.filter("created_at", Compare::AtLeast, since);
+        }
+        if let Some(until) = filter.until {
+            select = select.filter("created_at", Compare::Below, until);
         }
         select = select.take(filter.limit);
         if let Some(cursor) = &filter.cursor {
@@ -343,7 +354,7 @@ fn step(row: &Row, calls: Option<&Vec<Value>>) -> Value {
     })
 }
 
-fn call(row: &Row) -> Value {
+pub(super) fn call(row: &Row) -> Value {
     let json = |column: &str| row.get(column).as_json().map(Json::to_value);
     json!({
         "tool_name": row.text("tool_name"),

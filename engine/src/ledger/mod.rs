@@ -10,11 +10,13 @@ pub mod checkpoint;
 mod export;
 pub mod feed;
 pub mod idempotency;
+mod list;
 mod prove;
 mod read;
 mod verify;
 
 pub use export::{Exported, export};
+pub use list::{Filter as EntryFilter, document as entry_document, list as list_entries};
 pub use prove::{Proof, prove};
 pub use read::{LedgerError, last_checkpoint};
 pub use verify::verify;

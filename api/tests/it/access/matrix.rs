@@ -45,6 +45,8 @@ const CASES: &[Case] = &[
     ("PUT /actors/{id}", || json!({"scopes": []}), Forbidden, Forbidden),
     ("POST /actors/{id}/keys", || json!({}), Forbidden, NotThere),
     ("GET /tools", none, Nothing, Own),
+    ("GET /tool-calls", none, Nothing, Nothing),
+    ("GET /audit", none, Forbidden, Own),
     ("GET /workflows", none, Forbidden, Nothing),
     ("GET /workflows/{id}", none, Forbidden, NotThere),
     // Before the one below, after which everybody has a workflow of this name.

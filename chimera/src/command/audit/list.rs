@@ -6,7 +6,8 @@ use crate::compose::{self, Ambient};
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_core::record::{Cursor, Page, Row, Scope, Select, Value};
+use chimera_core::record::{Cursor, Page, Scope, Select};
+use chimera_engine::ledger::entry_document;
 use chimera_engine::port::Records;
 use serde_json::json;
 use std::fmt::Write;
@@ -43,41 +44,19 @@ fn render(page: &Page, as_json: bool) -> String {
     if !as_json {
         return table(page);
     }
-    let items: Vec<serde_json::Value> = page.rows.iter().map(entry).collect();
+    let items: Vec<serde_json::Value> = page.rows.iter().map(entry_document).collect();
     json!({"items": items, "next_cursor": page.next.as_ref().map(Cursor::encode)}).to_string() + "\n"
-}
-
-fn entry(row: &Row) -> serde_json::Value {
-    let columns = row.table.columns.iter().filter(|column| column.name != "salt");
-    columns
-        .map(|column| (column.name.to_owned(), value(row.get(column.name))))
-        .collect::<serde_json::Map<_, _>>()
-        .into()
-}
-
-fn value(value: &Value) -> serde_json::Value {
-    match value {
-        Value::Null => serde_json::Value::Null,
-        Value::Bool(flag) => (*flag).into(),
-        Value::Int(number) => (*number).into(),
-        Value::Text(text) => text.as_str().into(),
-        Value::Uuid(id) => id.to_string().into(),
-        Value::Time(at) => at.to_string().into(),
-        Value::Bytes(bytes) => hex::encode(bytes).into(),
-        Value::Json(document) => document.to_value(),
-        other => format!("{other:?}").into(),
-    }
 }
 
 fn table(page: &Page) -> String {
     page.rows.iter().fold(String::new(), |mut text, row| {
-        let at = value(row.get("timestamp"));
+        let at = row.get("timestamp").as_time().map(|at| at.to_string());
         let _ = writeln!(
             text,
             "{}/{}  {}  {}  {} {}  by {} {}",
             row.int("lane"),
             row.int("seq"),
-            at.as_str().unwrap_or_default(),
+            at.unwrap_or_default(),
             row.text("event_type"),
             row.text("subject_type"),
             row.text("subject_id"),
@@ -91,7 +70,7 @@ fn table(page: &Page) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use chimera_core::record::{Kind, Tx};
+    use chimera_core::record::{Kind, Row, Tx, Value};
     use chimera_core::time::Timestamp;
     use chimera_engine::port::{CommitError, ReadError, Receipt, Unavailable};
 

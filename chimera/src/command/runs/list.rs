@@ -17,6 +17,7 @@ pub(super) async fn run(scene: &Scene<'_>, args: ListArgs) -> Outcome<ExitCode> 
         workflow_id: args.workflow,
         limit: args.page.limit,
         cursor: args.page.cursor,
+        ..Filter::default()
     };
     let found = desk.runs(filter).await?;
     if scene.json {

@@ -44,6 +44,8 @@ impl Run {
             "graph_digest": hex::encode(self.graph.digest),
             "inputs_digest": input_digest(&self.head.inputs).map(hex::encode).unwrap_or_default(),
             "autonomy_level": self.head.level.as_str(),
+            "level_because": self.head.risk.as_ref().map(|risk| risk["level_because"].clone()),
+            "risk_score": self.head.risk.as_ref().map(|risk| risk["score"].clone()),
             "source": self.head.source.as_str(),
             "dry_run": self.head.dry_run,
             "parent_run_id": self.head.parent.map(|(run, _)| run),

@@ -1,0 +1,3 @@
+//! The ledger over HTTP.
+
+pub(crate) mod audit_list;
