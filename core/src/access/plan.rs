@@ -54,8 +54,9 @@ impl Plan {
                 let given = if refers(&step.input) {
                     step.input.clone()
                 } else {
-                    inputs.insert(step.id.clone(), step.input.clone());
-                    Value::String(format!("${{inputs.{}}}", step.id))
+                    let (given, data) = apart(&step.id, &step.input);
+                    inputs.insert(step.id.clone(), data);
+                    given
                 };
                 json!({"id": step.id, "type": "function", "fn": step.tool, "inputs": given})
             })
@@ -85,6 +86,23 @@ impl Plan {
         };
         Self { steps: graph.in_order().into_iter().filter_map(step).collect() }
     }
+}
+
+/// The input of a step with references to its data in place of the data, and the data: by name, or, where
+/// a name could not stand in an expression, by position.
+fn apart(step: &str, input: &Value) -> (Value, Value) {
+    let Value::Object(members) = input else { return (input.clone(), Value::Null) };
+    let plain = |name: &String| {
+        let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        name.chars().all(word) && name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+    };
+    if members.keys().all(plain) {
+        let refer = |name: &String| (name.clone(), format!("${{inputs.{step}[\"{name}\"]}}").into());
+        return (Value::Object(members.keys().map(refer).collect()), input.clone());
+    }
+    let refer = |(at, name): (usize, &String)| (name.clone(), format!("${{inputs.{step}[{at}]}}").into());
+    let given = members.keys().enumerate().map(refer).collect();
+    (Value::Object(given), members.values().cloned().collect())
 }
 
 /// Whether an expression stands in any text of a document.
@@ -137,7 +155,10 @@ mod tests {
     fn data_stays_out_of_the_document_and_references_stay_in() {
         let compiled = plan(&[("a", json!({"x": 1})), ("b", json!({"y": "${nodes.s1.outputs.z}"}))]).compile("act.");
         assert_eq!(compiled.inputs, json!({"s1": {"x": 1}}));
-        assert_eq!(compiled.document["nodes"][0]["inputs"], "${inputs.s1}");
+        assert_eq!(compiled.document["nodes"][0]["inputs"], json!({"x": "${inputs.s1[\"x\"]}"}));
+        let odd = plan(&[("a", json!({"a b": 1, "\"] + x[\"": 2}))]).compile("act.");
+        let given = json!({"a b": "${inputs.s1[1]}", "\"] + x[\"": "${inputs.s1[0]}"});
+        assert_eq!((&odd.document["nodes"][0]["inputs"], &odd.inputs), (&given, &json!({"s1": [2, 1]})));
         assert_eq!(compiled.document["nodes"][1]["inputs"], json!({"y": "${nodes.s1.outputs.z}"}));
         assert_eq!(compiled.document["edges"], json!([{"from": "s1", "to": "s2"}]));
         let other = plan(&[("a", json!({"x": 2})), ("b", json!({"y": "${nodes.s1.outputs.z}"}))]).compile("act.");
