@@ -6,11 +6,13 @@ use chimera_core::access::registry::shipped;
 use chimera_core::flow::tables::RUNS;
 use chimera_core::ledger::SealedEntry;
 use chimera_testkit::access::settings;
-use chimera_testkit::flow::{TENANT, workflow};
+use chimera_testkit::flow::{TENANT, id_of, workflow};
 use chimera_testkit::memory::{Changed, Watcher};
 use reqwest::Method;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use uuid::Uuid;
 
 /// Two steps that change something and need nobody's approval by themselves.
 fn notes() -> Value {
@@ -88,8 +90,8 @@ async fn at_l1_everything_is_tried_dry_and_one_approval_runs_it_for_real() {
     assert_eq!((len(&run["plan"]["steps"]), len(&run["dry_run_results"]), len(&run["approvals"])), (2, 2, 1));
     assert_eq!(run["approve_url"], format!("/runs/{}/approve", run["run_id"].as_str().unwrap()));
     for (at, result) in run["dry_run_results"].as_array().unwrap().iter().enumerate() {
-        assert_eq!(result["result"]["status"], "dry_run", "{result}");
-        assert_eq!(result["result"]["simulated_output"]["echo"]["n"], json!(at + 1), "{result}");
+        assert_eq!(result["status"], "dry_run", "{result}");
+        assert_eq!(result["simulated_output"]["echo"]["n"], json!(at + 1), "{result}");
     }
     let asked = porch.asked("notion.note");
     assert_eq!((asked.count("dry"), asked.count("execute")), (2, 0));
@@ -122,7 +124,7 @@ async fn at_l2_the_result_comes_if_it_is_there_in_time_and_a_place_to_look_other
     let later = porch.act("n8n_workflow_1", json!({"steps": notes(), "wait": 0})).await;
     assert_eq!((later.status, &later.body["autonomy_level"]), (202, &json!("L2_ExecuteNotify")), "{later:?}");
     let ended = until(&porch, &later.body, "completed").await;
-    assert_eq!(ended["result"]["s1"]["echo"], json!({"n": 1}));
+    assert_eq!(ended["result"]["s2"]["echo"], json!({"n": 2}));
     let broken = json!([{"tool": "notion.broken", "input": {}}]);
     let failed = porch.act("n8n_workflow_1", json!({"steps": broken, "wait": 15})).await;
     assert_eq!((failed.status, &failed.body["status"]), (200, &json!("failed")), "{failed:?}");
@@ -273,15 +275,15 @@ async fn what_was_allowed_yesterday_is_judged_again_today() {
     assert_eq!(porch.effects(), 0);
 }
 
-/// Sees every status that a run had.
+/// Sees every status that each run had.
 #[derive(Clone, Default)]
-struct Statuses(Arc<Mutex<Vec<String>>>);
+struct Statuses(Arc<Mutex<BTreeMap<Uuid, Vec<String>>>>);
 
 impl Watcher for Statuses {
     fn changed(&mut self, changed: Changed<'_>) {
         if let (true, Some(row)) = (changed.table.name == "runs", changed.after) {
-            let mut seen = self.0.lock().unwrap();
-            let status = row.text("status").to_owned();
+            let mut runs = self.0.lock().unwrap();
+            let (seen, status) = (runs.entry(row.uuid("id")).or_default(), row.text("status").to_owned());
             if seen.last() != Some(&status) {
                 seen.push(status);
             }
@@ -299,19 +301,26 @@ async fn a_run_has_the_documents_statuses_over_its_life() {
     let porch = porch().await;
     let seen = Statuses::default();
     porch.house.stage.records.watch(Box::new(seen.clone()));
-    let take = || std::mem::take(&mut *seen.0.lock().unwrap());
-    porch.act("n8n_workflow_1", json!({"steps": notes(), "wait": 15})).await;
-    assert_eq!(take(), ["pending", "running", "completed"]);
+    let of = |run: &Value| seen.0.lock().unwrap().remove(&id_of(&run["run_id"])).unwrap();
+    let done = porch.act("n8n_workflow_1", json!({"steps": notes(), "wait": 15})).await.body;
+    assert_eq!(of(&done), ["running", "completed"]);
     let broken = json!([{"tool": "notion.note", "input": {}}, {"tool": "notion.broken", "input": {}}]);
     let failed = porch.act("n8n_workflow_1", json!({"steps": broken, "wait": 15})).await.body;
     let marked = json!({"status": "rolled_back", "reason": "undone by hand"});
     let answer = porch.ask("admin", Method::PATCH, &crate::flow::path(&failed, ""), marked).await;
     assert_eq!(answer.status, 200, "{answer:?}");
-    assert_eq!(take(), ["pending", "running", "failed", "rolled_back"]);
+    assert_eq!(of(&failed), ["running", "failed", "rolled_back"]);
     let draft = porch.act("user_ann", json!({"steps": harmless()})).await.body;
     approve(&porch, "user_ann", &draft, json!({"decision": "approve"})).await;
     until(&porch, &draft, "completed").await;
-    assert_eq!(take(), ["pending", "running", "awaiting_approval", "running", "completed"]);
+    assert_eq!(of(&draft), ["running", "awaiting_approval", "running", "completed"]);
+    porch.house.stage.apply(&workflow("leaf").function("go", "notion.note", json!({}))).await;
+    let outer = workflow("outer").node(json!({"id": "sub", "type": "workflow", "workflow_id": "leaf"}));
+    porch.house.stage.apply(&outer).await;
+    let outer = porch.act("n8n_workflow_1", json!({"workflow_id": "outer", "wait": 15})).await.body;
+    assert_eq!(of(&outer).last().unwrap(), "completed");
+    let (_, leaf) = seen.0.lock().unwrap().pop_first().unwrap();
+    assert_eq!(leaf, ["pending", "running", "completed"], "a run that nobody has taken up yet is pending");
 }
 
 /// CORE-138, CORE-139, CORE-140

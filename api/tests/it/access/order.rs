@@ -42,7 +42,7 @@ fn told(wrong: Wrong) -> (u16, &'static str, &'static str, Value) {
         Hmac => (401, "SIGNATURE_INVALID", "reason", json!("mismatch")),
         Freshness => (401, "EXPIRED_TTL", "reason", json!("stale")),
         Rate => (429, "RATE_LIMITED", "limit", json!(0)),
-        Schema => (400, "SCHEMA_INVALID", "pointer", json!("")),
+        Schema => (400, "SCHEMA_INVALID", "pointer", json!("/surprise")),
         Actor => (403, "RBAC_FORBIDDEN", "pointer", json!("/actor")),
         Idempotency => (409, "CONFLICT_IDEMPOTENCY", "request_differs", json!(true)),
         Plan => (422, "VALIDATION_FAILED", "missing_tool", json!("no.such")),

@@ -1,7 +1,8 @@
 //! A front door with tools behind it whose every call is counted, and a clock that a test moves on.
 
 use crate::flow::{House, NOTHING};
-use crate::support::{client, edge, served};
+use crate::support::{client, served};
+use chimera_api::Edge;
 use chimera_core::access::Entry;
 use chimera_core::access::token::Claims;
 use chimera_core::flow::run::{Action, Policy, PolicyVerdict};
@@ -22,25 +23,32 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The runtime's time, and as much more as a test says.
+/// The runtime's time, and as much more as a test says; or a time that stands.
 pub(crate) struct Ahead {
     began: Instant,
     more: AtomicI64,
+    stands: AtomicBool,
 }
 
 impl Ahead {
     pub(crate) fn wait(&self, seconds: i64) {
         self.more.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
     }
+
+    /// From now on it is noon, and only `wait` makes it later.
+    pub(crate) fn stand(&self) {
+        self.stands.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Clock for Ahead {
     fn now(&self) -> Timestamp {
-        let since = i64::try_from(self.began.elapsed().as_micros()).unwrap();
+        let runs = !self.stands.load(Ordering::Relaxed);
+        let since = if runs { i64::try_from(self.began.elapsed().as_micros()).unwrap() } else { 0 };
         Timestamp::from_micros(NOON.micros() + since + self.more.load(Ordering::Relaxed))
     }
 }
@@ -130,7 +138,7 @@ pub(crate) async fn porch() -> Porch {
 
 /// A front door with other settings, perhaps with counters that it shares.
 pub(crate) async fn porch_with(settings: Settings, shared: Option<Arc<dyn Counters>>) -> Porch {
-    let clock = Arc::new(Ahead { began: Instant::now(), more: AtomicI64::new(0) });
+    let clock = Arc::new(Ahead { began: Instant::now(), more: AtomicI64::new(0), stands: AtomicBool::new(false) });
     let world = World { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..World::new(1) };
     let records = Arc::new(MemoryRecords::new());
     let ground = ground(&world, &records, shared);
@@ -141,7 +149,7 @@ pub(crate) async fn porch_with(settings: Settings, shared: Option<Arc<dyn Counte
     let guard = Guard::new(Arc::clone(&directory), Never("local.forbidden"));
     let stage = setup.world(world).policy(guard).on(records).await;
     let access = ground.access(&directory, stage.flow.clone());
-    let edge = edge().with_flow(stage.flow.clone()).with_access(access).with_request_timeout(Duration::from_secs(20));
+    let edge = edge_of(&stage.world).with_flow(stage.flow.clone()).with_access(access);
     let house = House { server: served(edge).await, stage, client: client() };
     Porch { house, clock, tools: asked }
 }
@@ -155,6 +163,12 @@ fn ground(world: &World, records: &Arc<MemoryRecords>, shared: Option<Arc<dyn Co
         own: Arc::new(LocalCounters::new()),
         shared,
     }
+}
+
+/// An edge whose ids no other edge gives out.
+fn edge_of(world: &World) -> Edge {
+    let random = Arc::clone(&world.random) as Arc<dyn chimera_engine::port::Random>;
+    Edge::new(Arc::clone(&world.clock), random).with_request_timeout(Duration::from_secs(20))
 }
 
 /// An entry that may do these things at its kind's own level.
@@ -174,7 +188,8 @@ impl Porch {
         let directory = ground.directory(settings).await;
         let flow = self.house.stage.flow.clone();
         let access = ground.access(&directory, flow.clone());
-        let server = served(edge().with_flow(flow.clone()).with_access(access)).await;
+        let edge = edge_of(&self.house.stage.world).with_flow(flow.clone()).with_access(access);
+        let server = served(edge).await;
         let stage = chimera_testkit::flow::Stage {
             world: self.house.stage.world.clone(),
             records: Arc::clone(&self.house.stage.records),
@@ -255,11 +270,11 @@ impl Porch {
         (rows(&RUNS), rows(&IDEMPOTENCY_RECORDS), self.effects())
     }
 
-    /// The refusals in the ledger: code and entry.
+    /// The refusals in the ledger.
     pub(crate) fn refusals(&self) -> Vec<Value> {
         let entries = self.house.stage.rows(&AUDIT_LOG_ENTRIES);
         let refused = entries.iter().filter(|row| row.text("event_type") == "access.refused");
-        refused.map(|row| row.get("data_json").as_json().unwrap().to_value()).collect()
+        refused.map(|row| row.get("data_json").as_json().unwrap().to_value()["details"].clone()).collect()
     }
 
     /// How many decisions of the ledger rejected something.
