@@ -5,7 +5,8 @@
 //! server.
 
 use crate::net::free_port;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
@@ -58,6 +59,18 @@ impl PrivateRedis {
         self.port
     }
 
+    /// Asks it something, past everything that is under test. A list is given as lines.
+    ///
+    /// # Panics
+    /// When it doesn't answer.
+    #[must_use]
+    pub fn ask(&self, words: &[&str]) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
+        let parts: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+        stream.write_all(format!("*{}\r\n{parts}", words.len()).as_bytes()).expect("a question");
+        answer(&mut BufReader::new(stream)).join("\n")
+    }
+
     /// Kills the server; everything in it is lost. Returns when it is gone.
     pub fn stop(&mut self) {
         if let Some(mut keeper) = self.keeper.take() {
@@ -80,6 +93,24 @@ impl PrivateRedis {
 impl Drop for PrivateRedis {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+/// One answer: the texts in it.
+fn answer(from: &mut BufReader<TcpStream>) -> Vec<String> {
+    let mut line = String::new();
+    from.read_line(&mut line).expect("an answer");
+    let (kind, rest) = line.trim_end().split_at(1);
+    let count = || rest.parse::<i64>().expect("a length");
+    match kind {
+        "*" => (0..count()).flat_map(|_| answer(from)).collect(),
+        "$" if count() < 0 => vec![String::new()],
+        "$" => {
+            let mut text = vec![0; usize::try_from(count()).expect("a length") + 2];
+            from.read_exact(&mut text).expect("a text");
+            vec![String::from_utf8_lossy(&text[..text.len() - 2]).into_owned()]
+        }
+        _ => vec![rest.to_owned()],
     }
 }
 

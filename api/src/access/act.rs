@@ -5,13 +5,12 @@
 //! begun. Whatever is refused stands in the ledger before the answer leaves.
 
 use super::Caller;
-use super::gate::{Shown, require_json};
+use super::gate::Shown;
 use crate::edge::Edge;
 use crate::flow::answer::wait_for;
 use crate::flow::place;
 use crate::flow::refusals::Changing;
 use crate::flow::schema::{ActedDocument, RunDocument};
-use crate::json;
 use crate::problem::ApiError;
 use crate::trace::RunSeed;
 use axum::extract::State;
@@ -212,8 +211,7 @@ pub(crate) fn plain(what: What, seed: RunSeed) -> Act {
 
 /// Reads the body; what is wrong with it is told here.
 fn read(shown: &Shown, headers: &HeaderMap, seed: RunSeed) -> Result<(Act, Option<Duration>), ApiError> {
-    require_json(headers)?;
-    let body: ActBody = json::parse(&shown.body)?;
+    let body: ActBody = shown.json(headers)?;
     let wait = place::patience(body.wait)?;
     let invalid = |pointer: &str, what: &str| ApiError::new(Code::ValidationFailed, what).with("pointer", pointer);
     if body.correlation_id.as_ref().is_some_and(|id| id.chars().count() > IDEMPOTENCY_KEY_CHARS_MAX) {

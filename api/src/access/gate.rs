@@ -7,11 +7,13 @@
 use super::headers::{SIGNATURE, bearer, single, tell};
 use crate::edge::Edge;
 use crate::extract;
+use crate::json;
 use crate::problem::ApiError;
 use crate::server::Peer;
 use crate::trace::TraceContext;
 use axum::body::{Body, HttpBody};
 use axum::extract::{MatchedPath, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -19,6 +21,7 @@ use bytes::Bytes;
 use chimera_core::error::Code;
 use chimera_core::limits::BODY_BYTES_MAX;
 use chimera_engine::access::{Door, Presented, Rate, Turned};
+use serde::de::DeserializeOwned;
 
 /// What a request shows, owned, so that it outlives the request's parts.
 pub(crate) struct Shown {
@@ -32,21 +35,57 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// Reads what a request shows, and its body as far as it may go.
-    pub(crate) async fn read(request: Request) -> Result<(Self, Request), ApiError> {
+    /// Reads what a request shows, and its body as far as it may go. Whatever can't be read is refused
+    /// like anything else: counted, and entered in the ledger.
+    pub(crate) async fn read(edge: &Edge, request: Request) -> Result<(Self, Request), Response> {
         let (parts, body) = request.into_parts();
-        let body = if body.is_end_stream() { Bytes::new() } else { extract::read(body, BODY_BYTES_MAX).await? };
+        let mut shown = Self::of(&parts);
+        match shown.fill(&parts.headers, body).await {
+            Ok(()) => {
+                let body = Body::from(shown.body.clone());
+                Ok((shown, Request::from_parts(parts, body)))
+            }
+            Err(error) => Err(shown.refuse(edge, error).await),
+        }
+    }
+
+    /// What stands in a request's head and needs no trust.
+    fn of(parts: &Parts) -> Self {
         let route = parts.extensions.get::<MatchedPath>().map_or(parts.uri.path(), MatchedPath::as_str);
-        let shown = Self {
-            bearer: bearer(&parts.headers)?.map(str::to_owned),
-            signature: single(&parts.headers, &SIGNATURE)?.map(str::to_owned),
-            body: body.clone(),
+        Self {
+            bearer: None,
+            signature: None,
+            body: Bytes::new(),
             method: parts.method.clone(),
             peer: parts.extensions.get::<Peer>().map(|peer| peer.0),
             target: format!("{} {route}", parts.method),
             trace_id: parts.extensions.get::<TraceContext>().map(|context| context.trace_id.clone()),
-        };
-        Ok((shown, Request::from_parts(parts, Body::from(body))))
+        }
+    }
+
+    async fn fill(&mut self, headers: &HeaderMap, body: Body) -> Result<(), ApiError> {
+        if !body.is_end_stream() {
+            self.body = extract::read(body, BODY_BYTES_MAX).await?;
+        }
+        self.bearer = bearer(headers)?.map(str::to_owned);
+        self.signature = single(headers, &SIGNATURE)?.map(str::to_owned);
+        Ok(())
+    }
+
+    /// Refuses whoever sent something that can't be read, before it is known who they are.
+    pub(crate) async fn refuse(&self, edge: &Edge, error: ApiError) -> Response {
+        match door(edge) {
+            Ok(door) if error.code.status() < 500 => {
+                turned_away(door.refuse(&self.presented(), error.body).await)
+            }
+            _ => error.into_response(),
+        }
+    }
+
+    /// The body as JSON of one shape.
+    pub(crate) fn json<T: DeserializeOwned>(&self, headers: &HeaderMap) -> Result<T, ApiError> {
+        extract::require_json(headers)?;
+        Ok(json::parse(&self.body)?)
     }
 
     /// The token that was shown.
@@ -73,9 +112,9 @@ impl Shown {
 
 /// Lets a request through to its handler, with a permit.
 pub(crate) async fn admit(State(edge): State<Edge>, request: Request, next: Next) -> Response {
-    let (shown, mut request) = match Shown::read(request).await {
+    let (shown, mut request) = match Shown::read(&edge, request).await {
         Ok(read) => read,
-        Err(error) => return error.into_response(),
+        Err(refused) => return refused,
     };
     let door = match door(&edge) {
         Ok(door) => door,
@@ -111,9 +150,4 @@ pub(crate) fn turned_away(turned: Turned) -> Response {
 pub(crate) fn with_rate(mut response: Response, rate: &Rate) -> Response {
     tell(response.headers_mut(), rate);
     response
-}
-
-/// Whether a request says that its body is JSON.
-pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
-    extract::require_json(headers)
 }

@@ -5,7 +5,6 @@
 use super::gate::{Shown, door, turned_away, with_rate};
 use crate::edge::Edge;
 use crate::flow::refusals::Entering;
-use crate::json;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::{Request, State};
@@ -57,9 +56,14 @@ pub(crate) struct TokenDocument {
     responses((status = 200, body = TokenDocument, description = "Tokens"), Entering)
 )]
 pub(crate) async fn sign_in(State(edge): State<Edge>, request: Request) -> Result<Response, ApiError> {
-    let (shown, request) = Shown::read(request).await?;
-    super::gate::require_json(request.headers())?;
-    let SignInBody { actor, issued_at, nonce, scopes } = json::parse(&shown.body)?;
+    let (shown, request) = match Shown::read(&edge, request).await {
+        Ok(read) => read,
+        Err(refused) => return Ok(refused),
+    };
+    let SignInBody { actor, issued_at, nonce, scopes } = match shown.json(request.headers()) {
+        Ok(body) => body,
+        Err(error) => return Ok(shown.refuse(&edge, error).await),
+    };
     let ask = SignIn { actor, issued_at, nonce, scopes };
     Ok(match door(&edge)?.sign_in(&ask, &shown.presented()).await {
         Ok(tokens) => given(tokens),

@@ -2,11 +2,10 @@
 //!
 //! The body is signed with the actor's key; the access token may have ended already.
 
-use super::gate::{Shown, door, require_json, turned_away};
+use super::gate::{Shown, door, turned_away};
 use super::token::{TokenDocument, given};
 use crate::edge::Edge;
 use crate::flow::refusals::Entering;
-use crate::json;
 use crate::problem::ApiError;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -31,9 +30,14 @@ pub(crate) struct RefreshBody {
     responses((status = 200, body = TokenDocument, description = "The next tokens"), Entering)
 )]
 pub(crate) async fn refresh(State(edge): State<Edge>, request: Request) -> Result<Response, ApiError> {
-    let (shown, request) = Shown::read(request).await?;
-    require_json(request.headers())?;
-    let RefreshBody { refresh_token } = json::parse(&shown.body)?;
+    let (shown, request) = match Shown::read(&edge, request).await {
+        Ok(read) => read,
+        Err(refused) => return Ok(refused),
+    };
+    let RefreshBody { refresh_token } = match shown.json(request.headers()) {
+        Ok(body) => body,
+        Err(error) => return Ok(shown.refuse(&edge, error).await),
+    };
     Ok(match door(&edge)?.refresh(&refresh_token, &shown.presented()).await {
         Ok(tokens) => given(tokens),
         Err(turned) => turned_away(turned),

@@ -143,6 +143,7 @@ async fn notion_is_searched_page_by_page() {
     assert_eq!(seen[1].json(), second);
 }
 
+/// CORE-134, CORE-136
 #[tokio::test]
 async fn a_notion_page_is_created_and_undone_by_archiving_it() {
     let server = Server::start(|seen| match seen.last().unwrap().method.as_str() {

@@ -252,6 +252,11 @@ impl Door {
         }
     }
 
+    /// Refuses somebody before it is looked who they are: what they sent can't be read.
+    pub async fn refuse(&self, shown: &Presented<'_>, body: ErrorBody) -> Turned {
+        self.turn_away(shown, None, body, self.directory.parts.clock.now()).await
+    }
+
     /// Counts and enters somebody who was turned away.
     pub(super) async fn turn_away(
         &self,

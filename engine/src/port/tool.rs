@@ -30,7 +30,8 @@ pub trait Tool: Send + Sync {
 
     /// Undoes a call that ended with `output`; undoing twice is not an error. Gives what was done.
     async fn rollback(&self, _ctx: &CallContext, _done: &Done) -> Result<Value, ToolError> {
-        Err(ToolError::not_sent(Code::InvalidTransition, "this tool can't undo its work"))
+        let message = format!("{} does not support rollback", self.spec().name);
+        Err(ToolError::not_sent(Code::InvalidTransition, message))
     }
 
     /// Finds out whether the call under `ctx.idempotency_key` took effect, without causing one.

@@ -74,7 +74,7 @@ async fn what_can_not_be_undone_is_left_and_said_and_the_status_stays() {
     let shown = roll_back(&stage, run, None).await;
     assert_eq!(shown["status"], "completed");
     assert_eq!(nodes(&shown["rollback"]["left"]), ["b"]);
-    assert_eq!(shown["rollback"]["left"][0]["reason"], "mail can't undo its work");
+    assert_eq!(shown["rollback"]["left"][0]["reason"], "mail does not support rollback");
     assert_eq!(
         (nodes(&shown["rollback"]["undone"]), sent.count("rollback")),
         (vec!["c".to_owned(), "a".to_owned()], 0)

@@ -242,6 +242,12 @@ impl Puppet {
         self
     }
 
+    /// Its name.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.declared.name
+    }
+
     /// What is asked of it from now on.
     #[must_use]
     pub fn asked(&self) -> Asked {

@@ -1,3 +1,10 @@
-//! The access room over a real socket.
+//! The front door over a real socket: who gets in, how, how often, and what they may start.
 
+mod act;
+mod approvals;
+mod idempotency;
 mod matrix;
+mod order;
+mod porch;
+mod rate;
+mod tokens;

@@ -21,7 +21,6 @@ async fn a_person_approves_the_only_first_approval_without_naming_it() {
     assert_eq!((status, code(&problem)), (409, "INVALID_TRANSITION"));
 }
 
-/// CORE-115
 #[tokio::test]
 async fn only_people_decide_edit_and_settle() {
     let house = house().await;

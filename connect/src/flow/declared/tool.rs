@@ -173,7 +173,7 @@ impl Tool for HttpTool {
 
     async fn rollback(&self, ctx: &CallContext, done: &Done) -> Result<Value, ToolError> {
         let Some((step, gone)) = &self.plan.rollback else {
-            return Err(malformed("this tool can't undo its work"));
+            return Err(malformed(&format!("{} does not support rollback", self.spec.name)));
         };
         let named = Named::of(ctx);
         let values = Values { input: Some(&done.input), output: Some(&done.output), ..named.values(&self.spec) };

@@ -227,7 +227,7 @@ impl Run {
             return Err("what it gave can't be used, so nobody can tell what to undo".to_owned());
         }
         if !spec.reversible {
-            return Err(format!("{} can't undo its work", spec.name));
+            return Err(format!("{} does not support rollback", spec.name));
         }
         let input = self.task(at).and_then(|task| task.input.clone()).unwrap_or_default();
         let (tenant, actor, level) = (self.head.tenant.as_str(), self.head.actor.as_str(), self.head.level);

@@ -1,0 +1,66 @@
+//! Who decides: people only; about their own drafts without more, about others' with a scope.
+
+use super::porch::{Porch, entry, harmless, porch_with};
+use chimera_testkit::access::settings;
+use chimera_testkit::flow::TENANT;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+async fn prepared() -> Porch {
+    let entries = vec![
+        entry("user_cat", &["approvals.decide"]),
+        entry("n8n_workflow_123", &["notion.*", "approvals.decide"]),
+        entry("service_bot", &["notion.*"]),
+    ];
+    porch_with(settings(TENANT, entries), None).await
+}
+
+async fn decides(porch: &Porch, actor: &str, run: &Value) -> (u16, String) {
+    let url = run["approve_url"].as_str().unwrap();
+    let answer = porch.ask(actor, Method::POST, url, json!({"decision": "approve"})).await;
+    (answer.status, answer.code().to_owned())
+}
+
+/// CORE-019, CORE-075
+#[tokio::test]
+async fn a_person_decides_about_their_own_drafts_and_others_need_the_scope() {
+    let porch = prepared().await;
+    let mine = porch.act("user_ann", json!({"steps": harmless()})).await.body;
+    for actor in ["user_bob", "n8n_workflow_1", "n8n_workflow_123"] {
+        assert_eq!(decides(&porch, actor, &mine).await, (403, "RBAC_FORBIDDEN".to_owned()), "{actor}");
+    }
+    assert_eq!(porch.effects(), 0);
+    assert_eq!(decides(&porch, "user_ann", &mine).await.0, 200);
+    porch.house.until(&mine, "completed").await;
+    let other = porch.act("user_ann", json!({"steps": harmless()})).await.body;
+    assert_eq!(decides(&porch, "user_cat", &other).await.0, 200);
+    porch.house.until(&other, "completed").await;
+}
+
+#[tokio::test]
+async fn a_service_never_decides_not_even_about_its_own() {
+    let porch = prepared().await;
+    for service in ["n8n_workflow_123", "service_bot"] {
+        let page = json!([{"tool": "notion.create_page", "input": {}}]);
+        let draft = porch.act(service, json!({"steps": page, "autonomy_level": "L1_Draft"})).await;
+        assert_eq!((draft.status, &draft.body["status"]), (200, &json!("awaiting_approval")), "{draft:?}");
+        for actor in [service, "user_ann"] {
+            assert_eq!(decides(&porch, actor, &draft.body).await, (403, "RBAC_FORBIDDEN".to_owned()), "{actor}");
+        }
+        assert_eq!(decides(&porch, "user_cat", &draft.body).await.0, 200);
+        porch.house.until(&draft.body, "completed").await;
+    }
+    assert_eq!(porch.asked("notion.create_page").count("execute"), 2);
+}
+
+/// A token that is narrower than its actor decides no more than it says.
+#[tokio::test]
+async fn a_narrow_token_decides_nothing_of_others() {
+    let porch = prepared().await;
+    let draft = porch.act("user_ann", json!({"steps": harmless()})).await.body;
+    let narrow = porch.token_with("user_cat", |claims| claims.scopes = Some(vec!["notion.read".into()]));
+    let url = porch.house.server.url(draft["approve_url"].as_str().unwrap());
+    let body = json!({"decision": "approve"});
+    let request = crate::flow::signed(porch.house.client.post(url).bearer_auth(narrow), "user_cat", &body);
+    assert_eq!(request.send().await.unwrap().status(), 403);
+}

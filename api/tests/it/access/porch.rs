@@ -1,0 +1,304 @@
+//! A front door with tools behind it whose every call is counted, and a clock that a test moves on.
+
+use crate::flow::{House, NOTHING};
+use crate::support::{client, served};
+use chimera_api::Edge;
+use chimera_core::access::Entry;
+use chimera_core::access::token::Claims;
+use chimera_core::flow::run::{Action, Policy, PolicyVerdict};
+use chimera_core::flow::tables::RUNS;
+use chimera_core::flow::tool::{Reach, Risk, Spec};
+use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, AUDIT_LOGS, IDEMPOTENCY_RECORDS};
+use chimera_core::time::Timestamp;
+use chimera_engine::access::{Guard, Settings};
+use chimera_engine::port::{Clock, Counters, ToolError};
+use chimera_storage::bus::LocalBus;
+use chimera_storage::counter::LocalCounters;
+use chimera_testkit::access::{Ground, settings, signature, token, token_key};
+use chimera_testkit::build::NOON;
+use chimera_testkit::flow::{Asked, Puppet, Setup, TENANT, World, stage};
+use chimera_testkit::memory::MemoryRecords;
+use reqwest::header::HeaderMap;
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// The runtime's time, and as much more as a test says; or a time that stands.
+pub(crate) struct Ahead {
+    began: Instant,
+    more: AtomicI64,
+    stands: AtomicBool,
+}
+
+impl Ahead {
+    pub(crate) fn wait(&self, seconds: i64) {
+        self.more.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
+    }
+
+    /// From now on it is noon, and only `wait` makes it later.
+    pub(crate) fn stand(&self) {
+        self.stands.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Clock for Ahead {
+    fn now(&self) -> Timestamp {
+        let runs = !self.stands.load(Ordering::Relaxed);
+        let since = if runs { i64::try_from(self.began.elapsed().as_micros()).unwrap() } else { 0 };
+        Timestamp::from_micros(NOON.micros() + since + self.more.load(Ordering::Relaxed))
+    }
+}
+
+/// Rules that forbid one tool.
+struct Never(&'static str);
+
+impl Policy for Never {
+    fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
+        match action.tool.name == self.0 {
+            true => PolicyVerdict::Deny { rule: "never".to_owned(), reason: "not here".to_owned() },
+            false => PolicyVerdict::Allow,
+        }
+    }
+
+    fn risk(&self, _: &Spec, _: &Value) -> u32 {
+        0
+    }
+}
+
+/// A front door, and what is behind it.
+pub(crate) struct Porch {
+    pub(crate) house: House,
+    pub(crate) clock: Arc<Ahead>,
+    tools: BTreeMap<&'static str, Asked>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Value,
+}
+
+impl Answer {
+    pub(crate) fn code(&self) -> &str {
+        self.body["error"]["code"].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn detail(&self, name: &str) -> &Value {
+        &self.body["error"]["details"][name]
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).unwrap_or_else(|| panic!("no {name}: {self:?}")).to_str().unwrap()
+    }
+
+    pub(crate) fn number(&self, name: &str) -> i64 {
+        self.header(name).parse().unwrap()
+    }
+}
+
+/// The tools: the document's examples and a few more.
+fn tools() -> Vec<Puppet> {
+    let says = |name: &'static str, reach: Reach, capabilities: &[&str]| {
+        let capabilities: Vec<String> = capabilities.iter().map(|name| (*name).to_owned()).collect();
+        Puppet::new(name, reach).declared(|tool| tool.metadata.capabilities = capabilities)
+    };
+    let text = json!({"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]});
+    let careful = |tool: Puppet, risk: Risk| {
+        tool.declared(|tool| {
+            tool.metadata.requires_approval = true;
+            tool.metadata.risk_level = risk;
+        })
+    };
+    let broken = says("notion.broken", Reach::Write, &["notion.pages.write"]);
+    vec![
+        says("local.summarize", Reach::Pure, &["local.summarize"]).declared(|tool| {
+            tool.description = "Summarises a text.";
+            tool.input = text;
+        }),
+        says("notion.search", Reach::Read, &["notion.pages.read", "notion.search"]),
+        says("notion.note", Reach::Write, &["notion.notes.write"]),
+        careful(says("notion.create_page", Reach::Write, &["notion.pages.create", "notion.write"]), Risk::Medium),
+        careful(says("outlook.send", Reach::Write, &["outlook.send", "external_api"]), Risk::High)
+            .declared(|tool| tool.reversible = false),
+        says("local.forbidden", Reach::Pure, &["local.summarize"]),
+        broken.answers(|_, _| Err(ToolError::not_sent(chimera_core::error::Code::MalformedArgs, "it never works"))),
+    ]
+}
+
+/// A front door with the shipped registry.
+pub(crate) async fn porch() -> Porch {
+    porch_with(settings(TENANT, Vec::new()), None).await
+}
+
+/// A front door with other settings, perhaps with counters that it shares.
+pub(crate) async fn porch_with(settings: Settings, shared: Option<Arc<dyn Counters>>) -> Porch {
+    let clock = Arc::new(Ahead { began: Instant::now(), more: AtomicI64::new(0), stands: AtomicBool::new(false) });
+    let world = World { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..World::new(1) };
+    let records = Arc::new(MemoryRecords::new());
+    let ground = ground(&world, &records, shared);
+    let directory = ground.directory(settings).await;
+    let tools = tools();
+    let asked = tools.iter().map(|tool| (tool.name(), tool.asked())).collect();
+    let setup = tools.into_iter().fold(stage(1), |setup: Setup, tool| setup.tool(tool.build()));
+    let guard = Guard::new(Arc::clone(&directory), Never("local.forbidden"));
+    let stage = setup.world(world).policy(guard).on(records).await;
+    let access = ground.access(&directory, stage.flow.clone());
+    let edge = edge_of(&stage.world).with_flow(stage.flow.clone()).with_access(access);
+    let house = House { server: served(edge).await, stage, client: client() };
+    Porch { house, clock, tools: asked }
+}
+
+fn ground(world: &World, records: &Arc<MemoryRecords>, shared: Option<Arc<dyn Counters>>) -> Ground {
+    Ground {
+        records: Arc::clone(records) as _,
+        clock: Arc::clone(&world.clock),
+        random: Arc::clone(&world.random) as _,
+        bus: Arc::new(LocalBus::new()),
+        own: Arc::new(LocalCounters::new()),
+        shared,
+    }
+}
+
+/// An edge whose ids no other edge gives out.
+fn edge_of(world: &World) -> Edge {
+    let random = Arc::clone(&world.random) as Arc<dyn chimera_engine::port::Random>;
+    Edge::new(Arc::clone(&world.clock), random).with_request_timeout(Duration::from_secs(20))
+}
+
+/// An entry that may do these things at its kind's own level.
+pub(crate) fn entry(id: &str, scopes: &[&str]) -> Entry {
+    let level = chimera_core::access::registry::shipped(TENANT)
+        .iter()
+        .find(|entry| chimera_core::access::fits(&entry.id, id))
+        .and_then(|entry| entry.level);
+    let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+    Entry { scopes, level, quota_per_minute: 1_000, ..Entry::unmatched(id, TENANT) }
+}
+
+impl Porch {
+    /// Another node on the same store, with its own memory of everything else.
+    pub(crate) async fn beside(&self, settings: Settings, shared: Option<Arc<dyn Counters>>) -> Porch {
+        let ground = ground(&self.house.stage.world, &self.house.stage.records, shared);
+        let directory = ground.directory(settings).await;
+        let flow = self.house.stage.flow.clone();
+        let access = ground.access(&directory, flow.clone());
+        let edge = edge_of(&self.house.stage.world).with_flow(flow.clone()).with_access(access);
+        let server = served(edge).await;
+        let stage = chimera_testkit::flow::Stage {
+            world: self.house.stage.world.clone(),
+            records: Arc::clone(&self.house.stage.records),
+            flow,
+        };
+        let house = House { server, stage, client: self.house.client.clone() };
+        Porch { house, clock: Arc::clone(&self.clock), tools: self.tools.clone() }
+    }
+
+    pub(crate) fn now(&self) -> i64 {
+        self.clock.now().millis() / 1_000
+    }
+
+    /// What was asked of a tool.
+    pub(crate) fn asked(&self, tool: &str) -> &Asked {
+        &self.tools[tool]
+    }
+
+    /// How often any tool was really called.
+    pub(crate) fn effects(&self) -> usize {
+        self.tools.values().map(|asked| asked.count("execute")).sum()
+    }
+
+    /// A token that says what a test wants.
+    pub(crate) fn token_with(&self, actor: &str, change: impl FnOnce(&mut Claims)) -> String {
+        let iat = self.now();
+        let mut claims =
+            Claims { sub: actor.to_owned(), exp: iat + 3_600, iat, jti: None, fam: None, aud: None, scopes: None };
+        change(&mut claims);
+        token_key().sign(&claims).unwrap()
+    }
+
+    /// A request that somebody has signed and has a token for.
+    pub(crate) fn request(&self, actor: &str, method: Method, path: &str, body: &Value) -> RequestBuilder {
+        let token = token(actor, self.clock.now());
+        let request = self.house.client.request(method, self.house.server.url(path)).bearer_auth(token);
+        crate::flow::signed(request, actor, body)
+    }
+
+    /// Asks for something to be done.
+    pub(crate) async fn act(&self, actor: &str, body: Value) -> Answer {
+        sent(self.request(actor, Method::POST, "/act", &body)).await
+    }
+
+    pub(crate) async fn ask(&self, actor: &str, method: Method, path: &str, body: Value) -> Answer {
+        sent(self.request(actor, method, path, &body)).await
+    }
+
+    pub(crate) async fn get(&self, actor: &str, path: &str) -> Answer {
+        self.ask(actor, Method::GET, path, NOTHING).await
+    }
+
+    /// Sends a body with a token and a signature of a test's own making.
+    pub(crate) async fn raw(&self, token: &str, signature: Option<&str>, body: &str) -> Answer {
+        let request = self.house.client.post(self.house.server.url("/act")).bearer_auth(token);
+        let request = request.header("content-type", "application/json").body(body.to_owned());
+        sent(match signature {
+            Some(signature) => request.header("x-hmac-signature", signature),
+            None => request,
+        })
+        .await
+    }
+
+    /// Posts a signed body without a token.
+    pub(crate) async fn post(&self, actor: &str, path: &str, body: &Value) -> Answer {
+        sent(crate::flow::signed(self.house.client.post(self.house.server.url(path)), actor, body)).await
+    }
+
+    /// Signs somebody in.
+    pub(crate) async fn sign_in(&self, actor: &str, nonce: &str) -> Answer {
+        let body = json!({"actor": actor, "issued_at": self.now(), "nonce": nonce});
+        self.post(actor, "/auth/token", &body).await
+    }
+
+    /// What a refusal may not leave behind: runs, idempotency records, calls.
+    pub(crate) fn traces(&self) -> (usize, usize, usize) {
+        let rows = |table| self.house.stage.rows(table).len();
+        (rows(&RUNS), rows(&IDEMPOTENCY_RECORDS), self.effects())
+    }
+
+    /// The refusals in the ledger.
+    pub(crate) fn refusals(&self) -> Vec<Value> {
+        let entries = self.house.stage.rows(&AUDIT_LOG_ENTRIES);
+        let refused = entries.iter().filter(|row| row.text("event_type") == "access.refused");
+        refused.map(|row| row.get("data_json").as_json().unwrap().to_value()["details"].clone()).collect()
+    }
+
+    /// How many decisions of the ledger rejected something.
+    pub(crate) fn rejections(&self) -> usize {
+        let rows = self.house.stage.rows(&AUDIT_LOGS);
+        rows.iter().filter(|row| row.text("decision_outcome") == "rejected").count()
+    }
+}
+
+/// Sends a request and reads the whole answer.
+pub(crate) async fn sent(request: RequestBuilder) -> Answer {
+    let answer = request.send().await.unwrap();
+    let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
+    let text = answer.text().await.unwrap();
+    let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+    Answer { status, headers, body }
+}
+
+/// A step that everybody in the shipped registry but `anonymous` may ask for.
+pub(crate) fn harmless() -> Value {
+    json!([{"tool": "local.summarize", "input": {"text": "One. Two."}}])
+}
+
+/// The signature of a text by somebody.
+pub(crate) fn by(actor: &str, body: &str) -> String {
+    signature(actor, body.as_bytes())
+}

@@ -1,0 +1,371 @@
+//! Signing in, exchanging and taking back; keys of tokens and keys of actors.
+
+use super::porch::{Answer, Porch, by, entry, harmless, porch, porch_with, sent};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chimera_core::access::tables::REVOKED_TOKENS;
+use chimera_core::access::token::{Audience, Claims, TokenKey};
+use chimera_core::access::{Secret, mac};
+use chimera_engine::access::Settings;
+use chimera_engine::port::Counters;
+use chimera_storage::Redis;
+use chimera_storage::counter::RedisCounters;
+use chimera_testkit::access::{settings, token, token_key};
+use chimera_testkit::flow::TENANT;
+use chimera_testkit::redis::PrivateRedis;
+use ed25519_dalek::{Signature, VerifyingKey};
+use reqwest::Method;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+
+/// A part of a token.
+fn part(token: &str, at: usize) -> Value {
+    let bytes = URL_SAFE_NO_PAD.decode(token.split('.').nth(at).unwrap()).unwrap();
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+fn text(answer: &Answer, member: &str) -> String {
+    answer.body[member].as_str().unwrap_or_else(|| panic!("{answer:?}")).to_owned()
+}
+
+/// Asks for something harmless with a token.
+async fn with(porch: &Porch, actor: &str, token: &str) -> Answer {
+    let body = json!({"steps": harmless(), "wait": 0}).to_string();
+    porch.raw(token, Some(&by(actor, &body)), &body).await
+}
+
+async fn refresh(porch: &Porch, actor: &str, refresh_token: &str) -> Answer {
+    porch.post(actor, "/auth/refresh", &json!({"refresh_token": refresh_token})).await
+}
+
+/// CORE-098, CORE-100, CORE-111
+#[tokio::test]
+async fn a_token_counts_for_an_hour_and_not_a_second_longer() {
+    let porch = porch().await;
+    let given = porch.sign_in("user_ann", "n1").await;
+    assert_eq!((given.status, given.header("cache-control")), (200, "no-store"), "{given:?}");
+    assert_eq!((&given.body["token_type"], &given.body["expires_in"]), (&json!("Bearer"), &json!(3_600)));
+    let token = text(&given, "access_token");
+    let claims = part(&token, 1);
+    assert_eq!(claims["exp"].as_i64().unwrap() - claims["iat"].as_i64().unwrap(), 3_600);
+    assert_eq!((&claims["sub"], &claims["scopes"]), (&json!("user_ann"), &Value::Null));
+    assert_eq!(with(&porch, "user_ann", &token).await.status, 200);
+    porch.clock.wait(3_600 - 5);
+    assert_eq!(with(&porch, "user_ann", &token).await.status, 200);
+    porch.clock.wait(5);
+    let late = with(&porch, "user_ann", &token).await;
+    assert_eq!((late.status, late.detail("reason")), (401, &json!("expired")), "{late:?}");
+}
+
+/// CORE-114
+#[tokio::test]
+async fn what_is_wrong_with_a_token_is_told_in_one_word() {
+    let porch = porch_with(settings(TENANT, vec![entry("anonymous", &[])]), None).await;
+    let valid = porch.token_with("admin", |_| {});
+    let (head, rest) = valid.split_once('.').unwrap();
+    let forged = |header: Value| format!("{}.{rest}", URL_SAFE_NO_PAD.encode(header.to_string()));
+    let of = |key: TokenKey| {
+        let claims: Claims = serde_json::from_value(part(&valid, 1)).unwrap();
+        key.sign(&claims).unwrap()
+    };
+    let public = URL_SAFE_NO_PAD.decode(token_key().jwk().unwrap()["x"].as_str().unwrap()).unwrap();
+    let cases = [
+        ("garbage".to_owned(), "malformed"),
+        (format!("{head}.{rest}.{rest}"), "malformed"),
+        ("x".repeat(9_000), "malformed"),
+        (forged(json!({"alg": "none"})), "wrong algorithm"),
+        (forged(json!({"alg": "EdDSA", "crit": ["exp"]})), "wrong algorithm"),
+        (of(TokenKey::Hs256 { secret: Secret::new(public), only: None }), "wrong algorithm"),
+        (of(TokenKey::from_seed(&[8; 32])), "wrong signature"),
+        (porch.token_with("admin", |claims| claims.exp = claims.iat), "expired"),
+        (porch.token_with("admin", |claims| claims.iat += 100), "expired"),
+        (porch.token_with("admin", |claims| claims.aud = Some(Audience::One("elsewhere".into()))), "wrong audience"),
+        (porch.token_with("user_*", |_| {}), "bad claims"),
+        (porch.token_with("admin", |claims| claims.scopes = Some(vec!["a b".into()])), "bad claims"),
+    ];
+    for (token, why) in cases {
+        let answer = with(&porch, "admin", &token).await;
+        assert_eq!((answer.status, answer.code()), (401, "UNAUTHENTICATED"), "{why}: {answer:?}");
+        assert_eq!(answer.body["detail"], format!("Invalid JWT: {why}"));
+        assert!(answer.header("www-authenticate").starts_with("Bearer error=\"invalid_token\""));
+    }
+    let several = Audience::Several(vec!["elsewhere".into(), "chimera".into()]);
+    let aimed = porch.token_with("admin", |claims| claims.aud = Some(several));
+    assert_eq!(with(&porch, "admin", &aimed).await.status, 202);
+}
+
+#[tokio::test]
+async fn a_sign_in_is_made_now_and_used_once_on_all_nodes() {
+    let porch = porch().await;
+    let sign_in = async |porch: &Porch, issued_at: Value, nonce: &str| {
+        let body = json!({"actor": "user_ann", "issued_at": issued_at, "nonce": nonce});
+        porch.post("user_ann", "/auth/token", &body).await
+    };
+    assert_eq!(sign_in(&porch, json!(porch.now()), "once").await.status, 200);
+    let beside = porch.beside(settings(TENANT, Vec::new()), None).await;
+    for node in [&porch, &beside] {
+        let again = sign_in(node, json!(porch.now()), "once").await;
+        assert_eq!((again.status, again.code()), (401, "EXPIRED_TTL"), "{again:?}");
+        assert_eq!(again.detail("reason"), "nonce_used");
+    }
+    let text = chimera_core::time::Timestamp::from_micros(porch.now() * 1_000_000).to_string();
+    assert_eq!(sign_in(&porch, json!(text), "twice").await.status, 200);
+    for off in [-65, 65] {
+        let stale = sign_in(&porch, json!(porch.now() + off), "stale").await;
+        assert_eq!((stale.code(), stale.detail("reason")), ("EXPIRED_TTL", &json!("stale")), "{stale:?}");
+    }
+    for (issued_at, nonce) in [(json!("yesterday"), "a"), (json!(null), "b"), (json!(porch.now()), "")] {
+        let bad = sign_in(&beside, issued_at, nonce).await;
+        assert_eq!((bad.status, bad.code()), (400, "SCHEMA_INVALID"), "{bad:?}");
+    }
+    assert_eq!(porch.sign_in("user_bob", "once").await.status, 200, "a nonce is an actor's own");
+}
+
+#[tokio::test]
+async fn nobody_signs_in_without_a_key_of_their_own() {
+    let porch = porch().await;
+    let stranger = porch.sign_in("user_unknown", "n").await;
+    assert_eq!((stranger.status, stranger.code()), (401, "SIGNATURE_INVALID"), "{stranger:?}");
+    let body = json!({"actor": "admin", "issued_at": porch.now(), "nonce": "n"});
+    let foreign = porch.post("user_bob", "/auth/token", &body).await;
+    assert_eq!((foreign.status, foreign.code()), (401, "SIGNATURE_INVALID"), "{foreign:?}");
+    let pattern = porch.sign_in("user_*", "n").await;
+    assert_eq!((pattern.status, pattern.detail("pointer")), (400, &json!("/actor")), "{pattern:?}");
+    assert_eq!(porch.refusals().len(), 3);
+}
+
+#[tokio::test]
+async fn a_token_can_be_narrower_than_its_actor_and_never_wider() {
+    let porch = porch().await;
+    let body = json!({"actor": "user_ann", "issued_at": porch.now(), "nonce": "n",
+        "scopes": ["github.read", "outlook.send", "notion.*"]});
+    let given = porch.post("user_ann", "/auth/token", &body).await;
+    assert_eq!(given.body["scopes"], json!(["github.read", "notion.read"]), "{given:?}");
+    let next = refresh(&porch, "user_ann", &text(&given, "refresh_token")).await;
+    assert_eq!(next.body["scopes"], json!(["github.read", "notion.read"]), "{next:?}");
+    for answer in [given, next] {
+        let token = text(&answer, "access_token");
+        assert_eq!(part(&token, 1)["scopes"], json!(["github.read", "notion.read"]));
+        let refused = with(&porch, "user_ann", &token).await;
+        assert_eq!((refused.status, refused.detail("required_scope")), (403, &json!("local.summarize")));
+    }
+    let wider = porch.token_with("user_ann", |claims| claims.scopes = Some(vec!["*".into()]));
+    let body = json!({"steps": [{"tool": "outlook.send", "input": {}}]}).to_string();
+    let refused = porch.raw(&wider, Some(&by("user_ann", &body)), &body).await;
+    assert_eq!((refused.status, refused.detail("required_scope")), (403, &json!("outlook.send")));
+}
+
+/// CORE-115
+#[tokio::test]
+async fn a_refresh_token_gives_the_next_and_may_be_shared_for_a_moment() {
+    let porch = porch().await;
+    let first = porch.sign_in("user_ann", "n").await;
+    porch.clock.wait(100);
+    let refresh_token = text(&first, "refresh_token");
+    let many = futures::future::join_all((0..5).map(|_| refresh(&porch, "user_ann", &refresh_token))).await;
+    let mut seen = std::collections::BTreeSet::from([refresh_token.clone()]);
+    for next in &many {
+        assert_eq!(next.status, 200, "{next:?}");
+        assert!(seen.insert(text(next, "refresh_token")), "a refresh token is given out once");
+        let (old, new) = (part(&text(&first, "access_token"), 1), part(&text(next, "access_token"), 1));
+        assert!(new["exp"].as_i64() > old["exp"].as_i64(), "{new}");
+        assert_eq!((&new["fam"], &new["sub"]), (&old["fam"], &old["sub"]));
+        assert_eq!(with(&porch, "user_ann", &text(next, "access_token")).await.status, 200);
+    }
+    let foreign = refresh(&porch, "user_bob", &text(&many[0], "refresh_token")).await;
+    assert_eq!((foreign.status, foreign.code()), (401, "SIGNATURE_INVALID"));
+    assert_eq!(refresh(&porch, "user_ann", &text(&many[0], "refresh_token")).await.status, 200);
+    assert_eq!(refresh(&porch, "user_ann", "unknown").await.code(), "UNAUTHENTICATED");
+}
+
+/// CORE-115, CORE-116
+#[tokio::test]
+async fn a_refresh_token_that_comes_back_later_ends_the_whole_sign_in() {
+    let porch = porch().await;
+    let first = porch.sign_in("user_ann", "n").await;
+    let other = porch.sign_in("user_ann", "m").await;
+    let old = text(&first, "refresh_token");
+    let next = refresh(&porch, "user_ann", &old).await;
+    porch.clock.wait(25);
+    assert_eq!(refresh(&porch, "user_ann", &old).await.status, 200, "within the grace");
+    assert_eq!(with(&porch, "user_ann", &text(&next, "access_token")).await.status, 200);
+    porch.clock.wait(10);
+    assert_eq!(refresh(&porch, "user_ann", &old).await.status, 401);
+    for answer in [&first, &next] {
+        let refused = with(&porch, "user_ann", &text(answer, "access_token")).await;
+        assert_eq!((refused.status, refused.detail("reason")), (401, &json!("revoked")), "{refused:?}");
+    }
+    assert_eq!(refresh(&porch, "user_ann", &text(&next, "refresh_token")).await.status, 401);
+    assert_eq!(with(&porch, "user_ann", &text(&other, "access_token")).await.status, 200, "another sign-in");
+}
+
+fn redis(server: &PrivateRedis) -> Option<Arc<dyn Counters>> {
+    Some(Arc::new(RedisCounters::new(Redis::new(&server.url()).unwrap())))
+}
+
+async fn revoke(porch: &Porch, actor: &str, token: &str, body: &Value) -> Answer {
+    let request = porch.house.client.post(porch.house.server.url("/auth/revoke")).bearer_auth(token);
+    sent(crate::flow::signed(request, actor, body)).await
+}
+
+/// CORE-116
+#[tokio::test]
+async fn a_revoked_token_is_refused_at_once_on_every_node_that_shares_redis() {
+    let server = PrivateRedis::start();
+    let porch = porch_with(settings(TENANT, Vec::new()), redis(&server)).await;
+    let beside = porch.beside(settings(TENANT, Vec::new()), redis(&server)).await;
+    let given = porch.sign_in("user_ann", "n").await;
+    let token = text(&given, "access_token");
+    assert_eq!(with(&beside, "user_ann", &token).await.status, 200);
+    let done = revoke(&porch, "user_ann", &token, &json!({"token": token})).await;
+    assert_eq!((done.status, &done.body), (200, &json!({"revoked": true})), "{done:?}");
+    for node in [&porch, &beside] {
+        let refused = with(node, "user_ann", &token).await;
+        assert_eq!((refused.status, &refused.body["detail"]), (401, &json!("Invalid JWT: revoked")), "{refused:?}");
+    }
+    let jti = part(&token, 1)["jti"].as_str().unwrap().to_owned();
+    let left: i64 = server.ask(&["TTL", &format!("revoked:{jti}")]).parse().unwrap();
+    assert!((3_500..=3_600).contains(&left), "{left}");
+    let rows = porch.house.stage.rows(&REVOKED_TOKENS);
+    assert_eq!((rows.len(), rows[0].text("token_id")), (1, jti.as_str()));
+    assert_eq!(refresh(&porch, "user_ann", &text(&given, "refresh_token")).await.status, 200, "the sign-in goes on");
+}
+
+#[tokio::test]
+async fn a_revocation_counts_without_redis_and_without_a_body_for_the_whole_sign_in() {
+    let mut server = PrivateRedis::start();
+    let sets = Settings {
+        without_counters: chimera_engine::access::WithoutCounters::Database,
+        ..settings(TENANT, Vec::new())
+    };
+    let porch = porch_with(sets.clone(), redis(&server)).await;
+    let beside = porch.beside(sets, redis(&server)).await;
+    let given = porch.sign_in("user_ann", "n").await;
+    let token = text(&given, "access_token");
+    server.stop();
+    assert_eq!(revoke(&porch, "user_ann", &token, &Value::Null).await.status, 200);
+    for node in [&porch, &beside] {
+        let refused = with(node, "user_ann", &token).await;
+        assert_eq!((refused.status, refused.detail("reason")), (401, &json!("revoked")), "{refused:?}");
+    }
+    assert_eq!(refresh(&porch, "user_ann", &text(&given, "refresh_token")).await.status, 401);
+}
+
+#[tokio::test]
+async fn a_token_of_another_is_not_taken_back_and_nobody_learns_whether_it_was_one() {
+    let porch = porch().await;
+    let (ann, bob) = (porch.sign_in("user_ann", "n").await, porch.sign_in("user_bob", "n").await);
+    let (theirs, own) = (text(&ann, "access_token"), text(&bob, "access_token"));
+    for foreign in [theirs.as_str(), &text(&ann, "refresh_token"), "unknown"] {
+        let told = revoke(&porch, "user_bob", &own, &json!({"token": foreign})).await;
+        assert_eq!((told.status, &told.body), (200, &json!({"revoked": true})), "{told:?}");
+    }
+    assert_eq!(with(&porch, "user_ann", &theirs).await.status, 200);
+    let body = json!({"token": text(&ann, "refresh_token")});
+    assert_eq!(porch.ask("admin", Method::POST, "/auth/revoke", body).await.status, 200);
+    assert_eq!(with(&porch, "user_ann", &theirs).await.detail("reason"), "revoked");
+}
+
+/// CORE-110
+#[tokio::test]
+async fn anybody_can_check_a_token_by_the_published_keys() {
+    let before = TokenKey::from_seed(&[5; 32]);
+    let mut sets = settings(TENANT, Vec::new());
+    let x = before.jwk().unwrap()["x"].as_str().unwrap().to_owned();
+    let public: [u8; 32] = URL_SAFE_NO_PAD.decode(x).unwrap().try_into().unwrap();
+    sets.token_keys.push(TokenKey::from_public(&public).unwrap());
+    let porch = porch_with(sets, None).await;
+    let given = text(&porch.sign_in("user_ann", "n").await, "access_token");
+    let url = porch.house.server.url("/.well-known/jwks.json");
+    let keys = sent(porch.house.client.get(url)).await.body["keys"].as_array().unwrap().clone();
+    assert_eq!(keys.len(), 2);
+    let header = part(&given, 0);
+    assert_eq!(header["alg"], "EdDSA");
+    let key = keys.iter().find(|key| key["kid"] == header["kid"]).unwrap();
+    assert_eq!((&key["kty"], &key["crv"], key.get("d")), (&json!("OKP"), &json!("Ed25519"), None));
+    let bytes: [u8; 32] = URL_SAFE_NO_PAD.decode(key["x"].as_str().unwrap()).unwrap().try_into().unwrap();
+    let (message, signature) = given.rsplit_once('.').unwrap();
+    let signature = Signature::from_slice(&URL_SAFE_NO_PAD.decode(signature).unwrap()).unwrap();
+    VerifyingKey::from_bytes(&bytes).unwrap().verify_strict(message.as_bytes(), &signature).unwrap();
+    let iat = porch.now();
+    let claims =
+        Claims { sub: "user_ann".into(), exp: iat + 60, iat, jti: None, fam: None, aud: None, scopes: None };
+    assert_eq!(with(&porch, "user_ann", &before.sign(&claims).unwrap()).await.status, 200, "keys overlap");
+}
+
+#[tokio::test]
+async fn the_single_key_set_up_mints_for_its_one_actor_alone() {
+    let secret = || Secret::new("a shared secret of one actor");
+    let mut sets = settings(TENANT, Vec::new());
+    let only = Some("n8n_workflow_abc".to_owned());
+    sets.token_keys = vec![TokenKey::Hs256 { secret: secret(), only }];
+    let porch = porch_with(sets, None).await;
+    let given = porch.sign_in("n8n_workflow_abc", "n").await;
+    let own = text(&given, "access_token");
+    assert_eq!(part(&own, 0), json!({"alg": "HS256", "typ": "JWT"}));
+    assert_eq!(with(&porch, "n8n_workflow_abc", &own).await.status, 202);
+    let mut claims: Claims = serde_json::from_value(part(&own, 1)).unwrap();
+    claims.sub = "admin".into();
+    let minted = TokenKey::Hs256 { secret: secret(), only: None }.sign(&claims).unwrap();
+    let refused = with(&porch, "admin", &minted).await;
+    assert_eq!((refused.status, &refused.body["detail"]), (401, &json!("Invalid JWT: wrong signature")));
+    let confused = with(&porch, "admin", &porch.token_with("admin", |_| {})).await;
+    assert_eq!(confused.body["detail"], "Invalid JWT: wrong algorithm");
+    let url = porch.house.server.url("/.well-known/jwks.json");
+    assert_eq!(sent(porch.house.client.get(url)).await.body, json!({"keys": []}), "a secret is not published");
+}
+
+/// CORE-105, CORE-107
+#[tokio::test]
+async fn whoever_changes_the_bytes_on_the_way_learns_which_ones_arrived() {
+    let porch = porch().await;
+    let token = token("user_ann", porch.house.stage.world.clock.now());
+    let sent = json!({"steps": harmless()}).to_string();
+    let arrived = format!("{sent}\n");
+    let answer = porch.raw(&token, Some(&by("user_ann", &sent)), &arrived).await;
+    assert_eq!((answer.status, &answer.body["detail"]), (401, &json!("Invalid HMAC signature")));
+    assert_eq!(answer.detail("bytes_received"), &json!(arrived.len()));
+    assert_eq!(answer.detail("sha256"), &json!(hex(&Sha256::digest(arrived.as_bytes()))));
+    assert_eq!(answer.detail("reason"), "mismatch");
+    let missing = porch.raw(&token, None, &sent).await;
+    assert_eq!((missing.status, missing.detail("reason")), (401, &json!("missing")));
+    for wrong in ["", "00", &by("user_ann", &sent).to_uppercase(), &"0".repeat(100_000)[..10_000]] {
+        assert_eq!(porch.raw(&token, Some(wrong), &sent).await.code(), "SIGNATURE_INVALID");
+    }
+    assert_eq!(porch.raw(&token, Some(&by("user_ann", &arrived)), &arrived).await.status, 200);
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// CORE-109
+#[tokio::test]
+async fn an_old_key_counts_beside_the_new_one_for_as_long_as_was_said() {
+    let porch = porch().await;
+    let make = async |overlap: u32| {
+        let answer = porch.ask("admin", Method::POST, "/actors/user_new/keys", json!({"overlap_seconds": overlap})).await;
+        assert_eq!((answer.status, answer.header("cache-control")), (201, "no-store"), "{answer:?}");
+        text(&answer, "hmac_key")
+    };
+    let signs = async |key: &str| {
+        let body = json!({"steps": harmless()}).to_string();
+        let token = token("user_new", porch.house.stage.world.clock.now());
+        let signature = mac::sign(&Secret::new(key), body.as_bytes());
+        porch.raw(&token, Some(&signature), &body).await.status
+    };
+    let old = make(0).await;
+    assert_eq!(signs(&old).await, 200);
+    let new = make(60).await;
+    assert_eq!((signs(&old).await, signs(&new).await), (200, 200));
+    porch.clock.wait(61);
+    assert_eq!((signs(&old).await, signs(&new).await), (401, 200));
+    let newest = make(0).await;
+    assert_eq!((signs(&new).await, signs(&newest).await), (401, 200), "without an overlap the change is at once");
+    let shown = porch.get("admin", "/actors/user_new").await;
+    assert_eq!(shown.body["keys"], 1);
+    assert!(!shown.body.to_string().contains(&newest), "a key is told once");
+    let foreign = porch.ask("user_ann", Method::POST, "/actors/user_new/keys", json!({})).await;
+    assert_eq!((foreign.status, foreign.detail("required_scope")), (403, &json!("actors.write")));
+}
