@@ -12,6 +12,7 @@ mod flow;
 mod keys;
 mod logs;
 mod migrate;
+mod nodes;
 mod otlp;
 mod secrets;
 mod server;
