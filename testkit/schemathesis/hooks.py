@@ -1,7 +1,8 @@
 """Signs what schemathesis sends: a token of the operator, and the signature of the very bytes that leave.
 
-Revoking without a body takes back the token of the request, so each such request gets a token of its
-own; and nobody but this one may be asked to change the operator.
+Two things would end the run early: revoking without a body takes back the token of the request, so each
+such request gets a token of its own; and an entry for the operator would count for all that follows, so
+nobody writes one.
 """
 
 import hashlib
@@ -52,3 +53,5 @@ class Signed(requests.auth.AuthBase):
 @schemathesis.hook
 def before_call(context, case, kwargs):
     kwargs["auth"] = Signed()
+    if case.operation.path == "/actors/{id}" and case.path_parameters.get("id") == ACTOR:
+        case.path_parameters["id"] = "user_other"
