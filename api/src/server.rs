@@ -6,7 +6,10 @@
 //! within the grace time, and what is left then is dropped.
 //! Only HTTP/1.1 is spoken: its head timer covers the whole life of a connection.
 
+mod direct;
 mod stall;
+
+pub use direct::Direct;
 
 use axum::{Extension, Router};
 use chimera_core::limits::HEAD_BYTES_MAX;

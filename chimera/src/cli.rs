@@ -3,11 +3,12 @@
 //! Data goes to stdout, words to stderr. The reference in `docs/reference/cli.md` is made from
 //! these types.
 
+mod access;
 mod flow;
 
+pub(crate) use access::{ActArgs, ActorCommand, AddArgs, DuplicateWord, KindWord, SignArgs, TokenArgs};
 pub(crate) use flow::{
-    Acting, DecideArgs, LevelWord, ListArgs, PageOf, PatchArgs, ReplayMode, ResolveArgs, RunsCommand, StartArgs,
-    WorkflowCommand,
+    Acting, DecideArgs, ListArgs, PageOf, PatchArgs, ReplayMode, ResolveArgs, RunsCommand, WorkflowCommand,
 };
 
 use crate::config::Flags;
@@ -75,10 +76,19 @@ pub(crate) enum Command {
     },
     /// Check everything that a server needs, with hints.
     Doctor,
+    /// Ask for something: a goal in words, a workflow, or steps.
+    Act(Box<ActArgs>),
+    /// Sign in, and print the access token; with --json all that the server gave.
+    Token(TokenArgs),
+    /// Print the signature of a body: HMAC-SHA256 over its raw bytes, in hex.
+    Sign(SignArgs),
+    /// Look after actors and their keys.
+    #[command(subcommand)]
+    Actor(ActorCommand),
     /// Apply, list, show and check workflows.
     #[command(subcommand)]
     Workflow(WorkflowCommand),
-    /// Start, watch and steer runs.
+    /// Watch and steer runs.
     #[command(subcommand)]
     Runs(RunsCommand),
     /// Look at the configuration.
@@ -192,7 +202,19 @@ pub(crate) enum BenchCommand {
         #[arg(long, value_name = "N", default_value_t = 0)]
         waiting: usize,
     },
-    /// Serve the workflow of the flow benchmark without a token, for load from outside, until a signal.
+    /// Measure the front door: signed requests that each run one step, beside the flow engine alone.
+    Act {
+        /// Requests in all, and as many runs of the engine alone.
+        #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = at_least_one)]
+        runs: usize,
+        /// Requests that are under way at a time.
+        #[arg(long, value_name = "C", default_value_t = 64, value_parser = at_least_one)]
+        concurrency: usize,
+        /// The store; without it the configured one.
+        #[arg(long)]
+        store: Option<BenchStore>,
+    },
+    /// Serve the workflow of the flow benchmark to one actor, for load from outside, until a signal.
     Door {
         /// Where; port 0 takes a free one.
         #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]

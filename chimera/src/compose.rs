@@ -9,7 +9,7 @@ mod flow;
 mod server;
 mod traced;
 
-pub(crate) use access::{Example, examples};
+pub(crate) use access::{ActorStore, Example, actor_facts, actor_store, examples};
 pub(crate) use bench::{FlowBench, bench_subject};
 pub(crate) use flow::{operator, reader, workflow_facts};
 pub(crate) use server::server;

@@ -2,6 +2,7 @@
 
 use crate::compose::{self, Ambient};
 use crate::config::Config;
+use crate::failure::Outcome;
 use crate::home;
 use chimera_core::error::Code;
 use chimera_core::time::Timestamp;
@@ -92,6 +93,8 @@ pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> 
             "set s3_url before a second node uses this database",
         ));
     }
+    findings.push(actors(compose::actor_facts(config, ambient).await));
+    findings.extend(shared_access(config));
     findings.push(match compose::workflow_facts(config, ambient) {
         Ok((tools, rules)) => ok("workflows", format!("tools: {tools}, rules: {rules}")),
         Err(failure) => fail("workflows", failure.message, "correct the setting; docs/reference/config.md lists them"),
@@ -111,6 +114,51 @@ pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> 
         });
     }
     findings
+}
+
+fn actors(found: Outcome<(usize, usize)>) -> Finding {
+    match found {
+        Ok((_, 0)) => warn(
+            "actors",
+            "nobody has a key, so nobody can sign in".to_owned(),
+            "chimera actor add admin makes the first one",
+        ),
+        Ok((actors, keys)) => ok("actors", format!("entries: {actors}, keys: {keys}")),
+        Err(failure) if failure.code == Code::ConfigInvalid => {
+            fail("actors", failure.message, "correct access.actors_file; docs/guides/access.md describes it")
+        }
+        Err(failure) => fail("actors", failure.message, "check the store; the lines above say what is wrong with it"),
+    }
+}
+
+/// What nodes of one database have to share at the front door, and don't.
+fn shared_access(config: &Config) -> Vec<Finding> {
+    if config.database_url.is_none() {
+        return Vec::new();
+    }
+    let access = &config.access;
+    let missing = [
+        (
+            config.redis_url.is_none(),
+            "shared_counters",
+            "every node counts requests for itself",
+            "set redis_url before a second node uses this database",
+        ),
+        (
+            access.token_key.is_none() && !access.hs256,
+            "shared_tokens",
+            "access tokens are signed with this folder's own key, and other nodes refuse them",
+            "set access.token_key to a secret that all nodes have before a second one uses this database",
+        ),
+        (
+            access.seal_key.is_none(),
+            "shared_seal",
+            "actors' keys are sealed with this folder's own key, and other nodes can't open them",
+            "set access.seal_key to a secret that all nodes have before a second one uses this database",
+        ),
+    ];
+    let missing = missing.into_iter().filter(|(missing, ..)| *missing);
+    missing.map(|(_, name, message, hint)| warn(name, message.to_owned(), hint)).collect()
 }
 
 /// Whether a file can be made durable here; the reason names no path.

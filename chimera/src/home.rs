@@ -165,6 +165,11 @@ pub(crate) fn existing_actor_key(dir: &Path, actor: &str) -> Outcome<Option<Stri
     line(&dir.join("keys").join(ACTORS).join(format!("{actor}.key")))
 }
 
+/// How many actors have a key that `chimera dev` made.
+pub(crate) fn existing_actor_keys(dir: &Path) -> usize {
+    std::fs::read_dir(dir.join("keys").join(ACTORS)).map_or(0, Iterator::count)
+}
+
 /// Where the ledger's signing key lies.
 pub(crate) fn ledger_key(dir: &Path) -> PathBuf {
     dir.join("keys").join("ledger.key")
@@ -234,6 +239,7 @@ mod tests {
         assert_eq!(mode(&ledger_key(&dir)), 0o600);
         assert_eq!(mode(&dir.join("keys/webhook.key")), 0o600);
         assert_eq!(mode(&dir.join("keys/actors/admin.key")), 0o600);
+        assert_eq!(existing_actor_keys(&dir), 1);
     }
 
     #[test]

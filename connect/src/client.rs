@@ -153,20 +153,27 @@ impl Server {
         }
     }
 
+    /// Signs in with the key: the server's answer with its tokens, narrowed to `scopes` if there are any.
+    pub async fn sign_in(&self, scopes: Option<Vec<String>>) -> Result<Value, ServerError> {
+        let Credentials { actor, key, clock, random, .. } = &self.credentials;
+        if key.is_none() {
+            return Err(ServerError::Unusable(format!("there is no key of {actor} to sign in with")));
+        }
+        let mut body = json!({"actor": actor, "issued_at": clock.now().to_string(), "nonce": random.opaque_id()});
+        if let Some(scopes) = scopes {
+            body["scopes"] = scopes.into();
+        }
+        let request = self.request("POST", "auth/token")?.timeout(ANSWER_TIMEOUT);
+        let answer = self.accepted(self.signed(request, body.to_string()).send().await).await?;
+        let status = answer.status().as_u16();
+        answer.json().await.map_err(|_| self.strange(status))
+    }
+
     /// The access token; the first time it is needed, it is got with the key.
     async fn token(&self) -> Result<HeaderValue, ServerError> {
         let token = self.token.get_or_try_init(|| async {
-            let Credentials { actor, key, clock, random, .. } = &self.credentials;
-            if key.is_none() {
-                let what = format!("there is neither a token nor a key of {actor} to sign in with");
-                return Err(ServerError::Unusable(what));
-            }
-            let body = json!({"actor": actor, "issued_at": clock.now().to_string(), "nonce": random.opaque_id()});
-            let request = self.request("POST", "auth/token")?.timeout(ANSWER_TIMEOUT);
-            let answer = self.accepted(self.signed(request, body.to_string()).send().await).await?;
-            let status = answer.status().as_u16();
-            let tokens: Value = answer.json().await.map_err(|_| self.strange(status))?;
-            header(tokens["access_token"].as_str().ok_or_else(|| self.strange(status))?)
+            let tokens = self.sign_in(None).await?;
+            header(tokens["access_token"].as_str().ok_or_else(|| self.strange(200))?)
         });
         token.await.cloned()
     }

@@ -1,4 +1,6 @@
-//! Credentials as this process uses them itself.
+//! Credentials as this process uses them itself, and the registry of actors as commands look after it.
+
+pub(crate) mod book;
 
 use crate::failure::{Failure, Outcome};
 use chimera_core::access::{Secret, mac};

@@ -1,6 +1,7 @@
 //! `chimera workflow …` and `chimera runs …`.
 
 use super::at_least_one;
+use chimera_core::access::Level;
 use chimera_core::flow::run::RunStatus;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
@@ -37,8 +38,6 @@ pub(crate) enum WorkflowCommand {
 /// `chimera runs …`
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunsCommand {
-    /// Start a run of a workflow.
-    Start(StartArgs),
     /// List runs, the newest first.
     List(ListArgs),
     /// Show a run and what it waits for.
@@ -195,7 +194,7 @@ pub(crate) struct ListArgs {
 }
 
 /// One input of the command line.
-fn named_value(pair: &str) -> Result<(String, Value), String> {
+pub(super) fn named_value(pair: &str) -> Result<(String, Value), String> {
     let (name, value) = pair.split_once('=').ok_or("an input is written NAME=VALUE")?;
     if name.is_empty() {
         return Err("an input has a name before the `=`".to_owned());
@@ -205,48 +204,6 @@ fn named_value(pair: &str) -> Result<(String, Value), String> {
 
 fn statuses() -> PossibleValuesParser {
     PossibleValuesParser::new(RunStatus::ALL.iter().map(|status| status.as_str()))
-}
-
-/// What to start.
-#[derive(Debug, Args)]
-pub(crate) struct StartArgs {
-    /// The workflow.
-    pub(crate) workflow: String,
-    /// One input; the value is JSON if it reads as such, else text. May be given more than once.
-    #[arg(long = "input", value_name = "NAME=VALUE", value_parser = named_value)]
-    pub(crate) input: Vec<(String, Value)>,
-    /// All inputs: a JSON file; `-` reads stdin.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) inputs: Option<PathBuf>,
-    /// The workflow's version; the newest without it.
-    #[arg(long, value_name = "N")]
-    pub(crate) version: Option<i64>,
-    /// How freely it may act.
-    #[arg(long)]
-    pub(crate) level: Option<LevelWord>,
-    /// One is most urgent, ten least.
-    #[arg(long, value_name = "N")]
-    pub(crate) priority: Option<i32>,
-    /// Only say what it would do.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// A second start under this key is refused.
-    #[arg(long, value_name = "KEY")]
-    pub(crate) idempotency_key: Option<String>,
-    /// Your own id for it.
-    #[arg(long, value_name = "ID")]
-    pub(crate) correlation_id: Option<String>,
-    /// Webhook to tell when it ends.
-    #[arg(long, value_name = "URL")]
-    pub(crate) notify_webhook: Option<String>,
-    /// Address to mail when it ends.
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) notify_email: Option<String>,
-    /// Watch it to its end.
-    #[arg(long)]
-    pub(crate) wait: bool,
-    #[command(flatten)]
-    pub(crate) acting: Acting,
 }
 
 /// How freely a run may act.
@@ -264,6 +221,18 @@ pub(crate) enum LevelWord {
     /// It runs.
     #[value(name = "L3", alias = "L3_ExecuteSilent", alias = "l3")]
     ExecuteSilent,
+}
+
+impl LevelWord {
+    /// The level that it stands for.
+    pub(crate) const fn level(self) -> Level {
+        match self {
+            Self::Ask => Level::Ask,
+            Self::Draft => Level::Draft,
+            Self::ExecuteNotify => Level::ExecuteNotify,
+            Self::ExecuteSilent => Level::ExecuteSilent,
+        }
+    }
 }
 
 /// How a run is repeated.

@@ -1,7 +1,10 @@
 //! One file per command.
 
+mod act;
+mod actor;
 mod audit;
 mod bench;
+mod bench_act;
 mod bench_door;
 mod bench_flow;
 mod config;
@@ -10,6 +13,8 @@ mod doctor;
 mod migrate;
 mod runs;
 mod serve;
+mod sign;
+mod token;
 mod workflow;
 
 use crate::ambient::{Environment, stderr_is_terminal};
@@ -69,6 +74,10 @@ impl Scene<'_> {
             Command::Migrate { check: false } => migrate::run(self).await,
             Command::Doctor => doctor::run(self).await,
             Command::Config(ConfigCommand::Print { origins }) => config::print(self, origins),
+            Command::Act(args) => act::run(self, *args).await,
+            Command::Token(args) => token::run(self, args).await,
+            Command::Sign(args) => sign::run(self, &args),
+            Command::Actor(command) => actor::run(self, command).await,
             Command::Workflow(command) => workflow::run(self, command).await,
             Command::Runs(command) => runs::run(self, command).await,
             Command::Audit(AuditCommand::List(list)) => audit::list::run(self, &list).await,
@@ -79,6 +88,9 @@ impl Scene<'_> {
                 audit::export::run(self, tenant.as_deref(), out.as_deref()).await
             }
             Command::Bench(BenchCommand::Store { transactions }) => bench::store(self, transactions).await,
+            Command::Bench(BenchCommand::Act { runs, concurrency, store }) => {
+                bench_act::act(self, runs, concurrency, store).await
+            }
             Command::Bench(BenchCommand::Door { at, store }) => bench_door::door(self, at, store).await,
             Command::Bench(BenchCommand::Flow { runs, concurrency, store, finished, waiting }) => {
                 bench_flow::flow(self, &bench_flow::Load { runs, concurrency, finished, waiting }, store).await
@@ -98,17 +110,25 @@ pub(crate) fn print(text: &str) -> Outcome {
     }
 }
 
+/// The bytes of a file that a command names; `-` is stdin.
+pub(crate) fn bytes_of(file: &Path) -> Outcome<Vec<u8>> {
+    let read = if file == Path::new("-") {
+        let mut bytes = Vec::new();
+        std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+    } else {
+        std::fs::read(file)
+    };
+    read.map_err(|error| unreadable(file, error.kind()))
+}
+
 /// The text of a file that a command names; `-` is stdin.
 pub(crate) fn text_of(file: &Path) -> Outcome<String> {
-    let read = if file == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin().lock().read_to_string(&mut text).map(|_| text)
-    } else {
-        std::fs::read_to_string(file)
-    };
-    read.map_err(|error| {
-        Failure::new(Code::MalformedArgs, format!("{} can't be read: {}", file.display(), error.kind()))
-    })
+    let text = String::from_utf8(bytes_of(file)?);
+    text.map_err(|_| unreadable(file, std::io::ErrorKind::InvalidData))
+}
+
+fn unreadable(file: &Path, why: std::io::ErrorKind) -> Failure {
+    Failure::new(Code::MalformedArgs, format!("{} can't be read: {why}", file.display()))
 }
 
 /// The JSON document of a file that a command names.

@@ -6,17 +6,20 @@ use super::{Ambient, Redis, plain, secret, secrets};
 use crate::config::{AccessConfig, Config, Secretive, Token};
 use crate::failure::{Failure, Outcome};
 use crate::home::{self, Home};
-use chimera_core::access::registry::{Entry, Kind};
+use chimera_core::access::registry::{Entry, Kind, shipped};
+use chimera_core::access::tables::{ACTOR_KEYS, ACTORS};
 use chimera_core::access::token::TokenKey;
 use chimera_core::access::{Level, Secret};
 use chimera_core::error::Code;
 use chimera_core::limits::{ACTORS_MAX, DECLARED_FILE_BYTES_MAX, RATE_HITS_MAX};
+use chimera_core::record::{Row, Scope, Select};
 use chimera_engine::access::{Directory, Door, Parts, Rates, Settings, WithoutCounters};
 use chimera_engine::port::{Bus, Counters, Records};
 use chimera_storage::bus::LocalBus;
 use chimera_storage::counter::{LocalCounters, RedisCounters};
 use chimera_storage::secret::LayeredSecrets;
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,6 +81,51 @@ pub(super) async fn directory(
     let directory = Arc::new(Directory::new(parts, settings));
     directory.refresh().await.map_err(|error| Failure::told(error.body()))?;
     Ok(directory)
+}
+
+/// The registry in the store itself, for whoever may write there. It holds the data folder's lock.
+pub(crate) struct ActorStore {
+    pub(crate) directory: Arc<Directory>,
+    records: Arc<dyn Records>,
+    _home: Home,
+}
+
+impl ActorStore {
+    /// Closes the store.
+    pub(crate) async fn close(self) {
+        self.records.close().await;
+    }
+}
+
+/// Opens the registry in the store itself.
+pub(crate) async fn actor_store(config: &Config, home: Home, ambient: &Ambient) -> Outcome<ActorStore> {
+    let records = super::records(config, ambient, &ambient.random.opaque_id()).await?;
+    super::flow::found_tenant(ambient, &*records).await?;
+    let bus = super::flow::bus(config, ambient).await?;
+    let directory = directory(config, &home, ambient, &records, bus, &[]).await?;
+    Ok(ActorStore { directory, records, _home: home })
+}
+
+/// How many entries the registry has, and how many keys are at hand: in the store, in the configuration,
+/// and those that `chimera dev` keeps.
+pub(crate) async fn actor_facts(config: &Config, ambient: &Ambient) -> Outcome<(usize, usize)> {
+    let mut names: BTreeSet<String> = shipped(TENANT).into_iter().map(|entry| entry.id).collect();
+    names.extend(entries(&config.access)?.into_iter().map(|entry| entry.id));
+    let mut keys = usize::from(config.access.hmac_secret.is_some()) + home::existing_actor_keys(&config.data_dir);
+    let records = match super::records_to_read(config, ambient).await {
+        Ok(records) => records,
+        // A store that is not there yet holds nobody.
+        Err(failure) if failure.code == Code::NotFound => return Ok((names.len(), keys)),
+        Err(failure) => return Err(failure),
+    };
+    let (actors, held) = (Select::from(&ACTORS, Scope::System), Select::from(&ACTOR_KEYS, Scope::System));
+    names.extend(records.read(actors.take(ACTORS_MAX)).await?.rows.iter().map(|row| row.text("id").to_owned()));
+    let now = ambient.clock.now();
+    let counts =
+        |row: &&Row| row.get("revoked_at").is_null() && row.get("expires_at").as_time().is_none_or(|until| now < until);
+    keys += records.read(held.take(ACTORS_MAX)).await?.rows.iter().filter(counts).count();
+    records.close().await;
+    Ok((names.len(), keys))
 }
 
 /// What lets callers in.

@@ -32,6 +32,10 @@ impl Server for Remote {
         Ok(self.0.ask(method, path, body).await?.1)
     }
 
+    async fn sign_in(&self, scopes: Option<Vec<String>>) -> Outcome<Value> {
+        Ok(self.0.sign_in(scopes).await?)
+    }
+
     async fn events(&self, path: &str) -> Outcome<Events> {
         let events = self.0.events(path).await?;
         Ok(events.map(|event| event.map_err(Failure::from)).boxed())

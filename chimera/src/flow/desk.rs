@@ -39,6 +39,9 @@ pub(crate) trait Server: Send + Sync {
     /// The document of the answer; `path` begins without a slash.
     async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Outcome<Value>;
 
+    /// What the server gives to whoever signs in, narrowed to `scopes` if there are any.
+    async fn sign_in(&self, scopes: Option<Vec<String>>) -> Outcome<Value>;
+
     /// The events behind an address, until the server ends the stream.
     async fn events(&self, path: &str) -> Outcome<Events>;
 }
@@ -75,12 +78,17 @@ impl Desk {
             None => home::address(&config.data_dir)?.unwrap_or_else(|| format!("http://{}", config.listen)),
         };
         let actor = actor.or(config.actor.as_deref()).unwrap_or(ADMIN);
-        let key = match &config.hmac_key {
-            Some(key) => Some(key.0.clone()),
-            None => home::existing_actor_key(&config.data_dir, actor)?,
-        };
+        let key = key_of(config, actor)?;
         let token = config.token.as_ref().map(|token| token.0.as_str());
         Ok(Self::Server(compose::server(&url, actor, key.as_deref(), token)?))
+    }
+
+    /// Signs in.
+    pub(crate) async fn sign_in(&self, scopes: Option<Vec<String>>) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => server.sign_in(scopes).await,
+            Self::Store(..) => Err(Failure::new(Code::Internal, "a store gives no tokens")),
+        }
     }
 
     /// Tells a server something.
@@ -280,6 +288,17 @@ fn polled(flow: Flow, permit: Permit, run: Uuid, after: i64) -> Events {
         }
     });
     pages.flat_map(stream::iter).boxed()
+}
+
+/// The key of an actor, if it is here: of the settings, which is that of the actor they name, or of the
+/// data folder.
+pub(crate) fn key_of(config: &Config, actor: &str) -> Outcome<Option<String>> {
+    let set = || config.hmac_key.as_ref().map(|key| key.0.clone());
+    let kept = || home::existing_actor_key(&config.data_dir, actor);
+    if actor == config.actor.as_deref().unwrap_or(ADMIN) {
+        return Ok(set().or(kept()?));
+    }
+    Ok(kept()?.or_else(set))
 }
 
 /// The run that an argument names.

@@ -31,7 +31,7 @@ fn noted() -> (Place, Server) {
 }
 
 fn start(place: &Place) -> String {
-    let started = place.json(&["runs", "start", "note", "--input", "text=hello"]);
+    let started = place.json(&["act", "--workflow", "note", "--input", "text=hello"]);
     started["run_id"].as_str().unwrap().to_owned()
 }
 
@@ -131,9 +131,9 @@ fn dev_begins_with_examples_and_leaves_them_alone_afterwards() {
     changed["description"] = "mine".into();
     std::fs::write(place.path("mine.json"), changed.to_string()).unwrap();
     assert_eq!(place.json(&["workflow", "apply", "mine.json"])["version"], 2);
-    let run = place.run(&["runs", "start", "publish-with-approval", "--input", "title=T", "--input", "text=One is."]);
-    assert_eq!(run.status, 0, "{}", run.stderr);
-    until_status(&place, run.stdout.trim(), "awaiting_approval");
+    let run =
+        place.json(&["act", "--workflow", "publish-with-approval", "--input", "title=T", "--input", "text=One is."]);
+    until_status(&place, run["run_id"].as_str().unwrap(), "awaiting_approval");
     server.stop();
     place.dev_with_examples(&[]).stop();
     assert!(ids(&place.json(&["workflow", "list"])).contains(&"publish-with-approval v2".to_owned()));
@@ -183,8 +183,16 @@ fn whoever_wants_to_know_is_told_how_a_run_ended_by_webhook_and_by_mail() {
     let server = place.dev(&[]);
     place.json(&["workflow", "apply", "echo.json"]);
     let url = format!("http://{address}/done");
-    let watched =
-        place.run(&["runs", "start", "echo", "--wait", "--notify-webhook", &url, "--notify-email", "ann@acme.example"]);
+    let watched = place.run(&[
+        "act",
+        "--workflow",
+        "echo",
+        "--wait",
+        "--notify-webhook",
+        &url,
+        "--notify-email",
+        "ann@acme.example",
+    ]);
     assert_eq!(watched.status, 0, "{}", watched.stderr);
     let request = told.join().unwrap();
     assert!(request.starts_with("POST /done ") && request.contains("webhook-signature: v1,"), "{request}");
@@ -270,8 +278,8 @@ fn a_wrong_token_no_server_and_wrong_names_are_told_in_words() {
         &["runs", "show", "nonsense"][..],
         &["runs", "show", "00000000-0000-0000-0000-000000000001"],
         &["runs", "cancel", "00000000-0000-0000-0000-000000000001"],
-        &["runs", "start", "nothing"],
-        &["runs", "start", "note"],
+        &["act", "--workflow", "nothing"],
+        &["act", "--workflow", "note"],
         &["runs", "approve", &run, "--as", "service_chatbot"],
         &["runs", "approve", &run, "--digest", "zz"],
         &["workflow", "show", "nothing"],
@@ -291,7 +299,7 @@ fn a_wrong_token_no_server_and_wrong_names_are_told_in_words() {
     let stranger = Place::new().env("CHIMERA_TOKEN", "wrong").run(&["runs", "list", "--server", &url]);
     assert_eq!(stranger.status, 1);
     assert!(stranger.stderr.contains("error[UNAUTHENTICATED]: Invalid JWT: malformed"), "{}", stranger.stderr);
-    let json = place.run(&["runs", "start", "note", "--json"]);
+    let json = place.run(&["act", "--workflow", "note", "--json"]);
     let error: Value = serde_json::from_str(&json.stderr).unwrap();
     assert_eq!(error["error"]["details"]["faults"][0]["pointer"], "", "{error}");
 }
@@ -356,7 +364,7 @@ fn rules_of_a_file_forbid_and_ask() {
         .file("note.json", NOTE);
     let server = place.dev(&[]);
     place.json(&["workflow", "apply", "echo.json"]);
-    let denied = place.run(&["runs", "start", "echo", "--wait"]);
+    let denied = place.run(&["act", "--workflow", "echo", "--wait"]);
     assert_eq!(denied.status, 1, "{}{}", denied.stdout, denied.stderr);
     assert!(denied.stderr.contains("quiet here"), "{}", denied.stderr);
     place.json(&["workflow", "apply", "note.json"]);
@@ -421,7 +429,7 @@ fn an_example_that_needs_mail_says_what_to_set() {
 fn an_input_without_a_value_is_wrong_usage() {
     let place = Place::new();
     for input in ["foo", "=x"] {
-        let refused = place.run(&["runs", "start", "note", "--input", input]);
+        let refused = place.run(&["act", "--workflow", "note", "--input", input]);
         assert_eq!(refused.status, 2, "{}", refused.stderr);
         assert!(refused.stderr.contains("--input <NAME=VALUE>"), "{}", refused.stderr);
     }

@@ -1,8 +1,10 @@
 //! The real binary: what it prints, how it ends, what it leaves behind.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod access;
 mod audit;
 mod bench;
+mod clients;
 mod commands;
 mod configuration;
 mod crash;

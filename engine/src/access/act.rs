@@ -220,6 +220,7 @@ impl Access {
                 })?;
             }
         }
+        self.flow.workflows().check_plan(permit, &compiled.workflow_id, &compiled.document).await?;
         let (workflow_id, inputs) = (compiled.workflow_id, compiled.inputs);
         Ok(Proposal { plan, tools, workflow_id, version: None, inputs, document: Some(compiled.document) })
     }

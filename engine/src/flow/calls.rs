@@ -9,6 +9,7 @@ use chimera_core::record::{Compare, Cursor, Direction, Scope, Select};
 use chimera_core::time::Timestamp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use uuid::Uuid;
 
 /// Which calls are listed.
@@ -52,9 +53,9 @@ impl Flow {
         let mut statuses: BTreeMap<Uuid, Option<String>> = BTreeMap::new();
         for row in &page.rows {
             let run = row.uuid("run_id");
-            if !statuses.contains_key(&run) {
+            if let Entry::Vacant(place) = statuses.entry(run) {
                 let found = self.inner.parts.records.read(Select::from(&RUNS, scope()).with("id", run).take(1)).await?;
-                statuses.insert(run, found.rows.first().map(|row| row.text("status").to_owned()));
+                place.insert(found.rows.first().map(|row| row.text("status").to_owned()));
             }
         }
         let items: Vec<Value> = page

@@ -191,6 +191,19 @@ impl Workflows {
         self.store(permit, id, text).await
     }
 
+    /// Refuses a plan that no run could follow.
+    pub(crate) async fn check_plan(
+        &self,
+        permit: &Permit,
+        id: &str,
+        document: &serde_json::Value,
+    ) -> Result<(), FlowError> {
+        if self.find(permit.tenant(), id, None).await?.is_none() {
+            self.compile(permit, &document.to_string()).await?;
+        }
+        Ok(())
+    }
+
     /// Stores a document for whoever asks for what it does, under a name that only plans have.
     pub(crate) async fn keep_plan(
         &self,

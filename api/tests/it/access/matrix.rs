@@ -49,7 +49,7 @@ const CASES: &[Case] = &[
     ("GET /audit", none, Forbidden, Own),
     ("GET /workflows", none, Forbidden, Nothing),
     ("GET /workflows/{id}", none, Forbidden, NotThere),
-    // Before the one below, after which everybody has a workflow of this name.
+    // Before a workflow of the same name is made next door.
     ("POST /workflows/{id}/call", || json!({}), Forbidden, NotThere),
     ("PUT /workflows/{id}", || reviewed().document().clone(), Forbidden, Own),
     ("POST /workflows/{id}/check", || reviewed().document().clone(), Forbidden, Own),

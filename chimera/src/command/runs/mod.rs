@@ -1,10 +1,12 @@
-//! `chimera runs …`: start, look at and steer runs.
+//! `chimera runs …`: look at and steer runs.
 
+mod again;
 mod list;
 mod show;
-mod start;
 mod steer;
 mod watch;
+
+pub(super) use watch::follow;
 
 use super::Scene;
 use crate::cli::RunsCommand;
@@ -13,7 +15,6 @@ use std::process::ExitCode;
 
 pub(crate) async fn run(scene: &Scene<'_>, command: RunsCommand) -> Outcome<ExitCode> {
     match command {
-        RunsCommand::Start(args) => start::run(scene, args).await,
         RunsCommand::List(args) => list::run(scene, args).await,
         RunsCommand::Show { run } => show::run(scene, &run).await,
         RunsCommand::Steps { run } => show::steps(scene, &run).await,
@@ -28,10 +29,10 @@ pub(crate) async fn run(scene: &Scene<'_>, command: RunsCommand) -> Outcome<Exit
         RunsCommand::Resume { run, acting } => steer::hold(scene, &run, "resume", &acting).await,
         RunsCommand::Resolve(args) => steer::resolve(scene, args).await,
         RunsCommand::Retry { run, from, wait, acting } => {
-            start::again(scene, &run, ("retry", None), from, wait, &acting).await
+            again::again(scene, &run, ("retry", None), from, wait, &acting).await
         }
         RunsCommand::Replay { run, mode, from, wait, acting } => {
-            start::again(scene, &run, ("replay", Some(mode)), from, wait, &acting).await
+            again::again(scene, &run, ("replay", Some(mode)), from, wait, &acting).await
         }
         RunsCommand::Rollback { run, by_hand: true, reason, acting, .. } => {
             steer::mark(scene, &run, reason, &acting).await

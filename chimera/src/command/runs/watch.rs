@@ -28,7 +28,7 @@ pub(super) async fn run(scene: &Scene<'_>, run: &str, after: i64) -> Outcome<Exi
 }
 
 /// Shows a run until it has ended; fails if it did.
-pub(super) async fn follow(scene: &Scene<'_>, desk: &Desk, run: Uuid, after: i64) -> Outcome<ExitCode> {
+pub(crate) async fn follow(scene: &Scene<'_>, desk: &Desk, run: Uuid, after: i64) -> Outcome<ExitCode> {
     let events = desk.follow(run, after);
     if stdout_size().is_some() && !scene.json {
         paint(scene, desk, run, events).await?;

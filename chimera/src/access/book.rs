@@ -1,0 +1,153 @@
+//! The registry of actors, as commands use it: a server's, or the store itself where no server is.
+//!
+//! Whoever may write to the store is the operator, and needs no key; that is how the first one is made.
+//! A data folder that a server uses is locked, so there the server is asked.
+
+use crate::compose::{self, ActorStore, Ambient};
+use crate::config::Config;
+use crate::failure::{Failure, Outcome};
+use crate::flow::desk::{Desk, escaped};
+use crate::home::Home;
+use chimera_core::access::{Entry, Kind, Level};
+use chimera_core::error::Code;
+use chimera_engine::access::{Directory, Permit, Shown};
+use serde_json::{Map, Value, json};
+
+/// How long keys before a new one count when nobody says otherwise.
+const OVERLAP_SECONDS: u32 = 86_400;
+
+/// Where actors are looked after.
+pub(crate) enum Book {
+    /// At a server.
+    Server(Desk),
+    /// In the store.
+    Store(Box<ActorStore>, Permit),
+}
+
+impl Book {
+    /// The book of a server that is named or that uses the data folder, else that of the store.
+    pub(crate) async fn open(config: &Config, actor: Option<&str>) -> Outcome<Self> {
+        if config.server.is_some() {
+            return Ok(Self::Server(Desk::to_change(config, actor)?));
+        }
+        match Home::take(&config.data_dir) {
+            Ok(home) => {
+                let store = compose::actor_store(config, home, &Ambient::new()).await?;
+                Ok(Self::Store(Box::new(store), compose::operator()))
+            }
+            Err(failure) if failure.code == Code::DataDirLocked => Ok(Self::Server(Desk::to_change(config, actor)?)),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Closes the store, if it is one.
+    pub(crate) async fn close(self) {
+        if let Self::Store(store, _) = self {
+            store.close().await;
+        }
+    }
+
+    /// Every entry.
+    pub(crate) async fn list(&self) -> Outcome<Vec<Value>> {
+        match self {
+            Self::Server(desk) => {
+                let mut page = desk.tell("GET", "actors", None).await?;
+                Ok(match page["items"].take() {
+                    Value::Array(items) => items,
+                    _ => Vec::new(),
+                })
+            }
+            Self::Store(store, permit) => {
+                let shown = directory(store).actors(permit).map_err(|error| Failure::told(error.body()))?;
+                Ok(shown.into_iter().map(document).collect())
+            }
+        }
+    }
+
+    /// The entry that counts for somebody.
+    pub(crate) async fn show(&self, actor: &str) -> Outcome<Value> {
+        match self {
+            Self::Server(desk) => desk.tell("GET", &place(actor), None).await,
+            Self::Store(store, permit) => {
+                let shown = directory(store).actor(permit, actor).map_err(|error| Failure::told(error.body()))?;
+                Ok(document(shown))
+            }
+        }
+    }
+
+    /// Writes an entry: the one that counts now, with these members over it.
+    pub(crate) async fn put(&self, actor: &str, over: Map<String, Value>) -> Outcome<Value> {
+        let mut body = self.show(actor).await?;
+        let members = body.as_object_mut().ok_or_else(strange)?;
+        for passing in ["id", "matched", "source", "keys"] {
+            members.remove(passing);
+        }
+        members.extend(over);
+        members.retain(|_, value| !value.is_null());
+        match self {
+            Self::Server(desk) => desk.tell("PUT", &place(actor), Some(body)).await,
+            Self::Store(store, permit) => {
+                let entry = entry(actor, &body)?;
+                let put = directory(store).put_actor(permit, entry).await;
+                Ok(document(put.map_err(|error| Failure::told(error.body()))?))
+            }
+        }
+    }
+
+    /// Makes a key; those before it count for `overlap` seconds more.
+    pub(crate) async fn add_key(&self, actor: &str, overlap: Option<u32>) -> Outcome<Value> {
+        let overlap = overlap.unwrap_or(OVERLAP_SECONDS);
+        match self {
+            Self::Server(desk) => {
+                let body = json!({ "overlap_seconds": overlap });
+                desk.tell("POST", &format!("{}/keys", place(actor)), Some(body)).await
+            }
+            Self::Store(store, permit) => {
+                let made = directory(store).add_key(permit, actor, None, Some(overlap.into())).await;
+                let made = made.map_err(|error| Failure::told(error.body()))?;
+                let until = made.before_until.map(|until| until.to_string());
+                Ok(json!({
+                    "actor": actor, "key_id": made.id, "hmac_key": made.key, "keys_before_until": until,
+                }))
+            }
+        }
+    }
+}
+
+fn directory(store: &ActorStore) -> &Directory {
+    &store.directory
+}
+
+fn place(actor: &str) -> String {
+    format!("actors/{}", escaped(actor))
+}
+
+fn strange() -> Failure {
+    Failure::new(Code::Internal, "that is no entry of a registry")
+}
+
+/// An entry as a server shows it.
+fn document(shown: Shown) -> Value {
+    let entry = shown.entry;
+    json!({
+        "id": entry.id, "tenant": entry.tenant, "kind": entry.kind, "scopes": entry.scopes,
+        "quota_per_minute": entry.quota_per_minute, "autonomy_level": entry.level, "notify": entry.notify,
+        "disabled": entry.disabled, "matched": shown.matched, "source": shown.source, "keys": shown.keys,
+    })
+}
+
+/// The entry that a document tells.
+fn entry(actor: &str, body: &Value) -> Outcome<Entry> {
+    let text = |name: &str| body[name].as_str();
+    let scopes = body["scopes"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    Ok(Entry {
+        id: actor.to_owned(),
+        tenant: text("tenant").ok_or_else(strange)?.to_owned(),
+        kind: text("kind").and_then(Kind::parse).ok_or_else(strange)?,
+        scopes: scopes.map(str::to_owned).collect(),
+        quota_per_minute: body["quota_per_minute"].as_u64().and_then(|n| n.try_into().ok()).ok_or_else(strange)?,
+        level: text("autonomy_level").and_then(Level::parse),
+        notify: body.get("notify").cloned(),
+        disabled: body["disabled"] == true,
+    })
+}

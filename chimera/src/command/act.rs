@@ -1,0 +1,178 @@
+//! `chimera act`: asks for something, and shows what came of it: the plan, its risk, the level, and
+//! what waits or what was done.
+
+use super::runs::follow;
+use super::{Scene, document, json_of, print, say};
+use crate::cli::{ActArgs, DuplicateWord};
+use crate::failure::{Failure, Outcome};
+use crate::flow::desk::{Desk, run_id};
+use crate::flow::table::text;
+use chimera_core::access::risk::{HIGH_FROM, MEDIUM_FROM};
+use chimera_core::error::Code;
+use chimera_core::flow::run::RunStatus;
+use serde_json::{Map, Value, json};
+use std::fmt::Write;
+use std::process::ExitCode;
+
+/// Characters of an input that are shown.
+const INPUT_CHARS: usize = 60;
+
+pub(crate) async fn run(scene: &Scene<'_>, args: ActArgs) -> Outcome<ExitCode> {
+    let desk = Desk::to_change(&scene.loaded.config, args.acting.actor.as_deref())?;
+    let (actor, wait) = (args.acting.actor.clone(), args.wait);
+    let acted = desk.tell("POST", "act", Some(body(args)?)).await?;
+    let status = acted["status"].as_str().unwrap_or_default();
+    let over = RunStatus::parse(status).is_some_and(RunStatus::is_final);
+    if scene.json && (over || !wait) {
+        print(&format!("{acted}\n"))?;
+    } else if !scene.json {
+        print(&sight(&acted, actor.as_deref()))?;
+    }
+    if wait && !over {
+        let run = acted["run_id"].as_str().unwrap_or_default();
+        return follow(scene, &desk, run_id(run)?, 0).await;
+    }
+    if !scene.json && !over && acted["approvals"].as_array().is_none_or(Vec::is_empty) {
+        say(&format!("it goes on; chimera runs watch {}", text(&acted["run_id"])));
+    }
+    Ok(if matches!(status, "failed" | "cancelled") { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The request.
+fn body(args: ActArgs) -> Outcome<Value> {
+    let inputs = inputs(&args)?;
+    let steps: Vec<Value> = args.steps.iter().map(|(tool, input)| json!({"tool": tool, "input": input})).collect();
+    let duplicate = args.on_duplicate.map(|word| match word {
+        DuplicateWord::Conflict => "conflict",
+        DuplicateWord::Return => "return",
+    });
+    let given = [
+        ("goal", args.goal.map(Value::from)),
+        ("workflow_id", args.workflow.map(Value::from)),
+        ("steps", (!steps.is_empty()).then(|| steps.into())),
+        ("inputs", inputs),
+        ("version", args.version.map(Value::from)),
+        ("autonomy_level", args.level.map(|word| word.level().as_str().into())),
+        ("dry_run", args.dry_run.then_some(true.into())),
+        ("idempotency_key", args.idempotency_key.map(Value::from)),
+        ("on_duplicate", duplicate.map(Value::from)),
+        ("notify", notify(args.notify_webhook, args.notify_email)),
+        ("priority", args.priority.map(Value::from)),
+        ("correlation_id", args.correlation_id.map(Value::from)),
+        // Whoever watches wants to see it from its beginning.
+        ("wait", args.wait.then_some(0.into())),
+    ];
+    let members = given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Ok(Value::Object(members.collect()))
+}
+
+/// The inputs of a file, and those of the command line over them, if there are any.
+fn inputs(args: &ActArgs) -> Outcome<Option<Value>> {
+    let mut inputs = match &args.inputs {
+        Some(file) => json_of(file)?,
+        None if args.input.is_empty() => return Ok(None),
+        None => json!({}),
+    };
+    let refused = || Failure::new(Code::MalformedArgs, "the inputs are not a JSON object");
+    inputs.as_object_mut().ok_or_else(refused)?.extend(args.input.iter().cloned());
+    Ok(Some(inputs))
+}
+
+/// Whom to tell, if anybody.
+pub(super) fn notify(webhook: Option<String>, email: Option<String>) -> Option<Value> {
+    let mut told = Map::new();
+    told.extend(webhook.map(|url| ("webhook".to_owned(), url.into())));
+    told.extend(email.map(|address| ("email".to_owned(), address.into())));
+    (!told.is_empty()).then(|| told.into())
+}
+
+/// What came of it, for a person.
+fn sight(acted: &Value, actor: Option<&str>) -> String {
+    let run = text(&acted["run_id"]);
+    let dry = if acted["dry_run"] == true { "  dry run" } else { "" };
+    let mut shown = format!("{run}  {}  {}{dry}\n", text(&acted["autonomy_level"]), text(&acted["status"]));
+    let steps = acted["plan"]["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for (at, step) in steps.iter().enumerate() {
+        let (name, input) = match &step["tool"] {
+            Value::Null => (text(&step["node"]), text(&step["type"])),
+            tool => (text(tool), short(&step["input"])),
+        };
+        let _ = writeln!(shown, "  {}. {name}  {input}", at + 1);
+    }
+    if let Some(score) = acted["risk"]["score"].as_u64() {
+        let band = match score {
+            score if score >= u64::from(HIGH_FROM) => "high",
+            score if score >= u64::from(MEDIUM_FROM) => "medium",
+            _ => "low",
+        };
+        let because = acted["risk"]["level_because"].as_str().map(|why| format!("; level by {why}"));
+        let _ = writeln!(shown, "risk {score}, {band}{}", because.unwrap_or_default());
+        for reason in acted["risk"]["reasons"].as_array().into_iter().flatten() {
+            let _ = writeln!(
+                shown,
+                "  {:>3}  {} at {}",
+                text(&reason["points"]),
+                text(&reason["factor"]),
+                text(&reason["pointer"])
+            );
+        }
+    }
+    let tried = acted["dry_run_results"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for (at, tried) in tried.iter().enumerate() {
+        let head = if at == 0 { "tried dry, and would\n" } else { "" };
+        let what = if tried["would_execute"].is_null() { &tried["warning"] } else { &tried["would_execute"] };
+        let _ = writeln!(shown, "{head}  {}. {}", at + 1, text(what));
+    }
+    let by = actor.map(|actor| format!(" --as {actor}")).unwrap_or_default();
+    for asked in acted["approvals"].as_array().into_iter().flatten() {
+        let what = asked["node_id"].as_str().map_or_else(|| "the plan".to_owned(), |_| text(&asked["node_id"]));
+        let _ = writeln!(shown, "{what} waits for approval, until {}", text(&asked["expires_at"]));
+        let _ = writeln!(shown, "  chimera runs approve {run} --digest {}{by}", text(&asked["digest"]));
+    }
+    let result = if acted["dry_run"] == true { &Value::Null } else { &acted["result"] };
+    for (name, value) in [("result", result), ("error", &acted["error"])] {
+        if !value.is_null() {
+            let _ = write!(shown, "{name}\n{}", document(value));
+        }
+    }
+    shown
+}
+
+fn short(input: &Value) -> String {
+    let whole = text(&input.to_string().into());
+    match whole.char_indices().nth(INPUT_CHARS) {
+        Some((at, _)) => format!("{}…", &whole[..at]),
+        None => whole,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_shown_with_its_plan_its_risk_and_how_to_approve_it() {
+        let acted = json!({
+            "run_id": "R", "autonomy_level": "L1_Draft", "status": "awaiting_approval", "dry_run": false,
+            "plan": {"steps": [{"tool": "github.issues.create", "input": {"title": "x".repeat(80)}}]},
+            "risk": {"score": 35, "level_because": "actor_default", "reasons": [{"factor": "external_call", "pointer": "/steps/0", "points": 35}]},
+            "approvals": [{"node_id": null, "digest": "ab", "expires_at": "2026-01-01T00:00:00Z"}],
+        });
+        let shown = sight(&acted, Some("user_ada"));
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines[0], "R  L1_Draft  awaiting_approval");
+        assert!(
+            lines[1].starts_with("  1. github.issues.create  {\"title\":\"xxx") && lines[1].ends_with('…'),
+            "{shown}"
+        );
+        assert_eq!(
+            &lines[2..],
+            [
+                "risk 35, medium; level by actor_default",
+                "   35  external_call at /steps/0",
+                "the plan waits for approval, until 2026-01-01T00:00:00Z",
+                "  chimera runs approve R --digest ab --as user_ada",
+            ]
+        );
+    }
+}

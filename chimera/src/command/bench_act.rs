@@ -1,0 +1,190 @@
+//! `chimera bench act`: how many signed requests the front door takes, each of which runs one step,
+//! beside how many such runs the engine does alone.
+//!
+//! A request goes through everything but the socket: token, signature, freshness, rate, schema, key,
+//! plan, scopes, risk, level, run, result. Both sides take turns on one store, so that a disk or a
+//! neighbour that slows down slows both. Bodies and signatures are made before the clock starts.
+
+use super::bench_flow::choose;
+use super::{Scene, print};
+use crate::cli::BenchStore;
+use crate::compose::{Ambient, FlowBench, operator};
+use crate::failure::{Failure, Outcome};
+use crate::home::Home;
+use bytes::Bytes;
+use chimera_api::{Direct, Edge};
+use chimera_core::access::Level;
+use chimera_core::error::Code;
+use chimera_core::flow::run::RunStatus;
+use chimera_engine::access::Permit;
+use chimera_engine::flow::{Flow, StartRun};
+use serde_json::json;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How often the two sides take turns.
+const TURNS: usize = 10;
+
+/// The workflow: one step.
+const ONE: &str = r#"{"air_version": "1.0", "workflow_id": "one", "edges": [], "nodes": [
+    {"id": "only", "type": "function", "fn": "local.echo", "inputs": {"value": "${inputs.n}"}}]}"#;
+
+/// What each request of the benchmark does.
+#[derive(Clone)]
+enum Side {
+    /// Asks at the front door.
+    Door { direct: Direct, token: Arc<str>, requests: Arc<[(Bytes, String)]> },
+    /// Starts a run.
+    Engine { flow: Flow, permit: Permit },
+}
+
+/// Microseconds that a side took in all, and for each request.
+#[derive(Default)]
+struct Took {
+    whole: i64,
+    each: Vec<i64>,
+}
+
+pub(crate) async fn act(
+    scene: &Scene<'_>,
+    runs: usize,
+    concurrency: usize,
+    store: Option<BenchStore>,
+) -> Outcome<ExitCode> {
+    let mut config = scene.loaded.config.clone();
+    choose(&mut config, store)?;
+    let home = Home::take(&config.data_dir)?;
+    home.remove_scratch()?;
+    let ambient = Ambient::new();
+    let bench = FlowBench::open(&config, &ambient).await?;
+    let setting = bench.setting;
+    let measured = measure(&bench, &ambient, runs, concurrency).await;
+    bench.close().await;
+    let (mut door, mut engine) = measured?;
+    let [through, alone] = [&mut door, &mut engine].map(|took| {
+        took.each.sort_unstable();
+        let at = |part: f64| {
+            let index = (took.each.len().saturating_sub(1) as f64 * part) as usize;
+            took.each.get(index).map_or(0.0, |micros| *micros as f64 / 1_000.0)
+        };
+        let per_second = runs as f64 / (took.whole as f64 / 1e6).max(f64::EPSILON);
+        (per_second.round(), at(0.5), at(0.99))
+    });
+    let ratio = (through.0 / alone.0.max(1.0) * 1_000.0).round() / 1_000.0;
+    let side = |(per_second, p50, p99): (f64, f64, f64)| json!({"per_s": per_second, "p50_ms": p50, "p99_ms": p99});
+    print(&if scene.json {
+        let report = json!({
+            "record_store": setting.record_store, "fsync": setting.fsync, "lanes": setting.lanes, "runs": runs,
+            "concurrency": concurrency, "steps": 1, "act": side(through), "flow": side(alone), "ratio": ratio,
+        });
+        format!("{report}\n")
+    } else {
+        let disk = if setting.fsync { "each step on the disk" } else { "STEPS DO NOT WAIT FOR THE DISK" };
+        let line = |name: &str, (per_second, p50, p99): (f64, f64, f64)| {
+            format!("{name:<21} {per_second:>8}/s  p50 {p50:.2} ms  p99 {p99:.2} ms\n")
+        };
+        format!(
+            "{}, {disk}\n{runs} of each, one step, {concurrency} at a time\n{}{}ratio {ratio:.2}\n",
+            setting.record_store,
+            line("through the door", through),
+            line("the engine alone", alone)
+        )
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What both sides took for as many runs each.
+async fn measure(bench: &FlowBench, ambient: &Ambient, runs: usize, concurrency: usize) -> Outcome<(Took, Took)> {
+    let permit = operator();
+    bench.flow.workflows().apply(&permit, "one", ONE).await?;
+    let edge = Edge::new(ambient.clock.clone(), ambient.random.clone())
+        .with_flow(bench.flow.clone())
+        .with_access(bench.access.clone());
+    let direct = Direct::new(chimera_api::router(edge));
+    let token: Arc<str> = crate::access::token(&bench.access, &bench.actor.actor)?.into();
+    let warm = runs.min(500);
+    let request = |n: usize| {
+        let body = json!({
+            "workflow_id": "one", "inputs": {"n": n}, "idempotency_key": format!("bench_{n}"), "wait": 10,
+        });
+        let body = body.to_string();
+        let signature = crate::access::sign(&bench.actor.hmac_key, &body);
+        (Bytes::from(body), signature)
+    };
+    let requests: Arc<[(Bytes, String)]> = (0..warm + runs).map(request).collect();
+    let sides = [Side::Door { direct, token, requests }, Side::Engine { flow: bench.flow.clone(), permit }];
+    let mut took = [Took::default(), Took::default()];
+    // A first handful warms caches and the store's statements.
+    for side in &sides {
+        drive(side, ambient, 0..warm, concurrency).await?;
+    }
+    for turn in 0..TURNS {
+        let part = warm + runs * turn / TURNS..warm + runs * (turn + 1) / TURNS;
+        // Who goes first alternates too.
+        for at in if turn % 2 == 0 { [0, 1] } else { [1, 0] } {
+            let Took { whole, each } = drive(&sides[at], ambient, part.clone(), concurrency).await?;
+            took[at].whole += whole;
+            took[at].each.extend(each);
+        }
+    }
+    let [door, engine] = took;
+    Ok((door, engine))
+}
+
+/// A closed loop: so many are under way, and each that ends is followed by the next.
+async fn drive(side: &Side, ambient: &Ambient, part: std::ops::Range<usize>, concurrency: usize) -> Outcome<Took> {
+    let next = Arc::new(AtomicUsize::new(part.start));
+    let began = ambient.clock.now().micros();
+    let workers: Vec<_> = (0..concurrency.min(part.len()))
+        .map(|_| {
+            let (side, clock, next, end) = (side.clone(), Arc::clone(&ambient.clock), Arc::clone(&next), part.end);
+            tokio::spawn(async move {
+                let mut each = Vec::new();
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    if n >= end {
+                        return Ok::<_, Failure>(each);
+                    }
+                    let began = clock.now().micros();
+                    one(&side, n).await?;
+                    each.push(clock.now().micros() - began);
+                }
+            })
+        })
+        .collect();
+    let mut each = Vec::with_capacity(part.len());
+    for worker in workers {
+        each.extend(worker.await.map_err(|_| broken("a worker of the benchmark broke"))??);
+    }
+    Ok(Took { whole: ambient.clock.now().micros() - began, each })
+}
+
+async fn one(side: &Side, n: usize) -> Outcome {
+    match side {
+        Side::Door { direct, token, requests } => {
+            let (body, signature) = requests.get(n).ok_or_else(|| broken("there is no such request"))?;
+            let answer = direct.post("/act", token, signature, body.clone()).await;
+            let done = |body: &[u8]| body.windows(11).any(|part| part == br#""completed""#);
+            match answer {
+                Some((200, body)) if done(&body) => Ok(()),
+                Some((status, body)) => {
+                    Err(broken(&format!("the door answered {status}: {}", String::from_utf8_lossy(&body))))
+                }
+                None => Err(broken("the door gave no answer")),
+            }
+        }
+        Side::Engine { flow, permit } => {
+            let ask = StartRun { level: Level::ExecuteNotify, ..StartRun::of("one", json!({ "n": n })) };
+            let mut started = flow.start(permit, ask).await?;
+            match started.standing.wait_for(|standing| standing.rests).await.map(|standing| standing.status) {
+                Ok(RunStatus::Completed) => Ok(()),
+                _ => Err(broken("a run of the benchmark did not complete")),
+            }
+        }
+    }
+}
+
+fn broken(what: &str) -> Failure {
+    Failure::new(Code::Internal, what)
+}

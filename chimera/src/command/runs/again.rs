@@ -1,0 +1,38 @@
+//! `chimera runs retry` and `replay`: a run begins over again.
+
+use super::follow;
+use crate::cli::{Acting, ReplayMode};
+use crate::command::{Scene, print, say};
+use crate::failure::Outcome;
+use crate::flow::desk::{Desk, run_id};
+use clap::ValueEnum;
+use serde_json::json;
+use std::process::ExitCode;
+
+pub(super) async fn again(
+    scene: &Scene<'_>,
+    run: &str,
+    (word, mode): (&str, Option<ReplayMode>),
+    from: Option<String>,
+    wait: bool,
+    acting: &Acting,
+) -> Outcome<ExitCode> {
+    let desk = Desk::to_change(&scene.loaded.config, acting.actor.as_deref())?;
+    let mut body = json!({ "from": from });
+    if let Some(mode) = mode.and_then(|mode| mode.to_possible_value()) {
+        body["mode"] = mode.get_name().into();
+    }
+    let started = desk.tell("POST", &format!("runs/{}/{word}", run_id(run)?), Some(body)).await?;
+    let run = started["run_id"].as_str().unwrap_or_default().to_owned();
+    if wait {
+        say(&format!("started {run}"));
+        return follow(scene, &desk, run_id(&run)?, 0).await;
+    }
+    if scene.json {
+        print(&format!("{started}\n"))?;
+    } else {
+        say(&format!("started; chimera runs watch {run}"));
+        print(&format!("{run}\n"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

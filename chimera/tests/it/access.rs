@@ -1,0 +1,185 @@
+//! The front door from the command line: acting, tokens, signatures, actors and their keys.
+
+use crate::support::{Place, until};
+use chimera_core::access::{Secret, mac};
+use chimera_testkit::postgres::PrivatePostgres;
+use serde_json::Value;
+
+const STEP: &str = r#"local.summarize={"text":"One is. Two is."}"#;
+
+#[test]
+fn what_is_asked_for_at_each_level_is_shown_with_plan_risk_and_what_waits() {
+    let place = Place::new();
+    let server = place.dev(&[]);
+    let goal = place.run(&["act", "Summarize \"One is. Two is.\"", "--level", "L2"]);
+    assert_eq!(goal.status, 0, "{}", goal.stderr);
+    for part in [
+        "L2_ExecuteNotify  completed\n",
+        "  1. local.summarize  {",
+        "risk 0, low; level by override\n",
+        "\"summary\": \"One is.",
+    ] {
+        assert!(goal.stdout.contains(part), "{part}: {}", goal.stdout);
+    }
+    let draft = place.run(&["act", "--step", STEP, "--as", "user_ada"]);
+    assert_eq!(draft.status, 0, "{}", draft.stderr);
+    assert!(draft.stdout.contains("tried dry, and would\n  1. summarise the text\n"), "{}", draft.stdout);
+    let command = draft.stdout.lines().last().unwrap().trim().strip_prefix("chimera ").unwrap().to_owned();
+    let approved = place.run(&command.split(' ').collect::<Vec<_>>());
+    assert_eq!((approved.status, approved.stderr.as_str()), (0, "approved.\n"));
+    let run = command.split(' ').nth(2).unwrap();
+    assert_eq!(place.run(&["runs", "watch", run]).status, 0);
+
+    let silent = place.run(&["act", "--step", STEP]);
+    assert!(silent.status == 0 && silent.stdout.contains("  L3_ExecuteSilent  "), "{}", silent.stdout);
+    let dry = place.json(&["act", "--step", STEP, "--dry-run"]);
+    assert_eq!((&dry["dry_run"], &dry["status"]), (&true.into(), &"completed".into()), "{dry}");
+    let freer = place.run(&["act", "--step", STEP, "--level", "L2", "--as", "user_ada"]);
+    assert!(freer.stderr.contains("error[RBAC_FORBIDDEN]") && freer.stderr.contains("autonomy.override"));
+    let unknown = place.run(&["act", "send a pigeon to Bob"]);
+    assert!(unknown.status == 1 && unknown.stderr.contains("error[VALIDATION_FAILED]"), "{}", unknown.stderr);
+    server.stop();
+}
+
+#[test]
+fn a_second_request_under_a_key_is_refused_or_gets_the_run() {
+    let place = Place::new();
+    let _server = place.dev(&[]);
+    let keyed = ["act", "--step", STEP, "--level", "L2", "--idempotency-key", "k1"];
+    let first = place.json(&keyed);
+    let refused = place.run(&keyed);
+    assert!(refused.status == 1 && refused.stderr.contains("error[CONFLICT_IDEMPOTENCY]"), "{}", refused.stderr);
+    let again = place.json(&[&keyed[..], &["--on-duplicate", "return"]].concat());
+    assert_eq!(again["run_id"], first["run_id"]);
+}
+
+#[test]
+fn what_to_ask_for_is_said_once() {
+    let place = Place::new();
+    for args in [&["act"][..], &["act", "words", "--workflow", "w"], &["act", "--step", "t={}", "--input", "a=1"]] {
+        assert_eq!(place.run(args).status, 2, "{args:?}");
+    }
+    let broken = place.run(&["act", "--step", "local.echo={"]);
+    assert!(broken.status == 2 && broken.stderr.contains("not JSON"), "{}", broken.stderr);
+}
+
+#[test]
+fn a_body_is_signed_to_its_last_byte() {
+    let place = Place::new().file("body", "{\"a\":1}\n").file("bare", "{\"a\":1}");
+    let sign = |args: &[&str]| place.run(&[&["sign"], args].concat());
+    let key = Secret::new("a key");
+    for (file, bytes) in [("body", &b"{\"a\":1}\n"[..]), ("bare", b"{\"a\":1}")] {
+        let said = sign(&[file, "--key", "a key"]);
+        assert_eq!((said.status, said.stdout.trim_end()), (0, &*mac::sign(&key, bytes)), "{}", said.stderr);
+    }
+    let none = sign(&["bare"]);
+    assert!(none.status == 4 && none.stderr.contains("there is no key of admin here"), "{}", none.stderr);
+    let server = place.dev(&[]);
+    assert_eq!(sign(&["bare", "--as", "user_ada"]).stdout.trim_end(), server.signature("user_ada", "{\"a\":1}"));
+}
+
+#[test]
+fn a_token_is_the_actors_own_and_may_be_narrowed() {
+    let place = Place::new();
+    let server = place.dev(&[]);
+    let tokens = place.json(&["token", "--as", "user_ada", "--scopes", "local.summarize,notion.read,slack.*"]);
+    assert_eq!(tokens["scopes"], serde_json::json!(["local.summarize", "notion.read"]), "{tokens}");
+    let token = place.run(&["token", "--as", "user_ada"]).stdout;
+    let url = format!("http://{}", server.address);
+    let other = Place::new().env("CHIMERA_TOKEN", token.trim_end());
+    assert_eq!(other.run(&["runs", "list", "--server", &url]).status, 0);
+    assert!(other.run(&["actor", "list", "--server", &url]).stderr.contains("error[RBAC_FORBIDDEN]"));
+}
+
+/// The first key is made without a server, further ones by it; a replaced key ends when it should.
+fn first_key(place: &Place) {
+    let made = place.json(&["actor", "add", "admin"]);
+    let admin = made["hmac_key"].as_str().unwrap().to_owned();
+    let server = place.serve(&[]);
+    let url = format!("http://{}", server.address);
+    let here = |key: &str| Place::new().env("CHIMERA_HMAC_KEY", key).env("CHIMERA_SERVER", &url);
+    let operator = here(&admin);
+    let bot = operator.json(&["actor", "add", "service_bot", "--scopes", "local.summarize", "--quota", "7"]);
+    let bot = here(bot["hmac_key"].as_str().unwrap()).env("CHIMERA_ACTOR", "service_bot");
+    let listed = operator.json(&["actor", "list"]);
+    let find = |id: &str| listed["items"].as_array().unwrap().iter().find(|entry| entry["id"] == id).unwrap().clone();
+    let entry = find("service_bot");
+    assert_eq!(
+        (&entry["quota_per_minute"], &entry["keys"], &entry["source"]),
+        (&7.into(), &1.into(), &"registry".into())
+    );
+    assert_eq!(find("admin")["keys"], 1);
+    assert_eq!(bot.run(&["token"]).status, 0);
+    let twice = operator.run(&["actor", "add", "service_bot"]);
+    assert!(twice.status == 1 && twice.stderr.contains("has a key already"), "{}", twice.stderr);
+
+    let overlapping = operator.json(&["actor", "secret", "service_bot", "--overlap", "600"]);
+    assert!(overlapping["keys_before_until"].is_string(), "{overlapping}");
+    assert_eq!(bot.run(&["token"]).status, 0, "both keys count for a while");
+    operator.json(&["actor", "secret", "service_bot", "--revoke-old"]);
+    until("the end of the old key", || {
+        let refused = bot.run(&["token"]);
+        (!refused.stderr.contains("error[SIGNATURE_INVALID]")).then(|| refused.stderr)
+    });
+    let (status, log) = server.stop();
+    assert_eq!(status, Some(0));
+    assert!(!log.contains(&admin), "a key is in the log");
+    let doctor = place.run(&["doctor"]).stdout;
+    assert!(doctor.contains("ok    actors       entries: 5, keys: 2"), "{doctor}");
+}
+
+#[test]
+fn the_operator_makes_the_first_key_in_a_data_folder_that_nobody_serves() {
+    first_key(&Place::new());
+}
+
+#[test]
+fn the_operator_makes_the_first_key_in_postgres() {
+    let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+    first_key(&Place::new().env("CHIMERA_DATABASE_URL", &url));
+}
+
+#[test]
+fn an_entry_keeps_what_is_not_said_and_nonsense_is_refused() {
+    let place = Place::new();
+    place.json(&[
+        "actor",
+        "add",
+        "n8n_workflow_mail",
+        "--scopes",
+        "outlook.send",
+        "--notify-email",
+        "ops@acme.example",
+    ]);
+    let listed = place.json(&["actor", "list"]);
+    let entry = listed["items"].as_array().unwrap().iter().find(|entry| entry["id"] == "n8n_workflow_mail").unwrap();
+    assert_eq!((&entry["autonomy_level"], &entry["quota_per_minute"]), (&"L2_ExecuteNotify".into(), &60.into()));
+    assert_eq!(entry["notify"]["email"], "ops@acme.example");
+    let everything = place.run(&["actor", "add", "user_eve", "--scopes", "*"]);
+    assert!(everything.status == 1 && everything.stderr.contains("the scope * is for admin alone"));
+    let shown = place.run(&["actor", "list"]).stdout;
+    assert!(!shown.contains("user_eve"), "nothing was written: {shown}");
+}
+
+#[test]
+fn the_doctor_names_what_nodes_must_share_and_that_nobody_can_sign_in() {
+    let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+    let place = Place::new().env("CHIMERA_DATABASE_URL", &url);
+    let verdicts = |place: &Place| -> Vec<String> {
+        let report: Value = serde_json::from_str(&place.run(&["doctor", "--json"]).stdout).unwrap();
+        let warned = report["checks"].as_array().unwrap().iter().filter(|check| check["verdict"] == "warn");
+        warned.map(|check| check["name"].as_str().unwrap().to_owned()).collect()
+    };
+    place.json(&["migrate"]);
+    let missing = verdicts(&place);
+    for name in ["actors", "shared_counters", "shared_tokens", "shared_seal"] {
+        assert!(missing.contains(&name.to_owned()), "{name}: {missing:?}");
+    }
+    let set = place
+        .env("HMAC_SECRET_KEY", "a-key-of-one-actor")
+        .env("CHIMERA_ACCESS__TOKEN_KEY", "secret://token")
+        .env("CHIMERA_ACCESS__SEAL_KEY", "secret://seal");
+    assert_eq!(verdicts(&set).iter().filter(|name| name.starts_with("shared_") || *name == "actors").count(), 2);
+    let alone = Place::new();
+    assert!(!verdicts(&alone).iter().any(|name| name.starts_with("shared_")));
+}

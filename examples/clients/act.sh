@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Asks Chimera for something with curl and openssl: signs in, acts at L2, acts at L1 and approves.
+#
+#   CHIMERA_URL=http://127.0.0.1:8080 \
+#   SERVICE=n8n_workflow_demo SERVICE_KEY=… PERSON=user_ada PERSON_KEY=… ./act.sh
+#
+# The signature covers the exact bytes of the body. So each body is made once, as one string, and that
+# string is both signed and sent; --data-binary keeps curl from changing it.
+set -euo pipefail
+
+url=${CHIMERA_URL:-http://127.0.0.1:8080}
+service=${SERVICE:-n8n_workflow_demo}
+person=${PERSON:-user_ada}
+
+# HMAC-SHA256 of the body, in lower-case hex.
+sign() { printf '%s' "$2" | openssl dgst -sha256 -mac HMAC -macopt "key:$1" -r | cut -d' ' -f1; }
+
+# The text behind a member of a JSON document; enough for answers whose shape we know.
+member() { sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p" | head -n 1; }
+
+# post PATH KEY TOKEN BODY
+post() {
+    local headers=(-H 'Content-Type: application/json' -H "X-HMAC-Signature: $(sign "$2" "$4")")
+    [ -z "$3" ] || headers+=(-H "Authorization: Bearer $3")
+    curl -sS --fail-with-body "${headers[@]}" --data-binary "$4" "$url$1"
+}
+
+# sign_in ACTOR KEY: the access token, which is good for an hour.
+sign_in() {
+    local nonce body
+    nonce=$(openssl rand -hex 16)
+    body=$(printf '{"actor":"%s","issued_at":%s,"nonce":"%s"}' "$1" "$(date +%s)" "$nonce")
+    post /auth/token "$2" "" "$body" | member access_token
+}
+
+token=$(sign_in "$service" "$SERVICE_KEY")
+text='Chimera lets agents act. Every act is written down. What was done can be undone.'
+key=example_$(openssl rand -hex 8)
+body='{"steps":[{"tool":"local.summarize","input":{"text":"'$text'"}}],"wait":10,"idempotency_key":"'$key'"}'
+echo "L2: $(post /act "$SERVICE_KEY" "$token" "$body")"
+# Sent again, the same request does nothing a second time.
+again=${body%\}}',"on_duplicate":"return"}'
+echo "again: $(post /act "$SERVICE_KEY" "$token" "$again" | member status)"
+
+token=$(sign_in "$person" "$PERSON_KEY")
+body='{"steps":[{"tool":"local.summarize","input":{"text":"'$text'"}}],"autonomy_level":"L1_Draft"}'
+draft=$(post /act "$PERSON_KEY" "$token" "$body")
+run=$(member run_id <<<"$draft")
+digest=$(sed -n 's/.*"plan":{"digest":"\([0-9a-f]*\)".*/\1/p' <<<"$draft")
+echo "L1: $(member status <<<"$draft") $run"
+decision='{"decision":"approve","digest":"'$digest'"}'
+echo "approve: $(post "/runs/$run/approve" "$PERSON_KEY" "$token" "$decision" | member approval_status)"
+status=""
+while [ "$status" != completed ]; do
+    sleep 0.2
+    status=$(curl -sS --fail-with-body -H "Authorization: Bearer $token" "$url/runs/$run" | member status)
+    case $status in failed | cancelled) exit 1 ;; esac
+done
+echo "then: $status"
