@@ -14,6 +14,7 @@ mod flow;
 mod keys;
 mod logs;
 mod migrate;
+mod nodes;
 mod otlp;
 mod secrets;
 mod server;

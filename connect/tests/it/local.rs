@@ -3,7 +3,7 @@
 use crate::given::{blobs, call, execute};
 use chimera_connect::flow::local_tools;
 use chimera_core::flow::tool::{Reach, Risk};
-use chimera_engine::port::Tool;
+use chimera_engine::port::{Done, Tool};
 use serde_json::json;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -37,6 +37,19 @@ fn local_tools_say_of_themselves_what_the_document_says() {
         assert_eq!((spec.metadata.capabilities.len(), spec.metadata.risk_level), (1, Risk::Low));
         assert_eq!(spec.input.document()["properties"]["dry_run"]["type"], "boolean");
     }
+}
+
+/// CORE-060, CORE-132, CORE-133, CORE-135
+#[tokio::test]
+async fn a_tool_without_rollback_is_a_tool_and_nobody_changes_what_it_says_of_itself() {
+    let (_home, echo) = tool("local.echo");
+    let input = json!({"message": "hi"});
+    let output = echo.execute(&call(1), &input).await.unwrap();
+    assert_eq!(output, input);
+    let refused = echo.rollback(&call(1), &Done { input, output }).await.unwrap_err();
+    assert_eq!(refused.body.message, "local.echo does not support rollback");
+    let mut theirs = Arc::clone(echo.spec());
+    assert!(Arc::get_mut(&mut theirs).is_none(), "whoever reads it shares it with the tool itself");
 }
 
 /// CORE-070

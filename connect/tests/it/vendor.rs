@@ -331,7 +331,7 @@ async fn an_issue_that_is_not_there_after_a_while_never_was() {
     assert_eq!(tool.check(&hurried, &example("github.issues.create")).await.unwrap(), Found::Unknowable);
 }
 
-/// CORE-062
+/// CORE-062, CORE-135, CORE-136
 #[tokio::test]
 async fn a_mail_is_handed_to_graph_as_it_asks_for() {
     let server = Server::start(|_| Reply::status(202).with("request-id", "r-9")).await;
@@ -350,8 +350,10 @@ async fn a_mail_is_handed_to_graph_as_it_asks_for() {
     });
     assert_eq!(seen.json(), json!({"message": message, "saveToSentItems": true}));
     let input = json!({"to": "a@example.com", "subject": "Hi", "mailbox": "ops@acme.com"});
-    call(tool.as_ref(), input).await.unwrap();
-    assert_eq!(server.lines()[1], "POST /v1.0/users/ops%40acme.com/sendMail");
+    let output = call(tool.as_ref(), input.clone()).await.unwrap();
+    let undone = tool.rollback(&ctx(), &Done { input, output }).await.unwrap_err();
+    assert_eq!(undone.body.message, "outlook.send does not support rollback", "what was sent is sent");
+    assert_eq!(server.lines()[1..], ["POST /v1.0/users/ops%40acme.com/sendMail"]);
     assert_eq!(server.seen()[1].json()["message"]["toRecipients"], json!([to("a@example.com")]));
 }
 

@@ -192,3 +192,24 @@ impl Spec {
 pub fn input_digest(input: &Value) -> Result<[u8; 32], jcs::JcsError> {
     Ok(Sha256::digest(jcs::canonical(input)?.as_bytes()).into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CORE-058, CORE-059
+    #[test]
+    fn metadata_has_the_documents_members_defaults_and_risks() {
+        let plain = json!({"requires_approval": false, "dry_run_supported": false, "idempotent": false,
+            "capabilities": [], "risk_level": "low"});
+        assert_eq!(serde_json::to_value(Metadata::default()).unwrap(), plain);
+        assert_eq!(serde_json::from_value::<Metadata>(json!({})).unwrap(), Metadata::default());
+        for (word, risk) in [("low", Risk::Low), ("medium", Risk::Medium), ("high", Risk::High)] {
+            let said: Metadata = serde_json::from_value(json!({"risk_level": word})).unwrap();
+            assert_eq!((said.risk_level, serde_json::to_value(risk).unwrap()), (risk, json!(word)));
+        }
+        for wrong in [json!({"risk_level": "none"}), json!({"risk_level": "High"}), json!({"risks": "low"})] {
+            assert!(serde_json::from_value::<Metadata>(wrong).is_err());
+        }
+    }
+}

@@ -35,7 +35,7 @@ impl Flow {
         if !everybody && filter.actor.as_deref().is_some_and(|actor| actor != permit.actor()) {
             return Err(FlowError::lacking(RUNS_READ));
         }
-        let mut select = Select::from(&TOOL_CALLS, scope()).by(&["created_at"], Direction::Descending);
+        let mut select = Select::from(&TOOL_CALLS, scope()).by(&[], Direction::Descending);
         if let Some(actor) = filter.actor.or_else(|| (!everybody).then(|| permit.actor().to_owned())) {
             select = select.with("actor", actor);
         }

@@ -323,7 +323,7 @@ async fn a_run_has_the_documents_statuses_over_its_life() {
     assert_eq!(leaf, ["pending", "running", "completed"], "a run that nobody has taken up yet is pending");
 }
 
-/// CORE-138, CORE-139, CORE-140
+/// CORE-124, CORE-125, CORE-138, CORE-139, CORE-140
 #[tokio::test]
 async fn who_did_what_and_what_failed_can_be_asked() {
     let porch = porch().await;
@@ -336,6 +336,13 @@ async fn who_did_what_and_what_failed_can_be_asked() {
     assert_eq!(found[0]["error_message"], "it never works", "{found:?}");
     assert_eq!(found[0]["trace_id"], failed["trace_id"]);
     assert_eq!(items("/runs?actor=n8n_workflow_123").await.len(), 1);
+    let calls = items("/tool-calls?actor=n8n_workflow_123").await;
+    let names: Vec<&Value> = calls.iter().map(|call| &call["tool_name"]).collect();
+    assert_eq!(names, ["notion.broken", "notion.note"], "the newest first");
+    assert_eq!((&calls[0]["run_id"], &calls[0]["run_status"]), (&failed["run_id"], &json!("failed")));
+    let day = |day: &str| format!("since=2026-{day}T12:00:00Z");
+    assert_eq!(items(&format!("/tool-calls?{}&tool=notion.note", day("01-01"))).await.len(), 3);
+    assert_eq!(items(&format!("/runs?status=failed&{}", day("12-31"))).await.len(), 0);
     let steps = porch.get("admin", &crate::flow::path(&failed, "/steps")).await.body["steps"].clone();
     let call = |at: usize| steps[at]["tool_calls"][0].clone();
     assert_eq!((&call(0)["tool_name"], &call(0)["tool_output"]["echo"]), (&json!("notion.note"), &json!({"n": 7})));

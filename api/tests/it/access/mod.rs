@@ -8,3 +8,4 @@ mod order;
 mod porch;
 mod rate;
 mod tokens;
+mod whole;

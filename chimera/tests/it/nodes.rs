@@ -1,0 +1,180 @@
+//! Two nodes with one PostgreSQL and one Redis: a key starts one run, a revocation counts everywhere,
+//! and a lost Redis lets nobody through uncounted.
+
+use crate::support::{Place, Server};
+use chimera_core::access::{Secret, mac};
+use chimera_testkit::postgres::PrivatePostgres;
+use chimera_testkit::redis::PrivateRedis;
+use futures::StreamExt;
+use serde_json::{Value, json};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+const ACTOR: &str = "n8n_workflow_demo";
+const KEY: &str = "a-key-for-both-nodes";
+
+/// Two nodes, what they share, and a client.
+struct Pair {
+    redis: PrivateRedis,
+    nodes: [(Place, Server); 2],
+    client: reqwest::Client,
+}
+
+/// Starts both, with a quota and whatever else a test sets.
+fn pair(quota: u32, env: &[(&str, &str)]) -> Pair {
+    let database = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+    let redis = PrivateRedis::start();
+    let node = || {
+        let actors = format!(
+            "[[actor]]\nid = \"{ACTOR}\"\nscopes = [\"local.*\"]\nquota_per_minute = {quota}\nautonomy_level = \"L2_ExecuteNotify\"\n"
+        );
+        let place = Place::new()
+            .file("actors.toml", &actors)
+            .env("CHIMERA_ACCESS__ACTORS_FILE", "actors.toml")
+            .env("CHIMERA_DATABASE_URL", &database)
+            .env("CHIMERA_REDIS_URL", &redis.url())
+            .env("CHIMERA_ACCESS__HMAC_ACTOR", ACTOR)
+            .env("HMAC_SECRET_KEY", KEY)
+            .env("JWT_ALGORITHM", "HS256")
+            .env("JWT_SECRET_KEY", "a-secret-of-tokens-for-both-nodes")
+            .env("CHIMERA_LEDGER__SIGNING_KEY", "secret://ledger")
+            .env("CHIMERA_SECRET_LEDGER", &"ab".repeat(32));
+        let place = env.iter().fold(place, |place, (name, value)| place.env(name, value));
+        let server = place.serve(&[]);
+        (place, server)
+    };
+    let nodes = [node(), node()];
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Pair { redis, nodes, client: reqwest::Client::builder().no_proxy().build().unwrap() }
+}
+
+impl Pair {
+    async fn post(&self, node: usize, path: &str, token: Option<&str>, body: &Value) -> (u16, Value) {
+        let text = body.to_string();
+        let url = format!("http://{}{path}", self.nodes[node].1.address);
+        let request = self.client.post(url).header("content-type", "application/json");
+        let request = request.header("x-hmac-signature", mac::sign(&Secret::new(KEY), text.as_bytes())).body(text);
+        let request = match token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        };
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.json().await.unwrap())
+    }
+
+    async fn token(&self, node: usize, nonce: &str) -> String {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let body = json!({"actor": ACTOR, "issued_at": now, "nonce": nonce});
+        let (status, answer) = self.post(node, "/auth/token", None, &body).await;
+        assert_eq!(status, 200, "{answer}");
+        answer["access_token"].as_str().unwrap().to_owned()
+    }
+
+    async fn act(&self, node: usize, token: &str, key: Option<&str>) -> (u16, Value) {
+        let steps = json!([{"tool": "local.echo", "input": {"message": "hi"}}]);
+        self.post(node, "/act", Some(token), &json!({"steps": steps, "idempotency_key": key, "wait": 20})).await
+    }
+
+    async fn runs(&self, token: &str) -> Vec<Value> {
+        let url = format!("http://{}/runs", self.nodes[0].1.address);
+        let answer: Value = self.client.get(url).bearer_auth(token).send().await.unwrap().json().await.unwrap();
+        answer["items"].as_array().unwrap().clone()
+    }
+}
+
+fn detail<'a>(answer: &'a Value, name: &str) -> &'a Value {
+    &answer["error"]["details"][name]
+}
+
+/// CORE-052, CORE-053, CORE-056, CORE-057
+#[tokio::test]
+async fn a_thousand_duplicates_over_two_nodes_start_one_run() {
+    let pair = pair(10_000, &[]);
+    let token = pair.token(0, "one").await;
+    let asks = futures::stream::iter(0..1_000).map(|at| pair.act(at % 2, &token, Some("the-key")));
+    let answers: Vec<(u16, Value)> = asks.buffer_unordered(1_000).collect().await;
+    let won: Vec<&Value> = answers.iter().filter(|(status, _)| *status == 200).map(|(_, answer)| answer).collect();
+    assert_eq!(won.len(), 1);
+    let run = &won[0]["run_id"];
+    for (status, answer) in answers.iter().filter(|(status, _)| *status != 200) {
+        assert_eq!((*status, detail(answer, "run_id")), (409, run), "{answer}");
+    }
+    let runs = pair.runs(&token).await;
+    assert_eq!((runs.len(), &runs[0]["run_id"]), (1, run));
+    assert_eq!(pair.redis.ask(&["GET", "idempotency:the-key"]), run.as_str().unwrap());
+    let left: i64 = pair.redis.ask(&["TTL", "idempotency:the-key"]).parse().unwrap();
+    assert!((86_000..=86_400).contains(&left), "{left}");
+}
+
+/// CORE-053
+#[tokio::test]
+async fn how_long_redis_remembers_a_key_can_be_set() {
+    let pair = pair(100, &[("REDIS_IDEMPOTENCY_TTL", "600")]);
+    let token = pair.token(0, "one").await;
+    let (status, answer) = pair.act(0, &token, Some("brief")).await;
+    assert_eq!(status, 200, "{answer}");
+    let left: i64 = pair.redis.ask(&["TTL", "idempotency:brief"]).parse().unwrap();
+    assert!((500..=600).contains(&left), "{left}");
+}
+
+/// CORE-116
+#[tokio::test]
+async fn a_token_that_was_revoked_on_one_node_is_refused_by_the_other_at_once() {
+    let pair = pair(100, &[]);
+    let (token, other) = (pair.token(0, "one").await, pair.token(1, "two").await);
+    assert_eq!(pair.act(1, &token, None).await.0, 200);
+    assert_eq!(pair.post(0, "/auth/revoke", Some(&token), &json!({"token": token})).await.0, 200);
+    for node in [1, 0] {
+        let (status, answer) = pair.act(node, &token, None).await;
+        assert_eq!((status, &answer["detail"]), (401, &json!("Invalid JWT: revoked")));
+        assert_eq!(pair.act(node, &other, None).await.0, 200);
+    }
+}
+
+#[tokio::test]
+async fn without_redis_requests_are_refused_until_it_is_back() {
+    let mut pair = pair(100, &[("CHIMERA_ACCESS__WITHOUT_REDIS", "refuse")]);
+    let token = pair.token(0, "one").await;
+    assert_eq!(pair.act(0, &token, None).await.0, 200);
+    pair.redis.stop();
+    for node in [0, 1, 0, 1] {
+        let (status, answer) = pair.act(node, &token, Some("k")).await;
+        assert_eq!((status, &answer["error"]["code"]), (503, &json!("STORE_UNAVAILABLE")), "{answer}");
+    }
+    pair.redis.start_again();
+    let mut last = (0, Value::Null);
+    for node in [0, 1] {
+        last = pair.act(node, &token, Some("k")).await;
+    }
+    assert_eq!(last.0, 409, "the first node began it, the second knows: {}", last.1);
+    assert_eq!(pair.runs(&token).await.len(), 2);
+}
+
+#[tokio::test]
+async fn without_redis_the_database_decides_about_keys_and_nodes_still_count() {
+    let mut pair = pair(20, &[("CHIMERA_ACCESS__WITHOUT_REDIS", "database")]);
+    let token = pair.token(0, "one").await;
+    pair.redis.stop();
+    let mut answers = Vec::new();
+    for at in 0..10 {
+        answers.push(pair.act(at % 2, &token, Some("k")).await);
+    }
+    let run = answers[0].1["run_id"].clone();
+    assert_eq!(answers[0].0, 200, "{}", answers[0].1);
+    for (status, answer) in &answers[1..] {
+        assert_eq!((*status, detail(answer, "run_id")), (409, &run), "{answer}");
+    }
+    let mut let_in = [5, 5];
+    for (node, count) in let_in.iter_mut().enumerate() {
+        while pair.act(node, &token, Some("k")).await.0 != 429 {
+            *count += 1;
+            assert!(*count <= 40, "node {node} counts nobody");
+        }
+    }
+    // A node may cross into the next minute meanwhile, and then lets some more in; never all.
+    assert!(let_in.iter().all(|count| (20..=40).contains(count)), "{let_in:?}");
+    pair.redis.start_again();
+    for _ in 0..2 {
+        pair.act(0, &token, Some("k")).await;
+    }
+    assert!(!pair.redis.ask(&["KEYS", &format!("rate_limit:{ACTOR}:*")]).is_empty(), "Redis counts again");
+}
