@@ -75,9 +75,7 @@ impl Shown {
     /// Refuses whoever sent something that can't be read, before it is known who they are.
     pub(crate) async fn refuse(&self, edge: &Edge, error: ApiError) -> Response {
         match door(edge) {
-            Ok(door) if error.code.status() < 500 => {
-                turned_away(door.refuse(&self.presented(), error.body).await)
-            }
+            Ok(door) if error.code.status() < 500 => turned_away(door.refuse(&self.presented(), error.body).await),
             _ => error.into_response(),
         }
     }
