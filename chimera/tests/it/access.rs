@@ -119,7 +119,7 @@ fn first_key(place: &Place) {
     operator.json(&["actor", "secret", "service_bot", "--revoke-old"]);
     until("the end of the old key", || {
         let refused = bot.run(&["token"]);
-        (!refused.stderr.contains("error[SIGNATURE_INVALID]")).then(|| refused.stderr)
+        (!refused.stderr.contains("error[SIGNATURE_INVALID]")).then_some(refused.stderr)
     });
     let (status, log) = server.stop();
     assert_eq!(status, Some(0));
