@@ -5,8 +5,10 @@ such request gets a token of its own; and an entry for the operator would count 
 nobody writes one.
 """
 
+import copy
 import hashlib
 import hmac
+import itertools
 import json
 import os
 import time
@@ -50,8 +52,88 @@ class Signed(requests.auth.AuthBase):
         return request
 
 
+def ask(method: str, path: str, body=None):
+    """Asks as the operator."""
+    request = requests.Request(method, URL + path, json=body, auth=Signed()).prepare()
+    answer = requests.Session().send(request)
+    answer.raise_for_status()
+    return answer.json()
+
+
+ECHO = {"tool": "local.echo", "input": {"message": "hi"}}
+KEEP = {"tool": "s3_upload", "input": {"bucket": "notes", "key_template": "${run_id}", "content": "x"}}
+SAMPLE = {
+    "air_version": "1.0",
+    "workflow_id": "sample",
+    "inputs": {"type": "object"},
+    "nodes": [
+        {"id": "s1", "type": "function", "fn": "local.echo", "inputs": {"message": "hi"}},
+        {"id": "review", "type": "hitl", "prompt": "May it?"},
+        {"id": "s2", "type": "function", "fn": "local.echo", "inputs": {"message": "${nodes.s1.outputs.message}"}},
+    ],
+    "edges": [{"from": "s1", "to": "review"}, {"from": "review", "to": "s2"}],
+}
+
+# What a stranger to these workflows could hardly guess.
+ACTS = [
+    {"steps": [ECHO, ECHO], "wait": 5},
+    {"steps": [ECHO], "autonomy_level": "L0_Ask"},
+    {"steps": [KEEP], "autonomy_level": "L1_Draft"},
+    {"steps": [ECHO], "autonomy_level": "L3_ExecuteSilent"},
+    {"steps": [ECHO], "dry_run": True},
+    {"steps": [ECHO], "wait": 0},
+    {"steps": [ECHO], "idempotency_key": "the same every time"},
+    {"steps": [ECHO], "idempotency_key": "the same every time", "on_duplicate": "return"},
+    {"steps": [{"tool": "s3_upload", "input": {"bucket": "../b", "key_template": "k", "content": "x"}}], "wait": 5},
+    {"goal": 'Summarize "One. Two. Three."', "wait": 5},
+    {"workflow_id": "sample", "inputs": {}, "wait": 5},
+]
+
+BODIES = {
+    ("POST", "/act"): ACTS,
+    ("POST", "/runs/{id}/approve"): [{"decision": word} for word in ("approve", "reject", "request_changes")],
+    ("POST", "/runs/{id}/replay"): [{"mode": "freeze"}, {"mode": "shadow"}, {"mode": "retry"}],
+    ("PATCH", "/runs/{id}"): [{"status": "rolled_back"}],
+    ("POST", "/runs/{id}/steps/{step}/edit"): [{"input": {"message": "edited"}}],
+    ("PUT", "/workflows/{id}"): [SAMPLE],
+    ("POST", "/workflows/{id}/check"): [SAMPLE],
+    ("POST", "/workflows/{id}/call"): [{}, {"wait": 1}],
+}
+
+
+def runs():
+    """Runs of every kind, made when the first request needs one."""
+    if not RUNS:
+        ask("PUT", "/workflows/sample", SAMPLE)
+        RUNS.extend(ask("POST", "/act", body)["run_id"] for body in ACTS if "on_duplicate" not in body)
+    return RUNS
+
+
+RUNS = []
+COUNT = itertools.count()
+
+
 @schemathesis.hook
 def before_call(context, case, kwargs):
     kwargs["auth"] = Signed()
-    if case.operation.path == "/actors/{id}" and case.path_parameters.get("id") == ACTOR:
-        case.path_parameters["id"] = "user_other"
+    path, number = case.operation.path, next(COUNT)
+    known = case.path_parameters
+    if path == "/actors/{id}" and known.get("id") == ACTOR:
+        known["id"] = "user_other"
+    # Every other request is about something that is there.
+    if number % 2:
+        return
+    number //= 2
+    if path.startswith("/runs/{id}"):
+        known["id"] = runs()[number % len(runs())]
+    if path.startswith("/workflows/{id}"):
+        known["id"] = runs() and "sample"
+    if "step" in known:
+        known["step"] = ["s1", "review"][number % 2]
+    bodies = BODIES.get((case.method.upper(), path))
+    if bodies:
+        case.body = copy.deepcopy(bodies[number % len(bodies)])
+        case.media_type = "application/json"
+    if path == "/auth/token":
+        case.body = {"actor": ACTOR, "issued_at": int(time.time()), "nonce": uuid.uuid4().hex}
+        case.media_type = "application/json"

@@ -8,7 +8,7 @@ use chimera_engine::access::{Access, Directory, Door, Parts, Rates, Settings, Wi
 use chimera_engine::flow::Flow;
 use chimera_engine::port::{Bus, Clock, Counters, Random, Records, SecretError, Secrets};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The actors whom tests act as.
 pub const ACTORS: [&str; 13] = [
@@ -37,6 +37,12 @@ pub fn key_of(actor: &str) -> String {
 #[must_use]
 pub fn signature(actor: &str, body: &[u8]) -> String {
     mac::sign(&Secret::new(key_of(actor)), body)
+}
+
+/// What time it is for a server that the test has started.
+#[must_use]
+pub fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// The key of access tokens.

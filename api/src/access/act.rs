@@ -10,7 +10,7 @@ use crate::edge::Edge;
 use crate::flow::answer::wait_for;
 use crate::flow::place;
 use crate::flow::refusals::Changing;
-use crate::flow::schema::{ActedDocument, RunDocument};
+use crate::flow::schema::ActedDocument;
 use crate::problem::ApiError;
 use crate::trace::RunSeed;
 use axum::extract::State;
@@ -157,7 +157,11 @@ impl Notify {
     security(("bearer" = [], "hmac" = [])),
     request_body = ActBody,
     responses(
-        (status = 200, body = RunDocument, description = "What waits for a person, what would be done, or the result"),
+        (
+            status = 200,
+            body = ActedDocument,
+            description = "The result; or what waits for a person, would be done, or was asked for before, as the whole run"
+        ),
         (status = 202, body = ActedDocument, description = "It was begun"),
         Changing
     )

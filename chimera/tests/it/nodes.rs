@@ -3,11 +3,11 @@
 
 use crate::support::{Place, Server};
 use chimera_core::access::{Secret, mac};
+use chimera_testkit::access::unix_seconds;
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::redis::PrivateRedis;
 use futures::StreamExt;
 use serde_json::{Value, json};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 const ACTOR: &str = "n8n_workflow_demo";
 const KEY: &str = "a-key-for-both-nodes";
@@ -62,8 +62,7 @@ impl Pair {
     }
 
     async fn token(&self, node: usize, nonce: &str) -> String {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-        let body = json!({"actor": ACTOR, "issued_at": now, "nonce": nonce});
+        let body = json!({"actor": ACTOR, "issued_at": unix_seconds(), "nonce": nonce});
         let (status, answer) = self.post(node, "/auth/token", None, &body).await;
         assert_eq!(status, 200, "{answer}");
         answer["access_token"].as_str().unwrap().to_owned()

@@ -186,9 +186,11 @@ impl Flow {
         let mut unbegun = nodes.filter(|(_, compiled)| !begun.contains(compiled.node.id.as_str()));
         let shown = unbegun.by_ref().take(room).map(|(_, compiled)| {
             let node = &compiled.node;
+            let tool = compiled.tool.as_ref().map(|tool| tool.name.as_str());
             json!({
                 "step_id": null, "node_id": node.id, "node_type": node.body.kind(), "status": rest, "map_index": null,
-                "input": null, "output": null, "tool_calls": [],
+                "tool": tool, "attempt": 0, "input": null, "input_digest": null, "output": null, "error": null,
+                "child_run_id": null, "retry_at": null, "started_at": null, "completed_at": null, "tool_calls": [],
             })
         });
         let shown = shown.collect();
