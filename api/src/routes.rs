@@ -180,8 +180,12 @@ pub fn router(edge: Edge) -> Router {
 /// The whole edge with further routes under the same layers.
 pub fn with_routes(edge: Edge, more: Router<Edge>) -> Router {
     let add = |router: Router<Edge>, (path, methods)| router.route(path, methods);
-    let guarded =
-        guarded().into_iter().fold(Router::new(), add).route_layer(from_fn_with_state(edge.clone(), gate::admit));
+    // What is added last comes first: who it is, then how often.
+    let guarded = guarded()
+        .into_iter()
+        .fold(Router::new(), add)
+        .route_layer(from_fn_with_state(edge.clone(), gate::rate_limit_middleware))
+        .route_layer(from_fn_with_state(edge.clone(), gate::authenticate));
     open()
         .into_iter()
         .fold(more, add)

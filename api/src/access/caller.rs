@@ -5,7 +5,7 @@ use crate::problem::ApiError;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use chimera_core::error::Code;
-use chimera_engine::access::{Admitted, Permit};
+use chimera_engine::access::Permit;
 use chimera_engine::flow::Flow;
 
 /// Somebody who was let in, and the room they came to.
@@ -18,9 +18,8 @@ impl FromRequestParts<Edge> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, edge: &Edge) -> Result<Self, ApiError> {
-        let admitted = parts.extensions.get::<Admitted>();
         // A route without the gate before it is a fault of ours, not of the caller.
-        let permit = admitted.map(|admitted| admitted.permit.clone()).ok_or_else(ApiError::internal)?;
+        let permit = parts.extensions.get::<Permit>().cloned().ok_or_else(ApiError::internal)?;
         let flow = edge.flow.clone().ok_or_else(|| ApiError::new(Code::NotFound, "no workflows run here"))?;
         Ok(Self { permit, flow })
     }

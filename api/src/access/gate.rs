@@ -20,8 +20,9 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use chimera_core::error::Code;
 use chimera_core::limits::BODY_BYTES_MAX;
-use chimera_engine::access::{Door, Presented, Rate, Turned};
+use chimera_engine::access::{Door, Permit, Presented, Rate, Turned};
 use serde::de::DeserializeOwned;
+use std::sync::Arc;
 
 /// What a request shows, owned, so that it outlives the request's parts.
 pub(crate) struct Shown {
@@ -75,9 +76,7 @@ impl Shown {
     /// Refuses whoever sent something that can't be read, before it is known who they are.
     pub(crate) async fn refuse(&self, edge: &Edge, error: ApiError) -> Response {
         match door(edge) {
-            Ok(door) if error.code.status() < 500 => {
-                turned_away(door.refuse(&self.presented(), error.body).await)
-            }
+            Ok(door) if error.code.status() < 500 => turned_away(door.refuse(&self.presented(), error.body).await),
             _ => error.into_response(),
         }
     }
@@ -110,8 +109,8 @@ impl Shown {
     }
 }
 
-/// Lets a request through to its handler, with a permit.
-pub(crate) async fn admit(State(edge): State<Edge>, request: Request, next: Next) -> Response {
+/// Reads a request whole and finds out who sent it; its handler gets a permit.
+pub(crate) async fn authenticate(State(edge): State<Edge>, request: Request, next: Next) -> Response {
     let (shown, mut request) = match Shown::read(&edge, request).await {
         Ok(read) => read,
         Err(refused) => return refused,
@@ -120,15 +119,24 @@ pub(crate) async fn admit(State(edge): State<Edge>, request: Request, next: Next
         Ok(door) => door,
         Err(error) => return error.into_response(),
     };
-    let admitted = match door.admit(&shown.presented()).await {
-        Ok(admitted) => admitted,
+    match door.identify(&shown.presented()).await {
+        Ok(permit) => request.extensions_mut().insert(permit),
         Err(turned) => return turned_away(turned),
     };
-    let rate = admitted.rate;
-    request.extensions_mut().insert(admitted);
-    request.extensions_mut().insert(std::sync::Arc::new(shown));
-    let response = next.run(request).await;
-    with_rate(response, &rate)
+    request.extensions_mut().insert(Arc::new(shown));
+    next.run(request).await
+}
+
+/// Counts a request of somebody who is known, and says in the answer where they stand.
+pub(crate) async fn rate_limit_middleware(State(edge): State<Edge>, request: Request, next: Next) -> Response {
+    let known = (request.extensions().get::<Permit>(), request.extensions().get::<Arc<Shown>>());
+    let ((Some(permit), Some(shown)), Ok(door)) = (known, door(&edge)) else {
+        return ApiError::internal().into_response();
+    };
+    match door.count(permit, &shown.presented()).await {
+        Ok(rate) => with_rate(next.run(request).await, &rate),
+        Err(turned) => turned_away(turned),
+    }
 }
 
 /// The door, if this server has one.

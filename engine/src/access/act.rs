@@ -176,7 +176,7 @@ impl Access {
         }
         if let Some(key) = &ask.idempotency_key {
             check_key(key)?;
-            if let Some(row) = self.known(permit, key).await? {
+            if let (true, Some(row)) = self.handle_idempotency(permit, key).await? {
                 return duplicate(&row, &ask);
             }
         }
@@ -188,7 +188,7 @@ impl Access {
         self.check_policy(permit, &proposal, level)?;
         let mut told = serde_json::to_value(&score).unwrap_or_default();
         told["level_because"] = because.as_str().into();
-        self.begin(permit, ask, proposal, level, told).await
+        self.execute_with_autonomy(permit, ask, proposal, level, told).await
     }
 
     /// The plan, whatever it was asked for as.
@@ -315,7 +315,8 @@ impl Access {
         Ok(())
     }
 
-    async fn begin(
+    /// Starts the run that does it: at L0 and L1 it waits for people, at L2 and L3 it goes on by itself.
+    async fn execute_with_autonomy(
         &self,
         permit: &Permit,
         ask: Act,
@@ -370,9 +371,11 @@ impl Access {
         }
     }
 
-    /// The run that the key was used for, as the counters and the store know it.
-    async fn known(&self, permit: &Permit, key: &str) -> Result<Option<Row>, AccessError> {
-        Ok(self.flow.by_key(permit, key).await?)
+    /// Whether the key was used before, and the run that it was used for. The claim that settles a race
+    /// comes later, with the run; this only looks.
+    async fn handle_idempotency(&self, permit: &Permit, key: &str) -> Result<(bool, Option<Row>), AccessError> {
+        let row = self.flow.by_key(permit, key).await?;
+        Ok((row.is_some(), row))
     }
 
     /// Claims a key for a run on all nodes; or finds the run of whoever was faster.

@@ -47,15 +47,6 @@ pub struct Presented<'a> {
     pub trace_id: Option<&'a str>,
 }
 
-/// Somebody who was let in.
-#[derive(Clone, Debug)]
-pub struct Admitted {
-    /// The permit.
-    pub permit: Permit,
-    /// Where they stand in their window.
-    pub rate: Rate,
-}
-
 /// Somebody who was turned away.
 #[derive(Debug)]
 pub struct Turned {
@@ -89,26 +80,24 @@ impl Door {
         Self { directory, rates, claims, known: Mutex::default() }
     }
 
-    /// Lets somebody in, or says why not.
-    pub async fn admit(&self, shown: &Presented<'_>) -> Result<Admitted, Turned> {
+    /// Who it is, or why they are turned away.
+    pub async fn identify(&self, shown: &Presented<'_>) -> Result<Permit, Turned> {
         let now = self.directory.parts.clock.now();
-        let (permit, problem) = match self.identify(shown, now).await {
-            Ok(permit) => (Some(permit), None),
-            Err((permit, body)) => (permit, Some(body)),
-        };
-        if let Some(body) = problem {
-            return Err(self.turn_away(shown, permit.as_ref(), body, now).await);
+        match self.recognise(shown, now).await {
+            Ok(permit) => Ok(permit),
+            Err((permit, body)) => Err(self.turn_away(shown, permit.as_ref(), body, now).await),
         }
-        let Some(permit) = permit else { return Err(Turned { body: internal(), rate: None }) };
-        let quota = self.quota(permit.actor());
-        let rate = match self.rates.hit(permit.actor(), quota, shown.reads, now).await {
-            Ok(rate) => rate,
-            Err(body) => return Err(Turned { body, rate: None }),
-        };
+    }
+
+    /// Counts a request of somebody who was recognised; over the limit they are turned away.
+    pub async fn count(&self, permit: &Permit, shown: &Presented<'_>) -> Result<Rate, Turned> {
+        let now = self.directory.parts.clock.now();
+        let rate = self.rates.hit(permit.actor(), self.quota(permit.actor()), shown.reads, now).await;
+        let rate = rate.map_err(|body| Turned { body, rate: None })?;
         match rate.refusal() {
-            None => Ok(Admitted { permit, rate }),
+            None => Ok(rate),
             Some(body) => {
-                let body = refused::enter(&self.directory.parts, Some(&permit), shown, body).await;
+                let body = refused::enter(&self.directory.parts, Some(permit), shown, body).await;
                 Err(Turned { body, rate: Some(rate) })
             }
         }
@@ -119,7 +108,7 @@ impl Door {
     }
 
     /// Who it is, if everything that was shown is right and new.
-    async fn identify(&self, shown: &Presented<'_>, now: Timestamp) -> Result<Permit, (Option<Permit>, ErrorBody)> {
+    async fn recognise(&self, shown: &Presented<'_>, now: Timestamp) -> Result<Permit, (Option<Permit>, ErrorBody)> {
         let jwt = |reason: InvalidToken| {
             let body = ErrorBody::new(Code::Unauthenticated, format!("Invalid JWT: {reason}"));
             (None, body.with("reason", reason.to_string()))
@@ -127,14 +116,13 @@ impl Door {
         let bearer = shown.bearer.ok_or_else(|| {
             (None, ErrorBody::new(Code::Unauthenticated, "Invalid JWT: missing").with("reason", "missing"))
         })?;
-        let claims = self.claims(bearer).map_err(jwt)?;
-        claims.counts_at(now.millis().div_euclid(1_000)).map_err(jwt)?;
+        let claims = self.validate_jwt(bearer, now).map_err(jwt)?;
         if self.is_revoked(&claims, now).await.map_err(|body| (None, body))? {
             return Err(jwt(InvalidToken::Revoked));
         }
         let permit = self.permit(&claims).map_err(|body| (None, body))?;
         if shown.signed || !shown.body.is_empty() {
-            self.check_signature(permit.actor(), shown, now).map_err(|body| (Some(permit.clone()), body))?;
+            self.validate_hmac(permit.actor(), shown, now).map_err(|body| (Some(permit.clone()), body))?;
         }
         if shown.dated {
             self.check_fresh(permit.actor(), shown.body, now).await.map_err(|body| (Some(permit.clone()), body))?;
@@ -142,20 +130,26 @@ impl Door {
         Ok(permit)
     }
 
-    /// What a token says. A signature that was checked once needs no second look.
-    fn claims(&self, bearer: &str) -> Result<Arc<Claims>, InvalidToken> {
+    /// What a token says, if one of our keys has signed it and its time has not run out. A signature that
+    /// was checked once needs no second look; the time does.
+    fn validate_jwt(&self, bearer: &str, now: Timestamp) -> Result<Arc<Claims>, InvalidToken> {
         let digest: [u8; 32] = Sha256::digest(bearer.as_bytes()).into();
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(claims) = known().get(&digest) {
-            return Ok(Arc::clone(claims));
-        }
-        let settings = &self.directory.settings;
-        let claims = Arc::new(token::verify(bearer, &settings.token_keys, &settings.audience)?);
-        let mut known = known();
-        if known.len() >= TOKENS_KNOWN_MAX {
-            known.clear();
-        }
-        known.insert(digest, Arc::clone(&claims));
+        let before = known().get(&digest).cloned();
+        let claims = match before {
+            Some(claims) => claims,
+            None => {
+                let settings = &self.directory.settings;
+                let claims = Arc::new(token::verify(bearer, &settings.token_keys, &settings.audience)?);
+                let mut known = known();
+                if known.len() >= TOKENS_KNOWN_MAX {
+                    known.clear();
+                }
+                known.insert(digest, Arc::clone(&claims));
+                claims
+            }
+        };
+        claims.counts_at(now.millis().div_euclid(1_000))?;
         Ok(claims)
     }
 
@@ -210,7 +204,7 @@ impl Door {
 
     /// Whether the actor has signed the very bytes that arrived. Clients that change them on the way
     /// learn how many there were, and their digest.
-    pub(super) fn check_signature(&self, actor: &str, shown: &Presented<'_>, now: Timestamp) -> Result<(), ErrorBody> {
+    pub(super) fn validate_hmac(&self, actor: &str, shown: &Presented<'_>, now: Timestamp) -> Result<(), ErrorBody> {
         let snapshot = self.directory.snapshot();
         let keys: Vec<_> = snapshot.keys(actor, now).map(|key| &key.secret).collect();
         if mac::is_signed(keys, shown.body, shown.signature.unwrap_or_default()) {

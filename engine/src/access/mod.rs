@@ -17,7 +17,7 @@ mod tokens;
 pub use act::{Access, Act, Acted, Begun, OnDuplicate, What, summary};
 pub use actors::{NewKey, Shown};
 pub use directory::{Directory, Parts, Snapshot};
-pub use door::{Admitted, Door, Presented, Turned};
+pub use door::{Door, Presented, Turned};
 pub use error::AccessError;
 pub use guard::Guard;
 pub use permit::{

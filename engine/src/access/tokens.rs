@@ -77,7 +77,7 @@ impl Door {
             let body = ErrorBody::new(Code::SchemaInvalid, registry::BadEntry::Name.to_string());
             return Err(body.with("pointer", "/actor"));
         }
-        self.check_signature(&ask.actor, shown, now)?;
+        self.validate_hmac(&ask.actor, shown, now)?;
         is_now(&ask.issued_at, now)?;
         let entry = self.directory.snapshot().registry.resolve(&ask.actor);
         if entry.disabled {
@@ -135,7 +135,7 @@ impl Door {
         let invalid = || AccessError::refused(Code::Unauthenticated, "the refresh token is not valid");
         let Some((row, family)) = self.refresh_rows(text).await? else { return Err(invalid().into()) };
         let actor = family.text("actor_id").to_owned();
-        self.check_signature(&actor, shown, now).map_err(AccessError::from)?;
+        self.validate_hmac(&actor, shown, now).map_err(AccessError::from)?;
         let over = |row: &Row| row.get("expires_at").as_time().is_none_or(|until| until <= now);
         if !family.get("revoked_at").is_null() || over(&row) || over(&family) {
             return Err(invalid().into());

@@ -5,7 +5,7 @@
 //! run in memory is worth nothing: it is thrown away and read again, or left to whoever owns it now.
 
 use super::node::{Inner, Standing, Stop};
-use super::perform::perform;
+use super::perform::execute_tool;
 use super::{FlowError, ask, load, seal, spans};
 use crate::port::{Cancel, CommitError};
 use chimera_core::flow::call::Answer;
@@ -264,7 +264,7 @@ impl Drive {
             async move {
                 let parts = &inner.parts;
                 let traced = spans::OpenCall::begin(parts, &head, &call);
-                let performed = perform(&parts.registry, &*parts.clock, &head, &call, cancel);
+                let performed = execute_tool(&parts.registry, &*parts.clock, &head, &call, cancel);
                 let answer: Answer = performed.instrument(traced.stand_in()).await;
                 let took_ms = traced.end(&answer);
                 Event::Answered { at: call.at, call: call.id, answer, took_ms }

@@ -19,7 +19,7 @@ use std::time::Duration;
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Makes the call and gives its answer.
-pub(super) async fn perform(
+pub(super) async fn execute_tool(
     registry: &Registry,
     clock: &dyn Clock,
     head: &Head,

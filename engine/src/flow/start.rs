@@ -2,7 +2,7 @@
 
 use super::error::check_words;
 use super::node::Inner;
-use super::perform::perform;
+use super::perform::execute_tool;
 use super::{Flow, FlowError, Standing, ask, load, seal, spans};
 use crate::access::Permit;
 use crate::port::{Cancel, CommitError};
@@ -255,7 +255,7 @@ impl Flow {
             let mut at_once = |run: &Run, call: &Call| {
                 let (_, cancel) = Cancel::pair();
                 let began = parts.spans.enabled().then(|| parts.clock.now());
-                let answer = perform(&parts.registry, &*parts.clock, run.head(), call, cancel).now_or_never()?;
+                let answer = execute_tool(&parts.registry, &*parts.clock, run.head(), call, cancel).now_or_never()?;
                 made.extend(began.map(|began| spans::call_span(run.head(), call, &answer, began, parts.clock.now())));
                 Some(answer)
             };

@@ -106,8 +106,7 @@ async fn at_l1_everything_is_tried_dry_and_one_approval_runs_it_for_real() {
 async fn a_rejected_draft_is_cancelled() {
     let porch = porch().await;
     let drafted = porch.act("user_ann", json!({"steps": harmless()})).await;
-    let rejected =
-        porch.ask("user_ann", Method::POST, &crate::flow::path(&drafted.body, "/reject"), NOTHING).await;
+    let rejected = porch.ask("user_ann", Method::POST, &crate::flow::path(&drafted.body, "/reject"), NOTHING).await;
     assert_eq!(rejected.status, 200, "{rejected:?}");
     until(&porch, &drafted.body, "cancelled").await;
     assert_eq!(porch.effects(), 0);
@@ -195,7 +194,10 @@ async fn what_is_missing_is_named() {
     assert_eq!((unplanned.status, unplanned.code()), (422, "VALIDATION_FAILED"), "{unplanned:?}");
     assert!(unplanned.body["detail"].as_str().unwrap().contains("paint"), "{unplanned:?}");
     let open = ask(json!({"goal": "Summarize it"})).await;
-    assert_eq!((open.status, open.detail("tool"), open.detail("input")), (422, &json!("local.summarize"), &json!("text")));
+    assert_eq!(
+        (open.status, open.detail("tool"), open.detail("input")),
+        (422, &json!("local.summarize"), &json!("text"))
+    );
     let tool = ask(json!({"steps": [harmless()[0], {"tool": "paint", "input": {}}]})).await;
     assert_eq!((tool.status, tool.detail("missing_tool")), (422, &json!("paint")));
     assert_eq!(tool.detail("pointer"), "/steps/1/tool");

@@ -25,13 +25,10 @@ enum Wrong {
     Autonomy,
     Policy,
 }
-use Wrong::{
-    Actor, Autonomy, Freshness, Hmac, Idempotency, Jwt, Plan, Policy, Rate, Revocation, Schema, Scopes, Size,
-};
+use Wrong::{Actor, Autonomy, Freshness, Hmac, Idempotency, Jwt, Plan, Policy, Rate, Revocation, Schema, Scopes, Size};
 
-const ORDER: [Wrong; 13] = [
-    Size, Jwt, Revocation, Hmac, Freshness, Rate, Schema, Actor, Idempotency, Plan, Scopes, Autonomy, Policy,
-];
+const ORDER: [Wrong; 13] =
+    [Size, Jwt, Revocation, Hmac, Freshness, Rate, Schema, Actor, Idempotency, Plan, Scopes, Autonomy, Policy];
 
 /// What is answered: the status, the code, and a detail that tells it from others with that code.
 fn told(wrong: Wrong) -> (u16, &'static str, &'static str, Value) {

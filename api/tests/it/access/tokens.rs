@@ -289,8 +289,7 @@ async fn anybody_can_check_a_token_by_the_published_keys() {
     let signature = Signature::from_slice(&URL_SAFE_NO_PAD.decode(signature).unwrap()).unwrap();
     VerifyingKey::from_bytes(&bytes).unwrap().verify_strict(message.as_bytes(), &signature).unwrap();
     let iat = porch.now();
-    let claims =
-        Claims { sub: "user_ann".into(), exp: iat + 60, iat, jti: None, fam: None, aud: None, scopes: None };
+    let claims = Claims { sub: "user_ann".into(), exp: iat + 60, iat, jti: None, fam: None, aud: None, scopes: None };
     assert_eq!(with(&porch, "user_ann", &before.sign(&claims).unwrap()).await.status, 200, "keys overlap");
 }
 
@@ -345,7 +344,8 @@ fn hex(bytes: &[u8]) -> String {
 async fn an_old_key_counts_beside_the_new_one_for_as_long_as_was_said() {
     let porch = porch().await;
     let make = async |overlap: u32| {
-        let answer = porch.ask("admin", Method::POST, "/actors/user_new/keys", json!({"overlap_seconds": overlap})).await;
+        let answer =
+            porch.ask("admin", Method::POST, "/actors/user_new/keys", json!({"overlap_seconds": overlap})).await;
         assert_eq!((answer.status, answer.header("cache-control")), (201, "no-store"), "{answer:?}");
         text(&answer, "hmac_key")
     };
