@@ -1,4 +1,4 @@
-//! Reads on pooled connections.
+//! Reads on pooled connections, each with the statements that were prepared on it.
 
 use super::super::sql::{self, Dialect};
 use super::cells::{Cell, Read, shape};
@@ -6,18 +6,28 @@ use super::connect::Server;
 use super::failure;
 use chimera_core::record::{Page, Row, Select, Value};
 use chimera_engine::port::{ReadError, Unavailable};
+use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::Semaphore;
-use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Statement};
 
 /// Reads that may run at once.
 const READERS_MAX: usize = 8;
 
+/// Statements kept prepared per session; more begin anew.
+const PREPARED_MAX: usize = 256;
+
+/// A connection and the statements prepared on it.
+struct Session {
+    client: Client,
+    prepared: HashMap<String, Statement>,
+}
+
 /// A few sessions, opened when needed and dropped when they fail.
 pub(super) struct Readers {
     server: Server,
-    idle: Mutex<Vec<Client>>,
+    idle: Mutex<Vec<Session>>,
     slots: Semaphore,
 }
 
@@ -30,15 +40,15 @@ impl Readers {
     pub(super) async fn read(&self, select: &Select) -> Result<Page, ReadError> {
         let _slot = self.slots.acquire().await;
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        if let Some(client) = idle.filter(|client| !client.is_closed()) {
-            match page(&client, select).await {
+        if let Some(mut session) = idle.filter(|session| !session.client.is_closed()) {
+            match session.page(select).await {
                 Err(Failure::Lost) => {}
-                answer => return self.give_back(client, answer),
+                answer => return self.give_back(session, answer),
             }
         }
-        let client = self.server.connect().await?;
-        let answer = page(&client, select).await;
-        self.give_back(client, answer)
+        let mut session = Session { client: self.server.connect().await?, prepared: HashMap::new() };
+        let answer = session.page(select).await;
+        self.give_back(session, answer)
     }
 
     /// Ends the sessions that nobody uses.
@@ -46,10 +56,10 @@ impl Readers {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    fn give_back(&self, client: Client, answer: Result<Page, Failure>) -> Result<Page, ReadError> {
+    fn give_back(&self, session: Session, answer: Result<Page, Failure>) -> Result<Page, ReadError> {
         match answer {
             Ok(page) => {
-                self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(client);
+                self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(session);
                 Ok(page)
             }
             Err(Failure::Lost) => Err(super::connect::reason("the database can't be reached").into()),
@@ -71,17 +81,32 @@ impl From<tokio_postgres::Error> for Failure {
     }
 }
 
-async fn page(client: &Client, select: &Select) -> Result<Page, Failure> {
-    let tenant = sql::tenant_of(&select.scope);
-    let text = sql::select(Dialect::Postgres, select, &tenant).map_err(Failure::Invalid)?;
-    let cells: Vec<Cell<'_>> = text.params.iter().map(|(_, value)| Cell(value)).collect();
-    let params: Vec<&(dyn ToSql + Sync)> = cells.iter().map(|cell| cell as _).collect();
-    let rows = client.query(&text.sql, &params).await?;
-    let row = |row: &tokio_postgres::Row| {
-        let cell = |(at, column): (usize, &chimera_core::record::Column)| {
-            row.try_get::<_, Read>(at).map_or(Value::Null, |read| shape(column.kind, read.0))
+impl Session {
+    async fn page(&mut self, select: &Select) -> Result<Page, Failure> {
+        let tenant = sql::tenant_of(&select.scope);
+        let text = sql::select(Dialect::Postgres, select, &tenant).map_err(Failure::Invalid)?;
+        let cells: Vec<Cell<'_>> = text.params.iter().map(|(_, value)| Cell(value)).collect();
+        let params: Vec<&(dyn ToSql + Sync)> = cells.iter().map(|cell| cell as _).collect();
+        let statement = self.prepare(&text.sql).await?;
+        let rows = self.client.query(&statement, &params).await?;
+        let row = |row: &tokio_postgres::Row| {
+            let cell = |(at, column): (usize, &chimera_core::record::Column)| {
+                row.try_get::<_, Read>(at).map_or(Value::Null, |read| shape(column.kind, read.0))
+            };
+            Row { table: select.table, cells: select.table.columns.iter().enumerate().map(cell).collect() }
         };
-        Row { table: select.table, cells: select.table.columns.iter().enumerate().map(cell).collect() }
-    };
-    Ok(select.page(rows.iter().map(row).collect()))
+        Ok(select.page(rows.iter().map(row).collect()))
+    }
+
+    async fn prepare(&mut self, text: &str) -> Result<Statement, tokio_postgres::Error> {
+        if let Some(statement) = self.prepared.get(text) {
+            return Ok(statement.clone());
+        }
+        if self.prepared.len() >= PREPARED_MAX {
+            self.prepared.clear();
+        }
+        let statement = self.client.prepare(text).await?;
+        self.prepared.insert(text.to_owned(), statement.clone());
+        Ok(statement)
+    }
 }
