@@ -174,12 +174,23 @@ impl Access {
             let message = format!("the token is of {}, not of {actor}", permit.actor());
             return Err(ErrorBody::new(Code::RbacForbidden, message).with("pointer", "/actor").into());
         }
-        if let Some(key) = &ask.idempotency_key {
-            check_key(key)?;
-            if let (true, Some(row)) = self.handle_idempotency(permit, key).await? {
-                return duplicate(&row, &ask);
-            }
+        let Some(key) = ask.idempotency_key.clone() else { return self.attempt(permit, ask).await };
+        check_key(&key)?;
+        let again = ask.clone();
+        let refused = match self.attempt(permit, ask).await {
+            Err(error) if error.body().code != Code::ConflictIdempotency.as_str() => error,
+            acted => return acted,
+        };
+        // Whether the key was used before counts for more than what is wrong with the request. The store
+        // tells it by refusing the run; it is asked only when no run was tried.
+        match self.handle_idempotency(permit, &key).await? {
+            (true, Some(row)) => duplicate(&row, &again),
+            _ => Err(refused),
         }
+    }
+
+    /// Plans, decides and starts, as long as nothing speaks against it.
+    async fn attempt(&self, permit: &Permit, ask: Act) -> Result<Acted, AccessError> {
         let proposal = self.propose(permit, &ask).await?;
         self.check_scopes(permit, &proposal)?;
         let resolve = |name: &str| proposal.tools.iter().find(|tool| tool.name == name).cloned();
