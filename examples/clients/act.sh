@@ -5,7 +5,8 @@
 #   SERVICE=n8n_workflow_demo SERVICE_KEY=… PERSON=user_ada PERSON_KEY=… ./act.sh
 #
 # The signature covers the exact bytes of the body. So each body is made once, as one string, and that
-# string is both signed and sent; --data-binary keeps curl from changing it.
+# string is both signed and sent; --data-binary keeps curl from changing it. On a machine that others use,
+# take another client: openssl gets the key as an argument, which they can see.
 set -euo pipefail
 
 url=${CHIMERA_URL:-http://127.0.0.1:8080}

@@ -6,9 +6,9 @@
 use crate::compose::{self, ActorStore, Ambient};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
-use crate::flow::desk::{Desk, escaped};
+use crate::flow::desk::{Desk, escaped, key_of};
 use crate::home::Home;
-use chimera_core::access::{Entry, Kind, Level};
+use chimera_core::access::{ADMIN, Entry, Kind, Level};
 use chimera_core::error::Code;
 use chimera_engine::access::{Directory, Permit, Shown};
 use serde_json::{Map, Value, json};
@@ -35,7 +35,16 @@ impl Book {
                 let store = compose::actor_store(config, home, &Ambient::new()).await?;
                 Ok(Self::Store(Box::new(store), compose::operator()))
             }
-            Err(failure) if failure.code == Code::DataDirLocked => Ok(Self::Server(Desk::to_change(config, actor)?)),
+            Err(failure) if failure.code == Code::DataDirLocked => {
+                let actor = actor.or(config.actor.as_deref()).unwrap_or(ADMIN);
+                if config.token.is_none() && key_of(config, actor)?.is_none() {
+                    let words =
+                        format!("a server uses this data folder, and there is no key of {actor} to sign in with");
+                    return Err(Failure::new(Code::ConfigInvalid, words)
+                        .hint("set CHIMERA_HMAC_KEY; or, for the first key, stop the server and try again"));
+                }
+                Ok(Self::Server(Desk::to_change(config, Some(actor))?))
+            }
             Err(failure) => Err(failure),
         }
     }

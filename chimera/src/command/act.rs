@@ -20,7 +20,13 @@ const INPUT_CHARS: usize = 60;
 pub(crate) async fn run(scene: &Scene<'_>, args: ActArgs) -> Outcome<ExitCode> {
     let desk = Desk::to_change(&scene.loaded.config, args.acting.actor.as_deref())?;
     let (actor, wait) = (args.acting.actor.clone(), args.wait);
-    let acted = desk.tell("POST", "act", Some(body(args)?)).await?;
+    let mut acted = desk.tell("POST", "act", Some(body(args)?)).await?;
+    let waits = |acted: &Value| acted["approvals"].as_array().is_some_and(|asked| !asked.is_empty());
+    if !scene.json && acted["status"] == RunStatus::AwaitingApproval.as_str() && !waits(&acted) {
+        // The short answer of a silent run doesn't say what it waits for.
+        let mut shown = desk.run(run_id(acted["run_id"].as_str().unwrap_or_default())?).await?;
+        acted["approvals"] = shown["approvals"].take();
+    }
     let status = acted["status"].as_str().unwrap_or_default();
     let over = RunStatus::parse(status).is_some_and(RunStatus::is_final);
     if scene.json && (over || !wait) {
@@ -32,7 +38,7 @@ pub(crate) async fn run(scene: &Scene<'_>, args: ActArgs) -> Outcome<ExitCode> {
         let run = acted["run_id"].as_str().unwrap_or_default();
         return follow(scene, &desk, run_id(run)?, 0).await;
     }
-    if !scene.json && !over && acted["approvals"].as_array().is_none_or(Vec::is_empty) {
+    if !scene.json && !over && !waits(&acted) {
         say(&format!("it goes on; chimera runs watch {}", text(&acted["run_id"])));
     }
     Ok(if matches!(status, "failed" | "cancelled") { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -56,6 +56,9 @@ impl From<ServerError> for Failure {
                         "set CHIMERA_ACTOR and CHIMERA_HMAC_KEY, or CHIMERA_TOKEN; chimera dev keeps the keys of its \
                          actors in the data folder that --data names",
                     ),
+                    Code::SignatureInvalid => failure.hint(
+                        "the key is none of this actor's that count now; chimera actor secret ACTOR makes another",
+                    ),
                     _ => failure,
                 }
             }

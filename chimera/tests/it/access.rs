@@ -96,11 +96,14 @@ fn first_key(place: &Place) {
     let made = place.json(&["actor", "add", "admin"]);
     let admin = made["hmac_key"].as_str().unwrap().to_owned();
     let server = place.serve(&[]);
+    let locked = place.run(&["actor", "add", "user_ann"]);
+    assert!(locked.status == 4 && locked.stderr.contains("stop the server and try again"), "{}", locked.stderr);
     let url = format!("http://{}", server.address);
     let here = |key: &str| Place::new().env("CHIMERA_HMAC_KEY", key).env("CHIMERA_SERVER", &url);
     let operator = here(&admin);
-    let bot = operator.json(&["actor", "add", "service_bot", "--scopes", "local.summarize", "--quota", "7"]);
-    let bot = here(bot["hmac_key"].as_str().unwrap()).env("CHIMERA_ACTOR", "service_bot");
+    let made = operator.json(&["actor", "add", "service_bot", "--scopes", "local.summarize", "--quota", "7"]);
+    let bot_key = made["hmac_key"].as_str().unwrap();
+    let bot = here(bot_key).env("CHIMERA_ACTOR", "service_bot");
     let listed = operator.json(&["actor", "list"]);
     let find = |id: &str| listed["items"].as_array().unwrap().iter().find(|entry| entry["id"] == id).unwrap().clone();
     let entry = find("service_bot");
@@ -119,6 +122,7 @@ fn first_key(place: &Place) {
     operator.json(&["actor", "secret", "service_bot", "--revoke-old"]);
     until("the end of the old key", || {
         let refused = bot.run(&["token"]);
+        assert!(!refused.stderr.contains(bot_key), "{}", refused.stderr);
         (!refused.stderr.contains("error[SIGNATURE_INVALID]")).then_some(refused.stderr)
     });
     let (status, log) = server.stop();
@@ -128,6 +132,7 @@ fn first_key(place: &Place) {
     assert!(doctor.contains("ok    actors       entries: 5, keys: 2"), "{doctor}");
 }
 
+/// CORE-108, CORE-109
 #[test]
 fn the_operator_makes_the_first_key_in_a_data_folder_that_nobody_serves() {
     first_key(&Place::new());

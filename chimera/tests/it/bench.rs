@@ -45,13 +45,17 @@ fn postgres_is_measured_in_a_schema_of_its_own_that_is_gone_afterwards() {
 
 #[test]
 fn the_front_door_is_measured_beside_the_engine_alone() {
-    let place = Place::new();
-    let report = place.json(&["bench", "act", "--runs", "40", "--concurrency", "8"]);
-    assert_eq!((&report["record_store"], &report["runs"], &report["steps"]), (&"SQLite".into(), &40.into(), &1.into()));
-    for side in ["act", "flow"] {
-        assert!(report[side]["per_s"].as_f64().unwrap() > 0.0, "{report}");
+    let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+    let place = Place::new().env("CHIMERA_DATABASE_URL", &url);
+    for (store, name) in [("sqlite", "SQLite"), ("postgres", "PostgreSQL")] {
+        let report = place.json(&["bench", "act", "--runs", "40", "--concurrency", "8", "--store", store]);
+        assert_eq!((&report["record_store"], &report["runs"], &report["steps"]), (&name.into(), &40.into(), &1.into()));
+        for side in ["act", "flow"] {
+            assert!(report[side]["per_s"].as_f64().unwrap() > 0.0, "{report}");
+        }
+        assert!(report["ratio"].as_f64().unwrap() > 0.0 && report["fsync"].is_boolean(), "{report}");
     }
-    assert!(report["ratio"].as_f64().unwrap() > 0.0 && report["fsync"].is_boolean(), "{report}");
     let left: Vec<_> = std::fs::read_dir(place.path(".chimera")).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(left, ["lock"]);
+    assert_eq!(place.run(&["migrate", "--check"]).status, 3, "the benchmark migrated the real schema");
 }

@@ -29,6 +29,7 @@ fn said(command: &mut Command, server: &Server) -> String {
     text
 }
 
+/// CORE-097
 #[test]
 fn every_example_client_acts_and_approves() {
     program("openssl", "openssl");
