@@ -6,6 +6,8 @@
 
 use chimera_core::limits;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use std::any::TypeId;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -24,9 +26,15 @@ pub(crate) enum JsonError {
 const NUL: &str = "a text holds the character U+0000";
 
 /// Reads one strict JSON document.
-pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, JsonError> {
+///
+/// A list is never read as an object whose members come in their order, as serde would.
+pub(crate) fn parse<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Result<T, JsonError> {
     let mut strict = serde_json::Deserializer::from_slice(bytes);
     Strict { depth: 0 }.deserialize(&mut strict).and_then(|()| strict.end()).map_err(|error| syntax(&error))?;
+    let is_list = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+    if is_list && TypeId::of::<T>() != TypeId::of::<Value>() {
+        return Err(JsonError::Shape { pointer: String::new(), reason: "expected an object, not a list".to_owned() });
+    }
     let mut typed = serde_json::Deserializer::from_slice(bytes);
     serde_path_to_error::deserialize(&mut typed)
         .map_err(|error| JsonError::Shape { pointer: pointer(error.path()), reason: without_place(error.inner()) })

@@ -162,7 +162,9 @@ pub(crate) async fn open(
     may_sign(config, &signer, &*records).await?;
     let blobs = blobs(config, home, ambient, address).await?;
     let mut checks = vec![data_folder(&config.data_dir), records_check(&records), blobs_check(&blobs)];
-    checks.extend(redis_check(config, ambient).await?);
+    if config.access.refuse_without_redis {
+        checks.extend(redis_check(config, ambient).await?);
+    }
     let (stop, stopped) = watch::channel(false);
     let checkpointer = Checkpointer {
         records: Arc::clone(&records),

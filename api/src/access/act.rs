@@ -174,7 +174,9 @@ pub(crate) async fn act(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let asked = match read(&shown, &headers, seed) {
-        Ok((ask, wait)) => access(&edge)?.act(&caller.permit, ask).await.map_err(ApiError::from).map(|it| (it, wait)),
+        Ok((ask, wait)) => {
+            Box::pin(access(&edge)?.act(&caller.permit, ask)).await.map_err(ApiError::from).map(|it| (it, wait))
+        }
         Err(error) => Err(error),
     };
     match asked {

@@ -30,6 +30,10 @@ pub(crate) struct Example {
     pub(crate) hmac_key: String,
 }
 
+/// Characters that a shared secret has at the least, and should have.
+const SHARED_CHARS_MIN: usize = 8;
+const SHARED_CHARS_GOOD: usize = 32;
+
 /// The actors that `chimera dev` brings: one of each kind.
 const EXAMPLES: [&str; 4] = ["admin", "user_ada", "n8n_workflow_demo", "service_chatbot"];
 
@@ -56,6 +60,9 @@ pub(super) async fn directory(
     let mut keys: Vec<(String, Secret)> =
         examples.iter().map(|example| (example.actor.clone(), Secret::new(example.hmac_key.as_bytes()))).collect();
     if let Some(key) = &access.hmac_secret {
+        if !chimera_core::access::registry::is_name(&access.hmac_actor) || access.hmac_actor.contains('*') {
+            return Err(invalid("access.hmac_actor", "the key is one actor's, not a pattern's"));
+        }
         keys.push((access.hmac_actor.clone(), shared(config, "access.hmac_secret", key).await?));
     }
     let settings = Settings {
@@ -155,7 +162,14 @@ const fn without(access: &AccessConfig) -> WithoutCounters {
 
 /// The value of a setting that is a secret or names one.
 async fn shared(config: &Config, setting: &str, value: &Token) -> Outcome<Secret> {
-    Ok(Secret::new(plain(config, setting, &Secretive(value.0.clone())).await?))
+    let text = plain(config, setting, &Secretive(value.0.clone())).await?;
+    if text.chars().count() < SHARED_CHARS_MIN {
+        return Err(invalid(setting, format!("a secret has at least {SHARED_CHARS_MIN} characters")));
+    }
+    if text.chars().count() < SHARED_CHARS_GOOD {
+        tracing::warn!(setting, "the secret is short enough to be guessed; {SHARED_CHARS_GOOD} characters are not");
+    }
+    Ok(Secret::new(text))
 }
 
 async fn token_keys(config: &Config, home: &Home, ambient: &Ambient) -> Outcome<Vec<TokenKey>> {

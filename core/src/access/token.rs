@@ -25,6 +25,9 @@ pub struct Claims {
     pub exp: i64,
     /// Since when.
     pub iat: i64,
+    /// Not before, in Unix seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nbf: Option<i64>,
     /// Its own id, by which it is revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jti: Option<String>,
@@ -240,7 +243,7 @@ impl Claims {
     /// Whether the token counts at this second: before its end, and not from the future by more than
     /// clocks differ.
     pub fn counts_at(&self, now: i64) -> Result<(), InvalidToken> {
-        let from_the_future = self.iat > now + crate::limits::CLOCK_SKEW_SECONDS;
+        let from_the_future = self.iat.max(self.nbf.unwrap_or(self.iat)) > now + crate::limits::CLOCK_SKEW_SECONDS;
         if self.exp > now && !from_the_future { Ok(()) } else { Err(InvalidToken::Expired) }
     }
 }
@@ -255,6 +258,7 @@ mod tests {
             sub: "user_1".into(),
             exp: 4_600,
             iat: 1_000,
+            nbf: None,
             jti: Some("a".into()),
             fam: None,
             aud: None,
@@ -321,6 +325,9 @@ mod tests {
         assert_eq!(claims().counts_at(4_599), Ok(()));
         assert_eq!(claims().counts_at(4_600), Err(InvalidToken::Expired));
         assert_eq!(claims().counts_at(1_000 - crate::limits::CLOCK_SKEW_SECONDS), Ok(()));
+        let later = Claims { nbf: Some(2_000), ..claims() };
+        assert_eq!(later.counts_at(1_900), Err(InvalidToken::Expired));
+        assert_eq!(later.counts_at(2_000 - crate::limits::CLOCK_SKEW_SECONDS), Ok(()));
         assert_eq!(claims().counts_at(999 - crate::limits::CLOCK_SKEW_SECONDS), Err(InvalidToken::Expired));
     }
 

@@ -165,7 +165,7 @@ impl Access {
 
     /// Enters in the ledger that a request was refused, and gives the refusal back.
     pub async fn refuse(&self, permit: &Permit, shown: &Presented<'_>, body: ErrorBody) -> ErrorBody {
-        refused::enter(&self.directory.parts, Some(permit), shown, body).await
+        refused::enter(&self.directory, Some(permit), shown, body).await
     }
 
     /// Does what somebody asks for, or says why not.
@@ -176,15 +176,15 @@ impl Access {
         }
         let Some(key) = ask.idempotency_key.clone() else { return self.attempt(permit, ask).await };
         check_key(&key)?;
-        let again = ask.clone();
+        let asked = Asked { request: ask.request.clone(), on_duplicate: ask.on_duplicate };
         let refused = match self.attempt(permit, ask).await {
-            Err(error) if error.body().code != Code::ConflictIdempotency.as_str() => error,
-            acted => return acted,
+            Ok(acted) => return Ok(acted),
+            Err(error) => error,
         };
         // Whether the key was used before counts for more than what is wrong with the request. The store
-        // tells it by refusing the run; it is asked only when no run was tried.
+        // refuses a second run under it, so it is asked only when there is none.
         match self.handle_idempotency(permit, &key).await? {
-            (true, Some(row)) => duplicate(&row, &again),
+            (true, Some(row)) => duplicate(&row, &asked),
             _ => Err(refused),
         }
     }
@@ -345,11 +345,11 @@ impl Access {
             level,
             dry_run: ask.dry_run,
             source: Source::Act,
-            request: Some(ask.request.clone()),
+            request: Some(ask.request),
             risk: Some(risk.clone()),
             idempotency_key: ask.idempotency_key.clone(),
-            correlation_id: ask.correlation_id.clone(),
-            notify: ask.notify.clone().or(own),
+            correlation_id: ask.correlation_id,
+            notify: ask.notify.or(own),
             run_id: Some(run_id),
             parent_span: ask.parent_span,
             priority: ask.priority.unwrap_or(chimera_core::limits::PRIORITY_DEFAULT),
@@ -359,7 +359,7 @@ impl Access {
             None => None,
             Some(key) => match self.claim(permit, key, run_id).await? {
                 Claimed::Ours(claim) => claim,
-                Claimed::Run(row) => return duplicate(&row, &ask),
+                Claimed::Run => return Err(AccessError::refused(Code::ConflictIdempotency, "somebody was faster")),
             },
         };
         match self.flow.start(permit, start).await {
@@ -367,17 +367,10 @@ impl Access {
                 Ok(Acted::Started(Box::new(Begun { started, plan: proposal.plan, risk, dry_run: ask.dry_run })))
             }
             Err(error) => {
-                let known = match (&ask.idempotency_key, error.body().code == Code::ConflictIdempotency.as_str()) {
-                    (Some(key), true) => self.flow.by_key(permit, key).await?,
-                    _ => None,
-                };
                 if let Some(claim) = claimed {
                     self.give_up(claim).await;
                 }
-                match known {
-                    Some(row) => duplicate(&row, &ask),
-                    None => Err(error.into()),
-                }
+                Err(error.into())
             }
         }
     }
@@ -411,8 +404,8 @@ impl Access {
                     return Err(body.into());
                 }
             };
-            if let Some(row) = self.flow.by_key(permit, key).await? {
-                return Ok(Claimed::Run(row));
+            if self.flow.by_key(permit, key).await?.is_some() {
+                return Ok(Claimed::Run);
             }
             if self.is_run(&held).await? {
                 // Somebody else's run has this key: ours is kept in another form, and the store decides.
@@ -443,12 +436,18 @@ impl Access {
     }
 }
 
+/// What a duplicate is compared with.
+struct Asked {
+    request: Value,
+    on_duplicate: OnDuplicate,
+}
+
 /// A key that was claimed.
 enum Claimed {
     /// Nobody else has it; none: nothing was claimed, the store alone decides.
     Ours(Option<Held>),
-    /// Somebody was faster.
-    Run(Row),
+    /// Somebody was faster, and has a run.
+    Run,
 }
 
 struct Held {
@@ -484,13 +483,14 @@ fn tools_of(graph: &Graph) -> Vec<Arc<Spec>> {
 }
 
 /// The answer to a request whose key was used before.
-fn duplicate(row: &Row, ask: &Act) -> Result<Acted, AccessError> {
+fn duplicate(row: &Row, asked: &Asked) -> Result<Acted, AccessError> {
     let run = row.uuid("id");
-    if ask.on_duplicate == OnDuplicate::Return {
+    let before = row.get("request_payload").as_json().map(Json::to_value).unwrap_or_default();
+    let differs = without_span(before) != without_span(asked.request.clone());
+    // Whoever asks for something else would take the run for what they asked for.
+    if asked.on_duplicate == OnDuplicate::Return && !differs {
         return Ok(Acted::Duplicate(run));
     }
-    let before = row.get("request_payload").as_json().map(Json::to_value).unwrap_or_default();
-    let differs = without_span(before) != without_span(ask.request.clone());
     let message = match differs {
         true => "a run was asked for under this key before, with another request",
         false => "a run was asked for under this key before",

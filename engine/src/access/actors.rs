@@ -10,7 +10,7 @@ use crate::ledger::audit::{self, Event, Writer};
 use crate::port::CommitError;
 use chimera_core::access::registry::{BadEntry, Entry, is_name};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, TENANTS};
-use chimera_core::access::{Secret, scope, seal};
+use chimera_core::access::{Level, Secret, scope, seal};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::SubjectType;
 use chimera_core::limits::{ACTOR_KEY_CHARS_MIN, ACTOR_KEYS_MAX, ACTORS_MAX};
@@ -46,14 +46,14 @@ pub struct NewKey {
 impl Directory {
     /// The entry that counts for somebody.
     pub fn actor(&self, permit: &Permit, id: &str) -> Result<Shown, AccessError> {
-        if id != permit.actor() {
+        if id != permit.actor() && !permit.may(ACTORS_WRITE) {
             permit.require(ACTORS_READ)?;
         }
         if !is_name(id) {
             return Err(AccessError::refused(Code::NotFound, "there is no such actor"));
         }
         let shown = self.shown(&self.snapshot(), id);
-        if shown.entry.tenant != permit.tenant() {
+        if shown.entry.tenant != permit.tenant() && !self.is_operator(permit) {
             return Err(AccessError::refused(Code::NotFound, "there is no such actor"));
         }
         Ok(shown)
@@ -63,8 +63,14 @@ impl Directory {
     pub fn actors(&self, permit: &Permit) -> Result<Vec<Shown>, AccessError> {
         permit.require(ACTORS_READ)?;
         let snapshot = self.snapshot();
-        let own = snapshot.registry.entries().filter(|entry| entry.tenant == permit.tenant());
+        let all = self.is_operator(permit);
+        let own = snapshot.registry.entries().filter(|entry| all || entry.tenant == permit.tenant());
         Ok(own.map(|entry| self.shown(&snapshot, &entry.id)).collect())
+    }
+
+    /// Whether somebody looks after all tenants.
+    fn is_operator(&self, permit: &Permit) -> bool {
+        permit.may("*") && permit.tenant() == self.settings.tenant
     }
 
     fn shown(&self, snapshot: &Snapshot, id: &str) -> Shown {
@@ -109,14 +115,39 @@ impl Directory {
         Ok(self.shown(&self.snapshot(), &entry.id))
     }
 
-    /// Nobody gives what they don't have, to another tenant, or to a name that is another tenant's. The
-    /// operator gives tenants their names, by patterns.
+    /// Nobody gives what they don't have, to another tenant, or to a name that is another tenant's; nobody
+    /// touches whoever may do more than they may. The operator gives tenants their names, by patterns.
     fn check_reach(&self, permit: &Permit, entry: &Entry) -> Result<(), AccessError> {
-        let everything = permit.may("*") && permit.tenant() == self.settings.tenant;
-        let holder = self.snapshot().registry.resolve(&entry.id).tenant.clone();
-        if (entry.tenant != permit.tenant() || holder != permit.tenant()) && !everything {
-            return Err(AccessError::refused(Code::RbacForbidden, "the actor belongs to another tenant"));
+        if self.is_operator(permit) {
+            return Ok(());
         }
+        let forbidden = |what: &str| Err(AccessError::refused(Code::RbacForbidden, what));
+        let now = self.snapshot().registry.resolve(&entry.id);
+        if entry.tenant != permit.tenant() || now.tenant != permit.tenant() {
+            return forbidden("the actor belongs to another tenant");
+        }
+        self.outranks(permit, &now)?;
+        self.outranks(permit, entry)?;
+        if entry.is_pattern() {
+            return forbidden("patterns are the operator's");
+        }
+        if entry.kind != now.kind {
+            return forbidden("who is a person is the operator's to say");
+        }
+        let own = self.snapshot().registry.resolve(permit.actor());
+        if entry.quota_per_minute > own.quota_per_minute {
+            return forbidden("nobody gives a larger quota than their own");
+        }
+        // Without a level the risk decides, which is never L3.
+        let level = entry.level.unwrap_or(Level::ExecuteNotify);
+        if level > own.level.unwrap_or(Level::ExecuteNotify) {
+            return forbidden("nobody gives a freer level than their own");
+        }
+        Ok(())
+    }
+
+    /// Refuses somebody who lacks a scope that the other has, or is to have.
+    fn outranks(&self, permit: &Permit, entry: &Entry) -> Result<(), AccessError> {
         let held = scope::narrowed(permit.scopes(), &entry.scopes);
         match entry.scopes.iter().find(|scope| !held.contains(scope)) {
             Some(scope) => {
@@ -165,47 +196,33 @@ impl Directory {
         given: Option<String>,
         overlap_seconds: Option<i64>,
     ) -> Result<NewKey, AccessError> {
-        if actor != permit.actor() || !permit.is_human() {
-            permit.require(ACTORS_WRITE)?;
-        }
+        permit.require(ACTORS_WRITE)?;
         let shown = self.actor(permit, actor)?;
+        // Whoever makes a key for somebody can be that somebody.
+        self.outranks(permit, &shown.entry)?;
         if actor.contains('*') {
             return Err(AccessError::refused(Code::ValidationFailed, "a pattern has no key: every actor has its own"));
         }
         let now = self.parts.clock.now();
         let (key, id) = (self.key(given)?, self.parts.random.row_id(now));
-        let mut nonce = [0; 24];
-        self.parts.random.fill(&mut nonce);
-        let sealing = self.parts.seal.expose().try_into().ok();
-        let sealed =
-            sealing.and_then(|sealing| seal::seal(sealing, &place(actor, id), nonce, &Secret::new(key.as_str())));
-        let sealed = sealed.ok_or_else(|| AccessError::refused(Code::Internal, "the key can't be sealed"))?;
-        let row = Insert::into(
-            &ACTOR_KEYS,
-            vec![
-                ("id", id.into()),
-                ("actor_id", actor.into()),
-                ("tenant_id", shown.entry.tenant.as_str().into()),
-                ("sealed_key", sealed.into()),
-                ("not_before", now.into()),
-                ("created_at", now.into()),
-            ],
-        )?;
-        self.found_tenant(&shown.entry.tenant, now).await?;
+        let tenant = shown.entry.tenant.as_str();
+        let row = self.key_row(tenant, actor, id, &Secret::new(key.as_str()), (now, None))?;
+        self.found_tenant(tenant, now).await?;
         let mut tx = Tx { inserts: vec![row], ..Tx::default() };
         let before_until = overlap_seconds.map(|seconds| now.plus_seconds(seconds.max(0)));
+        let snapshot = self.snapshot();
         let mut held = 0;
-        for key in self.snapshot().keys(actor, now).filter_map(|key| key.id.map(|id| (id, key.until))) {
+        for key in snapshot.keys(actor, now) {
             held += 1;
-            if let (Some(until), (id, before)) = (before_until, key)
-                && before.is_none_or(|before| until < before)
-            {
-                tx.updates.push(Update::of(
-                    &ACTOR_KEYS,
-                    vec![id.into()],
-                    Vec::new(),
-                    vec![("expires_at", until.into())],
-                )?);
+            let Some(until) = before_until.filter(|until| key.until.is_none_or(|before| *until < before)) else {
+                continue;
+            };
+            if key.stored {
+                let set = vec![("expires_at", until.into())];
+                tx.updates.push(Update::of(&ACTOR_KEYS, vec![key.id.into()], Vec::new(), set)?);
+            } else {
+                // The row says when it ends; without one the configuration's key counts for ever.
+                tx.inserts.push(self.key_row(tenant, actor, key.id, &key.secret, (now, Some(until)))?);
             }
         }
         if held >= ACTOR_KEYS_MAX && before_until.is_none_or(|until| until > now) {
@@ -219,6 +236,32 @@ impl Directory {
         audit::commit(&*self.parts.records, tx).await?;
         self.changed().await?;
         Ok(NewKey { id, key, before_until })
+    }
+
+    /// The row of a key, sealed, that counts from one moment to another.
+    fn key_row(
+        &self,
+        tenant: &str,
+        actor: &str,
+        id: Uuid,
+        key: &Secret,
+        (from, until): (Timestamp, Option<Timestamp>),
+    ) -> Result<Insert, AccessError> {
+        let mut nonce = [0; 24];
+        self.parts.random.fill(&mut nonce);
+        let sealing = self.parts.seal.expose().try_into().ok();
+        let sealed = sealing.and_then(|sealing| seal::seal(sealing, &place(actor, id), nonce, key));
+        let sealed = sealed.ok_or_else(|| AccessError::refused(Code::Internal, "the key can't be sealed"))?;
+        let cells = vec![
+            ("id", id.into()),
+            ("actor_id", actor.into()),
+            ("tenant_id", tenant.into()),
+            ("sealed_key", sealed.into()),
+            ("not_before", from.into()),
+            ("expires_at", until.into()),
+            ("created_at", from.into()),
+        ];
+        Ok(Insert::into(&ACTOR_KEYS, cells)?)
     }
 
     fn key(&self, given: Option<String>) -> Result<String, AccessError> {

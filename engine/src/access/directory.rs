@@ -15,6 +15,7 @@ use chimera_core::limits;
 use chimera_core::record::{Compare, Condition, Json, Row, RowCount, Scope, Select, Step, Table, Tx, Value};
 use chimera_core::time::Timestamp;
 use futures::StreamExt;
+use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -69,7 +70,9 @@ pub struct Snapshot {
 
 /// A key that counts for a while.
 pub(super) struct HeldKey {
-    pub(super) id: Option<Uuid>,
+    pub(super) id: Uuid,
+    /// It has a row; else it is the configuration's.
+    pub(super) stored: bool,
     pub(super) secret: Secret,
     pub(super) from: Timestamp,
     pub(super) until: Option<Timestamp>,
@@ -145,12 +148,19 @@ impl Directory {
 
     async fn keys(&self) -> Result<BTreeMap<String, Vec<HeldKey>>, AccessError> {
         let mut keys: BTreeMap<String, Vec<HeldKey>> = BTreeMap::new();
-        for (actor, secret) in &self.settings.keys {
-            let key = HeldKey { id: None, secret: secret.clone(), from: Timestamp::from_micros(0), until: None };
-            keys.entry(actor.clone()).or_default().push(key);
-        }
         let now = self.parts.clock.now();
-        for row in self.rows(Select::from(&ACTOR_KEYS, Scope::System)).await? {
+        let rows = self.rows(Select::from(&ACTOR_KEYS, Scope::System)).await?;
+        let stored: BTreeSet<Uuid> = rows.iter().map(|row| row.uuid("id")).collect();
+        for (actor, secret) in &self.settings.keys {
+            // A key of the configuration that was replaced has a row, and ends as that says.
+            let id = configured_id(actor, secret);
+            if !stored.contains(&id) {
+                let key =
+                    HeldKey { id, stored: false, secret: secret.clone(), from: Timestamp::from_micros(0), until: None };
+                keys.entry(actor.clone()).or_default().push(key);
+            }
+        }
+        for row in rows {
             let until = row.get("expires_at").as_time();
             if !row.get("revoked_at").is_null() || until.is_some_and(|until| until <= now) {
                 continue;
@@ -161,7 +171,8 @@ impl Directory {
             };
             let from = row.get("not_before").as_time().unwrap_or(now);
             keys.entry(row.text("actor_id").to_owned()).or_default().push(HeldKey {
-                id: Some(row.uuid("id")),
+                id: row.uuid("id"),
+                stored: true,
                 secret,
                 from,
                 until,
@@ -241,6 +252,13 @@ impl Directory {
             }
         }
     }
+}
+
+/// The id of a key that the configuration holds, should it ever need a row.
+fn configured_id(actor: &str, secret: &Secret) -> Uuid {
+    let digest = Sha256::new().chain_update(b"configured").chain_update(actor).chain_update([0]);
+    let digest = digest.chain_update(secret.expose()).finalize();
+    Uuid::from_slice(&digest[..16]).unwrap_or_default()
 }
 
 /// What a sealed key is bound to.

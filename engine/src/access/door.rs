@@ -97,7 +97,7 @@ impl Door {
         match rate.refusal() {
             None => Ok(rate),
             Some(body) => {
-                let body = refused::enter(&self.directory.parts, Some(permit), shown, body).await;
+                let body = refused::enter(&self.directory, Some(permit), shown, body).await;
                 Err(Turned { body, rate: Some(rate) })
             }
         }
@@ -265,13 +265,13 @@ impl Door {
             Err(body) => return Turned { body, rate: None },
         };
         let Some(over) = rate.refusal() else {
-            let body = refused::enter(&self.directory.parts, permit, shown, body).await;
+            let body = refused::enter(&self.directory, permit, shown, body).await;
             return Turned { body, rate: Some(rate) };
         };
         // A flood of strangers is entered once a window: the ledger is not theirs to fill.
         let first = self.rates.own.claim(&flood_key(shown.peer), "1", std::time::Duration::from_secs(60), now).await;
         let body = match first {
-            Ok(crate::port::Claim::Claimed) => refused::enter(&self.directory.parts, permit, shown, over).await,
+            Ok(crate::port::Claim::Claimed) => refused::enter(&self.directory, permit, shown, over).await,
             _ => over,
         };
         Turned { body, rate: Some(rate) }

@@ -1,6 +1,6 @@
 //! What was refused stands in the ledger, and nowhere else: no run, no level, no key.
 
-use super::directory::Parts;
+use super::directory::Directory;
 use super::door::Presented;
 use super::permit::Permit;
 use crate::ledger::audit::{self, Decision, Event, Writer};
@@ -13,11 +13,17 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 /// Enters a refusal; gives it back, or the reason why it could not be entered.
-pub(super) async fn enter(parts: &Parts, permit: Option<&Permit>, shown: &Presented<'_>, body: ErrorBody) -> ErrorBody {
+pub(super) async fn enter(
+    directory: &Directory,
+    permit: Option<&Permit>,
+    shown: &Presented<'_>,
+    body: ErrorBody,
+) -> ErrorBody {
+    let parts = &directory.parts;
     let actor = permit.map_or(ANONYMOUS, Permit::actor);
     let decision = Decision {
         event: Event {
-            tenant_id: permit.map_or("system", Permit::tenant).to_owned(),
+            tenant_id: permit.map_or(directory.settings.tenant.as_str(), Permit::tenant).to_owned(),
             subject_type: SubjectType::Other,
             subject_id: shown.target.to_owned(),
             event_type: "access.refused".to_owned(),

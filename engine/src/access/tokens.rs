@@ -12,7 +12,7 @@ use super::rate::Rate;
 use crate::ledger::audit::{self, Event, Writer};
 use crate::port::CommitError;
 use chimera_core::access::tables::{REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
-use chimera_core::access::token::{self, Audience, Claims};
+use chimera_core::access::token::{self, Audience, Claims, TokenKey};
 use chimera_core::access::{Entry, registry, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::SubjectType;
@@ -78,6 +78,11 @@ impl Door {
             return Err(body.with("pointer", "/actor"));
         }
         self.validate_hmac(&ask.actor, shown, now)?;
+        if let Some(TokenKey::Hs256 { only: Some(only), .. }) = self.directory.settings.token_keys.first()
+            && *only != ask.actor
+        {
+            return Err(ErrorBody::new(Code::RbacForbidden, format!("this server signs tokens for {only} alone")));
+        }
         is_now(&ask.issued_at, now)?;
         let entry = self.directory.snapshot().registry.resolve(&ask.actor);
         if entry.disabled {
@@ -282,6 +287,7 @@ impl Door {
             sub: actor.to_owned(),
             exp: iat + TOKEN_SECONDS,
             iat,
+            nbf: None,
             jti: Some(parts.random.opaque_id()),
             fam: family.map(|family| family.to_string()),
             aud: Some(Audience::One(settings.audience.clone())),

@@ -64,8 +64,9 @@ impl Flow {
                     }
                 } => match heard {
                     Some(Heard::Message(message)) => {
-                        if let Ok(run) = Uuid::from_slice(&message) && self.inner.is_active(run) {
-                            self.inner.wake(run);
+                        // Only told to look: whoever hears a hint and hints again would hear itself.
+                        if let Ok(run) = Uuid::from_slice(&message) {
+                            self.inner.nudge(run, super::drive::Nudge::Look);
                         }
                     }
                     Some(Heard::Lagged { .. }) => {}

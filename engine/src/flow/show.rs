@@ -11,7 +11,7 @@ use chimera_core::flow::run::RunStatus;
 use chimera_core::flow::tables::{NOTIFICATIONS, RUN_PATCHES, RUNS, SCOPED_APPROVALS, STEPS, TOOL_CALLS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits;
-use chimera_core::record::{Compare, Cursor, Direction, Json, Row, Scope, Select};
+use chimera_core::record::{Compare, Cursor, Direction, Json, Row, Scope, Select, Value as Cell};
 use chimera_core::time::Timestamp;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -143,6 +143,7 @@ impl Flow {
     ) -> Result<Value, FlowError> {
         let records = &*self.inner.parts.records;
         let row = load::seen_run(records, permit, run).await?;
+        let dry = self.dry_calls(permit, &row).await?;
         let mut steps = Vec::new();
         let mut from = cursor.and_then(|cursor| cursor.strip_prefix(UNBEGUN));
         if from.is_none() {
@@ -155,7 +156,12 @@ impl Flow {
             let mut page = records.read(select).await?;
             page.rows.sort_by_key(|row| (row.int("position"), row.get("map_index").as_int()));
             let calls = self.calls(permit, &page.rows).await?;
-            steps.extend(page.rows.iter().map(|row| step(row, calls.get(&row.uuid("id")))));
+            steps.extend(page.rows.iter().map(|row| {
+                // What was tried dry comes before what was done.
+                let tried = dry.get(&dry_key(run, row.text("node_id"), row.get("map_index").as_int()));
+                let made = calls.get(&row.uuid("id"));
+                step(row, tried.into_iter().chain(made.into_iter().flatten()).cloned().collect())
+            }));
             if let Some(next) = page.next {
                 return Ok(json!({"steps": steps, "next_cursor": next.encode()}));
             }
@@ -163,13 +169,19 @@ impl Flow {
         }
         let from = from.and_then(|from| from.parse().ok()).ok_or_else(FlowError::foreign_cursor)?;
         let room = limit.saturating_sub(steps.len());
-        let (rest, next) = self.unbegun(row, from, room).await?;
+        let (rest, next) = self.unbegun(row, from, room, &dry).await?;
         steps.extend(rest);
         Ok(json!({"steps": steps, "next_cursor": next}))
     }
 
     /// Nodes that have not begun, from a place of the graph on, and where to go on.
-    async fn unbegun(&self, row: Row, from: usize, room: usize) -> Result<(Vec<Value>, Option<String>), FlowError> {
+    async fn unbegun(
+        &self,
+        row: Row,
+        from: usize,
+        room: usize,
+        dry: &BTreeMap<String, Value>,
+    ) -> Result<(Vec<Value>, Option<String>), FlowError> {
         let records = &*self.inner.parts.records;
         let status = RunStatus::parse(row.text("status"));
         let rest = match status {
@@ -178,7 +190,8 @@ impl Flow {
             Some(status) if status.is_final() => "cancelled",
             _ => "pending",
         };
-        let rows = load::steps(records, row.uuid("id")).await?;
+        let id = row.uuid("id");
+        let rows = load::steps(records, id).await?;
         let begun: BTreeSet<&str> = rows.iter().map(|row| row.text("node_id")).collect();
         // A run whose workflow can't be read any more has shown what it did.
         let Ok(run) = load::load(records, &self.inner.workflows, row).await else { return Ok((Vec::new(), None)) };
@@ -187,14 +200,28 @@ impl Flow {
         let shown = unbegun.by_ref().take(room).map(|(_, compiled)| {
             let node = &compiled.node;
             let tool = compiled.tool.as_ref().map(|tool| tool.name.as_str());
+            let tried: Vec<&Value> = dry.get(&dry_key(id, &node.id, None)).into_iter().collect();
             json!({
                 "step_id": null, "node_id": node.id, "node_type": node.body.kind(), "status": rest, "map_index": null,
                 "tool": tool, "attempt": 0, "input": null, "input_digest": null, "output": null, "error": null,
-                "child_run_id": null, "retry_at": null, "started_at": null, "completed_at": null, "tool_calls": [],
+                "child_run_id": null, "retry_at": null, "started_at": null, "completed_at": null, "tool_calls": tried,
             })
         });
         let shown = shown.collect();
         Ok((shown, unbegun.next().map(|(at, _)| format!("{UNBEGUN}{at}"))))
+    }
+
+    /// The dry pass of a run that was drafted, by the key of each call.
+    async fn dry_calls(&self, permit: &Permit, run: &Row) -> Result<BTreeMap<String, Value>, FlowError> {
+        if run.get("plan").is_null() {
+            return Ok(BTreeMap::new());
+        }
+        let scope = Scope::Tenant(permit.tenant().to_owned());
+        let select = Select::from(&TOOL_CALLS, scope).with("run_id", run.uuid("id"));
+        let select = select.with("step_id", Cell::Null);
+        let rows = load::all(&*self.inner.parts.records, select, limits::RUN_STEPS_MAX).await?;
+        let keyed = rows.iter().filter_map(|row| Some((row.get("idempotency_key").as_text()?.to_owned(), call(row))));
+        Ok(keyed.collect())
     }
 
     async fn calls(&self, permit: &Permit, steps: &[Row]) -> Result<BTreeMap<Uuid, Vec<Value>>, FlowError> {
@@ -234,6 +261,12 @@ impl Flow {
         let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
         row.map(|row| row.uuid("id")).ok_or_else(|| FlowError::not_found("step"))
     }
+}
+
+/// The key of a call in the dry pass.
+fn dry_key(run: Uuid, node: &str, item: Option<i64>) -> String {
+    let item = item.map(|item| format!("[{item}]")).unwrap_or_default();
+    format!("{}:{node}{item}:dry", run.simple())
 }
 
 /// The plan that was drafted: its lines, each under the name by which it is decided about.
@@ -334,7 +367,7 @@ fn patch(row: &Row) -> Value {
     })
 }
 
-fn step(row: &Row, calls: Option<&Vec<Value>>) -> Value {
+fn step(row: &Row, calls: Vec<Value>) -> Value {
     let json = |column: &str| row.get(column).as_json().map(Json::to_value);
     json!({
         "step_id": row.uuid("id"),
@@ -352,7 +385,7 @@ fn step(row: &Row, calls: Option<&Vec<Value>>) -> Value {
         "retry_at": time(row, "retry_at"),
         "started_at": time(row, "started_at"),
         "completed_at": time(row, "completed_at"),
-        "tool_calls": calls.cloned().unwrap_or_default(),
+        "tool_calls": calls,
     })
 }
 

@@ -43,3 +43,6 @@ CREATE TABLE refresh_tokens (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX idx_refresh_tokens_family ON refresh_tokens(family_id);
+
+-- The dry pass of a run has no steps yet; it is found by the run.
+CREATE INDEX idx_tool_calls_dry ON tool_calls(run_id) WHERE step_id IS NULL;

@@ -216,8 +216,16 @@ impl Porch {
     /// A token that says what a test wants.
     pub(crate) fn token_with(&self, actor: &str, change: impl FnOnce(&mut Claims)) -> String {
         let iat = self.now();
-        let mut claims =
-            Claims { sub: actor.to_owned(), exp: iat + 3_600, iat, jti: None, fam: None, aud: None, scopes: None };
+        let mut claims = Claims {
+            sub: actor.to_owned(),
+            exp: iat + 3_600,
+            iat,
+            nbf: None,
+            jti: None,
+            fam: None,
+            aud: None,
+            scopes: None,
+        };
         change(&mut claims);
         token_key().sign(&claims).unwrap()
     }
