@@ -181,7 +181,7 @@ pub(crate) async fn act(
     };
     match asked {
         Ok((Acted::Started(begun), wait)) => answer(&edge, &caller, &begun, wait).await,
-        Ok((Acted::Duplicate(run), _)) => whole(&caller, run, StatusCode::OK).await,
+        Ok((Acted::Duplicate { run, differs }, _)) => known(&caller, run, differs).await,
         Err(error) if error.code.status() >= 500 => Err(error),
         Err(error) => Err(access(&edge)?.refuse(&caller.permit, &shown.presented(), error.body).await.into()),
     }
@@ -302,6 +302,13 @@ async fn answer(edge: &Edge, caller: &Caller, begun: &Begun, wait: Option<Durati
 
 fn begun_answer(run: Uuid, begun: &Begun) -> Response {
     (StatusCode::ACCEPTED, place_of(run), Json(summary(begun))).into_response()
+}
+
+/// The run that was asked for under this key before, and whether it is what is asked for now.
+async fn known(caller: &Caller, run: Uuid, differs: bool) -> Result<Response, ApiError> {
+    let mut shown = caller.flow.show(&caller.permit, run).await?;
+    shown["request_differs"] = differs.into();
+    Ok((place_of(run), Json(shown)).into_response())
 }
 
 async fn whole(caller: &Caller, run: Uuid, status: StatusCode) -> Result<Response, ApiError> {

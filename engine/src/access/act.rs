@@ -99,7 +99,12 @@ pub enum Acted {
     /// A run was started.
     Started(Box<Begun>),
     /// The key was used before, and the caller wants the run.
-    Duplicate(Uuid),
+    Duplicate {
+        /// The run.
+        run: Uuid,
+        /// Something else was asked for then.
+        differs: bool,
+    },
 }
 
 /// A run that was started.
@@ -487,9 +492,8 @@ fn duplicate(row: &Row, asked: &Asked) -> Result<Acted, AccessError> {
     let run = row.uuid("id");
     let before = row.get("request_payload").as_json().map(Json::to_value).unwrap_or_default();
     let differs = without_span(before) != without_span(asked.request.clone());
-    // Whoever asks for something else would take the run for what they asked for.
-    if asked.on_duplicate == OnDuplicate::Return && !differs {
-        return Ok(Acted::Duplicate(run));
+    if asked.on_duplicate == OnDuplicate::Return {
+        return Ok(Acted::Duplicate { run, differs });
     }
     let message = match differs {
         true => "a run was asked for under this key before, with another request",

@@ -76,6 +76,7 @@ async fn the_second_request_under_a_key_starts_nothing_and_learns_of_the_first()
     let returned = porch.act("n8n_workflow_1", other).await;
     assert_eq!((returned.status, &returned.body["run_id"]), (200, &first.body["run_id"]), "{returned:?}");
     assert_eq!((&returned.body["status"], returned.body["result"].is_object()), (&json!("completed"), true));
+    assert_eq!(returned.body["request_differs"], true, "it is not what was asked for now");
     assert_eq!((runs(&porch), porch.effects()), (1, 1));
 }
 
