@@ -60,7 +60,7 @@ pub(crate) async fn observe(State(edge): State<Edge>, mut request: Request, next
     request.extensions_mut().insert(context.clone());
     let echoed = request.headers().contains_key(&CORRELATION_ID);
 
-    let response = next.run(request).instrument(span.clone()).await;
+    let response = answer(&edge, request, next).instrument(span.clone()).await;
 
     let micros = edge.clock.now().micros() - began.micros();
     let entered = span.enter();
@@ -84,12 +84,18 @@ pub(crate) async fn observe(State(edge): State<Edge>, mut request: Request, next
     response
 }
 
-/// Refuses a head that HTTP forbids and its parser lets pass: proxies before us may read such a
-/// request differently than we do.
-pub(crate) async fn check_head(request: Request, next: Next) -> Response {
-    match fault(&request) {
-        None => next.run(request).await,
-        Some(fault) => ApiError::new(Code::SchemaInvalid, fault).into_response(),
+/// Answers a request, unless its head is one that HTTP forbids and its parser lets pass, since proxies
+/// before us may read such a request differently than we do; and gives up on an answer that doesn't begin
+/// in time. These are no layers of their own: every layer copies all those within for each request.
+async fn answer(edge: &Edge, request: Request, next: Next) -> Response {
+    if let Some(fault) = fault(&request) {
+        return ApiError::new(Code::SchemaInvalid, fault).into_response();
+    }
+    match tokio::time::timeout(edge.request_timeout, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => ApiError::new(Code::RequestTimeout, "the answer took longer than a request may take")
+            .retry_after(1)
+            .into_response(),
     }
 }
 
@@ -109,16 +115,6 @@ fn fault(request: &Request) -> Option<&'static str> {
         [] if request.version() < Version::HTTP_11 => None,
         [host] if is_host(host) => None,
         _ => Some("a request names its host, once"),
-    }
-}
-
-/// Gives up on an answer that doesn't begin in time.
-pub(crate) async fn limit_time(State(edge): State<Edge>, request: Request, next: Next) -> Response {
-    match tokio::time::timeout(edge.request_timeout, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => ApiError::new(Code::RequestTimeout, "the answer took longer than a request may take")
-            .retry_after(1)
-            .into_response(),
     }
 }
 

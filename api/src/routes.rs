@@ -16,7 +16,7 @@ use crate::problem::ApiError;
 use crate::request;
 use axum::Router;
 use axum::http::{Method, Uri};
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodRouter, delete, get, post};
 use chimera_core::error::Code;
 use tower_http::catch_panic::CatchPanicLayer;
@@ -180,11 +180,9 @@ pub fn router(edge: Edge) -> Router {
 /// The whole edge with further routes under the same layers.
 pub fn with_routes(edge: Edge, more: Router<Edge>) -> Router {
     let add = |router: Router<Edge>, (path, methods)| router.route(path, methods);
-    // What is added last comes first: who it is, then how often.
     let guarded = guarded()
         .into_iter()
         .fold(Router::new(), add)
-        .route_layer(from_fn_with_state(edge.clone(), gate::rate_limit_middleware))
         .route_layer(from_fn_with_state(edge.clone(), gate::authenticate));
     open()
         .into_iter()
@@ -193,8 +191,6 @@ pub fn with_routes(edge: Edge, more: Router<Edge>) -> Router {
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(CatchPanicLayer::custom(request::after_panic))
-        .layer(from_fn_with_state(edge.clone(), request::limit_time))
-        .layer(from_fn(request::check_head))
         .layer(from_fn_with_state(edge.clone(), request::observe))
         .with_state(edge)
 }

@@ -120,22 +120,24 @@ pub(crate) async fn authenticate(State(edge): State<Edge>, request: Request, nex
         Ok(door) => door,
         Err(error) => return error.into_response(),
     };
-    match door.identify(&shown.presented()).await {
-        Ok(permit) => request.extensions_mut().insert(permit),
+    let permit = match door.identify(&shown.presented()).await {
+        Ok(permit) => permit,
         Err(turned) => return turned_away(turned),
     };
-    request.extensions_mut().insert(Arc::new(shown));
-    next.run(request).await
+    let shown = Arc::new(shown);
+    request.extensions_mut().insert(permit.clone());
+    request.extensions_mut().insert(Arc::clone(&shown));
+    rate_limit_middleware((door, &permit, &shown), request, next).await
 }
 
 /// Counts a request of somebody who is known, and says in the answer where they stand.
-pub(crate) async fn rate_limit_middleware(State(edge): State<Edge>, request: Request, next: Next) -> Response {
-    let known = (request.extensions().get::<Permit>(), request.extensions().get::<Arc<Shown>>());
-    let ((Some(permit), Some(shown)), Ok(door)) = (known, door(&edge)) else {
-        return ApiError::internal().into_response();
-    };
+async fn rate_limit_middleware(
+    (door, permit, shown): (&Door, &Permit, &Shown),
+    request: Request,
+    call_next: Next,
+) -> Response {
     match door.count(permit, &shown.presented()).await {
-        Ok(rate) => with_rate(next.run(request).await, &rate),
+        Ok(rate) => with_rate(call_next.run(request).await, &rate),
         Err(turned) => turned_away(turned),
     }
 }
