@@ -182,15 +182,18 @@ impl Access {
         let Some(key) = ask.idempotency_key.clone() else { return self.attempt(permit, ask).await };
         check_key(&key)?;
         let asked = Asked { request: ask.request.clone(), on_duplicate: ask.on_duplicate };
-        let refused = match self.attempt(permit, ask).await {
-            Ok(acted) => return Ok(acted),
-            Err(error) => error,
-        };
-        // Whether the key was used before counts for more than what is wrong with the request. The store
-        // refuses a second run under it, so it is asked only when there is none.
-        match self.handle_idempotency(permit, &key).await? {
-            (true, Some(row)) => duplicate(&row, &asked),
-            _ => Err(refused),
+        if let (true, Some(row)) = self.handle_idempotency(permit, &key).await? {
+            return duplicate(&row, &asked);
+        }
+        match self.attempt(permit, ask).await {
+            // Somebody was faster by a moment: the store has refused a second run.
+            Err(error) if error.body().code == Code::ConflictIdempotency.as_str() => {
+                match self.handle_idempotency(permit, &key).await? {
+                    (true, Some(row)) => duplicate(&row, &asked),
+                    _ => Err(error),
+                }
+            }
+            acted => acted,
         }
     }
 
