@@ -220,8 +220,29 @@ impl Flow {
         let select = Select::from(&TOOL_CALLS, scope).with("run_id", run.uuid("id"));
         let select = select.with("step_id", Cell::Null);
         let rows = load::all(&*self.inner.parts.records, select, limits::RUN_STEPS_MAX).await?;
-        let keyed = rows.iter().filter_map(|row| Some((row.get("idempotency_key").as_text()?.to_owned(), call(row))));
-        Ok(keyed.collect())
+        let plan = run.get("plan").as_json().map(Json::to_value).unwrap_or_default();
+        let lines = plan["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let mut found = BTreeMap::new();
+        for shown in rows.iter().map(call) {
+            // A call of the dry pass has no step; the line of the plan with its tool and input names it.
+            let mut input = shown["tool_input"].clone();
+            let place = |line: &Value| {
+                let node = line["node"].as_str().unwrap_or_default();
+                dry_key(run.uuid("id"), node, line["item"].as_i64())
+            };
+            let given = |line: &Value| line["input"].get("dry_run").cloned();
+            let line = lines.iter().find(|line| {
+                if let Some(members) = input.as_object_mut() {
+                    members.remove("dry_run");
+                    members.extend(given(line).map(|said| ("dry_run".to_owned(), said)));
+                }
+                line["tool"] == shown["tool_name"] && line["input"] == input && !found.contains_key(&place(line))
+            });
+            if let Some(line) = line {
+                found.insert(place(line), shown);
+            }
+        }
+        Ok(found)
     }
 
     async fn calls(&self, permit: &Permit, steps: &[Row]) -> Result<BTreeMap<Uuid, Vec<Value>>, FlowError> {

@@ -342,7 +342,6 @@ impl Run {
                 ("error", error.clone().into()),
                 ("duration_ms", took_ms.into()),
                 ("dry_run", true.into()),
-                ("idempotency_key", format!("{}:dry", self.effect_key(at, &Mode::Dry)).into()),
                 ("created_at", env.now.into()),
                 ("actor", self.head.actor.as_str().into()),
                 ("tenant_id", self.head.tenant.as_str().into()),
