@@ -201,7 +201,8 @@ impl Person<'_> {
     }
 
     async fn settle(&mut self, flow: &Flow, run: Uuid, step: &Value) {
-        let call = &step["tool_calls"][0];
+        let made = step["tool_calls"].as_array().into_iter().flatten().find(|call| call["dry_run"] == false);
+        let call = made.unwrap_or(&Value::Null);
         let tool = call["tool_name"].as_str().unwrap_or_default();
         self.doubts.insert(tool.to_owned());
         if tool != IN_DOUBT {
