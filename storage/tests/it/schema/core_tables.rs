@@ -92,7 +92,11 @@ async fn tool_calls_begins_as_written_and_goes_on_with_listed_columns() {
     let listed = ["actor", "tenant_id", "run_id", "effect_id", "attempt", "outcome", "error_data", "completed_at"];
     assert_eq!(ours, listed);
     assert_eq!(live.constraints, ["FOREIGN KEY (step_id) REFERENCES steps(id)", "PRIMARY KEY (id)"]);
-    let indexes = ["idx_tool_calls_actor_time (actor, created_at DESC)", "idx_tool_calls_step (step_id)"];
+    let indexes = [
+        "idx_tool_calls_actor_time (actor, created_at DESC)",
+        "idx_tool_calls_dry (run_id) WHERE (step_id IS NULL)",
+        "idx_tool_calls_step (step_id)",
+    ];
     assert_eq!(live.indexes, index_texts("tool_calls", &indexes));
 }
 
