@@ -1,6 +1,7 @@
 //! The front door over a real socket: who gets in, how, how often, and what they may start.
 
 mod act;
+mod actors;
 mod approvals;
 mod idempotency;
 mod matrix;

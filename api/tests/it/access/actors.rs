@@ -1,0 +1,123 @@
+//! Looking after actors: nobody gives what they lack, and nobody gets at whoever may do more.
+
+use super::porch::{Porch, entry, harmless, porch_with, sent};
+use chimera_core::access::{Entry, Level};
+use chimera_testkit::access::settings;
+use chimera_testkit::flow::TENANT;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+/// A house where bob looks after actors, and may read Notion.
+async fn kept() -> Porch {
+    let bob = entry("user_bob", &["actors.read", "actors.write", "notion.*"]);
+    let bob = Entry { level: Some(Level::Draft), quota_per_minute: 30, ..bob };
+    porch_with(settings(TENANT, vec![bob]), None).await
+}
+
+async fn put(porch: &Porch, actor: &str, id: &str, body: Value) -> u16 {
+    porch.ask(actor, Method::PUT, &format!("/actors/{id}"), body).await.status
+}
+
+/// CORE-079
+#[tokio::test]
+async fn nobody_makes_a_key_for_somebody_who_may_do_more() {
+    let porch = kept().await;
+    for (actor, of, status) in [
+        ("user_bob", "admin", 403),
+        ("user_bob", "n8n_workflow_1", 403),
+        ("user_bob", "service_bot", 201),
+        ("user_ann", "user_ann", 403),
+        ("admin", "n8n_workflow_1", 201),
+    ] {
+        let made = porch.ask(actor, Method::POST, &format!("/actors/{of}/keys"), json!({})).await;
+        assert_eq!(made.status, status, "{actor} for {of}: {made:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_alone_or_a_narrow_one_makes_no_key() {
+    let porch = kept().await;
+    let url = porch.house.server.url("/actors/admin/keys");
+    let unsigned = sent(porch.house.client.post(&url).bearer_auth(porch.house.token("admin"))).await;
+    assert_eq!((unsigned.status, unsigned.code()), (401, "SIGNATURE_INVALID"));
+    let narrow = porch.token_with("admin", |claims| claims.scopes = Some(vec!["runs.read".to_owned()]));
+    let request = porch.house.client.post(&url).bearer_auth(narrow);
+    let narrowed = sent(crate::flow::signed(request, "admin", &json!({}))).await;
+    assert_eq!((narrowed.status, narrowed.code()), (403, "RBAC_FORBIDDEN"));
+}
+
+#[tokio::test]
+async fn nobody_gives_a_level_a_quota_a_kind_or_a_pattern_that_is_not_theirs_to_give() {
+    let porch = kept().await;
+    let plain = json!({"scopes": ["notion.*"], "quota_per_minute": 30, "autonomy_level": "L1_Draft"});
+    assert_eq!(put(&porch, "user_bob", "service_new", plain.clone()).await, 200);
+    let with = |name: &str, value: Value| {
+        let mut body = plain.clone();
+        body[name] = value;
+        body
+    };
+    for body in [
+        with("scopes", json!(["github.*"])),
+        with("autonomy_level", json!("L2_ExecuteNotify")),
+        with("autonomy_level", Value::Null),
+        with("quota_per_minute", json!(31)),
+        with("kind", json!("human")),
+        with("tenant", json!("other")),
+    ] {
+        assert_eq!(put(&porch, "user_bob", "service_new", body.clone()).await, 403, "{body}");
+    }
+    for id in ["admin", "n8n_workflow_1", "service_*", "*"] {
+        assert_eq!(put(&porch, "user_bob", id, plain.clone()).await, 403, "{id}");
+    }
+    assert_eq!(porch.get("admin", "/actors/admin").await.body["scopes"], json!(["*"]));
+}
+
+#[tokio::test]
+async fn the_operator_looks_after_every_tenant() {
+    let porch = kept().await;
+    assert_eq!(put(&porch, "admin", "globex_*", json!({"tenant": "globex", "scopes": ["notion.*"]})).await, 200);
+    let made = porch.ask("admin", Method::POST, "/actors/globex_bot/keys", json!({})).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    assert_eq!(porch.get("admin", "/actors/globex_bot").await.body["tenant"], "globex");
+    assert_eq!(porch.get("user_bob", "/actors/globex_bot").await.status, 404);
+}
+
+/// CORE-109
+#[tokio::test]
+async fn a_key_that_the_configuration_holds_ends_when_it_is_replaced() {
+    let porch = kept().await;
+    assert_eq!(porch.sign_in("user_ann", "before").await.status, 200);
+    let made = porch.ask("admin", Method::POST, "/actors/user_ann/keys", json!({"overlap_seconds": 0})).await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let old = porch.sign_in("user_ann", "after").await;
+    assert_eq!((old.status, old.code()), (401, "SIGNATURE_INVALID"));
+    assert_eq!(porch.get("admin", "/actors/user_ann").await.body["keys"], 1);
+}
+
+#[tokio::test]
+async fn a_list_is_not_an_object_whose_members_come_in_order() {
+    let porch = kept().await;
+    let list = porch.act("n8n_workflow_1", json!([null, null, null, null, null, harmless()])).await;
+    assert_eq!((list.status, list.code()), (400, "SCHEMA_INVALID"), "{list:?}");
+    let now = porch.now();
+    let signed_in = porch.post("admin", "/auth/token", &json!(["admin", now, "n", null])).await;
+    assert_eq!((signed_in.status, signed_in.code()), (400, "SCHEMA_INVALID"));
+}
+
+/// CORE-120
+#[tokio::test]
+async fn what_was_tried_dry_stands_before_what_was_done() {
+    let porch = kept().await;
+    let draft = porch.act("user_ann", json!({"steps": harmless()})).await.body;
+    let calls = |steps: Value| -> Vec<bool> {
+        let calls = steps["steps"][0]["tool_calls"].as_array().unwrap().iter();
+        calls.map(|call| call["dry_run"].as_bool().unwrap()).collect()
+    };
+    let place = format!("/runs/{}/steps", draft["run_id"].as_str().unwrap());
+    assert_eq!(calls(porch.get("user_ann", &place).await.body), [true]);
+    let approve = draft["approve_url"].as_str().unwrap();
+    let decided = porch.ask("user_ann", Method::POST, approve, json!({"decision": "approve"})).await;
+    assert_eq!(decided.status, 200, "{decided:?}");
+    porch.house.until(&draft, "completed").await;
+    assert_eq!(calls(porch.get("user_ann", &place).await.body), [true, false]);
+}
