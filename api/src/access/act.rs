@@ -283,7 +283,7 @@ async fn answer(edge: &Edge, caller: &Caller, begun: &Begun, wait: Option<Durati
     if level == Level::ExecuteSilent && !begun.dry_run {
         return Ok(begun_answer(run, begun));
     }
-    let drafts = begun.dry_run || level <= Level::Draft;
+    let drafts = begun.dry_run || level.needs_approval();
     let wait = if drafts { wait.unwrap_or_default().max(DRAFT_WAIT) } else { wait.unwrap_or(WAIT) };
     // The answer must begin before the request as a whole is given up.
     let until = Instant::now() + wait.min(edge.request_timeout.mul_f64(0.9));

@@ -1,9 +1,12 @@
 //! What calls need: a context, and places to keep things.
 
+use crate::server::{Reply, Server, toolbox};
+use chimera_connect::flow::{MailSettings, MailTls, http_tools, local_tools, mail_tool, s3_tool};
 use chimera_core::access::Secret;
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Blobs, CallContext, Cancel, Tool};
 use chimera_storage::blob::{FolderBlobs, LinkSigner};
+use chimera_storage::bucket::FolderBuckets;
 use chimera_testkit::seeded::Seeded;
 use serde_json::Value;
 use std::path::Path;
@@ -46,4 +49,24 @@ pub(crate) async fn execute(
         tool.spec().output.check(&output).unwrap();
     }
     Ok(output)
+}
+
+/// Every tool that Chimera comes with; what they call answers nothing.
+pub(crate) async fn every_tool(home: &Path) -> Vec<Arc<dyn Tool>> {
+    let nobody = Server::start(|_| Reply::status(500)).await;
+    let toolbox = toolbox(&[], &[], &nobody);
+    let mut tools = http_tools(&toolbox).unwrap();
+    tools.extend(local_tools(blobs(home)).unwrap());
+    tools.push(s3_tool(Arc::new(FolderBuckets::new(home.join("buckets"))), blobs(home)).unwrap());
+    let mail = MailSettings {
+        server: "localhost".into(),
+        port: 25,
+        tls: MailTls::None,
+        user: None,
+        password: None,
+        from: "Chimera <chimera@acme.example>".into(),
+        roots_pem: None,
+    };
+    tools.push(mail_tool(mail, Arc::clone(&toolbox.secrets)).unwrap());
+    tools
 }

@@ -1,9 +1,7 @@
 //! Goals in words against the real tools: the exact plans, the exact refusals, and that every plan
 //! compiles as a workflow, so that the data which flows has the right types.
 
-use crate::given::blobs;
-use crate::server::{Reply, Server, toolbox};
-use chimera_connect::flow::{MailSettings, MailTls, http_tools, local_tools, mail_tool, s3_tool};
+use crate::given::every_tool;
 use chimera_core::access::{Plan, PlanError};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air;
@@ -11,7 +9,6 @@ use chimera_core::flow::tool::Spec;
 use chimera_engine::access::WordPlanner;
 use chimera_engine::flow::{Registry, Tools};
 use chimera_engine::port::Planner;
-use chimera_storage::bucket::FolderBuckets;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -45,21 +42,7 @@ fn goals() -> Goals {
 
 /// Every tool that Chimera comes with.
 async fn registry(home: &TempDir) -> Registry {
-    let nobody = Server::start(|_| Reply::status(500)).await;
-    let toolbox = toolbox(&[], &[], &nobody);
-    let mut tools = http_tools(&toolbox).unwrap();
-    tools.extend(local_tools(blobs(home.path())).unwrap());
-    tools.push(s3_tool(Arc::new(FolderBuckets::new(home.path().join("buckets"))), blobs(home.path())).unwrap());
-    let mail = MailSettings {
-        server: "localhost".into(),
-        port: 25,
-        tls: MailTls::None,
-        user: None,
-        password: None,
-        from: "Chimera <chimera@acme.example>".into(),
-        roots_pem: None,
-    };
-    tools.push(mail_tool(mail, Arc::clone(&toolbox.secrets)).unwrap());
+    let tools = every_tool(home.path()).await;
     let mut registry = Registry::default();
     tools.into_iter().for_each(|tool| registry.add(tool).unwrap());
     registry

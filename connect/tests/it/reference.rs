@@ -1,15 +1,11 @@
 //! `docs/reference/tools.md` says what the tools say of themselves.
 
-use crate::given::blobs;
-use crate::server::{Reply, Server, toolbox};
+use crate::given::every_tool;
 use chimera_connect::flow::declared::load;
-use chimera_connect::flow::{MailSettings, MailTls, http_tools, local_tools, mail_tool, s3_tool};
 use chimera_core::flow::tool::{Reach, Risk, Spec};
-use chimera_storage::bucket::FolderBuckets;
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;
-use std::sync::Arc;
 use tempfile::TempDir;
 
 const fn yes(holds: bool) -> &'static str {
@@ -64,21 +60,8 @@ fn members(schema: &Value) -> String {
 
 #[tokio::test]
 async fn the_reference_of_tools_is_what_the_tools_say() {
-    let nobody = Server::start(|_| Reply::status(500)).await;
-    let (toolbox, home) = (toolbox(&[], &[], &nobody), TempDir::new().unwrap());
-    let mut tools = http_tools(&toolbox).unwrap();
-    tools.extend(local_tools(blobs(home.path())).unwrap());
-    tools.push(s3_tool(Arc::new(FolderBuckets::new(home.path().join("buckets"))), blobs(home.path())).unwrap());
-    let mail = MailSettings {
-        server: "localhost".into(),
-        port: 25,
-        tls: MailTls::None,
-        user: None,
-        password: None,
-        from: "Chimera <chimera@acme.example>".into(),
-        roots_pem: None,
-    };
-    tools.push(mail_tool(mail, Arc::clone(&toolbox.secrets)).unwrap());
+    let home = TempDir::new().unwrap();
+    let mut tools = every_tool(home.path()).await;
     tools.sort_by(|a, b| a.spec().name.cmp(&b.spec().name));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let page = std::fs::read_to_string(root.join("docs/reference/tools.md")).unwrap_or_default();

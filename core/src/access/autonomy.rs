@@ -9,15 +9,12 @@
 //! Asking for more supervision is always fine; asking for less without the permission is refused,
 //! because a request that silently does something else than it says helps nobody.
 
-use super::kind::fits;
+use super::registry::never_silent;
 use super::risk::Score;
 use crate::flow::tool::{Risk, Spec};
 use crate::limits::PLAN_STEPS_FREE_MAX;
 use crate::words::words;
 use serde::{Deserialize, Serialize};
-
-/// Who never acts in silence.
-const UNTRUSTED: [&str; 2] = ["user_*", "anonymous"];
 
 words! {
     /// The four levels, in the documents' spelling. A lower one asks more often.
@@ -152,7 +149,7 @@ impl Facts<'_> {
     /// The smaller one of a choice and every cap that holds. What lowers it first is why.
     fn capped(&self, choice: Decided) -> Decided {
         let high = self.tools.iter().any(|tool| tool.metadata.risk_level == Risk::High);
-        let untrusted = UNTRUSTED.iter().any(|pattern| fits(pattern, self.actor));
+        let untrusted = never_silent(self.actor);
         let caps = [
             (high, Level::Draft, Because::HighRiskTool),
             (self.steps > PLAN_STEPS_FREE_MAX, Level::Draft, Because::ManySteps),

@@ -162,7 +162,7 @@ impl Door {
             Some(narrow) => scope::narrowed(&entry.scopes, narrow),
             None => entry.scopes.clone(),
         };
-        Ok(Permit::new(entry, &claims.sub, scopes, claims.jti.clone()))
+        Ok(Permit::new(entry, &claims.sub, scopes))
     }
 
     /// Whether a token or its sign-in was revoked: as far as this process knows, as the shared

@@ -34,13 +34,12 @@ pub struct Permit {
     entry: Arc<Entry>,
     actor: String,
     scopes: Vec<String>,
-    token: Option<String>,
 }
 
 impl Permit {
     /// For somebody whose credentials were checked.
-    pub(super) fn new(entry: Arc<Entry>, actor: &str, scopes: Vec<String>, token: Option<String>) -> Self {
-        Self { entry, actor: actor.to_owned(), scopes, token }
+    pub(super) fn new(entry: Arc<Entry>, actor: &str, scopes: Vec<String>) -> Self {
+        Self { entry, actor: actor.to_owned(), scopes }
     }
 
     /// The operator at the machine itself, who can read the data folder anyway.
@@ -54,7 +53,7 @@ impl Permit {
     /// process on somebody's behalf, and for tests.
     #[must_use]
     pub fn of(entry: Entry) -> Self {
-        Self { actor: entry.id.clone(), scopes: entry.scopes.clone(), entry: Arc::new(entry), token: None }
+        Self { actor: entry.id.clone(), scopes: entry.scopes.clone(), entry: Arc::new(entry) }
     }
 
     /// Of the person to whom a link was sent that is valid: whoever has read the link's row may ask. The
@@ -82,22 +81,10 @@ impl Permit {
         self.entry.kind.actor_type()
     }
 
-    /// Whether it is a person.
-    #[must_use]
-    pub fn is_human(&self) -> bool {
-        self.entry.kind == Kind::Human
-    }
-
     /// What the actor may do.
     #[must_use]
     pub fn scopes(&self) -> &[String] {
         &self.scopes
-    }
-
-    /// The id of the token that was shown.
-    #[must_use]
-    pub fn token(&self) -> Option<&str> {
-        self.token.as_deref()
     }
 
     /// How freely the actor acts when nobody says otherwise.
