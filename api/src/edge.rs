@@ -6,6 +6,7 @@ use chimera_engine::access::Access;
 use chimera_engine::flow::Flow;
 use chimera_engine::port::{Blobs, Clock, Random};
 use futures::future::BoxFuture;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -42,9 +43,15 @@ impl Check {
     }
 }
 
-/// The state of the HTTP edge.
+/// The state of the HTTP edge. Every layer copies it for each request, so a copy costs one count.
 #[derive(Clone)]
 pub struct Edge {
+    parts: Arc<Parts>,
+}
+
+/// What the edge is made of.
+#[derive(Clone)]
+pub struct Parts {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) blobs: Option<Arc<dyn Blobs>>,
@@ -63,7 +70,7 @@ impl Edge {
     /// An edge without stores, checks, metrics or exported traces.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Self {
-        Self {
+        let parts = Parts {
             clock,
             random,
             blobs: None,
@@ -76,70 +83,67 @@ impl Edge {
             link: None,
             request_timeout: Duration::from_secs(30),
             stopping: Arc::default(),
-        }
+        };
+        Self { parts: Arc::new(parts) }
+    }
+
+    fn with(mut self, set: impl FnOnce(&mut Parts)) -> Self {
+        set(Arc::make_mut(&mut self.parts));
+        self
     }
 
     /// Sets where artifacts are kept. Without it, no link to an artifact leads anywhere.
     #[must_use]
-    pub fn with_blobs(mut self, blobs: Arc<dyn Blobs>) -> Self {
-        self.blobs = Some(blobs);
-        self
+    pub fn with_blobs(self, blobs: Arc<dyn Blobs>) -> Self {
+        self.with(|parts| parts.blobs = Some(blobs))
     }
 
     /// Sets what runs workflows.
     #[must_use]
-    pub fn with_flow(mut self, flow: Flow) -> Self {
-        self.flow = Some(flow);
-        self
+    pub fn with_flow(self, flow: Flow) -> Self {
+        self.with(|parts| parts.flow = Some(flow))
     }
 
     /// Sets how many streams of events may be open at a time.
     #[must_use]
-    pub fn with_streams_max(mut self, streams: usize) -> Self {
-        self.streams = Arc::new(Semaphore::new(streams));
-        self
+    pub fn with_streams_max(self, streams: usize) -> Self {
+        self.with(|parts| parts.streams = Arc::new(Semaphore::new(streams)))
     }
 
     /// Sets who lets callers in. Without it nobody is let in.
     #[must_use]
-    pub fn with_access(mut self, access: Arc<Access>) -> Self {
-        self.access = Some(access);
-        self
+    pub fn with_access(self, access: Arc<Access>) -> Self {
+        self.with(|parts| parts.access = Some(access))
     }
 
     /// Sets the parts that readiness asks.
     #[must_use]
-    pub fn with_checks(mut self, checks: Vec<Check>) -> Self {
-        self.checks = checks.into();
-        self
+    pub fn with_checks(self, checks: Vec<Check>) -> Self {
+        self.with(|parts| parts.checks = checks.into())
     }
 
     /// Sets how long one check may take.
     #[must_use]
-    pub const fn with_check_timeout(mut self, timeout: Duration) -> Self {
-        self.check_timeout = timeout;
-        self
+    pub fn with_check_timeout(self, timeout: Duration) -> Self {
+        self.with(|parts| parts.check_timeout = timeout)
     }
 
     /// Sets what renders `/metrics`.
     #[must_use]
-    pub fn with_metrics(mut self, render: impl Fn() -> String + Send + Sync + 'static) -> Self {
-        self.metrics = Arc::new(render);
-        self
+    pub fn with_metrics(self, render: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        self.with(|parts| parts.metrics = Arc::new(render))
     }
 
     /// Sets how spans are tied to a caller's trace.
     #[must_use]
-    pub fn with_link(mut self, link: TraceLink) -> Self {
-        self.link = Some(link);
-        self
+    pub fn with_link(self, link: TraceLink) -> Self {
+        self.with(|parts| parts.link = Some(link))
     }
 
     /// Sets how long a request may take until its answer begins.
     #[must_use]
-    pub const fn with_request_timeout(mut self, timeout: Duration) -> Self {
-        self.request_timeout = timeout;
-        self
+    pub fn with_request_timeout(self, timeout: Duration) -> Self {
+        self.with(|parts| parts.request_timeout = timeout)
     }
 
     /// From now on readiness says no, so that nobody sends more.
@@ -149,5 +153,13 @@ impl Edge {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+}
+
+impl Deref for Edge {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
     }
 }

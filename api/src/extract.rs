@@ -21,7 +21,7 @@ impl<S: Send + Sync, T: DeserializeOwned + 'static> FromRequest<S> for ApiJson<T
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         require_json(request.headers())?;
         let bytes = read(request.into_body(), limits::BODY_BYTES_MAX).await?;
-        json::parse(&bytes).map(Self).map_err(ApiError::from)
+        Ok(Self(json::shaped(&json::parse(&bytes)?)?))
     }
 }
 
@@ -38,7 +38,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Default + 'static> FromRequest<S> for
             return Ok(Self(T::default()));
         }
         typed?;
-        json::parse(&bytes).map(Self).map_err(ApiError::from)
+        Ok(Self(json::shaped(&json::parse(&bytes)?)?))
     }
 }
 

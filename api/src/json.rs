@@ -1,14 +1,13 @@
 //! Strict JSON: what serde_json lets pass and we don't.
 //!
 //! A key that stands twice means different things to different readers, deep nesting costs stack,
-//! and not every store can hold the NUL character; all are refused before a typed value is made. The check reads the whole text, so it also
-//! finds what a typed reader would skip.
+//! and not every store can hold the NUL character; all are refused before a typed value is made, also
+//! where a typed reader would not look.
 
 use chimera_core::limits;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::any::TypeId;
-use std::collections::BTreeSet;
 use std::fmt;
 
 /// Why a text is not the document that was asked for.
@@ -26,17 +25,20 @@ pub(crate) enum JsonError {
 const NUL: &str = "a text holds the character U+0000";
 
 /// Reads one strict JSON document.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
+    let mut strict = serde_json::Deserializer::from_slice(bytes);
+    let read = Strict { depth: 0 }.deserialize(&mut strict);
+    read.and_then(|value| strict.end().map(|()| value)).map_err(|error| syntax(&error))
+}
+
+/// A document as a value of one shape.
 ///
 /// A list is never read as an object whose members come in their order, as serde would.
-pub(crate) fn parse<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Result<T, JsonError> {
-    let mut strict = serde_json::Deserializer::from_slice(bytes);
-    Strict { depth: 0 }.deserialize(&mut strict).and_then(|()| strict.end()).map_err(|error| syntax(&error))?;
-    let is_list = bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
-    if is_list && TypeId::of::<T>() != TypeId::of::<Value>() {
+pub(crate) fn shaped<T: DeserializeOwned + 'static>(document: &Value) -> Result<T, JsonError> {
+    if document.is_array() && TypeId::of::<T>() != TypeId::of::<Value>() {
         return Err(JsonError::Shape { pointer: String::new(), reason: "expected an object, not a list".to_owned() });
     }
-    let mut typed = serde_json::Deserializer::from_slice(bytes);
-    serde_path_to_error::deserialize(&mut typed)
+    serde_path_to_error::deserialize(document)
         .map_err(|error| JsonError::Shape { pointer: pointer(error.path()), reason: without_place(error.inner()) })
 }
 
@@ -89,72 +91,75 @@ fn storable<E: Error>(text: &str) -> Result<(), E> {
 }
 
 impl<'de> DeserializeSeed<'de> for Strict {
-    type Value = ();
+    type Value = Value;
 
-    fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<(), D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<Value, D::Error> {
         input.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for Strict {
-    type Value = ();
+    type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON value")
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
+    fn visit_bool<E>(self, it: bool) -> Result<Value, E> {
+        Ok(it.into())
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(number.into())
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(number.into())
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
+    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        Ok(number.into())
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        storable(text)
+    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
+        storable(text)?;
+        Ok(text.into())
     }
 
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let inner = self.deeper()?;
-        while items.next_element_seed(inner)?.is_some() {}
-        Ok(())
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(inner)? {
+            list.push(item);
+        }
+        Ok(Value::Array(list))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let inner = self.deeper()?;
-        let mut keys = BTreeSet::new();
+        let mut members = Map::new();
         while let Some(key) = entries.next_key::<String>()? {
             storable::<A::Error>(&key)?;
-            if keys.contains(&key) {
+            if members.contains_key(&key) {
                 return Err(A::Error::custom(format_args!("the key `{key}` stands twice")));
             }
-            keys.insert(key);
-            entries.next_value_seed(inner)?;
+            let value = entries.next_value_seed(inner)?;
+            members.insert(key, value);
         }
-        Ok(())
+        Ok(Value::Object(members))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
 
     fn refusal(text: &str) -> String {
-        match parse::<Value>(text.as_bytes()) {
+        match parse(text.as_bytes()) {
             Err(JsonError::Syntax { line, column, reason }) => format!("{line}:{column} {reason}"),
             Err(JsonError::Nul { line, column }) => format!("{line}:{column} {NUL}"),
             other => panic!("{other:?}"),
@@ -181,7 +186,7 @@ mod tests {
     #[test]
     fn nesting_beyond_the_limit_is_refused() {
         let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-        assert!(parse::<Value>(nested(limits::JSON_DEPTH_MAX).as_bytes()).is_ok());
+        assert!(parse(nested(limits::JSON_DEPTH_MAX).as_bytes()).is_ok());
         assert!(refusal(&nested(limits::JSON_DEPTH_MAX + 1)).contains("nested deeper"));
         assert!(refusal(&"[".repeat(100_000)).contains("nested deeper"));
     }
@@ -198,7 +203,8 @@ mod tests {
         struct Inner {
             count: u8,
         }
-        let error = parse::<Outer>(br#"{"items":[{"count":1},{"count":"x"}]}"#).unwrap_err();
+        let document = parse(br#"{"items":[{"count":1},{"count":"x"}]}"#).unwrap();
+        let error = shaped::<Outer>(&document).unwrap_err();
         let reason = "invalid type: text, expected u8".to_owned();
         assert_eq!(error, JsonError::Shape { pointer: "/items/1/count".into(), reason });
     }

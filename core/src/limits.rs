@@ -87,6 +87,8 @@ pub const BUS_TOPIC_BYTES_MAX: usize = 256;
 pub const BUS_TOPICS_MAX: usize = 4_096;
 /// Keys that the in-process counters hold at a time; more are refused, never forgotten early.
 pub const COUNTER_KEYS_MAX: usize = 100_000;
+/// Idempotency keys that a process remembers as used lately; a use before that is known to the store alone.
+pub const RECENT_KEYS_MAX: usize = 65_536;
 /// Bytes of a counter key at the most.
 pub const COUNTER_KEY_BYTES_MAX: usize = 2 * 1024;
 /// Bytes of a claim's value at the most.

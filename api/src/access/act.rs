@@ -11,6 +11,7 @@ use crate::flow::answer::wait_for;
 use crate::flow::place;
 use crate::flow::refusals::Changing;
 use crate::flow::schema::ActedDocument;
+use crate::json;
 use crate::problem::ApiError;
 use crate::trace::RunSeed;
 use axum::extract::State;
@@ -22,7 +23,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
 use chimera_core::ledger::Redactor;
 use chimera_core::limits::{IDEMPOTENCY_KEY_CHARS_MAX, TARGET_BYTES_MAX};
-use chimera_engine::access::{Access, Act, Acted, Begun, OnDuplicate, What, summary};
+use chimera_engine::access::{Access, Act, Acted, Begun, OnDuplicate, What};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -211,13 +212,14 @@ pub(crate) fn plain(what: What, seed: RunSeed) -> Act {
         correlation_id: None,
         run_id: seed.run_id,
         parent_span: seed.span,
-        request,
+        request: Arc::new(request),
     }
 }
 
 /// Reads the body; what is wrong with it is told here.
 fn read(shown: &Shown, headers: &HeaderMap, seed: RunSeed) -> Result<(Act, Option<Duration>), ApiError> {
-    let body: ActBody = shown.json(headers)?;
+    let mut request = shown.document(headers)?;
+    let body: ActBody = json::shaped(&request)?;
     let wait = place::patience(body.wait)?;
     let invalid = |pointer: &str, what: &str| ApiError::new(Code::ValidationFailed, what).with("pointer", pointer);
     if body.correlation_id.as_ref().is_some_and(|id| id.chars().count() > IDEMPOTENCY_KEY_CHARS_MAX) {
@@ -228,7 +230,6 @@ fn read(shown: &Shown, headers: &HeaderMap, seed: RunSeed) -> Result<(Act, Optio
         let what = "the Idempotency-Key header is not signed: it counts only beside the same idempotency_key";
         return Err(invalid("/idempotency_key", what));
     }
-    let mut request: Value = serde_json::from_slice(&shown.body).map_err(|_| ApiError::internal())?;
     if let Some(members) = request.as_object_mut() {
         PASSING.iter().for_each(|name| drop(members.remove(*name)));
     }
@@ -246,7 +247,7 @@ fn read(shown: &Shown, headers: &HeaderMap, seed: RunSeed) -> Result<(Act, Optio
         notify: body.notify.map(Notify::checked).transpose()?,
         priority: body.priority,
         correlation_id: body.correlation_id,
-        request,
+        request: Arc::new(request),
         ..plain(what, seed)
     };
     Ok((act, wait))
@@ -291,7 +292,7 @@ async fn answer(edge: &Edge, caller: &Caller, begun: &Begun, wait: Option<Durati
     match status {
         // A run that went on elsewhere, or later, is known to the store alone.
         status if !drafts && status.is_final() && begun.started.standing.borrow().ended.is_some() => {
-            Ok((place_of(run), Json(summary(begun))).into_response())
+            Ok((place_of(run), Json(begun.summary())).into_response())
         }
         status if status.is_final() || status == RunStatus::AwaitingApproval => {
             whole(caller, run, StatusCode::OK).await
@@ -301,7 +302,7 @@ async fn answer(edge: &Edge, caller: &Caller, begun: &Begun, wait: Option<Durati
 }
 
 fn begun_answer(run: Uuid, begun: &Begun) -> Response {
-    (StatusCode::ACCEPTED, place_of(run), Json(summary(begun))).into_response()
+    (StatusCode::ACCEPTED, place_of(run), Json(begun.summary())).into_response()
 }
 
 /// The run that was asked for under this key before, and whether it is what is asked for now.

@@ -22,6 +22,7 @@ use chimera_core::error::Code;
 use chimera_core::limits::BODY_BYTES_MAX;
 use chimera_engine::access::{Door, Permit, Presented, Rate, Turned};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::sync::Arc;
 
 /// What a request shows, owned, so that it outlives the request's parts.
@@ -83,6 +84,11 @@ impl Shown {
 
     /// The body as JSON of one shape.
     pub(crate) fn json<T: DeserializeOwned + 'static>(&self, headers: &HeaderMap) -> Result<T, ApiError> {
+        Ok(json::shaped(&self.document(headers)?)?)
+    }
+
+    /// The body as JSON of any shape.
+    pub(crate) fn document(&self, headers: &HeaderMap) -> Result<Value, ApiError> {
         extract::require_json(headers)?;
         Ok(json::parse(&self.body)?)
     }

@@ -63,7 +63,7 @@ pub(crate) async fn artifact(
     link: Result<Query<Link>, QueryRejection>,
     asked: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let blobs = edge.blobs.ok_or_else(|| ApiError::new(Code::NotFound, "no artifacts are kept here"))?;
+    let blobs = edge.blobs.clone().ok_or_else(|| ApiError::new(Code::NotFound, "no artifacts are kept here"))?;
     let id = BlobId::from_hex(&digest).map_err(|_| malformed("sha256", "expected 64 lower-case hex digits"))?;
     let Query(link) = link.map_err(|_| malformed("expires, signature", "expected once each"))?;
     let now = edge.clock.now();

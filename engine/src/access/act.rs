@@ -1,17 +1,15 @@
 //! Acting: somebody who was let in asks for something to be done.
 //!
 //! The checks come in one order: the actor, the key, the plan, its scopes, its risk and level, then the
-//! run. Whatever is refused leaves an entry in the ledger and nothing else. With shared counters the
-//! key is claimed there first, which settles the race between nodes; the unique key in the store is the
-//! truth, whatever the counters say.
+//! run. Whatever is refused leaves an entry in the ledger and nothing else.
 
 use super::directory::Directory;
 use super::door::{Door, Presented};
+use super::keys::{Asked, Claimed, Lately, check_key, duplicate};
 use super::permit::{AUTONOMY_OVERRIDE, Permit, lacking};
-use super::settings::WithoutCounters;
 use super::{AccessError, refused};
 use crate::flow::{Flow, FlowError, PLAN_PREFIX, StartRun, Started};
-use crate::port::{Claim, CounterError, Counters, Planner, Records};
+use crate::port::{Planner, Records};
 use chimera_core::access::{Decided, Facts, Level, Plan, PlanStep, determine_autonomy_level, risk, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
@@ -19,18 +17,12 @@ use chimera_core::flow::run::{Action, PolicyVerdict, Source};
 use chimera_core::flow::tables::RUNS;
 use chimera_core::flow::tool::Spec;
 use chimera_core::flow::trace::SpanId;
-use chimera_core::limits::{IDEMPOTENCY_KEY_CHARS_MAX, PLAN_STEPS_MAX};
-use chimera_core::record::{Json, Row, Scope, Select};
-use serde_json::{Value, json};
+use chimera_core::limits::PLAN_STEPS_MAX;
+use chimera_core::record::{Scope, Select};
+use serde::Serialize;
+use serde_json::Value;
 use std::sync::Arc;
-use std::time::Duration;
 use uuid::Uuid;
-
-/// How often it is looked whether whoever claimed a key first has begun its run.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-
-/// How often, before the claim counts as left behind by somebody who is gone.
-const LOOKS_MAX: u32 = 250;
 
 /// What is wanted.
 #[derive(Clone, Debug)]
@@ -91,7 +83,7 @@ pub struct Act {
     /// The span of the request.
     pub parent_span: Option<SpanId>,
     /// The request as it came, without what is different each time.
-    pub request: Value,
+    pub request: Arc<Value>,
 }
 
 /// What became of a request to act.
@@ -114,17 +106,18 @@ pub struct Begun {
     /// What it does.
     pub plan: Plan,
     /// How risky that looked.
-    pub risk: Value,
+    pub risk: Arc<Value>,
     /// Only what it would do was wanted.
     pub dry_run: bool,
 }
 
 /// The front door: who may come in, and what they may start.
 pub struct Access {
-    directory: Arc<Directory>,
-    door: Door,
-    flow: Flow,
+    pub(super) directory: Arc<Directory>,
+    pub(super) door: Door,
+    pub(super) flow: Flow,
     planner: Arc<dyn Planner>,
+    lately: Lately,
 }
 
 /// A plan with all that a decision about it needs.
@@ -141,7 +134,7 @@ impl Access {
     /// A front door to a flow engine.
     #[must_use]
     pub fn new(directory: Arc<Directory>, door: Door, flow: Flow, planner: Arc<dyn Planner>) -> Self {
-        Self { directory, door, flow, planner }
+        Self { directory, door, flow, planner, lately: Lately::default() }
     }
 
     /// Who lets callers in.
@@ -181,18 +174,19 @@ impl Access {
         }
         let Some(key) = ask.idempotency_key.clone() else { return self.attempt(permit, ask).await };
         check_key(&key)?;
-        let asked = Asked { request: ask.request.clone(), on_duplicate: ask.on_duplicate };
-        if let (true, Some(row)) = self.handle_idempotency(permit, &key).await? {
+        let asked = Asked { request: Arc::clone(&ask.request), on_duplicate: ask.on_duplicate };
+        let costly = matches!(ask.what, What::Goal { .. });
+        if (self.lately.note(permit, &key) || costly)
+            && let (true, Some(row)) = self.handle_idempotency(permit, &key).await?
+        {
             return duplicate(&row, &asked);
         }
         match self.attempt(permit, ask).await {
-            // Somebody was faster by a moment: the store has refused a second run.
-            Err(error) if error.body().code == Code::ConflictIdempotency.as_str() => {
-                match self.handle_idempotency(permit, &key).await? {
-                    (true, Some(row)) => duplicate(&row, &asked),
-                    _ => Err(error),
-                }
-            }
+            // A used key comes before whatever else is wrong; and the store refuses a second run.
+            Err(error) if error.is_refusal() => match self.handle_idempotency(permit, &key).await? {
+                (true, Some(row)) => duplicate(&row, &asked),
+                _ => Err(error),
+            },
             acted => acted,
         }
     }
@@ -207,7 +201,7 @@ impl Access {
         self.check_policy(permit, &proposal, level)?;
         let mut told = serde_json::to_value(&score).unwrap_or_default();
         told["level_because"] = because.as_str().into();
-        self.execute_with_autonomy(permit, ask, proposal, level, told).await
+        self.execute_with_autonomy(permit, ask, proposal, level, Arc::new(told)).await
     }
 
     /// The plan, whatever it was asked for as.
@@ -341,7 +335,7 @@ impl Access {
         ask: Act,
         proposal: Proposal,
         level: Level,
-        risk: Value,
+        risk: Arc<Value>,
     ) -> Result<Acted, AccessError> {
         if let Some(document) = &proposal.document {
             self.flow.workflows().keep_plan(permit, &proposal.workflow_id, document).await?;
@@ -354,7 +348,7 @@ impl Access {
             dry_run: ask.dry_run,
             source: Source::Act,
             request: Some(ask.request),
-            risk: Some(risk.clone()),
+            risk: Some(Arc::clone(&risk)),
             idempotency_key: ask.idempotency_key.clone(),
             correlation_id: ask.correlation_id,
             notify: ask.notify.or(own),
@@ -382,94 +376,6 @@ impl Access {
             }
         }
     }
-
-    /// Whether the key was used before, and the run that it was used for. The claim that settles a race
-    /// comes later, with the run; this only looks.
-    async fn handle_idempotency(&self, permit: &Permit, key: &str) -> Result<(bool, Option<Row>), AccessError> {
-        let row = self.flow.by_key(permit, key).await?;
-        Ok((row.is_some(), row))
-    }
-
-    /// Claims a key for a run on all nodes; or finds the run of whoever was faster.
-    async fn claim(&self, permit: &Permit, key: &str, run: Uuid) -> Result<Claimed, AccessError> {
-        let Some(counters) = &self.door.claims else { return Ok(Claimed::Ours(None)) };
-        let (settings, clock) = (&self.directory.settings, &self.directory.parts.clock);
-        let name = format!("idempotency:{key}");
-        let mut seen = String::new();
-        let mut looks = 0;
-        loop {
-            let claimed = counters.claim(&name, &run.to_string(), settings.idempotency_ttl, clock.now()).await;
-            let held = match claimed {
-                Ok(Claim::Claimed) => {
-                    return Ok(Claimed::Ours(Some(Held { counters: Arc::clone(counters), name, run })));
-                }
-                Ok(Claim::Held(held)) => held,
-                Err(CounterError::Unavailable { .. }) if settings.without_counters == WithoutCounters::Database => {
-                    return Ok(Claimed::Ours(None));
-                }
-                Err(_) => {
-                    let body = ErrorBody::new(Code::StoreUnavailable, "keys can't be claimed now").retry_after(1);
-                    return Err(body.into());
-                }
-            };
-            if self.flow.by_key(permit, key).await?.is_some() {
-                return Ok(Claimed::Run);
-            }
-            if self.is_run(&held).await? {
-                // Somebody else's run has this key: ours is kept in another form, and the store decides.
-                return Ok(Claimed::Ours(None));
-            }
-            if held != seen {
-                (seen, looks) = (held, 0);
-            } else if looks >= LOOKS_MAX {
-                // Whoever claimed it is gone without a run.
-                let _ = counters.release(&name, &seen, clock.now()).await;
-            }
-            looks += 1;
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
-    }
-
-    async fn is_run(&self, id: &str) -> Result<bool, AccessError> {
-        let Ok(id) = Uuid::parse_str(id) else { return Ok(false) };
-        let select = Select::from(&RUNS, Scope::System).with("id", id).take(1);
-        Ok(!self.directory.parts.records.read(select).await?.rows.is_empty())
-    }
-
-    async fn give_up(&self, held: Held) {
-        let now = self.directory.parts.clock.now();
-        if let Err(error) = held.counters.release(&held.name, &held.run.to_string(), now).await {
-            tracing::warn!(error = %error, "a key stays claimed until somebody finds it without a run");
-        }
-    }
-}
-
-/// What a duplicate is compared with.
-struct Asked {
-    request: Value,
-    on_duplicate: OnDuplicate,
-}
-
-/// A key that was claimed.
-enum Claimed {
-    /// Nobody else has it; none: nothing was claimed, the store alone decides.
-    Ours(Option<Held>),
-    /// Somebody was faster, and has a run.
-    Run,
-}
-
-struct Held {
-    counters: Arc<dyn Counters>,
-    name: String,
-    run: Uuid,
-}
-
-fn check_key(key: &str) -> Result<(), AccessError> {
-    if (1..=IDEMPOTENCY_KEY_CHARS_MAX).contains(&key.chars().count()) && !key.contains('\0') {
-        return Ok(());
-    }
-    let message = format!("an idempotency key has 1 to {IDEMPOTENCY_KEY_CHARS_MAX} characters");
-    Err(ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/idempotency_key").into())
 }
 
 /// The plan of steps that were written out.
@@ -490,53 +396,42 @@ fn tools_of(graph: &Graph) -> Vec<Arc<Spec>> {
     graph.nodes.iter().filter_map(|node| node.tool.clone()).collect()
 }
 
-/// The answer to a request whose key was used before.
-fn duplicate(row: &Row, asked: &Asked) -> Result<Acted, AccessError> {
-    let run = row.uuid("id");
-    let before = row.get("request_payload").as_json().map(Json::to_value).unwrap_or_default();
-    let differs = without_span(before) != without_span(asked.request.clone());
-    if asked.on_duplicate == OnDuplicate::Return {
-        return Ok(Acted::Duplicate { run, differs });
-    }
-    let message = match differs {
-        true => "a run was asked for under this key before, with another request",
-        false => "a run was asked for under this key before",
-    };
-    let body = ErrorBody::new(Code::ConflictIdempotency, message)
-        .with("run_id", run.to_string())
-        .with("status", row.text("status"))
-        .with("request_differs", differs);
-    Err(body.into())
-}
-
-fn without_span(mut request: Value) -> Value {
-    if let Some(members) = request.as_object_mut() {
-        members.remove("parent_span");
-    }
-    request
-}
-
 /// What is answered at once about a run that was started.
-#[must_use]
-pub fn summary(begun: &Begun) -> Value {
-    let standing = begun.started.standing.borrow();
-    let run = begun.started.run_id;
-    let (result, error) = match &standing.ended {
-        Some(ended) => (ended.result.clone(), ended.error.as_ref().and_then(|error| serde_json::to_value(error).ok())),
-        None => (None, None),
-    };
-    json!({
-        "run_id": run,
-        "status": standing.status.as_str(),
-        "autonomy_level": begun.started.level.as_str(),
-        "trace_id": chimera_core::id::trace_id(run),
-        "plan": begun.plan,
-        "risk": begun.risk,
-        "dry_run": begun.dry_run,
-        "dry_run_results": null,
-        "approve_url": null,
-        "approvals": [],
-        "result": result,
-        "error": error,
-    })
+#[derive(Serialize)]
+pub struct Summary<'a> {
+    run_id: Uuid,
+    status: &'static str,
+    autonomy_level: &'static str,
+    trace_id: String,
+    plan: &'a Plan,
+    risk: &'a Value,
+    dry_run: bool,
+    dry_run_results: (),
+    approve_url: (),
+    approvals: [(); 0],
+    result: Option<Value>,
+    error: Option<ErrorBody>,
+}
+
+impl Begun {
+    /// What is answered at once.
+    #[must_use]
+    pub fn summary(&self) -> Summary<'_> {
+        let standing = self.started.standing.borrow();
+        let run_id = self.started.run_id;
+        Summary {
+            run_id,
+            status: standing.status.as_str(),
+            autonomy_level: self.started.level.as_str(),
+            trace_id: chimera_core::id::trace_id(run_id),
+            plan: &self.plan,
+            risk: &self.risk,
+            dry_run: self.dry_run,
+            dry_run_results: (),
+            approve_url: (),
+            approvals: [],
+            result: standing.ended.as_ref().and_then(|ended| ended.result.clone()),
+            error: standing.ended.as_ref().and_then(|ended| ended.error.clone()),
+        }
+    }
 }

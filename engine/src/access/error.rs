@@ -25,6 +25,12 @@ impl AccessError {
         Self::Refused(Box::new(ErrorBody::new(code, message)))
     }
 
+    /// Whether the request is at fault: asked again as it is, it would be refused again.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        Code::parse(&self.body().code).is_some_and(|code| code.status() < 500)
+    }
+
     /// The error as every surface tells it.
     #[must_use]
     pub fn body(&self) -> ErrorBody {

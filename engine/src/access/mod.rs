@@ -6,6 +6,7 @@ mod directory;
 mod door;
 mod error;
 mod guard;
+mod keys;
 mod permit;
 mod planner;
 mod rate;
@@ -14,7 +15,7 @@ mod refused;
 mod settings;
 mod tokens;
 
-pub use act::{Access, Act, Acted, Begun, OnDuplicate, What, summary};
+pub use act::{Access, Act, Acted, Begun, OnDuplicate, Summary, What};
 pub use actors::{NewKey, Shown};
 pub use directory::{Directory, Parts, Snapshot};
 pub use door::{Door, Presented, Turned};

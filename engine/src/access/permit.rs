@@ -32,14 +32,14 @@ pub const AUTONOMY_OVERRIDE: &str = "autonomy.override";
 #[derive(Clone, Debug, PartialEq)]
 pub struct Permit {
     entry: Arc<Entry>,
-    actor: String,
-    scopes: Vec<String>,
+    actor: Arc<str>,
+    scopes: Arc<[String]>,
 }
 
 impl Permit {
     /// For somebody whose credentials were checked.
     pub(super) fn new(entry: Arc<Entry>, actor: &str, scopes: Vec<String>) -> Self {
-        Self { entry, actor: actor.to_owned(), scopes }
+        Self { entry, actor: actor.into(), scopes: scopes.into() }
     }
 
     /// The operator at the machine itself, who can read the data folder anyway.
@@ -53,7 +53,7 @@ impl Permit {
     /// process on somebody's behalf, and for tests.
     #[must_use]
     pub fn of(entry: Entry) -> Self {
-        Self { actor: entry.id.clone(), scopes: entry.scopes.clone(), entry: Arc::new(entry) }
+        Self { actor: entry.id.as_str().into(), scopes: entry.scopes.clone().into(), entry: Arc::new(entry) }
     }
 
     /// Of the person to whom a link was sent that is valid: whoever has read the link's row may ask. The
@@ -113,13 +113,13 @@ impl Permit {
     /// Whether something of `owner` may be seen.
     #[must_use]
     pub fn sees(&self, owner: &str) -> bool {
-        owner == self.actor || [RUNS_READ, RUNS_MANAGE, APPROVALS_DECIDE].iter().any(|scope| self.may(scope))
+        *owner == *self.actor || [RUNS_READ, RUNS_MANAGE, APPROVALS_DECIDE].iter().any(|scope| self.may(scope))
     }
 
     /// Whether something of `owner` may be stopped, undone or changed.
     #[must_use]
     pub fn steers(&self, owner: &str) -> bool {
-        owner == self.actor || self.may(RUNS_MANAGE)
+        *owner == *self.actor || self.may(RUNS_MANAGE)
     }
 }
 

@@ -41,9 +41,9 @@ pub struct StartRun {
     /// Where the request comes from.
     pub source: Source,
     /// The request as it came, for the record.
-    pub request: Option<Value>,
+    pub request: Option<Arc<Value>>,
     /// How risky it looked to whoever let it in.
-    pub risk: Option<Value>,
+    pub risk: Option<Arc<Value>>,
     /// The key under which it is asked for.
     pub idempotency_key: Option<String>,
     /// The caller's own id for it.
@@ -111,9 +111,9 @@ impl Flow {
                 "dry_run": ask.dry_run, "priority": ask.priority,
             })
         };
-        let mut request = ask.request.clone().unwrap_or_else(plain);
+        let mut request = ask.request.clone().unwrap_or_else(|| Arc::new(plain()));
         if let Some(span) = ask.parent_span {
-            request[spans::PARENT_SPAN] = span.to_string().into();
+            Arc::make_mut(&mut request)[spans::PARENT_SPAN] = span.to_string().into();
         }
         let head = Head {
             id: ask.run_id.unwrap_or_else(|| self.inner.id()),
@@ -160,15 +160,16 @@ impl Flow {
     /// one that somebody else holds is kept in another form: nobody meets another's run by its key.
     async fn begin_once(&self, head: Head, graph: Arc<Graph>) -> Result<Started, FlowError> {
         let Some(key) = head.idempotency_key.clone() else { return self.begin(head, graph, None).await };
-        for key in [key.clone(), own_key(&head.tenant, &head.actor, &key)] {
+        for own in [false, true] {
+            let key = if own { own_key(&head.tenant, &head.actor, &key) } else { key.clone() };
+            let (tenant, actor) = (head.tenant.as_str(), head.actor.as_str());
             let head = Head { idempotency_key: Some(key.clone()), ..head.clone() };
-            let (tenant, actor) = (head.tenant.clone(), head.actor.clone());
             match self.begin(head, Arc::clone(&graph), None).await {
                 Err(FlowError::Commit(CommitError::Conflict(Conflict::Exists(row))))
                     if row.columns == ["idempotency_key"] => {}
                 begun => return begun,
             }
-            if let Some(row) = self.holder(&tenant, &actor, &key).await? {
+            if let Some(row) = self.holder(tenant, actor, &key).await? {
                 let body = ErrorBody::new(Code::ConflictIdempotency, "a run was asked for under this key before");
                 let body = body.with("run_id", row.uuid("id").to_string()).with("status", row.text("status"));
                 return Err(FlowError::Refused(Box::new(body)));
@@ -207,7 +208,7 @@ impl Flow {
         }
         let recorded = load::recorded(records, &replay, &graph).await?;
         let now = self.inner.parts.clock.now();
-        let request = json!({"replay_of": replay.of, "mode": replay.mode.as_str(), "from": replay.from});
+        let request = Arc::new(json!({"replay_of": replay.of, "mode": replay.mode.as_str(), "from": replay.from}));
         let head = Head {
             id: self.inner.id(),
             actor: permit.actor().to_owned(),

@@ -96,7 +96,7 @@ impl Bare {
             depth: 0,
             replay: None,
             inputs: Arc::new(json!({})),
-            request: json!({}),
+            request: Arc::default(),
             risk: None,
             idempotency_key: None,
             correlation_id: None,

@@ -80,6 +80,31 @@ async fn the_second_request_under_a_key_starts_nothing_and_learns_of_the_first()
     assert_eq!((runs(&porch), porch.effects()), (1, 1));
 }
 
+/// A process that doesn't remember a key, because another used it or because it was started since, is
+/// told by the store: nothing is written twice, and no tool that reaches outside is called again.
+#[tokio::test]
+async fn a_key_that_only_the_store_knows_starts_nothing() {
+    let porch = porch().await;
+    for (key, tool, input) in
+        [("pure", "local.summarize", json!({"text": "One."})), ("writes", "notion.note", json!({}))]
+    {
+        let body = json!({"steps": [{"tool": tool, "input": input}], "idempotency_key": key, "wait": 15});
+        let first = porch.act("n8n_workflow_1", body.clone()).await;
+        assert_eq!((first.status, &first.body["status"]), (200, &json!("completed")), "{first:?}");
+        let before = (porch.asked("notion.note").count("execute"), runs(&porch));
+        let stranger = porch.beside(settings(TENANT, Vec::new()), None).await;
+        let again = stranger.act("n8n_workflow_1", body.clone()).await;
+        assert_eq!((again.status, again.code()), (409, "CONFLICT_IDEMPOTENCY"), "{again:?}");
+        assert_eq!(again.detail("run_id"), &first.body["run_id"]);
+        let mut wrong = body;
+        wrong["steps"][0]["tool"] = "there.is_none".into();
+        let stranger = porch.beside(settings(TENANT, Vec::new()), None).await;
+        let again = stranger.act("n8n_workflow_1", wrong).await;
+        assert_eq!((again.status, again.detail("run_id")), (409, &first.body["run_id"]), "a used key comes first");
+        assert_eq!((porch.asked("notion.note").count("execute"), runs(&porch)), before);
+    }
+}
+
 #[tokio::test]
 async fn a_header_counts_only_beside_the_same_signed_key() {
     let porch = porch().await;

@@ -210,10 +210,10 @@ impl Head {
         Ok(vec![
             ("id", self.id.into()),
             ("actor", self.actor.as_str().into()),
-            ("request_payload", Json::of(&self.request)?.into()),
+            ("request_payload", Json::of(&*self.request)?.into()),
             ("autonomy_level", self.level.as_str().into()),
             ("trace_id", id::trace_id(self.id).into()),
-            ("risk", self.risk.as_ref().map(Json::of).transpose()?.into()),
+            ("risk", self.risk.as_deref().map(Json::of).transpose()?.into()),
             ("idempotency_key", self.idempotency_key.clone().into()),
             ("created_at", self.created_at.into()),
             ("tenant_id", self.tenant.as_str().into()),

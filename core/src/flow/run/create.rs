@@ -95,9 +95,9 @@ pub struct Head {
     /// What it works on.
     pub inputs: Arc<Value>,
     /// The request as it came.
-    pub request: Value,
+    pub request: Arc<Value>,
     /// How risky it looked to whoever let it in.
-    pub risk: Option<Value>,
+    pub risk: Option<Arc<Value>>,
     /// The key under which it was asked for.
     pub idempotency_key: Option<String>,
     /// The caller's own id for it.

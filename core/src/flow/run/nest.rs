@@ -77,9 +77,9 @@ impl Run {
             parent: Some((self.head.id, step)),
             depth: self.head.depth + 1,
             inputs: Arc::clone(&inputs),
-            request: json!({
+            request: Arc::new(json!({
                 "workflow_id": workflow, "parent_run_id": self.head.id, DESCENDANTS: share.saturating_sub(1),
-            }),
+            })),
             source: Source::Workflow,
             risk: None,
             idempotency_key: None,

@@ -1,0 +1,177 @@
+//! Keys under which things are asked for: one key, one run.
+//!
+//! The unique key in the store is the truth. Counters that nodes share settle a race before anything is
+//! computed for the loser. Without them a used key is looked for first if it was used lately or if
+//! planning is costly; otherwise the store refuses the second run when it is about to be written, and
+//! what pure steps computed for it by then is thrown away.
+
+use super::AccessError;
+use super::act::{Access, Acted, OnDuplicate};
+use super::permit::Permit;
+use super::settings::WithoutCounters;
+use crate::port::{Claim, CounterError, Counters};
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::tables::RUNS;
+use chimera_core::limits::{IDEMPOTENCY_KEY_CHARS_MAX, RECENT_KEYS_MAX};
+use chimera_core::record::{Json, Row, Scope, Select};
+use serde_json::Value;
+use std::collections::{HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// How often it is looked whether whoever claimed a key first has begun its run.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How often, before the claim counts as left behind by somebody who is gone.
+const LOOKS_MAX: u32 = 250;
+
+impl Access {
+    /// Whether the key was used before, and the run that it was used for. The claim that settles a race
+    /// comes later, with the run; this only looks.
+    pub(super) async fn handle_idempotency(
+        &self,
+        permit: &Permit,
+        key: &str,
+    ) -> Result<(bool, Option<Row>), AccessError> {
+        let row = self.flow.by_key(permit, key).await?;
+        Ok((row.is_some(), row))
+    }
+
+    /// Claims a key for a run on all nodes; or finds the run of whoever was faster.
+    pub(super) async fn claim(&self, permit: &Permit, key: &str, run: Uuid) -> Result<Claimed, AccessError> {
+        let Some(counters) = &self.door.claims else { return Ok(Claimed::Ours(None)) };
+        let (settings, clock) = (&self.directory.settings, &self.directory.parts.clock);
+        let name = format!("idempotency:{key}");
+        let mut seen = String::new();
+        let mut looks = 0;
+        loop {
+            let claimed = counters.claim(&name, &run.to_string(), settings.idempotency_ttl, clock.now()).await;
+            let held = match claimed {
+                Ok(Claim::Claimed) => {
+                    return Ok(Claimed::Ours(Some(Held { counters: Arc::clone(counters), name, run })));
+                }
+                Ok(Claim::Held(held)) => held,
+                Err(CounterError::Unavailable { .. }) if settings.without_counters == WithoutCounters::Database => {
+                    return Ok(Claimed::Ours(None));
+                }
+                Err(_) => {
+                    let body = ErrorBody::new(Code::StoreUnavailable, "keys can't be claimed now").retry_after(1);
+                    return Err(body.into());
+                }
+            };
+            if self.flow.by_key(permit, key).await?.is_some() {
+                return Ok(Claimed::Run);
+            }
+            if self.is_run(&held).await? {
+                // Somebody else's run has this key: ours is kept in another form, and the store decides.
+                return Ok(Claimed::Ours(None));
+            }
+            if held != seen {
+                (seen, looks) = (held, 0);
+            } else if looks >= LOOKS_MAX {
+                // Whoever claimed it is gone without a run.
+                let _ = counters.release(&name, &seen, clock.now()).await;
+            }
+            looks += 1;
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn is_run(&self, id: &str) -> Result<bool, AccessError> {
+        let Ok(id) = Uuid::parse_str(id) else { return Ok(false) };
+        let select = Select::from(&RUNS, Scope::System).with("id", id).take(1);
+        Ok(!self.directory.parts.records.read(select).await?.rows.is_empty())
+    }
+
+    pub(super) async fn give_up(&self, held: Held) {
+        let now = self.directory.parts.clock.now();
+        if let Err(error) = held.counters.release(&held.name, &held.run.to_string(), now).await {
+            tracing::warn!(error = %error, "a key stays claimed until somebody finds it without a run");
+        }
+    }
+}
+
+/// Keys that were asked for lately, the oldest forgotten first. It only says where a look into the store
+/// is worth its while: a key that is not here may be used, and one that is here may be free.
+#[derive(Default)]
+pub(super) struct Lately {
+    digests: Mutex<(HashSet<u64>, VecDeque<u64>)>,
+}
+
+impl Lately {
+    /// Notes that somebody asks under a key; whether that was noted before.
+    pub(super) fn note(&self, permit: &Permit, key: &str) -> bool {
+        let mut hasher = DefaultHasher::new();
+        (permit.tenant(), permit.actor(), key).hash(&mut hasher);
+        let digest = hasher.finish();
+        let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
+        let (known, order) = &mut *digests;
+        if !known.insert(digest) {
+            return true;
+        }
+        order.push_back(digest);
+        if order.len() > RECENT_KEYS_MAX
+            && let Some(oldest) = order.pop_front()
+        {
+            known.remove(&oldest);
+        }
+        false
+    }
+}
+
+/// What a duplicate is compared with.
+pub(super) struct Asked {
+    pub(super) request: Arc<Value>,
+    pub(super) on_duplicate: OnDuplicate,
+}
+
+/// Who has a key.
+pub(super) enum Claimed {
+    /// Nobody else has it; none: nothing was claimed, the store alone decides.
+    Ours(Option<Held>),
+    /// Somebody was faster, and has a run.
+    Run,
+}
+
+/// A key that was claimed for a run.
+pub(super) struct Held {
+    counters: Arc<dyn Counters>,
+    name: String,
+    run: Uuid,
+}
+
+pub(super) fn check_key(key: &str) -> Result<(), AccessError> {
+    if (1..=IDEMPOTENCY_KEY_CHARS_MAX).contains(&key.chars().count()) && !key.contains('\0') {
+        return Ok(());
+    }
+    let message = format!("an idempotency key has 1 to {IDEMPOTENCY_KEY_CHARS_MAX} characters");
+    Err(ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/idempotency_key").into())
+}
+
+/// The answer to a request whose key was used before.
+pub(super) fn duplicate(row: &Row, asked: &Asked) -> Result<Acted, AccessError> {
+    let run = row.uuid("id");
+    let before = row.get("request_payload").as_json().map(Json::to_value).unwrap_or_default();
+    let differs = without_span(before) != without_span((*asked.request).clone());
+    if asked.on_duplicate == OnDuplicate::Return {
+        return Ok(Acted::Duplicate { run, differs });
+    }
+    let message = match differs {
+        true => "a run was asked for under this key before, with another request",
+        false => "a run was asked for under this key before",
+    };
+    let body = ErrorBody::new(Code::ConflictIdempotency, message)
+        .with("run_id", run.to_string())
+        .with("status", row.text("status"))
+        .with("request_differs", differs);
+    Err(body.into())
+}
+
+fn without_span(mut request: Value) -> Value {
+    if let Some(members) = request.as_object_mut() {
+        members.remove("parent_span");
+    }
+    request
+}
