@@ -79,15 +79,17 @@ impl TraceContext {
     /// A new span: in the trace of the run, else in the caller's, else in a new one.
     #[must_use]
     pub fn begin(origin: &Origin<'_>, random: &dyn Random) -> Self {
-        let span_id: String = random.opaque_id().chars().take(16).collect();
+        let span_id = || random.opaque_id().chars().take(16).collect();
         match (origin.run, origin.caller) {
             (Some(run), caller) => Self {
                 trace_id: id::trace_id(run),
                 span_id: SpanId::request(run).to_string(),
                 sampled: caller.is_some_and(|caller| caller.sampled),
             },
-            (None, Some(caller)) => Self { trace_id: caller.trace_id.clone(), span_id, sampled: caller.sampled },
-            (None, None) => Self { trace_id: random.opaque_id(), span_id, sampled: false },
+            (None, Some(caller)) => {
+                Self { trace_id: caller.trace_id.clone(), span_id: span_id(), sampled: caller.sampled }
+            }
+            (None, None) => Self { trace_id: random.opaque_id(), span_id: span_id(), sampled: false },
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A goal in words, a workflow with inputs, or steps. The answer depends on the level: at L0 and L1 it
 //! is the plan that waits for a person, at L2 the result if it came in time, at L3 only that it was
-//! begun. Whatever is refused stands in the ledger before the answer leaves.
+//! begun. The gate enters in the ledger whatever is refused.
 
 use super::Caller;
 use super::gate::Shown;
@@ -39,6 +39,9 @@ const WAIT: Duration = Duration::from_secs(1);
 
 /// How long a draft is waited for at the least.
 const DRAFT_WAIT: Duration = Duration::from_secs(20);
+
+/// Bytes that most summaries fit in.
+const SUMMARY_BYTES: usize = 1_024;
 
 /// What is different each time the same thing is asked for.
 const PASSING: [&str; 4] = ["issued_at", "nonce", "wait", "on_duplicate"];
@@ -174,17 +177,10 @@ pub(crate) async fn act(
     seed: RunSeed,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let asked = match read(&shown, &headers, seed) {
-        Ok((ask, wait)) => {
-            Box::pin(access(&edge)?.act(&caller.permit, ask)).await.map_err(ApiError::from).map(|it| (it, wait))
-        }
-        Err(error) => Err(error),
-    };
-    match asked {
-        Ok((Acted::Started(begun), wait)) => answer(&edge, &caller, &begun, wait).await,
-        Ok((Acted::Duplicate { run, differs }, _)) => known(&caller, run, differs).await,
-        Err(error) if error.code.status() >= 500 => Err(error),
-        Err(error) => Err(access(&edge)?.refuse(&caller.permit, &shown.presented(), error.body).await.into()),
+    let (ask, wait) = read(&shown, &headers, seed)?;
+    match Box::pin(access(&edge)?.act(&caller.permit, ask)).await? {
+        Acted::Started(begun) => answer(&edge, &caller, &begun, wait).await,
+        Acted::Duplicate { run, differs } => known(&caller, run, differs).await,
     }
 }
 
@@ -193,13 +189,8 @@ pub(crate) fn access(edge: &Edge) -> Result<&Access, ApiError> {
     edge.access.as_deref().ok_or_else(ApiError::internal)
 }
 
-/// A request for something, with nothing special about it.
-pub(crate) fn plain(what: What, seed: RunSeed) -> Act {
-    let request = match &what {
-        What::Workflow { id, version, inputs } => json!({"workflow_id": id, "version": version, "inputs": inputs}),
-        What::Goal { goal, inputs } => json!({"goal": goal, "inputs": inputs}),
-        What::Steps(steps) => json!({"steps": steps}),
-    };
+/// A request for something, as it is to be kept, with nothing special about it.
+pub(crate) fn plain(what: What, request: Value, seed: RunSeed) -> Act {
     Act {
         actor: None,
         what,
@@ -247,8 +238,7 @@ fn read(shown: &Shown, headers: &HeaderMap, seed: RunSeed) -> Result<(Act, Optio
         notify: body.notify.map(Notify::checked).transpose()?,
         priority: body.priority,
         correlation_id: body.correlation_id,
-        request: Arc::new(request),
-        ..plain(what, seed)
+        ..plain(what, request, seed)
     };
     Ok((act, wait))
 }
@@ -282,7 +272,7 @@ fn what(
 async fn answer(edge: &Edge, caller: &Caller, begun: &Begun, wait: Option<Duration>) -> Result<Response, ApiError> {
     let (run, level) = (begun.started.run_id, begun.started.level);
     if level == Level::ExecuteSilent && !begun.dry_run {
-        return Ok(begun_answer(run, begun));
+        return summed_up(StatusCode::ACCEPTED, run, begun);
     }
     let drafts = begun.dry_run || level.needs_approval();
     let wait = if drafts { wait.unwrap_or_default().max(DRAFT_WAIT) } else { wait.unwrap_or(WAIT) };
@@ -292,17 +282,21 @@ async fn answer(edge: &Edge, caller: &Caller, begun: &Begun, wait: Option<Durati
     match status {
         // A run that went on elsewhere, or later, is known to the store alone.
         status if !drafts && status.is_final() && begun.started.standing.borrow().ended.is_some() => {
-            Ok((place_of(run), Json(begun.summary())).into_response())
+            summed_up(StatusCode::OK, run, begun)
         }
         status if status.is_final() || status == RunStatus::AwaitingApproval => {
             whole(caller, run, StatusCode::OK).await
         }
-        _ => Ok(begun_answer(run, begun)),
+        _ => summed_up(StatusCode::ACCEPTED, run, begun),
     }
 }
 
-fn begun_answer(run: Uuid, begun: &Begun) -> Response {
-    (StatusCode::ACCEPTED, place_of(run), Json(begun.summary())).into_response()
+/// What is known of a run without asking the store.
+fn summed_up(status: StatusCode, run: Uuid, begun: &Begun) -> Result<Response, ApiError> {
+    let mut text = Vec::with_capacity(SUMMARY_BYTES);
+    serde_json::to_writer(&mut text, &begun.summary()).map_err(|_| ApiError::internal())?;
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    Ok((status, place_of(run), kind, text).into_response())
 }
 
 /// The run that was asked for under this key before, and whether it is what is asked for now.

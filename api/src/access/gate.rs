@@ -8,7 +8,7 @@ use super::headers::{SIGNATURE, bearer, single, tell};
 use crate::edge::Edge;
 use crate::extract;
 use crate::json;
-use crate::problem::ApiError;
+use crate::problem::{ApiError, Attached};
 use crate::server::Peer;
 use crate::trace::TraceContext;
 use axum::body::{Body, HttpBody};
@@ -24,6 +24,9 @@ use chimera_engine::access::{Door, Permit, Presented, Rate, Turned};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::sync::Arc;
+
+/// The front door.
+const ACT: &str = "POST /act";
 
 /// What a request shows, owned, so that it outlives the request's parts.
 pub(crate) struct Shown {
@@ -98,9 +101,14 @@ impl Shown {
         self.bearer.as_deref().unwrap_or_default()
     }
 
+    /// Whether it asks for something to be done.
+    fn acts(&self) -> bool {
+        matches!(self.target.as_str(), ACT | "POST /workflows/{id}/call")
+    }
+
     /// As the door wants to see it.
     pub(crate) fn presented(&self) -> Presented<'_> {
-        let acts = self.target == "POST /act";
+        let acts = self.target == ACT;
         Presented {
             bearer: self.bearer.as_deref(),
             signature: self.signature.as_deref(),
@@ -143,8 +151,30 @@ async fn rate_limit_middleware(
     call_next: Next,
 ) -> Response {
     match door.count(permit, &shown.presented()).await {
-        Ok(rate) => with_rate(call_next.run(request).await, &rate),
+        Ok(rate) => {
+            let response = entered(door, permit, shown, call_next.run(request).await).await;
+            with_rate(response, &rate)
+        }
         Err(turned) => turned_away(turned),
+    }
+}
+
+/// Enters in the ledger what was refused to somebody who is known: what they may not do, and whatever
+/// they asked to be done.
+async fn entered(door: &Door, permit: &Permit, shown: &Shown, mut response: Response) -> Response {
+    let counts = |error: &ApiError| match error.code.status() {
+        403 => true,
+        status => shown.acts() && status < 500,
+    };
+    match response.extensions_mut().remove::<Attached>() {
+        Some(Attached(error)) if counts(&error) => {
+            ApiError::from(door.enter(permit, &shown.presented(), error.body).await).into_response()
+        }
+        Some(attached) => {
+            response.extensions_mut().insert(attached);
+            response
+        }
+        None => response,
     }
 }
 

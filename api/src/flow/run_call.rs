@@ -60,8 +60,10 @@ pub(crate) async fn call(
     ApiJson(inputs): ApiJson<Value>,
 ) -> Result<Response, ApiError> {
     let wait = place::patience(patience.wait)?.unwrap_or(WAIT);
-    let what = What::Workflow { id: place::workflow(&id)?.to_owned(), version: None, inputs };
-    let acted = act::access(&edge)?.act(&caller.permit, act::plain(what, seed)).await?;
+    let id = place::workflow(&id)?;
+    let request = json!({"workflow_id": id, "inputs": inputs});
+    let what = What::Workflow { id: id.to_owned(), version: None, inputs };
+    let acted = act::access(&edge)?.act(&caller.permit, act::plain(what, request, seed)).await?;
     let Acted::Started(begun) = acted else { return Err(ApiError::internal()) };
     let mut started = begun.started;
     let wait = wait.min(edge.request_timeout.mul_f64(0.9));

@@ -3,11 +3,11 @@
 //! The checks come in one order: the actor, the key, the plan, its scopes, its risk and level, then the
 //! run. Whatever is refused leaves an entry in the ledger and nothing else.
 
+use super::AccessError;
 use super::directory::Directory;
-use super::door::{Door, Presented};
+use super::door::Door;
 use super::keys::{Asked, Claimed, Lately, check_key, duplicate};
 use super::permit::{AUTONOMY_OVERRIDE, Permit, lacking};
-use super::{AccessError, refused};
 use crate::flow::{Flow, FlowError, PLAN_PREFIX, StartRun, Started};
 use crate::port::{Planner, Records};
 use chimera_core::access::{Decided, Facts, Level, Plan, PlanStep, determine_autonomy_level, risk, scope};
@@ -159,11 +159,6 @@ impl Access {
     #[must_use]
     pub fn public_keys(&self) -> Vec<Value> {
         self.directory.settings.token_keys.iter().filter_map(|key| key.jwk()).collect()
-    }
-
-    /// Enters in the ledger that a request was refused, and gives the refusal back.
-    pub async fn refuse(&self, permit: &Permit, shown: &Presented<'_>, body: ErrorBody) -> ErrorBody {
-        refused::enter(&self.directory, Some(permit), shown, body).await
     }
 
     /// Does what somebody asks for, or says why not.

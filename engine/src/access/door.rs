@@ -89,18 +89,39 @@ impl Door {
         }
     }
 
-    /// Counts a request of somebody who was recognised; over the limit they are turned away.
+    /// Counts a request of somebody who is known; over the limit they are turned away, and as long as
+    /// nothing can be counted so is everybody.
     pub async fn count(&self, permit: &Permit, shown: &Presented<'_>) -> Result<Rate, Turned> {
         let now = self.directory.parts.clock.now();
-        let rate = self.rates.hit(permit.actor(), self.quota(permit.actor()), shown.reads, now).await;
-        let rate = rate.map_err(|body| Turned { body, rate: None })?;
+        let rate = match self.rates.hit(permit.actor(), permit.quota(), shown.reads, now).await {
+            Ok(rate) => rate,
+            Err(lost) => return Err(self.uncounted(shown, Some(permit), lost, now).await),
+        };
         match rate.refusal() {
             None => Ok(rate),
             Some(body) => {
-                let body = refused::enter(&self.directory, Some(permit), shown, body).await;
+                let body = self.enter(permit, shown, body).await;
                 Err(Turned { body, rate: Some(rate) })
             }
         }
+    }
+
+    /// Turns somebody away who can't be counted. It is entered as often as this node's own count allows:
+    /// the ledger is not theirs to fill.
+    async fn uncounted(
+        &self,
+        shown: &Presented<'_>,
+        permit: Option<&Permit>,
+        lost: ErrorBody,
+        now: Timestamp,
+    ) -> Turned {
+        let actor = permit.map_or(ANONYMOUS, Permit::actor);
+        let quota = permit.map_or_else(|| self.quota(ANONYMOUS), Permit::quota);
+        let body = match self.rates.allows_entry(actor, quota, now).await {
+            true => refused::enter(&self.directory, permit, shown, lost).await,
+            false => lost,
+        };
+        Turned { body, rate: None }
     }
 
     fn quota(&self, actor: &str) -> u32 {
@@ -251,6 +272,11 @@ impl Door {
         self.turn_away(shown, None, body, self.directory.parts.clock.now()).await
     }
 
+    /// Enters in the ledger that somebody who is known was refused something, and gives the refusal back.
+    pub async fn enter(&self, permit: &Permit, shown: &Presented<'_>, body: ErrorBody) -> ErrorBody {
+        refused::enter(&self.directory, Some(permit), shown, body).await
+    }
+
     /// Counts and enters somebody who was turned away.
     pub(super) async fn turn_away(
         &self,
@@ -262,7 +288,7 @@ impl Door {
         let quota = self.quota(ANONYMOUS);
         let rate = match self.rates.hit_stranger(shown.peer, quota, now).await {
             Ok(rate) => rate,
-            Err(body) => return Turned { body, rate: None },
+            Err(lost) => return self.uncounted(shown, permit, lost, now).await,
         };
         let Some(over) = rate.refusal() else {
             let body = refused::enter(&self.directory, permit, shown, body).await;

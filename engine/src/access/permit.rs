@@ -87,6 +87,11 @@ impl Permit {
         &self.scopes
     }
 
+    /// How many requests a minute.
+    pub(super) fn quota(&self) -> u32 {
+        self.entry.quota_per_minute
+    }
+
     /// How freely the actor acts when nobody says otherwise.
     #[must_use]
     pub fn level(&self) -> Option<Level> {

@@ -68,6 +68,13 @@ impl Rates {
         self.count("anonymous", &key, quota, now).await
     }
 
+    /// Whether a request that could not be counted for all nodes is entered in the ledger.
+    pub(super) async fn allows_entry(&self, actor: &str, quota: u32, now: Timestamp) -> bool {
+        let Ok(quota) = Quota::new(quota, WINDOW_SECONDS) else { return false };
+        let hit = self.own.hit(&format!("uncounted:{actor}"), quota, now).await;
+        matches!(hit, Ok(Hit::Allowed { .. }))
+    }
+
     async fn count(&self, name: &'static str, key: &str, limit: u32, now: Timestamp) -> Result<Rate, ErrorBody> {
         let quota =
             Quota::new(limit, WINDOW_SECONDS).map_err(|_| ErrorBody::new(Code::Internal, "a quota is too large"))?;

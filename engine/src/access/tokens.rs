@@ -61,7 +61,8 @@ impl Door {
             return Err(self.turn_away(shown, None, body, now).await);
         }
         let entry = self.directory.snapshot().registry.resolve(&ask.actor);
-        let rate = self.counted(&ask.actor, &entry, now).await?;
+        let permit = Permit::new(Arc::clone(&entry), &ask.actor, Vec::new());
+        let rate = self.count(&permit, shown).await?;
         let family = self.directory.parts.random.row_id(now);
         let scopes = ask.scopes.as_ref().map(|narrow| scope::narrowed(&entry.scopes, narrow));
         let granted = Grant { family, actor: &ask.actor, entry: &entry, narrow: scopes, rate };
@@ -89,15 +90,6 @@ impl Door {
             return Err(ErrorBody::new(Code::RbacForbidden, "the actor is disabled"));
         }
         Ok(())
-    }
-
-    async fn counted(&self, actor: &str, entry: &Entry, now: Timestamp) -> Result<Rate, Turned> {
-        let rate = self.rates.hit(actor, entry.quota_per_minute, false, now).await;
-        let rate = rate.map_err(|body| Turned { body, rate: None })?;
-        match rate.refusal() {
-            Some(body) => Err(Turned { body, rate: Some(rate) }),
-            None => Ok(rate),
-        }
     }
 
     async fn begin_family(&self, grant: &Grant<'_>, nonce: &str, now: Timestamp) -> Result<Tokens, AccessError> {
@@ -154,7 +146,8 @@ impl Door {
         if entry.disabled {
             return Err(AccessError::refused(Code::RbacForbidden, "the actor is disabled").into());
         }
-        let rate = self.counted(&actor, &entry, now).await.map_err(Renewal::Over)?;
+        let permit = Permit::new(Arc::clone(&entry), &actor, Vec::new());
+        let rate = self.count(&permit, shown).await.map_err(Renewal::Over)?;
         let stored = match family.get("scopes") {
             Value::Texts(scopes) => scopes.clone(),
             _ => Vec::new(),

@@ -160,3 +160,21 @@ async fn headers_that_stand_twice_and_bodies_that_are_no_json_are_entered_too() 
     assert_eq!(answer.number("x-ratelimit-remaining"), 6);
     assert_eq!(porch.refusals().len(), 4);
 }
+
+/// Elsewhere than at the front door too: what somebody may not do is entered, and what isn't there isn't.
+#[tokio::test]
+async fn whatever_somebody_may_not_do_is_entered() {
+    let porch = prepared().await;
+    let nothing = Value::Null;
+    let refused = [
+        (Method::GET, "/actors", nothing.clone(), 403),
+        (Method::PUT, "/actors/user_bob", json!({"scopes": ["*"]}), 403),
+        (Method::POST, "/workflows/none/call", json!({}), 404),
+        (Method::GET, "/runs/00000000-0000-0000-0000-000000000000", nothing, 404),
+    ];
+    for (method, path, body, status) in refused {
+        assert_eq!(porch.ask("n8n_workflow_1", method, path, body).await.status, status, "{path}");
+    }
+    let entered: Vec<Value> = porch.refusals().iter().map(|entry| entry["target"].clone()).collect();
+    assert_eq!(entered, [json!("GET /actors"), json!("PUT /actors/{id}"), json!("POST /workflows/{id}/call")]);
+}

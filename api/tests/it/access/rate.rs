@@ -168,6 +168,12 @@ async fn without_redis_nobody_is_let_through_uncounted_and_with_it_all_is_as_bef
     let stranger = strict.raw("nonsense", None, "{}").await;
     assert_eq!(stranger.status, 503, "{stranger:?}");
     assert_eq!(strict.traces(), (0, 0, 0));
+    assert_eq!(strict.sign_in("user_ann", "n").await.status, 503);
+    for _ in 0..8 {
+        assert_eq!(strict.act("user_ann", json!({})).await.status, 503);
+    }
+    let lost: Vec<Value> = strict.refusals().iter().map(|entry| entry["code"].clone()).collect();
+    assert_eq!(lost, vec![json!("STORE_UNAVAILABLE"); 6], "five of the actor's, one of the stranger's, no flood");
     let keyed = json!({"steps": harmless(), "idempotency_key": "k"});
     assert_eq!(lenient.act("user_ann", keyed.clone()).await.status, 200);
     assert_eq!(lenient.act("user_ann", keyed).await.status, 409);
@@ -178,6 +184,21 @@ async fn without_redis_nobody_is_let_through_uncounted_and_with_it_all_is_as_bef
     assert_eq!(let_in, 5);
     server.start_again();
     assert_eq!(strict.act("user_ann", json!({"steps": harmless()})).await.status, 200);
+}
+
+/// Whoever signs in or refreshes too often is refused, and that is entered.
+#[tokio::test]
+async fn signing_in_counts_and_too_much_of_it_is_entered() {
+    let porch = porch_with(settings(TENANT, vec![quota("user_ann", 2)]), None).await;
+    let first = porch.sign_in("user_ann", "n1").await;
+    assert_eq!((first.status, porch.sign_in("user_ann", "n2").await.status), (200, 200));
+    assert_eq!(porch.sign_in("user_ann", "n3").await.status, 429);
+    let refresh = json!({"refresh_token": first.body["refresh_token"]});
+    assert_eq!(porch.post("user_ann", "/auth/refresh", &refresh).await.status, 429);
+    let entered: Vec<_> =
+        porch.refusals().iter().map(|entry| (entry["code"].clone(), entry["target"].clone())).collect();
+    let over = |target: &str| (json!("RATE_LIMITED"), json!(target));
+    assert_eq!(entered, [over("POST /auth/token"), over("POST /auth/refresh")]);
 }
 
 /// CORE-092

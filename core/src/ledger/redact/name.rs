@@ -5,7 +5,7 @@
 //! `passwordPolicy`, `secret_name`. Plurals are secrets too, except those of what is counted:
 //! `max_tokens` is a number.
 
-/// Words for secrets, without separators and case.
+/// Words for secrets, without separators and case. Their first letters stand in [`is_secret`].
 const SECRETS: [&str; 18] = [
     "authorization",
     "cookie",
@@ -41,7 +41,8 @@ pub(super) fn is_secret(name: &str) -> bool {
         return false;
     }
     let name = name.as_bytes();
-    (0..name.len()).any(|at| SECRETS.iter().any(|secret| names(name, at, secret)))
+    let begins = |at: &usize| matches!(name[*at] | 0x20, b'a' | b'c' | b'e' | b'h' | b'p' | b's' | b't');
+    (0..name.len()).filter(begins).any(|at| SECRETS.iter().any(|secret| names(name, at, secret)))
 }
 
 /// Whether the name ends like this, whatever its separators and case.
