@@ -41,6 +41,26 @@ fn what_is_asked_for_at_each_level_is_shown_with_plan_risk_and_what_waits() {
     server.stop();
 }
 
+/// Whoever hears that somebody decided looks, and says nothing: else it would hear itself for ever.
+#[test]
+fn after_a_decision_the_server_rests() {
+    let place = Place::new();
+    let server = place.dev(&[]);
+    let draft = place.json(&["act", "--step", STEP, "--as", "user_ada"]);
+    let run = draft["run_id"].as_str().unwrap();
+    assert_eq!(place.run(&["runs", "approve", run, "--as", "user_ada"]).status, 0);
+    assert_eq!(place.run(&["runs", "watch", run]).status, 0);
+    let busy = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.id())).unwrap();
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+    };
+    let before = busy();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let ticks = busy() - before;
+    assert!(ticks < 100, "half of the time it does something with nothing to do: {ticks} of 200");
+}
+
 #[test]
 fn a_second_request_under_a_key_is_refused_or_gets_the_run() {
     let place = Place::new();

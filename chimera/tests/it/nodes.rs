@@ -138,6 +138,7 @@ async fn without_redis_requests_are_refused_until_it_is_back() {
     for node in [0, 1, 0, 1] {
         let (status, answer) = pair.act(node, &token, Some("k")).await;
         assert_eq!((status, &answer["error"]["code"]), (503, &json!("STORE_UNAVAILABLE")), "{answer}");
+        assert_eq!(pair.nodes[node].1.readiness().0, 503, "whoever refuses everything is not ready");
     }
     pair.redis.start_again();
     let mut last = (0, Value::Null);
@@ -162,6 +163,8 @@ async fn without_redis_the_database_decides_about_keys_and_nodes_still_count() {
     for (status, answer) in &answers[1..] {
         assert_eq!((*status, detail(answer, "run_id")), (409, &run), "{answer}");
     }
+    let (ready, parts) = pair.nodes[0].1.readiness();
+    assert_eq!(ready, 200, "a node that works without Redis is ready: {parts}");
     let mut let_in = [5, 5];
     for (node, count) in let_in.iter_mut().enumerate() {
         while pair.act(node, &token, Some("k")).await.0 != 429 {

@@ -6,6 +6,7 @@ mod checkpoint;
 mod entry;
 mod export;
 mod flow;
+mod given;
 mod idempotency;
 mod jcs;
 mod lanes;

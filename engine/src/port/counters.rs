@@ -31,7 +31,7 @@ pub trait Counters: Send + Sync {
     async fn release(&self, key: &str, value: &str, now: Timestamp) -> Result<bool, CounterError>;
 
     /// Counts one hit against a sliding window, unless it is full. The counts stand under
-    /// `key:window_start` in Unix seconds and live for at least one window length after their last hit.
+    /// `key:window_start` in Unix seconds and live for one window length after their last hit.
     async fn hit(&self, key: &str, quota: Quota, now: Timestamp) -> Result<Hit, CounterError>;
 
     /// Whether the store answers now.

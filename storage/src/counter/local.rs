@@ -83,7 +83,7 @@ impl Counters for LocalCounters {
         let (current, previous) = (count(&current_key), count(&previous_key));
         let hit = quota.decide(previous, current, now);
         if matches!(hit, Hit::Allowed { .. }) {
-            state.hits.set(&current_key, current + 1, kept_until(now, quota))?;
+            state.hits.set(&current_key, current + 1, later(now, quota.window()))?;
         }
         Ok(hit)
     }
@@ -91,12 +91,6 @@ impl Counters for LocalCounters {
     async fn ready(&self) -> Result<(), CounterError> {
         Ok(())
     }
-}
-
-/// A window's count is asked for until the window after it ends.
-fn kept_until(now: Timestamp, quota: Quota) -> Timestamp {
-    let window = i64::try_from(quota.window().as_micros()).unwrap_or(i64::MAX);
-    later(Timestamp::from_micros(now.micros() - now.micros().rem_euclid(window.max(1))), quota.window() * 2)
 }
 
 fn later(now: Timestamp, by: Duration) -> Timestamp {
@@ -130,10 +124,6 @@ impl<V> Expiring<V> {
     }
 
     fn set(&mut self, key: &str, value: V, end: Timestamp) -> Result<(), CounterError> {
-        if let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.1 == end) {
-            entry.0 = value;
-            return Ok(());
-        }
         if !self.entries.contains_key(key) && self.entries.len() >= COUNTER_KEYS_MAX {
             return Err(CounterError::Full);
         }

@@ -1,34 +1,14 @@
 //! What holds of every goal, whatever it says.
 
+use crate::given::{closed, tool};
 use chimera_core::access::planner::plan;
 use chimera_core::access::{Plan, PlanError};
 use chimera_core::error::Code;
-use chimera_core::flow::tool::{Declared, Metadata, Reach, Spec};
+use chimera_core::flow::tool::{Reach, Spec};
 use chimera_core::limits::{GOAL_CHARS_MAX, PLAN_STEPS_MAX};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::sync::Arc;
-
-fn tool(name: &'static str, effect: Reach, input: Value, output: Value) -> Arc<Spec> {
-    let declared = Declared {
-        name,
-        version: "1",
-        description: "",
-        metadata: Metadata::default(),
-        effect,
-        reads_when: None,
-        checkable: false,
-        reversible: false,
-        timeout_ms: 1_000,
-        input,
-        output,
-    };
-    Arc::new(declared.compile().unwrap())
-}
-
-fn object(properties: Value, required: &[&str]) -> Value {
-    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
-}
 
 /// A few tools, one of which no table knows the words of.
 fn tools() -> Vec<Arc<Spec>> {
@@ -37,22 +17,22 @@ fn tools() -> Vec<Arc<Spec>> {
         tool(
             "local.summarize",
             Reach::Pure,
-            object(json!({"text": text}), &["text"]),
-            object(json!({"summary": text}), &["summary"]),
+            closed(json!({"text": text}), &["text"]),
+            closed(json!({"summary": text}), &["summary"]),
         ),
         tool(
             "slack_post",
             Reach::Write,
-            object(json!({"channel_alias": text, "text": text}), &["channel_alias", "text"]),
-            object(json!({"ok": {"const": true}}), &["ok"]),
+            closed(json!({"channel_alias": text, "text": text}), &["channel_alias", "text"]),
+            closed(json!({"ok": {"const": true}}), &["ok"]),
         ),
         tool(
             "page.fetch",
             Reach::Read,
-            object(json!({"url": text}), &["url"]),
-            object(json!({"body": text}), &["body"]),
+            closed(json!({"url": text}), &["url"]),
+            closed(json!({"body": text}), &["body"]),
         ),
-        tool("crm.deals.close", Reach::Write, object(json!({"title": text}), &["title"]), object(json!({}), &[])),
+        tool("crm.deals.close", Reach::Write, closed(json!({"title": text}), &["title"]), closed(json!({}), &[])),
     ]
 }
 
@@ -184,7 +164,7 @@ fn an_input_that_the_schema_refuses_is_told_with_its_reason() {
     let tools = [tool(
         "slack_post",
         Reach::Write,
-        object(json!({"channel_alias": short, "text": short}), &["channel_alias", "text"]),
+        closed(json!({"channel_alias": short, "text": short}), &["channel_alias", "text"]),
         json!({}),
     )];
     let Err(PlanError::MissingInput { tool, input, hint }) = plan("Post \"long text\" to #ops", &Value::Null, &tools)

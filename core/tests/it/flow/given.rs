@@ -1,9 +1,10 @@
 //! What the tests of this room are given: tools with schemas like the real ones, documents in a
 //! few words, and a run's values.
 
+use crate::given::{closed, tool};
 use chimera_core::flow::air::{Catalog, Document, Graph, Known, Problem, compile};
 use chimera_core::flow::expr::{Lookup, Preview, RenderError, Scope, Template};
-use chimera_core::flow::tool::{Declared, Metadata, Reach, Spec};
+use chimera_core::flow::tool::{Reach, Spec};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,20 +32,7 @@ impl Catalog for Tools {
 
 impl Tools {
     pub(super) fn with(mut self, name: &'static str, effect: Reach, input: Value, output: Value) -> Self {
-        let declared = Declared {
-            name,
-            version: "1",
-            description: "",
-            metadata: Metadata::default(),
-            effect,
-            reads_when: None,
-            checkable: false,
-            reversible: false,
-            timeout_ms: 1_000,
-            input,
-            output,
-        };
-        self.tools.insert(name.to_owned(), Arc::new(declared.compile().unwrap()));
+        self.tools.insert(name.to_owned(), tool(name, effect, input, output));
         self
     }
 
@@ -52,10 +40,6 @@ impl Tools {
         self.workflows.insert(id.to_owned(), known);
         self
     }
-}
-
-fn closed(properties: Value, required: &[&str]) -> Value {
-    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
 /// Tools with schemas like those that are shipped.

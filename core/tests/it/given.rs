@@ -1,0 +1,28 @@
+//! What the tests of several rooms are given.
+
+use chimera_core::flow::tool::{Declared, Metadata, Reach, Spec};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// A tool that says little of itself.
+pub(crate) fn tool(name: &'static str, effect: Reach, input: Value, output: Value) -> Arc<Spec> {
+    let declared = Declared {
+        name,
+        version: "1",
+        description: "",
+        metadata: Metadata::default(),
+        effect,
+        reads_when: None,
+        checkable: false,
+        reversible: false,
+        timeout_ms: 1_000,
+        input,
+        output,
+    };
+    Arc::new(declared.compile().unwrap())
+}
+
+/// The schema of an object with these members and no others.
+pub(crate) fn closed(properties: Value, required: &[&str]) -> Value {
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
