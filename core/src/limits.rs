@@ -61,6 +61,8 @@ pub const ACTOR_KEY_CHARS_MIN: usize = 16;
 pub const ACTOR_KEYS_MAX: usize = 8;
 /// Actors and patterns that the registry holds.
 pub const ACTORS_MAX: usize = 10_000;
+/// Revoked tokens, and as many sign-ins, that a process knows by heart; for more it asks the store.
+pub const REVOKED_HELD_MAX: usize = 10_000;
 /// Tokens that a process remembers as checked.
 pub const TOKENS_KNOWN_MAX: usize = 4_096;
 /// How many times larger the window for reading is than the one for everything else.

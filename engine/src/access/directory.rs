@@ -64,6 +64,8 @@ pub struct Snapshot {
     pub registry: Registry,
     keys: BTreeMap<String, Vec<HeldKey>>,
     revoked: BTreeSet<String>,
+    /// More was revoked than is held here.
+    more_revoked: bool,
     /// Where entries come from that are not shipped.
     sources: BTreeMap<String, &'static str>,
 }
@@ -85,9 +87,10 @@ impl Snapshot {
         self.keys.get(actor).into_iter().flatten().filter(counts)
     }
 
-    /// Whether a token or a sign-in was revoked.
-    pub(super) fn is_revoked(&self, id: &str) -> bool {
-        self.revoked.contains(id)
+    /// Whether a token or a sign-in was revoked; none: only the store knows.
+    pub(super) fn is_revoked(&self, id: &str) -> Option<bool> {
+        let held = self.revoked.contains(id);
+        (held || !self.more_revoked).then_some(held)
     }
 
     /// Where an entry comes from.
@@ -132,24 +135,26 @@ impl Directory {
     /// Reads everything anew.
     pub async fn refresh(&self) -> Result<(), AccessError> {
         let now = self.parts.clock.now();
-        let entries: Vec<Entry> = self.rows(Select::from(&ACTORS, Scope::System)).await?.iter().map(entry).collect();
+        let rows = self.rows(Select::from(&ACTORS, Scope::System), limits::ACTORS_MAX).await?;
+        let entries: Vec<Entry> = rows.iter().map(entry).collect();
         let mut sources: BTreeMap<String, &'static str> =
             self.settings.entries.iter().map(|entry| (entry.id.clone(), "config")).collect();
         sources.extend(entries.iter().map(|entry| (entry.id.clone(), "registry")));
         let keys = self.keys().await?;
-        let revoked = self.revoked(now).await?;
-        self.set(Snapshot { registry: self.registry(&entries), keys, revoked, sources });
+        let (revoked, more_revoked) = self.revoked(now).await?;
+        self.set(Snapshot { registry: self.registry(&entries), keys, revoked, more_revoked, sources });
         Ok(())
     }
 
-    async fn rows(&self, select: Select) -> Result<Vec<Row>, AccessError> {
-        Ok(crate::flow::all_rows(&*self.parts.records, select, limits::ACTORS_MAX).await?)
+    async fn rows(&self, select: Select, rows_max: usize) -> Result<Vec<Row>, AccessError> {
+        Ok(crate::flow::all_rows(&*self.parts.records, select, rows_max).await?)
     }
 
     async fn keys(&self) -> Result<BTreeMap<String, Vec<HeldKey>>, AccessError> {
         let mut keys: BTreeMap<String, Vec<HeldKey>> = BTreeMap::new();
         let now = self.parts.clock.now();
-        let rows = self.rows(Select::from(&ACTOR_KEYS, Scope::System)).await?;
+        let keys_max = limits::ACTORS_MAX * limits::ACTOR_KEYS_MAX;
+        let rows = self.rows(Select::from(&ACTOR_KEYS, Scope::System), keys_max).await?;
         let stored: BTreeSet<Uuid> = rows.iter().map(|row| row.uuid("id")).collect();
         for (actor, secret) in &self.settings.keys {
             // A key of the configuration that was replaced has a row, and ends as that says.
@@ -190,15 +195,17 @@ impl Directory {
         seal::open(sealing, &place(row.text("actor_id"), row.uuid("id")), row.get("sealed_key").as_bytes()?)
     }
 
-    /// Tokens and sign-ins that were revoked and might still be shown.
-    async fn revoked(&self, now: Timestamp) -> Result<BTreeSet<String>, AccessError> {
+    /// Tokens and sign-ins that were revoked and might still be shown, and whether there are more.
+    async fn revoked(&self, now: Timestamp) -> Result<(BTreeSet<String>, bool), AccessError> {
+        let most = limits::REVOKED_HELD_MAX;
         let select = Select::from(&REVOKED_TOKENS, Scope::System).filter("expires_at", Compare::Above, now);
-        let mut revoked: BTreeSet<String> =
-            self.rows(select).await?.iter().map(|row| row.text("token_id").to_owned()).collect();
+        let tokens = self.rows(select, most).await?;
         let since = now.plus_seconds(-limits::TOKEN_SECONDS - limits::CLOCK_SKEW_SECONDS);
         let select = Select::from(&TOKEN_FAMILIES, Scope::System).filter("revoked_at", Compare::Above, since);
-        revoked.extend(self.rows(select).await?.iter().map(|row| row.uuid("id").to_string()));
-        Ok(revoked)
+        let families = self.rows(select, most).await?;
+        let more = tokens.len() >= most || families.len() >= most;
+        let ids = tokens.iter().map(|row| row.text("token_id").to_owned());
+        Ok((ids.chain(families.iter().map(|row| row.uuid("id").to_string())).collect(), more))
     }
 
     /// Something of ours has changed: we know at once, others are told.

@@ -187,12 +187,15 @@ impl Door {
     }
 
     /// Whether a token or its sign-in was revoked: as far as this process knows, as the shared
-    /// counters say, and, when those can't be reached, as the store says.
+    /// counters say, and, when those can't be reached or too much was revoked, as the store says.
     async fn is_revoked(&self, claims: &Claims, now: Timestamp) -> Result<bool, ErrorBody> {
         let snapshot = self.directory.snapshot();
         let ids = [claims.jti.as_deref(), claims.fam.as_deref()];
-        if ids.iter().flatten().any(|id| snapshot.is_revoked(id)) {
-            return Ok(true);
+        let mut said = ids.iter().flatten().map(|id| snapshot.is_revoked(id));
+        match said.try_fold(false, |any, revoked| revoked.map(|revoked| any || revoked)) {
+            Some(true) => return Ok(true),
+            Some(false) => {}
+            None => return self.is_revoked_in_store(claims).await,
         }
         let Some(claimed) = &self.claims else { return Ok(false) };
         for id in ids.into_iter().flatten() {

@@ -6,8 +6,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chimera_core::access::tables::REVOKED_TOKENS;
 use chimera_core::access::token::{Audience, Claims, TokenKey};
 use chimera_core::access::{Secret, mac};
+use chimera_core::limits::REVOKED_HELD_MAX;
+use chimera_core::record::{Insert, Tx};
 use chimera_engine::access::Settings;
-use chimera_engine::port::Counters;
+use chimera_engine::port::{Clock, Counters, Records};
 use chimera_storage::Redis;
 use chimera_storage::counter::RedisCounters;
 use chimera_testkit::access::{settings, token, token_key};
@@ -250,6 +252,34 @@ async fn a_revocation_counts_without_redis_and_without_a_body_for_the_whole_sign
         assert_eq!((refused.status, refused.detail("reason")), (401, &json!("revoked")), "{refused:?}");
     }
     assert_eq!(refresh(&porch, "user_ann", &text(&given, "refresh_token")).await.status, 401);
+}
+
+/// However much somebody revokes, nothing that was revoked before counts again.
+#[tokio::test]
+async fn a_revoked_token_is_refused_when_more_was_revoked_than_anybody_holds() {
+    let porch = porch().await;
+    let token = text(&porch.sign_in("user_ann", "n").await, "access_token");
+    let good = text(&porch.sign_in("user_ann", "m").await, "access_token");
+    assert_eq!(revoke(&porch, "user_ann", &token, &json!({"token": token})).await.status, 200);
+    let until = porch.clock.now().plus_seconds(3_600);
+    for part in 0..10 {
+        let row = |at: usize| {
+            let id = format!("!{part}-{at}");
+            let cells = vec![
+                ("token_id", id.into()),
+                ("actor_id", "user_bob".into()),
+                ("tenant_id", TENANT.into()),
+                ("expires_at", until.into()),
+            ];
+            Insert::into(&REVOKED_TOKENS, cells).unwrap()
+        };
+        let inserts = (0..REVOKED_HELD_MAX / 10).map(row).collect();
+        porch.house.stage.records.commit(Tx { inserts, ..Tx::default() }).await.unwrap();
+    }
+    let beside = porch.beside(settings(TENANT, Vec::new()), None).await;
+    let refused = with(&beside, "user_ann", &token).await;
+    assert_eq!((refused.status, refused.detail("reason")), (401, &json!("revoked")), "{refused:?}");
+    assert_eq!(with(&beside, "user_ann", &good).await.status, 200);
 }
 
 #[tokio::test]
