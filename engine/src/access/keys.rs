@@ -15,7 +15,7 @@ use chimera_core::flow::tables::RUNS;
 use chimera_core::limits::{IDEMPOTENCY_KEY_CHARS_MAX, RECENT_KEYS_MAX};
 use chimera_core::record::{Json, Row, Scope, Select};
 use serde_json::Value;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -97,7 +97,7 @@ impl Access {
 /// is worth its while: a key that is not here may be used, and one that is here may be free.
 #[derive(Default)]
 pub(super) struct Lately {
-    digests: Mutex<(HashSet<u64>, VecDeque<u64>)>,
+    digests: Mutex<(BTreeSet<u64>, VecDeque<u64>)>,
 }
 
 impl Lately {
