@@ -8,11 +8,11 @@ use super::directory::{Directory, Snapshot, place};
 use super::permit::{ACTORS_READ, ACTORS_WRITE, Permit};
 use crate::ledger::audit::{self, Event, Writer};
 use crate::port::CommitError;
-use chimera_core::access::registry::{BadEntry, Entry, is_name};
+use chimera_core::access::registry::{BadEntry, Entry, Kind, is_name};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, TENANTS};
 use chimera_core::access::{Level, Secret, scope, seal};
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::ledger::SubjectType;
+use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits::{ACTOR_KEY_CHARS_MIN, ACTOR_KEYS_MAX, ACTORS_MAX};
 use chimera_core::record::{Conflict, Insert, Json, Row, Scope, Select, Tx, Update, Value};
 use chimera_core::time::Timestamp;
@@ -123,8 +123,13 @@ impl Directory {
         }
         let forbidden = |what: &str| Err(AccessError::refused(Code::RbacForbidden, what));
         let now = self.snapshot().registry.resolve(&entry.id);
-        if entry.tenant != permit.tenant() || now.tenant != permit.tenant() {
+        if entry.tenant != permit.tenant() {
             return forbidden("the actor belongs to another tenant");
+        }
+        if now.tenant != permit.tenant() {
+            return forbidden(
+                "such a name belongs to another tenant: the operator gives each tenant its names, by patterns",
+            );
         }
         self.outranks(permit, &now)?;
         self.outranks(permit, entry)?;
@@ -134,28 +139,38 @@ impl Directory {
         if entry.kind != now.kind {
             return forbidden("who is a person is the operator's to say");
         }
+        Ok(())
+    }
+
+    /// Refuses somebody when the other may do more, or is to: has a scope that they lack, a freer level, a
+    /// larger quota, or is a person while they are none, since people decide about approvals.
+    fn outranks(&self, permit: &Permit, entry: &Entry) -> Result<(), AccessError> {
+        if self.is_operator(permit) {
+            return Ok(());
+        }
+        let forbidden = |what: &str| Err(AccessError::refused(Code::RbacForbidden, what));
+        let held = scope::narrowed(permit.scopes(), &entry.scopes);
+        if let Some(scope) = entry.scopes.iter().find(|scope| !held.contains(scope)) {
+            let body = ErrorBody::new(Code::RbacForbidden, format!("nobody gives a scope that they lack: {scope}"));
+            return Err(body.with("required_scope", scope.as_str()).into());
+        }
+        if entry.kind == Kind::Human && permit.kind() != ActorType::Human {
+            return forbidden("people are looked after by people");
+        }
+        if entry.scopes.is_empty() {
+            // Whoever may do nothing may do it as freely and as often as they like.
+            return Ok(());
+        }
         let own = self.snapshot().registry.resolve(permit.actor());
         if entry.quota_per_minute > own.quota_per_minute {
             return forbidden("nobody gives a larger quota than their own");
         }
         // Without a level the risk decides, which is never L3.
-        let level = entry.level.unwrap_or(Level::ExecuteNotify);
-        if level > own.level.unwrap_or(Level::ExecuteNotify) {
+        let level = |entry: &Entry| entry.level.unwrap_or(Level::ExecuteNotify);
+        if level(entry) > level(&own) {
             return forbidden("nobody gives a freer level than their own");
         }
         Ok(())
-    }
-
-    /// Refuses somebody who lacks a scope that the other has, or is to have.
-    fn outranks(&self, permit: &Permit, entry: &Entry) -> Result<(), AccessError> {
-        let held = scope::narrowed(permit.scopes(), &entry.scopes);
-        match entry.scopes.iter().find(|scope| !held.contains(scope)) {
-            Some(scope) => {
-                let body = ErrorBody::new(Code::RbacForbidden, format!("nobody gives a scope that they lack: {scope}"));
-                Err(body.with("required_scope", scope.as_str()).into())
-            }
-            None => Ok(()),
-        }
     }
 
     async fn found_tenant(&self, tenant: &str, now: Timestamp) -> Result<(), AccessError> {

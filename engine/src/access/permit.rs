@@ -5,6 +5,7 @@
 
 use chimera_core::access::{ADMIN, Entry, Kind, Level, scope};
 use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::tool::Spec;
 use chimera_core::ledger::ActorType;
 use serde_json::Value;
 use std::sync::Arc;
@@ -85,6 +86,18 @@ impl Permit {
     #[must_use]
     pub fn scopes(&self) -> &[String] {
         &self.scopes
+    }
+
+    /// Whether the token gives less than its actor has.
+    #[must_use]
+    pub fn is_narrow(&self) -> bool {
+        *self.scopes != *self.entry.scopes
+    }
+
+    /// Refuses somebody who may not call a tool themselves.
+    pub fn covers(&self, tool: &Spec) -> Result<(), ErrorBody> {
+        scope::missing(&self.scopes, tool, false)
+            .map_or(Ok(()), |missing| Err(lacking(missing).with("tool", &*tool.name)))
     }
 
     /// How many requests a minute.

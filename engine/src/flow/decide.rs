@@ -6,7 +6,7 @@
 
 use super::error::check_words;
 use super::{Flow, FlowError, load};
-use crate::access::Permit;
+use crate::access::{APPROVALS_DECIDE, Permit};
 use crate::ledger::audit::{Decision as Audited, Event, Writer};
 use crate::port::CommitError;
 use chimera_core::error::Code;
@@ -119,6 +119,9 @@ impl Flow {
         let rows = load::all(records, select, usize::try_from(limits::RUN_APPROVALS_MAX).unwrap_or(1)).await?;
         let row = choose(&rows, ask)?;
         self.may_decide(permit, row)?;
+        if ask.decision == Decision::Approve {
+            self.check_narrow(permit, row)?;
+        }
         let mut decisions = row.get("decisions").as_json().map(Json::to_value).unwrap_or_default();
         let said =
             decisions.as_array_mut().ok_or_else(|| FlowError::refused(Code::Internal, "the approval can't be read"))?;
@@ -169,6 +172,25 @@ impl Flow {
         }
         if !demand_of(row).allows(permit.actor(), row.text("requester_actor")) {
             return Err(FlowError::refused(Code::RbacForbidden, "you are not among those who decide about this"));
+        }
+        Ok(())
+    }
+
+    /// A token that was made narrower lets nothing happen that it could not ask for, unless it is for deciding.
+    fn check_narrow(&self, permit: &Permit, row: &Row) -> Result<(), FlowError> {
+        if !permit.is_narrow() || permit.may(APPROVALS_DECIDE) {
+            return Ok(());
+        }
+        let data = row.get("action_data").as_json().map(Json::to_value).unwrap_or_default();
+        let planned = data["plan"]["steps"].as_array().into_iter().flatten().filter_map(|line| line["tool"].as_str());
+        let tools: Vec<&str> = match row.text("action_type") {
+            "hitl" => Vec::new(),
+            "plan" => planned.collect(),
+            tool => vec![tool],
+        };
+        for tool in tools {
+            let tool = self.inner.parts.registry.get(tool).ok_or_else(|| FlowError::lacking(APPROVALS_DECIDE))?;
+            permit.covers(tool.spec()).map_err(Box::new).map_err(FlowError::Refused)?;
         }
         Ok(())
     }

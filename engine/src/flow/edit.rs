@@ -22,7 +22,7 @@ impl Flow {
         }
         let row = self.step_in(permit, run, step, StepStatus::AwaitingApproval).await?;
         let tool = row.get("tool").as_text().ok_or_else(no_input)?;
-        self.takes(tool, &input)?;
+        self.takes(permit, tool, &input)?;
         let pending = self.pending_of(permit, run).with("step_id", step);
         let request = self.request_of(pending).await?;
         let approval = request.uuid("approval_request_id");
@@ -52,16 +52,18 @@ impl Flow {
         let [tool] = lines.iter().map(|line| line["tool"].as_str()).collect::<Vec<_>>()[..] else {
             return Err(FlowError::refused(Code::InvalidTransition, "the items of a map can't be changed one by one"));
         };
-        self.takes(tool.ok_or_else(no_input)?, &input)?;
+        self.takes(permit, tool.ok_or_else(no_input)?, &input)?;
         let pending = self.pending_of(permit, run).with("action_type", "plan");
         let approval = self.request_of(pending).await?.uuid("approval_request_id");
         let told = Told::PlanEdited { node: node.to_owned(), input, by: permit.actor().to_owned(), approval };
         self.tell_with(permit, run, told, self.taken_back(permit, approval)?).await
     }
 
-    /// Refuses an input that the tool does not take.
-    fn takes(&self, tool: &str, input: &Value) -> Result<(), FlowError> {
+    /// Refuses an input that the tool does not take, and somebody who may not call it: it would be called
+    /// with the rights of whoever asked.
+    fn takes(&self, permit: &Permit, tool: &str, input: &Value) -> Result<(), FlowError> {
         let tool = self.inner.parts.registry.get(tool).ok_or_else(no_input)?;
+        permit.covers(tool.spec()).map_err(Box::new).map_err(FlowError::Refused)?;
         tool.spec().input.check(input).map_err(|faults| {
             let body = ErrorBody::new(Code::ValidationFailed, "the tool does not take this input");
             FlowError::Refused(Box::new(body.with("faults", serde_json::to_value(faults).unwrap_or_default())))

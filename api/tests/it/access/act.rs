@@ -263,18 +263,22 @@ async fn tools_and_length_hold_a_plan_back_and_only_a_scope_lets_it_loose() {
     assert_eq!(level("n8n_workflow_123", free("L3_ExecuteSilent")).await, "L3_ExecuteSilent");
 }
 
-/// A scope that was taken away while a draft waited is missed when the draft would run.
+/// Whoever lost a scope, or was disabled, while a draft waited is refused when the draft would run.
 #[tokio::test]
 async fn what_was_allowed_yesterday_is_judged_again_today() {
-    let porch = porch().await;
-    let drafted = porch.act("user_ann", json!({"steps": harmless()})).await;
-    assert_eq!(drafted.status, 200, "{drafted:?}");
-    let less = json!({"scopes": ["github.read"], "autonomy_level": "L1_Draft"});
-    assert_eq!(porch.ask("admin", Method::PUT, "/actors/user_ann", less).await.status, 200);
-    assert_eq!(approve(&porch, "user_ann", &drafted.body, json!({"decision": "approve"})).await.status, 200);
-    let ended = until(&porch, &drafted.body, "failed").await;
-    assert_eq!(ended["error"]["code"], "POLICY_DENIED", "{ended:#}");
-    assert_eq!(porch.effects(), 0);
+    for less in [
+        json!({"scopes": ["github.read"], "autonomy_level": "L1_Draft"}),
+        json!({"scopes": ["local.summarize"], "autonomy_level": "L1_Draft", "disabled": true}),
+    ] {
+        let porch = porch().await;
+        let drafted = porch.act("user_ann", json!({"steps": harmless()})).await;
+        assert_eq!(drafted.status, 200, "{drafted:?}");
+        assert_eq!(porch.ask("admin", Method::PUT, "/actors/user_ann", less.clone()).await.status, 200);
+        assert_eq!(approve(&porch, "admin", &drafted.body, json!({"decision": "approve"})).await.status, 200);
+        let ended = until(&porch, &drafted.body, "failed").await;
+        assert_eq!(ended["error"]["code"], "POLICY_DENIED", "{less}: {ended:#}");
+        assert_eq!(porch.effects(), 0);
+    }
 }
 
 /// Sees every status that each run had.

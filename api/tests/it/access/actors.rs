@@ -34,6 +34,25 @@ async fn nobody_makes_a_key_for_somebody_who_may_do_more() {
     }
 }
 
+/// Whoever had a person's key could decide as one: a service neither makes one nor makes people.
+#[tokio::test]
+async fn a_service_does_not_look_after_people() {
+    let keeper = entry("service_chatbot", &["actors.read", "actors.write", "local.*", "notion.*", "github.*"]);
+    let free = Entry { quota_per_minute: 30, ..entry("service_free", &["notion.read"]) };
+    let free = Entry { level: Some(Level::ExecuteNotify), ..free };
+    let bob = Entry { level: Some(Level::Draft), ..entry("user_bob", &["actors.write", "notion.*"]) };
+    let porch = porch_with(settings(TENANT, vec![keeper, free, bob]), None).await;
+    let key = async |actor: &str, of: &str| {
+        porch.ask(actor, Method::POST, &format!("/actors/{of}/keys"), json!({"overlap_seconds": 0})).await.status
+    };
+    assert_eq!((key("service_chatbot", "user_ann").await, key("service_chatbot", "service_free").await), (403, 201));
+    let person = json!({"scopes": ["notion.read"], "quota_per_minute": 10, "autonomy_level": "L0_Ask"});
+    assert_eq!(put(&porch, "service_chatbot", "user_new", person.clone()).await, 403);
+    assert_eq!(put(&porch, "service_chatbot", "service_new", person).await, 200);
+    assert_eq!(key("user_bob", "service_free").await, 403, "it acts more freely than bob");
+    assert_eq!(porch.sign_in("user_ann", "still").await.status, 200, "her key still counts");
+}
+
 #[tokio::test]
 async fn a_token_alone_or_a_narrow_one_makes_no_key() {
     let porch = kept().await;

@@ -1,6 +1,6 @@
 //! Who decides: people only; about their own drafts without more, about others' with a scope.
 
-use super::porch::{Porch, entry, harmless, porch_with};
+use super::porch::{Porch, entry, harmless, porch_with, sent};
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::TENANT;
 use reqwest::Method;
@@ -63,4 +63,36 @@ async fn a_narrow_token_decides_nothing_of_others() {
     let body = json!({"decision": "approve"});
     let request = crate::flow::signed(porch.house.client.post(url).bearer_auth(narrow), "user_cat", &body);
     assert_eq!(request.send().await.unwrap().status(), 403);
+}
+
+/// Nor does it let happen what it could not ask for, though the draft is its actor's own.
+#[tokio::test]
+async fn a_narrow_token_approves_of_its_own_only_what_it_could_ask_for() {
+    let porch = prepared().await;
+    let draft = porch.act("user_ann", json!({"steps": harmless()})).await.body;
+    let url = porch.house.server.url(draft["approve_url"].as_str().unwrap());
+    let approve = async |scopes: &[&str]| {
+        let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+        let narrow = porch.token_with("user_ann", |claims| claims.scopes = Some(scopes));
+        let body = json!({"decision": "approve"});
+        sent(crate::flow::signed(porch.house.client.post(&url).bearer_auth(narrow), "user_ann", &body)).await
+    };
+    let refused = approve(&["github.read"]).await;
+    assert_eq!((refused.status, refused.detail("required_scope")), (403, &json!("local.summarize")), "{refused:?}");
+    assert_eq!(approve(&["local.summarize"]).await.status, 200);
+}
+
+/// Whoever changes what another's run will do must be allowed to do it.
+#[tokio::test]
+async fn nobody_changes_a_draft_into_what_they_may_not_do() {
+    let manager = entry("user_cat", &["runs.manage"]);
+    let able = entry("user_bob", &["runs.manage", "local.summarize"]);
+    let porch = porch_with(settings(TENANT, vec![manager, able]), None).await;
+    let draft = porch.act("user_ann", json!({"steps": harmless()})).await.body;
+    let run = draft["run_id"].as_str().unwrap();
+    let path = format!("/runs/{run}/steps/s1/edit");
+    let body = json!({"input": {"text": "Something else."}});
+    let refused = porch.ask("user_cat", Method::POST, &path, body.clone()).await;
+    assert_eq!((refused.status, refused.detail("required_scope")), (403, &json!("local.summarize")), "{refused:?}");
+    assert_eq!(porch.ask("user_bob", Method::POST, &path, body).await.status, 202);
 }
