@@ -21,6 +21,9 @@ pub(crate) enum JsonError {
     Shape { pointer: String, reason: String },
 }
 
+/// What stands before the type that was wanted.
+const EXPECTED: &str = "expected ";
+
 /// What the strict reader says of a text that can't be stored.
 const NUL: &str = "a text holds the character U+0000";
 
@@ -54,9 +57,30 @@ fn without_place(error: &serde_json::Error) -> String {
     if let Some(at) = text.rfind(" at line ") {
         text.truncate(at);
     }
-    match (text.find(": string \""), text.rfind("\", expected ")) {
+    let mut text = match (text.find(": string \""), text.rfind("\", expected ")) {
         (Some(from), Some(to)) => format!("{}: text{}", &text[..from], &text[to + 1..]),
         _ => text,
+    };
+    if let Some(at) = text.rfind(EXPECTED) {
+        let kind = in_words(&text[at + EXPECTED.len()..]);
+        text.truncate(at + EXPECTED.len());
+        text.push_str(&kind);
+    }
+    text
+}
+
+/// A type in the words of JSON.
+fn in_words(kind: &str) -> String {
+    match kind.split_once(' ') {
+        Some(("struct" | "internally", _)) => "an object".to_owned(),
+        _ => match kind {
+            "f32" | "f64" => "a number".to_owned(),
+            "i8" | "i16" | "i32" | "i64" | "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number".to_owned(),
+            "a sequence" => "a list".to_owned(),
+            "a map" => "an object".to_owned(),
+            "a boolean" => "true or false".to_owned(),
+            other => other.to_owned(),
+        },
     }
 }
 
@@ -205,7 +229,7 @@ mod tests {
         }
         let document = parse(br#"{"items":[{"count":1},{"count":"x"}]}"#).unwrap();
         let error = shaped::<Outer>(&document).unwrap_err();
-        let reason = "invalid type: text, expected u8".to_owned();
+        let reason = "invalid type: text, expected a whole number".to_owned();
         assert_eq!(error, JsonError::Shape { pointer: "/items/1/count".into(), reason });
     }
 }

@@ -89,7 +89,7 @@ impl TraceContext {
             (None, Some(caller)) => {
                 Self { trace_id: caller.trace_id.clone(), span_id: span_id(), sampled: caller.sampled }
             }
-            (None, None) => Self { trace_id: random.opaque_id(), span_id: span_id(), sampled: false },
+            (None, None) => Self { span_id: span_id(), trace_id: random.opaque_id(), sampled: false },
         }
     }
 }

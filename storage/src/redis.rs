@@ -2,22 +2,29 @@
 //!
 //! It connects when first needed, so that the process starts without Redis, and again after a
 //! failure, one call later. A call that fails is never repeated here: whether it took effect is
-//! for the caller to judge.
+//! for the caller to judge. A server that did not answer in time is left alone for a moment: one caller
+//! waits for it, not every one.
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, RedisResult};
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long a server is left alone that did not answer in time.
+const LEFT_ALONE: Duration = Duration::from_secs(1);
 
 /// A Redis server, by its URL.
 #[derive(Clone)]
 pub struct Redis {
     client: Client,
     live: Arc<Mutex<Option<MultiplexedConnection>>>,
+    alone_until: Arc<std::sync::Mutex<Option<Instant>>>,
 }
 
 /// A URL that names no Redis server.
@@ -29,7 +36,7 @@ impl Redis {
     /// The server at `url`. Does not connect yet.
     pub fn new(url: &str) -> Result<Self, InvalidRedisUrl> {
         let client = Client::open(url).map_err(|_| InvalidRedisUrl)?;
-        Ok(Self { client, live: Arc::default() })
+        Ok(Self { client, live: Arc::default(), alone_until: Arc::default() })
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -38,15 +45,34 @@ impl Redis {
 
     /// A connection that worked when it was last used, or a fresh one.
     pub(crate) async fn connection(&self) -> RedisResult<MultiplexedConnection> {
+        self.check_alone()?;
         let mut live = self.live.lock().await;
+        // Somebody may have waited in vain while we waited for them.
+        self.check_alone()?;
         if let Some(connection) = live.as_ref() {
             return Ok(connection.clone());
         }
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             .set_response_timeout(Some(ANSWER_TIMEOUT));
-        let connection = self.client.get_multiplexed_async_connection_with_config(&config).await?;
-        Ok(live.insert(connection).clone())
+        let connected = self.client.get_multiplexed_async_connection_with_config(&config).await;
+        Ok(live.insert(connected.inspect_err(|error| self.leave_alone(error))?).clone())
+    }
+
+    /// Fails at once as long as the server is left alone.
+    fn check_alone(&self) -> RedisResult<()> {
+        let until = self.alone_until.lock().unwrap_or_else(PoisonError::into_inner);
+        match *until {
+            Some(until) if Instant::now() < until => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Leaves a server alone that did not answer in time, unless it is.
+    fn leave_alone(&self, error: &RedisError) {
+        if error.is_timeout() && self.check_alone().is_ok() {
+            *self.alone_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + LEFT_ALONE);
+        }
     }
 
     /// Looks at the outcome of a call: after a failure the next call gets a new connection, since
@@ -55,6 +81,7 @@ impl Redis {
         match outcome {
             Ok(value) => Ok(value),
             Err(error) => {
+                self.leave_alone(&error);
                 *self.live.lock().await = None;
                 tracing::debug!(%error, "redis call failed");
                 Err(reason(&error))

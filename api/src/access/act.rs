@@ -81,7 +81,7 @@ pub(crate) struct ActBody {
     #[serde(default)]
     on_duplicate: Duplicate,
     /// When the request was made, within a minute of now: Unix seconds or RFC 3339.
-    #[schema(value_type = Option<Object>)]
+    #[schema(schema_with = super::token::moment, required = false)]
     #[expect(dead_code, reason = "the door has looked at it")]
     issued_at: Option<Value>,
     /// Makes the request usable once.

@@ -14,6 +14,7 @@ use chimera_engine::access::{SignIn, Tokens};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
 
 /// Who signs in.
 #[derive(Deserialize, ToSchema)]
@@ -23,12 +24,19 @@ pub(crate) struct SignInBody {
     #[schema(example = "n8n_workflow_abc")]
     actor: String,
     /// When the request was made, within a minute of now: Unix seconds or RFC 3339.
-    #[schema(value_type = Object)]
+    #[schema(schema_with = moment)]
     issued_at: Value,
     /// Any text that was not used before.
     nonce: String,
     /// Narrows the token to fewer scopes than the actor has.
     scopes: Option<Vec<String>>,
+}
+
+/// The schema of a time: Unix seconds or RFC 3339.
+pub(super) fn moment() -> Schema {
+    let seconds = ObjectBuilder::new().schema_type(Type::Number).description(Some("Unix seconds"));
+    let text = ObjectBuilder::new().schema_type(Type::String).description(Some("RFC 3339"));
+    OneOfBuilder::new().item(seconds).item(text).into()
 }
 
 /// What is given out.

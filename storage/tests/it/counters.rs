@@ -146,6 +146,32 @@ async fn a_redis_that_hangs_is_not_waited_for() {
     assert_eq!(error, CounterError::Unavailable { reason: "redis does not answer in time".into() });
 }
 
+/// One caller waits for a server that is silent; whoever comes after hears at once that it is.
+#[tokio::test]
+async fn a_silent_redis_costs_one_caller_the_time_and_not_every_one() {
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("redis://{}", silent.local_addr().unwrap());
+    let counters = RedisCounters::new(Redis::new(&url).unwrap());
+    let mut asked = Vec::new();
+    let calls = async {
+        futures::future::join_all((0..20).map(|_| counters.read("k", NOW))).await;
+        for _ in 0..20 {
+            let error = counters.read("k", NOW).await.unwrap_err();
+            assert_eq!(error, CounterError::Unavailable { reason: "redis does not answer in time".into() });
+        }
+    };
+    let accepts = async {
+        loop {
+            asked.push(silent.accept().await.unwrap());
+        }
+    };
+    tokio::select! {
+        () = calls => {}
+        () = accepts => {}
+    }
+    assert_eq!(asked.len(), 1);
+}
+
 #[tokio::test]
 async fn a_redis_that_refuses_us_says_why_without_our_password() {
     let server = PrivateRedis::start_with(&["--requirepass", "right"]);
