@@ -290,5 +290,10 @@ pub const RISK_HUGE_INPUT_BYTES: usize = 256 * 1024;
 pub const GOAL_CHARS_MAX: usize = 8_000;
 /// Steps of one plan at the most.
 pub const PLAN_STEPS_MAX: usize = 32;
+/// Calls of a workflow that are looked at before it runs, items of maps and workflows within included; with more it is
+/// of high risk.
+pub const PLAN_CALLS_MAX: usize = 256;
+/// Bytes of the inputs of those calls.
+pub const PLAN_INPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Tools that a plan is looked for among.
 pub const PLAN_TOOLS_MAX: usize = 500;

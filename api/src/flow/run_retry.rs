@@ -4,7 +4,7 @@ use super::answer::answer;
 use super::place;
 use super::refusals::Changing;
 use super::schema::{RunDocument, StartedDocument};
-use crate::access::Caller;
+use crate::access::{Caller, act};
 use crate::edge::Edge;
 use crate::extract::OptionalJson;
 use crate::problem::ApiError;
@@ -45,6 +45,6 @@ pub(crate) async fn retry(
 ) -> Result<Response, ApiError> {
     let replay = Replay { of: place::run(&id)?, mode: ReplayMode::Retry, from: body.from };
     let wait = place::patience(body.wait)?;
-    let started = caller.flow.replay(&caller.permit, replay).await?;
+    let started = act::access(&edge)?.replay(&caller.permit, replay).await?;
     answer(&edge, &caller, started, wait).await
 }

@@ -2,6 +2,7 @@
 
 mod autonomy;
 mod kind;
+mod layout;
 pub mod mac;
 mod plan;
 pub mod planner;
@@ -16,6 +17,7 @@ pub mod window;
 
 pub use autonomy::{Because, Decided, Facts, Level, OverrideForbidden, determine_autonomy_level};
 pub use kind::{ADMIN, fits, kind_of};
+pub use layout::Children;
 pub use plan::{Plan, PlanStep};
 pub use planner::PlanError;
 pub use registry::{ANONYMOUS, BadEntry, Entry, Kind, Registry};

@@ -3,8 +3,6 @@
 //! A goal in words, a list of steps and a workflow all become one before anything is decided about
 //! them. An input may hold `${nodes.<id>.outputs.…}`: what an earlier step gives.
 
-use crate::flow::air::Graph;
-use crate::flow::expr::{Lookup, Preview, Scope};
 use crate::ledger::jcs;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -15,12 +13,16 @@ use sha2::{Digest, Sha256};
 pub struct Plan {
     /// The calls.
     pub steps: Vec<PlanStep>,
+    /// There are more than can be shown.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
 }
 
 /// One call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanStep {
-    /// How later steps name it: `s1`, `s2`, …
+    /// How later steps name it: `s1`, `s2`, …; `each[0]` is an item of a map, `child/a` a step of a workflow
+    /// within.
     #[serde(rename = "step_id")]
     pub id: String,
     /// The tool's name.
@@ -69,23 +71,6 @@ impl Plan {
         document["workflow_id"] = workflow_id.as_str().into();
         Compiled { workflow_id, document, inputs: inputs.into() }
     }
-
-    /// What a run of a workflow would call, each behind all that lead to it; inputs as far as they are
-    /// known before anything has run.
-    #[must_use]
-    pub fn of_graph(graph: &Graph, inputs: &Value) -> Self {
-        let view = Beforehand { inputs };
-        let step = |at: usize| {
-            let compiled = &graph.nodes[at];
-            let tool = compiled.tool.as_ref()?;
-            let input = match compiled.inputs.as_ref().map(|template| template.preview(&view)) {
-                Some(Ok(Preview::Exact(input) | Preview::Deferred { shown: input, .. })) => input,
-                _ => json!({}),
-            };
-            Some(PlanStep { id: compiled.node.id.clone(), tool: tool.name.clone(), input })
-        };
-        Self { steps: graph.in_order().into_iter().filter_map(step).collect() }
-    }
 }
 
 /// The input of a step with references to its data in place of the data, and the data: by name, or, where
@@ -115,29 +100,6 @@ fn refers(value: &Value) -> bool {
     }
 }
 
-/// A run before anything has run.
-struct Beforehand<'a> {
-    inputs: &'a Value,
-}
-
-impl Scope for Beforehand<'_> {
-    fn run_id(&self) -> &str {
-        ""
-    }
-
-    fn inputs(&self) -> &Value {
-        self.inputs
-    }
-
-    fn outputs(&self, _: &str) -> Lookup<'_> {
-        Lookup::Unknown
-    }
-
-    fn item(&self) -> Option<(&Value, usize)> {
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,7 +110,7 @@ mod tests {
             tool: (*tool).to_owned(),
             input: input.clone(),
         });
-        Plan { steps: steps.collect() }
+        Plan { steps: steps.collect(), more: false }
     }
 
     #[test]

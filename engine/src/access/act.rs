@@ -8,17 +8,17 @@ use super::directory::Directory;
 use super::door::Door;
 use super::keys::{Asked, Claimed, Lately, check_key, duplicate};
 use super::permit::{AUTONOMY_OVERRIDE, Permit, lacking};
-use crate::flow::{Flow, FlowError, PLAN_PREFIX, StartRun, Started};
+use crate::flow::{Again, Flow, FlowError, PLAN_PREFIX, StartRun, Started};
 use crate::port::{Planner, Records};
-use chimera_core::access::{Decided, Facts, Level, Plan, PlanStep, determine_autonomy_level, risk, scope};
+use chimera_core::access::{Because, Decided, Facts, Level, Plan, PlanStep, determine_autonomy_level, risk, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
-use chimera_core::flow::run::{Action, PolicyVerdict, Source};
+use chimera_core::flow::run::{Action, PolicyVerdict, Replay, ReplayMode, Source};
 use chimera_core::flow::tables::RUNS;
 use chimera_core::flow::tool::Spec;
 use chimera_core::flow::trace::SpanId;
 use chimera_core::limits::PLAN_STEPS_MAX;
-use chimera_core::record::{Scope, Select};
+use chimera_core::record::{Scope, Select, Value as Cell};
 use serde::Serialize;
 use serde_json::Value;
 use std::sync::Arc;
@@ -192,11 +192,28 @@ impl Access {
         self.check_scopes(permit, &proposal)?;
         let resolve = |name: &str| proposal.tools.iter().find(|tool| tool.name == name).cloned();
         let score = risk::score(&proposal.plan, &resolve);
-        let Decided { level, because } = self.level(permit, &ask, &proposal, &score).await?;
+        let Decided { level, because } = self.level(permit, ask.level, &proposal, &score).await?;
         self.check_policy(permit, &proposal, level)?;
-        let mut told = serde_json::to_value(&score).unwrap_or_default();
-        told["level_because"] = because.as_str().into();
-        self.execute_with_autonomy(permit, ask, proposal, level, Arc::new(told)).await
+        self.execute_with_autonomy(permit, ask, proposal, level, Arc::new(told(&score, because))).await
+    }
+
+    /// Runs a run over again. What happens for real is decided about anew, for whoever asks now: their
+    /// scopes, its risk, their level; and it never runs more freely than it did.
+    pub async fn replay(&self, permit: &Permit, replay: Replay) -> Result<Started, AccessError> {
+        if replay.mode != ReplayMode::Retry {
+            return Ok(self.flow.replay(permit, replay, Again::default()).await?);
+        }
+        let before = self.flow.before(permit, replay.of).await?;
+        let id = before.workflow.id.as_str();
+        let proposal = self.laid_out(permit, &before.graph, (id, before.workflow.version), &before.inputs).await?;
+        self.check_scopes(permit, &proposal)?;
+        let resolve = |name: &str| proposal.tools.iter().find(|tool| tool.name == name).cloned();
+        let score = risk::score(&proposal.plan, &resolve);
+        let Decided { level, because } = self.level(permit, None, &proposal, &score).await?;
+        let level = level.min(before.level);
+        self.check_policy(permit, &proposal, level)?;
+        let again = Again { level: Some(level), risk: Some(Arc::new(told(&score, because))) };
+        Ok(self.flow.replay(permit, replay, again).await?)
     }
 
     /// The plan, whatever it was asked for as.
@@ -242,13 +259,23 @@ impl Access {
     ) -> Result<Proposal, AccessError> {
         let found = self.flow.workflows().find(permit.tenant(), id, version).await?;
         let (version, graph) = found.ok_or_else(|| FlowError::no_workflow(id, version))?;
-        let plan = Plan::of_graph(&graph, inputs);
-        let mut tools: Vec<Arc<Spec>> = tools_of(&graph);
-        for child in self.flow.workflows().inside(permit.tenant(), &graph).await? {
-            tools.extend(tools_of(&child));
-        }
+        self.laid_out(permit, &graph, (id, Some(version)), inputs).await
+    }
+
+    /// What a run of a graph would do.
+    async fn laid_out(
+        &self,
+        permit: &Permit,
+        graph: &Graph,
+        (id, version): (&str, Option<i64>),
+        inputs: &Value,
+    ) -> Result<Proposal, AccessError> {
+        let children = self.flow.workflows().inside(permit.tenant(), graph).await?;
+        let plan = Plan::of_graph(graph, inputs, &children);
+        let tools: Vec<Arc<Spec>> =
+            tools_of(graph).chain(children.values().flat_map(|child| tools_of(child))).collect();
         let inputs = inputs.clone();
-        Ok(Proposal { plan, tools, workflow_id: id.to_owned(), version: Some(version), inputs, document: None })
+        Ok(Proposal { plan, tools, workflow_id: id.to_owned(), version, inputs, document: None })
     }
 
     fn check_scopes(&self, permit: &Permit, proposal: &Proposal) -> Result<(), AccessError> {
@@ -269,7 +296,7 @@ impl Access {
     async fn level(
         &self,
         permit: &Permit,
-        ask: &Act,
+        requested: Option<Level>,
         proposal: &Proposal,
         score: &risk::Score,
     ) -> Result<Decided, AccessError> {
@@ -279,7 +306,7 @@ impl Access {
             actor: permit.actor(),
             default: permit.level(),
             may_override: permit.may(AUTONOMY_OVERRIDE),
-            requested: ask.level,
+            requested,
             tools: &tools,
             steps: proposal.plan.steps.len(),
             score,
@@ -299,7 +326,9 @@ impl Access {
         let select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned()))
             .with("actor", permit.actor())
             .with("workflow_id", proposal.workflow_id.as_str())
-            .with("status", "completed");
+            .with("status", "completed")
+            .with("dry_run", false)
+            .with("replay_of", Cell::Null);
         Ok(self.directory.parts.records.read(select.take(1)).await?.rows.is_empty())
     }
 
@@ -384,11 +413,18 @@ fn explicit(steps: &[(String, Value)]) -> Result<Plan, AccessError> {
         tool: tool.clone(),
         input: input.clone(),
     };
-    Ok(Plan { steps: steps.iter().enumerate().map(step).collect() })
+    Ok(Plan { steps: steps.iter().enumerate().map(step).collect(), more: false })
 }
 
-fn tools_of(graph: &Graph) -> Vec<Arc<Spec>> {
-    graph.nodes.iter().filter_map(|node| node.tool.clone()).collect()
+/// A score and what decided the level, as the run keeps them.
+fn told(score: &risk::Score, because: Because) -> Value {
+    let mut told = serde_json::to_value(score).unwrap_or_default();
+    told["level_because"] = because.as_str().into();
+    told
+}
+
+fn tools_of(graph: &Graph) -> impl Iterator<Item = Arc<Spec>> {
+    graph.nodes.iter().filter_map(|node| node.tool.clone())
 }
 
 /// What is answered at once about a run that was started.

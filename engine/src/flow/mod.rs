@@ -36,7 +36,7 @@ pub use node::{Ended, Flow, Parts, Standing};
 pub use patch::Proposed;
 pub use registry::{Registry, Twice};
 pub use show::Filter;
-pub use start::{StartRun, Started};
+pub use start::{Again, StartRun, Started};
 pub use tell::Settle;
 pub use workflows::{Applied, Tools, Workflows};
 

@@ -110,8 +110,14 @@ impl Flow {
         let (id, version) = (row.text("workflow_id"), row.get("workflow_version").as_int());
         let found = self.inner.workflows.find(permit.tenant(), id, version).await?;
         let inputs = row.get("inputs").as_json().map(Json::to_value).unwrap_or_default();
-        let plan = found.map(|(_, graph)| Plan::of_graph(&graph, &inputs)).unwrap_or_default();
-        Ok(json!({"steps": plan.steps, "digest": null}))
+        let plan = match &found {
+            Some((_, graph)) => {
+                let children = self.inner.workflows.inside(permit.tenant(), graph).await?;
+                Plan::of_graph(graph, &inputs, &children)
+            }
+            None => Plan::default(),
+        };
+        Ok(json!({"steps": plan.steps, "more": plan.more, "digest": null}))
     }
 
     /// What became of the messages about a run.

@@ -79,6 +79,27 @@ impl StartRun {
     }
 }
 
+/// What was decided about doing something again; nothing: it runs as freely as before.
+#[derive(Clone, Debug, Default)]
+pub struct Again {
+    /// How freely it may act at the most.
+    pub level: Option<Level>,
+    /// How risky it looks now.
+    pub risk: Option<Arc<Value>>,
+}
+
+/// What a run was to do.
+pub(crate) struct Before {
+    /// Its graph, with every patch.
+    pub(crate) graph: Arc<Graph>,
+    /// What it worked on.
+    pub(crate) inputs: Arc<Value>,
+    /// Its workflow.
+    pub(crate) workflow: WorkflowRef,
+    /// How freely it could act.
+    pub(crate) level: Level,
+}
+
 /// A run that was started.
 pub struct Started {
     /// Its id.
@@ -178,8 +199,17 @@ impl Flow {
         Err(FlowError::refused(Code::ConflictIdempotency, "a run was asked for under this key before"))
     }
 
+    /// What a run was to do, for somebody who may steer it.
+    pub(crate) async fn before(&self, permit: &Permit, run: Uuid) -> Result<Before, FlowError> {
+        let records = &*self.inner.parts.records;
+        let head = Head::of_row(&load::steered_run(records, permit, run).await?)?;
+        let repeated = Head { replay: Some(Replay { of: run, mode: ReplayMode::Retry, from: None }), ..head };
+        let (_, graph) = load::base_graph(records, &self.inner.workflows, &repeated).await?;
+        Ok(Before { graph, inputs: repeated.inputs, workflow: repeated.workflow, level: repeated.level })
+    }
+
     /// Runs a run over again: frozen, as a shadow, or for real from a node on.
-    pub async fn replay(&self, permit: &Permit, replay: Replay) -> Result<Started, FlowError> {
+    pub async fn replay(&self, permit: &Permit, replay: Replay, again: Again) -> Result<Started, FlowError> {
         let records = &*self.inner.parts.records;
         let row = load::steered_run(records, permit, replay.of).await?;
         let original = Head::of_row(&row)?;
@@ -219,7 +249,8 @@ impl Flow {
             notify: original.notify.clone().filter(|_| replay.mode == ReplayMode::Retry),
             replay: Some(replay),
             request,
-            risk: None,
+            level: again.level.map_or(original.level, |level| level.min(original.level)),
+            risk: again.risk,
             idempotency_key: None,
             created_at: now,
             timeout_at: Some(Head::timeout_of(&graph, now)),

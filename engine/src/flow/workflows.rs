@@ -7,6 +7,7 @@ use super::{FlowError, Registry};
 use crate::access::{Permit, WORKFLOWS_READ, WORKFLOWS_WRITE};
 use crate::ledger::audit::{Event, Writer};
 use crate::port::{Clock, CommitError, Random, Records};
+use chimera_core::access::Children;
 use chimera_core::error::Code;
 use chimera_core::flow::air::{self, Body, Catalog, Child, Document, Graph, Known, Node, Problem, ProblemCode};
 use chimera_core::flow::tables::WORKFLOWS;
@@ -163,20 +164,23 @@ impl Workflows {
         Ok(())
     }
 
-    /// The graphs of all workflows that runs of a graph may start, each once.
-    pub(crate) async fn inside(&self, tenant: &str, graph: &Graph) -> Result<Vec<Arc<Graph>>, FlowError> {
-        let children =
-            |graph: &Graph| -> Vec<Child> { graph.document.nodes.iter().filter_map(Node::child).cloned().collect() };
-        let mut found: BTreeMap<(String, i64), Arc<Graph>> = BTreeMap::new();
+    /// The graphs of all workflows that runs of a graph may start, as they are asked for.
+    pub(crate) async fn inside(&self, tenant: &str, graph: &Graph) -> Result<Children, FlowError> {
+        let children = |graph: &Graph| -> Vec<(String, Option<i64>)> {
+            let children = graph.document.nodes.iter().filter_map(Node::child);
+            children.map(|child| (child.workflow_id.clone(), child.version)).collect()
+        };
+        let mut found = Children::new();
         let mut queue = children(graph);
-        while let Some(child) = queue.pop() {
-            let Some((version, graph)) = self.find(tenant, &child.workflow_id, child.version).await? else { continue };
-            if let std::collections::btree_map::Entry::Vacant(place) = found.entry((child.workflow_id, version)) {
-                queue.extend(children(&graph));
-                place.insert(graph);
+        while let Some(asked) = queue.pop() {
+            if found.contains_key(&asked) {
+                continue;
             }
+            let Some((_, graph)) = self.find(tenant, &asked.0, asked.1).await? else { continue };
+            queue.extend(children(&graph));
+            found.insert(asked, graph);
         }
-        Ok(found.into_values().collect())
+        Ok(found)
     }
 
     /// Stores a document as the next version of the workflow `id`.

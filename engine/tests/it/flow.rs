@@ -2,7 +2,7 @@
 
 use chimera_core::access::Level;
 use chimera_core::flow::run::{Replay, ReplayMode, RunStatus};
-use chimera_engine::flow::{Decide, Decision, Flow, Keeper, StartRun};
+use chimera_engine::flow::{Again, Decide, Decision, Flow, Keeper, StartRun};
 use chimera_engine::port::Records;
 use chimera_testkit::flow::{Behave, World, engine};
 use chimera_testkit::memory::MemoryRecords;
@@ -132,7 +132,7 @@ async fn a_finished_run_is_undone_in_reverse_and_replayed_without_a_call() {
     let id = run(&flow, &world, Level::ExecuteSilent).await;
     assert_eq!(settled(&flow, &world, id).await["status"], "completed");
     let replay = Replay { of: id, mode: ReplayMode::Freeze, from: None };
-    let frozen = flow.replay(&world.actor("user_ann"), replay).await.unwrap().run_id;
+    let frozen = flow.replay(&world.actor("user_ann"), replay, Again::default()).await.unwrap().run_id;
     assert_eq!(settled(&flow, &world, frozen).await["status"], "completed");
     assert_eq!(world.outside.sent().len(), 2);
     flow.rollback(&world.actor("user_ann"), id, None, None).await.unwrap();

@@ -6,7 +6,7 @@ use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, RUN_PATCHES};
 use chimera_core::flow::tool::Reach;
 use chimera_engine::flow::policy::{Rule, Rules, Says};
-use chimera_engine::flow::{FlowError, Proposed};
+use chimera_engine::flow::{Again, FlowError, Proposed};
 use chimera_testkit::flow::{Puppet, Setup, Stage, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -276,7 +276,7 @@ async fn a_patch_survives_a_restart_and_so_does_its_place() {
     assert_eq!(held.stage.ended(run).await["status"], "completed");
     assert_eq!(held.stage.standing(run).await, "ask=completed b=completed x=completed y=completed");
     let replay = Replay { of: run, mode: ReplayMode::Freeze, from: None };
-    let frozen = held.stage.flow.replay(&held.stage.permit("user_bob"), replay).await.unwrap().run_id;
+    let frozen = held.stage.flow.replay(&held.stage.permit("user_bob"), replay, Again::default()).await.unwrap().run_id;
     assert_eq!(held.stage.ended(frozen).await["status"], "completed");
     assert_eq!(held.stage.standing(frozen).await, held.stage.standing(run).await, "a replay has the patches too");
 }

@@ -5,7 +5,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS};
 use chimera_core::flow::tool::Reach;
-use chimera_engine::flow::{FlowError, StartRun};
+use chimera_engine::flow::{Again, FlowError, StartRun};
 use chimera_engine::port::ToolError;
 use chimera_testkit::flow::{Air, Asked, Puppet, Stage, chain, code_of, stage, workflow};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ const SILENT: Level = Level::ExecuteSilent;
 
 async fn replay(stage: &Stage, of: Uuid, mode: ReplayMode, from: Option<&str>) -> Result<Uuid, FlowError> {
     let replay = Replay { of, mode, from: from.map(str::to_owned) };
-    Ok(stage.flow.replay(&stage.permit("user_bob"), replay).await?.run_id)
+    Ok(stage.flow.replay(&stage.permit("user_bob"), replay, Again::default()).await?.run_id)
 }
 
 async fn again(stage: &Stage, of: Uuid, mode: ReplayMode, from: Option<&str>) -> Uuid {

@@ -2,7 +2,7 @@
 
 use chimera_core::access::Level;
 use chimera_core::flow::tables::RUNS;
-use chimera_engine::flow::{Decide, Decision, Filter, StartRun};
+use chimera_engine::flow::{Again, Decide, Decision, Filter, StartRun};
 use chimera_testkit::flow::{Stage, chain, code_of, stage, workflow};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -140,7 +140,7 @@ async fn intrude(stage: &Stage, tenant: &str, run: Uuid, step: Uuid, digest: [u8
         code_of(flow.mark_rolled_back(&permit, run, None).await),
         code_of(flow.patch(&permit, run, patch, None, false).await),
         code_of(flow.unpatch(&permit, run, 1).await),
-        code_of(flow.replay(&permit, replay).await),
+        code_of(flow.replay(&permit, replay, Again::default()).await),
     ]
 }
 

@@ -3,8 +3,10 @@
 use super::porch::{Answer, Porch, entry, harmless, porch, porch_with};
 use crate::flow::NOTHING;
 use chimera_core::access::registry::shipped;
+use chimera_core::access::{Entry, Level};
 use chimera_core::flow::tables::RUNS;
 use chimera_core::ledger::SealedEntry;
+use chimera_engine::access::Settings;
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::{TENANT, id_of, workflow};
 use chimera_testkit::memory::{Changed, Watcher};
@@ -184,6 +186,81 @@ async fn a_goal_a_workflow_and_steps_all_become_a_plan() {
     let chained = json!([harmless()[0], {"tool": "notion.note", "input": {"seen": "${nodes.s1.outputs.echo.text}"}}]);
     let run = porch.act("n8n_workflow_1", json!({"steps": chained, "wait": 15})).await;
     assert_eq!(run.body["result"]["s2"]["echo"]["seen"], "One. Two.", "{run:?}");
+}
+
+/// Items of a map and steps of a workflow within are calls like any other: what they are given counts, and
+/// so does how many they are.
+#[tokio::test]
+async fn maps_and_workflows_within_are_looked_through() {
+    let anybody = Entry { level: None, ..entry("user_bob", &["notion.*", "local.*"]) };
+    let porch = porch_with(settings(TENANT, vec![anybody]), None).await;
+    let each = json!({"type": "function", "fn": "notion.note", "inputs": {"text": "${item.text}"}});
+    let over = json!({"id": "m", "type": "map", "over": "${inputs.list}", "do": each});
+    let within = json!({"id": "c", "type": "workflow", "workflow_id": "each", "inputs": {"list": "${inputs.list}"}});
+    porch.house.stage.apply(&workflow("each").node(over)).await;
+    porch.house.stage.apply(&workflow("outer").node(within)).await;
+    let ask = async |id: &str, texts: &[&str]| {
+        let list: Vec<Value> = texts.iter().map(|text| json!({"text": text})).collect();
+        porch.act("user_bob", json!({"workflow_id": id, "inputs": {"list": list}, "wait": 15})).await.body
+    };
+    for (id, name) in [("each", "m[1]"), ("outer", "c/m[1]")] {
+        let calm = ask(id, &["One.", "Two."]).await;
+        assert_eq!((len(&calm["plan"]["steps"]), &calm["plan"]["steps"][1]["step_id"]), (2, &json!(name)), "{calm:#}");
+        assert_eq!((&calm["autonomy_level"], &calm["status"]), (&json!("L2_ExecuteNotify"), &json!("completed")));
+        let effects = porch.effects();
+        let wild = ask(id, &["One.", "DROP TABLE users; -- ann@example.com"]).await;
+        let reasons: Vec<&Value> = wild["risk"]["reasons"].as_array().unwrap().iter().collect();
+        for factor in ["destructive_operation", "pii_email"] {
+            let found = |reason: &&&Value| reason["factor"] == factor && reason["pointer"] == "/steps/1/input/text";
+            assert!(reasons.iter().any(|reason| found(&reason)), "{id} {factor}: {wild:#}");
+        }
+        assert_eq!((&wild["autonomy_level"], &wild["status"]), (&json!("L0_Ask"), &json!("awaiting_approval")));
+        let many = ask(id, &["One."; 11]).await;
+        assert_eq!((&many["status"], len(&many["plan"]["steps"])), (&json!("awaiting_approval"), 11), "{many:#}");
+        let flood = ask(id, &["One."; 400]).await;
+        let opaque = |reason: &Value| reason["factor"] == "unreadable_input";
+        assert!(flood["risk"]["reasons"].as_array().unwrap().iter().any(opaque), "{id}: {}", flood["risk"]);
+        assert_eq!((&flood["status"], porch.effects()), (&json!("awaiting_approval"), effects));
+    }
+}
+
+/// Doing something again is asking for it: the level is that of whoever asks now, and never freer.
+#[tokio::test]
+async fn what_is_done_again_is_decided_about_again() {
+    let careful = Entry { level: Some(Level::Ask), ..entry("user_cat", &["runs.manage", "local.*"]) };
+    let porch = porch_with(settings(TENANT, vec![careful, entry("user_bob", &["runs.manage"])]), None).await;
+    let broken = json!([harmless()[0], {"tool": "notion.broken", "input": {}}]);
+    let failed = porch.act("n8n_workflow_1", json!({"steps": broken, "wait": 15})).await.body;
+    let done = porch.act("admin", json!({"steps": harmless()})).await.body;
+    let before = porch.effects();
+    let again = async |actor: &str, run: &Value, path: &str, body: Value| {
+        let path = format!("/runs/{}/{path}", run["run_id"].as_str().unwrap());
+        porch.ask(actor, Method::POST, &path, body).await
+    };
+    until(&porch, &done, "completed").await;
+    let before = before.max(porch.effects());
+    for (path, body) in [("retry", json!({})), ("replay", json!({"mode": "retry", "from": "s1"}))] {
+        for (actor, run) in [("user_bob", &failed), ("user_bob", &done), ("user_cat", &failed)] {
+            let refused = again(actor, run, path, body.clone()).await;
+            assert_eq!((refused.status, refused.code()), (403, "RBAC_FORBIDDEN"), "{actor} {path}: {refused:?}");
+        }
+    }
+    let asked = again("user_cat", &done, "replay", json!({"mode": "retry", "from": "s1"})).await;
+    assert_eq!((asked.status, &asked.body["autonomy_level"]), (202, &json!("L0_Ask")), "{asked:?}");
+    until(&porch, &asked.body, "awaiting_approval").await;
+    assert_eq!(porch.effects(), before, "nothing runs before a person says so");
+}
+
+/// With `access.cautious` what an actor never had done is drafted first; trying it dry does not count.
+#[tokio::test]
+async fn what_was_only_tried_dry_was_never_done() {
+    let porch = porch_with(Settings { cautious: true, ..settings(TENANT, Vec::new()) }, None).await;
+    let ask = async |dry_run: bool| {
+        let body = json!({"steps": harmless(), "dry_run": dry_run, "wait": 15});
+        porch.act("n8n_workflow_1", body).await.body["autonomy_level"].clone()
+    };
+    ask(true).await;
+    assert_eq!(ask(false).await, "L1_Draft");
 }
 
 #[tokio::test]

@@ -45,7 +45,7 @@ impl<'a> Builder<'a> {
             tool: made.tool.spec.name.clone(),
             input: Value::Object(made.input),
         };
-        Plan { steps: self.steps.into_iter().map(step).collect() }
+        Plan { steps: self.steps.into_iter().map(step).collect(), more: false }
     }
 
     /// Adds the steps of one clause.

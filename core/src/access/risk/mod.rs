@@ -72,7 +72,7 @@ impl Score {
 #[must_use]
 pub fn score<S: Deref<Target = Spec>>(plan: &Plan, tools: &dyn Fn(&str) -> Option<S>) -> Score {
     let mut tally = Tally::default();
-    let mut walk = Walk::new(plan.steps.iter().map(|step| step.id.as_str()));
+    let mut walk = Walk::new(plan.steps.iter().map(|step| own_name(&step.id)));
     for (index, step) in plan.steps.iter().enumerate() {
         let at = format!("/steps/{index}");
         let spec = tools(&step.tool);
@@ -86,7 +86,16 @@ pub fn score<S: Deref<Target = Spec>>(plan: &Plan, tools: &dyn Fn(&str) -> Optio
         }
     }
     tally.shape(plan.steps.len());
+    if plan.more {
+        tally.add_times(Factor::Unread, Factor::Unread.times(), || "/steps".to_owned());
+    }
     tally.score
+}
+
+/// The name by which the steps beside it know a step: without its item, and the workflows around it.
+fn own_name(id: &str) -> &str {
+    let own = id.rsplit_once('/').map_or(id, |(_, own)| own);
+    own.split_once('[').map_or(own, |(node, _)| node)
 }
 
 /// The score of one call. Pointers lead into `{"tool", "input"}`.

@@ -56,7 +56,7 @@ pub(super) fn plan<const N: usize>(steps: [(&str, Value); N]) -> Plan {
         tool: tool.to_owned(),
         input,
     };
-    Plan { steps: steps.into_iter().enumerate().map(step).collect() }
+    Plan { steps: steps.into_iter().enumerate().map(step).collect(), more: false }
 }
 
 /// A plan of one step that adds nothing by itself.

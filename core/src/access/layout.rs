@@ -1,0 +1,127 @@
+//! What a run of a workflow would call, as far as that can be known before anything has run.
+//!
+//! Every item of a map is a call of its own, and so is every call of a workflow within: whatever decides
+//! about the plan sees what will be sent, not the shape of the document. A list that an earlier step
+//! gives is not known yet; it stands as one call with its template.
+
+use super::{Plan, PlanStep};
+use crate::flow::air::{Child, CompiledNode, Graph, Node};
+use crate::flow::expr::{Lookup, Preview, Scope, Template};
+use crate::limits::{PLAN_CALLS_MAX, PLAN_INPUT_BYTES_MAX, RUN_DEPTH_MAX};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The workflows that a run may start, by name and version as they are asked for.
+pub type Children = BTreeMap<(String, Option<i64>), Arc<Graph>>;
+
+impl Plan {
+    /// What a run of a workflow would call, each behind all that lead to it; inputs as far as they are
+    /// known before anything has run.
+    #[must_use]
+    pub fn of_graph(graph: &Graph, inputs: &Value, children: &Children) -> Self {
+        let mut layout = Layout { children, plan: Self::default(), bytes: 0 };
+        layout.graph(graph, inputs, "", 0);
+        layout.plan
+    }
+}
+
+/// A plan while it is laid out.
+struct Layout<'a> {
+    children: &'a Children,
+    plan: Plan,
+    /// Bytes of the inputs so far.
+    bytes: usize,
+}
+
+impl Layout<'_> {
+    fn graph(&mut self, graph: &Graph, inputs: &Value, within: &str, depth: u32) {
+        for at in graph.in_order() {
+            let compiled = &graph.nodes[at];
+            let id = format!("{within}{}", compiled.node.id);
+            let Some(over) = &compiled.over else {
+                self.call(compiled, &Beforehand { inputs, item: None }, id, depth);
+                continue;
+            };
+            match over.preview(&Beforehand { inputs, item: None }) {
+                Ok(Preview::Exact(Value::Array(items))) => {
+                    for (index, item) in items.iter().enumerate() {
+                        let view = Beforehand { inputs, item: Some((item, index)) };
+                        self.call(compiled, &view, format!("{id}[{index}]"), depth);
+                        if self.plan.more {
+                            return;
+                        }
+                    }
+                }
+                _ => self.call(compiled, &Beforehand { inputs, item: None }, id, depth),
+            }
+        }
+    }
+
+    /// One call, or all those of a workflow within.
+    fn call(&mut self, compiled: &CompiledNode, view: &Beforehand<'_>, id: String, depth: u32) {
+        if self.plan.more {
+            return;
+        }
+        let input = given(&compiled.node, compiled.inputs.as_ref(), view);
+        if let Some(tool) = &compiled.tool {
+            self.bytes = self.bytes.saturating_add(size(&input));
+            if self.plan.steps.len() >= PLAN_CALLS_MAX || self.bytes > PLAN_INPUT_BYTES_MAX {
+                self.plan.more = true;
+                return;
+            }
+            self.plan.steps.push(PlanStep { id, tool: tool.name.clone(), input });
+        } else if let Some(Child { workflow_id, version, .. }) = compiled.node.child() {
+            match self.children.get(&(workflow_id.clone(), *version)) {
+                Some(graph) if depth < RUN_DEPTH_MAX => self.graph(graph, &input, &format!("{id}/"), depth + 1),
+                // Runs stand no deeper inside each other, so nothing of it would run.
+                _ => {}
+            }
+        }
+    }
+}
+
+/// What a node is given; where that can't be known yet, its template.
+fn given(node: &Node, template: Option<&Template>, view: &Beforehand<'_>) -> Value {
+    match template.map(|template| template.preview(view)) {
+        Some(Ok(Preview::Exact(input) | Preview::Deferred { shown: input, .. })) => input,
+        _ => {
+            let written = node.function().map(|function| &function.inputs);
+            written.or(node.child().map(|child| &child.inputs)).cloned().unwrap_or_default().into()
+        }
+    }
+}
+
+/// About how many bytes a value takes.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(size).sum::<usize>() + items.len(),
+        Value::Object(members) => members.iter().map(|(name, value)| name.len() + size(value)).sum(),
+        _ => 8,
+    }
+}
+
+/// A run before anything has run.
+struct Beforehand<'a> {
+    inputs: &'a Value,
+    item: Option<(&'a Value, usize)>,
+}
+
+impl Scope for Beforehand<'_> {
+    fn run_id(&self) -> &str {
+        ""
+    }
+
+    fn inputs(&self) -> &Value {
+        self.inputs
+    }
+
+    fn outputs(&self, _: &str) -> Lookup<'_> {
+        Lookup::Unknown
+    }
+
+    fn item(&self) -> Option<(&Value, usize)> {
+        self.item
+    }
+}
