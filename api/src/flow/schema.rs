@@ -71,6 +71,8 @@ pub(crate) struct RunDocument {
     approvals: Vec<ApprovalDocument>,
     /// Where to decide.
     approve_url: Option<String>,
+    /// Steps of which nobody knows whether they were done; they wait until a person says so.
+    doubts: Vec<DoubtDocument>,
     /// What it gave.
     result: Option<Value>,
     /// Why it failed.
@@ -83,6 +85,20 @@ pub(crate) struct RunDocument {
     messages: Vec<Value>,
     /// What became of its patches.
     patches: Vec<PatchState>,
+}
+
+/// A step of which nobody knows whether it was done.
+#[derive(ToSchema)]
+#[allow(dead_code)]
+pub(crate) struct DoubtDocument {
+    /// Its id.
+    step_id: String,
+    /// Its node.
+    node_id: String,
+    /// The tool that was called.
+    tool: Option<String>,
+    /// Where to say what became of it.
+    resolve_url: String,
 }
 
 /// A patch of a run.

@@ -73,9 +73,12 @@ pub enum InvalidToken {
     /// No key of ours has signed it.
     #[error("wrong signature")]
     Signature,
-    /// Its time is over, or has not come.
+    /// Its time is over.
     #[error("expired")]
     Expired,
+    /// Its time has not come.
+    #[error("not yet valid")]
+    Early,
     /// What it says is not what a token says.
     #[error("bad claims")]
     Claims,
@@ -244,7 +247,10 @@ impl Claims {
     /// clocks differ.
     pub fn counts_at(&self, now: i64) -> Result<(), InvalidToken> {
         let from_the_future = self.iat.max(self.nbf.unwrap_or(self.iat)) > now + crate::limits::CLOCK_SKEW_SECONDS;
-        if self.exp > now && !from_the_future { Ok(()) } else { Err(InvalidToken::Expired) }
+        if self.exp <= now {
+            return Err(InvalidToken::Expired);
+        }
+        if from_the_future { Err(InvalidToken::Early) } else { Ok(()) }
     }
 }
 
@@ -326,9 +332,9 @@ mod tests {
         assert_eq!(claims().counts_at(4_600), Err(InvalidToken::Expired));
         assert_eq!(claims().counts_at(1_000 - crate::limits::CLOCK_SKEW_SECONDS), Ok(()));
         let later = Claims { nbf: Some(2_000), ..claims() };
-        assert_eq!(later.counts_at(1_900), Err(InvalidToken::Expired));
+        assert_eq!(later.counts_at(1_900), Err(InvalidToken::Early));
         assert_eq!(later.counts_at(2_000 - crate::limits::CLOCK_SKEW_SECONDS), Ok(()));
-        assert_eq!(claims().counts_at(999 - crate::limits::CLOCK_SKEW_SECONDS), Err(InvalidToken::Expired));
+        assert_eq!(claims().counts_at(999 - crate::limits::CLOCK_SKEW_SECONDS), Err(InvalidToken::Early));
     }
 
     /// CORE-111

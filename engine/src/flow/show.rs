@@ -7,7 +7,7 @@ use super::{Flow, FlowError, load};
 use crate::access::{Permit, RUNS_READ};
 use crate::port::ReadError;
 use chimera_core::access::{Level, Plan};
-use chimera_core::flow::run::RunStatus;
+use chimera_core::flow::run::{RunStatus, StepStatus};
 use chimera_core::flow::tables::{NOTIFICATIONS, RUN_PATCHES, RUNS, SCOPED_APPROVALS, STEPS, TOOL_CALLS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits;
@@ -95,6 +95,7 @@ impl Flow {
             members.insert("risk".to_owned(), json("risk").unwrap_or_default());
             members.insert("approvals".to_owned(), approvals.into());
             members.insert("approve_url".to_owned(), json!(approve_url));
+            members.insert("doubts".to_owned(), self.doubts(permit, run).await?.into());
             members.insert("result".to_owned(), json("result").unwrap_or_default());
             members.insert("error".to_owned(), json("error_data").unwrap_or_default());
             members.insert("rollback".to_owned(), json("rollback").unwrap_or_default());
@@ -103,6 +104,21 @@ impl Flow {
             members.insert("patches".to_owned(), self.patches(permit, run).await?.into());
         }
         Ok(document)
+    }
+
+    /// The steps of which nobody knows whether they were done: a person looks, and says so.
+    async fn doubts(&self, permit: &Permit, run: Uuid) -> Result<Vec<Value>, FlowError> {
+        let select = Select::from(&STEPS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
+        let select = select.with("status", StepStatus::OutcomeUnknown.as_str()).take(limits::PAGE_ROWS_DEFAULT);
+        let rows = self.inner.parts.records.read(select).await?.rows;
+        let doubt = |row: &Row| {
+            let step = row.uuid("id");
+            json!({
+                "step_id": step, "node_id": row.text("node_id"), "tool": row.get("tool").as_text(),
+                "resolve_url": format!("/runs/{run}/steps/{step}/resolve"),
+            })
+        };
+        Ok(rows.iter().map(doubt).collect())
     }
 
     /// What a run that was not drafted calls.

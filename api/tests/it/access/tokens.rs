@@ -81,7 +81,7 @@ async fn what_is_wrong_with_a_token_is_told_in_one_word() {
         (of(TokenKey::Hs256 { secret: Secret::new(public), only: None }), "wrong algorithm"),
         (of(TokenKey::from_seed(&[8; 32])), "wrong signature"),
         (porch.token_with("admin", |claims| claims.exp = claims.iat), "expired"),
-        (porch.token_with("admin", |claims| claims.iat += 100), "expired"),
+        (porch.token_with("admin", |claims| claims.iat += 100), "not yet valid"),
         (porch.token_with("admin", |claims| claims.aud = Some(Audience::One("elsewhere".into()))), "wrong audience"),
         (porch.token_with("user_*", |_| {}), "bad claims"),
         (porch.token_with("admin", |claims| claims.scopes = Some(vec!["a b".into()])), "bad claims"),

@@ -151,7 +151,10 @@ async fn a_person_settles_what_nobody_can_tell() {
     let air = workflow("w").function("send", "lost", json!({}));
     house.apply(&air).await;
     let (_, run) = house.start("w", NOTHING).await;
-    house.step(&run, "send", "outcome_unknown").await;
+    let step = house.step(&run, "send", "outcome_unknown").await;
+    let doubts = house.get(&path(&run, "")).await.1["doubts"].clone();
+    assert_eq!((&doubts[0]["node_id"], &doubts[0]["tool"]), (&json!("send"), &json!("lost")), "{doubts}");
+    assert_eq!(doubts[0]["step_id"], step["step_id"]);
     let resolve = path(&run, "/steps/send/resolve");
     for body in [json!({"outcome": "perhaps"}), json!({"output": {}})] {
         assert_eq!(house.post(&resolve, body).await.0, 400);
@@ -161,7 +164,8 @@ async fn a_person_settles_what_nobody_can_tell() {
     assert_eq!(house.post(&path(&run, "/steps/zzz/resolve"), json!({"outcome": "never"})).await.0, 404);
     let found = json!({"outcome": "happened", "output": {"id": 7}, "notes": "it is in their list"});
     assert_eq!(house.post(&resolve, found).await.0, 202);
-    assert_eq!(house.until(&run, "completed").await["result"]["send"]["id"], 7);
+    let ended = house.until(&run, "completed").await;
+    assert_eq!((&ended["result"]["send"]["id"], &ended["doubts"]), (&json!(7), &json!([])));
 }
 
 /// How the character U+0000 is written in JSON.

@@ -24,6 +24,17 @@ pub(super) fn percent(text: &str) -> Option<String> {
     if changed { Some(String::from_utf8_lossy(&out).into_owned()) } else { None }
 }
 
+/// The text without letters that nobody sees, and with full-width letters as plain ones.
+pub(super) fn disguised(text: &str) -> Option<String> {
+    let plain = |letter: char| match letter {
+        '\u{ad}' | '\u{200b}'..='\u{200d}' | '\u{2060}' | '\u{feff}' => None,
+        '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(letter) - 0xfee0),
+        letter => Some(letter),
+    };
+    let meant: String = text.chars().filter_map(plain).collect();
+    (meant != text).then_some(meant)
+}
+
 /// The text with `\u0044` and `\x44` as `D`, and with line breaks and tabs in place.
 pub(super) fn escapes(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());

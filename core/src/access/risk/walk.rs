@@ -118,6 +118,9 @@ impl<'p> Walk<'p> {
         if marks.percent {
             self.inside(text, decode::percent, hint, layer, &mut found);
         }
+        if !text.is_ascii() {
+            self.inside(text, decode::disguised, hint, layer, &mut found);
+        }
         if marks.escape {
             self.inside(text, decode::escapes, hint, layer, &mut found);
         }
