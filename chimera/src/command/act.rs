@@ -92,18 +92,26 @@ pub(super) fn notify(webhook: Option<String>, email: Option<String>) -> Option<V
     (!told.is_empty()).then(|| told.into())
 }
 
+/// Steps of a plan that are shown to a person.
+const STEPS_SHOWN: usize = 20;
+
 /// What came of it, for a person.
 fn sight(acted: &Value, actor: Option<&str>) -> String {
     let run = text(&acted["run_id"]);
     let dry = if acted["dry_run"] == true { "  dry run" } else { "" };
     let mut shown = format!("{run}  {}  {}{dry}\n", text(&acted["autonomy_level"]), text(&acted["status"]));
     let steps = acted["plan"]["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
-    for (at, step) in steps.iter().enumerate() {
+    for (at, step) in steps.iter().take(STEPS_SHOWN).enumerate() {
         let (name, input) = match &step["tool"] {
             Value::Null => (text(&step["node"]), text(&step["type"])),
             tool => (text(tool), short(&step["input"])),
         };
         let _ = writeln!(shown, "  {}. {name}  {input}", at + 1);
+    }
+    if steps.len() > STEPS_SHOWN || acted["plan"]["more"] == true {
+        let hidden = steps.len().saturating_sub(STEPS_SHOWN);
+        let over = if acted["plan"]["more"] == true { "at least " } else { "" };
+        let _ = writeln!(shown, "  … and {over}{hidden} more; --json shows them");
     }
     if let Some(score) = acted["risk"]["score"].as_u64() {
         let band = match score {
@@ -180,5 +188,14 @@ mod tests {
                 "  chimera runs approve R --digest ab --as user_ada",
             ]
         );
+    }
+
+    #[test]
+    fn of_a_long_plan_the_beginning_is_shown() {
+        let steps = vec![json!({"tool": "local.echo", "input": {}}); 25];
+        let shown = |more: bool| sight(&json!({"run_id": "R", "plan": {"steps": steps, "more": more}}), None);
+        let last = |shown: String| shown.lines().last().map(str::to_owned);
+        assert_eq!(last(shown(false)).as_deref(), Some("  … and 5 more; --json shows them"));
+        assert_eq!(last(shown(true)).as_deref(), Some("  … and at least 5 more; --json shows them"));
     }
 }
