@@ -171,7 +171,8 @@ impl Access {
         check_key(&key)?;
         let asked = Asked { request: Arc::clone(&ask.request), on_duplicate: ask.on_duplicate };
         let costly = matches!(ask.what, What::Goal { .. });
-        if (self.lately.note(permit, &key) || costly)
+        let turn = self.lately.turn(permit, &key).await;
+        if (turn.again || costly)
             && let (true, Some(row)) = self.handle_idempotency(permit, &key).await?
         {
             return duplicate(&row, &asked);

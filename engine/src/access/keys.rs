@@ -1,9 +1,10 @@
 //! Keys under which things are asked for: one key, one run.
 //!
-//! The unique key in the store is the truth. Counters that nodes share settle a race before anything is
-//! computed for the loser. Without them a used key is looked for first if it was used lately or if
-//! planning is costly; otherwise the store refuses the second run when it is about to be written, and
-//! what pure steps computed for it by then is thrown away.
+//! The unique key in the store is the truth. Within a process requests under one key take turns; between
+//! nodes, counters that they share settle a race before anything is computed for the loser. A used key
+//! is looked for first if this process was asked for it lately, or if planning is costly; otherwise the
+//! store refuses the second run when it is about to be written, and what pure steps computed for it by
+//! then is thrown away.
 
 use super::AccessError;
 use super::act::{Access, Acted, OnDuplicate};
@@ -15,9 +16,9 @@ use chimera_core::flow::tables::RUNS;
 use chimera_core::limits::{IDEMPOTENCY_KEY_CHARS_MAX, RECENT_KEYS_MAX};
 use chimera_core::record::{Json, Row, Scope, Select};
 use serde_json::Value;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -61,11 +62,13 @@ impl Access {
                     return Err(body.into());
                 }
             };
+            // In this order: a run that is there is found by its key as well, unless it is somebody else's.
+            let is_run = self.is_run(&held).await?;
             if self.flow.by_key(permit, key).await?.is_some() {
                 return Ok(Claimed::Run);
             }
-            if self.is_run(&held).await? {
-                // Somebody else's run has this key: ours is kept in another form, and the store decides.
+            if is_run {
+                // Ours is kept in another form, and the store decides.
                 return Ok(Claimed::Ours(None));
             }
             if held != seen {
@@ -93,31 +96,67 @@ impl Access {
     }
 }
 
-/// Keys that were asked for lately, the oldest forgotten first. It only says where a look into the store
-/// is worth its while: a key that is not here may be used, and one that is here may be free.
+/// Keys that this process was asked for lately, the oldest forgotten first, and those that it works on now.
+/// It only says where a look into the store is worth its while: a key that is not here may be used, and
+/// one that is here may be free.
 #[derive(Default)]
 pub(super) struct Lately {
-    digests: Mutex<(BTreeSet<u64>, VecDeque<u64>)>,
+    keys: Mutex<Keys>,
+}
+
+#[derive(Default)]
+struct Keys {
+    known: BTreeSet<u64>,
+    order: VecDeque<u64>,
+    under_way: BTreeMap<u64, Arc<tokio::sync::Mutex<()>>>,
+}
+
+/// The turn of one request among those under the same key. It ends when this is dropped.
+pub(super) struct Turn<'a> {
+    lately: &'a Lately,
+    digest: u64,
+    /// The key was asked for before.
+    pub(super) again: bool,
+    _guard: tokio::sync::OwnedMutexGuard<()>,
 }
 
 impl Lately {
-    /// Notes that somebody asks under a key; whether that was noted before.
-    pub(super) fn note(&self, permit: &Permit, key: &str) -> bool {
+    /// Notes that somebody asks under a key, and waits until whoever did so before is done.
+    pub(super) async fn turn(&self, permit: &Permit, key: &str) -> Turn<'_> {
         let mut hasher = DefaultHasher::new();
         (permit.tenant(), permit.actor(), key).hash(&mut hasher);
         let digest = hasher.finish();
-        let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
-        let (known, order) = &mut *digests;
-        if !known.insert(digest) {
-            return true;
+        let (again, mine) = self.keys().note(digest);
+        Turn { lately: self, digest, again, _guard: mine.lock_owned().await }
+    }
+
+    fn keys(&self) -> MutexGuard<'_, Keys> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Keys {
+    fn note(&mut self, digest: u64) -> (bool, Arc<tokio::sync::Mutex<()>>) {
+        let again = !self.known.insert(digest);
+        if !again {
+            self.order.push_back(digest);
         }
-        order.push_back(digest);
-        if order.len() > RECENT_KEYS_MAX
-            && let Some(oldest) = order.pop_front()
+        if self.order.len() > RECENT_KEYS_MAX
+            && let Some(oldest) = self.order.pop_front()
         {
-            known.remove(&oldest);
+            self.known.remove(&oldest);
         }
-        false
+        (again, Arc::clone(self.under_way.entry(digest).or_default()))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let mut keys = self.lately.keys();
+        // Held here and by our guard alone: nobody waits.
+        if keys.under_way.get(&self.digest).is_some_and(|turns| Arc::strong_count(turns) <= 2) {
+            keys.under_way.remove(&self.digest);
+        }
     }
 }
 

@@ -172,6 +172,16 @@ async fn of_many_at_once_one_runs_and_all_others_get_its_id() {
     }
 }
 
+/// Within one process they take turns: nothing is computed for those who come second, without Redis too.
+#[tokio::test]
+async fn of_many_at_once_in_one_process_one_is_worked_on() {
+    let many = vec![super::porch::entry("n8n_workflow_1", &["local.summarize"])];
+    let porch = porch_with(settings(TENANT, many), None).await;
+    let answers = futures::future::join_all((0..60).map(|_| porch.act("n8n_workflow_1", keyed("race")))).await;
+    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
+    assert_eq!((runs(&porch), porch.effects()), (1, 1));
+}
+
 /// The database is the truth: a claim without a run is taken over, and a lost claim changes nothing.
 #[tokio::test]
 async fn what_redis_says_never_stands_against_the_store() {
