@@ -10,7 +10,7 @@ use crate::ledger::audit::{self, Event, Writer};
 use crate::port::CommitError;
 use chimera_core::access::registry::{BadEntry, Entry, Kind, is_name};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, TENANTS};
-use chimera_core::access::{Level, Secret, scope, seal};
+use chimera_core::access::{ADMIN, Level, Secret, scope, seal};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits::{ACTOR_KEY_CHARS_MIN, ACTOR_KEYS_MAX, ACTORS_MAX};
@@ -93,6 +93,10 @@ impl Directory {
         permit.require(ACTORS_WRITE)?;
         entry.check().map_err(bad)?;
         self.check_reach(permit, &entry)?;
+        if entry.id == ADMIN && (entry.disabled || !entry.scopes.iter().any(|scope| scope == "*")) {
+            let body = ErrorBody::new(Code::ValidationFailed, "admin keeps everything: nobody else could give it back");
+            return Err(body.with("pointer", "/scopes").into());
+        }
         let now = self.parts.clock.now();
         let select = Select::from(&ACTORS, Scope::System).with("id", entry.id.as_str()).take(1);
         let row = self.parts.records.read(select).await?.rows.into_iter().next();

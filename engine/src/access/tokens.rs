@@ -16,7 +16,7 @@ use chimera_core::access::token::{self, Audience, Claims, TokenKey};
 use chimera_core::access::{Entry, registry, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::SubjectType;
-use chimera_core::limits::{REFRESH_GRACE_SECONDS, REFRESH_SECONDS, TOKEN_SECONDS};
+use chimera_core::limits::{ACTOR_CHARS_MAX, REFRESH_GRACE_SECONDS, REFRESH_SECONDS, TOKEN_SECONDS};
 use chimera_core::record::{Conflict, Insert, Row, Scope, Select, Tx, Update, Value};
 use chimera_core::time::Timestamp;
 use serde_json::json;
@@ -58,7 +58,9 @@ impl Door {
     pub async fn sign_in(&self, ask: &SignIn, shown: &Presented<'_>) -> Result<Tokens, Turned> {
         let now = self.directory.parts.clock.now();
         if let Err(body) = self.check_sign_in(ask, shown, now) {
-            return Err(self.turn_away(shown, None, body, now).await);
+            // Whoever looks into the ledger wants to know as whom somebody tried to come in.
+            let tried: String = ask.actor.chars().take(ACTOR_CHARS_MAX).collect();
+            return Err(self.turn_away(shown, None, body.with("actor", tried), now).await);
         }
         let entry = self.directory.snapshot().registry.resolve(&ask.actor);
         let permit = Permit::new(Arc::clone(&entry), &ask.actor, Vec::new());
