@@ -117,7 +117,7 @@ pub(super) struct Turn<'a> {
     digest: u64,
     /// The key was asked for before.
     pub(super) again: bool,
-    _guard: tokio::sync::OwnedMutexGuard<()>,
+    guard: Option<tokio::sync::OwnedMutexGuard<()>>,
 }
 
 impl Lately {
@@ -127,7 +127,10 @@ impl Lately {
         (permit.tenant(), permit.actor(), key).hash(&mut hasher);
         let digest = hasher.finish();
         let (again, mine) = self.keys().note(digest);
-        Turn { lately: self, digest, again, _guard: mine.lock_owned().await }
+        // It is there while we wait, so that whoever stops waiting leaves nothing behind.
+        let mut turn = Turn { lately: self, digest, again, guard: None };
+        turn.guard = Some(mine.lock_owned().await);
+        turn
     }
 
     fn keys(&self) -> MutexGuard<'_, Keys> {
@@ -152,9 +155,10 @@ impl Keys {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
+        self.guard = None;
         let mut keys = self.lately.keys();
-        // Held here and by our guard alone: nobody waits.
-        if keys.under_way.get(&self.digest).is_some_and(|turns| Arc::strong_count(turns) <= 2) {
+        // Nobody else holds it or waits for it.
+        if keys.under_way.get(&self.digest).is_some_and(|turns| Arc::strong_count(turns) == 1) {
             keys.under_way.remove(&self.digest);
         }
     }
@@ -213,4 +217,31 @@ fn without_span(mut request: Value) -> Value {
         members.remove("parent_span");
     }
     request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[tokio::test]
+    async fn whoever_comes_second_waits_and_nobody_leaves_anything_behind() {
+        let (lately, permit) = (Lately::default(), Permit::operator("acme"));
+        let first = lately.turn(&permit, "k").await;
+        assert!(!first.again);
+        assert!(lately.turn(&permit, "k").now_or_never().is_none(), "it waits, and then stops waiting");
+        assert!(!lately.turn(&permit, "other").await.again, "another key has its own turn");
+        let (second, ()) = tokio::join!(lately.turn(&permit, "k"), async { drop(first) });
+        assert!(second.again);
+        drop(second);
+        assert!(lately.keys().under_way.is_empty());
+    }
+
+    #[test]
+    fn the_oldest_keys_are_forgotten() {
+        let mut keys = Keys::default();
+        (0..=RECENT_KEYS_MAX as u64).for_each(|digest| drop(keys.note(digest)));
+        assert_eq!((keys.known.len(), keys.order.len()), (RECENT_KEYS_MAX, RECENT_KEYS_MAX));
+        assert!(keys.note(1).0 && !keys.note(0).0);
+    }
 }
