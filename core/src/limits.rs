@@ -293,6 +293,8 @@ pub const PLAN_STEPS_MAX: usize = 32;
 /// Calls of a workflow that are looked at before it runs, items of maps and workflows within included; with more it is
 /// of high risk.
 pub const PLAN_CALLS_MAX: usize = 256;
+/// Nodes that are looked at for them, with those that call nothing.
+pub const PLAN_NODES_MAX: usize = 4_096;
 /// Bytes of the inputs of those calls.
 pub const PLAN_INPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Tools that a plan is looked for among.

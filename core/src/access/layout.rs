@@ -7,7 +7,7 @@
 use super::{Plan, PlanStep};
 use crate::flow::air::{Child, CompiledNode, Graph, Node};
 use crate::flow::expr::{Lookup, Preview, Scope, Template};
-use crate::limits::{PLAN_CALLS_MAX, PLAN_INPUT_BYTES_MAX, RUN_DEPTH_MAX};
+use crate::limits::{PLAN_CALLS_MAX, PLAN_INPUT_BYTES_MAX, PLAN_NODES_MAX, RUN_DEPTH_MAX};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ impl Plan {
     /// known before anything has run.
     #[must_use]
     pub fn of_graph(graph: &Graph, inputs: &Value, children: &Children) -> Self {
-        let mut layout = Layout { children, plan: Self::default(), bytes: 0 };
+        let mut layout = Layout { children, plan: Self::default(), bytes: 0, looked: 0 };
         layout.graph(graph, inputs, "", 0);
         layout.plan
     }
@@ -32,11 +32,16 @@ struct Layout<'a> {
     plan: Plan,
     /// Bytes of the inputs so far.
     bytes: usize,
+    /// Nodes that were looked at, whether they call anything or not.
+    looked: usize,
 }
 
 impl Layout<'_> {
     fn graph(&mut self, graph: &Graph, inputs: &Value, within: &str, depth: u32) {
         for at in graph.in_order() {
+            if self.plan.more {
+                return;
+            }
             let compiled = &graph.nodes[at];
             let id = format!("{within}{}", compiled.node.id);
             let Some(over) = &compiled.over else {
@@ -60,6 +65,8 @@ impl Layout<'_> {
 
     /// One call, or all those of a workflow within.
     fn call(&mut self, compiled: &CompiledNode, view: &Beforehand<'_>, id: String, depth: u32) {
+        self.looked += 1;
+        self.plan.more |= self.looked > PLAN_NODES_MAX;
         if self.plan.more {
             return;
         }

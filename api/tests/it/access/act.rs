@@ -224,6 +224,27 @@ async fn maps_and_workflows_within_are_looked_through() {
     }
 }
 
+/// Workflows within workflows, ten in each of them, are not followed to their end.
+#[tokio::test]
+async fn a_tower_of_workflows_is_looked_through_only_so_far() {
+    let porch = porch().await;
+    porch.house.stage.apply(&workflow("t0").node(json!({"id": "h", "type": "hitl", "prompt": "Well?"}))).await;
+    for floor in 1..=7 {
+        let below = format!("t{}", floor - 1);
+        let node = |at: usize| json!({"id": format!("c{at}"), "type": "workflow", "workflow_id": below, "inputs": {}});
+        let air = (0..10).fold(workflow(&format!("t{floor}")), |air, at| air.node(node(at)));
+        porch.house.stage.apply(&air).await;
+    }
+    let asked =
+        porch.act("n8n_workflow_1", json!({"workflow_id": "t7", "inputs": {}, "autonomy_level": "L0_Ask"})).await;
+    let risk = &asked.body["risk"];
+    assert_eq!(
+        (risk["score"].as_u64(), &risk["reasons"][0]["factor"]),
+        (Some(60), &json!("unreadable_input")),
+        "{risk}"
+    );
+}
+
 /// Doing something again is asking for it: the level is that of whoever asks now, and never freer.
 #[tokio::test]
 async fn what_is_done_again_is_decided_about_again() {
