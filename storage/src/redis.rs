@@ -46,7 +46,11 @@ impl Redis {
     /// A connection that worked when it was last used, or a fresh one.
     pub(crate) async fn connection(&self) -> RedisResult<MultiplexedConnection> {
         self.check_alone()?;
-        let mut live = self.live.lock().await;
+        let mut live = match self.is_suspect() {
+            false => self.live.lock().await,
+            // Somebody tries already whether it answers again.
+            true => self.live.try_lock().map_err(|_| silent())?,
+        };
         // Somebody may have waited in vain while we waited for them.
         self.check_alone()?;
         if let Some(connection) = live.as_ref() {
@@ -63,9 +67,14 @@ impl Redis {
     fn check_alone(&self) -> RedisResult<()> {
         let until = self.alone_until.lock().unwrap_or_else(PoisonError::into_inner);
         match *until {
-            Some(until) if Instant::now() < until => Err(io::Error::from(io::ErrorKind::TimedOut).into()),
+            Some(until) if Instant::now() < until => Err(silent()),
             _ => Ok(()),
         }
+    }
+
+    /// Whether it did not answer in time when it was last asked.
+    fn is_suspect(&self) -> bool {
+        self.alone_until.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// Leaves a server alone that did not answer in time, unless it is.
@@ -79,7 +88,10 @@ impl Redis {
     /// this one may be dead, or lead to a server that has become a replica.
     pub(crate) async fn settle<T>(&self, outcome: RedisResult<T>) -> Result<T, String> {
         match outcome {
-            Ok(value) => Ok(value),
+            Ok(value) => {
+                *self.alone_until.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                Ok(value)
+            }
             Err(error) => {
                 self.leave_alone(&error);
                 *self.live.lock().await = None;
@@ -97,6 +109,11 @@ impl Redis {
         };
         self.settle(outcome).await
     }
+}
+
+/// What is said of a server that did not answer in time.
+fn silent() -> RedisError {
+    io::Error::from(io::ErrorKind::TimedOut).into()
 }
 
 /// What an operator should know, without the address.

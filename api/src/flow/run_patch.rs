@@ -2,11 +2,12 @@
 
 use super::place;
 use super::refusals::Changing;
-use crate::access::Caller;
+use crate::access::{Caller, act};
+use crate::edge::Edge;
 use crate::extract::ApiJson;
 use crate::problem::ApiError;
 use axum::Json;
-use axum::extract::Path;
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -51,12 +52,14 @@ pub(crate) struct ProposedDocument {
     )
 )]
 pub(crate) async fn patch(
+    State(edge): State<Edge>,
     caller: Caller,
     Path(id): Path<String>,
     ApiJson(body): ApiJson<PatchBody>,
 ) -> Result<(StatusCode, Json<ProposedDocument>), ApiError> {
     let run = place::run(&id)?;
-    let proposed = caller.flow.patch(&caller.permit, run, body.patch, body.state_version, body.dry_run).await?;
+    let access = act::access(&edge)?;
+    let proposed = access.patch(&caller.permit, run, body.patch, body.state_version, body.dry_run).await?;
     let status = if body.dry_run { StatusCode::OK } else { StatusCode::ACCEPTED };
     let told = ProposedDocument { run_id: run.to_string(), number: proposed.number, preview: proposed.preview };
     Ok((status, Json(told)))

@@ -8,12 +8,12 @@ use super::directory::Directory;
 use super::door::Door;
 use super::keys::{Asked, Claimed, Lately, check_key, duplicate};
 use super::permit::{AUTONOMY_OVERRIDE, Permit, lacking};
-use crate::flow::{Again, Flow, FlowError, PLAN_PREFIX, StartRun, Started};
+use crate::flow::{Flow, FlowError, PLAN_PREFIX, StartRun, Started};
 use crate::port::{Planner, Records};
 use chimera_core::access::{Because, Decided, Facts, Level, Plan, PlanStep, determine_autonomy_level, risk, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
-use chimera_core::flow::run::{Action, PolicyVerdict, Replay, ReplayMode, Source};
+use chimera_core::flow::run::{Action, PolicyVerdict, Source};
 use chimera_core::flow::tables::RUNS;
 use chimera_core::flow::tool::Spec;
 use chimera_core::flow::trace::SpanId;
@@ -121,13 +121,21 @@ pub struct Access {
 }
 
 /// A plan with all that a decision about it needs.
-struct Proposal {
-    plan: Plan,
-    tools: Vec<Arc<Spec>>,
+#[derive(Default)]
+pub(super) struct Proposal {
+    pub(super) plan: Plan,
+    pub(super) tools: Vec<Arc<Spec>>,
     workflow_id: String,
     version: Option<i64>,
     inputs: Value,
     document: Option<Value>,
+}
+
+impl Proposal {
+    /// How risky it looks.
+    pub(super) fn score(&self) -> risk::Score {
+        risk::score(&self.plan, &|name: &str| self.tools.iter().find(|tool| tool.name == name).cloned())
+    }
 }
 
 impl Access {
@@ -191,30 +199,10 @@ impl Access {
     async fn attempt(&self, permit: &Permit, ask: Act) -> Result<Acted, AccessError> {
         let proposal = self.propose(permit, &ask).await?;
         self.check_scopes(permit, &proposal)?;
-        let resolve = |name: &str| proposal.tools.iter().find(|tool| tool.name == name).cloned();
-        let score = risk::score(&proposal.plan, &resolve);
+        let score = proposal.score();
         let Decided { level, because } = self.level(permit, ask.level, &proposal, &score).await?;
         self.check_policy(permit, &proposal, level)?;
         self.execute_with_autonomy(permit, ask, proposal, level, Arc::new(told(&score, because))).await
-    }
-
-    /// Runs a run over again. What happens for real is decided about anew, for whoever asks now: their
-    /// scopes, its risk, their level; and it never runs more freely than it did.
-    pub async fn replay(&self, permit: &Permit, replay: Replay) -> Result<Started, AccessError> {
-        if replay.mode != ReplayMode::Retry {
-            return Ok(self.flow.replay(permit, replay, Again::default()).await?);
-        }
-        let before = self.flow.before(permit, replay.of).await?;
-        let id = before.workflow.id.as_str();
-        let proposal = self.laid_out(permit, &before.graph, (id, before.workflow.version), &before.inputs).await?;
-        self.check_scopes(permit, &proposal)?;
-        let resolve = |name: &str| proposal.tools.iter().find(|tool| tool.name == name).cloned();
-        let score = risk::score(&proposal.plan, &resolve);
-        let Decided { level, because } = self.level(permit, None, &proposal, &score).await?;
-        let level = level.min(before.level);
-        self.check_policy(permit, &proposal, level)?;
-        let again = Again { level: Some(level), risk: Some(Arc::new(told(&score, because))) };
-        Ok(self.flow.replay(permit, replay, again).await?)
     }
 
     /// The plan, whatever it was asked for as.
@@ -264,7 +252,7 @@ impl Access {
     }
 
     /// What a run of a graph would do.
-    async fn laid_out(
+    pub(super) async fn laid_out(
         &self,
         permit: &Permit,
         graph: &Graph,
@@ -279,7 +267,7 @@ impl Access {
         Ok(Proposal { plan, tools, workflow_id: id.to_owned(), version, inputs, document: None })
     }
 
-    fn check_scopes(&self, permit: &Permit, proposal: &Proposal) -> Result<(), AccessError> {
+    pub(super) fn check_scopes(&self, permit: &Permit, proposal: &Proposal) -> Result<(), AccessError> {
         let strict = self.directory.settings.strict_scopes;
         for tool in &proposal.tools {
             if let Some(missing) = scope::missing(permit.scopes(), tool, strict) {
@@ -294,7 +282,7 @@ impl Access {
         Ok(())
     }
 
-    async fn level(
+    pub(super) async fn level(
         &self,
         permit: &Permit,
         requested: Option<Level>,
@@ -334,7 +322,7 @@ impl Access {
     }
 
     /// What the rules forbid is refused before anything is written.
-    fn check_policy(&self, permit: &Permit, proposal: &Proposal, level: Level) -> Result<(), AccessError> {
+    pub(super) fn check_policy(&self, permit: &Permit, proposal: &Proposal, level: Level) -> Result<(), AccessError> {
         for (at, step) in proposal.plan.steps.iter().enumerate() {
             let Some(tool) = proposal.tools.iter().find(|tool| tool.name == step.tool) else { continue };
             let action = Action {
@@ -418,13 +406,13 @@ fn explicit(steps: &[(String, Value)]) -> Result<Plan, AccessError> {
 }
 
 /// A score and what decided the level, as the run keeps them.
-fn told(score: &risk::Score, because: Because) -> Value {
+pub(super) fn told(score: &risk::Score, because: Because) -> Value {
     let mut told = serde_json::to_value(score).unwrap_or_default();
     told["level_because"] = because.as_str().into();
     told
 }
 
-fn tools_of(graph: &Graph) -> impl Iterator<Item = Arc<Spec>> {
+pub(super) fn tools_of(graph: &Graph) -> impl Iterator<Item = Arc<Spec>> {
     graph.nodes.iter().filter_map(|node| node.tool.clone())
 }
 

@@ -93,8 +93,15 @@ impl Directory {
         permit.require(ACTORS_WRITE)?;
         entry.check().map_err(bad)?;
         self.check_reach(permit, &entry)?;
-        if entry.id == ADMIN && (entry.disabled || !entry.scopes.iter().any(|scope| scope == "*")) {
-            let body = ErrorBody::new(Code::ValidationFailed, "admin keeps everything: nobody else could give it back");
+        let whole = |entry: &Entry| {
+            let everything = entry.scopes.iter().any(|scope| scope == "*");
+            everything && !entry.disabled && entry.kind == Kind::Human && entry.quota_per_minute > 0
+        };
+        if entry.id == ADMIN && !whole(&entry) {
+            let body = ErrorBody::new(
+                Code::ValidationFailed,
+                "admin stays a person with every scope and a quota: nobody else could give it back",
+            );
             return Err(body.with("pointer", "/scopes").into());
         }
         let now = self.parts.clock.now();

@@ -2,6 +2,7 @@
 
 mod act;
 mod actors;
+mod change;
 mod directory;
 mod door;
 mod error;

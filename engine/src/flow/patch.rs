@@ -64,11 +64,6 @@ impl Flow {
                 return Err(FlowError::refused(Code::MalformedArgs, message));
             }
         }
-        for function in patch.add_nodes.iter().filter_map(Node::function) {
-            if let Some(tool) = self.inner.parts.registry.get(&function.tool) {
-                permit.covers(tool.spec()).map_err(Box::new).map_err(FlowError::Refused)?;
-            }
-        }
         let preview = self.preview(permit, row, &patch).await?;
         not_proposed(&known, &patch)?;
         if dry_run {

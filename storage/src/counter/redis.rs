@@ -51,8 +51,10 @@ impl RedisCounters {
     }
 
     async fn connection(&self) -> Result<::redis::aio::MultiplexedConnection, CounterError> {
-        let outcome = self.redis.connection().await;
-        self.settle(outcome).await
+        match self.redis.connection().await {
+            Ok(connection) => Ok(connection),
+            Err(error) => self.settle(Err(error)).await,
+        }
     }
 }
 

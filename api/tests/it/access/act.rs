@@ -2,8 +2,8 @@
 
 use super::porch::{Answer, Porch, entry, harmless, porch, porch_with};
 use crate::flow::NOTHING;
+use chimera_core::access::Entry;
 use chimera_core::access::registry::shipped;
-use chimera_core::access::{Entry, Level};
 use chimera_core::flow::tables::RUNS;
 use chimera_core::ledger::SealedEntry;
 use chimera_engine::access::Settings;
@@ -243,33 +243,6 @@ async fn a_tower_of_workflows_is_looked_through_only_so_far() {
         (Some(60), &json!("unreadable_input")),
         "{risk}"
     );
-}
-
-/// Doing something again is asking for it: the level is that of whoever asks now, and never freer.
-#[tokio::test]
-async fn what_is_done_again_is_decided_about_again() {
-    let careful = Entry { level: Some(Level::Ask), ..entry("user_cat", &["runs.manage", "local.*"]) };
-    let porch = porch_with(settings(TENANT, vec![careful, entry("user_bob", &["runs.manage"])]), None).await;
-    let broken = json!([harmless()[0], {"tool": "notion.broken", "input": {}}]);
-    let failed = porch.act("n8n_workflow_1", json!({"steps": broken, "wait": 15})).await.body;
-    let done = porch.act("admin", json!({"steps": harmless()})).await.body;
-    let before = porch.effects();
-    let again = async |actor: &str, run: &Value, path: &str, body: Value| {
-        let path = format!("/runs/{}/{path}", run["run_id"].as_str().unwrap());
-        porch.ask(actor, Method::POST, &path, body).await
-    };
-    until(&porch, &done, "completed").await;
-    let before = before.max(porch.effects());
-    for (path, body) in [("retry", json!({})), ("replay", json!({"mode": "retry", "from": "s1"}))] {
-        for (actor, run) in [("user_bob", &failed), ("user_bob", &done), ("user_cat", &failed)] {
-            let refused = again(actor, run, path, body.clone()).await;
-            assert_eq!((refused.status, refused.code()), (403, "RBAC_FORBIDDEN"), "{actor} {path}: {refused:?}");
-        }
-    }
-    let asked = again("user_cat", &done, "replay", json!({"mode": "retry", "from": "s1"})).await;
-    assert_eq!((asked.status, &asked.body["autonomy_level"]), (202, &json!("L0_Ask")), "{asked:?}");
-    until(&porch, &asked.body, "awaiting_approval").await;
-    assert_eq!(porch.effects(), before, "nothing runs before a person says so");
 }
 
 /// With `access.cautious` what an actor never had done is drafted first; trying it dry does not count.

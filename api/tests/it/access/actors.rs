@@ -88,7 +88,12 @@ async fn nobody_gives_a_level_a_quota_a_kind_or_a_pattern_that_is_not_theirs_to_
     for id in ["admin", "n8n_workflow_1", "service_*", "*"] {
         assert_eq!(put(&porch, "user_bob", id, plain.clone()).await, 403, "{id}");
     }
-    for less in [json!({"scopes": ["notion.*"]}), json!({"scopes": ["*"], "disabled": true})] {
+    for less in [
+        json!({"scopes": ["notion.*"]}),
+        json!({"scopes": ["*"], "disabled": true}),
+        json!({"scopes": ["*"], "kind": "service"}),
+        json!({"scopes": ["*"], "quota_per_minute": 0}),
+    ] {
         assert_eq!(put(&porch, "admin", "admin", less).await, 422, "nobody else could give it back");
     }
     assert_eq!(porch.get("admin", "/actors/admin").await.body["scopes"], json!(["*"]));

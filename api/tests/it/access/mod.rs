@@ -3,6 +3,7 @@
 mod act;
 mod actors;
 mod approvals;
+mod change;
 mod idempotency;
 mod matrix;
 mod order;

@@ -1,0 +1,79 @@
+//! Doing something again, and changing what runs: both are asking for something.
+
+use super::porch::{Porch, entry, harmless, porch_with};
+use chimera_core::access::{Entry, Level};
+use chimera_testkit::access::settings;
+use chimera_testkit::flow::{TENANT, workflow};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+/// Doing something again is asking for it: the level is that of whoever asks now, and never freer.
+#[tokio::test]
+async fn what_is_done_again_is_decided_about_again() {
+    let careful = Entry { level: Some(Level::Ask), ..entry("user_cat", &["runs.manage", "local.*"]) };
+    let porch = porch_with(settings(TENANT, vec![careful, entry("user_bob", &["runs.manage"])]), None).await;
+    let broken = json!([harmless()[0], {"tool": "notion.broken", "input": {}}]);
+    let failed = porch.act("n8n_workflow_1", json!({"steps": broken, "wait": 15})).await.body;
+    let done = porch.act("admin", json!({"steps": harmless()})).await.body;
+    let before = porch.effects();
+    let again = async |actor: &str, run: &Value, path: &str, body: Value| {
+        let path = format!("/runs/{}/{path}", run["run_id"].as_str().unwrap());
+        porch.ask(actor, Method::POST, &path, body).await
+    };
+    porch.house.until(&done, "completed").await;
+    let before = before.max(porch.effects());
+    for (path, body) in [("retry", json!({})), ("replay", json!({"mode": "retry", "from": "s1"}))] {
+        for (actor, run) in [("user_bob", &failed), ("user_bob", &done), ("user_cat", &failed)] {
+            let refused = again(actor, run, path, body.clone()).await;
+            assert_eq!((refused.status, refused.code()), (403, "RBAC_FORBIDDEN"), "{actor} {path}: {refused:?}");
+        }
+    }
+    let asked = again("user_cat", &done, "replay", json!({"mode": "retry", "from": "s1"})).await;
+    assert_eq!((asked.status, &asked.body["autonomy_level"]), (202, &json!("L0_Ask")), "{asked:?}");
+    porch.house.until(&asked.body, "awaiting_approval").await;
+    assert_eq!(porch.effects(), before, "nothing runs before a person says so");
+}
+
+/// A run that waits for a person, so that it can be changed meanwhile.
+async fn waiting(porch: &Porch) -> Value {
+    let review = json!({"id": "review", "type": "hitl", "prompt": "Well?"});
+    porch.house.stage.apply(&workflow("reviewed").node(review)).await;
+    let writes = workflow("writes").function("w", "notion.note", json!({"text": "One."}));
+    porch.house.stage.apply(&writes).await;
+    porch.act("n8n_workflow_1", json!({"workflow_id": "reviewed", "inputs": {}, "wait": 15})).await.body
+}
+
+/// A patch takes the scopes of all that it adds, workflows within included, and nobody lets a run do more
+/// freely what they would have to ask a person for.
+#[tokio::test]
+async fn a_patch_adds_only_what_its_author_could_do_as_freely() {
+    let asks = Entry { level: Some(Level::Ask), ..entry("user_cat", &["runs.manage", "local.*", "notion.*"]) };
+    let risky = Entry { level: None, ..entry("n8n_workflow_abc", &["runs.manage", "notion.*", "local.*"]) };
+    let manages = entry("n8n_workflow_123", &["runs.manage"]);
+    let porch = porch_with(settings(TENANT, vec![asks, risky, manages]), None).await;
+    let run = waiting(&porch).await;
+    assert_eq!(run["autonomy_level"], "L2_ExecuteNotify", "{run:#}");
+    let path = format!("/runs/{}/patch", run["run_id"].as_str().unwrap());
+    let patch = async |actor: &str, nodes: Vec<Value>| {
+        let edges: Vec<Value> = nodes.iter().map(|node| json!({"from": "review", "to": node["id"]})).collect();
+        let patch = json!({"patch_version": "0.1", "justification": "more", "add_nodes": nodes, "add_edges": edges});
+        let answer = porch.ask(actor, Method::POST, &path, json!({"patch": patch, "dry_run": true})).await;
+        (answer.status, answer.code().to_owned())
+    };
+    let calls =
+        |id: &str, tool: &str, text: &str| json!({"id": id, "type": "function", "fn": tool, "inputs": {"text": text}});
+    let child = json!({"id": "c", "type": "workflow", "workflow_id": "writes", "inputs": {}});
+    let each = json!({"type": "workflow", "workflow_id": "writes", "inputs": {}});
+    let map = json!({"id": "m", "type": "map", "over": [1, 2], "do": each});
+    let refused = |code: &str| (403, code.to_owned());
+    for nodes in [vec![calls("a", "notion.note", "One.")], vec![child.clone()], vec![map]] {
+        assert_eq!(patch("n8n_workflow_123", nodes).await, refused("RBAC_FORBIDDEN"));
+    }
+    assert_eq!(patch("user_cat", vec![calls("a", "local.summarize", "One.")]).await, refused("POLICY_DENIED"));
+    let wild = calls("a", "notion.note", "DROP TABLE users; -- ann@example.com");
+    assert_eq!(patch("n8n_workflow_abc", vec![wild]).await, refused("POLICY_DENIED"));
+    let many = (0..11).map(|at| calls(&format!("a{at}"), "local.summarize", "One.")).collect();
+    assert_eq!(patch("n8n_workflow_1", many).await, refused("POLICY_DENIED"));
+    assert_eq!(patch("n8n_workflow_abc", vec![child]).await.0, 200);
+    assert_eq!(patch("n8n_workflow_1", vec![calls("a", "local.summarize", "One.")]).await.0, 200);
+}
