@@ -12,6 +12,7 @@ use chimera_core::flow::run::{
 use chimera_core::flow::tables::{EFFECTS, RUN_PATCHES, RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
 use chimera_core::limits;
 use chimera_core::record::{Json, Row, Scope, Select};
+use chimera_core::time::Timestamp;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -96,6 +97,18 @@ pub(super) async fn load(records: &dyn Records, workflows: &Workflows, row: Row)
     Ok(Run::load(Stored { run: row, steps, effects, approvals, patches, graph, version, recorded })?)
 }
 
+/// When it was decided what a run may do: when the outermost run around it was asked for.
+async fn decided_at(records: &dyn Records, head: &Head) -> Result<Timestamp, FlowError> {
+    let (mut at, mut next) = (head.created_at, head.parent.map(|(run, _)| run));
+    for _ in 0..limits::RUN_DEPTH_MAX {
+        let Some(around) = next else { break };
+        let Some(row) = run_row(records, around).await? else { break };
+        at = row.get("created_at").as_time().unwrap_or(at);
+        next = row.get("parent_run_id").as_uuid();
+    }
+    Ok(at)
+}
+
 /// The graph that a run begins with: its workflow's, or that of the run it repeats, with every patch
 /// that was put on it there.
 pub(super) async fn base_graph(
@@ -103,7 +116,11 @@ pub(super) async fn base_graph(
     workflows: &Workflows,
     head: &Head,
 ) -> Result<(i64, Arc<Graph>), FlowError> {
-    let found = workflows.find(&head.tenant, &head.workflow.id, head.workflow.version).await?;
+    let version = match head.workflow.version {
+        Some(version) => Some(version),
+        None => workflows.newest_at(&head.tenant, &head.workflow.id, decided_at(records, head).await?).await?,
+    };
+    let found = workflows.find(&head.tenant, &head.workflow.id, version).await?;
     let (version, mut graph) = found.ok_or_else(|| Damaged { what: "its workflow is gone".to_owned() })?;
     let mut before = Vec::new();
     let mut replay = head.replay.as_ref().map(|replay| replay.of);

@@ -6,7 +6,6 @@
 use super::{Flow, FlowError, load};
 use crate::access::Permit;
 use chimera_core::error::Code;
-use chimera_core::flow::air::Node;
 use chimera_core::flow::patch::Patch;
 use chimera_core::flow::run::{Env, Event as RunEvent, Gate, Slot, Told, Unstorable};
 use chimera_core::flow::tables::{RUN_PATCHES, RUN_SIGNALS, RUNS};
@@ -50,19 +49,22 @@ impl Flow {
             let message = format!("the run is at version {} by now", row.int("state_version"));
             return Err(FlowError::refused(Code::OccConflict, message));
         }
-        let patch = Patch::from_value(document).map_err(|problems| FlowError::problems("the patch", &problems))?;
+        let mut patch = Patch::from_value(document).map_err(|problems| FlowError::problems("the patch", &problems))?;
         let records = &*self.inner.parts.records;
         let select = Select::from(&RUN_PATCHES, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
         let known = load::all(records, select, limits::PAGE_ROWS_MAX).await?;
         if known.len() >= usize::try_from(limits::RUN_PATCHES_MAX).unwrap_or(0) {
             return Err(FlowError::refused(Code::ValidationFailed, "the run has as many patches as it may"));
         }
-        for child in patch.add_nodes.iter().filter_map(Node::child) {
+        for node in &mut patch.add_nodes {
+            let Some(child) = node.child() else { continue };
             let found = self.inner.workflows.find(permit.tenant(), &child.workflow_id, child.version).await?;
-            if found.is_none() {
+            let Some((newest, _)) = found else {
                 let message = format!("there is no workflow {}", child.workflow_id);
                 return Err(FlowError::refused(Code::MalformedArgs, message));
-            }
+            };
+            // What was looked at is what will run.
+            node.pin(newest);
         }
         let preview = self.preview(permit, row, &patch).await?;
         not_proposed(&known, &patch)?;

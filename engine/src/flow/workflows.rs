@@ -321,6 +321,13 @@ impl Workflows {
         Ok(self.records.read(select).await?.rows.into_iter().next())
     }
 
+    /// Which version was the newest at a moment; none: there was none yet.
+    pub(super) async fn newest_at(&self, tenant: &str, id: &str, at: Timestamp) -> Result<Option<i64>, FlowError> {
+        let select = Select::from(&WORKFLOWS, Scope::Tenant(tenant.to_owned())).with("workflow_id", id);
+        let select = select.filter("created_at", Compare::AtMost, at).by(&["version"], Direction::Descending);
+        Ok(self.records.read(select.take(1)).await?.rows.first().map(|row| row.int("version")))
+    }
+
     /// The compiled graph of a version, and which version it is.
     pub async fn find(
         &self,

@@ -77,3 +77,29 @@ async fn a_patch_adds_only_what_its_author_could_do_as_freely() {
     assert_eq!(patch("n8n_workflow_abc", vec![child]).await.0, 200);
     assert_eq!(patch("n8n_workflow_1", vec![calls("a", "local.summarize", "One.")]).await.0, 200);
 }
+
+/// Whoever changes a workflow within, after the run was asked for, changes nothing of that run.
+#[tokio::test]
+async fn what_was_looked_at_is_what_runs() {
+    let porch = porch_with(settings(TENANT, Vec::new()), None).await;
+    let says = |text: &str| workflow("says").function("s", "local.summarize", json!({"text": text}));
+    porch.house.stage.apply(&says("One.")).await;
+    let outer = workflow("outer")
+        .node(json!({"id": "review", "type": "hitl", "prompt": "Well?"}))
+        .node(json!({"id": "c", "type": "workflow", "workflow_id": "says", "inputs": {}}))
+        .edge("review", "c");
+    porch.house.stage.apply(&outer).await;
+    let ask = json!({"workflow_id": "outer", "inputs": {}, "wait": 15});
+    let run = porch.act("n8n_workflow_1", ask.clone()).await.body;
+    assert_eq!(run["status"], "awaiting_approval", "{run:#}");
+    porch.clock.wait(1);
+    porch.house.stage.apply(&says("Two.")).await;
+    porch.clock.wait(1);
+    let later = porch.act("n8n_workflow_1", ask).await.body;
+    for (run, text) in [(&run, "One."), (&later, "Two.")] {
+        let url = run["approve_url"].as_str().unwrap();
+        assert_eq!(porch.ask("admin", Method::POST, url, json!({"decision": "approve"})).await.status, 200);
+        let ended = porch.house.until(run, "completed").await;
+        assert!(ended["result"]["c"].to_string().contains(text), "{text}: {}", ended["result"]);
+    }
+}

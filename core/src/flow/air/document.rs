@@ -149,7 +149,7 @@ impl Default for Approval {
 pub struct Child {
     /// Its name.
     pub workflow_id: String,
-    /// Its version; without it, the newest when the run starts.
+    /// Its version; without it, the newest when the outermost run was asked for.
     pub version: Option<i64>,
     /// Templates of its inputs.
     pub inputs: Map<String, Value>,
@@ -202,6 +202,21 @@ impl Node {
                 Item::Workflow(_) => None,
             },
             _ => None,
+        }
+    }
+
+    /// Names the version of the workflow that this node starts, if it does not say.
+    pub const fn pin(&mut self, newest: i64) {
+        let child = match &mut self.body {
+            Body::Workflow(child) => child,
+            Body::Map(each) => match &mut each.item {
+                Item::Workflow(child) => child,
+                Item::Function(_) => return,
+            },
+            _ => return,
+        };
+        if child.version.is_none() {
+            child.version = Some(newest);
         }
     }
 
