@@ -1,6 +1,6 @@
 // Asks Chimera for something, with Node alone: signs in, acts at L2, acts at L1 and approves.
 //
-//   CHIMERA_URL=http://127.0.0.1:8080 \
+//   CHIMERA_SERVER=http://127.0.0.1:8080 \
 //   SERVICE=n8n_workflow_demo SERVICE_KEY=… PERSON=user_ada PERSON_KEY=… node act.mjs
 //
 // The signature covers the exact bytes of the body. So a body is made into a string once, and that
@@ -10,7 +10,7 @@ import { createHmac, randomBytes } from "node:crypto";
 import { setTimeout as pause } from "node:timers/promises";
 
 const {
-  CHIMERA_URL: url = "http://127.0.0.1:8080",
+  CHIMERA_SERVER: url = "http://127.0.0.1:8080",
   SERVICE = "n8n_workflow_demo",
   SERVICE_KEY,
   PERSON = "user_ada",

@@ -2,7 +2,7 @@
 """Asks Chimera for something, with Python's standard library alone: signs in, acts at L2, acts at L1
 and approves.
 
-    CHIMERA_URL=http://127.0.0.1:8080 \
+    CHIMERA_SERVER=http://127.0.0.1:8080 \
     SERVICE=n8n_workflow_demo SERVICE_KEY=… PERSON=user_ada PERSON_KEY=… python3 act.py
 
 The signature covers the exact bytes of the body. So a body is made into bytes once, and those bytes are
@@ -18,7 +18,7 @@ import time
 import urllib.error
 import urllib.request
 
-URL = os.environ.get("CHIMERA_URL", "http://127.0.0.1:8080")
+URL = os.environ.get("CHIMERA_SERVER", "http://127.0.0.1:8080")
 TEXT = "Chimera lets agents act. Every act is written down. What was done can be undone."
 
 

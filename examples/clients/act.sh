@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Asks Chimera for something with curl and openssl: signs in, acts at L2, acts at L1 and approves.
 #
-#   CHIMERA_URL=http://127.0.0.1:8080 \
+#   CHIMERA_SERVER=http://127.0.0.1:8080 \
 #   SERVICE=n8n_workflow_demo SERVICE_KEY=… PERSON=user_ada PERSON_KEY=… ./act.sh
 #
 # The signature covers the exact bytes of the body. So each body is made once, as one string, and that
@@ -9,7 +9,7 @@
 # take another client: openssl gets the key as an argument, which they can see.
 set -euo pipefail
 
-url=${CHIMERA_URL:-http://127.0.0.1:8080}
+url=${CHIMERA_SERVER:-http://127.0.0.1:8080}
 service=${SERVICE:-n8n_workflow_demo}
 person=${PERSON:-user_ada}
 

@@ -18,7 +18,7 @@ import uuid
 import requests
 import schemathesis
 
-URL = os.environ["CHIMERA_URL"]
+URL = os.environ["CHIMERA_SERVER"]
 ACTOR = "admin"
 KEY = os.environ["CHIMERA_HMAC_KEY"].encode()
 

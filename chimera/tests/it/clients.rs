@@ -20,7 +20,7 @@ fn program(name: &str, package: &str) -> Command {
 /// What a client says that must end well.
 fn said(command: &mut Command, server: &Server) -> String {
     let url = format!("http://{}", server.address);
-    command.env("CHIMERA_URL", url).env("CHIMERA_ACTOR", "n8n_workflow_demo");
+    command.env("CHIMERA_SERVER", url).env("CHIMERA_ACTOR", "n8n_workflow_demo");
     command.env("CHIMERA_HMAC_KEY", server.key("n8n_workflow_demo"));
     command.env("SERVICE_KEY", server.key("n8n_workflow_demo")).env("PERSON_KEY", server.key("user_ada"));
     let output = command.output().unwrap();

@@ -9,13 +9,13 @@ import { createRequire } from "node:module";
 
 const [file, execution] = process.argv.slice(2);
 const workflow = JSON.parse(readFileSync(file, "utf8"));
-const { CHIMERA_URL, CHIMERA_ACTOR, CHIMERA_HMAC_KEY } = process.env;
+const { CHIMERA_SERVER, CHIMERA_ACTOR, CHIMERA_HMAC_KEY } = process.env;
 const AsyncFunction = (async () => {}).constructor;
 const given = {};
 
 // n8n's globals, as a node sees them.
 const globals = (items, at) => ({
-  $env: { CHIMERA_URL, CHIMERA_ACTOR, CHIMERA_HMAC_KEY },
+  $env: { CHIMERA_SERVER, CHIMERA_ACTOR, CHIMERA_HMAC_KEY },
   $execution: { id: execution },
   $input: { all: () => items, first: () => items[0] },
   $json: items[at]?.json,
