@@ -121,7 +121,6 @@ pub struct Access {
 }
 
 /// A plan with all that a decision about it needs.
-#[derive(Default)]
 pub(super) struct Proposal {
     pub(super) plan: Plan,
     pub(super) tools: Vec<Arc<Spec>>,
@@ -412,7 +411,7 @@ pub(super) fn told(score: &risk::Score, because: Because) -> Value {
     told
 }
 
-pub(super) fn tools_of(graph: &Graph) -> impl Iterator<Item = Arc<Spec>> {
+fn tools_of(graph: &Graph) -> impl Iterator<Item = Arc<Spec>> {
     graph.nodes.iter().filter_map(|node| node.tool.clone())
 }
 

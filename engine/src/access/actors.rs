@@ -142,8 +142,8 @@ impl Directory {
                 "such a name belongs to another tenant: the operator gives each tenant its names, by patterns",
             );
         }
-        self.outranks(permit, &now)?;
-        self.outranks(permit, entry)?;
+        self.check_rank(permit, &now)?;
+        self.check_rank(permit, entry)?;
         if entry.is_pattern() {
             return forbidden("patterns are the operator's");
         }
@@ -155,7 +155,7 @@ impl Directory {
 
     /// Refuses somebody when the other may do more, or is to: has a scope that they lack, a freer level, a
     /// larger quota, or is a person while they are none, since people decide about approvals.
-    fn outranks(&self, permit: &Permit, entry: &Entry) -> Result<(), AccessError> {
+    fn check_rank(&self, permit: &Permit, entry: &Entry) -> Result<(), AccessError> {
         if self.is_operator(permit) {
             return Ok(());
         }
@@ -225,7 +225,7 @@ impl Directory {
         permit.require(ACTORS_WRITE)?;
         let shown = self.actor(permit, actor)?;
         // Whoever makes a key for somebody can be that somebody.
-        self.outranks(permit, &shown.entry)?;
+        self.check_rank(permit, &shown.entry)?;
         if actor.contains('*') {
             return Err(AccessError::refused(Code::ValidationFailed, "a pattern has no key: every actor has its own"));
         }

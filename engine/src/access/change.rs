@@ -1,12 +1,11 @@
 //! Doing something again, and changing what runs: both are asking for something.
 
 use super::AccessError;
-use super::act::{Access, Proposal, told, tools_of};
+use super::act::{Access, told};
 use super::permit::Permit;
 use crate::flow::{Again, Proposed, Started};
-use chimera_core::access::{Decided, Plan, PlanStep};
+use chimera_core::access::{Decided, PlanStep};
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::air::Node;
 use chimera_core::flow::patch::Patch;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use serde_json::Value;
@@ -50,47 +49,36 @@ impl Access {
     }
 
     async fn check_added(&self, permit: &Permit, run: Uuid, patch: &Patch) -> Result<(), AccessError> {
-        let added = self.added(permit, patch).await?;
-        for tool in &added.tools {
-            permit.covers(tool)?;
+        // One that can't be put on is refused further on, too.
+        let Some(patched) = self.flow.with_patch(permit, run, patch).await? else { return Ok(()) };
+        let id = patched.workflow.id.as_str();
+        let mut added = self.laid_out(permit, &patched.graph, (id, None), &patched.inputs).await?;
+        if added.plan.more {
+            return Err(AccessError::refused(Code::PolicyDenied, "with it the run is too large to be looked through"));
         }
-        if added.tools.is_empty() {
+        let own = |step: &PlanStep| patch.add_nodes.iter().any(|node| node.id == outermost(&step.id));
+        added.plan.steps.retain(own);
+        for step in &added.plan.steps {
+            if let Some(tool) = added.tools.iter().find(|tool| tool.name == step.tool) {
+                permit.covers(tool)?;
+            }
+        }
+        if added.plan.steps.is_empty() {
             return Ok(());
         }
-        let before = self.flow.before(permit, run).await?;
+        added.tools.retain(|tool| added.plan.steps.iter().any(|step| step.tool == tool.name));
         let Decided { level, because } = self.level(permit, None, &added, &added.score()).await?;
-        if level < before.level {
-            let (would, goes_on) = (level.as_str(), before.level.as_str());
+        if level < patched.level {
+            let (would, goes_on) = (level.as_str(), patched.level.as_str());
             let message = format!("what it adds you would do at {would}, and the run goes on at {goes_on}");
-            let body = ErrorBody::new(Code::PolicyDenied, message).with("level", level.as_str());
+            let body = ErrorBody::new(Code::PolicyDenied, message).with("level", would);
             return Err(body.with("level_because", because.as_str()).into());
         }
         Ok(())
     }
+}
 
-    /// What a patch adds; its inputs as they are written.
-    async fn added(&self, permit: &Permit, patch: &Patch) -> Result<Proposal, AccessError> {
-        let mut added = Proposal::default();
-        for node in &patch.add_nodes {
-            if let Some(function) = node.function() {
-                let step = PlanStep {
-                    id: node.id.clone(),
-                    tool: function.tool.clone(),
-                    input: function.inputs.clone().into(),
-                };
-                added.plan.steps.push(step);
-                added.tools.extend(self.flow.registry().get(&function.tool).map(|tool| Arc::clone(tool.spec())));
-            }
-        }
-        for child in patch.add_nodes.iter().filter_map(Node::child) {
-            let found = self.flow.workflows().find(permit.tenant(), &child.workflow_id, child.version).await?;
-            let Some((_, graph)) = found else { continue };
-            let children = self.flow.workflows().inside(permit.tenant(), &graph).await?;
-            let plan = Plan::of_graph(&graph, &child.inputs.clone().into(), &children);
-            added.plan.more |= plan.more;
-            added.plan.steps.extend(plan.steps);
-            added.tools.extend(tools_of(&graph).chain(children.values().flat_map(|child| tools_of(child))));
-        }
-        Ok(added)
-    }
+/// The node of the graph that a step of its plan belongs to.
+fn outermost(id: &str) -> &str {
+    id.split(['[', '/']).next().unwrap_or(id)
 }

@@ -3,15 +3,17 @@
 //! The run itself applies a patch, in its next turn. What can be known before is checked here, so
 //! that whoever proposes a patch that can't work is told at once.
 
+use super::start::Before;
 use super::{Flow, FlowError, load};
 use crate::access::Permit;
 use chimera_core::error::Code;
 use chimera_core::flow::patch::Patch;
-use chimera_core::flow::run::{Env, Event as RunEvent, Gate, Slot, Told, Unstorable};
+use chimera_core::flow::run::{Env, Event as RunEvent, Gate, Run, Slot, Told, Unstorable};
 use chimera_core::flow::tables::{RUN_PATCHES, RUN_SIGNALS, RUNS};
 use chimera_core::limits;
 use chimera_core::record::{Compare, Condition, Insert, Json, Row, RowCount, Scope, Select, Step, Tx, Value as Cell};
 use serde_json::Value;
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// The status of a patch that is part of the graph.
@@ -88,6 +90,34 @@ impl Flow {
     }
 
     async fn preview(&self, permit: &Permit, row: Row, patch: &Patch) -> Result<Value, FlowError> {
+        let looked = self.on_copy(row, |run, env| {
+            let preview = run.preview_patch(patch, env);
+            let preview = preview.map_err(|problems| FlowError::problems("the patch", &problems))?;
+            let judged = run.judge_patch(patch, permit.actor(), env);
+            judged.map_err(|why| FlowError::refused(Code::PolicyDenied, why))?;
+            Ok(preview)
+        });
+        looked.await?
+    }
+
+    /// What a run would be to do with a patch on it; none: it can't be put on.
+    pub(crate) async fn with_patch(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        patch: &Patch,
+    ) -> Result<Option<Before>, FlowError> {
+        let row = self.unfinished(permit, run).await?;
+        self.on_copy(row, |run, env| {
+            let head = run.head();
+            let (inputs, workflow, level) = (Arc::clone(&head.inputs), head.workflow.clone(), head.level);
+            run.patched(patch, env).map(|graph| Before { graph: Arc::new(graph), inputs, workflow, level })
+        })
+        .await
+    }
+
+    /// Looks at a copy of a run as it stands.
+    async fn on_copy<T>(&self, row: Row, look: impl FnOnce(&Run, &Env<'_>) -> T) -> Result<T, FlowError> {
         let mut run = load::load(&*self.inner.parts.records, &self.inner.workflows, row).await?;
         let parts = &self.inner.parts;
         let (now, catalog) = (parts.clock.now(), self.inner.workflows.running());
@@ -101,11 +131,7 @@ impl Flow {
         };
         // What is under way without a row of its own comes up again in this copy, and goes no further.
         run.step(vec![RunEvent::Begun { alone: false }], &mut env)?;
-        let preview = run.preview_patch(patch, &env);
-        let preview = preview.map_err(|problems| FlowError::problems("the patch", &problems))?;
-        let judged = run.judge_patch(patch, permit.actor(), &env);
-        judged.map_err(|why| FlowError::refused(Code::PolicyDenied, why))?;
-        Ok(preview)
+        Ok(look(&run, &env))
     }
 
     fn patch_row(&self, permit: &Permit, run: Uuid, number: i64, patch: &Patch) -> Result<Insert, FlowError> {

@@ -74,6 +74,13 @@ async fn a_patch_adds_only_what_its_author_could_do_as_freely() {
     assert_eq!(patch("n8n_workflow_abc", vec![wild]).await, refused("POLICY_DENIED"));
     let many = (0..11).map(|at| calls(&format!("a{at}"), "local.summarize", "One.")).collect();
     assert_eq!(patch("n8n_workflow_1", many).await, refused("POLICY_DENIED"));
+    let each = json!({"type": "function", "fn": "notion.note", "inputs": {"text": "${item}"}});
+    let over = |items: Value| vec![json!({"id": "m", "type": "map", "over": items, "do": each})];
+    assert_eq!(
+        patch("n8n_workflow_abc", over(json!(["DROP TABLE users", "a@example.com"]))).await,
+        refused("POLICY_DENIED")
+    );
+    assert_eq!(patch("n8n_workflow_abc", over(json!(["One.", "Two."]))).await.0, 200);
     assert_eq!(patch("n8n_workflow_abc", vec![child]).await.0, 200);
     assert_eq!(patch("n8n_workflow_1", vec![calls("a", "local.summarize", "One.")]).await.0, 200);
 }

@@ -53,6 +53,12 @@ impl Run {
         Ok((graph, patch::inverse(patch, &current)))
     }
 
+    /// The graph with a patch on it, as things stand; none: it can't be put on.
+    #[must_use]
+    pub fn patched(&self, patch: &Patch, env: &Env<'_>) -> Option<Graph> {
+        self.overlay(patch, env).ok().map(|(graph, _)| graph)
+    }
+
     /// What a patch would change, for whoever wants to see it first.
     pub fn preview_patch(&self, patch: &Patch, env: &Env<'_>) -> Result<Value, Vec<Problem>> {
         let (graph, inverse) = self.overlay(patch, env)?;
