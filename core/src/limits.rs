@@ -187,6 +187,8 @@ pub const REPLAY_CHAIN_MAX: usize = 100;
 pub const DRAFT_ITEMS_MAX: usize = 20;
 /// Seconds until a deadline from which on a waiting run is not kept in memory.
 pub const PARK_SECONDS_MIN: i64 = 5;
+/// Seconds until a run that waits for a signal alone is looked at all the same.
+pub const LOOK_AGAIN_SECONDS: i64 = 60;
 /// Seconds that a run may take when its workflow doesn't say.
 pub const RUN_SECONDS_DEFAULT: u32 = 30 * 86_400;
 /// Calls of tools that one process has under way at a time.

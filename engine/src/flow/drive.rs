@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tracing::Instrument;
+use uuid::Uuid;
 
 /// Pause before a refused commit is tried again; it doubles up to the last.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
@@ -137,9 +138,14 @@ impl Drive {
 
     /// Decides, commits and performs. None: the run is not driven here any more.
     async fn turn(&mut self, events: Vec<Event>) -> Option<Vec<Event>> {
+        let id = self.run.head().id;
+        let writes_through = match self.inner.owner(id) {
+            Some(owner) => owner,
+            None => owner_once_claimed(Arc::clone(&self.inner), id).await?,
+        };
         self.owner = self.run.owner();
-        let (id, granted) = (self.run.head().id, self.inner.gate().granted(self.run.head().id));
-        let decided = self.decide(events);
+        let granted = self.inner.gate().granted(id);
+        let decided = self.decide(events, writes_through);
         if decided.as_ref().is_ok_and(|turn| !turn.more) && !granted.is_empty() {
             let next = self.inner.gate().unused(id, &granted);
             self.inner.tick(next);
@@ -169,11 +175,10 @@ impl Drive {
         Some(events)
     }
 
-    fn decide(&mut self, events: Vec<Event>) -> Result<Turn, FlowError> {
+    fn decide(&mut self, events: Vec<Event>, owner: Owner) -> Result<Turn, FlowError> {
         let inner = Arc::clone(&self.inner);
         let parts = &inner.parts;
         let now = parts.clock.now();
-        let owner = inner.lane(self.run.head().id).map(|held| Owner { lane: held.lane, epoch: held.epoch });
         let catalog = inner.workflows.running();
         let mut env = Env {
             now,
@@ -208,7 +213,7 @@ impl Drive {
                 Err(_) => continue,
             };
             let owner = row.get("owner_lane").as_int();
-            if owner.is_some() && owner != self.inner.lane(id).map(|held| held.lane) && !self.inner.parts.alone {
+            if owner.is_some() && owner != self.inner.owner(id).map(|owner| owner.lane) && !self.inner.parts.alone {
                 return None;
             }
             match load::load(&*self.inner.parts.records, &self.inner.workflows, row).await {
@@ -408,6 +413,26 @@ async fn commit(inner: Arc<Inner>, head: Arc<Head>, mut tx: Tx, turn: &Turn) -> 
                 return Went::Lost;
             }
         }
+    }
+}
+
+/// The lane that the next turn is written through. While none is held the run waits: calls under way
+/// go on and are taken in afterwards. None: the process ends first.
+async fn owner_once_claimed(inner: Arc<Inner>, run: Uuid) -> Option<Owner> {
+    let (mut stopping, mut pause) = (inner.stopping(), PAUSE_FIRST);
+    let claimed = async {
+        loop {
+            if let Ok(owner) = inner.claimed_owner(run).await {
+                return owner;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_LAST);
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = stopping.wait_for(|stop| *stop == Stop::Now) => None,
+        owner = claimed => Some(owner),
     }
 }
 

@@ -98,12 +98,20 @@ impl Flow {
 
     async fn look_for_deadlines(&self) -> Result<(), FlowError> {
         let now = self.inner.parts.clock.now();
-        let select = Select::from(&RUNS, Scope::System)
+        let mut select = Select::from(&RUNS, Scope::System)
             .with("owner_lane", Value::Null)
             .filter("next_deadline", Compare::AtMost, now)
             .take(limits::PAGE_ROWS_MAX);
-        for row in self.inner.parts.records.read(select).await?.rows {
-            self.take(row.uuid("id")).await;
+        // Runs that can't be taken up now must not hide those behind them.
+        while self.inner.has_room() {
+            let page = self.inner.parts.records.read(select.clone()).await?;
+            for row in page.rows {
+                self.take(row.uuid("id")).await;
+            }
+            match page.next {
+                Some(next) => select.after = Some(next),
+                None => break,
+            }
         }
         Ok(())
     }

@@ -7,10 +7,10 @@
 use super::drive::{Drive, Nudge};
 use super::gate::{Slots, Turnstile};
 use super::{Asking, FlowError, Registry, Workflows, load, spans};
-use crate::port::{Bus, Clock, CommitError, Held, Notifier, Random, Records, Span, Spans};
+use crate::port::{Bus, Clock, CommitError, Notifier, Random, Records, Span, Spans, Unavailable};
 use bytes::Bytes;
 use chimera_core::error::ErrorBody;
-use chimera_core::flow::run::{Action, Head, Policy, PolicyVerdict, Run, RunStatus, Turn};
+use chimera_core::flow::run::{Action, Head, Owner, Policy, PolicyVerdict, Run, RunStatus, Turn};
 use chimera_core::limits;
 use chimera_core::record::{Row, Tx};
 use serde_json::Value;
@@ -309,6 +309,10 @@ impl Inner {
 
     async fn drive_row(self: &Arc<Self>, row: Row) -> Result<(), FlowError> {
         let id = row.uuid("id");
+        if self.owner(id).is_none() {
+            // The keeper looks again; by then a lane may be held.
+            return Ok(());
+        }
         let (inbox, nudges) = mpsc::channel(limits::RUN_INBOX_MAX);
         let status = RunStatus::parse(row.text("status")).unwrap_or(RunStatus::Running);
         let (sender, standing) = watch::channel(Standing { status, rests: false, ended: None });
@@ -337,12 +341,23 @@ impl Inner {
     /// Whether nobody else drives the run of this row.
     fn may_take(&self, row: &Row) -> bool {
         let owner = row.get("owner_lane").as_int();
-        owner.is_none() || self.parts.alone || owner == self.lane(row.uuid("id")).map(|held| held.lane)
+        owner.is_none() || self.parts.alone || owner == self.owner(row.uuid("id")).map(|owner| owner.lane)
     }
 
-    /// The lane through which a run is written.
-    pub(super) fn lane(&self, run: Uuid) -> Option<Held> {
-        self.parts.records.lane(chimera_core::flow::run::affinity(run))
+    /// The lane through which a run is written; none while none is held. Nothing is driven then: a
+    /// row that names no owner would be found by nobody if this process ended.
+    pub(super) fn owner(&self, run: Uuid) -> Option<Owner> {
+        let held = self.parts.records.lane(chimera_core::flow::run::affinity(run))?;
+        Some(Owner { lane: held.lane, epoch: held.epoch })
+    }
+
+    /// The lane through which a run is written, as soon as one is held or it is known that none can be.
+    pub(super) async fn claimed_owner(&self, run: Uuid) -> Result<Owner, Unavailable> {
+        if let Some(owner) = self.owner(run) {
+            return Ok(owner);
+        }
+        self.parts.records.ready().await?;
+        self.owner(run).ok_or_else(|| Unavailable { reason: "no ledger lane is held".to_owned() })
     }
 
     /// A fresh, time-ordered id.

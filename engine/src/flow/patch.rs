@@ -8,7 +8,7 @@ use super::{Flow, FlowError, load};
 use crate::access::Permit;
 use chimera_core::error::Code;
 use chimera_core::flow::patch::Patch;
-use chimera_core::flow::run::{Env, Event as RunEvent, Gate, Run, Slot, Told, Unstorable};
+use chimera_core::flow::run::{Env, Event as RunEvent, Gate, Owner, Run, Slot, Told, Unstorable};
 use chimera_core::flow::tables::{RUN_PATCHES, RUN_SIGNALS, RUNS};
 use chimera_core::limits;
 use chimera_core::record::{Compare, Condition, Insert, Json, Row, RowCount, Scope, Select, Step, Tx, Value as Cell};
@@ -127,7 +127,8 @@ impl Flow {
             gate: &mut Shut,
             policy: &*parts.policy,
             catalog: &catalog,
-            owner: None,
+            // Nothing of the copy is written.
+            owner: Owner { lane: 0, epoch: 0 },
         };
         // What is under way without a row of its own comes up again in this copy, and goes no further.
         run.step(vec![RunEvent::Begun { alone: false }], &mut env)?;

@@ -10,7 +10,7 @@ use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::run::{
-    Call, Env, Gate, Head, Owner, Recorded, Replay, ReplayMode, Run, RunStatus, Slot, Source, WorkflowRef,
+    Call, Env, Gate, Head, Recorded, Replay, ReplayMode, Run, RunStatus, Slot, Source, WorkflowRef,
 };
 use chimera_core::flow::tables::RUNS;
 use chimera_core::flow::trace::SpanId;
@@ -272,8 +272,8 @@ impl Flow {
         let parts = &inner.parts;
         let (id, level) = (head.id, head.level);
         let catalog = inner.workflows.running();
+        let owner = inner.claimed_owner(id).await.map_err(CommitError::from)?;
         let now = parts.clock.now();
-        let owner = inner.lane(id).map(|held| Owner { lane: held.lane, epoch: held.epoch });
         let mut made = Vec::new();
         let (run, mut turn) = {
             let mut env = Env {

@@ -12,6 +12,7 @@ mod flow_approval;
 mod flow_ask;
 mod flow_cache;
 mod flow_dry;
+mod flow_lane;
 mod flow_levels;
 mod flow_link;
 mod flow_nest;

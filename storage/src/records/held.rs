@@ -15,6 +15,11 @@ impl HeldLane {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(held);
     }
 
+    /// The loop holds no lane until it has claimed one again.
+    pub(super) fn clear(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// What the loop holds.
     pub(super) fn get(&self) -> Option<Held> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)

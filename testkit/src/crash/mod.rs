@@ -1,11 +1,13 @@
 //! The crash matrix: a workflow that uses everything is run once to its end, and then again for
 //! every moment at which its process could have died: after each commit, before each call and after
-//! each call. Each time another engine takes over, and the end must be the same.
+//! each call. Each time another engine takes over, whose lane is claimed late, and the end must be the
+//! same.
 //!
 //! Only `once`, a tool that is neither idempotent nor checkable, may end in doubt; then a person
 //! looks and says what happened.
 
 mod end;
+mod late;
 mod play;
 mod workflow;
 

@@ -1,6 +1,7 @@
 //! One case from its beginning to its end, with as many engines as it takes.
 
 use super::end::End;
+use super::late::LateLane;
 use super::{IN_DOUBT, Store, workflow};
 use crate::flow::{Nobody, World};
 use crate::simulate::wire::{Link, Moment, Wire, WiredRecords, WiredTool};
@@ -37,10 +38,13 @@ pub async fn play(store: &dyn Store, case: Case) -> End {
     let mut person = Person { world: &world, level: case.level, doubts: BTreeSet::new() };
     let mut crashes = 0;
     loop {
-        let records = store.open().await;
+        let mut records = store.open().await;
+        world.settle(&*records).await;
+        if crashes > 0 {
+            records = Arc::new(LateLane::new(records));
+        }
         let wire = Arc::new(Wire::cut_at([case.moment, case.then].get(crashes).copied().flatten()));
         let flow = engine(&world, &records, &wire);
-        world.settle(&*records).await;
         let keeper = flow.clone();
         let keeper = tokio::spawn(async move { keeper.keep().await });
         let done = tokio::select! {

@@ -10,7 +10,8 @@ use chimera_core::access::Level;
 use chimera_core::flow::air;
 use chimera_core::flow::call::Answer;
 use chimera_core::flow::run::{
-    Action, Effect, Env, Event, Gate, Head, Mode, Note, Policy, PolicyVerdict, Run, Slot, Source, Turn, WorkflowRef,
+    Action, Effect, Env, Event, Gate, Head, Mode, Note, Owner, Policy, PolicyVerdict, Run, Slot, Source, Turn,
+    WorkflowRef,
 };
 use chimera_core::flow::tool::Spec;
 use chimera_core::limits;
@@ -120,7 +121,7 @@ impl Bare {
             gate: &mut Counted(&mut self.work.slots),
             policy: &self.policy,
             catalog: &catalog,
-            owner: None,
+            owner: Owner { lane: 1, epoch: 1 },
         };
         let turn = self.run.step(events, &mut env).expect("a turn");
         self.work.judged = self.policy.0.load(Ordering::Relaxed);

@@ -4,7 +4,7 @@
 //! it is free as well when its lease has run out.
 
 use super::tables::Tables;
-use super::{Disk, lock};
+use super::{ClaimFate, Disk, lock};
 use crate::build::NOON;
 use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::ledger::{Digest32, Head};
@@ -12,7 +12,7 @@ use chimera_core::limits::LANE_LEASE_SECONDS;
 use chimera_core::record::{Row, Value};
 use chimera_core::time::Timestamp;
 use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Loss, Outcome, Prepared, Settled};
-use chimera_engine::port::{CommitError, Held, Receipt};
+use chimera_engine::port::{CommitError, Held, Receipt, Unavailable};
 use std::collections::VecDeque;
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -25,20 +25,23 @@ const FREE: Timestamp = Timestamp::from_micros(0);
 pub(super) struct LaneLoop {
     committer: Committer<Waiter>,
     commands: VecDeque<Command<Waiter>>,
-    mine: Lane,
+    /// The lane that is held; none while one is being claimed.
+    mine: Option<Lane>,
+    /// The lane that was held last, which is claimed again before any other.
+    last: Option<Lane>,
 }
 
 impl LaneLoop {
     /// Takes a free lane, or adds one.
     pub(super) fn claim(disk: &Disk) -> Self {
-        let mine = take(disk, &mut lock(&disk.tables), None);
-        let mut committer = Committer::new();
-        let commands = committer.step(Event::Claimed(mine)).into();
-        Self { committer, commands, mine }
+        let commands = VecDeque::from([Command::Claim]);
+        let mut lane = Self { committer: Committer::new(), commands, mine: None, last: None };
+        lane.run(disk);
+        lane
     }
 
-    pub(super) const fn held(&self) -> Held {
-        Held { lane: self.mine.id, epoch: self.mine.epoch }
+    pub(super) fn held(&self) -> Option<Held> {
+        self.mine.map(|mine| Held { lane: mine.id, epoch: mine.epoch })
     }
 
     pub(super) fn submit(&mut self, tx: Prepared, waiter: Waiter) {
@@ -56,9 +59,10 @@ impl LaneLoop {
         self.run(disk);
     }
 
-    /// Works until nothing is left to do.
+    /// Works until nothing is left to do. A claim that does not succeed is tried again the next time.
     pub(super) fn run(&mut self, disk: &Disk) {
         self.commands.extend(self.committer.start());
+        let mut later = None;
         while let Some(command) = self.commands.pop_front() {
             let event = match command {
                 // Whoever stopped waiting needs no answer.
@@ -70,14 +74,30 @@ impl LaneLoop {
                     let outcome = execute(disk, &batch);
                     Event::Executed { batch, outcome }
                 }
+                Command::Claim if later.is_some() => continue,
                 Command::Claim => {
-                    self.mine = take(disk, &mut lock(&disk.tables), Some(self.mine));
-                    Event::Claimed(self.mine)
+                    self.last = self.mine.take().or(self.last);
+                    let fate = lock(&disk.claims).as_mut().map_or(ClaimFate::Taken, |claims| claims());
+                    match fate {
+                        ClaimFate::Taken => {
+                            let lane = take(disk, &mut lock(&disk.tables), self.last);
+                            self.mine = Some(lane);
+                            Event::Claimed(lane)
+                        }
+                        ClaimFate::Pending => {
+                            later = Some(Command::Claim);
+                            continue;
+                        }
+                        ClaimFate::Failed => {
+                            later = Some(Command::Claim);
+                            Event::ClaimFailed(Unavailable { reason: "no lane can be claimed".to_owned() })
+                        }
+                    }
                 }
                 Command::Settle(batch) => {
                     let settled = settle(disk, &mut lock(&disk.tables), &batch);
                     if let Settled::Ours(lane) | Settled::Never(lane) = settled {
-                        self.mine = lane;
+                        self.mine = Some(lane);
                     }
                     Event::Settled { batch, settled }
                 }
@@ -89,6 +109,7 @@ impl LaneLoop {
             self.commands.extend(self.committer.step(event));
             self.commands.extend(self.committer.start());
         }
+        self.commands.extend(later);
     }
 }
 

@@ -29,6 +29,20 @@ use tokio::sync::{oneshot, watch};
 /// too, but loses the answer.
 pub type Fault = Box<dyn FnMut(&Batch) -> Option<Outcome> + Send>;
 
+/// What becomes of an attempt to claim a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimFate {
+    /// The lane is taken.
+    Taken,
+    /// It takes longer; everybody waits, and it is tried again with the next transaction or renewal.
+    Pending,
+    /// It fails; what waits is refused, and it is tried again with the next transaction or renewal.
+    Failed,
+}
+
+/// Decides what becomes of each attempt to claim a lane.
+pub type ClaimFault = Box<dyn FnMut() -> ClaimFate + Send>;
+
 /// Sees every commit, in the order in which they happen.
 pub trait Watcher: Send {
     /// A row is different.
@@ -52,6 +66,7 @@ pub struct MemoryRecords {
 struct Disk {
     tables: Mutex<Tables>,
     fault: Mutex<Option<Fault>>,
+    claims: Mutex<Option<ClaimFault>>,
     commits: watch::Sender<u64>,
     watcher: Mutex<Option<Box<dyn Watcher>>>,
     clock: Option<Arc<dyn Clock>>,
@@ -120,6 +135,11 @@ impl MemoryRecords {
         *lock(&self.disk.fault) = Some(fault);
     }
 
+    /// Lets `fault` decide about every claim of a lane from now on.
+    pub fn inject_claims(&self, fault: ClaimFault) {
+        *lock(&self.disk.claims) = Some(fault);
+    }
+
     /// Refuses every batch from now on, as a full disk would.
     pub fn refuse_writes(&self) {
         let full = || Unavailable { reason: "the disk is full".to_owned() };
@@ -177,7 +197,7 @@ impl Records for MemoryRecords {
 
     fn lane(&self, affinity: u64) -> Option<Held> {
         let at = usize::try_from(affinity % self.lanes.len() as u64).unwrap_or_default();
-        self.lanes.get(at).map(|lane| lock(lane).held())
+        self.lanes.get(at).and_then(|lane| lock(lane).held())
     }
 
     async fn ready(&self) -> Result<(), Unavailable> {

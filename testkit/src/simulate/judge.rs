@@ -160,6 +160,10 @@ impl AtStore {
         if status.is_final() && !undoing && !after.get("owner_lane").is_null() {
             return Some(format!("run {id} is {} and has an owner", status.as_str()));
         }
+        let over = status.is_final() && !undoing;
+        if !over && after.get("owner_lane").is_null() && after.get("next_deadline").is_null() {
+            return Some(format!("run {id} is {} and nobody will ever look at it", status.as_str()));
+        }
         let before = changed.before?;
         if after.int("state_version") != before.int("state_version") + 1 {
             return Some(format!("run {id} skips a version"));

@@ -89,6 +89,17 @@ impl Node {
         Self { flow, wire, away, records, tasks }
     }
 
+    /// Ends it as a signal does: nothing new is begun, calls under way get their time, then the
+    /// lanes are given back.
+    pub async fn stop(self, grace: Duration) {
+        self.flow.drain();
+        tokio::time::sleep(grace).await;
+        self.flow.stop();
+        self.tasks.iter().for_each(JoinHandle::abort);
+        self.records.close().await;
+        self.wire.set(Link::Cut);
+    }
+
     /// Ends it in the middle of whatever it does.
     pub fn crash(self) {
         self.wire.set(Link::Cut);

@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 /// How long a person waits for an engine.
@@ -103,6 +104,7 @@ enum Happening {
     Answer,
     Echo,
     Crash,
+    Stop,
     Restart,
     Freeze,
     Part,
@@ -111,7 +113,8 @@ enum Happening {
 
 /// How often things happen in a world: each kind of trouble is absent, rare or common.
 fn odds(dice: &Seeded) -> Vec<(Happening, u64)> {
-    let trouble = [Happening::Crash, Happening::Freeze, Happening::Part, Happening::Outage, Happening::Echo];
+    let trouble =
+        [Happening::Crash, Happening::Stop, Happening::Freeze, Happening::Part, Happening::Outage, Happening::Echo];
     let troubles = trouble.into_iter().map(|happening| (happening, *dice.pick(&[0, 1, 3])));
     let usual = [
         (Happening::Start, 4),
@@ -129,6 +132,8 @@ struct Story {
     dice: Seeded,
     disk: Arc<MemoryRecords>,
     nodes: Vec<Option<Node>>,
+    /// Nodes that are being stopped.
+    leaving: Vec<JoinHandle<()>>,
     workflows: u64,
     started: u64,
 }
@@ -157,11 +162,13 @@ impl Story {
         disk.watch(Box::new(AtStore(Arc::clone(&ground.judge))));
         let faults = Arc::clone(&ground.weather);
         disk.inject(Box::new(move |batch| faults.judge(batch)));
+        let claims = Arc::clone(&ground.weather);
+        disk.inject_claims(Box::new(move || claims.claim()));
         let count = if alone { 1 } else { 1 + dice.below(2) };
         let mut nodes = vec![Some(Node::start(&ground, Arc::clone(&disk)))];
         nodes.extend((1..count).map(|_| Some(Node::start(&ground, Arc::new(disk.beside())))));
         let odds = odds(&dice);
-        let mut story = Self { time, odds, ground, dice, disk, nodes, workflows: 0, started: 0 };
+        let mut story = Self { time, odds, ground, dice, disk, nodes, leaving: Vec::new(), workflows: 0, started: 0 };
         story.apply().await;
         story
     }
@@ -209,6 +216,14 @@ impl Story {
                 if let Some(node) = self.nodes[at].take() {
                     self.ground.judge.tell(|| format!("node {at} crashes"));
                     node.crash();
+                }
+            }
+            Happening::Stop => {
+                let at = self.any();
+                if let Some(node) = self.nodes[at].take() {
+                    self.ground.judge.tell(|| format!("node {at} is stopped"));
+                    let grace = Duration::from_millis(self.dice.below(3_000));
+                    self.leaving.push(tokio::spawn(node.stop(grace)));
                 }
             }
             Happening::Restart => self.restart(),
@@ -263,6 +278,11 @@ impl Story {
     }
 
     fn restart(&mut self) {
+        self.leaving.retain(|leaving| !leaving.is_finished());
+        if self.ground.alone && !self.leaving.is_empty() {
+            // The folder is still locked.
+            return;
+        }
         for at in 0..self.nodes.len() {
             if self.nodes[at].is_none() {
                 self.ground.judge.tell(|| format!("node {at} starts"));
@@ -324,6 +344,7 @@ impl Story {
     async fn good_times(&mut self) {
         self.ground.judge.tell(|| "good times".to_owned());
         self.ground.weather.calm(true);
+        futures::future::join_all(self.leaving.drain(..)).await;
         self.restart();
         self.nodes.iter().flatten().for_each(|node| {
             node.wire.set(Link::Up);

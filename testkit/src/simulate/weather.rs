@@ -1,5 +1,6 @@
 //! How badly the world behaves, and the dice that decide.
 
+use crate::memory::ClaimFate;
 use crate::seeded::Seeded;
 use async_trait::async_trait;
 use chimera_core::ledger::Head;
@@ -23,6 +24,10 @@ pub struct Odds {
     pub contended: u64,
     /// A read fails.
     pub unread: u64,
+    /// A lane can't be claimed yet: everybody waits.
+    pub claim_slow: u64,
+    /// An attempt to claim a lane fails.
+    pub claim_fails: u64,
     /// A call does not simply work.
     pub odd_call: u64,
 }
@@ -49,6 +54,8 @@ impl Weather {
             fenced: odd(8),
             contended: odd(20),
             unread: odd(20),
+            claim_slow: *dice.pick(&[0, 0, 500, 900]),
+            claim_fails: *dice.pick(&[0, 0, 300, 600]),
             odd_call: *dice.pick(&[0, 100, 300, 600]),
         };
         Self { dice, odds, calm: AtomicBool::new(true), outage: AtomicBool::new(false) }
@@ -94,6 +101,17 @@ impl Weather {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// What becomes of an attempt to claim a lane.
+    pub fn claim(&self) -> ClaimFate {
+        if self.is_out() || self.strikes(self.odds.claim_fails) {
+            ClaimFate::Failed
+        } else if self.strikes(self.odds.claim_slow) {
+            ClaimFate::Pending
+        } else {
+            ClaimFate::Taken
         }
     }
 

@@ -8,10 +8,42 @@ use super::{At, Head, Owner, Run};
 use crate::flow::tables::{RUN_SIGNALS, RUNS, STEPS};
 use crate::flow::tool::input_digest;
 use crate::id;
+use crate::limits;
 use crate::record::{Insert, Json, Update, Value};
 use crate::time::Timestamp;
 use serde_json::json;
 use uuid::Uuid;
+
+/// Who sees to it that a run goes on. A row with work left always names an owner or a time, so that
+/// somebody finds it whenever its process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Attendance {
+    /// The holder of this lane drives it.
+    Owned(Owner),
+    /// Nobody drives it; whoever looks at that time takes it up.
+    Parked {
+        /// When.
+        until: Timestamp,
+    },
+    /// Nothing is left to do.
+    Ended,
+}
+
+impl Attendance {
+    const fn owner(self) -> Option<Owner> {
+        match self {
+            Self::Owned(owner) => Some(owner),
+            Self::Parked { .. } | Self::Ended => None,
+        }
+    }
+
+    const fn until(self) -> Option<Timestamp> {
+        match self {
+            Self::Parked { until } => Some(until),
+            Self::Owned(_) | Self::Ended => None,
+        }
+    }
+}
 
 impl Run {
     /// Marks a place: its row is written at the end of the turn.
@@ -56,8 +88,8 @@ impl Run {
 
     /// Turns what was gathered into a transaction.
     pub(crate) fn close(&mut self, env: &Env<'_>, mut book: Book) -> Result<Turn, Unstorable> {
-        let parked = !book.more && (self.status.is_final() && self.undo.is_none() || self.rests(env));
-        let owner = if parked { None } else { env.owner };
+        let attendance = self.attendance(env, &book);
+        let parked = !matches!(attendance, Attendance::Owned(_));
         let released = parked && self.owner.is_some();
         let changed = self.version == 0 || book.has_rows() || book.claim || released;
         let mut turn = Turn { status: book.status, more: book.more, parked, ..Turn::default() };
@@ -69,13 +101,27 @@ impl Run {
             let (notes, run_seq) = book.number_notes(self.run_seq);
             turn.notes = notes;
             self.run_seq = run_seq;
-            self.write_run(owner, parked, env, &mut book)?;
-            self.owner = owner;
+            self.write_run(attendance, &mut book)?;
             turn.tx = Some(book.tx(self.affinity()));
         }
         turn.effects = book.effects;
         turn.asked = book.asked;
         Ok(turn)
+    }
+
+    /// Who sees to it that the run goes on after this turn.
+    fn attendance(&self, env: &Env<'_>, book: &Book) -> Attendance {
+        if book.more {
+            return Attendance::Owned(env.owner);
+        }
+        if self.status.is_final() && self.undo.is_none() {
+            return Attendance::Ended;
+        }
+        if self.rests(env) {
+            let again = || env.now.plus_seconds(limits::LOOK_AGAIN_SECONDS);
+            return Attendance::Parked { until: self.next_deadline().unwrap_or_else(again) };
+        }
+        Attendance::Owned(env.owner)
     }
 
     /// Turns of one run go through one lane.
@@ -84,26 +130,21 @@ impl Run {
         affinity(self.head.id)
     }
 
-    fn write_run(
-        &mut self,
-        owner: Option<Owner>,
-        parked: bool,
-        env: &Env<'_>,
-        book: &mut Book,
-    ) -> Result<(), Unstorable> {
+    fn write_run(&mut self, attendance: Attendance, book: &mut Book) -> Result<(), Unstorable> {
         let new = self.version == 0;
+        let (owner, until) = (attendance.owner(), attendance.until());
         book.set("run_seq", self.run_seq);
         if new || owner != self.owner {
-            for (column, value) in owner_cells(owner) {
-                book.set(column, value);
-            }
+            book.set("owner_lane", owner.map(|owner| owner.lane));
+            book.set("owner_epoch", owner.map(|owner| owner.epoch));
         }
+        // The row of a run that is driven has none.
+        if new || until.is_some() || self.owner.is_none() {
+            book.set("next_deadline", until);
+        }
+        self.owner = owner;
         if new || book.status.is_some() {
             book.set("status", self.status.as_str());
-        }
-        let due = if parked { self.next_deadline() } else { None };
-        if new || parked || self.owner.is_none() {
-            book.set("next_deadline", due);
         }
         if book.ended {
             book.set("completed_at", self.completed_at);
@@ -112,7 +153,6 @@ impl Run {
             book.set("error_data", failure.map(Json::of).transpose()?);
             book.set("error_message", failure.map(|error| error.message.clone()));
         }
-        let _ = env;
         let mut cells = book.take_run();
         if new {
             cells.extend(self.head.cells()?);
@@ -284,9 +324,4 @@ impl Task {
 #[must_use]
 pub fn affinity(run: Uuid) -> u64 {
     u64::from_be_bytes(*run.as_bytes().last_chunk().unwrap_or(&[0; 8]))
-}
-
-/// The columns that say who drives a run.
-fn owner_cells(owner: Option<Owner>) -> [(&'static str, Value); 2] {
-    [("owner_lane", owner.map(|owner| owner.lane).into()), ("owner_epoch", owner.map(|owner| owner.epoch).into())]
 }

@@ -22,8 +22,8 @@ pub struct Env<'a> {
     pub policy: &'a dyn Policy,
     /// Tools and workflows that a patch may name.
     pub catalog: &'a dyn Catalog,
-    /// The lane that this turn is committed through.
-    pub owner: Option<Owner>,
+    /// The lane that this turn is committed through: without one nothing is decided.
+    pub owner: Owner,
 }
 
 /// What a slot is asked for.

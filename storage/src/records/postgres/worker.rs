@@ -143,6 +143,7 @@ impl Worker {
     }
 
     async fn claim(&mut self) -> Result<Lane, Unavailable> {
+        self.held.clear();
         let session = match self.session.take() {
             Some(session) if !session.is_lost() => session,
             _ => Session::new(self.server.connect_lane().await?, self.lease.as_secs_f64()),

@@ -117,6 +117,7 @@ impl Writer {
     }
 
     fn claim(&mut self) -> Result<Lane, Unavailable> {
+        self.held.clear();
         if file::Identity::of(&self.path) != self.identity {
             return Err(gone());
         }

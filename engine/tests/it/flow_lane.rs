@@ -1,0 +1,114 @@
+//! Nothing is driven without a lane: a run whose row would name no owner is found by nobody once its
+//! process ends.
+
+use chimera_core::access::Level;
+use chimera_core::flow::tables::RUNS;
+use chimera_core::flow::tool::Reach;
+use chimera_core::limits::LOOK_AGAIN_SECONDS;
+use chimera_core::record::Row;
+use chimera_engine::flow::{Keeper, StartRun};
+use chimera_testkit::flow::{Puppet, Stage, chain, code_of, stage, workflow};
+use chimera_testkit::memory::{ClaimFate, MemoryRecords};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const SILENT: Level = Level::ExecuteSilent;
+
+/// Lanes that can't be claimed until the switch is on.
+fn claimed_later(records: &MemoryRecords, meanwhile: ClaimFate) -> Arc<AtomicBool> {
+    let switch = Arc::new(AtomicBool::new(false));
+    let on = Arc::clone(&switch);
+    records.inject_claims(Box::new(move || if on.load(Ordering::Relaxed) { ClaimFate::Taken } else { meanwhile }));
+    switch
+}
+
+fn row(stage: &Stage) -> Row {
+    stage.rows(&RUNS).remove(0)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_time_has_come_is_left_alone_until_a_lane_is_held() {
+    let first = stage(1).unkept().open().await;
+    let late = chain("w", &[("a", "again")]).also("delay_seconds", json!(60));
+    let run = first.run(&late, SILENT).await;
+    first.flow.stop();
+    first.pass(Duration::from_secs(120)).await;
+    let before = row(&first);
+    assert!(before.get("owner_lane").is_null() && !before.get("next_deadline").is_null());
+
+    let claimed = claimed_later(&first.records, ClaimFate::Failed);
+    let records = Arc::new(first.records.instead());
+    let second = stage(1).world(first.world.clone()).unkept().on(Arc::clone(&records)).await;
+    second.flow.look(&mut Keeper::default()).await.unwrap();
+    second.pass(Duration::from_secs(1)).await;
+    assert_eq!((second.flow.active(), &row(&second)), (0, &before), "nothing was driven and nothing written");
+
+    claimed.store(true, Ordering::Relaxed);
+    records.renew();
+    second.flow.look(&mut Keeper::default()).await.unwrap();
+    assert_eq!(second.ended(run).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_under_way_waits_for_its_lane_and_names_the_new_one() {
+    let first = stage(1).unkept().open().await;
+    let (one, two) = (("a", "again"), ("b", "again"));
+    first.apply(&chain("w", &[one, two])).await;
+    let claimed = claimed_later(&first.records, ClaimFate::Pending);
+    let mut fences = 1;
+    first.records.inject(Box::new(move |_| {
+        fences -= 1;
+        (fences == 0).then(|| chimera_engine::commit::Outcome::Fenced)
+    }));
+    // The first attempt is fenced, and with it the lane is lost.
+    let fenced = first.flow.start(&first.permit("user_ann"), StartRun::of("w", json!({}))).await;
+    assert_eq!(code_of(fenced), "STORE_UNAVAILABLE");
+    let (flow, ann) = (first.flow.clone(), first.permit("user_ann"));
+    let started =
+        tokio::spawn(async move { flow.start(&ann, StartRun::of("w", json!({}))).await.map(|run| run.run_id) });
+    first.pass(Duration::from_secs(5)).await;
+    assert!(!started.is_finished() && first.rows(&RUNS).is_empty(), "it waits for a lane");
+    claimed.store(true, Ordering::Relaxed);
+    first.records.renew();
+    let run = started.await.unwrap().unwrap();
+    assert_eq!(first.ended(run).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_refused_when_no_lane_can_be_claimed() {
+    let first = stage(1).unkept().open().await;
+    first.apply(&chain("w", &[("a", "again")])).await;
+    let claimed = claimed_later(&first.records, ClaimFate::Failed);
+    let records = Arc::new(first.records.instead());
+    let second = stage(1).world(first.world.clone()).unkept().on(Arc::clone(&records)).await;
+    let ask = || StartRun::of("w", json!({}));
+    assert_eq!(code_of(second.flow.start(&second.permit("user_ann"), ask()).await), "STORE_UNAVAILABLE");
+    assert!(second.rows(&RUNS).is_empty() && second.world.outside.sent().is_empty());
+    claimed.store(true, Ordering::Relaxed);
+    records.renew();
+    let run = second.start(ask()).await;
+    assert_eq!(second.ended(run).await["status"], "completed");
+}
+
+/// Once they are cancelled, the outer run waits for its child alone and the child for a person: neither
+/// has a timer of its own left.
+#[tokio::test(start_paused = true)]
+async fn runs_that_wait_for_a_signal_alone_are_looked_at_again_all_the_same() {
+    let deaf = Puppet::new("deaf", Reach::Write).acts(|_, _| std::future::pending());
+    let stage = stage(1).tool(deaf.build()).open().await;
+    stage.apply(&chain("part", &[("a", "deaf")])).await;
+    let run = stage.run(&workflow("whole").child("c", "part", json!({})), SILENT).await;
+    stage.step(run, "c", "running").await;
+    stage.pass(Duration::from_secs(3)).await;
+    stage.flow.cancel(&stage.permit("user_ann"), run, None).await.unwrap();
+    stage.pass(Duration::from_secs(30)).await;
+    let rows = stage.rows(&RUNS);
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        assert!(row.get("owner_lane").is_null(), "{row:?}");
+        let due = row.get("next_deadline").as_time().expect("a time to look again");
+        assert!(due <= stage.world.clock.now().plus_seconds(LOOK_AGAIN_SECONDS), "{row:?}");
+    }
+}

@@ -1,0 +1,57 @@
+//! A store whose lane is claimed late: the engine on it looks around for a while before it may write.
+//!
+//! That is what a slow disk or a busy database does to a process that starts. Whoever drives runs
+//! before the lane is held writes rows that name no owner.
+
+use async_trait::async_trait;
+use chimera_core::record::{Page, Select, Tx};
+use chimera_engine::port::{CommitError, Held, ReadError, Receipt, Records, Unavailable};
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// Reads after which the lane is claimed: more than one look of the keeper, so that it has met every run.
+const READS: u64 = 12;
+
+/// Records whose lane is claimed late.
+pub(super) struct LateLane {
+    inner: Arc<dyn Records>,
+    reads: watch::Sender<u64>,
+}
+
+impl LateLane {
+    pub(super) fn new(inner: Arc<dyn Records>) -> Self {
+        Self { inner, reads: watch::Sender::new(0) }
+    }
+
+    async fn claimed(&self) {
+        // The sender is ours, so the wait can't fail.
+        let _ = self.reads.subscribe().wait_for(|reads| *reads >= READS).await;
+    }
+}
+
+#[async_trait]
+impl Records for LateLane {
+    async fn commit(&self, tx: Tx) -> Result<Receipt, CommitError> {
+        self.claimed().await;
+        self.inner.commit(tx).await
+    }
+
+    async fn read(&self, select: Select) -> Result<Page, ReadError> {
+        let page = self.inner.read(select).await;
+        self.reads.send_modify(|reads| *reads += 1);
+        page
+    }
+
+    fn lane(&self, affinity: u64) -> Option<Held> {
+        (*self.reads.borrow() >= READS).then(|| self.inner.lane(affinity)).flatten()
+    }
+
+    async fn ready(&self) -> Result<(), Unavailable> {
+        self.claimed().await;
+        self.inner.ready().await
+    }
+
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}
