@@ -16,7 +16,7 @@ pub(crate) use server::server;
 
 use crate::ambient::{SystemClock, SystemRandom};
 use crate::config::{Config, Secretive};
-use crate::doctor::StoreFacts;
+use crate::doctor::{RunFacts, StoreFacts};
 use crate::failure::{Failure, Outcome};
 use crate::home::{self, Home};
 use chimera_api::Check;
@@ -435,7 +435,12 @@ pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
     let schema_known = MIGRATIONS.last().map_or(0, |migration| migration.version);
     let schema_version = facts.schema.version;
     let (fsync, writable, clock) = (facts.durable, facts.writable, facts.clock);
-    Ok(StoreFacts { kind, schema_version, schema_known, fsync, writable, clock })
+    let runs = RunFacts {
+        unfinished: facts.runs.driven + facts.runs.parked + facts.runs.unattended,
+        overdue: facts.runs.overdue,
+        unattended: facts.runs.unattended,
+    };
+    Ok(StoreFacts { kind, schema_version, schema_known, fsync, writable, clock, runs })
 }
 
 impl From<OpenError> for Failure {

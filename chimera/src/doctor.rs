@@ -59,6 +59,19 @@ pub(crate) struct StoreFacts {
     pub(crate) writable: bool,
     /// Its clock, if it has one of its own.
     pub(crate) clock: Option<Timestamp>,
+    /// Its runs.
+    pub(crate) runs: RunFacts,
+}
+
+/// What the record store says about runs that have work left.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RunFacts {
+    /// All of them.
+    pub(crate) unfinished: i64,
+    /// Those that should have been taken up more than a minute ago.
+    pub(crate) overdue: i64,
+    /// Those that nobody would ever take up.
+    pub(crate) unattended: i64,
 }
 
 const fn ok(name: &'static str, message: String) -> Finding {
@@ -291,7 +304,20 @@ fn store(facts: &StoreFacts, now: Timestamp) -> Vec<Finding> {
             warn("clock", format!("differs from the store's by {skew} seconds"), "synchronise both machines (NTP)")
         });
     }
+    findings.push(runs(facts.runs));
     findings
+}
+
+fn runs(runs: RunFacts) -> Finding {
+    let RunFacts { unfinished, overdue, unattended } = runs;
+    let message = format!("unfinished: {unfinished}, overdue: {overdue}, unattended: {unattended}");
+    if unattended > 0 {
+        return fail("runs", message, "chimera migrate makes unattended runs due, and the next start takes them up");
+    }
+    if overdue > 0 {
+        return warn("runs", message, "overdue runs go on when a server runs on this data; see its log if one does");
+    }
+    ok("runs", message)
 }
 
 /// The findings for a person, or as JSON.
@@ -319,7 +345,9 @@ mod tests {
     use super::*;
 
     fn facts() -> StoreFacts {
-        StoreFacts { kind: "PostgreSQL", schema_version: 8, schema_known: 8, fsync: true, writable: true, clock: None }
+        let runs = RunFacts::default();
+        let (schema_version, schema_known) = (8, 8);
+        StoreFacts { kind: "PostgreSQL", schema_version, schema_known, fsync: true, writable: true, clock: None, runs }
     }
 
     fn verdicts(facts: &StoreFacts) -> Vec<(&'static str, Verdict)> {
@@ -329,7 +357,8 @@ mod tests {
     #[test]
     fn a_store_without_fsync_or_with_a_newer_schema_fails() {
         let bad = StoreFacts { schema_version: 9, fsync: false, ..facts() };
-        assert_eq!(verdicts(&bad), [("store", Verdict::Ok), ("schema", Verdict::Fail), ("durability", Verdict::Fail)]);
+        let failed = [("schema", Verdict::Fail), ("durability", Verdict::Fail)];
+        assert_eq!(verdicts(&bad)[..3], [&[("store", Verdict::Ok)], &failed[..]].concat());
         let old = StoreFacts { schema_version: 7, ..facts() };
         assert_eq!(verdicts(&old)[1], ("schema", Verdict::Warn));
         let locked = StoreFacts { writable: false, ..facts() };
@@ -342,6 +371,12 @@ mod tests {
         assert_eq!(verdicts(&skewed)[3], ("clock", Verdict::Warn));
         let right = StoreFacts { clock: Some(Timestamp::from_micros(-4_000_000)), ..facts() };
         assert_eq!(verdicts(&right)[3], ("clock", Verdict::Ok));
+    }
+
+    #[test]
+    fn runs_that_nobody_would_take_up_fail_and_late_ones_warn() {
+        let verdict = |overdue, unattended| runs(RunFacts { unfinished: 9, overdue, unattended }).verdict;
+        assert_eq!([verdict(0, 0), verdict(1, 0), verdict(0, 1)], [Verdict::Ok, Verdict::Warn, Verdict::Fail]);
     }
 
     #[test]

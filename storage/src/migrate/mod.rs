@@ -53,6 +53,7 @@ migrations! {
     13 = "0013_appends",
     14 = "0014_keys",
     15 = "0015_deliveries",
+    16 = "0016_attended",
 }
 
 /// What a migration did.

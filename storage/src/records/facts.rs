@@ -19,23 +19,54 @@ pub struct Facts {
     pub writable: bool,
     /// Its clock, if it has one of its own.
     pub clock: Option<Timestamp>,
+    /// Who sees to its runs.
+    pub runs: Attended,
 }
+
+/// Who sees to runs that have work left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attended {
+    /// Runs that a lane's holder drives.
+    pub driven: i64,
+    /// Runs that wait for a signal or a time.
+    pub parked: i64,
+    /// Parked runs whose time came more than a minute ago.
+    pub overdue: i64,
+    /// Runs that nobody drives and nobody would ever look at. There must be none.
+    pub unattended: i64,
+}
+
+/// The schema from which on runs say who sees to them.
+const ATTENDED_SINCE: i64 = 9;
+
+/// How many runs are driven, parked, overdue and unattended. `{overdue}` stands for the time before which a
+/// deadline should have been met, `{open}` for a rollback that has not ended.
+const ATTENDED: &str = "SELECT (SELECT count(*) FROM runs WHERE owner_lane IS NOT NULL), \
+    (SELECT count(*) FROM runs WHERE next_deadline IS NOT NULL), \
+    (SELECT count(*) FROM runs WHERE next_deadline < {overdue} AND owner_lane IS NULL), \
+    (SELECT count(*) FROM runs WHERE workflow_id IS NOT NULL AND owner_lane IS NULL AND next_deadline IS NULL \
+        AND (completed_at IS NULL OR {open}))";
 
 impl SqliteRecords {
     /// Looks at the data in `folder` without changing it; no file yet means an empty schema.
     pub fn facts(folder: &Path) -> Result<Facts, OpenError> {
         let path = file::path_in(folder);
         let none = Status { version: 0, pending: migrate::MIGRATIONS.iter().map(|migration| migration.name).collect() };
+        let mut runs = Attended::default();
         let (schema, writable) = match path.metadata() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => (none, true),
             Err(error) => return Err(OpenError::Folder(error)),
             Ok(_) => {
                 let conn = file::open_reader(&path).map_err(|error| unavailable_sqlite(&error))?;
                 let read_only = conn.is_readonly(rusqlite::MAIN_DB).map_err(|error| unavailable_sqlite(&error))?;
-                (migrate::sqlite_status(&conn)?, !read_only)
+                let schema = migrate::sqlite_status(&conn)?;
+                if schema.version >= ATTENDED_SINCE {
+                    runs = attended_sqlite(&conn).map_err(|error| unavailable_sqlite(&error))?;
+                }
+                (schema, !read_only)
             }
         };
-        Ok(Facts { schema, durable: true, writable, clock: None })
+        Ok(Facts { schema, durable: true, writable, clock: None, runs })
     }
 
     /// Brings the schema in `folder` up to date.
@@ -45,6 +76,13 @@ impl SqliteRecords {
         let mut conn = opened.map_err(|error| unavailable_sqlite(&error))?;
         Ok(migrate::sqlite(&mut conn)?)
     }
+}
+
+fn attended_sqlite(conn: &rusqlite::Connection) -> rusqlite::Result<Attended> {
+    let text = ATTENDED.replace("{overdue}", "(unixepoch() - 60) * 1000000");
+    conn.query_row(&text.replace("{open}", "rollback ->> '$.ended' = 0"), [], |row| {
+        Ok(Attended { driven: row.get(0)?, parked: row.get(1)?, overdue: row.get(2)?, unattended: row.get(3)? })
+    })
 }
 
 impl PostgresRecords {
@@ -57,7 +95,16 @@ impl PostgresRecords {
                     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
         let row = client.query_one(text, &[]).await;
         let row = row.map_err(|_| Unavailable { reason: "the database does not answer".to_owned() })?;
-        Ok(Facts { schema, durable: row.get(0), writable: true, clock: Some(Timestamp::from_micros(row.get(1))) })
+        let mut runs = Attended::default();
+        if schema.version >= ATTENDED_SINCE {
+            let text = ATTENDED.replace("{overdue}", "now() - interval '1 minute'");
+            let found = client.query_one(&text.replace("{open}", "rollback ->> 'ended' = 'false'"), &[]).await;
+            let found = found.map_err(|_| Unavailable { reason: "the runs can't be counted".to_owned() })?;
+            let (driven, parked) = (found.get(0), found.get(1));
+            runs = Attended { driven, parked, overdue: found.get(2), unattended: found.get(3) };
+        }
+        let clock = Some(Timestamp::from_micros(row.get(1)));
+        Ok(Facts { schema, durable: row.get(0), writable: true, clock, runs })
     }
 
     /// Brings the database's schema up to date.

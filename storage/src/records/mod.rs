@@ -11,7 +11,7 @@ pub(crate) mod postgres;
 mod sql;
 pub(crate) mod sqlite;
 
-pub use facts::Facts;
+pub use facts::{Attended, Facts};
 pub use postgres::{PostgresOptions, PostgresRecords};
 pub use sqlite::{Access, SqliteRecords};
 

@@ -1,6 +1,7 @@
 //! The live schema of both stores: against the source documents, against the catalogue, and
 //! against statements that it must refuse.
 
+mod attended;
 mod catalogue;
 mod content_tables;
 mod core_tables;

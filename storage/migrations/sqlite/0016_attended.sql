@@ -1,0 +1,19 @@
+-- A run with work left names the lane that drives it or the time at which somebody looks. Rows that name
+-- neither were left behind by a process that ended too soon: they are due at once.
+UPDATE runs SET next_deadline = created_at, state_version = state_version + 1
+    WHERE workflow_id IS NOT NULL AND owner_lane IS NULL AND next_deadline IS NULL
+      AND (completed_at IS NULL OR rollback ->> '$.ended' = 0);
+
+-- SQLite adds no constraint to a table that exists. Every row meets this one by now, so only the text of
+-- the schema is rewritten.
+PRAGMA writable_schema = ON;
+
+UPDATE sqlite_schema SET sql = replace(sql,
+    'CHECK ((owner_lane IS NULL) = (owner_epoch IS NULL))',
+    'CHECK ((owner_lane IS NULL) = (owner_epoch IS NULL)),
+    CONSTRAINT runs_attended CHECK (
+        workflow_id IS NULL OR owner_lane IS NOT NULL OR next_deadline IS NOT NULL
+        OR (completed_at IS NOT NULL AND (rollback IS NULL OR rollback ->> ''$.ended'' = 1)))')
+    WHERE type = 'table' AND name = 'runs';
+
+PRAGMA writable_schema = RESET;
