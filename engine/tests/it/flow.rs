@@ -1,10 +1,10 @@
 //! Runs from their start to their end on the store in memory.
 
 use chimera_core::access::Level;
-use chimera_core::flow::run::{Replay, ReplayMode, RunStatus};
+use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_engine::flow::{Again, Decide, Decision, Flow, Keeper, StartRun};
 use chimera_engine::port::Records;
-use chimera_testkit::flow::{Behave, World, engine};
+use chimera_testkit::flow::{Behave, World, engine, until, within};
 use chimera_testkit::memory::MemoryRecords;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -35,8 +35,18 @@ async fn run(flow: &Flow, world: &World, level: Level) -> Uuid {
 }
 
 async fn settled(flow: &Flow, world: &World, run: Uuid) -> Value {
-    flow.rest(run).await;
+    within(flow.rest(run)).await.expect("the run rests in time");
     flow.show(&world.actor("admin"), run).await.unwrap()
+}
+
+/// Waits until a run that something was told to has this status.
+async fn comes_to(flow: &Flow, world: &World, run: Uuid, status: &str) {
+    let wait = async {
+        while settled(flow, world, run).await["status"] != status {
+            tokio::task::yield_now().await;
+        }
+    };
+    within(wait).await.unwrap_or_else(|| panic!("the run never was {status}"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,9 +84,12 @@ async fn every_step_of_l0_waits_for_a_person() {
             reason: None,
         };
         flow.decide(&world.actor("user_ann"), ask).await.unwrap();
-        while flow.rest(id).await.is_none() {
-            tokio::task::yield_now().await;
-        }
+        let taken_up = async {
+            while flow.rest(id).await.is_none() {
+                tokio::task::yield_now().await;
+            }
+        };
+        within(taken_up).await.expect("the run is taken up");
     }
     assert_eq!(settled(&flow, &world, id).await["status"], "completed");
 }
@@ -93,12 +106,7 @@ async fn a_plan_of_l1_is_tried_dry_and_approved_once() {
     assert_eq!(world.outside.sent().len(), 0);
     let ask = Decide { run: id, decision: Decision::Approve, approval: None, step: None, digest: None, reason: None };
     flow.decide(&world.actor("user_ann"), ask).await.unwrap();
-    while flow.rest(id).await.is_none_or(|standing| standing.status != RunStatus::Completed) {
-        if settled(&flow, &world, id).await["status"] == "completed" {
-            break;
-        }
-        tokio::task::yield_now().await;
-    }
+    comes_to(&flow, &world, id, "completed").await;
     assert_eq!(world.outside.sent().len(), 1);
 }
 
@@ -112,15 +120,13 @@ async fn a_refusal_is_tried_again_and_a_lost_answer_is_not() {
     let (flow, _) = flow(&world).await;
     apply(&flow, &world, chain(&[("a", "again"), ("b", "once")])).await;
     let id = run(&flow, &world, Level::ExecuteSilent).await;
-    flow.rest(id).await;
+    settled(&flow, &world, id).await;
     let steps = flow.steps(&world.actor("admin"), id, 100, None).await.unwrap();
     assert_eq!(steps["steps"][0]["tool_calls"].as_array().unwrap().len(), 3);
     assert_eq!(steps["steps"][1]["status"], "outcome_unknown");
     let step = Uuid::parse_str(steps["steps"][1]["step_id"].as_str().unwrap()).unwrap();
     flow.resolve(&world.actor("user_ann"), id, step, true, Some(json!({"found": true})), None).await.unwrap();
-    while settled(&flow, &world, id).await["status"] != "completed" {
-        tokio::task::yield_now().await;
-    }
+    comes_to(&flow, &world, id, "completed").await;
     assert_eq!(world.outside.sent().len(), 2);
 }
 
@@ -136,9 +142,7 @@ async fn a_finished_run_is_undone_in_reverse_and_replayed_without_a_call() {
     assert_eq!(settled(&flow, &world, frozen).await["status"], "completed");
     assert_eq!(world.outside.sent().len(), 2);
     flow.rollback(&world.actor("user_ann"), id, None, None).await.unwrap();
-    while settled(&flow, &world, id).await["status"] != "rolled_back" {
-        tokio::task::yield_now().await;
-    }
+    comes_to(&flow, &world, id, "rolled_back").await;
     assert_eq!(world.outside.standing(), 0);
 }
 
@@ -148,9 +152,7 @@ async fn what_a_crash_left_is_taken_up_again() {
     let (first, records) = flow(&world).await;
     apply(&first, &world, chain(&[("a", "pure"), ("b", "checked"), ("c", "again")])).await;
     let id = run(&first, &world, Level::ExecuteSilent).await;
-    while world.outside.sent().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    until("the call is sent", || !world.outside.sent().is_empty()).await;
     first.stop();
     drop(first);
     let second = engine(&world, records as Arc<dyn Records>);

@@ -5,7 +5,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::tables::{EFFECTS, TOOL_CALLS};
 use chimera_core::flow::tool::Reach;
 use chimera_engine::port::{Found, ToolError};
-use chimera_testkit::flow::{Air, Made, Puppet, chain, stage, workflow};
+use chimera_testkit::flow::{Air, Made, Puppet, chain, stage, until, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -235,9 +235,7 @@ async fn sends_that_a_crash_cost_are_no_retries() {
     let mut stage = stage(5).tool(Arc::clone(&tool)).open().await;
     let run = stage.run(&one("fragile"), SILENT).await;
     for sent in 1..=5 {
-        while asked.count("execute") < sent {
-            tokio::task::yield_now().await;
-        }
+        until("the call is sent", || asked.count("execute") >= sent).await;
         stage = stage.restart(chimera_testkit::flow::stage(5).tool(Arc::clone(&tool))).await;
     }
     assert_eq!(stage.ended(run).await["status"], "completed");

@@ -3,7 +3,7 @@
 use chimera_core::access::Level;
 use chimera_core::flow::tables::RUNS;
 use chimera_engine::flow::{Again, Decide, Decision, Filter, StartRun};
-use chimera_testkit::flow::{Stage, chain, code_of, stage, workflow};
+use chimera_testkit::flow::{Stage, chain, code_of, stage, until, workflow};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -164,9 +164,7 @@ proptest! {
                 let started = stage.flow.start(&stage.permit_of(tenants[tenant], "user_ann"), ask).await.unwrap();
                 runs.push((tenant, started.run_id));
             }
-            while stage.flow.active() > 0 {
-                tokio::task::yield_now().await;
-            }
+            until("no run is driven", || stage.flow.active() == 0).await;
             for (tenant, run) in &runs {
                 let (own, foreign) = (stage.permit_of(tenants[*tenant], "admin"), tenants[1 - *tenant]);
                 let shown = stage.flow.show(&own, *run).await.unwrap();

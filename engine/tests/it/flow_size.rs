@@ -4,7 +4,7 @@ use chimera_core::access::Level;
 use chimera_core::flow::run::{Event, RunStatus, Signal, Told};
 use chimera_core::limits;
 use chimera_engine::flow::StartRun;
-use chimera_testkit::flow::{Air, Bare, Work, stage, workflow};
+use chimera_testkit::flow::{Air, Bare, Work, stage, until, workflow};
 use serde_json::{Value, json};
 
 const SILENT: Level = Level::ExecuteSilent;
@@ -114,9 +114,7 @@ async fn runs_that_wait_for_a_person_are_not_in_memory() {
     }
     let last = last.unwrap();
     stage.asks(last).await;
-    while stage.flow.active() > 0 {
-        tokio::task::yield_now().await;
-    }
+    until("no run is driven", || stage.flow.active() == 0).await;
     stage.approve("user_ann", last).await;
     assert_eq!(stage.ended(last).await["status"], "completed");
     assert_eq!(stage.flow.active(), 0);

@@ -4,7 +4,7 @@ use chimera_core::access::Level;
 use chimera_core::flow::tool::Reach;
 use chimera_engine::flow::StartRun;
 use chimera_engine::flow::gate::Slots;
-use chimera_testkit::flow::{Puppet, Stage, Watch, chain, code_of, stage, workflow};
+use chimera_testkit::flow::{Puppet, Stage, Watch, chain, code_of, stage, until, workflow};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -124,9 +124,7 @@ async fn a_process_that_drives_as_many_runs_as_it_may_refuses_more_until_some_en
     let refused = stage.flow.start(&stage.permit("user_ann"), one_more.clone()).await.err().unwrap().body();
     assert_eq!((refused.code.as_str(), refused.retryable, refused.retry_after_seconds), ("OVERLOADED", true, Some(1)));
     all_ended(&stage, "acme", &runs).await;
-    while stage.flow.active() > 0 {
-        tokio::task::yield_now().await;
-    }
+    until("no run is driven", || stage.flow.active() == 0).await;
     stage.flow.start(&stage.permit("user_ann"), one_more).await.unwrap();
 }
 

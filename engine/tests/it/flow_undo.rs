@@ -7,7 +7,7 @@ use chimera_core::flow::tables::EFFECTS;
 use chimera_core::flow::tool::{Reach, Spec};
 use chimera_engine::flow::policy::Rules;
 use chimera_engine::port::{Tool, ToolError};
-use chimera_testkit::flow::{Air, Puppet, Stage, chain, code_of, id_of, stage, workflow};
+use chimera_testkit::flow::{Air, Puppet, Stage, chain, code_of, id_of, stage, until, workflow};
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -282,9 +282,7 @@ async fn a_rollback_of_parent_and_child_goes_on_after_a_crash_in_the_child() {
     let run = first.run(&air, SILENT).await;
     first.ended(run).await;
     first.flow.rollback(&first.permit("user_ann"), run, None, None).await.unwrap();
-    while stuck.load(Ordering::SeqCst) {
-        tokio::task::yield_now().await;
-    }
+    until("an undoing hangs", || !stuck.load(Ordering::SeqCst)).await;
     let second = first.restart(stage(1).tool(hangs(&stuck, &undone))).await;
     second.status(run, "rolled_back").await;
     assert_eq!(*undone.lock().unwrap(), ["b", "a"]);

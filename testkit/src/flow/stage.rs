@@ -5,6 +5,7 @@
 
 use super::air::Air;
 use super::engine::{Nobody, World};
+use super::patience::within;
 use super::somebody;
 use crate::memory::MemoryRecords;
 use chimera_core::access::Level;
@@ -20,10 +21,11 @@ use chimera_engine::port::{NoSpans, Notifier, Records, Spans, Tool};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-/// How long a test waits for something to happen, on the runtime's clock.
-const PATIENCE: Duration = Duration::from_secs(3 * 3_600);
+/// How often a node renews its leases.
+const RENEW_EVERY: Duration = Duration::from_secs(4);
 
 /// The tenant that tests act for unless they say otherwise.
 pub const TENANT: &str = "acme";
@@ -39,6 +41,7 @@ pub struct Setup {
     slots: Slots,
     runs_max: usize,
     keeps: bool,
+    alone: bool,
 }
 
 /// An engine and its store.
@@ -64,6 +67,7 @@ pub fn stage(seed: u64) -> Setup {
         slots: Slots::default(),
         runs_max: limits::ACTIVE_RUNS_MAX,
         keeps: true,
+        alone: true,
     }
 }
 
@@ -131,6 +135,13 @@ impl Setup {
         self
     }
 
+    /// Beside other nodes that write to the same store.
+    #[must_use]
+    pub fn shared(mut self) -> Self {
+        self.alone = false;
+        self
+    }
+
     /// Opens on an empty store.
     pub async fn open(self) -> Stage {
         self.on(Arc::new(MemoryRecords::new())).await
@@ -159,7 +170,7 @@ impl Setup {
             registry: Arc::new(registry),
             policy: self.policy,
             slots: self.slots,
-            alone: true,
+            alone: self.alone,
         };
         let flow = Flow::bounded(parts, self.runs_max);
         if self.keeps {
@@ -175,6 +186,18 @@ impl Stage {
     pub async fn restart(&self, setup: Setup) -> Stage {
         self.flow.stop();
         setup.world(self.world.clone()).on(Arc::clone(&self.records)).await
+    }
+
+    /// Renews the leases of this node until the task is aborted.
+    #[must_use]
+    pub fn renew(&self) -> JoinHandle<()> {
+        let records = Arc::clone(&self.records);
+        tokio::spawn(async move {
+            loop {
+                records.renew();
+                tokio::time::sleep(RENEW_EVERY).await;
+            }
+        })
     }
 
     /// Somebody who may act for a tenant.
@@ -236,9 +259,9 @@ impl Stage {
                 commits.changed().await.expect("the store is open");
             }
         };
-        match tokio::time::timeout(PATIENCE, waiting).await {
-            Ok(shown) => shown,
-            Err(_) => panic!("it never came to that: {:#}", self.steps(run).await),
+        match within(waiting).await {
+            Some(shown) => shown,
+            None => panic!("it never came to that: {:#}", self.steps(run).await),
         }
     }
 
@@ -267,9 +290,9 @@ impl Stage {
                 commits.changed().await.expect("the store is open");
             }
         };
-        match tokio::time::timeout(PATIENCE, waiting).await {
-            Ok(step) => step,
-            Err(_) => panic!("{node} never was {status}: {:#}", self.steps(run).await),
+        match within(waiting).await {
+            Some(step) => step,
+            None => panic!("{node} never was {status}: {:#}", self.steps(run).await),
         }
     }
 

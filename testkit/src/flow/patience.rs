@@ -1,0 +1,113 @@
+//! How long a test waits before it fails.
+//!
+//! Two clocks count. The runtime's clock may be held still and then jumps ahead when everything
+//! rests; an engine that never rests keeps it from moving at all, so the wall's clock counts too.
+
+use std::sync::LazyLock;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+/// How long a test waits for something to happen, on the runtime's clock.
+const RUNTIME_LIMIT: Duration = Duration::from_secs(3 * 3_600);
+
+/// How long it waits on the wall's clock.
+const WALL_LIMIT: Duration = Duration::from_secs(120);
+
+/// How often the wall's clock is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+struct Alarm {
+    at: Instant,
+    ring: oneshot::Sender<()>,
+}
+
+static ALARMS: LazyLock<Sender<Alarm>> = LazyLock::new(|| {
+    let (sender, alarms) = channel();
+    std::thread::spawn(move || keep(&alarms));
+    sender
+});
+
+/// Rings every alarm in its time. A thread of its own: whoever waits may share a thread with what never rests.
+fn keep(alarms: &Receiver<Alarm>) {
+    let mut set: Vec<Alarm> = Vec::new();
+    loop {
+        let next = if set.is_empty() {
+            alarms.recv().map_err(RecvTimeoutError::from)
+        } else {
+            alarms.recv_timeout(LOOK_EVERY)
+        };
+        match next {
+            Ok(alarm) => set.push(alarm),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        set.retain(|alarm| !alarm.ring.is_closed());
+        let (due, later) = set.into_iter().partition(|alarm| alarm.at <= Instant::now());
+        set = later;
+        for alarm in Vec::into_iter(due) {
+            // Whoever stopped waiting a moment ago needs no alarm.
+            let _ = alarm.ring.send(());
+        }
+    }
+}
+
+/// What a wait comes to; none if it takes longer than any test should.
+pub async fn within<T>(wait: impl Future<Output = T>) -> Option<T> {
+    limited(wait, RUNTIME_LIMIT, WALL_LIMIT).await
+}
+
+/// Waits until something holds that no commit tells of; fails if it never does.
+pub async fn until(what: &str, holds: impl Fn() -> bool) {
+    let wait = async {
+        while !holds() {
+            tokio::task::yield_now().await;
+        }
+    };
+    assert!(within(wait).await.is_some(), "it never came to that: {what}");
+}
+
+async fn limited<T>(wait: impl Future<Output = T>, runtime: Duration, wall: Duration) -> Option<T> {
+    let (ring, rings) = oneshot::channel();
+    ALARMS.send(Alarm { at: Instant::now() + wall, ring }).expect("the thread lives as long as the process");
+    tokio::select! {
+        biased;
+        done = wait => Some(done),
+        _ = rings => None,
+        () = tokio::time::sleep(runtime) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(30);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_for_what_never_comes_ends_on_the_runtimes_clock() {
+        assert_eq!(limited(std::future::pending::<()>(), RUNTIME_LIMIT, WALL_LIMIT).await, None);
+        assert_eq!(limited(async { 7 }, RUNTIME_LIMIT, WALL_LIMIT).await, Some(7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_beside_a_task_that_never_rests_ends_on_the_walls_clock() {
+        let busy = tokio::spawn(async {
+            loop {
+                tokio::task::yield_now().await;
+            }
+        });
+        assert_eq!(limited(std::future::pending::<()>(), RUNTIME_LIMIT, SHORT).await, None);
+        busy.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_that_itself_never_rests_ends_on_the_walls_clock() {
+        let spins = async {
+            loop {
+                tokio::task::yield_now().await;
+            }
+        };
+        assert_eq!(limited::<()>(spins, RUNTIME_LIMIT, SHORT).await, None);
+    }
+}
