@@ -199,6 +199,69 @@ async fn an_undoing_passes_the_rules_of_the_moment() {
     assert!(undone.lock().unwrap().is_empty());
 }
 
+/// A map over `x`, `y` and `z`, one item at a time.
+fn mapped(tool: &str) -> Air {
+    workflow("w").map("m", json!(["x", "y", "z"]), 1, tool, json!({"n": "${item}"}))
+}
+
+/// The items in the lines of a rollback.
+fn items(list: &Value) -> Vec<i64> {
+    list.as_array().unwrap().iter().map(|line| line["item"].as_i64().unwrap()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_items_of_a_map_are_undone_one_by_one_the_last_first() {
+    let undone = Arc::default();
+    let stage = stage(1).tool(writes("write", &undone).build()).open().await;
+    let run = stage.run(&mapped("write"), SILENT).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    let shown = roll_back(&stage, run, None).await;
+    assert_eq!(shown["status"], "rolled_back");
+    assert_eq!(*undone.lock().unwrap(), ["z", "y", "x"]);
+    assert_eq!(items(&shown["rollback"]["undone"]), [2, 1, 0]);
+    let standing = stage.standing(run).await;
+    assert_eq!(standing, "m=completed m[0]=rolled_back m[1]=rolled_back m[2]=rolled_back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_item_that_can_not_be_undone_is_named_and_the_others_are_undone() {
+    let undone: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = Arc::clone(&undone);
+    let tool = Puppet::new("write", Reach::Write).undoes(move |_, done| {
+        let n = done.input["n"].as_str().unwrap().to_owned();
+        if n == "y" {
+            return Err(ToolError::not_sent(Code::ValidationFailed, "y stays"));
+        }
+        seen.lock().unwrap().push(n);
+        Ok(json!({}))
+    });
+    let stage = stage(1).tool(tool.build()).open().await;
+    let run = stage.run(&mapped("write"), SILENT).await;
+    stage.ended(run).await;
+    let shown = roll_back(&stage, run, None).await;
+    assert_eq!(shown["status"], "completed", "one item stands");
+    assert_eq!(*undone.lock().unwrap(), ["z", "x"]);
+    assert_eq!((items(&shown["rollback"]["undone"]), items(&shown["rollback"]["left"])), (vec![2, 0], vec![1]));
+    assert_eq!(shown["rollback"]["left"][0]["reason"], "y stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_of_a_map_goes_on_after_a_crash_and_still_names_its_items() {
+    let (stuck, undone) = (Arc::new(AtomicBool::new(true)), Arc::default());
+    let first = stage(1).tool(hangs(&stuck, &undone)).open().await;
+    let air = workflow("w").map("m", json!(["a", "b", "c"]), 1, "write", json!({"n": "${item}"}));
+    let run = first.run(&air, SILENT).await;
+    first.ended(run).await;
+    first.flow.rollback(&first.permit("user_ann"), run, None, None).await.unwrap();
+    until("an undoing hangs", || !stuck.load(Ordering::SeqCst)).await;
+    let second = first.restart(stage(1).tool(hangs(&stuck, &undone))).await;
+    let shown = second.status(run, "rolled_back").await;
+    assert_eq!(*undone.lock().unwrap(), ["c", "b", "a"]);
+    let mut items = items(&shown["rollback"]["undone"]);
+    items.sort_unstable();
+    assert_eq!(items, [0, 1, 2]);
+}
+
 fn child(tool: &str) -> Air {
     workflow("inner").function("x", tool, json!({"n": "x"})).function("y", tool, json!({"n": "y"})).edge("x", "y")
 }

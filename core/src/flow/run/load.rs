@@ -376,7 +376,7 @@ impl Run {
             let seq = match self.task(at).map(|task| &task.state) {
                 Some(State::Completed { seq, .. } | State::Failed { seq, .. }) => *seq,
                 Some(State::RolledBack { .. }) => {
-                    undone.push(json!({"node": self.name(at), "step_id": step}));
+                    undone.push(json!({"node": self.name(at), "item": at.item, "step_id": step}));
                     continue;
                 }
                 _ => continue,
@@ -388,7 +388,8 @@ impl Run {
                     current = Some(Current { at, call: None, effect, version, attempt: 1, child: None });
                 }
                 Some(effect) if ["failed", "unknown"].contains(&effect.text("status")) => {
-                    left.push(json!({"node": self.name(at), "step_id": step, "reason": "it could not be undone"}));
+                    let reason = "it could not be undone";
+                    left.push(json!({"node": self.name(at), "item": at.item, "step_id": step, "reason": reason}));
                 }
                 _ => queue.push((seq, at)),
             }
