@@ -13,6 +13,8 @@ mod flow_ask;
 mod flow_cache;
 mod flow_dry;
 mod flow_lane;
+mod flow_edit;
+mod flow_lanes;
 mod flow_levels;
 mod flow_link;
 mod flow_nest;

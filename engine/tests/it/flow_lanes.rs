@@ -1,0 +1,243 @@
+//! Two nodes on one store: whose runs are left alone, whose are taken over, and what becomes of a
+//! call that the other node may still be making.
+
+use chimera_core::access::Level;
+use chimera_core::flow::tool::Reach;
+use chimera_core::limits::LANE_LEASE_SECONDS;
+use chimera_engine::flow::{Decision, Keeper, StartRun};
+use chimera_testkit::flow::{Asked, Puppet, Setup, Stage, World, chain, stage, until, workflow};
+use chimera_testkit::memory::MemoryRecords;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+const SILENT: Level = Level::ExecuteSilent;
+
+/// A lease, rounded up so that it is over when this time has passed.
+const LEASE: Duration = Duration::from_secs(LANE_LEASE_SECONDS.unsigned_abs() + 1);
+
+/// How long a node may take, once a lease is over, until it has noticed.
+const NOTICED: Duration = Duration::from_secs(5);
+
+/// How long a call of these tests may take: much longer than a lease.
+const CALL: Duration = Duration::from_secs(600);
+
+/// An idempotent write whose first call never answers; the others do at once.
+fn hangs_once(name: &'static str) -> Puppet {
+    let tool = Puppet::new(name, Reach::Write).declared(|tool| {
+        tool.metadata.idempotent = true;
+        tool.timeout_ms = u64::try_from(CALL.as_millis()).unwrap();
+    });
+    let asked = tool.asked();
+    tool.acts(move |_, _| {
+        let first = asked.count("execute") == 1;
+        async move {
+            if first {
+                std::future::pending::<()>().await;
+            }
+            Ok(json!({}))
+        }
+    })
+}
+
+/// A world, and a store whose leases run out by its clock.
+fn leased() -> (World, Arc<MemoryRecords>) {
+    let world = World::new(1);
+    let records = Arc::new(MemoryRecords::leased(1, Arc::clone(&world.clock)));
+    (world, records)
+}
+
+/// Opens one of several nodes.
+async fn node(setup: Setup, world: &World, records: &Arc<MemoryRecords>) -> Stage {
+    setup.shared().world(world.clone()).on(Arc::clone(records)).await
+}
+
+/// Ends a node without a word to anybody: it drives nothing and renews nothing any more.
+fn crash(node: &Stage, renews: &JoinHandle<()>) {
+    renews.abort();
+    node.flow.stop();
+}
+
+/// Waits until a tool was called so often.
+async fn called(asked: &Asked, times: usize) {
+    until("the tool is called", || asked.count("execute") >= times).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_runs_of_a_lane_that_is_renewed_are_left_to_its_node() {
+    let (world, records) = leased();
+    let gate = Arc::new(Notify::new());
+    let opened = Arc::clone(&gate);
+    let tool = Puppet::new("slow", Reach::Read).declared(|tool| tool.timeout_ms = 3_600_000).acts(move |_, _| {
+        let gate = Arc::clone(&opened);
+        async move {
+            gate.notified().await;
+            Ok(json!({}))
+        }
+    });
+    let (asked, tool) = (tool.asked(), tool.build());
+    let one = node(stage(1).tool(Arc::clone(&tool)), &world, &records).await;
+    let two = node(stage(1).tool(tool), &world, &Arc::new(records.beside())).await;
+    let renewing = [one.renew(), two.renew()];
+    let run = one.run(&chain("w", &[("a", "slow")]), SILENT).await;
+    called(&asked, 1).await;
+    for _ in 0..100 {
+        two.pass(Duration::from_secs(1)).await;
+        assert_eq!((one.flow.active(), two.flow.active()), (1, 0), "its node is alive");
+    }
+    gate.notify_one();
+    assert_eq!(one.ended(run).await["status"], "completed");
+    assert_eq!(asked.count("execute"), 1);
+    renewing.iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_runs_of_a_lane_that_nobody_renews_are_taken_over_after_its_lease_and_no_sooner() {
+    let (world, records) = leased();
+    let tool = hangs_once("mail");
+    let (asked, tool) = (tool.asked(), tool.build());
+    let one = node(stage(1).tool(Arc::clone(&tool)), &world, &records).await;
+    let two = node(stage(1).tool(tool), &world, &Arc::new(records.beside())).await;
+    let (dies, lives) = (one.renew(), two.renew());
+    let run = one.run(&chain("w", &[("a", "mail")]), SILENT).await;
+    called(&asked, 1).await;
+    two.pass(Duration::from_secs(60)).await;
+    one.records.renew();
+    crash(&one, &dies);
+    two.pass(LEASE).await;
+    assert_eq!(two.flow.active(), 0, "a lease that is not over is believed");
+    two.pass(NOTICED).await;
+    assert_eq!(two.flow.active(), 1, "nobody else drives it");
+    assert_eq!(two.ended(run).await["status"], "completed");
+    let sent = asked.of("execute");
+    assert_eq!(sent.len(), 2);
+    assert!(
+        sent[1].at - sent[0].at >= CALL,
+        "a call that may be under way is waited for: {:?}",
+        sent[1].at - sent[0].at
+    );
+    assert_eq!(sent[0].key, sent[1].key);
+    lives.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_takes_a_lane_takes_up_its_runs() {
+    let (world, records) = leased();
+    let tool = hangs_once("mail");
+    let (asked, tool) = (tool.asked(), tool.build());
+    let one = node(stage(1).tool(Arc::clone(&tool)), &world, &records).await;
+    let dies = one.renew();
+    let run = one.run(&chain("w", &[("a", "mail")]), SILENT).await;
+    called(&asked, 1).await;
+    crash(&one, &dies);
+    one.pass(LEASE).await;
+    let taken = Arc::new(records.beside());
+    let two = node(stage(1).tool(tool), &world, &taken).await;
+    let lives = two.renew();
+    two.pass(NOTICED).await;
+    assert_eq!(two.flow.active(), 1, "the lane is its own now, and so are the runs of it");
+    assert_eq!(two.ended(run).await["status"], "completed");
+    assert_eq!(asked.count("execute"), 2);
+    lives.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_that_find_no_room_are_taken_over_when_there_is_some() {
+    let (world, records) = leased();
+    let one = node(stage(1), &world, &records).await;
+    let dies = one.renew();
+    one.apply(
+        &workflow("w")
+            .function("a", "pure", json!({}))
+            .function("b", "again", json!({}))
+            .edge("a", "b")
+            .also("delay_seconds", json!(4)),
+    )
+    .await;
+    let mut runs = Vec::new();
+    for _ in 0..5 {
+        runs.push(one.start(StartRun { level: SILENT, ..StartRun::of("w", json!({})) }).await);
+    }
+    crash(&one, &dies);
+    one.pass(LEASE).await;
+    let two = node(stage(1).runs_max(2), &world, &Arc::new(records.beside())).await;
+    let lives = two.renew();
+    for run in runs {
+        assert_eq!(two.ended(run).await["status"], "completed");
+    }
+    lives.abort();
+}
+
+/// The first node loses its lane to the second, which has the run and begins a call; then the first
+/// gets the lane back, while that call may still be under way.
+struct Regained {
+    one: Stage,
+    run: Uuid,
+    mail: Asked,
+    answer: Arc<Notify>,
+}
+
+async fn regained() -> Regained {
+    let (world, records) = leased();
+    let (answer, mail) = (Arc::new(Notify::new()), hangs_once("mail"));
+    let answers = Arc::clone(&answer);
+    let slow = Puppet::new("slow", Reach::Read).declared(|tool| tool.timeout_ms = 3_600_000).acts(move |_, _| {
+        let answer = Arc::clone(&answers);
+        async move {
+            answer.notified().await;
+            Ok(json!({}))
+        }
+    });
+    let (asked, slow_asked) = (mail.asked(), slow.asked());
+    let (mail, slow) = (mail.build(), slow.build());
+    let setup = || stage(1).unkept().tool(Arc::clone(&mail)).tool(Arc::clone(&slow));
+    let one = node(setup(), &world, &records).await;
+    let air = workflow("w")
+        .function("a", "slow", json!({}))
+        .function("b", "mail", json!({}))
+        .also("requires_approval", json!({"approvals_needed": 1}));
+    let run = one.run(&air, SILENT).await;
+    called(&slow_asked, 1).await;
+    one.step(run, "b", "awaiting_approval").await;
+
+    one.pass(LEASE).await;
+    let two = node(setup(), &world, &Arc::new(records.beside())).await;
+    two.flow.look(&mut Keeper::default()).await.unwrap();
+    let shown = two.show(run).await;
+    two.decide("user_ann", run, Decision::Approve, Some(&shown["approvals"][0])).await.unwrap();
+    called(&asked, 1).await;
+    two.step(run, "b", "running").await;
+
+    one.pass(LEASE).await;
+    one.records.renew();
+    Regained { one, run, mail: asked, answer }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_meets_anothers_turn_waits_for_the_call_that_the_other_may_be_making() {
+    let Regained { one, run, mail, answer } = regained().await;
+    // What it decides next meets what the other node wrote.
+    answer.notify_one();
+    one.pass(Duration::from_secs(60)).await;
+    assert_eq!(mail.count("execute"), 1, "it is not sent again while the other may be sending it");
+    called_later(&one, &mail).await;
+    let sent = mail.of("execute");
+    assert!(sent[1].at - sent[0].at >= CALL, "{:?}", sent[1].at - sent[0].at);
+    assert_eq!(sent[0].key, sent[1].key);
+    answer.notify_one();
+    assert_eq!(one.ended(run).await["status"], "completed");
+}
+
+/// Lets time pass until a tool is called for the second time.
+async fn called_later(stage: &Stage, asked: &Asked) {
+    for _ in 0..CALL.as_secs() {
+        stage.pass(Duration::from_secs(1)).await;
+        if asked.count("execute") > 1 {
+            return;
+        }
+    }
+    panic!("it was never sent again");
+}
