@@ -1,8 +1,8 @@
 //! Exports: what is whole verifies, and nothing can be changed unnoticed.
 
 use crate::lanes::{Ledger, ledger, signer};
-use chimera_core::ledger::checkpoint::Signer;
-use chimera_core::ledger::{Fault, Head, Report, StoredEntry, verify};
+use chimera_core::ledger::checkpoint::{Checkpoint, Signer};
+use chimera_core::ledger::{Digest32, Fault, Head, Report, StoredEntry, verify};
 use proptest::prelude::*;
 
 fn check(text: impl AsRef<[u8]>) -> Report {
@@ -108,6 +108,43 @@ fn a_chain_that_was_rebuilt_after_a_change_contradicts_the_checkpoint() {
     }
     let broken = check(forged.export_all(false)).first_broken.unwrap();
     assert_eq!((broken.lane, broken.why), (Some(1), Fault::Checkpoint));
+}
+
+/// The ledger with another last checkpoint, which the holder of the key has signed.
+fn resigned(change: impl FnOnce(&mut Checkpoint)) -> Ledger {
+    let mut forged = ledger();
+    let mut last = forged.checkpoints.pop().unwrap().checkpoint;
+    change(&mut last);
+    forged.checkpoints.push(last.sign(&signer()).unwrap());
+    forged
+}
+
+#[test]
+fn a_checkpoint_that_does_not_follow_the_one_before_is_found_whoever_signed_it() {
+    let wrong = [None, Some(Digest32([9; 32])), Some(ledger().checkpoints[1].digest())];
+    for previous in wrong {
+        let broken = check(resigned(|last| last.previous = previous).export_all(true)).first_broken.unwrap();
+        assert_eq!((broken.checkpoint, broken.why), (Some(2), Fault::Checkpoint), "{previous:?}");
+    }
+    for seq in [1, 3] {
+        let broken = check(resigned(|last| last.seq = seq).export_all(true)).first_broken.unwrap();
+        assert_eq!((broken.checkpoint, broken.why), (Some(seq), Fault::Checkpoint));
+    }
+}
+
+#[test]
+fn a_root_or_a_head_that_the_entries_do_not_have_is_found_whoever_signed_it() {
+    for (at, first) in [(0, 2), (1, 2)] {
+        let lane = at as i64 + 1;
+        let rooted = check(resigned(|last| last.lanes[at].root = Digest32([9; 32])).export_all(true));
+        let headed = check(resigned(|last| last.lanes[at].head.hash = Digest32([9; 32])).export_all(true));
+        for report in [rooted, headed] {
+            let broken = report.first_broken.unwrap();
+            assert_eq!((broken.lane, broken.seq, broken.why), (Some(lane), Some(first), Fault::Checkpoint));
+        }
+    }
+    let unnamed = check(resigned(|last| last.lanes.truncate(1)).export_all(true)).first_broken.unwrap();
+    assert_eq!((unnamed.lane, unnamed.why), (Some(2), Fault::Checkpoint));
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Verifying a store of several lanes in place, after an intruder was there.
 
-use chimera_core::ledger::checkpoint::Signer;
-use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES};
-use chimera_core::ledger::{Fault, Head, Report, StoredEntry};
+use chimera_core::ledger::checkpoint::{Checkpoint, SignedCheckpoint, Signer};
+use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_CHECKPOINTS, LEDGER_LANES};
+use chimera_core::ledger::{Digest32, Fault, Head, Report, StoredEntry};
 use chimera_core::record::{Row, Table, Value};
 use chimera_engine::ledger::verify;
 use chimera_testkit::memory::MemoryRecords;
@@ -99,6 +99,31 @@ async fn a_lane_that_was_rebuilt_from_a_changed_entry_on_is_found() {
     let (lane, seq, why) = found.await;
     assert!(matches!(why, Fault::Lane | Fault::Checkpoint), "{why}");
     assert!(lane == 1 && seq <= 150, "the broken part begins at {seq}");
+}
+
+/// Puts another last checkpoint into the store, signed with the ledger's own key.
+async fn resigned(change: impl FnOnce(&mut Checkpoint)) -> (Option<i64>, Option<i64>, Fault) {
+    let scene = Scene::new().await;
+    scene.store.tamper(&LEDGER_CHECKPOINTS, |rows| {
+        let mut last = SignedCheckpoint::from_row(&rows[1]).unwrap().checkpoint;
+        change(&mut last);
+        let insert = last.sign(&scene.world.signer).unwrap().insert().unwrap();
+        rows[1].cells = LEDGER_CHECKPOINTS.columns.iter().map(|column| insert.value(column.name).clone()).collect();
+    });
+    let broken = scene.verify().await.first_broken.expect("the change is found");
+    (broken.checkpoint, broken.lane, broken.why)
+}
+
+#[tokio::test]
+async fn a_signed_checkpoint_is_compared_with_the_one_before_and_with_the_entries() {
+    for previous in [None, Some(Digest32([9; 32]))] {
+        let found = resigned(|last| last.previous = previous).await;
+        assert_eq!(found, (Some(2), None, Fault::Checkpoint), "{previous:?}");
+    }
+    for (at, lane) in [(0, 1), (1, 2)] {
+        let found = resigned(|last| last.lanes[at].root = Digest32([9; 32])).await;
+        assert_eq!(found, (None, Some(lane), Fault::Checkpoint));
+    }
 }
 
 #[tokio::test]
