@@ -330,7 +330,8 @@ pub(super) fn nonce_row(actor: &str, nonce: &str, now: Timestamp) -> Result<Inse
         let message = format!("a nonce has 1 to {NONCE_CHARS_MAX} characters");
         return Err(ErrorBody::new(Code::SchemaInvalid, message).with("pointer", "/nonce"));
     }
-    let until = now.plus_seconds(2 * CLOCK_SKEW_SECONDS);
+    // A request counts as made now from one end of the skew to the other, both included.
+    let until = now.plus_seconds(2 * CLOCK_SKEW_SECONDS + 1);
     let cells = vec![
         ("actor_id", actor.into()),
         ("nonce", nonce.into()),
@@ -351,11 +352,11 @@ pub(super) fn is_now(issued_at: &Value, now: Timestamp) -> Result<(), ErrorBody>
         let body = ErrorBody::new(Code::SchemaInvalid, "issued_at is Unix seconds or an RFC 3339 time");
         return Err(body.with("pointer", "/issued_at"));
     };
-    let off = (now.millis() - said) / 1_000;
-    if off.abs() <= CLOCK_SKEW_SECONDS {
+    let off_ms = now.millis().abs_diff(said);
+    if off_ms <= CLOCK_SKEW_SECONDS.unsigned_abs() * 1_000 {
         return Ok(());
     }
-    let message =
-        format!("issued_at is {} seconds {} our clock", off.abs(), if off > 0 { "behind" } else { "ahead of" });
+    let side = if said < now.millis() { "behind" } else { "ahead of" };
+    let message = format!("issued_at is {} seconds {side} our clock", off_ms.div_ceil(1_000));
     Err(ErrorBody::new(Code::ExpiredTtl, message).with("reason", "stale").with("now", now.to_string()))
 }

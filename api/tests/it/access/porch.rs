@@ -10,7 +10,7 @@ use chimera_core::flow::tables::RUNS;
 use chimera_core::flow::tool::{Reach, Risk, Spec};
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, AUDIT_LOGS, IDEMPOTENCY_RECORDS};
 use chimera_core::time::Timestamp;
-use chimera_engine::access::{Guard, Settings};
+use chimera_engine::access::{Directory, Guard, Settings};
 use chimera_engine::port::{Clock, Counters, ToolError};
 use chimera_storage::bus::LocalBus;
 use chimera_storage::counter::LocalCounters;
@@ -73,6 +73,7 @@ impl Policy for Never {
 pub(crate) struct Porch {
     pub(crate) house: House,
     pub(crate) clock: Arc<Ahead>,
+    pub(crate) directory: Arc<Directory>,
     tools: BTreeMap<&'static str, Asked>,
 }
 
@@ -151,7 +152,7 @@ pub(crate) async fn porch_with(settings: Settings, shared: Option<Arc<dyn Counte
     let access = ground.access(&directory, stage.flow.clone());
     let edge = edge_of(&stage.world).with_flow(stage.flow.clone()).with_access(access);
     let house = House { server: served(edge).await, stage, client: client() };
-    Porch { house, clock, tools: asked }
+    Porch { house, clock, directory, tools: asked }
 }
 
 fn ground(world: &World, records: &Arc<MemoryRecords>, shared: Option<Arc<dyn Counters>>) -> Ground {
@@ -196,7 +197,7 @@ impl Porch {
             flow,
         };
         let house = House { server, stage, client: self.house.client.clone() };
-        Porch { house, clock: Arc::clone(&self.clock), tools: self.tools.clone() }
+        Porch { house, clock: Arc::clone(&self.clock), directory, tools: self.tools.clone() }
     }
 
     pub(crate) fn now(&self) -> i64 {

@@ -3,7 +3,7 @@
 use super::porch::{Answer, Porch, by, entry, harmless, porch, porch_with, sent};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use chimera_core::access::tables::REVOKED_TOKENS;
+use chimera_core::access::tables::{NONCES, REVOKED_TOKENS};
 use chimera_core::access::token::{Audience, Claims, TokenKey};
 use chimera_core::access::{Secret, mac};
 use chimera_core::limits::REVOKED_HELD_MAX;
@@ -122,6 +122,37 @@ async fn a_sign_in_is_made_now_and_used_once_on_all_nodes() {
         assert_eq!((bad.status, bad.code()), (400, "SCHEMA_INVALID"), "{bad:?}");
     }
     assert_eq!(porch.sign_in("user_bob", "once").await.status, 200, "a nonce is an actor's own");
+}
+
+#[tokio::test]
+async fn a_nonce_is_remembered_for_as_long_as_its_request_counts_as_made_now() {
+    let porch = porch().await;
+    porch.clock.stand();
+    // Signed by a clock that is as far ahead of ours as it may be, so it counts for longest.
+    let body = json!({"actor": "user_ann", "issued_at": porch.now() + 60, "nonce": "once"});
+    assert_eq!(porch.post("user_ann", "/auth/token", &body).await.status, 200);
+    for (wait, after) in [(30, 30), (29, 59), (2, 61), (58, 119), (1, 120)] {
+        porch.clock.wait(wait);
+        porch.directory.sweep().await.unwrap();
+        let again = porch.post("user_ann", "/auth/token", &body).await;
+        assert_eq!((again.status, again.detail("reason")), (401, &json!("nonce_used")), "{after} s later: {again:?}");
+    }
+    porch.clock.wait(10);
+    porch.directory.sweep().await.unwrap();
+    let late = porch.post("user_ann", "/auth/token", &body).await;
+    assert_eq!((late.status, late.detail("reason")), (401, &json!("stale")), "{late:?}");
+    assert!(porch.house.stage.rows(&NONCES).is_empty(), "nobody needs it any more");
+}
+
+#[tokio::test]
+async fn a_request_that_is_a_part_of_a_second_too_old_or_too_new_is_refused() {
+    let porch = porch().await;
+    porch.clock.stand();
+    for (off, status) in [(-1e300, 401), (-60.5, 401), (-60.0, 200), (60.0, 200), (60.5, 401), (1e300, 401)] {
+        let nonce = format!("n{off}");
+        let body = json!({"actor": "user_ann", "issued_at": porch.now() as f64 + off, "nonce": nonce});
+        assert_eq!(porch.post("user_ann", "/auth/token", &body).await.status, status, "{off}");
+    }
 }
 
 #[tokio::test]
