@@ -1,8 +1,8 @@
-//! A TCP relay that can cut a connection at a chosen moment.
+//! A TCP relay that can cut a connection at a chosen moment, or pass on something else.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -22,17 +22,21 @@ pub enum Cut {
 pub struct Proxy {
     address: SocketAddr,
     cut: Arc<AtomicU8>,
+    instead: Instead,
 }
+
+/// What the next marker is replaced by.
+type Instead = Arc<Mutex<Option<&'static [u8]>>>;
 
 impl Proxy {
     /// Relays to `target`; `marker` is what a cut waits for in the client's bytes.
     pub async fn start(target: SocketAddr, marker: &'static [u8]) -> std::io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let proxy = Self { address: listener.local_addr()?, cut: Arc::new(AtomicU8::new(0)) };
-        let cut = Arc::clone(&proxy.cut);
+        let proxy = Self { address: listener.local_addr()?, cut: Arc::default(), instead: Arc::default() };
+        let (cut, instead) = (Arc::clone(&proxy.cut), Arc::clone(&proxy.instead));
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(relay(client, target, marker, Arc::clone(&cut)));
+                tokio::spawn(relay(client, target, marker, Arc::clone(&cut), Arc::clone(&instead)));
             }
         });
         Ok(proxy)
@@ -49,14 +53,23 @@ impl Proxy {
         self.cut.store(cut as u8, Ordering::SeqCst);
     }
 
-    /// Whether the cut has happened.
+    /// Lets the server get `other`, which is as long, in the place of the next marker.
+    pub fn pass_instead(&self, other: &'static [u8]) {
+        *lock(&self.instead) = Some(other);
+    }
+
+    /// Whether what was armed has happened.
     #[must_use]
     pub fn is_spent(&self) -> bool {
-        self.cut.load(Ordering::SeqCst) == 0
+        self.cut.load(Ordering::SeqCst) == 0 && lock(&self.instead).is_none()
     }
 }
 
-async fn relay(mut client: TcpStream, target: SocketAddr, marker: &'static [u8], cut: Arc<AtomicU8>) {
+fn lock(instead: &Instead) -> std::sync::MutexGuard<'_, Option<&'static [u8]>> {
+    instead.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn relay(mut client: TcpStream, target: SocketAddr, marker: &'static [u8], cut: Arc<AtomicU8>, instead: Instead) {
     let Ok(mut server) = TcpStream::connect(target).await else { return };
     let (mut up, mut down) = (vec![0; 64 * 1024], vec![0; 64 * 1024]);
     loop {
@@ -64,8 +77,12 @@ async fn relay(mut client: TcpStream, target: SocketAddr, marker: &'static [u8],
             biased;
             read = client.read(&mut up) => {
                 let Ok(n @ 1..) = read else { return };
+                let found = up[..n].windows(marker.len()).position(|window| window == marker);
+                if let Some(at) = found && let Some(other) = lock(&instead).take() {
+                    up[at..at + marker.len()].copy_from_slice(other);
+                }
                 let armed = cut.load(Ordering::SeqCst);
-                if armed != 0 && up[..n].windows(marker.len()).any(|window| window == marker) {
+                if armed != 0 && found.is_some() {
                     if armed == Cut::AfterMarker as u8 {
                         // The server gets it and answers; the answer goes nowhere.
                         let _ = server.write_all(&up[..n]).await;

@@ -61,6 +61,22 @@ async fn a_connection_cut_after_commit_ends_in_a_receipt_and_no_second_commit() 
     assert_eq!(verify_chains(&store).await, 2);
 }
 
+/// The server answers such a COMMIT with ROLLBACK, and the driver calls that success.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_the_server_turned_into_a_rollback_gets_no_receipt_before_it_is_sent_again() {
+    let (url, proxy, seeded) = (fresh_database(), proxy().await, Seeded::new(12));
+    let store = through(&proxy, &url).await;
+    store.commit(audited(&seeded)).await.unwrap();
+    let row = run(&seeded);
+    let tx = Tx { entries: vec![entry(&seeded, "acme", "made").unwrap()], ..row.tx().unwrap() };
+    proxy.pass_instead(b"ABORT \0");
+    let receipt = store.commit(tx).await.expect("sent again");
+    assert!(proxy.is_spent());
+    let there = store.read(Select::from(&RUNS, Scope::System).with("id", row.id)).await.unwrap();
+    assert_eq!(there.rows.len(), 1, "whoever has a receipt finds what it is for");
+    assert_eq!((receipt.first_seq, verify_chains(&store).await), (Some(2), 2));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stale_epoch_cannot_write() {
     let (url, seeded) = (fresh_database(), Seeded::new(3));
