@@ -52,21 +52,27 @@ impl SqliteRecords {
     pub fn facts(folder: &Path) -> Result<Facts, OpenError> {
         let path = file::path_in(folder);
         let none = Status { version: 0, pending: migrate::MIGRATIONS.iter().map(|migration| migration.name).collect() };
-        let mut runs = Attended::default();
-        let (schema, writable) = match path.metadata() {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => (none, true),
+        let unusable = |error| unavailable_sqlite(&error);
+        let (conn, schema, writable) = match path.metadata() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                (rusqlite::Connection::open_in_memory().map_err(unusable)?, none, true)
+            }
             Err(error) => return Err(OpenError::Folder(error)),
             Ok(_) => {
-                let conn = file::open_reader(&path).map_err(|error| unavailable_sqlite(&error))?;
-                let read_only = conn.is_readonly(rusqlite::MAIN_DB).map_err(|error| unavailable_sqlite(&error))?;
+                let conn = file::open_reader(&path).map_err(unusable)?;
+                let read_only = conn.is_readonly(rusqlite::MAIN_DB).map_err(unusable)?;
                 let schema = migrate::sqlite_status(&conn)?;
-                if schema.version >= ATTENDED_SINCE {
-                    runs = attended_sqlite(&conn).map_err(|error| unavailable_sqlite(&error))?;
-                }
-                (schema, !read_only)
+                (conn, schema, !read_only)
             }
         };
-        Ok(Facts { schema, durable: true, writable, clock: None, runs })
+        // A connection's own setting, which the file does not keep: this one is set as the writer's is.
+        file::force_commits(&conn).map_err(unusable)?;
+        let durable = file::forces_commits(&conn).map_err(unusable)?;
+        let mut runs = Attended::default();
+        if schema.version >= ATTENDED_SINCE {
+            runs = attended_sqlite(&conn).map_err(unusable)?;
+        }
+        Ok(Facts { schema, durable, writable, clock: None, runs })
     }
 
     /// Brings the schema in `folder` up to date.
@@ -91,7 +97,8 @@ impl PostgresRecords {
         let client = Server::parse(url)?.connect().await?;
         check(&client).await?;
         let schema = migrate::postgres_status(&client).await?;
-        let text = "SELECT current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on', \
+        let text = "SELECT current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on' \
+                    AND current_setting('synchronous_commit') <> 'off', \
                     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
         let row = client.query_one(text, &[]).await;
         let row = row.map_err(|_| Unavailable { reason: "the database does not answer".to_owned() })?;

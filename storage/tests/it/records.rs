@@ -60,6 +60,17 @@ async fn sqlite_goes_on_where_it_stopped() {
     }
 }
 
+#[tokio::test]
+async fn the_facts_of_an_embedded_store_say_that_commits_wait_for_the_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(SqliteRecords::facts(folder.path()).unwrap().durable, "before there is a file");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "looking makes nothing");
+    let store = sqlite(folder.path()).unwrap();
+    assert!(SqliteRecords::facts(folder.path()).unwrap().durable, "beside a writer");
+    store.close().await;
+    assert!(SqliteRecords::facts(folder.path()).unwrap().durable);
+}
+
 /// CONTENT-053
 #[tokio::test]
 async fn a_database_in_another_encoding_is_refused_before_anything_is_written() {

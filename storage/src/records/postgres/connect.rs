@@ -103,6 +103,18 @@ pub(crate) fn reason(words: &str) -> Unavailable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chimera_testkit::postgres::PrivatePostgres;
+
+    #[tokio::test]
+    async fn every_commit_of_a_lane_waits_for_the_disk_whatever_the_database_is_set_to() {
+        let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+        let (server, name) = (Server::parse(&url).unwrap(), url.rsplit('/').next().unwrap());
+        let plain = server.connect().await.unwrap();
+        plain.batch_execute(&format!("ALTER DATABASE {name} SET synchronous_commit = off")).await.unwrap();
+        let lane = server.connect_lane().await.unwrap();
+        let setting: String = lane.query_one("SHOW synchronous_commit", &[]).await.unwrap().get(0);
+        assert_eq!(setting, "on");
+    }
 
     /// CONTENT-052, CONTENT-053
     #[test]

@@ -16,6 +16,8 @@ const STATEMENTS_MAX: usize = 512;
 /// Memory for the writer's pages, in KiB as SQLite spells it. A commit may look at each of them, and what the
 /// writer needs again is young; the rest is in the system's cache.
 const WRITER_CACHE_KIB: i64 = -16_384;
+/// The number by which SQLite knows `synchronous = FULL`; only EXTRA is more.
+const SYNCHRONOUS_FULL: i64 = 2;
 /// How long a connection waits for another process's lock.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 
@@ -41,11 +43,22 @@ pub(crate) fn open_writer(path: &Path) -> rusqlite::Result<Connection> {
     let conn = Connection::open_with_flags(path, flags)?;
     conn.busy_timeout(BUSY_WAIT)?;
     conn.pragma_update(None, "journal_mode", "WAL")?;
-    conn.pragma_update(None, "synchronous", "FULL")?;
+    force_commits(&conn)?;
     conn.pragma_update(None, "wal_autocheckpoint", 0)?;
     settle_rules(&conn)?;
     conn.pragma_update(None, "cache_size", WRITER_CACHE_KIB)?;
     Ok(conn)
+}
+
+/// Lets every commit of a connection wait for the disk.
+pub(crate) fn force_commits(conn: &Connection) -> rusqlite::Result<()> {
+    conn.pragma_update(None, "synchronous", "FULL")
+}
+
+/// Whether every commit of a connection waits for the disk, as the connection itself says.
+pub(crate) fn forces_commits(conn: &Connection) -> rusqlite::Result<bool> {
+    let level: i64 = conn.pragma_query_value(None, "synchronous", |row| row.get(0))?;
+    Ok(level >= SYNCHRONOUS_FULL)
 }
 
 /// Opens the file for reading. Works beside a live writer, on a stopped one's data, and where
@@ -158,4 +171,28 @@ pub(crate) fn release(conn: &Connection, lane: Lane) {
     let text = "UPDATE ledger_lanes SET lease_until = 0 WHERE lane = ?1 AND epoch = ?2";
     // The process is leaving: a lease that could not be ended runs out by itself.
     let _ = conn.execute(text, params![lane.id, lane.epoch]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_commit_of_the_writer_waits_for_the_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = open_writer(&path_in(folder.path())).unwrap();
+        let setting = |name| writer.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
+        assert_eq!(setting("synchronous"), 2, "FULL: NORMAL loses the last commits of a log in a power cut");
+        assert_eq!(writer.pragma_query_value(None, "journal_mode", |row| row.get::<_, String>(0)).unwrap(), "wal");
+        assert!(forces_commits(&writer).unwrap());
+    }
+
+    #[test]
+    fn a_connection_that_does_not_wait_for_the_disk_is_not_called_durable() {
+        let conn = Connection::open_in_memory().unwrap();
+        for (level, durable) in [("OFF", false), ("NORMAL", false), ("FULL", true), ("EXTRA", true)] {
+            conn.pragma_update(None, "synchronous", level).unwrap();
+            assert_eq!(forces_commits(&conn).unwrap(), durable, "{level}");
+        }
+    }
 }
