@@ -29,7 +29,7 @@ const CORRELATION_CHARS_MAX: usize = 128;
 
 /// Runs a request inside its span and finishes its answer.
 pub(crate) async fn observe(State(edge): State<Edge>, mut request: Request, next: Next) -> Response {
-    let began = edge.clock.now();
+    let began = edge.clock.steady();
     let _running = Running::begin();
     let method = method_label(request.method());
     let route = request.extensions().get::<MatchedPath>().map_or("unmatched", MatchedPath::as_str).to_owned();
@@ -62,7 +62,7 @@ pub(crate) async fn observe(State(edge): State<Edge>, mut request: Request, next
 
     let response = answer(&edge, request, next).instrument(span.clone()).await;
 
-    let micros = edge.clock.now().micros() - began.micros();
+    let micros = edge.clock.steady().micros() - began.micros();
     let entered = span.enter();
     let mut response = explain(response, &instance, &context.trace_id);
     let status = response.status();

@@ -2,40 +2,15 @@
 //!
 //! Everything else takes these as arguments, so that a test or the simulator can supply them.
 
-use chimera_core::time::Timestamp;
-use chimera_engine::port::{Clock, Random};
+mod clock;
+pub(crate) mod watch;
+
+pub(crate) use clock::SystemClock;
+
+use chimera_engine::port::Random;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
-
-/// The system clock, held back from running backwards: when the machine's clock is set back, this
-/// one stands still until it has caught up.
-#[derive(Debug, Default)]
-pub(crate) struct SystemClock {
-    latest: AtomicI64,
-}
-
-impl Clock for SystemClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(self.advance(wall_micros()))
-    }
-}
-
-impl SystemClock {
-    fn advance(&self, micros: i64) -> i64 {
-        self.latest.fetch_max(micros, Ordering::Relaxed).max(micros)
-    }
-}
-
-#[allow(clippy::disallowed_methods)] // the one place that reads the clock
-fn wall_micros() -> i64 {
-    match SystemTime::now().duration_since(UNIX_EPOCH) {
-        Ok(since) => i64::try_from(since.as_micros()).unwrap_or(i64::MAX),
-        Err(_) => 0,
-    }
-}
 
 /// Randomness of the operating system, fetched a few hundred bytes at a time: a run needs dozens of
 /// ids and salts, and each fetch is a system call.
@@ -132,14 +107,6 @@ mod tests {
     #[test]
     fn a_terminal_without_a_size_is_taken_for_a_usual_one() {
         assert_eq!((usable(0, 0), usable(1, 1), usable(120, 50)), ((80, 24), (10, 10), (120, 50)));
-    }
-
-    #[test]
-    fn the_clock_never_goes_back() {
-        let clock = SystemClock::default();
-        assert_eq!([clock.advance(10), clock.advance(5), clock.advance(11)], [10, 10, 11]);
-        let first = clock.now();
-        assert!(clock.now() >= first);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod access;
 mod bench;
+mod checks;
 mod flow;
 mod server;
 mod traced;
@@ -19,6 +20,7 @@ use crate::config::{Config, Secretive};
 use crate::doctor::{RunFacts, StoreFacts};
 use crate::failure::{Failure, Outcome};
 use crate::home::{self, Home};
+use checks::{blobs_check, clock_check, data_folder, records_check, redis_check};
 use chimera_api::Check;
 use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::Code;
@@ -30,20 +32,18 @@ use chimera_engine::flow::Flow;
 use chimera_engine::ledger::audit::{Event, Writer};
 use chimera_engine::ledger::checkpoint::{Checkpointer, Pace, known};
 use chimera_engine::ledger::{LedgerError, last_checkpoint};
-use chimera_engine::port::{Blobs, Clock, Counters, NoSpans, Random, Records, Secrets, Spans};
+use chimera_engine::port::{Blobs, Clock, NoSpans, Random, Records, Secrets, Spans};
 use chimera_storage::Redis;
 use chimera_storage::blob::{FolderBlobs, InvalidS3Url, LinkSigner, S3Blobs, S3Credentials, S3Url};
-use chimera_storage::counter::RedisCounters;
 use chimera_storage::migrate::MIGRATIONS;
 use chimera_storage::records::{Access, OpenError, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_storage::secret::{DirectorySecrets, EnvironmentSecrets, FileSecrets, LayeredSecrets};
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use traced::{TracedCounters, TracedRecords};
+use traced::TracedRecords;
 
 /// How many new entries make a checkpoint due before its time.
 const CHECKPOINT_ENTRIES: i64 = 10_000;
@@ -58,13 +58,17 @@ const SYSTEM_TENANT: &str = "system";
 #[derive(Clone)]
 pub(crate) struct Ambient {
     pub(crate) clock: Arc<dyn Clock>,
+    /// The same clock, for whoever watches it.
+    pub(crate) machine: Arc<SystemClock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) spans: Arc<dyn Spans>,
 }
 
 impl Ambient {
     pub(crate) fn new() -> Self {
-        Self { clock: Arc::new(SystemClock::default()), random: Arc::new(SystemRandom), spans: Arc::new(NoSpans) }
+        let machine = Arc::new(SystemClock::default());
+        let clock = Arc::clone(&machine) as Arc<dyn Clock>;
+        Self { clock, machine, random: Arc::new(SystemRandom), spans: Arc::new(NoSpans) }
     }
 }
 
@@ -136,6 +140,7 @@ pub(crate) struct Parts {
     ambient: Ambient,
     node: String,
     checkpoints: (watch::Sender<bool>, JoinHandle<()>),
+    clock_watch: JoinHandle<()>,
 }
 
 /// Whether other nodes of the same database would not find the blobs of this one.
@@ -161,7 +166,12 @@ pub(crate) async fn open(
     let records = records(config, ambient, &node).await?;
     may_sign(config, &signer, &*records).await?;
     let blobs = blobs(config, home, ambient, address).await?;
-    let mut checks = vec![data_folder(&config.data_dir), records_check(&records), blobs_check(&blobs)];
+    let mut checks = vec![
+        data_folder(&config.data_dir),
+        records_check(&records),
+        blobs_check(&blobs),
+        clock_check(&ambient.machine),
+    ];
     if config.access.refuse_without_redis {
         checks.extend(redis_check(config, ambient).await?);
     }
@@ -185,8 +195,10 @@ pub(crate) async fn open(
     running.watch(&directory);
     let door = access::door(config, ambient, &directory).await?;
     let access = Arc::new(FrontDoor::new(directory, door, running.flow.clone(), Arc::new(WordPlanner)));
+    let clock_watch = tokio::spawn(crate::ambient::watch::watch(Arc::clone(&ambient.machine)));
     let ambient = ambient.clone();
-    let parts = Parts { checks, blobs, running: Some(running), access, records, ambient, node, checkpoints };
+    let parts =
+        Parts { checks, blobs, running: Some(running), access, records, ambient, node, checkpoints, clock_watch };
     if config.database_url.is_some() && config.signing_key.is_none() {
         tracing::warn!(
             "the ledger is signed with this folder's own key; several nodes should share ledger.signing_key"
@@ -280,6 +292,7 @@ impl Parts {
         let _ = stop.send(true);
         // A checkpointer that broke has said so itself.
         let _ = checkpoints.await;
+        self.clock_watch.abort();
         self.records.close().await;
     }
 }
@@ -354,47 +367,6 @@ fn s3_credentials(config: &Config, secret: &Secret) -> Outcome<S3Credentials> {
     let secret_access_key = Secret::new(key.as_bytes().to_vec());
     config.mask.learn(&secret_access_key);
     Ok(S3Credentials { access_key_id: id.to_owned(), secret_access_key, session_token: None })
-}
-
-fn data_folder(dir: &Path) -> Check {
-    let dir = dir.to_owned();
-    Check::new("data_folder", move || {
-        let dir = dir.clone();
-        async move {
-            let tried = tokio::task::spawn_blocking(move || crate::doctor::write_probe(&dir)).await;
-            tried.unwrap_or(Err("the check did not finish".to_owned()))
-        }
-    })
-}
-
-fn records_check(records: &Arc<dyn Records>) -> Check {
-    let records = Arc::clone(records);
-    Check::new("records", move || {
-        let records = Arc::clone(&records);
-        async move { records.ready().await.map_err(|error| error.reason) }
-    })
-}
-
-fn blobs_check(blobs: &Arc<dyn Blobs>) -> Check {
-    let blobs = Arc::clone(blobs);
-    Check::new("blobs", move || {
-        let blobs = Arc::clone(&blobs);
-        async move { blobs.ready().await.map_err(|error| error.to_string()) }
-    })
-}
-
-async fn redis_check(config: &Config, ambient: &Ambient) -> Outcome<Option<Check>> {
-    let Some(url) = &config.redis_url else { return Ok(None) };
-    let redis = Redis::new(&plain(config, "redis_url", url).await?);
-    let redis = redis.map_err(|error| Failure::new(Code::ConfigInvalid, format!("`redis_url`: {error}")))?;
-    let mut counters: Arc<dyn Counters> = Arc::new(RedisCounters::new(redis));
-    if ambient.spans.enabled() {
-        counters = Arc::new(TracedCounters(counters));
-    }
-    Ok(Some(Check::new("redis", move || {
-        let counters = Arc::clone(&counters);
-        async move { counters.ready().await.map_err(|error| error.to_string()) }
-    })))
 }
 
 /// The services beside the record store, each with a way to ask whether it answers. Local parts

@@ -57,6 +57,12 @@ pub const CLOCK_SKEW_SECONDS: i64 = 60;
 pub const NONCE_CHARS_MAX: usize = 128;
 /// Characters of an actor's key at the least.
 pub const ACTOR_KEY_CHARS_MIN: usize = 16;
+/// Seconds by which the machine's clock may move differently from the time that passes before that is a jump.
+pub const CLOCK_JUMP_SECONDS: i64 = 5;
+/// Seconds that a jump of the machine's clock must last before times follow it.
+pub const CLOCK_JUMP_LASTING_SECONDS: i64 = 30;
+/// After a jump was followed, the time for deadlines runs faster or slower by one part in so many until both agree.
+pub const CLOCK_SLEW_PARTS: i64 = 10;
 /// Keys of an actor that count at one time.
 pub const ACTOR_KEYS_MAX: usize = 8;
 /// Actors and patterns that the registry holds.

@@ -10,6 +10,7 @@ pub mod flow;
 pub mod memory;
 pub mod net;
 pub mod postgres;
+pub mod preload;
 pub mod proxy;
 pub mod redis;
 pub mod s3;

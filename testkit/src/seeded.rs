@@ -63,4 +63,8 @@ impl Clock for FakeClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.0.load(Ordering::Relaxed))
     }
+
+    fn steady(&self) -> Timestamp {
+        self.now()
+    }
 }

@@ -23,6 +23,10 @@ impl Clock for Ticking {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.0.fetch_add(1_000, Ordering::Relaxed))
     }
+
+    fn steady(&self) -> Timestamp {
+        self.now()
+    }
 }
 
 /// Bytes that count up from one.

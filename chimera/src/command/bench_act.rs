@@ -135,7 +135,7 @@ async fn measure(bench: &FlowBench, ambient: &Ambient, runs: usize, concurrency:
 /// A closed loop: so many are under way, and each that ends is followed by the next.
 async fn drive(side: &Side, ambient: &Ambient, part: std::ops::Range<usize>, concurrency: usize) -> Outcome<Took> {
     let next = Arc::new(AtomicUsize::new(part.start));
-    let began = ambient.clock.now().micros();
+    let began = ambient.clock.steady().micros();
     let workers: Vec<_> = (0..concurrency.min(part.len()))
         .map(|_| {
             let (side, clock, next, end) = (side.clone(), Arc::clone(&ambient.clock), Arc::clone(&next), part.end);
@@ -146,9 +146,9 @@ async fn drive(side: &Side, ambient: &Ambient, part: std::ops::Range<usize>, con
                     if n >= end {
                         return Ok::<_, Failure>(each);
                     }
-                    let began = clock.now().micros();
+                    let began = clock.steady().micros();
                     one(&side, n).await?;
-                    each.push(clock.now().micros() - began);
+                    each.push(clock.steady().micros() - began);
                 }
             })
         })
@@ -157,7 +157,7 @@ async fn drive(side: &Side, ambient: &Ambient, part: std::ops::Range<usize>, con
     for worker in workers {
         each.extend(worker.await.map_err(|_| broken("a worker of the benchmark broke"))??);
     }
-    Ok(Took { whole: ambient.clock.now().micros() - began, each })
+    Ok(Took { whole: ambient.clock.steady().micros() - began, each })
 }
 
 async fn one(side: &Side, n: usize) -> Outcome {

@@ -125,9 +125,9 @@ async fn measure(flow: &Flow, ambient: &Ambient, load: &Load) -> Result<Measured
     let before = resident_bytes();
     drive_level(flow, &permit, &ambient.clock, waiting, FILL_CONCURRENCY, Level::Ask).await?;
     let waiting_bytes = (waiting > 0).then(|| resident_bytes().saturating_sub(before) as f64 / waiting as f64);
-    let began = ambient.clock.now().micros();
+    let began = ambient.clock.steady().micros();
     let mut took = drive(flow, &permit, &ambient.clock, runs, concurrency).await?;
-    let seconds = (ambient.clock.now().micros() - began) as f64 / 1e6;
+    let seconds = (ambient.clock.steady().micros() - began) as f64 / 1e6;
     took.sort_unstable();
     Ok(Measured { waiting_bytes, seconds, took })
 }
@@ -168,9 +168,9 @@ async fn drive_level(
                     if n >= runs {
                         return Ok::<_, FlowError>(took);
                     }
-                    let began = clock.now().micros();
+                    let began = clock.steady().micros();
                     one(&flow, &permit, n, level).await?;
-                    took.push(clock.now().micros() - began);
+                    took.push(clock.steady().micros() - began);
                 }
             })
         })

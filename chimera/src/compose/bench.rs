@@ -128,7 +128,7 @@ struct Bench {
 
 impl Bench {
     fn since(&self, start: i64) -> Duration {
-        Duration::from_micros(self.clock.now().micros().saturating_sub(start).unsigned_abs())
+        Duration::from_micros(self.clock.steady().micros().saturating_sub(start).unsigned_abs())
     }
 }
 
@@ -140,14 +140,14 @@ impl Subject for Bench {
 
     async fn store(&self, writers: usize, transactions: usize) -> Outcome<Work> {
         let mut start = 0;
-        let mark = || start = self.clock.now().micros();
+        let mark = || start = self.clock.steady().micros();
         let driven = drive(&self.store, &self.workload, writers, transactions, mark).await?;
         Ok(Work { transactions: driven.txs, commits: driven.batches, time: self.since(start) })
     }
 
     async fn bare(&self, writers: usize, transactions: usize) -> Outcome<Work> {
         let mut start = 0;
-        let mark = || start = self.clock.now().micros();
+        let mark = || start = self.clock.steady().micros();
         // The lanes work side by side, so each takes its share of the writers, as in the store.
         let lanes = self.setting.lanes.min(writers);
         let batch = writers.div_ceil(lanes);

@@ -12,6 +12,10 @@ impl Clock for Noon {
     fn now(&self) -> Timestamp {
         "2026-02-06T15:30:00.123987Z".parse().unwrap()
     }
+
+    fn steady(&self) -> Timestamp {
+        self.now()
+    }
 }
 
 fn written(form: Form, act: impl FnOnce()) -> String {

@@ -5,6 +5,7 @@ mod access;
 mod audit;
 mod bench;
 mod clients;
+mod clock;
 mod commands;
 mod configuration;
 mod crash;

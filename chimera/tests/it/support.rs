@@ -13,6 +13,7 @@ use tempfile::TempDir;
 pub(crate) struct Place {
     pub(crate) dir: TempDir,
     env: Vec<(String, String)>,
+    server_env: Vec<(String, String)>,
     via: Vec<String>,
 }
 
@@ -26,11 +27,17 @@ pub(crate) struct Said {
 
 impl Place {
     pub(crate) fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap(), env: Vec::new(), via: Vec::new() }
+        Self { dir: tempfile::tempdir().unwrap(), env: Vec::new(), server_env: Vec::new(), via: Vec::new() }
     }
 
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.env.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// For servers alone, not for the commands beside them.
+    pub(crate) fn server_env(mut self, name: &str, value: &str) -> Self {
+        self.server_env.push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -78,6 +85,9 @@ autonomy_level = "L2_ExecuteNotify"
             }
         };
         command.args(args).current_dir(self.dir.path()).env_clear().envs(self.env.iter().cloned());
+        if matches!(args.first(), Some(&("dev" | "serve"))) {
+            command.envs(self.server_env.iter().cloned());
+        }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

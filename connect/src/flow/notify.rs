@@ -103,7 +103,7 @@ impl Channels {
             effect_id: message.id,
             idempotency_key: message.id.to_string(),
             attempt: 1,
-            deadline: self.clock.now().plus_seconds(TIME_MAX.as_secs().try_into().unwrap_or(i64::MAX)),
+            deadline: self.clock.steady().plus_seconds(TIME_MAX.as_secs().try_into().unwrap_or(i64::MAX)),
             time_left: TIME_MAX,
             traceparent: traceparent(message),
             cancel,

@@ -134,7 +134,8 @@ impl Directory {
 
     /// Reads everything anew.
     pub async fn refresh(&self) -> Result<(), AccessError> {
-        let now = self.parts.clock.now();
+        // What is left out here is not looked for again when the clock is set back.
+        let now = self.parts.clock.earlier();
         let rows = self.rows(Select::from(&ACTORS, Scope::System), limits::ACTORS_MAX).await?;
         let entries: Vec<Entry> = rows.iter().map(entry).collect();
         let mut sources: BTreeMap<String, &'static str> =
@@ -152,7 +153,7 @@ impl Directory {
 
     async fn keys(&self) -> Result<BTreeMap<String, Vec<HeldKey>>, AccessError> {
         let mut keys: BTreeMap<String, Vec<HeldKey>> = BTreeMap::new();
-        let now = self.parts.clock.now();
+        let now = self.parts.clock.earlier();
         let keys_max = limits::ACTORS_MAX * limits::ACTOR_KEYS_MAX;
         let rows = self.rows(Select::from(&ACTOR_KEYS, Scope::System), keys_max).await?;
         let stored: BTreeSet<Uuid> = rows.iter().map(|row| row.uuid("id")).collect();
@@ -218,7 +219,8 @@ impl Directory {
 
     /// Removes what counts no more: nonces, tokens and sign-ins whose time is over.
     pub async fn sweep(&self) -> Result<(), AccessError> {
-        let now = self.parts.clock.now();
+        // A nonce that is forgotten too early can be used again.
+        let now = self.parts.clock.earlier();
         let over = |table: &'static Table| Step::Delete {
             table,
             conditions: vec![Condition { column: "expires_at", compare: Compare::AtMost, value: now.into() }],
@@ -232,7 +234,7 @@ impl Directory {
 
     /// Keeps up with other nodes, and sweeps, until it is told to stop.
     pub async fn keep(&self, mut stopped: watch::Receiver<bool>) {
-        let mut swept = self.parts.clock.now();
+        let mut swept = self.parts.clock.steady();
         let mut told = match self.parts.bus.subscribe(TOPIC).await {
             Ok(heard) => heard,
             Err(_) => futures::stream::pending::<Heard>().boxed(),
@@ -244,7 +246,7 @@ impl Directory {
                 Some(_) = told.next() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
-            let now = self.parts.clock.now();
+            let now = self.parts.clock.steady();
             if now >= swept.plus_seconds(SWEEP_SECONDS) {
                 swept = now;
                 if let Err(error) = self.sweep().await {

@@ -8,7 +8,7 @@ use super::directory::Directory;
 use super::permit::Permit;
 use super::rate::{Rate, Rates};
 use super::{AccessError, refused};
-use crate::port::{CommitError, CounterError, Counters};
+use crate::port::{Clock, CommitError, CounterError, Counters};
 use chimera_core::access::tables::{NONCES, REVOKED_TOKENS, TOKEN_FAMILIES};
 use chimera_core::access::token::{self, Claims, InvalidToken};
 use chimera_core::access::{ANONYMOUS, mac, scope};
@@ -85,17 +85,17 @@ impl Door {
         let now = self.directory.parts.clock.now();
         match self.recognise(shown, now).await {
             Ok(permit) => Ok(permit),
-            Err((permit, body)) => Err(self.turn_away(shown, permit.as_ref(), body, now).await),
+            Err((permit, body)) => Err(self.turn_away(shown, permit.as_ref(), body).await),
         }
     }
 
     /// Counts a request of somebody who is known; over the limit they are turned away, and as long as
     /// nothing can be counted so is everybody.
     pub async fn count(&self, permit: &Permit, shown: &Presented<'_>) -> Result<Rate, Turned> {
-        let now = self.directory.parts.clock.now();
-        let rate = match self.rates.hit(permit.actor(), permit.quota(), shown.reads, now).await {
+        let steady = self.directory.parts.clock.steady();
+        let rate = match self.rates.hit(permit.actor(), permit.quota(), shown.reads, steady).await {
             Ok(rate) => rate,
-            Err(lost) => return Err(self.uncounted(shown, Some(permit), lost, now).await),
+            Err(lost) => return Err(self.uncounted(shown, Some(permit), lost).await),
         };
         match rate.refusal() {
             None => Ok(rate),
@@ -108,16 +108,11 @@ impl Door {
 
     /// Turns somebody away who can't be counted. It is entered as often as this node's own count allows:
     /// the ledger is not theirs to fill.
-    async fn uncounted(
-        &self,
-        shown: &Presented<'_>,
-        permit: Option<&Permit>,
-        lost: ErrorBody,
-        now: Timestamp,
-    ) -> Turned {
+    async fn uncounted(&self, shown: &Presented<'_>, permit: Option<&Permit>, lost: ErrorBody) -> Turned {
+        let steady = self.directory.parts.clock.steady();
         let actor = permit.map_or(ANONYMOUS, Permit::actor);
         let quota = permit.map_or_else(|| self.quota(ANONYMOUS), Permit::quota);
-        let body = match self.rates.allows_entry(actor, quota, now).await {
+        let body = match self.rates.allows_entry(actor, quota, steady).await {
             true => refused::enter(&self.directory, permit, shown, lost).await,
             false => lost,
         };
@@ -138,7 +133,7 @@ impl Door {
             (None, ErrorBody::new(Code::Unauthenticated, "Invalid JWT: missing").with("reason", "missing"))
         })?;
         let claims = self.validate_jwt(bearer, now).map_err(jwt)?;
-        if self.is_revoked(&claims, now).await.map_err(|body| (None, body))? {
+        if self.is_revoked(&claims).await.map_err(|body| (None, body))? {
             return Err(jwt(InvalidToken::Revoked));
         }
         let permit = self.permit(&claims).map_err(|body| (None, body))?;
@@ -188,7 +183,7 @@ impl Door {
 
     /// Whether a token or its sign-in was revoked: as far as this process knows, as the shared
     /// counters say, and, when those can't be reached or too much was revoked, as the store says.
-    async fn is_revoked(&self, claims: &Claims, now: Timestamp) -> Result<bool, ErrorBody> {
+    async fn is_revoked(&self, claims: &Claims) -> Result<bool, ErrorBody> {
         let snapshot = self.directory.snapshot();
         let ids = [claims.jti.as_deref(), claims.fam.as_deref()];
         let mut said = ids.iter().flatten().map(|id| snapshot.is_revoked(id));
@@ -199,7 +194,7 @@ impl Door {
         }
         let Some(claimed) = &self.claims else { return Ok(false) };
         for id in ids.into_iter().flatten() {
-            match claimed.read(&revoked_key(id), now).await {
+            match claimed.read(&revoked_key(id), self.directory.parts.clock.steady()).await {
                 Ok(found) if found.is_some() => return Ok(true),
                 Ok(_) => {}
                 Err(CounterError::Unavailable { .. }) => return self.is_revoked_in_store(claims).await,
@@ -261,7 +256,7 @@ impl Door {
 
     /// Uses a nonce up.
     async fn use_nonce(&self, actor: &str, nonce: &str, now: Timestamp) -> Result<(), ErrorBody> {
-        let row = nonce_row(actor, nonce, now)?;
+        let row = nonce_row(actor, nonce, now, &*self.directory.parts.clock)?;
         let committed = self.directory.parts.records.commit(Tx { inserts: vec![row], ..Tx::default() }).await;
         match committed {
             Ok(_) => Ok(()),
@@ -272,7 +267,7 @@ impl Door {
 
     /// Refuses somebody before it is looked who they are: what they sent can't be read.
     pub async fn refuse(&self, shown: &Presented<'_>, body: ErrorBody) -> Turned {
-        self.turn_away(shown, None, body, self.directory.parts.clock.now()).await
+        self.turn_away(shown, None, body).await
     }
 
     /// Enters in the ledger that somebody who is known was refused something, and gives the refusal back.
@@ -281,24 +276,18 @@ impl Door {
     }
 
     /// Counts and enters somebody who was turned away.
-    pub(super) async fn turn_away(
-        &self,
-        shown: &Presented<'_>,
-        permit: Option<&Permit>,
-        body: ErrorBody,
-        now: Timestamp,
-    ) -> Turned {
-        let quota = self.quota(ANONYMOUS);
-        let rate = match self.rates.hit_stranger(shown.peer, quota, now).await {
+    pub(super) async fn turn_away(&self, shown: &Presented<'_>, permit: Option<&Permit>, body: ErrorBody) -> Turned {
+        let (quota, steady) = (self.quota(ANONYMOUS), self.directory.parts.clock.steady());
+        let rate = match self.rates.hit_stranger(shown.peer, quota, steady).await {
             Ok(rate) => rate,
-            Err(lost) => return self.uncounted(shown, permit, lost, now).await,
+            Err(lost) => return self.uncounted(shown, permit, lost).await,
         };
         let Some(over) = rate.refusal() else {
             let body = refused::enter(&self.directory, permit, shown, body).await;
             return Turned { body, rate: Some(rate) };
         };
         // A flood of strangers is entered once a window: the ledger is not theirs to fill.
-        let first = self.rates.own.claim(&flood_key(shown.peer), "1", std::time::Duration::from_secs(60), now).await;
+        let first = self.rates.own.claim(&flood_key(shown.peer), "1", std::time::Duration::from_secs(60), steady).await;
         let body = match first {
             Ok(crate::port::Claim::Claimed) => refused::enter(&self.directory, permit, shown, over).await,
             _ => over,
@@ -325,13 +314,14 @@ pub(super) fn used_before() -> ErrorBody {
 }
 
 /// The row of a nonce that is used up.
-pub(super) fn nonce_row(actor: &str, nonce: &str, now: Timestamp) -> Result<Insert, ErrorBody> {
+pub(super) fn nonce_row(actor: &str, nonce: &str, now: Timestamp, clock: &dyn Clock) -> Result<Insert, ErrorBody> {
     if !(1..=NONCE_CHARS_MAX).contains(&nonce.chars().count()) || nonce.contains('\0') {
         let message = format!("a nonce has 1 to {NONCE_CHARS_MAX} characters");
         return Err(ErrorBody::new(Code::SchemaInvalid, message).with("pointer", "/nonce"));
     }
-    // A request counts as made now from one end of the skew to the other, both included.
-    let until = now.plus_seconds(2 * CLOCK_SKEW_SECONDS + 1);
+    // A request counts as made now from one end of the skew to the other, both included. A clock that is
+    // set back makes old requests fresh again, so it is kept by the later of both.
+    let until = clock.later().plus_seconds(2 * CLOCK_SKEW_SECONDS + 1);
     let cells = vec![
         ("actor_id", actor.into()),
         ("nonce", nonce.into()),

@@ -48,7 +48,7 @@ impl Access {
         let mut seen = String::new();
         let mut looks = 0;
         loop {
-            let claimed = counters.claim(&name, &run.to_string(), settings.idempotency_ttl, clock.now()).await;
+            let claimed = counters.claim(&name, &run.to_string(), settings.idempotency_ttl, clock.steady()).await;
             let held = match claimed {
                 Ok(Claim::Claimed) => {
                     return Ok(Claimed::Ours(Some(Held { counters: Arc::clone(counters), name, run })));
@@ -75,7 +75,7 @@ impl Access {
                 (seen, looks) = (held, 0);
             } else if looks >= LOOKS_MAX {
                 // Whoever claimed it is gone without a run.
-                let _ = counters.release(&name, &seen, clock.now()).await;
+                let _ = counters.release(&name, &seen, clock.steady()).await;
             }
             looks += 1;
             tokio::time::sleep(LOOK_EVERY).await;
@@ -89,7 +89,7 @@ impl Access {
     }
 
     pub(super) async fn give_up(&self, held: Held) {
-        let now = self.directory.parts.clock.now();
+        let now = self.directory.parts.clock.steady();
         if let Err(error) = held.counters.release(&held.name, &held.run.to_string(), now).await {
             tracing::warn!(error = %error, "a key stays claimed until somebody finds it without a run");
         }

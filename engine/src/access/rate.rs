@@ -101,7 +101,8 @@ impl Rate {
                 (0, reset_at, Some(retry_after.as_millis().div_ceil(1_000) as u64))
             }
         };
-        let left = (reset_at.millis() - now.millis()).max(0);
+        // Shared counters go by a clock of their own.
+        let left = (reset_at.millis() - now.millis()).clamp(0, i64::from(WINDOW_SECONDS) * 1_000);
         Self {
             name,
             limit,

@@ -60,7 +60,7 @@ impl Door {
         if let Err(body) = self.check_sign_in(ask, shown, now) {
             // Whoever looks into the ledger wants to know as whom somebody tried to come in.
             let tried: String = ask.actor.chars().take(ACTOR_CHARS_MAX).collect();
-            return Err(self.turn_away(shown, None, body.with("actor", tried), now).await);
+            return Err(self.turn_away(shown, None, body.with("actor", tried)).await);
         }
         let entry = self.directory.snapshot().registry.resolve(&ask.actor);
         let permit = Permit::new(Arc::clone(&entry), &ask.actor, Vec::new());
@@ -70,7 +70,7 @@ impl Door {
         let granted = Grant { family, actor: &ask.actor, entry: &entry, narrow: scopes, rate };
         match self.begin_family(&granted, &ask.nonce, now).await {
             Ok(tokens) => Ok(tokens),
-            Err(AccessError::Refused(body)) => Err(self.turn_away(shown, None, *body, now).await),
+            Err(AccessError::Refused(body)) => Err(self.turn_away(shown, None, *body).await),
             Err(error) => Err(Turned { body: error.body(), rate: Some(rate) }),
         }
     }
@@ -110,7 +110,11 @@ impl Door {
         )?;
         // The sign-in must be there before its token; so they are ordered.
         let steps = vec![chimera_core::record::Step::Insert(family), chimera_core::record::Step::Insert(refresh)];
-        let mut tx = Tx { inserts: vec![nonce_row(grant.actor, nonce, now)?], steps, ..Tx::default() };
+        let mut tx = Tx {
+            inserts: vec![nonce_row(grant.actor, nonce, now, &*self.directory.parts.clock)?],
+            steps,
+            ..Tx::default()
+        };
         self.note(&mut tx, grant, "token.issued", json!({"expires_in": TOKEN_SECONDS}))?;
         match audit::commit(&*self.directory.parts.records, tx).await {
             Ok(_) => Ok(tokens),
@@ -125,7 +129,7 @@ impl Door {
         match self.renew(refresh_token, shown, now).await {
             Ok(tokens) => Ok(tokens),
             Err(Renewal::Over(turned)) => Err(turned),
-            Err(Renewal::Failed(AccessError::Refused(body))) => Err(self.turn_away(shown, None, *body, now).await),
+            Err(Renewal::Failed(AccessError::Refused(body))) => Err(self.turn_away(shown, None, *body).await),
             Err(Renewal::Failed(error)) => Err(Turned { body: error.body(), rate: None }),
         }
     }
@@ -197,7 +201,7 @@ impl Door {
             Ok(_) | Err(CommitError::Conflict(_)) => {}
             Err(error) => return Err(error.into()),
         }
-        self.deny(&id.to_string(), now).await;
+        self.deny(&id.to_string()).await;
         self.directory.changed().await
     }
 
@@ -250,15 +254,16 @@ impl Door {
             Ok(_) | Err(CommitError::Conflict(Conflict::Exists(_))) => {}
             Err(error) => return Err(error.into()),
         }
-        self.deny(jti, now).await;
+        self.deny(jti).await;
         self.directory.changed().await
     }
 
     /// Tells all nodes through what they share. The store has it, and every node looks there too.
-    async fn deny(&self, id: &str, now: Timestamp) {
+    async fn deny(&self, id: &str) {
         let Some(claims) = &self.claims else { return };
+        let steady = self.directory.parts.clock.steady();
         let ttl = Duration::from_secs(TOKEN_SECONDS.unsigned_abs());
-        if let Err(error) = claims.claim(&revoked_key(id), "revoked", ttl, now).await {
+        if let Err(error) = claims.claim(&revoked_key(id), "revoked", ttl, steady).await {
             tracing::warn!(error = %error, "a revocation is in the store only");
         }
     }

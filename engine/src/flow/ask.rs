@@ -75,7 +75,7 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Reque
         }
     }
     recipients.truncate(limits::MESSAGE_RECIPIENTS_MAX);
-    let now = inner.parts.clock.now();
+    let (now, steady) = (inner.parts.clock.now(), inner.parts.clock.steady());
     for requested in asked {
         for recipient in &recipients {
             let link = decider(recipient, requested, head).map(|person| (person, token(inner)));
@@ -84,7 +84,7 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Reque
             }
             let link = link.map(|(_, token)| format!("{}/approvals/{token}", asking.base_url));
             let payload = payload(head, requested, &asking.base_url, link, now);
-            tx.inserts.push(message_row(inner.id(), head, requested, recipient, &payload, now)?);
+            tx.inserts.push(message_row(inner.id(), head, requested, recipient, &payload, steady)?);
         }
     }
     Ok(())

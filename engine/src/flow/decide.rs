@@ -159,7 +159,7 @@ impl Flow {
     }
 
     pub(super) fn may_decide(&self, permit: &Permit, row: &Row) -> Result<(), FlowError> {
-        let now = self.inner.parts.clock.now();
+        let now = self.inner.parts.clock.steady();
         if ["superseded", "cancelled"].contains(&row.text("status")) {
             return Err(FlowError::refused(Code::StaleApproval, "what was asked for does not stand any more"));
         }
@@ -204,7 +204,7 @@ impl Flow {
         decided: &Decided,
         by: Vec<String>,
     ) -> Result<Tx, FlowError> {
-        let now = self.inner.parts.clock.now();
+        let now = self.inner.parts.clock.steady();
         let approval = decided.approval;
         let json = Json::of(decisions).map_err(Unstorable::from)?;
         let version = row.int("state_version");

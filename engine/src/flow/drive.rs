@@ -178,7 +178,7 @@ impl Drive {
     fn decide(&mut self, events: Vec<Event>, owner: Owner) -> Result<Turn, FlowError> {
         let inner = Arc::clone(&self.inner);
         let parts = &inner.parts;
-        let now = parts.clock.now();
+        let now = parts.clock.steady();
         let catalog = inner.workflows.running();
         let mut env = Env {
             now,
@@ -288,7 +288,7 @@ impl Drive {
                     .take(1);
                 // A cache that can't be read is a cache without the entry.
                 let row = inner.parts.records.read(select).await.ok().and_then(|page| page.rows.into_iter().next());
-                let now = inner.parts.clock.now();
+                let now = inner.parts.clock.steady();
                 let row = row.filter(|row| row.get("expires_at").as_time().is_none_or(|end| end > now));
                 Event::Recalled { at, hit: row.and_then(|row| row.get("output").as_json().map(Json::to_value)) }
             }
@@ -311,7 +311,7 @@ impl Drive {
         if !self.inner.goes_on() {
             return if self.calls.is_empty() { Vec::new() } else { self.rest_of_calls(stopping).await };
         }
-        let mut due = self.run.next_deadline().map(|due| until(due, self.inner.parts.clock.now()));
+        let mut due = self.run.next_deadline().map(|due| until(due, self.inner.parts.clock.steady()));
         if self.run.wants_slot() {
             // A freed slot is offered to one run; if that one can't use it, the others must find it.
             due = Some(due.map_or(LOOK_FOR_SLOT, |due| due.min(LOOK_FOR_SLOT)));

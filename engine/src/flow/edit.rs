@@ -81,7 +81,7 @@ impl Flow {
         let row = self.inner.parts.records.read(pending.take(1)).await?.rows.into_iter().next();
         let decided = "this was decided about or changed a moment ago: look at it again";
         let row = row.ok_or_else(|| FlowError::refused(Code::OccConflict, decided))?;
-        if row.get("expires_at").as_time().is_some_and(|end| end <= self.inner.parts.clock.now()) {
+        if row.get("expires_at").as_time().is_some_and(|end| end <= self.inner.parts.clock.steady()) {
             return Err(FlowError::refused(Code::InvalidTransition, "the time to decide is over"));
         }
         Ok(row)
@@ -92,7 +92,7 @@ impl Flow {
         let expect = vec![("status", "pending".into())];
         let set = vec![
             ("status", "superseded".into()),
-            ("reviewed_at", self.inner.parts.clock.now().into()),
+            ("reviewed_at", self.inner.parts.clock.steady().into()),
             ("reviewed_by", permit.actor().into()),
         ];
         let update = Update::of(&APPROVAL_REQUESTS, vec![approval.into()], expect, set).map_err(Unstorable::from)?;

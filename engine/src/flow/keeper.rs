@@ -97,7 +97,7 @@ impl Flow {
     }
 
     async fn look_for_deadlines(&self) -> Result<(), FlowError> {
-        let now = self.inner.parts.clock.now();
+        let now = self.inner.parts.clock.steady();
         let mut select = Select::from(&RUNS, Scope::System)
             .with("owner_lane", Value::Null)
             .filter("next_deadline", Compare::AtMost, now)
@@ -125,7 +125,7 @@ impl Flow {
     /// Runs whose owner is gone: of lanes that are ours now but were somebody else's, and of lanes
     /// that nobody renews.
     async fn look_for_orphans(&self, keeper: &mut Keeper) -> Result<(), FlowError> {
-        let now = self.inner.parts.clock.now();
+        let now = self.inner.parts.clock.steady();
         let select = Select::from(&LEDGER_LANES, Scope::System);
         let lanes = load::all(&*self.inner.parts.records, select, limits::LANES_MAX).await?;
         let held: BTreeMap<i64, i64> = (0..limits::LANES_MAX as u64)

@@ -98,7 +98,7 @@ impl Flow {
         if !row.get("used_at").is_null() {
             return gone("this link was used already");
         }
-        if row.get("expires_at").as_time().is_none_or(|end| end <= self.inner.parts.clock.now()) {
+        if row.get("expires_at").as_time().is_none_or(|end| end <= self.inner.parts.clock.steady()) {
             return gone("this link has expired");
         }
         let permit = Permit::of_link(row.text("tenant_id"), row.text("actor"));

@@ -362,7 +362,7 @@ impl Inner {
 
     /// A fresh, time-ordered id.
     pub(super) fn id(&self) -> Uuid {
-        self.parts.random.row_id(self.parts.clock.now())
+        self.parts.random.row_id(self.parts.clock.steady())
     }
 
     /// What the ledger is told about a run's owner and trace.

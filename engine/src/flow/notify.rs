@@ -48,7 +48,7 @@ impl Flow {
 
     /// Tries every message that is due.
     pub async fn deliver_due(&self) -> Result<(), FlowError> {
-        let now = self.inner.parts.clock.now();
+        let now = self.inner.parts.clock.steady();
         let select = Select::from(&NOTIFICATIONS, Scope::System)
             .with("status", "pending")
             .filter("next_attempt_at", Compare::AtMost, now)
@@ -64,8 +64,9 @@ impl Flow {
         if !self.still_matters(row).await? {
             return self.drop_message(row, version).await;
         }
-        let began = self.inner.parts.clock.now();
-        let mut tries = Tries::of(row, began);
+        let clock = &self.inner.parts.clock;
+        let began = clock.steady();
+        let mut tries = Tries::of(row, clock.now());
         let attempt = tries.attempt;
         let until = began.plus_seconds(TAKEN_SECONDS);
         let taken = vec![("attempt", attempt.into()), ("next_attempt_at", until.into()), ("deliveries", tries.cell()?)];
@@ -83,12 +84,12 @@ impl Flow {
             payload: payload(row),
         };
         let sent = self.inner.parts.notifier.send(&message).await;
-        let now = self.inner.parts.clock.now();
-        tries.ended(&sent, now.millis() - began.millis());
+        let ended = clock.steady();
+        tries.ended(&sent, ended.millis() - began.millis());
         let mut set = vec![("deliveries", tries.cell()?)];
         let told = match sent {
             Ok(_) => {
-                set.extend([("status", "sent".into()), ("sent_at", now.into()), ("error", Value::Null)]);
+                set.extend([("status", "sent".into()), ("sent_at", clock.now().into()), ("error", Value::Null)]);
                 set.extend(over(message.payload)?);
                 Some(("notification.sent", json!({"channel": message.channel, "attempt": attempt})))
             }
@@ -100,7 +101,7 @@ impl Flow {
                 let data = json!({"channel": channel, "attempt": attempt, "code": code, "reason": reason});
                 set.push(("error", body.into()));
                 if again {
-                    set.push(("next_attempt_at", Value::Time(now.plus_seconds(wait(attempt, &error.body)))));
+                    set.push(("next_attempt_at", Value::Time(ended.plus_seconds(wait(attempt, &error.body)))));
                 } else {
                     set.push(("status", "failed".into()));
                     set.extend(over(message.payload)?);
@@ -117,7 +118,7 @@ impl Flow {
         let scope = Scope::Tenant(row.text("tenant_id").to_owned());
         let select = Select::from(&SCOPED_APPROVALS, scope).with("approval_request_id", approval).take(1);
         let asked = self.inner.parts.records.read(select).await?.rows.into_iter().next();
-        let now = self.inner.parts.clock.now();
+        let now = self.inner.parts.clock.steady();
         let waits = |asked: &Row| {
             asked.text("status") == "pending" && asked.get("expires_at").as_time().is_none_or(|end| end > now)
         };

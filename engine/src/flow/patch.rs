@@ -120,7 +120,7 @@ impl Flow {
     async fn on_copy<T>(&self, row: Row, look: impl FnOnce(&Run, &Env<'_>) -> T) -> Result<T, FlowError> {
         let mut run = load::load(&*self.inner.parts.records, &self.inner.workflows, row).await?;
         let parts = &self.inner.parts;
-        let (now, catalog) = (parts.clock.now(), self.inner.workflows.running());
+        let (now, catalog) = (parts.clock.steady(), self.inner.workflows.running());
         let mut env = Env {
             now,
             ids: &mut || parts.random.row_id(now),

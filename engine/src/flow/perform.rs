@@ -34,7 +34,7 @@ pub(super) async fn execute_tool(
     if is_dry(&call.input) && call.mode != Mode::Dry && !spec.metadata.dry_run_supported {
         return Answer::Output(spec.mock(&call.input));
     }
-    let left = call.deadline.micros() - clock.now().micros();
+    let left = call.deadline.micros() - clock.steady().micros();
     let Some(time_left) = u64::try_from(left).ok().filter(|left| *left > 0).map(Duration::from_micros) else {
         return Answer::Failed(ToolError::not_sent(Code::RequestTimeout, "its time was over before it was sent"));
     };

@@ -26,7 +26,7 @@ pub(super) fn tell(inner: &Inner, run: &Run, turn: &Turn) {
     }
     let is_end = |event: &str| matches!(event, "run.completed" | "run.failed" | "run.cancelled");
     let ended = run.completed_at().filter(|_| turn.notes.iter().any(|note| is_end(note.event_type)));
-    let now = ended.unwrap_or_else(|| inner.parts.clock.now());
+    let now = ended.unwrap_or_else(|| inner.parts.clock.steady());
     for note in &turn.notes {
         if matches!(note.event_type, "step.completed" | "step.failed" | "step.skipped")
             && let Some(step) = note.step.and_then(|step| run.traced(step))
@@ -155,7 +155,7 @@ pub(super) struct OpenCall<'a> {
 
 impl<'a> OpenCall<'a> {
     pub(super) fn begin(parts: &'a Parts, head: &'a Head, call: &'a Call) -> Self {
-        Self { parts, head, call, start: parts.clock.now(), ended: false }
+        Self { parts, head, call, start: parts.clock.steady(), ended: false }
     }
 
     /// What stands for it while it is made.
@@ -168,7 +168,7 @@ impl<'a> OpenCall<'a> {
     /// It was answered; gives how many milliseconds that took.
     pub(super) fn end(mut self, answer: &Answer) -> i64 {
         self.ended = true;
-        let end = self.parts.clock.now();
+        let end = self.parts.clock.steady();
         if self.parts.spans.enabled() {
             self.parts.spans.ended(call_span(self.head, self.call, answer, self.start, end));
         }
@@ -182,6 +182,6 @@ impl Drop for OpenCall<'_> {
             return;
         }
         let cut = Answer::Failed(ToolError::maybe_sent(Code::RequestTimeout, "it was cut off before it answered"));
-        self.parts.spans.ended(call_span(self.head, self.call, &cut, self.start, self.parts.clock.now()));
+        self.parts.spans.ended(call_span(self.head, self.call, &cut, self.start, self.parts.clock.steady()));
     }
 }

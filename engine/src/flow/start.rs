@@ -125,7 +125,7 @@ impl Flow {
         let (version, graph) = found.ok_or_else(|| FlowError::no_workflow(&ask.workflow_id, ask.version))?;
         check(&graph, &ask)?;
         self.check_notify(&ask)?;
-        let now = self.inner.parts.clock.now();
+        let now = self.inner.parts.clock.steady();
         let plain = || {
             json!({
                 "workflow_id": ask.workflow_id, "version": version, "autonomy_level": ask.level,
@@ -237,7 +237,7 @@ impl Flow {
             return Err(FlowError::refused(Code::MalformedArgs, format!("the workflow has no node {from}")));
         }
         let recorded = load::recorded(records, &replay, &graph).await?;
-        let now = self.inner.parts.clock.now();
+        let now = self.inner.parts.clock.steady();
         let request = Arc::new(json!({"replay_of": replay.of, "mode": replay.mode.as_str(), "from": replay.from}));
         let head = Head {
             id: self.inner.id(),
@@ -273,7 +273,7 @@ impl Flow {
         let (id, level) = (head.id, head.level);
         let catalog = inner.workflows.running();
         let owner = inner.claimed_owner(id).await.map_err(CommitError::from)?;
-        let now = parts.clock.now();
+        let now = parts.clock.steady();
         let mut made = Vec::new();
         let (run, mut turn) = {
             let mut env = Env {
@@ -286,9 +286,11 @@ impl Flow {
             };
             let mut at_once = |run: &Run, call: &Call| {
                 let (_, cancel) = Cancel::pair();
-                let began = parts.spans.enabled().then(|| parts.clock.now());
+                let began = parts.spans.enabled().then(|| parts.clock.steady());
                 let answer = execute_tool(&parts.registry, &*parts.clock, run.head(), call, cancel).now_or_never()?;
-                made.extend(began.map(|began| spans::call_span(run.head(), call, &answer, began, parts.clock.now())));
+                made.extend(
+                    began.map(|began| spans::call_span(run.head(), call, &answer, began, parts.clock.steady())),
+                );
                 Some(answer)
             };
             Run::create(head, graph, recorded, &mut env, &mut at_once)?

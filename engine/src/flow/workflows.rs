@@ -366,11 +366,11 @@ impl Workflows {
     fn newest(&self, tenant: &str, id: &str) -> Option<i64> {
         let newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         let (version, until) = newest.get(&(tenant.to_owned(), id.to_owned()))?;
-        (*until > self.clock.now()).then_some(*version)
+        (*until > self.clock.steady()).then_some(*version)
     }
 
     fn keep_newest(&self, tenant: &str, id: &str, version: i64) {
-        let until = self.clock.now().plus_seconds(NEWEST_SECONDS);
+        let until = self.clock.steady().plus_seconds(NEWEST_SECONDS);
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         if newest.len() >= limits::WORKFLOWS_KEPT_MAX {
             newest.pop_first();

@@ -209,9 +209,9 @@ impl Checkpointer {
     /// Runs until `stop` says so, then makes a last checkpoint, so that a clean stop leaves
     /// nothing uncovered.
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
-        let (mut last, mut foreign) = (self.clock.now(), None);
+        let (mut last, mut foreign) = (self.clock.steady(), None);
         while !*stop.borrow_and_update() {
-            let now = self.clock.now();
+            let now = self.clock.steady();
             match self.fresh().await {
                 Ok(fresh) if self.pace.is_due(last, now, fresh) => {
                     self.attempt(&mut foreign).await;

@@ -4,10 +4,31 @@ use chimera_core::time::Timestamp;
 use chimera_core::{id, ledger};
 use uuid::Uuid;
 
-/// Tells the time.
+/// Tells the time, in two ways.
+///
+/// What is written down, signed or compared with somebody else's clock goes by `now`. What ends,
+/// ages or is tried again within this process goes by `steady`. A time of one is never compared
+/// with a time of the other, except through `earlier` and `later`.
 pub trait Clock: Send + Sync {
-    /// Now. Never goes back within one process.
+    /// The time of day, for records, tokens, signatures and freshness. It follows the machine's
+    /// clock, and goes back when that one is set back for good.
     fn now(&self) -> Timestamp;
+
+    /// The time for deadlines, retries, leases and ages. It begins at the time of day and goes on
+    /// with the time that passes, also while the machine sleeps. It never jumps and never goes
+    /// back.
+    fn steady(&self) -> Timestamp;
+
+    /// The earlier of both: what has ended by this time has ended whichever of them is right, and
+    /// can be forgotten.
+    fn earlier(&self) -> Timestamp {
+        self.now().min(self.steady())
+    }
+
+    /// The later of both: what lasts until after this time lasts whichever of them is right.
+    fn later(&self) -> Timestamp {
+        self.now().max(self.steady())
+    }
 }
 
 /// Supplies unpredictable bytes.

@@ -58,6 +58,10 @@ impl Clock for RuntimeClock {
         let since = i64::try_from(self.0.elapsed().as_micros()).unwrap_or(i64::MAX);
         Timestamp::from_micros(crate::build::NOON.micros() + since)
     }
+
+    fn steady(&self) -> Timestamp {
+        self.now()
+    }
 }
 
 /// What outlives a crash.

@@ -158,7 +158,7 @@ fn apply(disk: &Disk, tables: &mut Tables, batch: &Batch) -> (Head, Vec<(usize, 
 
 /// The end of a lease that begins now.
 fn lease(disk: &Disk) -> Timestamp {
-    disk.clock.as_ref().map_or(NOON, |clock| clock.now()).plus_seconds(LANE_LEASE_SECONDS)
+    disk.clock.as_ref().map_or(NOON, |clock| clock.steady()).plus_seconds(LANE_LEASE_SECONDS)
 }
 
 fn put(tables: &mut Tables, lane: Lane, last_batch: Option<Uuid>, lease_until: Timestamp) {
@@ -198,7 +198,7 @@ fn holds(tables: &Tables, batch: &Batch) -> bool {
 /// Takes the lane that was held, else a free one, else a new one, in a new epoch.
 fn take(disk: &Disk, tables: &mut Tables, mine: Option<Lane>) -> Lane {
     let rows = tables.all(&LEDGER_LANES);
-    let now = disk.clock.as_ref().map_or(FREE, |clock| clock.now());
+    let now = disk.clock.as_ref().map_or(FREE, |clock| clock.steady());
     let free = |row: &&Row| row.get("lease_until").as_time().is_some_and(|end| end <= now);
     let found = mine.and_then(|mine| held(tables, mine)).or_else(|| rows.iter().find(free).cloned());
     let last = rows.last().map_or(0, |row| row.int("lane"));

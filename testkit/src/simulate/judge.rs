@@ -61,7 +61,7 @@ impl Judge {
         if !self.keeps_lines {
             return;
         }
-        let line = format!("{} {}", self.clock.now(), line());
+        let line = format!("{} {}", self.clock.steady(), line());
         let mut seen = self.seen();
         if seen.lines.len() < LINES_MAX {
             seen.lines.push(line);
@@ -71,7 +71,7 @@ impl Judge {
     /// Something reaches the outside.
     pub fn sent(&self, tool: &str, key: &str, what: &str) {
         self.tell(|| format!("send {tool} {what} {key}"));
-        let now = self.clock.now().micros();
+        let now = self.clock.steady().micros();
         let mut seen = self.seen();
         seen.sent += 1;
         seen.story.update(now.to_be_bytes());
@@ -119,7 +119,7 @@ impl Watcher for AtStore {
     }
 
     fn entered(&mut self, sealed: &SealedEntry) {
-        let now = self.0.clock.now().micros();
+        let now = self.0.clock.steady().micros();
         let gap = {
             let mut seen = self.0.seen();
             seen.story.update(now.to_be_bytes());

@@ -57,17 +57,24 @@ struct SimClock {
     last: AtomicI64,
     asked: AtomicU64,
     circled: AtomicBool,
+    /// Microseconds by which the time of day is wrong.
+    wrong: AtomicI64,
 }
 
 impl SimClock {
     fn begin() -> Self {
         let (last, asked) = (AtomicI64::new(0), AtomicU64::new(0));
-        Self { began: Instant::now(), last, asked, circled: AtomicBool::new(false) }
+        let wrong = AtomicI64::new(0);
+        Self { began: Instant::now(), last, asked, circled: AtomicBool::new(false), wrong }
     }
 }
 
 impl Clock for SimClock {
     fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.steady().micros() + self.wrong.load(Ordering::Relaxed))
+    }
+
+    fn steady(&self) -> Timestamp {
         let since = i64::try_from(self.began.elapsed().as_micros()).unwrap_or(i64::MAX);
         let moved = self.last.swap(since, Ordering::Relaxed) != since;
         let asked = if moved { 0 } else { self.asked.load(Ordering::Relaxed) + 1 };
@@ -109,12 +116,20 @@ enum Happening {
     Freeze,
     Part,
     Outage,
+    Jump,
 }
 
 /// How often things happen in a world: each kind of trouble is absent, rare or common.
 fn odds(dice: &Seeded) -> Vec<(Happening, u64)> {
-    let trouble =
-        [Happening::Crash, Happening::Stop, Happening::Freeze, Happening::Part, Happening::Outage, Happening::Echo];
+    let trouble = [
+        Happening::Crash,
+        Happening::Stop,
+        Happening::Freeze,
+        Happening::Part,
+        Happening::Outage,
+        Happening::Echo,
+        Happening::Jump,
+    ];
     let troubles = trouble.into_iter().map(|happening| (happening, *dice.pick(&[0, 1, 3])));
     let usual = [
         (Happening::Start, 4),
@@ -235,6 +250,7 @@ impl Story {
                 );
             }
             Happening::Echo => self.echo(),
+            Happening::Jump => self.jump(),
             Happening::Wish | Happening::Start => {
                 if let Some(wish) = people::wish(&self.dice, &self.disk, &self.ground.outside) {
                     self.tell(wish);
@@ -324,6 +340,18 @@ impl Story {
             let said = format!("{wish:?}");
             let told = tokio::time::timeout(PATIENCE, wish.tell(&flow)).await;
             judge.tell(|| format!("{said}: {told:?}"));
+        });
+    }
+
+    /// The machine's clock jumps, and after a while it is right again.
+    fn jump(&self) {
+        let (by, ends) = (*self.dice.pick(&[86_400, 7, -7, -3_600]), 1 + self.dice.below(40_000));
+        self.ground.judge.tell(|| format!("the clock jumps by {by} seconds"));
+        self.time.wrong.store(by * 1_000_000, Ordering::Relaxed);
+        let time = Arc::clone(&self.time);
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(ends)).await;
+            time.wrong.store(0, Ordering::Relaxed);
         });
     }
 

@@ -32,11 +32,18 @@ pub(crate) struct Ahead {
     began: Instant,
     more: AtomicI64,
     stands: AtomicBool,
+    /// Microseconds by which the time of day is wrong.
+    wrong: AtomicI64,
 }
 
 impl Ahead {
     pub(crate) fn wait(&self, seconds: i64) {
         self.more.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
+    }
+
+    /// From now on the time of day is wrong by so many seconds.
+    pub(crate) fn jump(&self, seconds: i64) {
+        self.wrong.store(seconds * 1_000_000, Ordering::Relaxed);
     }
 
     /// From now on it is noon, and only `wait` makes it later.
@@ -47,6 +54,10 @@ impl Ahead {
 
 impl Clock for Ahead {
     fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.steady().micros() + self.wrong.load(Ordering::Relaxed))
+    }
+
+    fn steady(&self) -> Timestamp {
         let runs = !self.stands.load(Ordering::Relaxed);
         let since = if runs { i64::try_from(self.began.elapsed().as_micros()).unwrap() } else { 0 };
         Timestamp::from_micros(NOON.micros() + since + self.more.load(Ordering::Relaxed))
@@ -139,7 +150,8 @@ pub(crate) async fn porch() -> Porch {
 
 /// A front door with other settings, perhaps with counters that it shares.
 pub(crate) async fn porch_with(settings: Settings, shared: Option<Arc<dyn Counters>>) -> Porch {
-    let clock = Arc::new(Ahead { began: Instant::now(), more: AtomicI64::new(0), stands: AtomicBool::new(false) });
+    let (more, wrong) = (AtomicI64::new(0), AtomicI64::new(0));
+    let clock = Arc::new(Ahead { began: Instant::now(), more, stands: AtomicBool::new(false), wrong });
     let world = World { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..World::new(1) };
     let records = Arc::new(MemoryRecords::new());
     let ground = ground(&world, &records, shared);

@@ -124,6 +124,31 @@ async fn a_sign_in_is_made_now_and_used_once_on_all_nodes() {
     assert_eq!(porch.sign_in("user_bob", "once").await.status, 200, "a nonce is an actor's own");
 }
 
+/// A clock that jumps ahead and back must not make what was used once usable again.
+#[tokio::test]
+async fn a_nonce_and_a_revocation_outlast_a_jump_of_the_clock_in_either_direction() {
+    let porch = porch().await;
+    let body = json!({"actor": "user_ann", "issued_at": porch.now(), "nonce": "once"});
+    let signed_in = porch.post("user_ann", "/auth/token", &body).await;
+    let bearer = text(&signed_in, "access_token");
+    assert_eq!(porch.raw(&bearer, None, "").await.code(), "SIGNATURE_INVALID", "the token itself is taken");
+    let revoke = json!({"token": bearer});
+    assert_eq!(porch.ask("user_ann", Method::POST, "/auth/revoke", revoke).await.status, 200);
+    porch.clock.jump(86_400);
+    porch.directory.sweep().await.unwrap();
+    porch.directory.refresh().await.unwrap();
+    let ahead = json!({"actor": "user_ann", "issued_at": porch.now(), "nonce": "ahead"});
+    assert_eq!(porch.post("user_ann", "/auth/token", &ahead).await.status, 200);
+    porch.clock.jump(0);
+    let again = porch.post("user_ann", "/auth/token", &body).await;
+    assert_eq!(again.detail("reason"), "nonce_used", "{again:?}");
+    assert_eq!(porch.raw(&bearer, None, "").await.code(), "UNAUTHENTICATED", "it was revoked");
+    porch.clock.wait(86_400);
+    porch.directory.sweep().await.unwrap();
+    let again = porch.post("user_ann", "/auth/token", &ahead).await;
+    assert_eq!(again.detail("reason"), "nonce_used", "{again:?}");
+}
+
 #[tokio::test]
 async fn a_nonce_is_remembered_for_as_long_as_its_request_counts_as_made_now() {
     let porch = porch().await;

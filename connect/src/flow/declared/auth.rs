@@ -103,7 +103,7 @@ impl Tokens {
     }
 
     async fn get(&self, fetch: &Fetch<'_>, account: &Secret, keys: &mut Keyring) -> Result<Secret, ToolError> {
-        let now = fetch.client.clock().now();
+        let now = fetch.client.clock().steady();
         if let Some(known) = self.known(account, now) {
             keys.learn(known.clone());
             return Ok(known);

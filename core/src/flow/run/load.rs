@@ -268,7 +268,7 @@ impl Run {
         let status = StepStatus::parse(row.text("status")).ok_or_else(|| Damaged { what: "step status".to_owned() })?;
         let json = |column| row.get(column).as_json().map(crate::record::Json::to_value);
         let approved = approvals.iter().filter(|a| a.uuid("step_id") == id && a.text("status") == "approved");
-        let approved = approved.max_by_key(|a| reviewed_at(a));
+        let approved = approved.max_by_key(|a| asked_at(a));
         let approved = approved.map(|a| Approved {
             digest: digest(a, "action_digest").unwrap_or_default(),
             by: deciders(a),
@@ -449,10 +449,11 @@ fn digest(row: &Row, column: &str) -> Option<[u8; 32]> {
     row.get(column).as_bytes()?.try_into().ok()
 }
 
-/// The request that stands: the one that waits, else the one that was decided or taken back last.
-/// One that was taken back stands until the run has read why and asks anew.
+/// The request that stands: the one that waits, else the one that was made last, because a run asks
+/// anew only when the request before was decided or taken back. One that was taken back stands
+/// until the run has read why and asks anew.
 fn asked(approvals: &[Row], fits: impl Fn(&Row) -> bool) -> Option<Asked> {
-    let rank = |row: &&Row| (row.text("status") == "pending", reviewed_at(row), row.text("status") != "superseded");
+    let rank = |row: &&Row| (row.text("status") == "pending", asked_at(row), row.text("status") != "superseded");
     let row = approvals.iter().filter(|row| fits(row)).max_by_key(rank)?;
     Some(Asked {
         id: row.uuid("approval_request_id"),
@@ -462,8 +463,9 @@ fn asked(approvals: &[Row], fits: impl Fn(&Row) -> bool) -> Option<Asked> {
     })
 }
 
-fn reviewed_at(row: &Row) -> Option<Timestamp> {
-    row.get("reviewed_at").as_time()
+/// The order of requests: the run itself dates them, while whoever decides may have another clock.
+fn asked_at(row: &Row) -> (Option<Timestamp>, Option<Timestamp>) {
+    (row.get("created_at").as_time(), row.get("reviewed_at").as_time())
 }
 
 /// Who approved.

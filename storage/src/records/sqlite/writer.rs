@@ -55,7 +55,7 @@ impl Writer {
                     Command::Claim => match self.claim() {
                         Ok(lane) => commands.extend(committer.step(Event::Claimed(lane))),
                         Err(reason) => {
-                            retry_at = Some(self.clock.now().micros() + CLAIM_PAUSE_MICROS);
+                            retry_at = Some(self.clock.steady().micros() + CLAIM_PAUSE_MICROS);
                             commands.extend(committer.step(Event::ClaimFailed(reason)));
                         }
                     },
@@ -87,7 +87,7 @@ impl Writer {
         }
         if let Some(at) = *retry_at {
             // The pause does not begin anew with each message: however many ask, it is tried again.
-            let rest = u64::try_from(at - self.clock.now().micros()).map_or(Duration::ZERO, Duration::from_micros);
+            let rest = u64::try_from(at - self.clock.steady().micros()).map_or(Duration::ZERO, Duration::from_micros);
             match self.inbox.recv_timeout(rest.min(CLAIM_PAUSE)) {
                 Ok(message) => take(message.into()),
                 Err(RecvTimeoutError::Timeout) => {
@@ -121,7 +121,7 @@ impl Writer {
         if file::Identity::of(&self.path) != self.identity {
             return Err(gone());
         }
-        let lease_until = self.clock.now().plus_seconds(limits::LANE_LEASE_SECONDS).micros();
+        let lease_until = self.clock.steady().plus_seconds(limits::LANE_LEASE_SECONDS).micros();
         let conn = match self.conn.take() {
             Some(conn) => conn,
             None => file::open_writer(&self.path).map_err(|error| super::failure::unavailable(&error))?,

@@ -1,0 +1,53 @@
+//! Watches the machine's clock while a server runs: its jumps are logged and counted.
+
+use super::clock::{Notice, SystemClock};
+use chimera_core::limits::CLOCK_JUMP_LASTING_SECONDS;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often it is looked.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Watches until it is dropped.
+pub(crate) async fn watch(clock: Arc<SystemClock>) {
+    metrics::describe_counter!("chimera_clock_jumps_total", "Jumps of the machine's clock.");
+    metrics::describe_gauge!(
+        "chimera_clock_ahead_seconds",
+        metrics::Unit::Seconds,
+        "By how much the time of day is ahead of the time that deadlines go by."
+    );
+    let jumps = metrics::counter!("chimera_clock_jumps_total");
+    let ahead = metrics::gauge!("chimera_clock_ahead_seconds");
+    loop {
+        for notice in clock.noticed() {
+            if matches!(notice, Notice::Jumped(_)) {
+                jumps.increment(1);
+            }
+            log(notice);
+        }
+        ahead.set(clock.ahead());
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+fn log(notice: Notice) {
+    match notice {
+        Notice::Jumped(seconds) => tracing::warn!(
+            seconds,
+            lasting_seconds = CLOCK_JUMP_LASTING_SECONDS,
+            "the machine's clock jumped; times follow it once that has lasted"
+        ),
+        Notice::Followed(seconds) => {
+            tracing::warn!(seconds, "the machine's clock jumped and stayed there; times follow it now");
+        }
+        Notice::Returned(seconds) => tracing::info!(seconds, "the machine's clock is back where it was"),
+    }
+}
+
+/// Why the time of day can't be trusted now, if it can't.
+pub(crate) fn trouble(clock: &SystemClock) -> Option<String> {
+    let seconds = clock.jump()?;
+    Some(format!(
+        "the machine's clock jumped by {seconds} seconds; times follow it once that has lasted {CLOCK_JUMP_LASTING_SECONDS} seconds"
+    ))
+}

@@ -1,0 +1,94 @@
+//! The machine's clock jumps under a running server. A library that the server is started with makes
+//! it do so; the command line beside it has the right time.
+
+use crate::support::{Place, Server, until};
+use chimera_testkit::preload::WallClock;
+use serde_json::Value;
+
+const DAY: i64 = 86_400;
+const HOUR: i64 = 3_600;
+
+/// A workflow that waits before it does anything.
+const LATER: &str = r#"{
+  "air_version": "1.0", "workflow_id": "later", "description": "Waits, then echoes.",
+  "outputs": {"said": "${nodes.echo.outputs.message}"},
+  "nodes": [{"id": "echo", "type": "function", "fn": "local.echo", "delay_seconds": 2, "inputs": {"message": "late"}}]
+}"#;
+
+fn begin(clock: &WallClock) -> (Place, Server) {
+    let place = clock.env().iter().fold(Place::new(), |place, (name, value)| place.server_env(name, value));
+    let place = place.trusting().file("later.json", LATER);
+    let server = place.dev(&[]);
+    server.until_ready();
+    place.json(&["workflow", "apply", "later.json"]);
+    (place, server)
+}
+
+/// Signs in with the right time, and acts.
+fn act(place: &Place) {
+    let said = place.run(&["act", "--step", r#"local.echo={"message":"hi"}"#]);
+    assert_eq!(said.status, 0, "{}{}", said.stdout, said.stderr);
+}
+
+fn start(place: &Place) -> String {
+    let started = place.json(&["act", "--workflow", "later"]);
+    assert_ne!(started["status"], "completed", "{started}");
+    started["run_id"].as_str().unwrap().to_owned()
+}
+
+fn until_completed(place: &Place, run: &str) {
+    until("the end of the run", || {
+        let shown = place.json(&["runs", "show", run]);
+        (shown["status"] != "completed").then(|| shown.to_string())
+    });
+}
+
+/// Whether the access token that the server began with is still taken.
+fn takes_token(server: &Server) -> bool {
+    let token = server.ready["token"].as_str().unwrap();
+    server.ask(&format!("GET /runs HTTP/1.1\r\nauthorization: Bearer {token}")).starts_with("HTTP/1.1 200")
+}
+
+fn jumps_logged(log: &str) -> Vec<i64> {
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let jumped =
+        lines.filter(|line| line["level"] == "WARNING" && line["message"].as_str().unwrap().contains("jumped"));
+    jumped.map(|line| line["metadata"]["seconds"].as_i64().unwrap()).collect()
+}
+
+#[test]
+fn a_day_ahead_for_two_seconds_refuses_nobody_and_is_told_until_the_clock_is_right_again() {
+    let clock = WallClock::new();
+    let (place, server) = begin(&clock);
+    clock.set(DAY);
+    server.until_not_ready("clock", "jumped by 86400 seconds");
+    act(&place);
+    assert!(takes_token(&server), "while the clock is wrong");
+    clock.set(0);
+    act(&place);
+    assert!(takes_token(&server), "once the clock is right");
+    server.until_ready();
+    until("the count of jumps", || {
+        let metrics = server.ask("GET /metrics HTTP/1.1");
+        (!metrics.contains("chimera_clock_jumps_total 1\n")).then_some(metrics)
+    });
+    let (status, log) = server.stop();
+    assert_eq!((status, jumps_logged(&log)), (Some(0), vec![DAY]), "{log}");
+}
+
+#[test]
+fn an_hour_back_freezes_no_timer_and_when_the_clock_is_right_again_so_is_everything() {
+    let clock = WallClock::new();
+    let (place, server) = begin(&clock);
+    let before = start(&place);
+    clock.set(-HOUR);
+    server.until_not_ready("clock", "jumped by -3600 seconds");
+    let after = start(&place);
+    until_completed(&place, &before);
+    until_completed(&place, &after);
+    clock.set(0);
+    act(&place);
+    assert!(takes_token(&server));
+    server.until_ready();
+    assert_eq!(server.stop().0, Some(0));
+}
