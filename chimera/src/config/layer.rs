@@ -4,6 +4,7 @@
 //! of another kind are all refused, all at once, each with its place.
 
 use super::check::{Raw, Typed, check, describe};
+use super::service_links::is_service_link;
 use super::setting::{ENV_CONFIG, ENV_SECRET_PREFIX, SETTINGS, Setting};
 use super::{Config, Loaded, Origin, SecretVariables, Value};
 use crate::failure::{Failure, Outcome};
@@ -91,6 +92,7 @@ impl Layers {
             }
             match SETTINGS.iter().find(|setting| setting.env() == *name || setting.alias == Some(name)) {
                 Some(setting) => self.set(setting, &Raw::Word(value.clone()), Origin::Env(name.clone())),
+                None if is_service_link(name, value) => {}
                 None => {
                     let hint = nearest(name, SETTINGS.iter().map(Setting::env));
                     self.refusals.push(format!("env {name}: no setting has this name{hint}"));

@@ -10,6 +10,7 @@ mod check;
 mod layer;
 #[cfg(test)]
 mod reference;
+mod service_links;
 mod setting;
 mod show;
 

@@ -11,6 +11,8 @@ pub(crate) fn reference() -> String {
          or `chimera.toml` in the current folder if it is there), the environment, flags. In the file a dot is a table: \
          `log.level` is `level` under `[log]`. A key that is not in this table is refused, in the file as in the environment. \
          Variables that begin with `{ENV_SECRET_PREFIX}` are secrets and not settings: `secret://smtp.relay-2` is `{ENV_SECRET_PREFIX}SMTP_RELAY__2` (`_` for `.`, `__` for `-`, `___` for `_`). \
+         Variables that a cluster sets beside a service called `chimera` or `chimera-…` \
+         (`CHIMERA_SERVICE_HOST`, `CHIMERA_PORT_8080_TCP_ADDR`) are left alone. \
          `chimera config print --origins` shows what is in force and where it came from.\n\n\
          | Key | Environment | Flag | Value | Default | What it is |\n|---|---|---|---|---|---|\n"
     );

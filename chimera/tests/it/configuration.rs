@@ -71,3 +71,27 @@ fn a_named_file_that_is_missing_is_refused() {
     assert_eq!(said.status, 4);
     insta::assert_snapshot!(said.stderr);
 }
+
+/// What Kubernetes puts into every pod beside services called `chimera` and `chimera-mail`.
+const SERVICE_LINKS: &[(&str, &str)] = &[
+    ("CHIMERA_SERVICE_HOST", "10.96.0.12"),
+    ("CHIMERA_SERVICE_PORT", "8080"),
+    ("CHIMERA_SERVICE_PORT_HTTP", "8080"),
+    ("CHIMERA_PORT", "tcp://10.96.0.12:8080"),
+    ("CHIMERA_PORT_8080_TCP", "tcp://10.96.0.12:8080"),
+    ("CHIMERA_PORT_8080_TCP_PROTO", "tcp"),
+    ("CHIMERA_PORT_8080_TCP_PORT", "8080"),
+    ("CHIMERA_PORT_8080_TCP_ADDR", "10.96.0.12"),
+    ("CHIMERA_MAIL_SERVICE_HOST", "10.96.0.13"),
+    ("CHIMERA_MAIL_PORT", "tcp://10.96.0.13:25"),
+    ("CHIMERA_MAIL_PORT_25_TCP_ADDR", "10.96.0.13"),
+];
+
+#[test]
+fn a_server_starts_beside_services_of_its_name_and_still_refuses_what_is_misspelled() {
+    let linked = || SERVICE_LINKS.iter().fold(Place::new(), |place, (name, value)| place.env(name, value));
+    assert_eq!(linked().serve(&[]).stop().0, Some(0));
+    let said = linked().env("CHIMERA_LISTN", "127.0.0.1:0").env("CHIMERA_MAIL_PORT", "25").run(&["serve"]);
+    assert_eq!(said.status, 4);
+    insta::assert_snapshot!(said.stderr);
+}
