@@ -422,6 +422,7 @@ impl From<OpenError> for Failure {
             OpenError::Absent => {
                 Self::new(Code::NotFound, error.to_string()).hint("chimera dev creates it; --data names another folder")
             }
+            OpenError::Url { reason } => Self::new(Code::ConfigInvalid, format!("`database_url`: {reason}")),
             OpenError::Migrate(reason) => Self::new(Code::StoreUnavailable, reason.to_string())
                 .hint("use the binary that migrated it, or a newer one"),
             OpenError::Folder(reason) => {

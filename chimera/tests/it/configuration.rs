@@ -95,3 +95,14 @@ fn a_server_starts_beside_services_of_its_name_and_still_refuses_what_is_misspel
     assert_eq!(said.status, 4);
     insta::assert_snapshot!(said.stderr);
 }
+
+#[test]
+fn a_database_url_that_can_not_be_used_is_refused_for_good() {
+    let url = "postgres://u:hunter2@127.0.0.1:1/d?sslrootcert=/etc/root.pem";
+    let said = Place::new().env("CHIMERA_DATABASE_URL", url).run(&["serve", "--json"]);
+    assert_eq!(said.status, 4, "{}", said.stderr);
+    assert!(!said.stderr.contains("hunter2"), "{}", said.stderr);
+    let error: serde_json::Value = serde_json::from_str(&said.stderr).unwrap();
+    assert_eq!((&error["error"]["code"], &error["error"]["retryable"]), (&"CONFIG_INVALID".into(), &false.into()));
+    assert!(said.stderr.contains("sslrootcert"), "{}", said.stderr);
+}

@@ -29,7 +29,7 @@ pub async fn bare_postgres(
     batches: usize,
     start: impl FnOnce(),
 ) -> Result<usize, BenchError> {
-    let server = Server::parse(url).map_err(crate::records::OpenError::Unavailable)?;
+    let server = Server::parse(url)?;
     let mut sessions = Vec::new();
     for lane in 0..lanes {
         // Far from the numbers that the store gives out, and others for each size of a batch.

@@ -18,7 +18,7 @@ impl ScratchSchema {
     /// Makes the schema `chimera_bench_ID` in the database at `url`.
     pub async fn create(url: &str, id: &str) -> Result<Self, BenchError> {
         let name = format!("chimera_bench_{}", id.replace(|c: char| !c.is_ascii_alphanumeric(), ""));
-        let client = Server::parse(url).map_err(OpenError::from)?.connect().await.map_err(OpenError::from)?;
+        let client = Server::parse(url)?.connect().await.map_err(OpenError::from)?;
         client.batch_execute(&format!("CREATE SCHEMA {name}")).await?;
         Ok(Self { outer: url.to_owned(), name })
     }
@@ -38,7 +38,7 @@ impl ScratchSchema {
 
     /// Removes the schema and everything in it.
     pub async fn remove(&self) -> Result<(), BenchError> {
-        let client = Server::parse(&self.outer).map_err(OpenError::from)?.connect().await.map_err(OpenError::from)?;
+        let client = Server::parse(&self.outer)?.connect().await.map_err(OpenError::from)?;
         Ok(client.batch_execute(&format!("DROP SCHEMA {} CASCADE", self.name)).await?)
     }
 }

@@ -27,6 +27,12 @@ pub enum OpenError {
     /// The folder can't be used.
     #[error("the data folder can't be used")]
     Folder(#[source] std::io::Error),
+    /// The address of the database can't be read, or asks for what is not supported.
+    #[error("the database URL can't be used: {reason}")]
+    Url {
+        /// What is wrong with it; no part of it that may be secret.
+        reason: String,
+    },
     /// The store can't be used.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),

@@ -1,5 +1,6 @@
 //! Connections to the server: TLS when the URL asks for it, UTC, and every commit on the disk.
 
+use super::super::OpenError;
 use super::failure::unavailable;
 use chimera_engine::port::Unavailable;
 use std::sync::Arc;
@@ -27,9 +28,14 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Reads a `postgres://` URL; `sslmode=require` (or `prefer`) turns TLS on.
-    pub(crate) fn parse(url: &str) -> Result<Self, Unavailable> {
-        let mut config: Config = url.parse().map_err(|_| reason("the database URL can't be read"))?;
+    /// Reads a `postgres://` URL; `sslmode=require` turns TLS on. The server's certificate and name
+    /// are checked then, so `verify-ca` and `verify-full` ask for nothing more.
+    pub(crate) fn parse(url: &str) -> Result<Self, OpenError> {
+        let (place, query) = split_query(url);
+        let usual =
+            query.replace("sslmode=verify-full", "sslmode=require").replace("sslmode=verify-ca", "sslmode=require");
+        let parsed = format!("{place}{usual}").parse();
+        let mut config: Config = parsed.map_err(|error| OpenError::Url { reason: unreadable(query, &error) })?;
         config.connect_timeout(CONNECT_WAIT).keepalives_idle(Duration::from_secs(10)).application_name("chimera");
         config.tcp_user_timeout(Duration::from_secs(15));
         let wants_tls = config.get_ssl_mode() == tokio_postgres::config::SslMode::Require;
@@ -60,6 +66,24 @@ impl Server {
         let client = self.connect().await?;
         client.batch_execute(LANE).await.map_err(|error| unavailable(&error))?;
         Ok(client)
+    }
+}
+
+/// A URL up to its parameters, and the parameters. A password may hold a question mark, so only one
+/// behind the last `@` counts.
+fn split_query(url: &str) -> (&str, &str) {
+    let authority = url.rfind('@').unwrap_or_default();
+    let query = url[authority..].find('?').map_or(url.len(), |at| authority + at);
+    url.split_at(query)
+}
+
+/// Which parameter is wrong, as far as that can be said without a part of a password.
+fn unreadable(query: &str, error: &tokio_postgres::Error) -> String {
+    let names = query.trim_start_matches('?').split('&').filter_map(|pair| Some(pair.split_once('=')?.0));
+    let source = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    match names.into_iter().find(|name| source.contains(&format!("`{name}`"))) {
+        Some(name) => format!("its parameter `{name}` is unknown or has a value that is not supported"),
+        None => "write postgres://USER:PASSWORD@HOST:PORT/DATABASE, with every special character as %XX".to_owned(),
     }
 }
 
@@ -114,6 +138,28 @@ mod tests {
         let lane = server.connect_lane().await.unwrap();
         let setting: String = lane.query_one("SHOW synchronous_commit", &[]).await.unwrap().get(0);
         assert_eq!(setting, "on");
+    }
+
+    #[test]
+    fn a_url_that_can_not_be_used_names_the_parameter_and_no_part_of_a_password() {
+        for (url, named) in [
+            ("postgres://u:hunter2@h/d?sslmode=sometimes", Some("sslmode")),
+            ("postgres://u:hunter2@h/d?connect_timeout=3&sslrootcert=/x", Some("sslrootcert")),
+            ("postgres://u:p?hunter2=x@h/d", None),
+            ("postgres://u:hunter2@h:port/d", None),
+        ] {
+            let Err(OpenError::Url { reason }) = Server::parse(url) else { panic!("{url}") };
+            assert_eq!(named.is_some(), reason.contains("its parameter"), "{reason}");
+            assert!(named.is_none_or(|name| reason.contains(name)) && !reason.contains("hunter2"), "{reason}");
+        }
+    }
+
+    #[test]
+    fn what_asks_for_a_checked_certificate_turns_tls_on() {
+        for (mode, tls) in [("disable", false), ("require", true), ("verify-ca", true), ("verify-full", true)] {
+            let server = Server::parse(&format!("postgresql://u:p@h/d?sslmode={mode}")).unwrap();
+            assert_eq!(server.tls.is_some(), tls, "{mode}");
+        }
     }
 
     /// CONTENT-052, CONTENT-053
