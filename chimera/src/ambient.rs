@@ -65,6 +65,8 @@ fn fetch(bytes: &mut [u8]) {
 pub(crate) struct Environment {
     /// The variables whose names begin with `CHIMERA_`.
     pub(crate) settings: BTreeMap<String, String>,
+    /// The user's home folder.
+    pub(crate) home: Option<String>,
     /// Whether the user asked for plain output.
     pub(crate) no_color: bool,
 }
@@ -78,7 +80,9 @@ impl Environment {
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()))
             .filter(|(name, _)| name.starts_with("CHIMERA_") || crate::config::aliases().any(|alias| alias == name))
             .collect();
-        Self { settings, no_color: std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) }
+        let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let home = given("HOME").map(|home| home.to_string_lossy().into_owned());
+        Self { settings, home, no_color: given("NO_COLOR").is_some() }
     }
 }
 

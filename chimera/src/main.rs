@@ -46,7 +46,7 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> Outcome<ExitCode> {
     let environment = Environment::read();
-    let loaded = config::load(&cli.flags(), &environment.settings)?;
+    let loaded = config::load(&cli.flags(), &environment)?;
     // One TLS implementation for every client in the process; a second call only says it is set.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();

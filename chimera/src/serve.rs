@@ -5,7 +5,7 @@
 //! finish their turn, stores close, spans are sent.
 
 use crate::compose::{self, Ambient, Example};
-use crate::config::Config;
+use crate::config::{Config, Listen};
 use crate::failure::{Failure, Outcome};
 use crate::home::Home;
 use crate::telemetry::{self, Terminal};
@@ -70,7 +70,7 @@ pub(crate) async fn serve(
     let home = Home::take(&config.data_dir)?;
     let telemetry = telemetry::start(config, terminal, ambient.clock.clone())?;
     ambient.spans = telemetry.spans();
-    let (listener, address) = listen(config.listen).await?;
+    let (listener, address) = listen(&config.listen).await?;
     let examples = match purpose {
         Purpose::Trying { .. } => compose::examples(config, &home, &ambient)?,
         Purpose::Serving => Vec::new(),
@@ -127,14 +127,26 @@ pub(crate) async fn serve(
     }
 }
 
-pub(crate) async fn listen(address: SocketAddr) -> Outcome<(TcpListener, SocketAddr)> {
-    let failed = |error: std::io::Error| {
-        Failure::new(Code::ConfigInvalid, format!("can't listen at {address}: {}", error.kind()))
+/// Listens at the first address of the host that can be had: those that only this machine reaches
+/// come first.
+pub(crate) async fn listen(at: &Listen) -> Outcome<(TcpListener, SocketAddr)> {
+    let failed = |reason: &str| {
+        Failure::new(Code::ConfigInvalid, format!("can't listen at {at}: {reason}"))
             .hint("choose another address with --listen; port 0 takes a free one")
     };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
-    let bound = listener.local_addr().map_err(failed)?;
-    Ok((listener, bound))
+    let found = tokio::net::lookup_host((at.host.as_str(), at.port)).await;
+    let mut addresses: Vec<SocketAddr> = found.map_err(|_| failed("the name of the host can't be resolved"))?.collect();
+    addresses.sort_by_key(|address| (!address.ip().is_loopback(), address.is_ipv6()));
+    addresses.dedup();
+    let mut refusals = Vec::new();
+    for address in addresses {
+        match TcpListener::bind(address).await.and_then(|listener| Ok((listener.local_addr()?, listener))) {
+            Ok((bound, listener)) => return Ok((listener, bound)),
+            Err(error) if address.to_string() == at.to_string() => refusals.push(error.kind().to_string()),
+            Err(error) => refusals.push(format!("{} at {address}", error.kind())),
+        }
+    }
+    Err(failed(&refusals.join(", ")))
 }
 
 /// SIGINT or SIGTERM, the first time and the second.

@@ -26,7 +26,7 @@ pub(crate) async fn door(scene: &Scene<'_>, at: SocketAddr, store: Option<BenchS
     home.remove_scratch()?;
     let signals = Signals::listen()?;
     let ambient = Ambient::new();
-    let (listener, address) = listen(at).await?;
+    let (listener, address) = listen(&at.into()).await?;
     let bench = FlowBench::open(&config, &ambient).await?;
     let permit = operator();
     let applied = bench.flow.workflows().apply(&permit, "three", &workflow().to_string()).await;

@@ -1,18 +1,22 @@
 //! From a raw value of any layer to a checked one.
+//!
+//! A value means the same wherever it stands: natively in the file, or as text in the environment,
+//! a flag or the file. White space around it is not part of it, because variables and secrets that
+//! are filled from files bring their line breaks along.
 
+use super::listen::{self, Listen};
 use super::setting::{Kind, Paired};
 use chimera_core::ledger::checkpoint::PublicKey;
-use std::net::SocketAddr;
 
 /// A value as a layer spells it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Raw {
-    /// From the environment, a flag or a default: text that may stand for any kind.
-    Word(String),
-    /// A string of the file.
+    /// Text, which may stand for a value of any kind.
     Text(String),
-    /// A whole number of the file.
+    /// A whole number of the file, in decimal digits.
     Number(String),
+    /// A boolean of the file.
+    Boolean(bool),
     /// An array of the file; `None` stands for an element that is no string.
     List(Vec<Option<String>>),
     /// Anything else of the file, by the name of its type.
@@ -26,6 +30,8 @@ pub(crate) enum Typed {
     Text(String),
     /// Numbers.
     Number(u64),
+    /// Yes or no.
+    Boolean(bool),
     /// Lists of text.
     List(Vec<String>),
 }
@@ -37,6 +43,7 @@ pub(crate) fn check(kind: Kind, raw: &Raw) -> Result<Typed, String> {
             .filter(|number| (min..=max).contains(number))
             .map(Typed::Number)
             .ok_or_else(|| format!("a whole number of {unit} from {min} to {max}")),
+        Kind::Boolean => boolean(raw).map(Typed::Boolean).ok_or_else(|| "`true` or `false`".to_owned()),
         Kind::Hosts => list(raw, "a list of `host` or `host:port`", is_host),
         Kind::PublicKeys => {
             list(raw, "a list of Ed25519 public keys, 64 hex digits each", |text| PublicKey::from_hex(text).is_some())
@@ -46,7 +53,7 @@ pub(crate) fn check(kind: Kind, raw: &Raw) -> Result<Typed, String> {
                 !text.is_empty() && crate::telemetry::filter(text).is_ok()
             })
         }
-        Kind::Text => text(raw, "a text", |text| !text.trim().is_empty() && !text.contains(char::is_control)),
+        Kind::Text => text(raw, "a text", |text| !text.is_empty() && !text.contains(char::is_control)),
         Kind::Token => text(raw, "a token of plain characters", |text| {
             !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
         }),
@@ -57,11 +64,11 @@ pub(crate) fn check(kind: Kind, raw: &Raw) -> Result<Typed, String> {
             pair(text).is_some_and(|(_, count)| count.parse::<usize>().is_ok_and(|count| count > 0))
         }),
         Kind::Path => text(raw, "a path", |text| !text.is_empty()),
-        Kind::Listen => text(raw, "an address such as `127.0.0.1:8080`", |text| text.parse::<SocketAddr>().is_ok()),
+        Kind::Listen => text(raw, listen::EXPECTED, |text| text.parse::<Listen>().is_ok()),
         Kind::SecretName => text(raw, "the name of a secret such as `secret://ledger`", |text| {
             text.strip_prefix("secret://").is_some_and(|name| !name.is_empty())
         }),
-        Kind::Choice(words) => text(raw, &format!("one of {}", alternatives(words)), |text| words.contains(&text)),
+        Kind::Choice(words) => choice(raw, words),
         Kind::Url(schemes) => {
             let expected = format!("a URL that begins with {}", alternatives(&with_slashes(schemes)));
             text(raw, &expected, |text| {
@@ -73,14 +80,39 @@ pub(crate) fn check(kind: Kind, raw: &Raw) -> Result<Typed, String> {
 
 fn text(raw: &Raw, expected: &str, valid: impl Fn(&str) -> bool) -> Result<Typed, String> {
     match raw {
-        Raw::Word(text) | Raw::Text(text) if valid(text) => Ok(Typed::Text(text.clone())),
+        Raw::Text(text) if valid(text.trim()) => Ok(Typed::Text(text.trim().to_owned())),
         _ => Err(expected.to_owned()),
     }
 }
 
+/// The word of the table, however its letters are written.
+fn choice(raw: &Raw, words: &[&str]) -> Result<Typed, String> {
+    let Raw::Text(text) = raw else { return Err(format!("one of {}", alternatives(words))) };
+    let meant = words.iter().find(|word| word.eq_ignore_ascii_case(text.trim()));
+    meant.map(|word| Typed::Text((*word).to_owned())).ok_or_else(|| format!("one of {}", alternatives(words)))
+}
+
 fn number(raw: &Raw) -> Option<u64> {
     match raw {
-        Raw::Word(text) | Raw::Number(text) => text.parse().ok(),
+        // Digits may be grouped as in the file: `86_400`.
+        Raw::Text(text) => {
+            let text = text.trim();
+            let grouped = text.split('_').all(|group| !group.is_empty());
+            grouped.then(|| text.replace('_', "").parse().ok()).flatten()
+        }
+        Raw::Number(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+fn boolean(raw: &Raw) -> Option<bool> {
+    match raw {
+        Raw::Boolean(value) => Some(*value),
+        Raw::Text(text) => match text.trim().to_ascii_lowercase().as_str() {
+            "true" | "yes" | "on" | "1" => Some(true),
+            "false" | "no" | "off" | "0" => Some(false),
+            _ => None,
+        },
         _ => None,
     }
 }
@@ -89,8 +121,8 @@ fn list(raw: &Raw, expected: &str, valid: impl Fn(&str) -> bool) -> Result<Typed
     let words =
         |text: &str| text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect();
     let items: Option<Vec<String>> = match raw {
-        Raw::Word(text) => Some(words(text)),
-        Raw::List(items) => items.iter().cloned().collect(),
+        Raw::Text(text) => Some(words(text)),
+        Raw::List(items) => items.iter().map(|item| item.as_deref().map(|item| item.trim().to_owned())).collect(),
         _ => None,
     };
     let items = items.filter(|items| items.iter().all(|item| valid(item)));
@@ -123,14 +155,18 @@ fn alternatives<T: AsRef<str>>(words: &[T]) -> String {
 /// What a raw value is, for a message; the value itself may be a secret.
 pub(crate) fn describe(kind: Kind, raw: &Raw) -> String {
     match raw {
-        Raw::Word(text) | Raw::Text(text)
-            if matches!(kind, Kind::Choice(_) | Kind::Number { .. } | Kind::Listen | Kind::LogFilter) =>
+        Raw::Text(text)
+            if matches!(
+                kind,
+                Kind::Choice(_) | Kind::Number { .. } | Kind::Boolean | Kind::Listen | Kind::LogFilter
+            ) =>
         {
             format!("\"{text}\"")
         }
-        Raw::Word(text) | Raw::Text(text) if text.is_empty() => "an empty text".to_owned(),
-        Raw::Word(_) | Raw::Text(_) => "another text".to_owned(),
+        Raw::Text(text) if text.trim().is_empty() => "an empty text".to_owned(),
+        Raw::Text(_) => "another text".to_owned(),
         Raw::Number(text) => text.clone(),
+        Raw::Boolean(value) => value.to_string(),
         Raw::List(_) => "another list".to_owned(),
         Raw::Other(name) => format!("a {name}"),
     }

@@ -5,8 +5,9 @@
 
 use super::check::{Raw, Typed, check, describe};
 use super::service_links::is_service_link;
-use super::setting::{ENV_CONFIG, ENV_SECRET_PREFIX, SETTINGS, Setting};
+use super::setting::{ENV_CONFIG, ENV_SECRET_PREFIX, Kind, SETTINGS, Setting};
 use super::{Config, Loaded, Origin, SecretVariables, Value};
+use crate::ambient::Environment;
 use crate::failure::{Failure, Outcome};
 use chimera_core::access::Secret;
 use chimera_core::error::Code;
@@ -27,10 +28,11 @@ pub(crate) struct Flags {
 }
 
 /// Reads every layer.
-pub(crate) fn load(flags: &Flags, env: &BTreeMap<String, String>) -> Outcome<Loaded> {
-    let mut layers = Layers::default();
+pub(crate) fn load(flags: &Flags, environment: &Environment) -> Outcome<Loaded> {
+    let env = &environment.settings;
+    let mut layers = Layers { home: environment.home.clone(), ..Layers::default() };
     layers.defaults();
-    if let Some((path, text)) = file(flags.config.as_deref().or(env.get(ENV_CONFIG).map(Path::new)))? {
+    if let Some((path, text)) = file(named_file(flags, environment)?.as_deref())? {
         layers.file(&path.display().to_string(), &text);
     }
     layers.env(env);
@@ -58,6 +60,36 @@ fn learn(loaded: &Loaded) {
     }
 }
 
+/// The file that somebody names, if anybody does.
+fn named_file(flags: &Flags, environment: &Environment) -> Outcome<Option<PathBuf>> {
+    let refused = |origin: String, reason: &str| Failure::new(Code::ConfigInvalid, format!("{origin}: {reason}"));
+    let (text, origin) = match (&flags.config, environment.settings.get(ENV_CONFIG)) {
+        (Some(path), _) => (path.to_string_lossy().into_owned(), Origin::Flag("--config")),
+        (None, Some(text)) => (text.trim().to_owned(), Origin::Env(ENV_CONFIG.to_owned())),
+        (None, None) => return Ok(None),
+    };
+    if text.is_empty() {
+        return Err(refused(origin.to_string(), EMPTY));
+    }
+    let path = at_home(&text, environment.home.as_deref()).map_err(|reason| refused(origin.to_string(), reason))?;
+    Ok(Some(path.into()))
+}
+
+/// What is said about a variable without a value.
+const EMPTY: &str = "is set but empty; give it a value, or unset it";
+
+/// A path in which `~` is the home folder, as a shell writes it: a file and most variables are read by no shell.
+fn at_home(path: &str, home: Option<&str>) -> Result<String, &'static str> {
+    let Some(rest) = path.strip_prefix('~') else { return Ok(path.to_owned()) };
+    match home {
+        _ if !rest.is_empty() && !rest.starts_with('/') => {
+            Err("the home folder of another user is not looked up; write the whole path")
+        }
+        Some(home) => Ok(format!("{}{rest}", home.trim_end_matches('/'))),
+        None => Err("`~` stands for the home folder, but HOME is not set; write the whole path"),
+    }
+}
+
 fn file(named: Option<&Path>) -> Outcome<Option<(PathBuf, String)>> {
     let path = named.unwrap_or(Path::new(DEFAULT_FILE));
     match std::fs::read_to_string(path) {
@@ -74,13 +106,15 @@ fn file(named: Option<&Path>) -> Outcome<Option<(PathBuf, String)>> {
 struct Layers {
     values: BTreeMap<&'static str, Value>,
     refusals: Vec<String>,
+    /// What `~` stands for.
+    home: Option<String>,
 }
 
 impl Layers {
     fn defaults(&mut self) {
         for setting in SETTINGS {
             if let Some(default) = setting.default {
-                self.set(setting, &Raw::Word(default.to_owned()), Origin::Default);
+                self.set(setting, &Raw::Text(default.to_owned()), Origin::Default);
             }
         }
     }
@@ -91,7 +125,10 @@ impl Layers {
                 continue;
             }
             match SETTINGS.iter().find(|setting| setting.env() == *name || setting.alias == Some(name)) {
-                Some(setting) => self.set(setting, &Raw::Word(value.clone()), Origin::Env(name.clone())),
+                Some(setting) if value.trim().is_empty() && !setting.is_list() => {
+                    self.refusals.push(format!("env {name}: `{}` {EMPTY}", setting.key));
+                }
+                Some(setting) => self.set(setting, &Raw::Text(value.clone()), Origin::Env(name.clone())),
                 None if is_service_link(name, value) => {}
                 None => {
                     let hint = nearest(name, SETTINGS.iter().map(Setting::env));
@@ -104,7 +141,7 @@ impl Layers {
     fn flags(&mut self, flags: &[(&'static str, String)]) {
         for (key, value) in flags {
             if let Some((setting, flag)) = find(key).and_then(|setting| Some((setting, setting.flag?))) {
-                self.set(setting, &Raw::Word(value.clone()), Origin::Flag(flag));
+                self.set(setting, &Raw::Text(value.clone()), Origin::Flag(flag));
             }
         }
     }
@@ -140,9 +177,11 @@ impl Layers {
 
     fn set(&mut self, setting: &Setting, raw: &Raw, origin: Origin) {
         match check(setting.kind, raw) {
-            Ok(typed) => {
-                self.values.insert(setting.key, Value { typed, origin });
-            }
+            Ok(Typed::Text(path)) if setting.kind == Kind::Path => match at_home(&path, self.home.as_deref()) {
+                Ok(path) => drop(self.values.insert(setting.key, Value { typed: Typed::Text(path), origin })),
+                Err(reason) => self.refusals.push(format!("{origin}: `{}`: {reason}", setting.key)),
+            },
+            Ok(typed) => drop(self.values.insert(setting.key, Value { typed, origin })),
             Err(expected) => {
                 let found = describe(setting.kind, raw);
                 self.refusals.push(format!("{origin}: `{}` must be {expected}, not {found}", setting.key));
@@ -170,7 +209,11 @@ fn is_group(key: &str) -> bool {
 fn raw(value: &DeValue<'_>) -> Raw {
     match value {
         DeValue::String(text) => Raw::Text(text.to_string()),
-        DeValue::Integer(number) if number.radix() == 10 => Raw::Number(number.as_str().to_owned()),
+        DeValue::Integer(number) => match i128::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) => Raw::Number(number.to_string()),
+            Err(_) => Raw::Number(number.as_str().to_owned()),
+        },
+        DeValue::Boolean(value) => Raw::Boolean(*value),
         DeValue::Array(items) => {
             Raw::List(items.iter().map(|item| item.get_ref().as_str().map(str::to_owned)).collect())
         }
@@ -232,7 +275,7 @@ mod tests {
         layers.flags(&[("listen", "127.0.0.1:3".to_owned())]);
         let loaded = layers.finish().unwrap();
         let origin = |key: &str| loaded.values[key].origin.to_string();
-        assert_eq!(loaded.config.listen.port(), 3);
+        assert_eq!(loaded.config.listen.port, 3);
         assert_eq!((loaded.config.log_level.as_str(), loaded.config.log_format), ("debug", LogFormat::Json));
         assert_eq!(
             ["listen", "log.format", "log.level", "data_dir"].map(origin),

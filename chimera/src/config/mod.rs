@@ -8,13 +8,17 @@
 
 mod check;
 mod layer;
+mod listen;
 #[cfg(test)]
 mod reference;
 mod service_links;
 mod setting;
 mod show;
+#[cfg(test)]
+mod spellings;
 
 pub(crate) use layer::{Flags, load};
+pub(crate) use listen::Listen;
 #[cfg(test)]
 pub(crate) use reference::reference;
 pub(crate) use setting::aliases;
@@ -25,7 +29,6 @@ use check::{Typed, pair};
 use chimera_core::ledger::checkpoint::PublicKey;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -35,7 +38,7 @@ pub(crate) struct Config {
     /// Where everything local lives.
     pub(crate) data_dir: PathBuf,
     /// Where HTTP is served.
-    pub(crate) listen: SocketAddr,
+    pub(crate) listen: Listen,
     /// Where clients reach this server, if it is not where it listens.
     pub(crate) public_url: Option<String>,
     /// PostgreSQL; without it the records live in the data folder.
@@ -104,7 +107,7 @@ impl Config {
         let page = Page(values);
         Self {
             data_dir: page.path("data_dir").unwrap_or_default(),
-            listen: page.text("listen").and_then(|text| text.parse().ok()).unwrap_or(([127, 0, 0, 1], 0).into()),
+            listen: page.listen(),
             public_url: page.text("public_url"),
             database_url: page.text("database_url").map(Secretive),
             redis_url: page.text("redis_url").map(Secretive),
@@ -212,10 +215,10 @@ impl AccessConfig {
             token_keys_before: public("access.token_keys_before"),
             audience: page.text("access.audience").unwrap_or_default(),
             seal_key: page.text("access.seal_key"),
-            cautious: says("access.cautious", "true"),
+            cautious: page.boolean("access.cautious"),
             idempotency_ttl: page.seconds("access.idempotency_ttl_seconds"),
             refuse_without_redis: says("access.without_redis", "refuse"),
-            strict_scopes: says("scopes.strict", "true"),
+            strict_scopes: page.boolean("scopes.strict"),
         }
     }
 }
@@ -360,6 +363,15 @@ impl Page<'_> {
 
     fn path(&self, key: &str) -> Option<PathBuf> {
         self.text(key).map(PathBuf::from)
+    }
+
+    fn listen(&self) -> Listen {
+        let given = self.text("listen").and_then(|text| text.parse().ok());
+        given.unwrap_or(Listen { host: "127.0.0.1".to_owned(), port: 0 })
+    }
+
+    fn boolean(&self, key: &str) -> bool {
+        matches!(self.0.get(key).map(|value| &value.typed), Some(Typed::Boolean(true)))
     }
 
     fn list(&self, key: &str) -> &[String] {

@@ -11,7 +11,9 @@ pub(crate) fn reference() -> String {
          or `chimera.toml` in the current folder if it is there), the environment, flags. In the file a dot is a table: \
          `log.level` is `level` under `[log]`. A key that is not in this table is refused, in the file as in the environment. \
          Variables that begin with `{ENV_SECRET_PREFIX}` are secrets and not settings: `secret://smtp.relay-2` is `{ENV_SECRET_PREFIX}SMTP_RELAY__2` (`_` for `.`, `__` for `-`, `___` for `_`). \
-         Variables that a cluster sets beside a service called `chimera` or `chimera-…` \
+         White space around a value is not part of it, `~/` at the start of a path is your home folder, and a boolean in the environment \
+         may also be `yes` or `no`, `on` or `off`, `1` or `0`. A variable that is set but empty is refused, except for a list, which is empty then: \
+         unset it to use the value of the layer below. Variables that a cluster sets beside a service called `chimera` or `chimera-…` \
          (`CHIMERA_SERVICE_HOST`, `CHIMERA_PORT_8080_TCP_ADDR`) are left alone. \
          `chimera config print --origins` shows what is in force and where it came from.\n\n\
          | Key | Environment | Flag | Value | Default | What it is |\n|---|---|---|---|---|---|\n"
@@ -40,7 +42,8 @@ fn kind(kind: Kind) -> String {
     match kind {
         Kind::LogFilter | Kind::Text | Kind::Token => "text".to_owned(),
         Kind::Path => "path".to_owned(),
-        Kind::Listen => "address".to_owned(),
+        Kind::Listen => "`HOST:PORT`".to_owned(),
+        Kind::Boolean => "`true`, `false`".to_owned(),
         Kind::SecretName => "`secret://NAME`".to_owned(),
         Kind::Hosts | Kind::PublicKeys | Kind::Pairs(_) => "list; in the environment separated by commas".to_owned(),
         Kind::Url(schemes) => {

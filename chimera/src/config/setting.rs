@@ -19,7 +19,7 @@ pub(crate) enum Kind {
     Token,
     /// A path.
     Path,
-    /// An address to listen at.
+    /// A host and a port to listen at.
     Listen,
     /// A URL with one of these schemes.
     Url(&'static [&'static str]),
@@ -36,6 +36,8 @@ pub(crate) enum Kind {
         /// What is counted.
         unit: &'static str,
     },
+    /// Yes or no.
+    Boolean,
     /// `host` or `host:port`, any number of them.
     Hosts,
     /// `name=value`, any number of them; what the value must look like.
@@ -81,6 +83,11 @@ impl Setting {
         self
     }
 
+    /// Whether an empty text is a value: a list of nothing.
+    pub(crate) const fn is_list(&self) -> bool {
+        matches!(self.kind, Kind::Hosts | Kind::Pairs(_) | Kind::PublicKeys)
+    }
+
     /// The name of its environment variable.
     pub(crate) fn env(&self) -> String {
         format!("CHIMERA_{}", self.key.replace('.', "__").to_uppercase())
@@ -100,8 +107,6 @@ pub(crate) fn aliases() -> impl Iterator<Item = &'static str> {
     SETTINGS.iter().filter_map(|setting| setting.alias)
 }
 
-const YES_OR_NO: Kind = Kind::Choice(&["false", "true"]);
-
 /// Every setting, in the order in which they are shown.
 pub(crate) static SETTINGS: &[Setting] = &[
     Setting::new(
@@ -115,7 +120,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "listen",
         Kind::Listen,
         Some("127.0.0.1:8080"),
-        "Address at which HTTP is served; port 0 takes a free one.",
+        "Host (a name or an address) and port at which HTTP is served; port 0 takes a free one.",
     )
     .flag("--listen"),
     Setting::new(
@@ -291,7 +296,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         "access.cautious",
-        YES_OR_NO,
+        Kind::Boolean,
         Some("false"),
         "Whether what an actor does for the first time is drafted.",
     ),
@@ -310,7 +315,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         "scopes.strict",
-        YES_OR_NO,
+        Kind::Boolean,
         Some("false"),
         "Whether a tool's name and `{adapter}.{action}` stop counting as scopes.",
     ),

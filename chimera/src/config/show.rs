@@ -27,6 +27,7 @@ fn json_value(setting: &Setting, value: &Value) -> serde_json::Value {
     match &value.typed {
         Typed::Text(text) => masked(setting, text).into(),
         Typed::Number(number) => (*number).into(),
+        Typed::Boolean(value) => (*value).into(),
         Typed::List(items) => items.clone().into(),
     }
 }

@@ -1,6 +1,7 @@
 //! Configuration as an operator meets it.
 
 use crate::support::Place;
+use chimera_testkit::postgres::PrivatePostgres;
 
 #[test]
 fn a_misspelled_key_is_refused_with_its_line_and_a_hint() {
@@ -97,6 +98,59 @@ fn a_server_starts_beside_services_of_its_name_and_still_refuses_what_is_misspel
 }
 
 #[test]
+fn booleans_numbers_and_lists_are_given_natively_or_as_text() {
+    let native =
+        "egress_allow = [\"a.example\"]\n[scopes]\nstrict = true\n[access]\ncautious = true\n[store]\nlanes = 3\n";
+    let text = "egress_allow = \"a.example\"\n[scopes]\nstrict = \"true\"\n[access]\ncautious = \"yes\"\n[store]\nlanes = \"3\"\n";
+    let environment = Place::new()
+        .env("CHIMERA_EGRESS_ALLOW", "a.example")
+        .env("CHIMERA_SCOPES__STRICT", "true\n")
+        .env("CHIMERA_ACCESS__CAUTIOUS", "1")
+        .env("CHIMERA_STORE__LANES", " 3 ");
+    let printed = environment.json(&["config", "print"]);
+    assert_eq!((&printed["scopes.strict"], &printed["store.lanes"]), (&true.into(), &3.into()));
+    for file in [native, text] {
+        assert_eq!(Place::new().file("chimera.toml", file).json(&["config", "print"]), printed);
+    }
+}
+
+#[test]
+fn a_name_or_an_ipv6_address_can_be_listened_at_and_commands_find_the_server() {
+    for (given, host) in [("localhost:0", "127.0.0.1:"), ("[::1]:0", "[::1]:")] {
+        let place = Place::new().env("CHIMERA_LISTEN", given);
+        let server = place.serve_as_configured();
+        assert!(server.address.starts_with(host), "{given}: {}", server.address);
+        assert_eq!(server.readiness().0, 200);
+        let said = place.run(&["runs", "list"]);
+        assert_eq!(said.status, 0, "{}", said.stderr);
+        assert_eq!(server.stop().0, Some(0));
+    }
+}
+
+#[test]
+fn an_address_that_can_not_be_listened_at_is_refused_in_words() {
+    let mut story = String::new();
+    // No resolver asks another machine about a label of more than 63 letters.
+    let nowhere = format!("{}:8080", "n".repeat(64));
+    for address in [":8080", "8080", "localhost", "::1:8080", "http://localhost:8080", &nowhere] {
+        let said = Place::new().run(&["serve", "--listen", address]);
+        assert_eq!(said.status, 4, "{address}: {}", said.stderr);
+        story += &said.stderr;
+    }
+    insta::assert_snapshot!(story);
+}
+
+#[test]
+fn a_database_url_with_a_line_break_or_the_long_scheme_is_understood() {
+    let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+    let long = url.replacen("postgres://", "postgresql://", 1);
+    for url in [format!("{url}\n"), format!(" {long} ")] {
+        let said = Place::new().env("CHIMERA_DATABASE_URL", &url).run(&["migrate"]);
+        assert_eq!(said.status, 0, "{}", said.stderr);
+    }
+}
+
+#[test]
 fn a_database_url_that_can_not_be_used_is_refused_for_good() {
     let url = "postgres://u:hunter2@127.0.0.1:1/d?sslrootcert=/etc/root.pem";
     let said = Place::new().env("CHIMERA_DATABASE_URL", url).run(&["serve", "--json"]);
@@ -105,4 +159,12 @@ fn a_database_url_that_can_not_be_used_is_refused_for_good() {
     let error: serde_json::Value = serde_json::from_str(&said.stderr).unwrap();
     assert_eq!((&error["error"]["code"], &error["error"]["retryable"]), (&"CONFIG_INVALID".into(), &false.into()));
     assert!(said.stderr.contains("sslrootcert"), "{}", said.stderr);
+}
+
+#[test]
+fn a_tilde_in_a_variable_is_the_home_folder() {
+    let home = tempfile::tempdir().unwrap();
+    let place = Place::new().env("HOME", home.path().to_str().unwrap()).env("CHIMERA_DATA_DIR", "~/data");
+    assert_eq!(place.run(&["migrate"]).status, 0);
+    assert!(home.path().join("data/chimera.db").is_file() && !place.path("~").exists());
 }

@@ -128,7 +128,16 @@ autonomy_level = "L2_ExecuteNotify"
 
     /// Starts `chimera serve` on a free port and waits until it logs its address.
     pub(crate) fn serve(&self, args: &[&str]) -> Server {
-        let mut child = self.start(&[&["serve", "--listen", "127.0.0.1:0"], args].concat());
+        self.serving(&[&["serve", "--listen", "127.0.0.1:0"], args].concat())
+    }
+
+    /// The same at the address that its settings name.
+    pub(crate) fn serve_as_configured(&self) -> Server {
+        self.serving(&["serve"])
+    }
+
+    fn serving(&self, args: &[&str]) -> Server {
+        let mut child = self.start(args);
         let (log, address) = follow(&mut child);
         let Ok(address) = address.recv() else { panic!("serve said {}", log.join().unwrap()) };
         Server { child, log: Some(log), ready: Value::Null, address }
