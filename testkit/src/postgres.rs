@@ -8,12 +8,12 @@
 //! the server and removes its folder. A signal at the parent's death would not do: it follows
 //! the thread that started the server, and test threads end before the tests do.
 
-use std::io::{Error, Result};
+use std::io::{BufRead, BufReader, Error, Result};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -200,6 +200,24 @@ impl PrivatePostgres {
         self.control(&["start", "-o", &options, "-l", &log.to_string_lossy()])
     }
 
+    /// Locks a table of a database against everybody until the lock is dropped.
+    pub fn lock(&self, url: &str, table: &str) -> Result<TableLock> {
+        let mut psql = self.program("psql");
+        psql.args(["-X", "-q", "-t", "-v", "ON_ERROR_STOP=1", url]);
+        let mut session = psql.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let statements = format!("BEGIN;\nLOCK TABLE {table} IN ACCESS EXCLUSIVE MODE;\nSELECT 'locked';\n");
+        let mut input = session.stdin.take().ok_or_else(|| Error::other("psql takes no input"))?;
+        std::io::Write::write_all(&mut input, statements.as_bytes())?;
+        let mut said = String::new();
+        let mut output = BufReader::new(session.stdout.take().ok_or_else(|| Error::other("psql says nothing"))?);
+        while !said.contains("locked") {
+            if output.read_line(&mut said)? == 0 {
+                return Err(Error::other(format!("{table} can't be locked")));
+            }
+        }
+        Ok(TableLock { session, input: Some(input) })
+    }
+
     fn control(&self, arguments: &[&str]) -> Result<()> {
         let data = self.data();
         run(self.program("pg_ctl").args(arguments).args(["-w", "-s", "-t", "60", "-D"]).arg(data))
@@ -226,6 +244,20 @@ impl PrivatePostgres {
         };
         command.current_dir(&self.folder);
         command
+    }
+}
+
+/// A table that is locked until this is dropped.
+pub struct TableLock {
+    session: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Drop for TableLock {
+    fn drop(&mut self) {
+        // The end of its input ends the session, and with it the lock.
+        self.input = None;
+        let _ = self.session.wait();
     }
 }
 

@@ -58,3 +58,74 @@ impl WallClock {
         self.wrong.write_all_at(&(seconds * 1_000_000).to_ne_bytes(), 0).expect("a file of eight bytes");
     }
 }
+
+/// A disk that a test makes slow or broken, for the processes that are started with [`Disk::env`].
+pub struct Disk {
+    _folder: TempDir,
+    state: File,
+    env: [(String, String); 2],
+}
+
+impl Default for Disk {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Disk {
+    /// A disk that works.
+    #[must_use]
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let library = compiled("disk", folder.path());
+        let path = folder.path().join("state");
+        let state = File::create(&path).expect("a file");
+        let env = [("LD_PRELOAD", library), ("PRELOAD_DISK", path)];
+        let env = env.map(|(name, path)| (name.to_owned(), path.display().to_string()));
+        let disk = Self { _folder: folder, state, env };
+        disk.set([0, 0, 0]);
+        disk
+    }
+
+    /// What a process has to be started with.
+    #[must_use]
+    pub const fn env(&self) -> &[(String, String)] {
+        &self.env
+    }
+
+    /// It works, and every flush takes so much longer.
+    pub fn slow(&self, milliseconds: i32) {
+        self.set([milliseconds, 0, 0]);
+    }
+
+    /// Flushes fail: what was written may be lost.
+    pub fn fail_flushes(&self) {
+        self.set([0, EIO, 0]);
+    }
+
+    /// Nothing can be written any more, as on a full disk.
+    pub fn fail_writes(&self) {
+        self.set([0, 0, ENOSPC]);
+    }
+
+    fn set(&self, state: [i32; 3]) {
+        let bytes: Vec<u8> = state.iter().flat_map(|number| number.to_ne_bytes()).collect();
+        self.state.write_all_at(&bytes, 0).expect("a file of twelve bytes");
+    }
+}
+
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+
+/// The variables of several libraries that one process is started with.
+#[must_use]
+pub fn together(libraries: &[&[(String, String)]]) -> Vec<(String, String)> {
+    let mut env: Vec<(String, String)> = Vec::new();
+    for (name, value) in libraries.iter().copied().flatten() {
+        match env.iter_mut().find(|(known, _)| known == name) {
+            Some((_, values)) => *values += &format!(":{value}"),
+            None => env.push((name.clone(), value.clone())),
+        }
+    }
+    env
+}

@@ -129,20 +129,23 @@ impl Clients {
     pub(crate) fn until_ended(&self) {
         let open = self.open.lock().unwrap().clone();
         for run in open {
-            self.until(|| self.has_ended(&run) || self.doubted(&run).is_some());
+            if !self.until(|| self.has_ended(&run) || self.doubted(&run).is_some()) {
+                let shown = ["", "/steps"].map(|rest| self.ask("GET", &format!("/runs/{run}{rest}"), None));
+                panic!("{run} neither ended nor came into doubt: {shown:#?}");
+            }
         }
     }
 
-    fn until(&self, mut done: impl FnMut() -> bool) {
+    fn until(&self, mut done: impl FnMut() -> bool) -> bool {
         let bound = PATIENCE.as_millis() / 200 * 2;
         for _ in 0..bound {
             if done() {
-                return;
+                return true;
             }
             // Whatever it is, requests tell that something goes on; without any it is looked at anyway.
             self.outside.look_up(self.outside.count() + 1_000_000);
         }
-        panic!("it never came");
+        false
     }
 
     fn start_runs(&self, number: usize) {

@@ -1,0 +1,158 @@
+//! What goes wrong with the machine while nodes are killed: the disk, the clock, Redis, the claim of a
+//! lane.
+
+use super::outside::Outside;
+use crate::support::Place;
+use chimera_testkit::postgres::{PrivatePostgres, TableLock};
+use chimera_testkit::preload::{Disk, WallClock, together};
+use chimera_testkit::redis::PrivateRedis;
+use std::collections::BTreeMap;
+
+const DAY: i64 = 86_400;
+const HOUR: i64 = 3_600;
+
+/// Looks at the outside, a fifth of a second each, that a trouble lasts in which nothing is done.
+const LOOKS: u64 = 6;
+
+/// One kind of trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Trouble {
+    /// Every flush takes longer, and with it every claim of a lane.
+    SlowDisk,
+    /// Flushes fail.
+    FailingFlush,
+    /// Nothing can be written.
+    FullDisk,
+    /// The wall clock is a day ahead.
+    DayAhead,
+    /// The wall clock is an hour behind.
+    HourBack,
+    /// Redis is gone.
+    LostRedis,
+    /// No lane can be claimed.
+    SlowClaim,
+}
+
+impl Trouble {
+    /// Whether nothing can be done while it lasts.
+    pub(crate) const fn blocks(self) -> bool {
+        matches!(self, Self::FailingFlush | Self::FullDisk | Self::LostRedis | Self::SlowClaim)
+    }
+
+    /// Whether a node says so in its log as an error.
+    const fn breaks_the_store(self) -> bool {
+        matches!(self, Self::FailingFlush | Self::FullDisk | Self::SlowClaim)
+    }
+}
+
+/// The machine that the nodes run on.
+pub(crate) struct Machine {
+    disk: Disk,
+    clock: WallClock,
+    redis: Option<PrivateRedis>,
+    database: Option<String>,
+    lock: Option<TableLock>,
+    now: Option<Trouble>,
+    broken: bool,
+    seen: BTreeMap<Trouble, usize>,
+}
+
+impl Machine {
+    /// A machine with a disk of its own.
+    pub(crate) fn embedded() -> Self {
+        Self {
+            disk: Disk::new(),
+            clock: WallClock::new(),
+            redis: None,
+            database: None,
+            lock: None,
+            now: None,
+            broken: false,
+            seen: BTreeMap::new(),
+        }
+    }
+
+    /// A machine with a database and a Redis.
+    pub(crate) fn shared() -> Self {
+        let database = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+        Self { redis: Some(PrivateRedis::start()), database: Some(database), ..Self::embedded() }
+    }
+
+    /// A place whose servers run on this machine.
+    pub(crate) fn place(&self, place: Place) -> Place {
+        let env = together(&[self.disk.env(), self.clock.env()]);
+        let place = env.iter().fold(place, |place, (name, value)| place.server_env(name, value));
+        let place = match &self.database {
+            Some(url) => place.env("CHIMERA_DATABASE_URL", url),
+            None => place,
+        };
+        match &self.redis {
+            Some(redis) => place.env("CHIMERA_REDIS_URL", &redis.url()),
+            None => place,
+        }
+    }
+
+    /// What can go wrong with it.
+    pub(crate) const fn troubles(&self) -> &'static [Trouble] {
+        use Trouble::{DayAhead, FailingFlush, FullDisk, HourBack, LostRedis, SlowClaim, SlowDisk};
+        match self.redis {
+            None => &[SlowDisk, SlowDisk, FailingFlush, FullDisk, DayAhead, HourBack],
+            Some(_) => &[SlowClaim, SlowClaim, LostRedis, DayAhead, HourBack],
+        }
+    }
+
+    /// Something goes wrong from now on.
+    pub(crate) fn begin(&mut self, trouble: Trouble) {
+        self.heal();
+        match trouble {
+            Trouble::SlowDisk => self.disk.slow(40),
+            Trouble::FailingFlush => self.disk.fail_flushes(),
+            Trouble::FullDisk => self.disk.fail_writes(),
+            Trouble::DayAhead => self.clock.set(DAY),
+            Trouble::HourBack => self.clock.set(-HOUR),
+            Trouble::LostRedis => self.redis.as_mut().unwrap().stop(),
+            Trouble::SlowClaim => {
+                let url = self.database.as_ref().unwrap();
+                self.lock = Some(PrivatePostgres::shared().unwrap().lock(url, "ledger_lanes").unwrap());
+            }
+        }
+        self.now = Some(trouble);
+        self.broken |= trouble.breaks_the_store();
+        *self.seen.entry(trouble).or_default() += 1;
+    }
+
+    /// Lets time pass in which nothing can be done.
+    pub(crate) fn endure(&self, outside: &Outside) {
+        (0..LOOKS).for_each(|_| outside.look_up(u64::MAX));
+    }
+
+    /// Everything works again.
+    pub(crate) fn heal(&mut self) {
+        self.disk.slow(0);
+        self.clock.set(0);
+        self.lock = None;
+        if self.now.take() == Some(Trouble::LostRedis) {
+            self.redis.as_mut().unwrap().start_again();
+        }
+    }
+
+    /// The clock is right from now on.
+    pub(crate) fn set_clock_right(&self) {
+        self.clock.set(0);
+    }
+
+    /// Whether nodes had reason to call the store broken.
+    pub(crate) const fn was_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// What makes a node that starts wait for its lane.
+    pub(crate) const fn slow_start(&self) -> Trouble {
+        if self.database.is_some() { Trouble::SlowClaim } else { Trouble::SlowDisk }
+    }
+
+    /// How often there was which trouble.
+    pub(crate) fn seen(&self) -> String {
+        self.seen.iter().map(|(trouble, times)| format!("{trouble:?} {times}")).collect::<Vec<_>>().join(", ")
+    }
+}
