@@ -203,8 +203,28 @@ pub const CALLS_MAX: usize = 1_024;
 pub const TENANT_CALLS_MAX: usize = 512;
 /// Calls of one tool under way at a time in one process.
 pub const TOOL_CALLS_MAX: usize = 256;
+/// Calls to one host under way at a time in one process, whichever tools make them.
+pub const HOST_CALLS_MAX: usize = 64;
 /// Runs that one process drives at a time; more are refused until some end or wait.
 pub const ACTIVE_RUNS_MAX: usize = 10_000;
+/// Runs of one tenant that one process drives at a time.
+pub const TENANT_RUNS_MAX: usize = 8_000;
+/// Calls of one tool that runs in memory make or wait for; runs that would wait for more wait in the store.
+pub const TOOL_RUNS_MAX: usize = 2_000;
+/// Calls that may wait for one host, or for one tool without a host; a new run that would begin by
+/// waiting there too is refused.
+pub const CALLS_WAITING_MAX: usize = 10_000;
+/// Waiting calls that a process remembers while their runs wait in the store; the runs of more are
+/// found again by looking.
+pub const CALLS_REMEMBERED_MAX: usize = 50_000;
+/// Seconds, at the least, after which a run that waits in the store for a slot is looked at without
+/// being told to go on.
+pub const SLOT_LOOK_SECONDS: u64 = 30;
+/// Runs that wait in the store for a slot and are looked at in one second; the more there are, the
+/// later each is.
+pub const SLOT_LOOKS_PER_SECOND: usize = 50;
+/// Runs that wait in the store for a slot while requests wait for what comes of them.
+pub const RUNS_WATCHED_MAX: usize = 4_096;
 /// Events of a run that are read at a time for whoever follows it.
 pub const FEED_PAGE_MAX: usize = 256;
 /// Streams of events that one process keeps open at a time; more are refused.

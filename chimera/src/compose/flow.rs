@@ -2,7 +2,7 @@
 
 use super::traced::TracedBus;
 use super::{Ambient, FolderBlobs, LinkSigner, Redis, plain, s3_place, secrets};
-use crate::config::{Config, MailConfig};
+use crate::config::{Config, FlowConfig, MailConfig};
 use crate::failure::{Failure, Outcome};
 use crate::mask::Mask;
 use async_trait::async_trait;
@@ -19,7 +19,7 @@ use chimera_core::record::{Insert, Scope, Select, Tx};
 use chimera_engine::access::{Deciders, Directory, Guard, Permit};
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::{Rule, Rules};
-use chimera_engine::flow::{Asking, Flow, Parts, Registry};
+use chimera_engine::flow::{Asking, Flow, Parts, Places, Registry};
 use chimera_engine::port::{Blobs, Buckets, Bus, CommitError, Notifier, Records, SecretError, Secrets, Tool};
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_storage::bus::{LocalBus, RedisBus};
@@ -191,8 +191,7 @@ fn engine(
     policy: Arc<dyn Policy>,
     outlets: Outlets,
 ) -> Flow {
-    let [total, per_tenant, per_tool] = config.flow.calls_max;
-    Flow::new(Parts {
+    let parts = Parts {
         records: Arc::clone(records),
         clock: Arc::clone(&ambient.clock),
         random: Arc::clone(&ambient.random),
@@ -202,9 +201,26 @@ fn engine(
         asking: outlets.asking,
         registry: Arc::new(registry),
         policy,
-        slots: Slots { total, per_tenant, per_tool, tools: config.flow.calls_of.clone() },
+        slots: slots(&config.flow),
         alone: config.database_url.is_none(),
-    })
+    };
+    let [total, per_tenant, _] = config.flow.runs_max;
+    Flow::bounded(parts, Places { total, per_tenant })
+}
+
+fn slots(flow: &FlowConfig) -> Slots {
+    let ([total, per_tenant, per_tool, per_host], [_, _, in_memory_per_tool]) = (flow.calls_max, flow.runs_max);
+    Slots {
+        total,
+        per_tenant,
+        per_tool,
+        per_host,
+        tools: flow.calls_of.clone(),
+        hosts: flow.calls_to.iter().map(|(host, calls)| (host.to_ascii_lowercase(), *calls)).collect(),
+        in_memory_per_tool,
+        waiting: flow.calls_waiting_max,
+        ..Slots::default()
+    }
 }
 
 pub(super) fn invalid(setting: &str, why: impl std::fmt::Display) -> Failure {

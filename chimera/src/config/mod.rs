@@ -150,10 +150,16 @@ pub(crate) struct FlowConfig {
     pub(crate) base_urls: BTreeMap<String, String>,
     /// File of rules.
     pub(crate) policy_file: Option<PathBuf>,
-    /// Calls under way at a time: in this process, for one tenant, of one tool.
-    pub(crate) calls_max: [usize; 3],
+    /// Calls under way at a time: in this process, for one tenant, of one tool, to one host.
+    pub(crate) calls_max: [usize; 4],
     /// Tools with a limit of their own.
     pub(crate) calls_of: BTreeMap<String, usize>,
+    /// Hosts with a limit of their own.
+    pub(crate) calls_to: BTreeMap<String, usize>,
+    /// Calls that may wait for one host or tool.
+    pub(crate) calls_waiting_max: usize,
+    /// Runs driven at a time: in this process, for one tenant, for one tool.
+    pub(crate) runs_max: [usize; 3],
 }
 
 impl FlowConfig {
@@ -164,8 +170,12 @@ impl FlowConfig {
             tools_dir: page.path("flow.tools_dir"),
             base_urls: pairs("flow.base_urls").map(|(name, url)| (name.to_owned(), url.to_owned())).collect(),
             policy_file: page.path("flow.policy_file"),
-            calls_max: ["flow.calls_max", "flow.tenant_calls_max", "flow.tool_calls_max"].map(|key| page.count(key)),
+            calls_max: ["calls_max", "tenant_calls_max", "tool_calls_max", "host_calls_max"]
+                .map(|key| page.count(&format!("flow.{key}"))),
             calls_of: pairs("flow.calls_of").filter_map(count).collect(),
+            calls_to: pairs("flow.calls_to").filter_map(count).collect(),
+            calls_waiting_max: page.count("flow.calls_waiting_max"),
+            runs_max: ["runs_max", "tenant_runs_max", "tool_runs_max"].map(|key| page.count(&format!("flow.{key}"))),
         }
     }
 }

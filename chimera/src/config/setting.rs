@@ -98,6 +98,10 @@ const fn calls(max: u64) -> Kind {
     Kind::Number { min: 1, max, unit: "calls" }
 }
 
+const fn runs(max: u64) -> Kind {
+    Kind::Number { min: 1, max, unit: "runs" }
+}
+
 const fn seconds(min: u64, max: u64) -> Kind {
     Kind::Number { min, max, unit: "seconds" }
 }
@@ -341,10 +345,36 @@ pub(crate) static SETTINGS: &[Setting] = &[
     Setting::new("flow.tenant_calls_max", calls(100_000), Some("512"), "Calls under way at a time for one tenant."),
     Setting::new("flow.tool_calls_max", calls(100_000), Some("256"), "Calls under way at a time of one tool."),
     Setting::new(
+        "flow.host_calls_max",
+        calls(100_000),
+        Some("64"),
+        "Calls under way at a time to one host, whichever tools make them; a host that hangs holds up no more than these.",
+    ),
+    Setting::new(
         "flow.calls_of",
         Kind::Pairs(Paired::Count),
         Some(""),
         "Calls under way at a time of tools with a limit of their own, such as `notion.search=3`.",
+    ),
+    Setting::new(
+        "flow.calls_to",
+        Kind::Pairs(Paired::Count),
+        Some(""),
+        "Calls under way at a time to hosts with a limit of their own, such as `api.example.com=200`, with `:port` if it is not the usual one.",
+    ),
+    Setting::new(
+        "flow.calls_waiting_max",
+        calls(50_000),
+        Some("10000"),
+        "Calls that may wait for one host, or for one tool without a host; a new run that would begin by waiting there is refused with `OVERLOADED`.",
+    ),
+    Setting::new("flow.runs_max", runs(1_000_000), Some("10000"), "Runs driven at a time by this process; runs that wait for a slot in the store, for a person or for a time don't count."),
+    Setting::new("flow.tenant_runs_max", runs(1_000_000), Some("8000"), "Runs driven at a time for one tenant."),
+    Setting::new(
+        "flow.tool_runs_max",
+        runs(1_000_000),
+        Some("2000"),
+        "Calls of one tool that runs in memory make or wait for; runs that would wait for more wait in the store.",
     ),
     Setting::new(
         "notify.webhook_key",

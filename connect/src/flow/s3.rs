@@ -154,6 +154,11 @@ impl Tool for S3Upload {
         &self.spec
     }
 
+    fn host(&self, input: &Value) -> Option<String> {
+        let bucket = input["bucket"].as_str()?;
+        self.buckets.host(bucket)
+    }
+
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         let input: Input = read(input)?;
         let dry = input.dry_run;

@@ -4,7 +4,7 @@
 //! address of an incoming webhook, or `{"token": "xoxb-…", "channel": "C…"}` for a bot. Slack
 //! answers 200 to most refusals of a bot and says so in the body.
 
-use crate::flow::http::{Answer, Call, Care, Client, Keyring, Request, lasting};
+use crate::flow::http::{Answer, Call, Care, Client, Keyring, Request, authority_of, lasting};
 use async_trait::async_trait;
 use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::Code;
@@ -115,6 +115,11 @@ impl SlackPost {
 impl Tool for SlackPost {
     fn spec(&self) -> &Arc<Spec> {
         &self.spec
+    }
+
+    /// Where a channel's secret leads is known only when it is used; as a rule to the same service.
+    fn host(&self, _input: &Value) -> Option<String> {
+        authority_of(&self.api)
     }
 
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {

@@ -6,6 +6,7 @@ mod client;
 mod cut;
 mod declared;
 mod given;
+mod hosts;
 mod http;
 mod local;
 mod mail;

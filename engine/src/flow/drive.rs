@@ -4,13 +4,15 @@
 //! turn is being committed is decided together in the next one. When a turn can't be committed the
 //! run in memory is worth nothing: it is thrown away and read again, or left to whoever owns it now.
 
+use super::entrance::Entrance;
 use super::node::{Inner, Standing, Stop};
 use super::perform::execute_tool;
 use super::{FlowError, ask, load, seal, spans};
 use crate::port::{Cancel, CommitError};
 use chimera_core::flow::call::Answer;
-use chimera_core::flow::run::{At, Call, Effect, Env, Event, Gate, Head, Owner, Run, Slot, Turn};
+use chimera_core::flow::run::{At, Call, Effect, Env, Event, Head, Owner, Run, Turn};
 use chimera_core::flow::tables::{CACHE_ENTRIES, EFFECTS};
+use chimera_core::limits;
 use chimera_core::record::{Json, Scope, Select, Tx};
 use chimera_core::time::Timestamp;
 use futures::FutureExt;
@@ -63,14 +65,10 @@ pub(super) struct Drive {
     stale: u32,
     /// More was told than one turn takes in.
     told_more: bool,
-}
-
-struct Enter<'a>(&'a Inner);
-
-impl Gate for Enter<'_> {
-    fn enter(&mut self, slot: Slot<'_>) -> bool {
-        self.0.goes_on() && self.0.gate().enter(slot)
-    }
+    /// Since when all that it can do is wait for a slot.
+    waits_since: Option<Timestamp>,
+    /// It leaves to wait for a slot in the store.
+    waits_in_store: bool,
 }
 
 impl Drive {
@@ -82,13 +80,28 @@ impl Drive {
         alone: bool,
     ) -> Self {
         let (calls, cancels, owner) = (FuturesUnordered::new(), BTreeMap::new(), run.owner());
-        Self { inner, run, nudges, standing, calls, cancels, alone, owner, stale: 0, told_more: false }
+        let (stale, told_more, waits_since, waits_in_store) = (0, false, None, false);
+        Self {
+            inner,
+            run,
+            nudges,
+            standing,
+            calls,
+            cancels,
+            alone,
+            owner,
+            stale,
+            told_more,
+            waits_since,
+            waits_in_store,
+        }
     }
 
     /// Goes on with a run whose turn was just committed.
     pub(super) async fn go(mut self, turn: Turn) {
         let events = self.perform(&turn);
         if turn.parked {
+            self.waits_in_store = turn.waits_for_slot;
             return self.leave();
         }
         self.drive(events).await;
@@ -96,6 +109,9 @@ impl Drive {
 
     /// Takes a run up that was just read.
     pub(super) async fn take_up(mut self) {
+        // Whoever waited in the store and finds no slot goes back there.
+        let waited = self.inner.gate().resume(self.run.head().id);
+        self.waits_since = waited.then_some(self.run.head().created_at);
         let mut events = vec![Event::Begun { alone: self.alone }];
         events.extend(self.told().await);
         self.drive(events).await;
@@ -124,15 +140,19 @@ impl Drive {
     }
 
     /// Drives the run no more. What it was told in the very last moment is looked at again.
-    fn leave(mut self) {
-        let id = self.run.head().id;
-        self.inner.release(id);
-        let mut told = self.told_more;
-        while let Ok(nudge) = self.nudges.try_recv() {
+    fn leave(self) {
+        let Self { inner, run, mut nudges, standing, told_more: mut told, .. } = self;
+        let id = run.head().id;
+        if self.waits_in_store {
+            inner.release_to_wait(id, standing);
+        } else {
+            inner.release(id);
+        }
+        while let Ok(nudge) = nudges.try_recv() {
             told |= nudge == Nudge::Look;
         }
-        if told && self.inner.goes_on() {
-            self.inner.wake(id);
+        if told && inner.goes_on() {
+            inner.wake(id);
         }
     }
 
@@ -144,8 +164,10 @@ impl Drive {
             None => owner_once_claimed(Arc::clone(&self.inner), id).await?,
         };
         self.owner = self.run.owner();
-        let granted = self.inner.gate().granted(id);
+        let mut granted = self.inner.gate().granted(id);
         let decided = self.decide(events, writes_through);
+        // A recorded output is looked for before the slot is used.
+        granted.retain(|at| !self.run.is_busy_at(*at));
         if decided.as_ref().is_ok_and(|turn| !turn.more) && !granted.is_empty() {
             let next = self.inner.gate().unused(id, &granted);
             self.inner.tick(next);
@@ -167,6 +189,7 @@ impl Drive {
         let mut events = self.perform(&turn);
         self.tell(&turn);
         if turn.parked {
+            self.waits_in_store = turn.waits_for_slot;
             return None;
         }
         if std::mem::take(&mut self.told_more) {
@@ -180,15 +203,20 @@ impl Drive {
         let parts = &inner.parts;
         let now = parts.clock.steady();
         let catalog = inner.workflows.running();
+        let head = Arc::clone(self.run.head());
+        let has_waited = self.waits_since.is_some_and(|since| since.plus_seconds(limits::PARK_SECONDS_MIN) <= now);
         let mut env = Env {
             now,
             ids: &mut || parts.random.row_id(now),
-            gate: &mut Enter(&inner),
+            gate: &mut Entrance { inner: &inner, tenant: &head.tenant, has_waited },
             policy: &*parts.policy,
             catalog: &catalog,
             owner,
         };
-        Ok(self.run.step(events, &mut env)?)
+        let turn = self.run.step(events, &mut env)?;
+        let waits = self.run.wants_slot() && !self.run.is_busy();
+        self.waits_since = waits.then(|| self.waits_since.unwrap_or(now));
+        Ok(turn)
     }
 
     /// Reads the run again after its state in memory has become worthless.
@@ -298,7 +326,7 @@ impl Drive {
 
     fn tell(&self, turn: &Turn) {
         if turn.status.is_some() || turn.parked {
-            let standing = Standing::of(&self.run, turn.parked);
+            let standing = Standing::of(&self.run, turn.parked && !turn.waits_for_slot);
             self.standing.send_replace(standing);
         }
     }

@@ -170,6 +170,10 @@ impl Flow {
                     return Ok(false);
                 }
                 let id = row.uuid("id");
+                if !self.inner.has_room_for(row.text("tenant_id")) {
+                    all = false;
+                    continue;
+                }
                 if !self.inner.is_active(id)
                     && let Err(error) = self.inner.take_over(row).await
                 {

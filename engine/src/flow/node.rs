@@ -6,19 +6,25 @@
 
 use super::drive::{Drive, Nudge};
 use super::gate::{Slots, Turnstile};
+use super::places::{Driven, Full, Places};
 use super::{Asking, FlowError, Registry, Workflows, load, spans};
 use crate::port::{Bus, Clock, CommitError, Notifier, Random, Records, Span, Spans, Unavailable};
 use bytes::Bytes;
-use chimera_core::error::ErrorBody;
+use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::{Action, Head, Owner, Policy, PolicyVerdict, Run, RunStatus, Turn};
 use chimera_core::limits;
 use chimera_core::record::{Row, Tx};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tracing::Instrument;
 use uuid::Uuid;
+
+/// Pause before a store that can't be read is asked again for a run that a slot is kept for; it doubles
+/// up to the last.
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_LAST: Duration = Duration::from_secs(5);
 
 /// The topic on which runs that were told something are named.
 pub(super) const TOPIC: &str = "flow.runs";
@@ -60,8 +66,7 @@ pub(super) struct Inner {
     pub(super) parts: Parts,
     pub(super) workflows: Workflows,
     pub(super) gate: Mutex<Turnstile>,
-    active: Mutex<BTreeMap<Uuid, Active>>,
-    runs_max: usize,
+    pub(super) driven: Driven,
     /// Rings when a message to somebody waits to be sent.
     pub(super) messages: Notify,
     stopping: watch::Sender<Stop>,
@@ -83,11 +88,6 @@ pub(super) struct Launched {
     pub(super) standing: watch::Receiver<Standing>,
     /// Whether it has arrived.
     pub(super) durable: oneshot::Receiver<Result<(), CommitError>>,
-}
-
-struct Active {
-    inbox: mpsc::Sender<Nudge>,
-    standing: watch::Receiver<Standing>,
 }
 
 /// Where a run stands, for whoever waits for it in this process.
@@ -122,12 +122,12 @@ impl Flow {
     /// An engine that drives nothing yet.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
-        Self::bounded(parts, limits::ACTIVE_RUNS_MAX)
+        Self::bounded(parts, Places::default())
     }
 
     /// An engine that drives at most so many runs at a time.
     #[must_use]
-    pub fn bounded(parts: Parts, runs_max: usize) -> Self {
+    pub fn bounded(parts: Parts, places: Places) -> Self {
         let workflows = Workflows::new(
             Arc::clone(&parts.records),
             Arc::clone(&parts.clock),
@@ -139,8 +139,7 @@ impl Flow {
             parts,
             workflows,
             gate,
-            active: Mutex::default(),
-            runs_max,
+            driven: Driven::new(places),
             messages: Notify::new(),
             stopping: watch::Sender::new(Stop::No),
         };
@@ -168,23 +167,37 @@ impl Flow {
     /// How many runs this process drives.
     #[must_use]
     pub fn active(&self) -> usize {
-        self.inner.active().len()
+        self.inner.driven.len()
+    }
+
+    /// How many calls of tools are under way.
+    #[must_use]
+    pub fn calls_under_way(&self) -> usize {
+        self.inner.gate().taken()
+    }
+
+    /// How many calls wait for a slot, as far as this process remembers them.
+    #[must_use]
+    pub fn calls_waiting(&self) -> usize {
+        self.inner.gate().waiting()
     }
 
     /// Begins nothing more: calls that are under way may end and be written down, and a run without
     /// any is driven no further.
     pub fn drain(&self) {
         self.inner.stopping.send_if_modified(|stop| std::mem::replace(stop, Stop::Drain.max(*stop)) == Stop::No);
+        self.inner.driven.unwatch();
     }
 
     /// Lets every run finish the turn that it is in and drives none any further.
     pub fn stop(&self) {
         self.inner.stopping.send_replace(Stop::Now);
+        self.inner.driven.unwatch();
     }
 
     /// Waits until a run that this process drives has ended or rests. None: it drives no such run.
     pub async fn rest(&self, run: Uuid) -> Option<Standing> {
-        let mut standing = self.inner.active().get(&run)?.standing.clone();
+        let mut standing = self.inner.driven.standing(run)?;
         let rested = standing.wait_for(|standing| standing.rests).await.map(|standing| standing.clone());
         let last = standing.borrow().clone();
         Some(rested.unwrap_or(last))
@@ -192,21 +205,40 @@ impl Flow {
 }
 
 impl Inner {
-    fn active(&self) -> MutexGuard<'_, BTreeMap<Uuid, Active>> {
-        self.active.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn gate(&self) -> MutexGuard<'_, Turnstile> {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether another run can be driven.
+    /// Whether another run can be driven, of one tenant or another.
     pub(super) fn has_room(&self) -> bool {
-        self.active().len() < self.runs_max
+        !self.driven.is_full()
+    }
+
+    /// Whether another run of this tenant can be driven.
+    pub(super) fn has_room_for(&self, tenant: &str) -> bool {
+        self.driven.full_for(tenant).is_none()
+    }
+
+    /// Refuses a run for which there is no place.
+    pub(super) fn check_room_for(&self, tenant: &str) -> Result<(), FlowError> {
+        let Some(full) = self.driven.full_for(tenant) else { return Ok(()) };
+        let body = |message: String| ErrorBody::new(Code::Overloaded, message).retry_after(1);
+        let body = match full {
+            Full::Process { runs } => {
+                body(format!("{runs} runs are under way, as many as may be; try again when some have ended"))
+            }
+            Full::Tenant { runs } => {
+                let message = format!(
+                    "{runs} runs of tenant {tenant} are under way, as many as may be; try again when some have ended"
+                );
+                body(message).with("tenant", tenant)
+            }
+        };
+        Err(FlowError::Refused(Box::new(body)))
     }
 
     pub(super) fn is_active(&self, run: Uuid) -> bool {
-        self.active().contains_key(&run)
+        self.driven.contains(run)
     }
 
     pub(super) fn stopping(&self) -> watch::Receiver<Stop> {
@@ -223,11 +255,13 @@ impl Inner {
     /// whoever asked for it has stopped waiting. Calls that were made for it already are told then.
     pub(super) fn launch(self: &Arc<Self>, run: Run, turn: Turn, tx: Tx, made: Vec<Span>) -> Launched {
         let (inbox, nudges) = mpsc::channel(limits::RUN_INBOX_MAX);
-        let first = Standing::of(&run, turn.parked);
-        let (sender, standing) = watch::channel(first);
+        let first = Standing::of(&run, turn.parked && !turn.waits_for_slot);
         let (told, durable) = oneshot::channel();
         let id = run.head().id;
-        self.active().insert(id, Active { inbox, standing: standing.clone() });
+        let entered = self.driven.enter(id, &run.head().tenant, inbox, first.clone());
+        // A fresh id has no place yet.
+        let sender = entered.unwrap_or_else(|| watch::Sender::new(first));
+        let standing = sender.subscribe();
         let inner = Arc::clone(self);
         let span = spans::under_run(&*self.parts.spans, id);
         let task = async move {
@@ -248,29 +282,69 @@ impl Inner {
     }
 
     /// A run is not driven here any more.
-    pub(super) fn release(&self, run: Uuid) {
-        self.active().remove(&run);
+    pub(super) fn release(self: &Arc<Self>, run: Uuid) {
+        self.driven.leave(run);
+        self.forget(run);
+    }
+
+    /// A run waits in the store for a slot, and is driven again when there is one.
+    pub(super) fn release_to_wait(self: &Arc<Self>, run: Uuid, standing: watch::Sender<Standing>) {
+        if !self.goes_on() {
+            return self.release(run);
+        }
+        self.driven.leave_to_wait(run, standing);
+        // A slot may have been kept for it while it was on its way out.
+        if !self.gate().granted(run).is_empty() {
+            self.fetch(run);
+        }
+    }
+
+    /// Drops the slots and wishes of a run.
+    fn forget(self: &Arc<Self>, run: Uuid) {
         let next = self.gate().forget_run(run);
         self.tick(next);
     }
 
     /// Tells runs that a slot is kept for them.
-    pub(super) fn tick(&self, runs: Vec<Uuid>) {
+    pub(super) fn tick(self: &Arc<Self>, runs: Vec<Uuid>) {
         for run in runs {
-            self.nudge(run, Nudge::Tick);
+            if !self.nudge(run, Nudge::Tick) {
+                self.fetch(run);
+            }
         }
+    }
+
+    /// A slot is kept for a run that waits in the store: it is taken up. It gets a place even if there is
+    /// none, since there are no more of them than slots. If it does not wait there any more, the
+    /// slot goes to the next.
+    fn fetch(self: &Arc<Self>, run: Uuid) {
+        let inner = Arc::clone(self);
+        tokio::spawn(async move {
+            let mut pause = PAUSE_FIRST;
+            while inner.goes_on() && !inner.is_active(run) {
+                match load::run_row(&*inner.parts.records, run).await {
+                    Ok(row) => {
+                        let waits = |row: &Row| row.get("owner_lane").is_null() && !row.get("next_deadline").is_null();
+                        if let Some(row) = row.filter(waits)
+                            && let Err(error) = inner.drive_row(row).await
+                        {
+                            tracing::warn!(run_id = %run, error = %error, "a run could not be taken up");
+                        }
+                        break;
+                    }
+                    Err(_) => tokio::time::sleep(pause).await,
+                }
+                pause = (pause * 2).min(PAUSE_LAST);
+            }
+            if !inner.is_active(run) {
+                inner.forget(run);
+            }
+        });
     }
 
     /// Tells a run that this process drives to look up.
     pub(super) fn nudge(&self, run: Uuid, nudge: Nudge) -> bool {
-        match self.active().get(&run) {
-            // A full inbox means that the run has been told often enough.
-            Some(active) => {
-                let _ = active.inbox.try_send(nudge);
-                true
-            }
-            None => false,
-        }
+        self.driven.nudge(run, nudge)
     }
 
     /// A run has something to do: whoever drives it is told, and if nobody does, it is taken up.
@@ -296,7 +370,7 @@ impl Inner {
             return Ok(());
         }
         let Some(row) = load::run_row(&*self.parts.records, run).await? else { return Ok(()) };
-        if !self.may_take(&row) {
+        if !self.may_take(&row) || !self.has_room_for(row.text("tenant_id")) {
             return Ok(());
         }
         self.drive_row(row).await
@@ -315,15 +389,9 @@ impl Inner {
         }
         let (inbox, nudges) = mpsc::channel(limits::RUN_INBOX_MAX);
         let status = RunStatus::parse(row.text("status")).unwrap_or(RunStatus::Running);
-        let (sender, standing) = watch::channel(Standing { status, rests: false, ended: None });
-        {
-            let mut active = self.active();
-            if active.contains_key(&id) {
-                return Ok(());
-            }
-            // The place is taken before the rows are read: a run is driven by one task only.
-            active.insert(id, Active { inbox, standing });
-        }
+        let first = Standing { status, rests: false, ended: None };
+        // The place is taken before the rows are read: a run is driven by one task only.
+        let Some(sender) = self.driven.enter(id, row.text("tenant_id"), inbox, first) else { return Ok(()) };
         let alone = self.parts.alone || row.get("owner_lane").is_null();
         match load::load(&*self.parts.records, &self.workflows, row).await {
             Ok(run) => {

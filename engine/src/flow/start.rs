@@ -1,7 +1,7 @@
 //! Starting a run.
 
+use super::entrance::Entrance;
 use super::error::check_words;
-use super::node::Inner;
 use super::perform::execute_tool;
 use super::{Flow, FlowError, Standing, ask, load, seal, spans};
 use crate::access::Permit;
@@ -9,9 +9,7 @@ use crate::port::{Cancel, CommitError};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
-use chimera_core::flow::run::{
-    Call, Env, Gate, Head, Recorded, Replay, ReplayMode, Run, RunStatus, Slot, Source, WorkflowRef,
-};
+use chimera_core::flow::run::{Call, Env, Head, Recorded, Replay, ReplayMode, Run, RunStatus, Source, WorkflowRef};
 use chimera_core::flow::tables::RUNS;
 use chimera_core::flow::trace::SpanId;
 use chimera_core::limits;
@@ -22,6 +20,9 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use tokio::sync::watch;
 use uuid::Uuid;
+
+/// When to ask again for a run that would wait where too many wait already.
+const CROWD_RETRY_SECONDS: u64 = 10;
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -108,14 +109,6 @@ pub struct Started {
     pub level: Level,
     /// Where it stands.
     pub standing: watch::Receiver<Standing>,
-}
-
-struct Enter<'a>(&'a Inner);
-
-impl Gate for Enter<'_> {
-    fn enter(&mut self, slot: Slot<'_>) -> bool {
-        self.0.gate().enter(slot)
-    }
 }
 
 impl Flow {
@@ -265,12 +258,9 @@ impl Flow {
             let body = ErrorBody::new(Code::Overloaded, "this node is being stopped").retry_after(1);
             return Err(FlowError::Refused(Box::new(body)));
         }
-        if !inner.has_room() {
-            let body = ErrorBody::new(Code::Overloaded, "too many runs are under way").retry_after(1);
-            return Err(FlowError::Refused(Box::new(body)));
-        }
+        inner.check_room_for(&head.tenant)?;
         let parts = &inner.parts;
-        let (id, level) = (head.id, head.level);
+        let (id, level, tenant) = (head.id, head.level, head.tenant.clone());
         let catalog = inner.workflows.running();
         let owner = inner.claimed_owner(id).await.map_err(CommitError::from)?;
         let now = parts.clock.steady();
@@ -279,7 +269,7 @@ impl Flow {
             let mut env = Env {
                 now,
                 ids: &mut || parts.random.row_id(now),
-                gate: &mut Enter(inner),
+                gate: &mut Entrance { inner, tenant: &tenant, has_waited: false },
                 policy: &*parts.policy,
                 catalog: &catalog,
                 owner,
@@ -295,12 +285,31 @@ impl Flow {
             };
             Run::create(head, graph, recorded, &mut env, &mut at_once)?
         };
+        if turn.waits_for_slot {
+            self.check_crowd(id)?;
+        }
         let mut tx = turn.tx.take().unwrap_or_default();
         seal::notes(&mut tx, inner, run.head(), &turn.notes)?;
         ask::tell(&mut tx, inner, run.head(), &turn.asked).await?;
         let launched = inner.launch(run, turn, tx, made);
         launched.durable.await.unwrap_or(Err(CommitError::Unknown))?;
         Ok(Started { run_id: id, level, standing: launched.standing })
+    }
+
+    /// Refuses a run that would begin by waiting where too many wait already.
+    fn check_crowd(&self, run: Uuid) -> Result<(), FlowError> {
+        let Some(crowded) = self.inner.gate().crowded(run) else { return Ok(()) };
+        self.inner.release(run);
+        let waiting = crowded.waiting;
+        let body = |of: String| {
+            let message = format!("{waiting} calls wait for {of} already, as many as may; try again later");
+            ErrorBody::new(Code::Overloaded, message).retry_after(CROWD_RETRY_SECONDS)
+        };
+        let body = match crowded.host {
+            Some(host) => body(format!("host {host}")).with("host", host),
+            None => body(format!("tool {}", crowded.tool)),
+        };
+        Err(FlowError::Refused(Box::new(body.with("tool", crowded.tool))))
     }
 
     /// The run that somebody asked for under a key.

@@ -26,6 +26,11 @@ pub trait Buckets: Send + Sync {
     /// Whether every node finds the same objects here.
     fn is_shared(&self) -> bool;
 
+    /// The host that keeps a bucket, as `host` or `host:port`. None: it lies on this machine.
+    fn host(&self, _bucket: &str) -> Option<String> {
+        None
+    }
+
     /// The URL of an object, whether it is there or not.
     fn address(&self, bucket: &str, key: &str) -> String;
 }

@@ -25,6 +25,13 @@ pub trait Tool: Send + Sync {
     /// What it says of itself.
     fn spec(&self) -> &Arc<Spec>;
 
+    /// The host that a call with this input would reach, as `host` or `host:port`: calls to one host are
+    /// bounded, so that one that hangs does not hold up the others. None: no host in particular.
+    /// Asked often, answered at once.
+    fn host(&self, _input: &Value) -> Option<String> {
+        None
+    }
+
     /// Does it.
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError>;
 

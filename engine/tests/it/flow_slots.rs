@@ -6,7 +6,6 @@ use chimera_engine::flow::StartRun;
 use chimera_engine::flow::gate::Slots;
 use chimera_testkit::flow::{Puppet, Stage, Watch, chain, code_of, stage, until, workflow};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -21,7 +20,7 @@ fn order(watch: &Watch) -> Vec<Value> {
 }
 
 fn slots(total: usize, per_tenant: usize, per_tool: usize) -> Slots {
-    Slots { total, per_tenant, per_tool, tools: BTreeMap::new() }
+    Slots { total, per_tenant, per_tool, ..Slots::default() }
 }
 
 async fn apply(stage: &Stage, tenant: &str, tool: &str) {

@@ -20,6 +20,7 @@ mod flow_link;
 mod flow_nest;
 mod flow_order;
 mod flow_patch;
+mod flow_places;
 mod flow_plan;
 mod flow_replay;
 mod flow_retry;

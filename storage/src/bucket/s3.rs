@@ -105,6 +105,12 @@ impl Buckets for S3Buckets {
         true
     }
 
+    fn host(&self, bucket: &str) -> Option<String> {
+        let address = self.address(bucket, "");
+        let authority = address.split_once("://")?.1.split('/').next()?;
+        Some(authority.to_ascii_lowercase())
+    }
+
     fn address(&self, bucket: &str, key: &str) -> String {
         let key = escaped(key);
         let endpoint = self.url.endpoint.as_deref().map(|endpoint| endpoint.trim_end_matches('/'));

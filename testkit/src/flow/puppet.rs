@@ -32,6 +32,7 @@ pub struct Made {
 
 type Act = Arc<dyn Fn(CallContext, Value) -> BoxFuture<'static, Result<Value, ToolError>> + Send + Sync>;
 type Undo = Arc<dyn Fn(CallContext, Done) -> Result<Value, ToolError> + Send + Sync>;
+type Host = Arc<dyn Fn(&Value) -> Option<String> + Send + Sync>;
 type Check = Arc<dyn Fn(CallContext) -> Result<Found, ToolError> + Send + Sync>;
 
 /// A tool that a test moves by closures.
@@ -41,6 +42,7 @@ pub struct Puppet {
     act: Act,
     undo: Undo,
     check: Check,
+    host: Host,
     dry_takes: Duration,
     made: Arc<Mutex<Vec<Made>>>,
 }
@@ -143,6 +145,7 @@ impl Puppet {
             act: Arc::new(|_, input| async move { Ok(json!({"echo": input})) }.boxed()),
             undo: Arc::new(|_, _| Ok(json!({"undone": true}))),
             check: Arc::new(|_| Ok(Found::Unknowable)),
+            host: Arc::new(|_| None),
             dry_takes: Duration::ZERO,
             made: Arc::default(),
         }
@@ -242,6 +245,13 @@ impl Puppet {
         self
     }
 
+    /// The same, and its calls reach the host that its input names as `host`.
+    #[must_use]
+    pub fn reaches_hosts(mut self) -> Self {
+        self.host = Arc::new(|input| input["host"].as_str().map(str::to_owned));
+        self
+    }
+
     /// Its name.
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -279,6 +289,10 @@ impl Moved {
 impl Tool for Moved {
     fn spec(&self) -> &Arc<Spec> {
         &self.spec
+    }
+
+    fn host(&self, input: &Value) -> Option<String> {
+        (self.puppet.host)(input)
     }
 
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {

@@ -16,7 +16,7 @@ use chimera_core::record::{Insert, Row, Table, Tx};
 use chimera_engine::access::Permit;
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
-use chimera_engine::flow::{Asking, Decide, Decided, Decision, Flow, FlowError, Parts, StartRun};
+use chimera_engine::flow::{Asking, Decide, Decided, Decision, Flow, FlowError, Parts, Places, StartRun};
 use chimera_engine::port::{NoSpans, Notifier, Records, Spans, Tool};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub struct Setup {
     spans: Arc<dyn Spans>,
     asking: Asking,
     slots: Slots,
-    runs_max: usize,
+    places: Places,
     keeps: bool,
     alone: bool,
 }
@@ -65,7 +65,7 @@ pub fn stage(seed: u64) -> Setup {
         spans: Arc::new(NoSpans),
         asking: Asking::default(),
         slots: Slots::default(),
-        runs_max: limits::ACTIVE_RUNS_MAX,
+        places: Places::default(),
         keeps: true,
         alone: true,
     }
@@ -123,8 +123,14 @@ impl Setup {
 
     /// With so many runs at a time.
     #[must_use]
-    pub fn runs_max(mut self, runs_max: usize) -> Self {
-        self.runs_max = runs_max;
+    pub fn runs_max(self, runs_max: usize) -> Self {
+        self.places(Places { total: runs_max, per_tenant: runs_max })
+    }
+
+    /// With these places.
+    #[must_use]
+    pub fn places(mut self, places: Places) -> Self {
+        self.places = places;
         self
     }
 
@@ -172,7 +178,7 @@ impl Setup {
             slots: self.slots,
             alone: self.alone,
         };
-        let flow = Flow::bounded(parts, self.runs_max);
+        let flow = Flow::bounded(parts, self.places);
         if self.keeps {
             let keeper = flow.clone();
             tokio::spawn(async move { keeper.keep().await });

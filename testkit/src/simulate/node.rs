@@ -9,7 +9,7 @@ use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
-use chimera_engine::flow::{Asking, Flow, Parts, Registry};
+use chimera_engine::flow::{Asking, Flow, Parts, Places, Registry};
 use chimera_engine::port::{Clock, NoSpans, Records};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -33,6 +33,8 @@ pub struct Ground {
     pub random: Arc<Seeded>,
     /// How many calls a node makes at a time.
     pub slots: Slots,
+    /// How many runs a node drives at a time.
+    pub places: Places,
     /// Only one node is alive at a time, and knows it.
     pub alone: bool,
 }
@@ -58,7 +60,7 @@ impl Node {
         let away = Arc::new(AtomicBool::new(false));
         let weathered = Weathered::new(Arc::clone(&records) as _, Arc::clone(&ground.weather), Arc::clone(&away));
         let wired: Arc<dyn Records> = Arc::new(WiredRecords::new(Arc::new(weathered), Arc::clone(&wire)));
-        let flow = Flow::new(Parts {
+        let parts = Parts {
             records: wired,
             clock: Arc::clone(&ground.clock),
             random: Arc::clone(&ground.random) as _,
@@ -70,7 +72,8 @@ impl Node {
             policy: Arc::new(Rules::default()),
             slots: ground.slots.clone(),
             alone: ground.alone,
-        });
+        };
+        let flow = Flow::bounded(parts, ground.places);
         let keeper = flow.clone();
         let (lease, held) = (Arc::clone(&wire), Arc::clone(&records));
         let (weather, unreachable) = (Arc::clone(&ground.weather), Arc::clone(&away));

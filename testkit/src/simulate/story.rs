@@ -16,8 +16,8 @@ use chimera_core::access::tables::TENANTS;
 use chimera_core::flow::run::{Signal, affinity};
 use chimera_core::record::{Insert, Tx};
 use chimera_core::time::Timestamp;
-use chimera_engine::flow::StartRun;
 use chimera_engine::flow::gate::Slots;
+use chimera_engine::flow::{Places, StartRun};
 use chimera_engine::port::{Clock, Random, Records};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -166,11 +166,13 @@ impl Story {
         let slots = if wide {
             Slots::default()
         } else {
-            Slots { total: 3, per_tenant: 2, per_tool: 1, tools: BTreeMap::new() }
+            Slots { total: 3, per_tenant: 2, per_tool: 1, per_host: 1, ..Slots::default() }
         };
         let outside = Arc::new(Outside::default());
         let random = Arc::new(Seeded::new(!seed));
-        let ground = Ground { clock, weather, outside, judge, random, slots, alone };
+        // In some worlds there are few places, and a run that finds no slot waits in the store at once.
+        let places = if seed % 3 == 0 { Places { total: 5, per_tenant: 4 } } else { Places::default() };
+        let ground = Ground { clock, weather, outside, judge, random, slots, places, alone };
         let row = vec![("id", "acme".into()), ("slug", "acme".into()), ("name", "Acme".into())];
         let tx = Tx { inserts: vec![Insert::into(&TENANTS, row).expect("a tenant")], ..Tx::default() };
         disk.commit(tx).await.expect("a store in good weather");

@@ -152,6 +152,11 @@ impl Tool for Simulated {
         &self.spec
     }
 
+    fn host(&self, input: &Value) -> Option<String> {
+        let sum: u32 = input["n"].to_string().bytes().map(u32::from).sum();
+        Some(format!("host-{}", sum % 2))
+    }
+
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         self.wire.pass().await;
         if is_dry(input) {

@@ -209,6 +209,10 @@ impl Tool for WiredTool {
         self.inner.spec()
     }
 
+    fn host(&self, input: &Value) -> Option<String> {
+        self.inner.host(input)
+    }
+
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         let count = self.leaves(is_dry(input)).await;
         let answer = self.inner.execute(ctx, input).await;

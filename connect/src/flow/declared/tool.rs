@@ -8,7 +8,7 @@ use super::paging;
 use super::plan::{Declaration, Lookup, Plan, Step};
 use super::template::Values;
 use super::{DeclareError, load};
-use crate::flow::http::{Call, Care, Keyring};
+use crate::flow::http::{Call, Care, Keyring, authority_of};
 use crate::flow::toolbox::Toolbox;
 use async_trait::async_trait;
 use chimera_core::flow::tool::{Reach, Spec, is_dry};
@@ -145,6 +145,10 @@ impl HttpTool {
 impl Tool for HttpTool {
     fn spec(&self) -> &Arc<Spec> {
         &self.spec
+    }
+
+    fn host(&self, _input: &Value) -> Option<String> {
+        authority_of(&self.line.base_url)
     }
 
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {

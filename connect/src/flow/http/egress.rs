@@ -126,6 +126,12 @@ pub(super) fn host_of(url: &Url) -> Option<String> {
     url.host_str().map(|host| host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase())
 }
 
+/// The host of a URL, with its port if that is not the usual one: what calls are bounded by.
+pub(crate) fn authority_of(url: &Url) -> Option<String> {
+    let host = host_of(url)?;
+    Some(url.port().map_or_else(|| host.clone(), |port| format!("{host}:{port}")))
+}
+
 fn address_of(host: &str) -> Option<IpAddr> {
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }

@@ -11,6 +11,7 @@ mod tool;
 
 pub use answer::Answer;
 pub use client::{Client, ClientError, IDEMPOTENCY_KEY, Settings};
+pub(crate) use egress::authority_of;
 pub use egress::{Egress, InvalidEgress, Pass, Refused};
 pub(crate) use failure::lasting;
 pub(crate) use keyring::Keyring;

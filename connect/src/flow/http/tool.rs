@@ -6,7 +6,7 @@
 
 use super::answer::Answer;
 use super::client::{Client, IDEMPOTENCY_KEY};
-use super::egress::{Pass, host_of};
+use super::egress::{Pass, authority_of, host_of};
 use super::keyring::{Keyring, reference};
 use super::request::{Call, Care, Request};
 use async_trait::async_trait;
@@ -162,6 +162,10 @@ impl HttpRequest {
 impl Tool for HttpRequest {
     fn spec(&self) -> &Arc<Spec> {
         &self.spec
+    }
+
+    fn host(&self, input: &Value) -> Option<String> {
+        authority_of(&Url::parse(input["url"].as_str()?).ok()?)
     }
 
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {

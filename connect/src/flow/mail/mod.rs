@@ -146,6 +146,10 @@ impl Tool for EmailSend {
         &self.spec
     }
 
+    fn host(&self, _input: &Value) -> Option<String> {
+        Some(self.server.authority())
+    }
+
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         let mail = message::write(&self.from, ctx, read(input)?)?;
         let output = json!({

@@ -34,6 +34,11 @@ pub(super) struct Server {
 }
 
 impl Server {
+    /// Where it is.
+    pub(super) fn authority(&self) -> String {
+        format!("{}:{}", self.host.to_ascii_lowercase(), self.port)
+    }
+
     pub(super) fn new(settings: &MailSettings) -> Result<Self, InvalidMail> {
         let login = match (&settings.user, &settings.password) {
             (Some(user), Some(password)) => Some((user.clone(), password.clone())),

@@ -6,7 +6,7 @@
 
 mod sign;
 
-use crate::flow::http::{Call, Care, Client, Keyring, Request, lasting};
+use crate::flow::http::{Call, Care, Client, Keyring, Request, authority_of, lasting};
 use async_trait::async_trait;
 use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::Code;
@@ -172,6 +172,10 @@ impl WebhookSend {
 impl Tool for WebhookSend {
     fn spec(&self) -> &Arc<Spec> {
         &self.spec
+    }
+
+    fn host(&self, input: &Value) -> Option<String> {
+        authority_of(&Url::parse(input["url"].as_str()?).ok()?)
     }
 
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {

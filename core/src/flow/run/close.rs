@@ -24,6 +24,8 @@ enum Attendance {
     Parked {
         /// When.
         until: Timestamp,
+        /// All that it waits for is a slot.
+        for_slot: bool,
     },
     /// Nothing is left to do.
     Ended,
@@ -39,7 +41,7 @@ impl Attendance {
 
     const fn until(self) -> Option<Timestamp> {
         match self {
-            Self::Parked { until } => Some(until),
+            Self::Parked { until, .. } => Some(until),
             Self::Owned(_) | Self::Ended => None,
         }
     }
@@ -87,12 +89,13 @@ impl Run {
     }
 
     /// Turns what was gathered into a transaction.
-    pub(crate) fn close(&mut self, env: &Env<'_>, mut book: Book) -> Result<Turn, Unstorable> {
+    pub(crate) fn close(&mut self, env: &mut Env<'_>, mut book: Book) -> Result<Turn, Unstorable> {
         let attendance = self.attendance(env, &book);
         let parked = !matches!(attendance, Attendance::Owned(_));
         let released = parked && self.owner.is_some();
         let changed = self.version == 0 || book.has_rows() || book.claim || released;
         let mut turn = Turn { status: book.status, more: book.more, parked, ..Turn::default() };
+        turn.waits_for_slot = matches!(attendance, Attendance::Parked { for_slot: true, .. });
         if changed {
             let dirty = std::mem::take(&mut book.dirty);
             for at in &dirty {
@@ -110,16 +113,23 @@ impl Run {
     }
 
     /// Who sees to it that the run goes on after this turn.
-    fn attendance(&self, env: &Env<'_>, book: &Book) -> Attendance {
+    fn attendance(&self, env: &mut Env<'_>, book: &Book) -> Attendance {
         if book.more {
             return Attendance::Owned(env.owner);
         }
         if self.status.is_final() && self.undo.is_none() {
             return Attendance::Ended;
         }
+        if self.waits_for_slot(env)
+            && let Some(seconds) = env.gate.park(self.head.id)
+        {
+            let again = env.now.plus_seconds(seconds);
+            let until = self.next_deadline().map_or(again, |due| due.min(again));
+            return Attendance::Parked { until, for_slot: true };
+        }
         if self.rests(env) {
             let again = || env.now.plus_seconds(limits::LOOK_AGAIN_SECONDS);
-            return Attendance::Parked { until: self.next_deadline().unwrap_or_else(again) };
+            return Attendance::Parked { until: self.next_deadline().unwrap_or_else(again), for_slot: false };
         }
         Attendance::Owned(env.owner)
     }

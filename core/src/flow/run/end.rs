@@ -136,4 +136,17 @@ impl Run {
             && (self.ready.is_empty() || self.paused || self.asks_first());
         idle && self.next_deadline().is_none_or(far)
     }
+
+    /// Whether nothing of the run is under way and all that it can do is wait for a slot.
+    pub(crate) fn waits_for_slot(&self, env: &Env<'_>) -> bool {
+        let far = |due: crate::time::Timestamp| due > env.now.plus_seconds(limits::PARK_SECONDS_MIN);
+        self.wants_slot()
+            && self.calls.is_empty()
+            && self.settled.is_empty()
+            && self.coming.is_empty()
+            && self.draft.is_none()
+            && self.undo.as_ref().is_none_or(Undo::wants_slot)
+            && !self.timers.iter().any(|(_, at)| self.is_lost(*at))
+            && self.next_deadline().is_none_or(far)
+    }
 }

@@ -37,6 +37,8 @@ pub struct Slot<'a> {
     pub tenant: &'a str,
     /// The tool.
     pub tool: &'a str,
+    /// What it is called with, if the call may reach outside: the tool knows which host that is.
+    pub input: Option<&'a Value>,
     /// One is most urgent, ten least.
     pub priority: i32,
 }
@@ -45,6 +47,13 @@ pub struct Slot<'a> {
 pub trait Gate {
     /// Takes a slot, or remembers who wants one: then the run gets a `Tick` when one is free.
     fn enter(&mut self, slot: Slot<'_>) -> bool;
+
+    /// All that a run can do is wait for slots that it asked for. Gives in how many seconds it is to be
+    /// looked at again if it need not stay in memory until then; when a slot is kept for it before
+    /// that, it is taken up.
+    fn park(&mut self, _run: Uuid) -> Option<i64> {
+        None
+    }
 }
 
 /// What is about to be done, for whoever judges it.

@@ -341,4 +341,6 @@ pub struct Turn {
     pub status: Option<RunStatus>,
     /// The run gives its owner up with this turn and need not stay in memory.
     pub parked: bool,
+    /// It is parked until there is a slot for it, and goes on by itself then.
+    pub waits_for_slot: bool,
 }

@@ -291,6 +291,7 @@ impl Run {
             checks: 0,
             doubt: None,
             in_doubt: effect.is_some_and(|effect| effect.text("status") == EffectStatus::Unknown.as_str()),
+            not_recorded: false,
             approved,
             child: row.get("child_run_id").as_uuid(),
             started_at: row.get("started_at").as_time(),

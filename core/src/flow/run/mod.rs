@@ -160,11 +160,7 @@ impl Run {
     /// Whether something of it is ready and could start if there were a slot.
     #[must_use]
     pub fn wants_slot(&self) -> bool {
-        let undoes = |undo: &Undo| {
-            let waits = |current: &undo::Current| current.call.is_none() && current.child.is_none();
-            undo.retry_at.is_none() && undo.current.as_ref().is_some_and(waits)
-        };
-        (!self.ready.is_empty() && self.may_start()) || self.undo.as_ref().is_some_and(undoes)
+        (!self.ready.is_empty() && self.may_start()) || self.undo.as_ref().is_some_and(Undo::wants_slot)
     }
 
     /// The graph that it follows, with every patch that was applied.
@@ -197,6 +193,12 @@ impl Run {
     #[must_use]
     pub fn is_busy(&self) -> bool {
         !self.calls.is_empty()
+    }
+
+    /// Whether something is under way at a place: a call, or a look for a recorded output.
+    #[must_use]
+    pub fn is_busy_at(&self, at: At) -> bool {
+        self.calls.contains(&at)
     }
 
     fn task(&self, at: At) -> Option<&Task> {

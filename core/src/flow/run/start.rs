@@ -140,7 +140,9 @@ impl Run {
             PolicyVerdict::Ask(demand) => return self.ask(at, &demand, env, book).map(|()| true),
             PolicyVerdict::Deny { rule, reason } => return self.refuse(at, rule, reason, env, book).map(|()| true),
         }
-        if self.task(at).is_some_and(|task| task.attempt == 0) && self.look_in_cache(at, spec, book) {
+        if self.task(at).is_some_and(|task| task.attempt == 0 && !task.not_recorded)
+            && self.look_in_cache(at, spec, book)
+        {
             return Ok(true);
         }
         if !self.take_slot(at, spec, env) {
@@ -153,7 +155,8 @@ impl Run {
     /// Takes a slot for a call; false: there is none, and one is wished for.
     pub(crate) fn take_slot(&self, at: At, spec: &Spec, env: &mut Env<'_>) -> bool {
         let (run, tenant, priority) = (self.head.id, self.head.tenant.as_str(), self.head.priority);
-        env.gate.enter(Slot { run, at, tenant, tool: &spec.name, priority })
+        let input = self.task(at).and_then(|task| task.input.as_deref()).filter(|_| spec.effect != Reach::Pure);
+        env.gate.enter(Slot { run, at, tenant, tool: &spec.name, input, priority })
     }
 
     /// At L0 a step is asked for when the one before has ended: one at a time.
@@ -345,6 +348,9 @@ impl Run {
                     return self.dispatch(at, &spec, Mode::Execute, env, book);
                 }
                 self.enter(at, State::Ready);
+                if let Some(task) = self.task_mut(at) {
+                    task.not_recorded = true;
+                }
                 self.ready.push_back(at);
                 Ok(())
             }

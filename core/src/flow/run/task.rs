@@ -45,6 +45,8 @@ pub(crate) struct Task {
     pub(crate) doubt: Option<Box<ErrorBody>>,
     /// One of its sends may have happened without anybody knowing.
     pub(crate) in_doubt: bool,
+    /// A recorded output was looked for in vain: it is not looked for again while it waits for a slot.
+    pub(crate) not_recorded: bool,
     /// Who has approved exactly this input.
     pub(crate) approved: Option<Approved>,
     /// The run that it started.
@@ -135,6 +137,7 @@ impl Task {
             checks: 0,
             doubt: None,
             in_doubt: false,
+            not_recorded: false,
             approved: None,
             child: None,
             started_at: None,

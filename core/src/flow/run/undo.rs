@@ -65,6 +65,12 @@ impl Undo {
     pub(crate) fn waits_for_child(&self) -> bool {
         self.current.as_ref().is_some_and(|current| current.child.is_some())
     }
+
+    /// Whether the next step could be undone if there were a slot.
+    pub(crate) fn wants_slot(&self) -> bool {
+        let waits = |current: &Current| current.call.is_none() && current.child.is_none();
+        self.retry_at.is_none() && self.current.as_ref().is_some_and(waits)
+    }
 }
 
 impl Run {

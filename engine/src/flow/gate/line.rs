@@ -1,0 +1,123 @@
+//! Those who wait for one tool of one tenant, by host, and how many there are of everything.
+
+use super::Kind;
+use chimera_core::flow::run::At;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Somebody who waits for a slot; the smallest comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Wish {
+    pub(super) priority: i32,
+    pub(super) turn: u64,
+    pub(super) run: Uuid,
+    pub(super) at: At,
+}
+
+/// The calls that wait for one tool of one tenant. Those to a host that may not be called now stand
+/// aside, however many they are, and hold up nobody.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    queues: BTreeMap<Option<Arc<str>>, Queue>,
+    /// The first of each host that may be called, by how many calls it has under way.
+    heads: BTreeSet<(usize, Wish)>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    wishes: BTreeSet<Wish>,
+    /// What stands for it among the heads.
+    head: Option<(usize, Wish)>,
+}
+
+impl Line {
+    pub(super) fn insert(&mut self, host: Option<&Arc<str>>, wish: Wish, busy: usize, open: bool) {
+        self.queues.entry(host.cloned()).or_default().wishes.insert(wish);
+        self.settle(host, busy, open);
+    }
+
+    pub(super) fn remove(&mut self, host: Option<&Arc<str>>, wish: &Wish, busy: usize, open: bool) {
+        if let Some(queue) = self.queues.get_mut(&host.cloned()) {
+            queue.wishes.remove(wish);
+        }
+        self.settle(host, busy, open);
+    }
+
+    /// Puts the first who waits for a host where it belongs.
+    pub(super) fn settle(&mut self, host: Option<&Arc<str>>, busy: usize, open: bool) {
+        let host = host.cloned();
+        let Some(queue) = self.queues.get_mut(&host) else { return };
+        let head = queue.wishes.first().filter(|_| open).map(|wish| (busy, *wish));
+        if queue.head != head {
+            if let Some(before) = queue.head.take() {
+                self.heads.remove(&before);
+            }
+            self.heads.extend(head);
+            queue.head = head;
+        }
+        if queue.wishes.is_empty() {
+            self.queues.remove(&host);
+        }
+    }
+
+    /// Who comes first, of those whose host may be called.
+    pub(super) fn first(&self) -> Option<Wish> {
+        self.heads.first().map(|(_, wish)| *wish)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+}
+
+/// How many calls there are by tenant, tool and host.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    tenants: BTreeMap<Arc<str>, usize>,
+    tools: BTreeMap<Arc<str>, usize>,
+    hosts: BTreeMap<Arc<str>, usize>,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, kind: &Kind) {
+        count_up(&mut self.tenants, &kind.tenant);
+        count_up(&mut self.tools, &kind.tool);
+        kind.host.iter().for_each(|host| count_up(&mut self.hosts, host));
+    }
+
+    pub(super) fn remove(&mut self, kind: &Kind) {
+        count_down(&mut self.tenants, &kind.tenant);
+        count_down(&mut self.tools, &kind.tool);
+        kind.host.iter().for_each(|host| count_down(&mut self.hosts, host));
+    }
+
+    pub(super) fn tenant(&self, name: &str) -> usize {
+        self.tenants.get(name).copied().unwrap_or(0)
+    }
+
+    pub(super) fn tool(&self, name: &str) -> usize {
+        self.tools.get(name).copied().unwrap_or(0)
+    }
+
+    /// Calls to no host are not counted.
+    pub(super) fn host(&self, name: Option<&str>) -> usize {
+        name.and_then(|name| self.hosts.get(name)).copied().unwrap_or(0)
+    }
+}
+
+fn count_up(counts: &mut BTreeMap<Arc<str>, usize>, name: &Arc<str>) {
+    match counts.get_mut(name) {
+        Some(count) => *count += 1,
+        None => drop(counts.insert(Arc::clone(name), 1)),
+    }
+}
+
+fn count_down(counts: &mut BTreeMap<Arc<str>, usize>, name: &Arc<str>) {
+    if let Some(count) = counts.get_mut(name) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(name);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The runs that this process drives, each in a place, and how many there may be.
+//!
+//! Places are bounded for the process and for each tenant. A run that only waits for a slot gives its
+//! place up; whoever waits here for what comes of it stays connected to it until it has one again.
+
+use super::Standing;
+use super::drive::Nudge;
+use chimera_core::limits;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::{mpsc, watch};
+use uuid::Uuid;
+
+/// How many runs may be driven at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// In this process.
+    pub total: usize,
+    /// For one tenant.
+    pub per_tenant: usize,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self { total: limits::ACTIVE_RUNS_MAX, per_tenant: limits::TENANT_RUNS_MAX }
+    }
+}
+
+/// Who has as many runs as it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    /// The process.
+    Process { runs: usize },
+    /// The tenant that was asked about.
+    Tenant { runs: usize },
+}
+
+/// A run that is driven.
+struct Active {
+    tenant: String,
+    inbox: mpsc::Sender<Nudge>,
+    standing: watch::Receiver<Standing>,
+}
+
+/// The runs that are driven.
+pub(super) struct Driven {
+    places: Places,
+    runs: Mutex<Runs>,
+}
+
+#[derive(Default)]
+struct Runs {
+    active: BTreeMap<Uuid, Active>,
+    tenants: BTreeMap<String, usize>,
+    /// Those who wait for what comes of a run that waits in the store for a slot.
+    watched: BTreeMap<Uuid, watch::Sender<Standing>>,
+}
+
+impl Driven {
+    pub(super) fn new(places: Places) -> Self {
+        Self { places, runs: Mutex::default() }
+    }
+
+    fn runs(&self) -> MutexGuard<'_, Runs> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.runs().active.len()
+    }
+
+    pub(super) fn contains(&self, run: Uuid) -> bool {
+        self.runs().active.contains_key(&run)
+    }
+
+    /// Whether no tenant can have another run driven.
+    pub(super) fn is_full(&self) -> bool {
+        self.len() >= self.places.total
+    }
+
+    /// What keeps another run of a tenant from being driven.
+    pub(super) fn full_for(&self, tenant: &str) -> Option<Full> {
+        let runs = self.runs();
+        let Places { total, per_tenant } = self.places;
+        if runs.active.len() >= total {
+            return Some(Full::Process { runs: total });
+        }
+        (runs.of(tenant) >= per_tenant).then_some(Full::Tenant { runs: per_tenant })
+    }
+
+    /// Whether half of the places are taken: then none is given to a run that only waits.
+    pub(super) fn is_scarce(&self, tenant: &str) -> bool {
+        let runs = self.runs();
+        runs.active.len() * 2 >= self.places.total || runs.of(tenant) * 2 >= self.places.per_tenant
+    }
+
+    /// Gives a run a place, and whoever drives it the way to tell where it stands; none: it has a place.
+    pub(super) fn enter(
+        &self,
+        run: Uuid,
+        tenant: &str,
+        inbox: mpsc::Sender<Nudge>,
+        first: Standing,
+    ) -> Option<watch::Sender<Standing>> {
+        let mut runs = self.runs();
+        if runs.active.contains_key(&run) {
+            return None;
+        }
+        match runs.tenants.get_mut(tenant) {
+            Some(count) => *count += 1,
+            None => drop(runs.tenants.insert(tenant.to_owned(), 1)),
+        }
+        let sender = runs.watched.remove(&run).unwrap_or_else(|| watch::Sender::new(first));
+        let active = Active { tenant: tenant.to_owned(), inbox, standing: sender.subscribe() };
+        runs.active.insert(run, active);
+        Some(sender)
+    }
+
+    pub(super) fn leave(&self, run: Uuid) {
+        self.runs().leave(run);
+    }
+
+    /// A run leaves its place to wait for a slot; it is still told to those who wait for it.
+    pub(super) fn leave_to_wait(&self, run: Uuid, standing: watch::Sender<Standing>) {
+        let mut runs = self.runs();
+        runs.leave(run);
+        if standing.receiver_count() == 0 {
+            return;
+        }
+        if runs.watched.len() >= limits::RUNS_WATCHED_MAX {
+            runs.watched.retain(|_, standing| standing.receiver_count() > 0);
+        }
+        // Whoever can't be kept is told at once that the run goes on without them.
+        if runs.watched.len() < limits::RUNS_WATCHED_MAX {
+            runs.watched.insert(run, standing);
+        }
+    }
+
+    /// Nobody is told any more about runs that are not driven.
+    pub(super) fn unwatch(&self) {
+        self.runs().watched.clear();
+    }
+
+    /// What is told about a run that is driven, or waits for a slot.
+    pub(super) fn standing(&self, run: Uuid) -> Option<watch::Receiver<Standing>> {
+        let runs = self.runs();
+        let active = runs.active.get(&run).map(|active| active.standing.clone());
+        active.or_else(|| runs.watched.get(&run).map(watch::Sender::subscribe))
+    }
+
+    /// Tells a run to look up; false: it is not driven here.
+    pub(super) fn nudge(&self, run: Uuid, nudge: Nudge) -> bool {
+        match self.runs().active.get(&run) {
+            // A full inbox means that the run has been told often enough.
+            Some(active) => {
+                let _ = active.inbox.try_send(nudge);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl Runs {
+    fn of(&self, tenant: &str) -> usize {
+        self.tenants.get(tenant).copied().unwrap_or(0)
+    }
+
+    fn leave(&mut self, run: Uuid) {
+        let Some(active) = self.active.remove(&run) else { return };
+        if let Some(count) = self.tenants.get_mut(&active.tenant) {
+            *count -= 1;
+            if *count == 0 {
+                self.tenants.remove(&active.tenant);
+            }
+        }
+    }
+}
