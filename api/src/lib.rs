@@ -25,5 +25,5 @@ pub use extract::ApiJson;
 pub use ops::errors::{index as error_index, page as error_page};
 pub use problem::ApiError;
 pub use routes::{document, paths, router, with_routes};
-pub use server::{Direct, Drained, ServerLimits, serve};
+pub use server::{Direct, Drained, ServerLimits, serve, serve_until};
 pub use trace::{Origin, TraceContext};

@@ -13,6 +13,7 @@ pub use direct::Direct;
 
 use axum::{Extension, Router};
 use chimera_core::limits::HEAD_BYTES_MAX;
+use futures::FutureExt;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -58,14 +59,24 @@ pub async fn serve(
     limits: ServerLimits,
     stop: impl Future<Output = ()>,
 ) -> Drained {
+    serve_until(listener, router, limits, stop.map(|()| limits.shutdown_grace)).await
+}
+
+/// The same; `stop` says how long requests may still take, whatever the limits say.
+pub async fn serve_until(
+    listener: TcpListener,
+    router: Router,
+    limits: ServerLimits,
+    stop: impl Future<Output = Duration>,
+) -> Drained {
     let slots = Arc::new(Semaphore::new(limits.connections_max));
     let (stopping, _) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut stop = pin!(stop);
-    loop {
+    let grace = loop {
         tokio::select! {
             biased;
-            () = &mut stop => break,
+            grace = &mut stop => break grace,
             Some(_) = connections.join_next() => {}
             accepted = accept(&listener, &slots) => match accepted {
                 Ok((stream, peer, slot)) => {
@@ -78,11 +89,10 @@ pub async fn serve(
                 }
             }
         }
-    }
+    };
     drop(listener);
     stopping.send_replace(true);
-    let drained =
-        tokio::time::timeout(limits.shutdown_grace, async { while connections.join_next().await.is_some() {} });
+    let drained = tokio::time::timeout(grace, async { while connections.join_next().await.is_some() {} });
     if drained.await.is_ok() {
         return Drained { cut: 0 };
     }

@@ -274,6 +274,14 @@ impl Parts {
         Ok(())
     }
 
+    /// Begins no more runs and calls, and waits until the calls under way have ended, or the grace time
+    /// has.
+    pub(crate) async fn drain(&self, grace: Duration) {
+        if let Some(running) = &self.running {
+            running.drain(grace).await;
+        }
+    }
+
     /// Finishes what is queued, seals the ledger and closes, as long as the store still answers.
     pub(crate) async fn close(self) {
         if tokio::time::timeout(CLOSE_TIMEOUT, self.finish()).await.is_err() {

@@ -1,8 +1,8 @@
 //! A running server, from the lock to the last flushed line.
 //!
 //! Order matters at both ends. Start: lock, telemetry, address, stores, workflows, then the word
-//! that it is ready. Stop: readiness says no, no new connection, running requests finish, runs
-//! finish their turn, stores close, spans are sent.
+//! that it is ready. Stop: readiness says no, nothing new begins, calls under way end, no new
+//! connection, running requests finish, stores close, spans are sent.
 
 use crate::compose::{self, Ambient, Example};
 use crate::config::{Config, Listen};
@@ -13,9 +13,14 @@ use chimera_api::{Edge, ServerLimits};
 use chimera_core::error::Code;
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// How long requests may go on at the least, when calls have used up the grace time.
+const REQUEST_GRACE: Duration = Duration::from_secs(1);
 
 /// How a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,17 +105,15 @@ pub(crate) async fn serve(
         header_timeout: config.header_timeout,
         shutdown_grace: config.shutdown_grace,
     };
+    let stopping = Stopping { first, delay: config.shutdown_delay, grace: config.shutdown_grace };
     let url = format!("http://{address}");
     home.announce(&url)?;
     ready(&Ready { url, token, examples })?;
     tracing::info!(address = %address, "serving");
     let whole = async {
-        let drained = chimera_api::serve(listener, chimera_api::router(edge.clone()), limits, async {
-            let _ = first.await;
-            tracing::info!("stopping: running requests may finish");
-            edge.begin_stopping();
-        });
-        let cut = drained.await.cut;
+        let router = chimera_api::router(edge.clone());
+        let drained = chimera_api::serve_until(listener, router, limits, stopping.drained(&edge, &parts)).await;
+        let cut = drained.cut;
         if cut > 0 {
             tracing::warn!(connections = cut, "requests were cut because the grace time was over");
         }
@@ -124,6 +127,27 @@ pub(crate) async fn serve(
         biased;
         ended = whole => Ok(ended),
         Ok(()) = second => Ok(Ended::Cut),
+    }
+}
+
+/// How a server comes to its end.
+struct Stopping {
+    first: oneshot::Receiver<()>,
+    delay: Duration,
+    grace: Duration,
+}
+
+impl Stopping {
+    /// Waits for the signal and for the calls that are under way then; connections are served until the
+    /// end of that, so that whoever asks hears that this server stops. Gives how long requests may go on.
+    async fn drained(self, edge: &Edge, parts: &compose::Parts) -> Duration {
+        let _ = self.first.await;
+        edge.begin_stopping();
+        tracing::info!("stopping: running requests may finish");
+        tokio::time::sleep(self.delay).await;
+        let until = Instant::now() + self.grace;
+        parts.drain(self.grace).await;
+        until.saturating_duration_since(Instant::now()).max(REQUEST_GRACE.min(self.grace))
     }
 }
 

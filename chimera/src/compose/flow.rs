@@ -34,7 +34,7 @@ use tokio::task::JoinHandle;
 /// Whose everything is until there are several.
 pub(super) const TENANT: &str = "default";
 
-/// How long calls that are under way may take to end, and a message to be sent.
+/// How long a message that is being sent may take.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long runs may take to finish the turn that they are in.
@@ -59,14 +59,21 @@ impl Running {
         self.loops.push(tokio::spawn(async move { directory.keep(stopped).await }));
     }
 
-    /// Lets calls that are under way end and every run finish its turn. What was started stays durable,
-    /// and goes on with the next start.
-    pub(super) async fn stop(self) {
+    /// Begins nothing more, and lets calls that are under way end and be written down.
+    pub(super) async fn drain(&self, grace: Duration) {
         self.flow.drain();
-        if !self.quiet(STOP_TIMEOUT).await {
-            let runs = self.flow.active();
-            tracing::warn!(runs, "calls were cut; what came of them is looked into with the next start");
+        let calls = self.flow.calls_under_way();
+        if calls > 0 {
+            tracing::info!(calls, "stopping: calls under way may end");
         }
+        if !self.quiet(grace).await {
+            let (runs, calls) = (self.flow.active(), self.flow.calls_under_way());
+            tracing::warn!(runs, calls, "calls were cut; what came of them is looked into with the next start");
+        }
+    }
+
+    /// Lets every run finish its turn. What was started stays durable, and goes on with the next start.
+    pub(super) async fn stop(self) {
         self.flow.stop();
         self.quiet(TURN_TIMEOUT).await;
         self.stop.iter().for_each(|stop| {

@@ -95,8 +95,10 @@ pub(crate) struct Config {
     pub(crate) header_timeout: Duration,
     /// How long a request may take until its answer begins.
     pub(crate) request_timeout: Duration,
-    /// How long requests may run on after the stop.
+    /// How long calls and requests may run on after the stop.
     pub(crate) shutdown_grace: Duration,
+    /// How long everything goes on before the stop, while readiness says that it comes.
+    pub(crate) shutdown_delay: Duration,
 }
 
 impl Config {
@@ -137,6 +139,7 @@ impl Config {
             header_timeout: page.seconds("http.header_timeout_seconds"),
             request_timeout: page.seconds("http.request_timeout_seconds"),
             shutdown_grace: page.seconds("shutdown.grace_seconds"),
+            shutdown_delay: page.seconds("shutdown.delay_seconds"),
         }
     }
 }

@@ -408,6 +408,12 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "shutdown.grace_seconds",
         seconds(0, 600),
         Some("20"),
-        "How long running requests may go on after a stop was asked for.",
+        "How long calls of tools and requests that are under way may go on after a stop was asked for; nothing new begins meanwhile.",
+    ),
+    Setting::new(
+        "shutdown.delay_seconds",
+        seconds(0, 600),
+        Some("0"),
+        "How long a server that was asked to stop goes on as before while `/readyz` says that it stops, so that load balancers send nothing more; comes before the grace time.",
     ),
 ];

@@ -20,5 +20,6 @@ mod otlp;
 mod secrets;
 mod server;
 mod soak;
+mod stopping;
 mod support;
 mod traces;
