@@ -140,6 +140,7 @@ impl From<CommitError> for ApiError {
             CommitError::Fenced | CommitError::Unavailable(_) => {
                 Self::new(Code::StoreUnavailable, "the store is not available; nothing was changed").retry_after(1)
             }
+            CommitError::Schema(error) => Self::new(Code::SchemaMismatch, error.to_string()),
             CommitError::Overloaded => {
                 Self::new(Code::Overloaded, "too many changes are waiting; nothing was changed").retry_after(1)
             }
@@ -152,6 +153,7 @@ impl From<ReadError> for ApiError {
     fn from(error: ReadError) -> Self {
         match error {
             ReadError::Unavailable(_) => Self::new(Code::StoreUnavailable, "the store is not available").retry_after(1),
+            ReadError::Schema(error) => Self::new(Code::SchemaMismatch, error.to_string()),
             ReadError::Cursor(_) => Self::new(Code::SchemaInvalid, "the cursor belongs to another listing")
                 .with("pointer", "/cursor")
                 .with("reason", "not a cursor of this listing"),

@@ -32,10 +32,10 @@ use chimera_engine::flow::Flow;
 use chimera_engine::ledger::audit::{Event, Writer};
 use chimera_engine::ledger::checkpoint::{Checkpointer, Pace, known};
 use chimera_engine::ledger::{LedgerError, last_checkpoint};
-use chimera_engine::port::{Blobs, Clock, NoSpans, Random, Records, Secrets, Spans};
+use chimera_engine::port::{Blobs, Clock, NoSpans, Random, Records, SchemaMismatch, Secrets, Spans};
 use chimera_storage::Redis;
 use chimera_storage::blob::{FolderBlobs, InvalidS3Url, LinkSigner, S3Blobs, S3Credentials, S3Url};
-use chimera_storage::migrate::MIGRATIONS;
+use chimera_storage::migrate::{MigrateError, newest};
 use chimera_storage::records::{Access, OpenError, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_storage::secret::{DirectorySecrets, EnvironmentSecrets, FileSecrets, LayeredSecrets};
 use std::net::SocketAddr;
@@ -335,7 +335,7 @@ pub(crate) async fn records_to_read(config: &Config, ambient: &Ambient) -> Outco
         let opened = SqliteRecords::open(&config.data_dir, Access::Read, Arc::clone(&ambient.clock));
         return Ok(Arc::new(opened?));
     };
-    Ok(Arc::new(PostgresRecords::open_read_only(&plain(config, "database_url", url).await?)?))
+    Ok(Arc::new(PostgresRecords::open_read_only(&plain(config, "database_url", url).await?).await?))
 }
 
 /// Where links of this server lead.
@@ -405,7 +405,11 @@ pub(crate) async fn pending(config: &Config) -> Outcome<(Vec<String>, i64)> {
         Some(url) => PostgresRecords::facts(&plain(config, "database_url", url).await?).await?.schema,
         None => SqliteRecords::facts(&config.data_dir)?.schema,
     };
-    Ok((schema.pending.into_iter().map(str::to_owned).collect(), schema.version))
+    let (found, known) = (schema.version, newest());
+    if found > known {
+        return Err(SchemaMismatch { found, known }.into());
+    }
+    Ok((schema.pending.into_iter().map(str::to_owned).collect(), found))
 }
 
 /// What the doctor wants to know about the record store.
@@ -414,7 +418,7 @@ pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
         Some(url) => ("PostgreSQL", PostgresRecords::facts(&plain(config, "database_url", url).await?).await?),
         None => ("SQLite", SqliteRecords::facts(&config.data_dir)?),
     };
-    let schema_known = MIGRATIONS.last().map_or(0, |migration| migration.version);
+    let schema_known = newest();
     let schema_version = facts.schema.version;
     let (fsync, writable, clock) = (facts.durable, facts.writable, facts.clock);
     let runs = RunFacts {
@@ -433,10 +437,31 @@ impl From<OpenError> for Failure {
                 Self::new(Code::NotFound, error.to_string()).hint("chimera dev creates it; --data names another folder")
             }
             OpenError::Url { reason } => Self::new(Code::ConfigInvalid, format!("`database_url`: {reason}")),
-            OpenError::Migrate(reason) => Self::new(Code::StoreUnavailable, reason.to_string())
-                .hint("use the binary that migrated it, or a newer one"),
+            OpenError::Schema(mismatch) => mismatch.into(),
+            OpenError::Migrate(reason) => reason.into(),
             OpenError::Folder(reason) => {
                 Self::new(Code::StoreUnavailable, format!("the data folder can't be used: {}", reason.kind()))
+            }
+        }
+    }
+}
+
+impl From<MigrateError> for Failure {
+    fn from(error: MigrateError) -> Self {
+        let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
+        let why = causes.last().map_or(String::new(), |cause| format!(": {cause}"));
+        match error {
+            MigrateError::Newer { found, known } => SchemaMismatch { found, known }.into(),
+            MigrateError::Changed { .. } => Self::new(Code::SchemaMismatch, error.to_string())
+                .hint("the database was migrated by another build of Chimera; use that one"),
+            MigrateError::Failed { .. } if !error.may_pass() => {
+                Self::new(Code::SchemaMismatch, format!("{error}{why}"))
+                    .hint("it left nothing behind; correct what the database refused and start again")
+            }
+            MigrateError::Failed { .. } => Self::new(Code::StoreUnavailable, format!("{error}{why}"))
+                .hint("it left nothing behind and can be tried again"),
+            MigrateError::Database(_) => {
+                Self::new(Code::StoreUnavailable, error.to_string()).hint("chimera doctor says which part is missing")
             }
         }
     }

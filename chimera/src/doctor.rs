@@ -93,6 +93,9 @@ pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> 
     findings.extend(secret_sources(config));
     match compose::store_facts(config).await {
         Ok(facts) => findings.extend(store(&facts, ambient.clock.now())),
+        Err(failure) if failure.code == Code::SchemaMismatch => {
+            findings.push(fail("schema", failure.message, "use the build of Chimera that migrated it"));
+        }
         Err(failure) => findings.push(fail(
             "store",
             failure.message,

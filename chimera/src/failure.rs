@@ -7,7 +7,7 @@
 use crate::mask::Mask;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_engine::flow::FlowError;
-use chimera_engine::port::{CommitError, ReadError, Unavailable};
+use chimera_engine::port::{CommitError, ReadError, SchemaMismatch, Unavailable};
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
@@ -104,6 +104,7 @@ impl From<ReadError> for Failure {
     fn from(error: ReadError) -> Self {
         match error {
             ReadError::Unavailable(unavailable) => unavailable.into(),
+            ReadError::Schema(error) => error.into(),
             ReadError::Cursor(error) => Self::new(Code::SchemaInvalid, error.to_string()),
             ReadError::Invalid { .. } => Self::new(Code::Internal, error.to_string()),
         }
@@ -116,12 +117,22 @@ impl From<Unavailable> for Failure {
     }
 }
 
+impl From<SchemaMismatch> for Failure {
+    fn from(error: SchemaMismatch) -> Self {
+        Self::new(Code::SchemaMismatch, error.to_string()).hint("docs/guides/upgrade.md walks through an upgrade")
+    }
+}
+
 impl From<CommitError> for Failure {
     fn from(error: CommitError) -> Self {
+        if let CommitError::Schema(error) = error {
+            return error.into();
+        }
         let code = match &error {
             CommitError::Conflict(_) => Code::OccConflict,
             CommitError::Invalid(_) | CommitError::Rejected { .. } => Code::Internal,
             CommitError::Fenced | CommitError::Unavailable(_) => Code::StoreUnavailable,
+            CommitError::Schema(_) => Code::SchemaMismatch,
             CommitError::Overloaded => Code::Overloaded,
             CommitError::Unknown => Code::OutcomeUnknown,
         };

@@ -17,5 +17,6 @@ pub mod s3;
 pub mod seeded;
 pub mod simulate;
 pub mod smtp;
+pub mod sqlite;
 pub mod suite;
 pub mod world;

@@ -172,6 +172,27 @@ impl PrivatePostgres {
         Ok(self.url_of(&name))
     }
 
+    /// Runs SQL in a database of this server.
+    pub fn execute(&self, url: &str, sql: &str) -> Result<()> {
+        run(Command::new(self.programs.join("psql")).args(["-q", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", sql]))
+    }
+
+    /// Everything in a database as SQL, without what only this server's version understands.
+    pub fn dump(&self, url: &str, file: &Path) -> Result<()> {
+        let mut dump = Command::new(self.programs.join("pg_dump"));
+        run(dump.args(["--no-owner", "--no-privileges", "-d", url, "-f"]).arg(file))?;
+        let own = ["\\restrict", "\\unrestrict", "SET transaction_timeout"];
+        let text = std::fs::read_to_string(file)?;
+        let kept = text.lines().filter(|line| !own.iter().any(|start| line.starts_with(start)));
+        std::fs::write(file, kept.collect::<Vec<_>>().join("\n") + "\n")
+    }
+
+    /// Loads what was dumped into an empty database.
+    pub fn load(&self, url: &str, file: &Path) -> Result<()> {
+        let mut load = Command::new(self.programs.join("psql"));
+        run(load.args(["-q", "-v", "ON_ERROR_STOP=1", "-d", url, "-f"]).arg(file))
+    }
+
     /// The port on 127.0.0.1.
     #[must_use]
     pub const fn port(&self) -> u16 {

@@ -22,7 +22,7 @@ pub(crate) enum Asking {
     /// RATE_LIMITED
     #[response(status = 429, content_type = "application/problem+json")]
     TooMany(ProblemDocument),
-    /// STORE_UNAVAILABLE
+    /// STORE_UNAVAILABLE, SCHEMA_MISMATCH
     #[response(status = 503, content_type = "application/problem+json")]
     Unavailable(ProblemDocument),
 }
@@ -58,7 +58,7 @@ pub(crate) enum Changing {
     /// RATE_LIMITED
     #[response(status = 429, content_type = "application/problem+json")]
     TooMany(ProblemDocument),
-    /// STORE_UNAVAILABLE, OVERLOADED
+    /// STORE_UNAVAILABLE, SCHEMA_MISMATCH, OVERLOADED
     #[response(status = 503, content_type = "application/problem+json")]
     Unavailable(ProblemDocument),
 }
@@ -88,7 +88,7 @@ pub(crate) enum Entering {
     /// RATE_LIMITED
     #[response(status = 429, content_type = "application/problem+json")]
     TooMany(ProblemDocument),
-    /// STORE_UNAVAILABLE
+    /// STORE_UNAVAILABLE, SCHEMA_MISMATCH
     #[response(status = 503, content_type = "application/problem+json")]
     Unavailable(ProblemDocument),
 }

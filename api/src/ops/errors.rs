@@ -51,6 +51,7 @@ pub const fn page(code: Code) -> &'static str {
         Code::ExternalServiceUnavailable => text!("EXTERNAL_SERVICE_UNAVAILABLE"),
         Code::ToolUnavailable => text!("TOOL_UNAVAILABLE"),
         Code::StoreUnavailable => text!("STORE_UNAVAILABLE"),
+        Code::SchemaMismatch => text!("SCHEMA_MISMATCH"),
         Code::OutcomeUnknown => text!("OUTCOME_UNKNOWN"),
         Code::NotReady => text!("NOT_READY"),
         Code::Overloaded => text!("OVERLOADED"),

@@ -17,6 +17,7 @@ mod logs;
 mod migrate;
 mod nodes;
 mod otlp;
+mod schema;
 mod secrets;
 mod server;
 mod soak;

@@ -164,6 +164,8 @@ codes! {
     ToolUnavailable "TOOL_UNAVAILABLE" ExternalServiceError retry 503 "The tool is not available";
     /// The record store or the blob store can't be reached or can't write.
     StoreUnavailable "STORE_UNAVAILABLE" SystemError retry 503 "The store is not available";
+    /// The schema of the database is not the one that this process works with.
+    SchemaMismatch "SCHEMA_MISMATCH" SystemError final 503 "The database has another schema version";
     /// The change was sent and nobody can tell whether it was made.
     OutcomeUnknown "OUTCOME_UNKNOWN" SystemError final 503 "The outcome is unknown";
     /// The process runs but a part it needs doesn't.

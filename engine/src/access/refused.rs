@@ -3,7 +3,9 @@
 use super::directory::Directory;
 use super::door::Presented;
 use super::permit::Permit;
+use crate::flow::FlowError;
 use crate::ledger::audit::{self, Decision, Event, Writer};
+use crate::port::CommitError;
 use chimera_core::access::{ANONYMOUS, kind_of};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::SubjectType;
@@ -56,6 +58,7 @@ pub(super) async fn enter(
     match audit::commit(&*parts.records, tx).await {
         Ok(_) => body,
         // The refusal stands all the same; the log has it.
+        Err(error @ CommitError::Schema(_)) => FlowError::from(error).body(),
         Err(_) => ErrorBody::new(Code::StoreUnavailable, "the store takes no changes now").retry_after(1),
     }
 }

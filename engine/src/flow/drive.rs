@@ -8,7 +8,7 @@ use super::entrance::Entrance;
 use super::node::{Inner, Standing, Stop};
 use super::perform::execute_tool;
 use super::{FlowError, ask, load, seal, spans};
-use crate::port::{Cancel, CommitError};
+use crate::port::{Cancel, CommitError, ReadError};
 use chimera_core::flow::call::Answer;
 use chimera_core::flow::run::{At, Call, Effect, Env, Event, Head, Owner, Run, Turn};
 use chimera_core::flow::tables::{CACHE_ENTRIES, EFFECTS};
@@ -237,7 +237,7 @@ impl Drive {
             pause = (pause * 2).min(PAUSE_LAST);
             let row = match load::run_row(&*self.inner.parts.records, id).await {
                 Ok(Some(row)) => row,
-                Ok(None) => return None,
+                Ok(None) | Err(FlowError::Read(ReadError::Schema(_))) => return None,
                 Err(_) => continue,
             };
             let owner = row.get("owner_lane").as_int();
@@ -429,7 +429,8 @@ async fn commit(inner: Arc<Inner>, head: Arc<Head>, mut tx: Tx, turn: &Turn) -> 
                 tracing::debug!(run_id = %id, conflict = %conflict, "a turn met another change");
                 return Went::Stale;
             }
-            (CommitError::Fenced, _) => return Went::Lost,
+            // Whoever works with the new schema takes the run over, and looks into its calls.
+            (CommitError::Fenced | CommitError::Schema(_), _) => return Went::Lost,
             (CommitError::Unavailable(_) | CommitError::Overloaded, Some(again)) => {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSE_LAST);

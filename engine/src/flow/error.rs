@@ -1,7 +1,7 @@
 //! Why a use case of the flow room did not happen.
 
 use crate::ledger::audit::AuditError;
-use crate::port::{CommitError, ReadError};
+use crate::port::{CommitError, ReadError, SchemaMismatch};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Problem;
 use chimera_core::flow::run::{Damaged, Unstorable};
@@ -104,6 +104,7 @@ impl FlowError {
             Self::Read(ReadError::Unavailable(_)) => {
                 ErrorBody::new(Code::StoreUnavailable, "the store can't be read now")
             }
+            Self::Read(ReadError::Schema(error)) => schema_body(*error),
             Self::Read(ReadError::Cursor(_)) => Self::foreign_cursor().body(),
             Self::Unstorable(Unstorable::Json(JsonError::Nul) | Unstorable::Row(InvalidTx::Nul { .. }))
             | Self::Audit(
@@ -122,6 +123,11 @@ impl FlowError {
     }
 }
 
+/// A refusal that trying again does not change.
+fn schema_body(error: SchemaMismatch) -> ErrorBody {
+    ErrorBody::new(Code::SchemaMismatch, error.to_string())
+}
+
 fn commit_body(error: &CommitError) -> ErrorBody {
     match error {
         CommitError::Conflict(_) => ErrorBody::new(Code::OccConflict, "somebody else changed it first"),
@@ -129,6 +135,7 @@ fn commit_body(error: &CommitError) -> ErrorBody {
         CommitError::Unavailable(_) | CommitError::Fenced => {
             ErrorBody::new(Code::StoreUnavailable, "the store takes no changes now").retry_after(1)
         }
+        CommitError::Schema(error) => schema_body(*error),
         CommitError::Unknown => ErrorBody::new(Code::OutcomeUnknown, "nobody can tell whether the change was made"),
         CommitError::Invalid(_) | CommitError::Rejected { .. } => {
             ErrorBody::new(Code::Internal, "the change could not be stored")

@@ -80,6 +80,9 @@ pub enum CommitError {
     /// The store can't be reached or can't write: nothing was changed.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
+    /// The schema is not the one that this process works with: nothing was changed.
+    #[error(transparent)]
+    Schema(#[from] SchemaMismatch),
     /// The commit was sent, the answer was lost, and the lane belongs to another node now.
     #[error("the outcome of the commit is unknown")]
     Unknown,
@@ -93,12 +96,43 @@ pub struct Unavailable {
     pub reason: String,
 }
 
+/// The schema of the store is not the one that this process works with. Trying again does not help:
+/// somebody has to migrate the store, or to run another version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.words())]
+pub struct SchemaMismatch {
+    /// The version of the store; zero when it has no schema.
+    pub found: i64,
+    /// The version that this process works with.
+    pub known: i64,
+}
+
+impl SchemaMismatch {
+    fn words(self) -> String {
+        let Self { found, known } = self;
+        match found {
+            0 => "the data has no schema yet; chimera migrate creates it".to_owned(),
+            _ if found < known => format!(
+                "the data has schema version {found}, this version of Chimera works with {known}; chimera migrate \
+                 brings it up to date"
+            ),
+            _ => format!(
+                "the data has schema version {found}, this version of Chimera works with {known}; use the version that \
+                 migrated it, or a newer one"
+            ),
+        }
+    }
+}
+
 /// Why a read gave no page.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ReadError {
     /// The store can't be reached.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
+    /// The schema is not the one that this process works with.
+    #[error(transparent)]
+    Schema(#[from] SchemaMismatch),
     /// The cursor belongs to another listing.
     #[error(transparent)]
     Cursor(#[from] InvalidCursor),

@@ -5,17 +5,25 @@
 //! Both functions may run in several processes at once; each migration is applied by one of them.
 //! A recorded migration whose text has changed since is refused, because nobody can know then
 //! what the schema looks like.
+//!
+//! Nodes of an older version may be at work on the database. On PostgreSQL a migration takes their
+//! lanes away in its own transaction, before it changes anything; on SQLite every batch compares the
+//! version. So nobody writes to a schema that it does not know.
 
+#[cfg(test)]
+mod newer_tests;
 mod postgres;
 mod sqlite;
 
+pub(crate) use postgres::postgres_version;
 pub use postgres::{postgres, postgres_status};
+pub(crate) use sqlite::sqlite_version;
 pub use sqlite::{sqlite, sqlite_status};
 
 use sha2::{Digest, Sha256};
 
 /// One migration, with a text for each store.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Migration {
     /// Its number; the first is 1 and there is no gap.
     pub version: i64,
@@ -54,6 +62,12 @@ migrations! {
     14 = "0014_keys",
     15 = "0015_deliveries",
     16 = "0016_attended",
+}
+
+/// The version of the schema that this binary works with.
+#[must_use]
+pub fn newest() -> i64 {
+    MIGRATIONS.last().map_or(0, |migration| migration.version)
 }
 
 /// What a migration did.
@@ -104,6 +118,22 @@ pub enum MigrateError {
     Database(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
+impl MigrateError {
+    /// Whether the same may succeed later without anybody correcting anything: a lock, a full disk, a
+    /// lost connection.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Newer { .. } | Self::Changed { .. } => false,
+            Self::Database(_) => true,
+            Self::Failed { source, .. } => {
+                source.downcast_ref().is_some_and(postgres::may_pass)
+                    || source.downcast_ref().is_some_and(sqlite::may_pass)
+            }
+        }
+    }
+}
+
 /// A row of `schema_migrations`.
 struct Recorded {
     version: i64,
@@ -131,14 +161,18 @@ impl Migration {
     }
 }
 
-/// The migrations that `recorded` lacks. Anything recorded that we don't hold is refused.
-fn pending(recorded: &[Recorded], dialect: Dialect) -> Result<&'static [Migration], MigrateError> {
-    let known = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+/// Those of `held` that `recorded` lacks. Anything recorded that we don't hold is refused.
+fn pending(
+    held: &'static [Migration],
+    recorded: &[Recorded],
+    dialect: Dialect,
+) -> Result<&'static [Migration], MigrateError> {
+    let known = held.last().map_or(0, |migration| migration.version);
     let found = recorded.iter().map(|row| row.version).max().unwrap_or(0);
     if found > known {
         return Err(MigrateError::Newer { found, known });
     }
-    for (row, migration) in recorded.iter().zip(MIGRATIONS) {
+    for (row, migration) in recorded.iter().zip(held) {
         let same = row.version == migration.version
             && row.name == migration.name
             && row.checksum == migration.checksum(dialect);
@@ -146,11 +180,11 @@ fn pending(recorded: &[Recorded], dialect: Dialect) -> Result<&'static [Migratio
             return Err(MigrateError::Changed { version: migration.version });
         }
     }
-    Ok(MIGRATIONS.get(recorded.len()..).unwrap_or_default())
+    Ok(held.get(recorded.len()..).unwrap_or_default())
 }
 
 fn status(recorded: &[Recorded], dialect: Dialect) -> Result<Status, MigrateError> {
-    let pending = pending(recorded, dialect)?;
+    let pending = pending(MIGRATIONS, recorded, dialect)?;
     let version = recorded.last().map_or(0, |row| row.version);
     Ok(Status { version, pending: pending.iter().map(|migration| migration.name).collect() })
 }
@@ -178,20 +212,23 @@ mod tests {
 
     #[test]
     fn what_is_recorded_is_not_pending() {
-        assert_eq!(pending(&recorded(0), Dialect::Sqlite).unwrap().len(), MIGRATIONS.len());
-        assert_eq!(pending(&recorded(3), Dialect::Sqlite).unwrap()[0].version, 4);
-        assert!(pending(&recorded(MIGRATIONS.len()), Dialect::Sqlite).unwrap().is_empty());
+        assert_eq!(pending(MIGRATIONS, &recorded(0), Dialect::Sqlite).unwrap().len(), MIGRATIONS.len());
+        assert_eq!(pending(MIGRATIONS, &recorded(3), Dialect::Sqlite).unwrap()[0].version, 4);
+        assert!(pending(MIGRATIONS, &recorded(MIGRATIONS.len()), Dialect::Sqlite).unwrap().is_empty());
     }
 
     #[test]
     fn a_gap_in_the_record_is_refused() {
         let mut rows = recorded(3);
         rows.remove(1);
-        assert!(matches!(pending(&rows, Dialect::Sqlite), Err(MigrateError::Changed { version: 2 })));
+        assert!(matches!(pending(MIGRATIONS, &rows, Dialect::Sqlite), Err(MigrateError::Changed { version: 2 })));
     }
 
     #[test]
     fn the_other_stores_record_is_refused() {
-        assert!(matches!(pending(&recorded(1), Dialect::Postgres), Err(MigrateError::Changed { version: 1 })));
+        assert!(matches!(
+            pending(MIGRATIONS, &recorded(1), Dialect::Postgres),
+            Err(MigrateError::Changed { version: 1 })
+        ));
     }
 }

@@ -3,7 +3,8 @@
 //! An advisory lock for the length of each transaction keeps processes apart. It belongs to the
 //! transaction, not to the session, so a caller that gives up half way leaves no lock behind.
 
-use super::{Applied, Dialect, MigrateError, Recorded, Status, pending, status};
+use super::{Applied, Dialect, MIGRATIONS, MigrateError, Migration, Recorded, Status, pending, status};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, GenericClient, Transaction};
 
 /// Any number will do, as long as nobody else locks it.
@@ -18,6 +19,11 @@ const RECORD: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
 
 /// Applies what is missing and says what it was.
 pub async fn postgres(client: &mut Client) -> Result<Applied, MigrateError> {
+    apply(client, MIGRATIONS).await
+}
+
+/// The same with the migrations that some binary holds.
+pub(super) async fn apply(client: &mut Client, held: &'static [Migration]) -> Result<Applied, MigrateError> {
     let mut applied = Applied::default();
     loop {
         let tx = client.transaction().await.map_err(database)?;
@@ -26,7 +32,7 @@ pub async fn postgres(client: &mut Client) -> Result<Applied, MigrateError> {
         tx.batch_execute(RECORD).await.map_err(database)?;
         let recorded = recorded(&tx).await?;
         applied.version = recorded.last().map_or(0, |row| row.version);
-        let Some(name) = apply_next(&tx, &recorded).await? else {
+        let Some(name) = apply_next(&tx, held, &recorded).await? else {
             tx.commit().await.map_err(database)?;
             return Ok(applied);
         };
@@ -43,15 +49,41 @@ pub async fn postgres_status(client: &Client) -> Result<Status, MigrateError> {
     status(&recorded, Dialect::Postgres)
 }
 
-async fn apply_next(tx: &Transaction<'_>, recorded: &[Recorded]) -> Result<Option<&'static str>, MigrateError> {
-    let Some(next) = pending(recorded, Dialect::Postgres)?.first() else {
+async fn apply_next(
+    tx: &Transaction<'_>,
+    held: &'static [Migration],
+    recorded: &[Recorded],
+) -> Result<Option<&'static str>, MigrateError> {
+    let Some(next) = pending(held, recorded, Dialect::Postgres)?.first() else {
         return Ok(None);
     };
     let failed = |error: tokio_postgres::Error| MigrateError::Failed { name: next.name, source: Box::new(error) };
+    take_lanes(tx).await.map_err(failed)?;
     tx.batch_execute(next.sql(Dialect::Postgres)).await.map_err(failed)?;
     let record = "INSERT INTO schema_migrations (version, name, checksum) VALUES ($1, $2, $3)";
     tx.execute(record, &[&next.version, &next.name, &next.checksum(Dialect::Postgres)]).await.map_err(failed)?;
     Ok(Some(next.name))
+}
+
+/// Takes every lane from whoever holds it: a node of another version that takes it anew sees the new
+/// version. First of all and whole, as every batch begins with its lane: who waits for the other in
+/// the same order never waits in a circle.
+async fn take_lanes(tx: &Transaction<'_>) -> Result<(), tokio_postgres::Error> {
+    let exists: bool = tx.query_one("SELECT to_regclass('ledger_lanes') IS NOT NULL", &[]).await?.get(0);
+    if exists {
+        tx.batch_execute("LOCK TABLE ledger_lanes IN SHARE ROW EXCLUSIVE MODE").await?;
+        tx.execute("UPDATE ledger_lanes SET epoch = epoch + 1", &[]).await?;
+    }
+    Ok(())
+}
+
+/// The newest migration that was applied; zero without a schema.
+pub(crate) async fn postgres_version(client: &Client) -> Result<i64, tokio_postgres::Error> {
+    match client.query_one("SELECT coalesce(max(version), 0) FROM schema_migrations", &[]).await {
+        Ok(row) => Ok(row.get(0)),
+        Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Ok(0),
+        Err(error) => Err(error),
+    }
 }
 
 async fn recorded(client: &impl GenericClient) -> Result<Vec<Recorded>, MigrateError> {
@@ -62,4 +94,10 @@ async fn recorded(client: &impl GenericClient) -> Result<Vec<Recorded>, MigrateE
 
 fn database(error: tokio_postgres::Error) -> MigrateError {
     MigrateError::Database(Box::new(error))
+}
+
+/// Whether the server, and not the migration, is why it failed. Classes: 08 connection, 40 rollback,
+/// 53 resources, 55 locks, 57 stopped by somebody.
+pub(super) fn may_pass(error: &tokio_postgres::Error) -> bool {
+    error.code().is_none_or(|code| ["08", "40", "53", "55", "57"].iter().any(|class| code.code().starts_with(class)))
 }

@@ -3,7 +3,7 @@
 //! `BEGIN IMMEDIATE` takes the write lock before the record is read, so two processes can't both
 //! find a migration missing. Whoever comes second waits, whatever the connection's own patience.
 
-use super::{Applied, Dialect, MigrateError, Recorded, Status, pending, status};
+use super::{Applied, Dialect, MIGRATIONS, MigrateError, Migration, Recorded, Status, pending, status};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::time::Duration;
 
@@ -19,9 +19,14 @@ const RECORD: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
 
 /// Applies what is missing and says what it was.
 pub fn sqlite(conn: &mut Connection) -> Result<Applied, MigrateError> {
+    patiently(conn, MIGRATIONS)
+}
+
+/// The same with the migrations that some binary holds.
+pub(super) fn patiently(conn: &mut Connection, held: &'static [Migration]) -> Result<Applied, MigrateError> {
     let patience: u32 = conn.pragma_query_value(None, "busy_timeout", |row| row.get(0)).map_err(database)?;
     conn.busy_timeout(WAIT).map_err(database)?;
-    let outcome = apply_all(conn);
+    let outcome = apply_all(conn, held);
     conn.busy_timeout(Duration::from_millis(patience.into())).map_err(database)?;
     outcome
 }
@@ -34,12 +39,21 @@ pub fn sqlite_status(conn: &Connection) -> Result<Status, MigrateError> {
     status(&recorded, Dialect::Sqlite)
 }
 
+/// The newest migration that was applied; zero without a schema.
+pub(crate) fn sqlite_version(conn: &Connection) -> rusqlite::Result<i64> {
+    let text = "SELECT coalesce(max(version), 0) FROM schema_migrations";
+    match conn.query_row(text, [], |row| row.get(0)) {
+        Err(rusqlite::Error::SqliteFailure(_, Some(text))) if text.contains("no such table") => Ok(0),
+        version => version,
+    }
+}
+
 /// Everything that is missing goes into one transaction: a new database waits for the disk once.
-fn apply_all(conn: &mut Connection) -> Result<Applied, MigrateError> {
+fn apply_all(conn: &mut Connection, held: &'static [Migration]) -> Result<Applied, MigrateError> {
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(database)?;
     tx.execute_batch(RECORD).map_err(database)?;
     let mut names = Vec::new();
-    while let Some(name) = apply_next(&tx, &recorded(&tx)?)? {
+    while let Some(name) = apply_next(&tx, held, &recorded(&tx)?)? {
         names.push(name);
     }
     let version = recorded(&tx)?.last().map_or(0, |row| row.version);
@@ -48,8 +62,12 @@ fn apply_all(conn: &mut Connection) -> Result<Applied, MigrateError> {
     Ok(Applied { names, version })
 }
 
-fn apply_next(tx: &Transaction<'_>, recorded: &[Recorded]) -> Result<Option<&'static str>, MigrateError> {
-    let Some(next) = pending(recorded, Dialect::Sqlite)?.first() else {
+fn apply_next(
+    tx: &Transaction<'_>,
+    held: &'static [Migration],
+    recorded: &[Recorded],
+) -> Result<Option<&'static str>, MigrateError> {
+    let Some(next) = pending(held, recorded, Dialect::Sqlite)?.first() else {
         return Ok(None);
     };
     let failed = |error: rusqlite::Error| MigrateError::Failed { name: next.name, source: Box::new(error) };
@@ -69,4 +87,10 @@ fn recorded(conn: &Connection) -> Result<Vec<Recorded>, MigrateError> {
 
 fn database(error: rusqlite::Error) -> MigrateError {
     MigrateError::Database(Box::new(error))
+}
+
+/// Whether the file, and not the migration, is why it failed.
+pub(super) fn may_pass(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull, SystemIoFailure};
+    matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked | DiskFull | SystemIoFailure))
 }

@@ -3,7 +3,7 @@
 use super::postgres::connect::{Server, check};
 use super::sqlite::file;
 use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_sqlite};
-use crate::migrate::{self, Applied, Status};
+use crate::migrate::{self, Applied, MigrateError, Status};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::Unavailable;
 use std::path::Path;
@@ -47,6 +47,14 @@ const ATTENDED: &str = "SELECT (SELECT count(*) FROM runs WHERE owner_lane IS NO
     (SELECT count(*) FROM runs WHERE workflow_id IS NOT NULL AND owner_lane IS NULL AND next_deadline IS NULL \
         AND (completed_at IS NULL OR {open}))";
 
+/// A newer schema is a fact too; whoever wants to use it is refused later.
+fn seen(status: Result<Status, MigrateError>) -> Result<Status, MigrateError> {
+    match status {
+        Err(MigrateError::Newer { found, .. }) => Ok(Status { version: found, pending: Vec::new() }),
+        status => status,
+    }
+}
+
 impl SqliteRecords {
     /// Looks at the data in `folder` without changing it; no file yet means an empty schema.
     pub fn facts(folder: &Path) -> Result<Facts, OpenError> {
@@ -61,7 +69,7 @@ impl SqliteRecords {
             Ok(_) => {
                 let conn = file::open_reader(&path).map_err(unusable)?;
                 let read_only = conn.is_readonly(rusqlite::MAIN_DB).map_err(unusable)?;
-                let schema = migrate::sqlite_status(&conn)?;
+                let schema = seen(migrate::sqlite_status(&conn))?;
                 (conn, schema, !read_only)
             }
         };
@@ -96,7 +104,7 @@ impl PostgresRecords {
     pub async fn facts(url: &str) -> Result<Facts, OpenError> {
         let client = Server::parse(url)?.connect().await?;
         check(&client).await?;
-        let schema = migrate::postgres_status(&client).await?;
+        let schema = seen(migrate::postgres_status(&client).await)?;
         let text = "SELECT current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on' \
                     AND current_setting('synchronous_commit') <> 'off', \
                     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";

@@ -8,6 +8,7 @@ mod held;
 mod inbox;
 mod observe;
 pub(crate) mod postgres;
+mod schema;
 mod sql;
 pub(crate) mod sqlite;
 
@@ -16,7 +17,7 @@ pub use postgres::{PostgresOptions, PostgresRecords};
 pub use sqlite::{Access, SqliteRecords};
 
 use chimera_core::record::Tx;
-use chimera_engine::port::Unavailable;
+use chimera_engine::port::{SchemaMismatch, Unavailable};
 
 /// Why a store can't be opened.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +37,9 @@ pub enum OpenError {
     /// The store can't be used.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
+    /// The schema is not the one that this binary works with, and nothing is migrated here.
+    #[error(transparent)]
+    Schema(#[from] SchemaMismatch),
     /// The schema can't be brought up to date.
     #[error("the schema can't be brought up to date")]
     Migrate(#[from] crate::migrate::MigrateError),

@@ -15,6 +15,7 @@ mod worker;
 use super::OpenError;
 use super::held::HeldLane;
 use super::inbox::Message;
+use super::schema::{self, SchemaWatch};
 use crate::migrate;
 use async_trait::async_trait;
 use chimera_core::limits;
@@ -57,6 +58,7 @@ pub struct PostgresRecords {
     lanes: Vec<mpsc::Sender<Message>>,
     held: Vec<HeldLane>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
+    schema: SchemaWatch,
 }
 
 impl PostgresRecords {
@@ -70,22 +72,28 @@ impl PostgresRecords {
         let mut lanes = Vec::new();
         let mut tasks = Vec::new();
         let mut held = Vec::new();
+        let schema = SchemaWatch::default();
         for _ in 0..options.lanes.max(1) {
             let (sender, inbox) = mpsc::channel(limits::LANE_QUEUE_MAX);
             let (server, node) = (server.clone(), options.node.clone());
             let lane = HeldLane::default();
             held.push(lane.clone());
-            let worker = Worker { held: lane, server, node, lease: options.lease, inbox, session: None, lane: None };
+            let (schema, lease) = (schema.clone(), options.lease);
+            let worker =
+                Worker { schema, looked: None, held: lane, server, node, lease, inbox, session: None, lane: None };
             tasks.push(tokio::spawn(worker.run()));
             lanes.push(sender);
         }
-        Ok(Self { readers: reader::Readers::new(server), lanes, held, tasks: Mutex::new(tasks) })
+        Ok(Self { readers: reader::Readers::new(server), lanes, held, tasks: Mutex::new(tasks), schema })
     }
 
     /// Opens for reading only: no lane is taken and nothing is migrated.
-    pub fn open_read_only(url: &str) -> Result<Self, OpenError> {
-        let readers = reader::Readers::new(Server::parse(url)?);
-        Ok(Self { readers, lanes: Vec::new(), held: Vec::new(), tasks: Mutex::default() })
+    pub async fn open_read_only(url: &str) -> Result<Self, OpenError> {
+        let server = Server::parse(url)?;
+        schema::readable(&migrate::postgres_status(&server.connect().await?).await?)?;
+        let readers = reader::Readers::new(server);
+        let schema = SchemaWatch::default();
+        Ok(Self { readers, lanes: Vec::new(), held: Vec::new(), tasks: Mutex::default(), schema })
     }
 }
 
@@ -103,11 +111,11 @@ impl Records for PostgresRecords {
             TrySendError::Closed(_) => stopped().into(),
         })?;
         let (answer, _spent) = answer.await.map_err(|_| stopped())?;
-        answer
+        answer.map_err(|error| self.schema.explain(error))
     }
 
     async fn read(&self, select: Select) -> Result<Page, ReadError> {
-        self.readers.read(&select).await
+        self.readers.read(&select).await.map_err(|error| self.schema.explain_read(error))
     }
 
     fn lane(&self, affinity: u64) -> Option<Held> {

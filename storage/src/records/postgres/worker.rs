@@ -3,16 +3,19 @@
 use super::super::held::HeldLane;
 use super::super::inbox::{Message, Waiter};
 use super::super::observe;
+use super::super::schema::SchemaWatch;
 use super::connect::Server;
 use super::flight::Session;
-use super::lane;
+use super::{failure, lane};
+use crate::migrate;
 use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Outcome, Settled};
 use chimera_engine::port::Unavailable;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::time::{Sleep, timeout};
+use tokio::time::{Instant, Sleep, timeout};
+use tokio_postgres::Client;
 
 /// How long to wait before trying again to reach a server that is gone.
 const CLAIM_PAUSE: Duration = Duration::from_millis(200);
@@ -21,10 +24,17 @@ const EXECUTE_WAIT: Duration = Duration::from_secs(45);
 /// How often a busy lane stands aside in vain before it starts a smaller batch than the last.
 const STAND_ASIDE_MAX: usize = 8;
 
+/// How often a lane looks whether the schema is still its own. A migration takes the lane away, so this is
+/// for what somebody changed by hand.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
 /// The rest of the time until a server that is gone is tried again.
 type Pause = Pin<Box<Sleep>>;
 
 pub(super) struct Worker {
+    pub(super) schema: SchemaWatch,
+    /// When the schema was last looked at.
+    pub(super) looked: Option<Instant>,
     pub(super) held: HeldLane,
     pub(super) server: Server,
     pub(super) node: String,
@@ -128,9 +138,19 @@ impl Worker {
         let Some(session) = self.session.as_mut() else {
             return Outcome::Unavailable(super::connect::reason("the database is not connected"));
         };
+        if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) {
+            if let Err(reason) = look(&self.schema, session.client()).await {
+                return Self::told(batch, Outcome::Unavailable(reason));
+            }
+            self.looked = Some(Instant::now());
+        }
         // A server that stopped in the middle answers nothing; what it did is found out later.
         let outcome = timeout(EXECUTE_WAIT, session.execute(batch)).await;
         let outcome = outcome.unwrap_or(Outcome::Unsure { lost: Vec::new() });
+        if matches!(outcome, Outcome::Fenced) {
+            // Whoever waits is told the reason; the claim that follows looks again.
+            let _ = look(&self.schema, session.client()).await;
+        }
         if session.is_lost() || matches!(outcome, Outcome::Unavailable(_) | Outcome::Unsure { .. }) {
             self.session = None;
         }
@@ -148,7 +168,13 @@ impl Worker {
             Some(session) if !session.is_lost() => session,
             _ => Session::new(self.server.connect_lane().await?, self.lease.as_secs_f64()),
         };
+        look(&self.schema, session.client()).await?;
         let lane = lane::claim(session.client(), &self.node, self.lease.as_secs_f64(), self.lane).await?;
+        // A migration that ended in between took no lane of this task away.
+        if let Err(reason) = look(&self.schema, session.client()).await {
+            lane::release(session.client(), lane).await;
+            return Err(reason);
+        }
         self.session = Some(session);
         self.lane = Some(lane);
         self.held.set(lane);
@@ -178,6 +204,11 @@ impl Worker {
             lane::release(session.client(), lane).await;
         }
     }
+}
+
+/// Looks whether the schema is the one that this binary works with.
+async fn look(schema: &SchemaWatch, client: &Client) -> Result<(), Unavailable> {
+    schema.saw(migrate::postgres_version(client).await.map_err(|error| failure::unavailable(&error))?)
 }
 
 /// A closed channel is a store that was dropped.

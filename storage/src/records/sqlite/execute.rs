@@ -10,6 +10,7 @@ use super::super::sql::{self, Dialect};
 use super::cells;
 use super::failure;
 use super::texts::Texts;
+use crate::migrate;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::ledger::{Head, Link, SealedEntry};
 use chimera_core::record::{Conflict, Insert, RowCount, RowKey, Step, Table, Tx, Update};
@@ -110,10 +111,13 @@ fn refused(error: &rusqlite::Error) -> Outcome {
     Outcome::Refused(error.to_string())
 }
 
+/// Whether the lane is ours, and the schema too: a lane is nobody's under a schema of another version.
 fn holds_lane(conn: &Connection, batch: &Batch) -> rusqlite::Result<bool> {
-    let text = "SELECT 1 FROM ledger_lanes WHERE lane = ?1 AND epoch = ?2 AND head_seq = ?3 AND head_hash = ?4";
+    let text = "SELECT 1 FROM ledger_lanes WHERE lane = ?1 AND epoch = ?2 AND head_seq = ?3 AND head_hash = ?4 \
+                AND (SELECT max(version) FROM schema_migrations) = ?5";
     let lane = batch.lane;
-    conn.prepare_cached(text)?.exists(params![lane.id, lane.epoch, lane.head.seq, lane.head.hash.0])
+    let known = migrate::newest();
+    conn.prepare_cached(text)?.exists(params![lane.id, lane.epoch, lane.head.seq, lane.head.hash.0, known])
 }
 
 fn advance(conn: &Connection, batch: &Batch, head: Head) -> rusqlite::Result<()> {

@@ -15,6 +15,7 @@ mod writer;
 use super::OpenError;
 use super::held::HeldLane;
 use super::inbox::Message;
+use super::schema::{self, SchemaWatch};
 use crate::migrate;
 use async_trait::async_trait;
 use chimera_core::limits;
@@ -41,6 +42,7 @@ pub enum Access {
 pub struct SqliteRecords {
     readers: Arc<reader::Readers>,
     writing: Option<Writing>,
+    schema: SchemaWatch,
 }
 
 struct Writing {
@@ -59,7 +61,9 @@ impl SqliteRecords {
             if !path.is_file() {
                 return Err(OpenError::Absent);
             }
-            return Ok(Self { readers, writing: None });
+            let conn = file::open_reader(&path).map_err(|error| failure::unavailable(&error))?;
+            schema::readable(&migrate::sqlite_status(&conn)?)?;
+            return Ok(Self { readers, writing: None, schema: SchemaWatch::default() });
         }
         std::fs::create_dir_all(folder).map_err(OpenError::Folder)?;
         let mut conn = file::open_writer(&path).map_err(|error| failure::unavailable(&error))?;
@@ -69,7 +73,9 @@ impl SqliteRecords {
         let identity = file::Identity::of(&path);
         let held = HeldLane::default();
         let lane = held.clone();
+        let schema = SchemaWatch::default();
         let writer = Writer {
+            schema: schema.clone(),
             held: lane,
             identity,
             path,
@@ -81,7 +87,7 @@ impl SqliteRecords {
         };
         let thread = std::thread::Builder::new().name("chimera-writer".to_owned());
         let thread = thread.spawn(move || writer.run()).map_err(OpenError::Folder)?;
-        Ok(Self { readers, writing: Some(Writing { held, inbox, thread: Mutex::new(Some(thread)) }) })
+        Ok(Self { readers, writing: Some(Writing { held, inbox, thread: Mutex::new(Some(thread)) }), schema })
     }
 }
 
@@ -96,14 +102,15 @@ impl Records for SqliteRecords {
             TrySendError::Disconnected(_) => stopped("the store is stopped").into(),
         })?;
         let (answer, _spent) = answer.await.map_err(|_| stopped("the store is stopped"))?;
-        answer
+        answer.map_err(|error| self.schema.explain(error))
     }
 
     async fn read(&self, select: Select) -> Result<Page, ReadError> {
         let _slot = self.readers.slot().await;
         let readers = Arc::clone(&self.readers);
         let read = tokio::task::spawn_blocking(move || readers.read(&select)).await;
-        read.unwrap_or_else(|_| Err(stopped("the store is stopped").into()))
+        let read = read.unwrap_or_else(|_| Err(stopped("the store is stopped").into()));
+        read.map_err(|error| self.schema.explain_read(error))
     }
 
     fn lane(&self, _affinity: u64) -> Option<Held> {

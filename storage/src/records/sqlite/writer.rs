@@ -6,8 +6,10 @@
 use super::super::held::HeldLane;
 use super::super::inbox::{Message, Waiter};
 use super::super::observe;
+use super::super::schema::SchemaWatch;
 use super::texts::Texts;
 use super::{execute, file, wal};
+use crate::migrate;
 use chimera_core::limits;
 use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Outcome, Settled};
 use chimera_engine::port::{Clock, Unavailable};
@@ -23,6 +25,7 @@ const CLAIM_PAUSE: Duration = Duration::from_micros(CLAIM_PAUSE_MICROS.unsigned_
 const CLAIM_PAUSE_MICROS: i64 = 100_000;
 
 pub(super) struct Writer {
+    pub(super) schema: SchemaWatch,
     pub(super) held: HeldLane,
     pub(super) path: PathBuf,
     pub(super) conn: Option<Connection>,
@@ -110,10 +113,18 @@ impl Writer {
         if file::Identity::of(&self.path) != self.identity {
             return Outcome::Unavailable(gone());
         }
-        match &self.conn {
-            Some(conn) => execute::execute(conn, &mut self.texts, batch),
-            None => Outcome::Unavailable(closed()),
+        let Some(conn) = &self.conn else { return Outcome::Unavailable(closed()) };
+        let outcome = execute::execute(conn, &mut self.texts, batch);
+        if matches!(outcome, Outcome::Fenced) {
+            // Whoever waits is told the reason; the claim that follows looks again.
+            let _ = self.look(conn);
         }
+        outcome
+    }
+
+    /// Looks whether the schema is ours.
+    fn look(&self, conn: &Connection) -> Result<(), Unavailable> {
+        self.schema.saw(migrate::sqlite_version(conn).map_err(|error| super::failure::unavailable(&error))?)
     }
 
     fn claim(&mut self) -> Result<Lane, Unavailable> {
@@ -126,6 +137,7 @@ impl Writer {
             Some(conn) => conn,
             None => file::open_writer(&self.path).map_err(|error| super::failure::unavailable(&error))?,
         };
+        self.look(&conn)?;
         let lane = file::claim(&conn, lease_until)?;
         self.conn = Some(conn);
         self.held.set(lane);
