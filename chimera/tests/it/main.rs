@@ -12,6 +12,7 @@ mod crash;
 mod disk;
 mod faults;
 mod flow;
+mod golden;
 mod keys;
 mod logs;
 mod migrate;
