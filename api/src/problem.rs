@@ -10,7 +10,7 @@ use chimera_core::error::{Code, ErrorBody, Problem};
 use chimera_core::limits::ERROR_TEXT_CHARS_MAX;
 use chimera_engine::access::AccessError;
 use chimera_engine::flow::FlowError;
-use chimera_engine::port::{BlobError, CommitError, LinkRefused, ReadError};
+use chimera_engine::port::{BlobError, Blocked, CommitError, LinkRefused, ReadError};
 use serde_json::Value;
 
 /// The media type of a problem document.
@@ -140,10 +140,11 @@ impl From<CommitError> for ApiError {
             CommitError::Fenced | CommitError::Unavailable(_) => {
                 Self::new(Code::StoreUnavailable, "the store is not available; nothing was changed").retry_after(1)
             }
-            CommitError::Schema(error) => Self::new(Code::SchemaMismatch, error.to_string()),
+            CommitError::Blocked(Blocked::Schema(error)) => Self::new(Code::SchemaMismatch, error.to_string()),
             CommitError::Overloaded => {
                 Self::new(Code::Overloaded, "too many changes are waiting; nothing was changed").retry_after(1)
             }
+            CommitError::Blocked(Blocked::Held(hold)) => hold.body().into(),
             CommitError::Unknown => Self::new(Code::OutcomeUnknown, "the outcome of the change is unknown"),
         }
     }

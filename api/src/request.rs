@@ -14,6 +14,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use chimera_core::error::Code;
 use chimera_core::limits::TARGET_BYTES_MAX;
+use chimera_engine::flow::Flow;
 use tracing::Instrument;
 use tracing::field::Empty;
 
@@ -90,6 +91,12 @@ pub(crate) async fn observe(State(edge): State<Edge>, mut request: Request, next
 async fn answer(edge: &Edge, request: Request, next: Next) -> Response {
     if let Some(fault) = fault(&request) {
         return ApiError::new(Code::SchemaInvalid, fault).into_response();
+    }
+    // A store that is held takes no change, whoever asks for it.
+    if !request.method().is_safe()
+        && let Some(hold) = edge.flow.as_ref().and_then(Flow::hold)
+    {
+        return ApiError::from(hold.body()).into_response();
     }
     match tokio::time::timeout(edge.request_timeout, next.run(request)).await {
         Ok(response) => response,

@@ -86,6 +86,11 @@ impl Environment {
     }
 }
 
+/// Whether a person can answer.
+pub(crate) fn stdin_is_terminal() -> bool {
+    std::io::stdin().is_terminal()
+}
+
 /// Whether words go to a person's terminal.
 pub(crate) fn stderr_is_terminal() -> bool {
     std::io::stderr().is_terminal()

@@ -4,9 +4,11 @@
 //! these types.
 
 mod access;
+mod backup;
 mod flow;
 
 pub(crate) use access::{ActArgs, ActorCommand, AddArgs, DuplicateWord, KindWord, SignArgs, TokenArgs};
+pub(crate) use backup::{BackupArgs, BackupCommand, RestoreArgs, ResumeArgs};
 pub(crate) use flow::{
     Acting, DecideArgs, ListArgs, PageOf, PatchArgs, ReplayMode, ResolveArgs, RunsCommand, WorkflowCommand,
 };
@@ -97,6 +99,15 @@ pub(crate) enum Command {
     /// Read, export and verify the ledger.
     #[command(subcommand)]
     Audit(AuditCommand),
+    /// Copy everything that a server needs, beside it while it runs.
+    Backup(BackupArgs),
+    /// Put a backup in place of what is there. The store is held until it is resumed.
+    Restore(RestoreArgs),
+    /// Go on with a store that is held after a restore.
+    ///
+    /// Lists what may have happened since the state in the store was written, and goes on when you
+    /// agree: a step that may have been done is asked for or settled by a person, never sent blindly.
+    Resume(ResumeArgs),
     /// Measure.
     #[command(subcommand)]
     Bench(BenchCommand),

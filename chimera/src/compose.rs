@@ -7,12 +7,16 @@ mod access;
 mod bench;
 mod checks;
 mod flow;
+mod restore;
 mod server;
 mod traced;
 
 pub(crate) use access::{ActorStore, Example, actor_facts, actor_store, examples};
 pub(crate) use bench::{FlowBench, bench_subject};
 pub(crate) use flow::{operator, reader, workflow_facts};
+pub(crate) use restore::{
+    Resumer, backup_key, copy_records, fill_database, hold_of, inspect_records, put_data_back, resumer, store_kind,
+};
 pub(crate) use server::server;
 
 use crate::ambient::{SystemClock, SystemRandom};
@@ -27,6 +31,7 @@ use chimera_core::error::Code;
 use chimera_core::ledger::checkpoint::{CheckpointFault, Signer};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
+use chimera_core::time::Timestamp;
 use chimera_engine::access::{Access as FrontDoor, WordPlanner};
 use chimera_engine::flow::Flow;
 use chimera_engine::ledger::audit::{Event, Writer};
@@ -36,9 +41,10 @@ use chimera_engine::port::{Blobs, Clock, NoSpans, Random, Records, SchemaMismatc
 use chimera_storage::Redis;
 use chimera_storage::blob::{FolderBlobs, InvalidS3Url, LinkSigner, S3Blobs, S3Credentials, S3Url};
 use chimera_storage::migrate::{MigrateError, newest};
-use chimera_storage::records::{Access, OpenError, PostgresOptions, PostgresRecords, SqliteRecords};
+use chimera_storage::records::{Access, Facts, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_storage::secret::{DirectorySecrets, EnvironmentSecrets, FileSecrets, LayeredSecrets};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -51,6 +57,8 @@ const CHECKPOINT_ENTRIES: i64 = 10_000;
 const CHECKPOINT_TICK: Duration = Duration::from_secs(1);
 /// How long the record store may take to finish at a stop.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(15);
+/// The file of marks of a shared database, in the data folder of each node.
+const POSTGRES_MARK_FILE: &str = "ledger.postgres.mark";
 /// Whose the system's own ledger entries are.
 const SYSTEM_TENANT: &str = "system";
 
@@ -218,7 +226,11 @@ pub(crate) async fn open(
     if alone_with_blobs(config) {
         tracing::warn!("the database can be shared, but blobs and buckets lie in this node's data folder; set s3_url");
     }
-    parts.record("NodeStarted").await?;
+    match parts.record("NodeStarted").await {
+        // It starts all the same: people have to see what is held.
+        Err(failure) if failure.code == Code::StoreHeld => {}
+        other => other?,
+    }
     Ok(parts)
 }
 
@@ -321,12 +333,20 @@ async fn records(config: &Config, ambient: &Ambient, node: &str) -> Outcome<Arc<
 
 async fn bare_records(config: &Config, ambient: &Ambient, node: &str) -> Outcome<Arc<dyn Records>> {
     let Some(url) = &config.database_url else {
-        let opened = SqliteRecords::open(&config.data_dir, Access::Write, Arc::clone(&ambient.clock));
+        let (marks, clock) = (marks(config), Arc::clone(&ambient.clock));
+        let opened = SqliteRecords::open_marked(&config.data_dir, &marks, Access::Write, clock);
         return Ok(Arc::new(opened?));
     };
     let url = plain(config, "database_url", url).await?;
-    let options = PostgresOptions { lanes: config.lanes, node: node.to_owned(), ..PostgresOptions::new(url) };
+    let (lanes, node, marks) = (config.lanes, node.to_owned(), Some(marks(config)));
+    let options = PostgresOptions { lanes, node, marks, ..PostgresOptions::new(url) };
     Ok(Arc::new(PostgresRecords::open(options).await?))
+}
+
+/// Where the marks of the ledger are kept: each store has its own.
+fn marks(config: &Config) -> PathBuf {
+    let name = if config.database_url.is_some() { POSTGRES_MARK_FILE } else { MARK_FILE };
+    config.mark_file.clone().unwrap_or_else(|| config.data_dir.join(name))
 }
 
 /// The record store for a command that only reads, beside whoever writes.
@@ -401,10 +421,7 @@ pub(crate) async fn migrate(config: &Config) -> Outcome<(Vec<String>, i64)> {
 
 /// What `migrate` would apply, and the version of the schema; changes nothing.
 pub(crate) async fn pending(config: &Config) -> Outcome<(Vec<String>, i64)> {
-    let schema = match &config.database_url {
-        Some(url) => PostgresRecords::facts(&plain(config, "database_url", url).await?).await?.schema,
-        None => SqliteRecords::facts(&config.data_dir)?.schema,
-    };
+    let schema = facts(config, Ambient::new().clock.now()).await?.schema;
     let (found, known) = (schema.version, newest());
     if found > known {
         return Err(SchemaMismatch { found, known }.into());
@@ -414,10 +431,8 @@ pub(crate) async fn pending(config: &Config) -> Outcome<(Vec<String>, i64)> {
 
 /// What the doctor wants to know about the record store.
 pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
-    let (kind, facts) = match &config.database_url {
-        Some(url) => ("PostgreSQL", PostgresRecords::facts(&plain(config, "database_url", url).await?).await?),
-        None => ("SQLite", SqliteRecords::facts(&config.data_dir)?),
-    };
+    let kind = if config.database_url.is_some() { "PostgreSQL" } else { "SQLite" };
+    let facts = facts(config, Ambient::new().clock.now()).await?;
     let schema_known = newest();
     let schema_version = facts.schema.version;
     let (fsync, writable, clock) = (facts.durable, facts.writable, facts.clock);
@@ -426,7 +441,16 @@ pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
         overdue: facts.runs.overdue,
         unattended: facts.runs.unattended,
     };
-    Ok(StoreFacts { kind, schema_version, schema_known, fsync, writable, clock, runs })
+    let held = facts.hold.map(|hold| hold.reason);
+    Ok(StoreFacts { kind, schema_version, schema_known, fsync, writable, clock, runs, held })
+}
+
+/// A look at the store that changes nothing.
+async fn facts(config: &Config, now: Timestamp) -> Outcome<Facts> {
+    Ok(match &config.database_url {
+        Some(url) => PostgresRecords::facts(&plain(config, "database_url", url).await?, &marks(config), now).await?,
+        None => SqliteRecords::facts(&config.data_dir, &marks(config), now)?,
+    })
 }
 
 impl From<OpenError> for Failure {
@@ -438,6 +462,8 @@ impl From<OpenError> for Failure {
             }
             OpenError::Url { reason } => Self::new(Code::ConfigInvalid, format!("`database_url`: {reason}")),
             OpenError::Schema(mismatch) => mismatch.into(),
+            OpenError::NotEmpty => Self::new(Code::OccConflict, error.to_string())
+                .hint("--force puts what is there aside, under a name that is told"),
             OpenError::Migrate(reason) => reason.into(),
             OpenError::Folder(reason) => {
                 Self::new(Code::StoreUnavailable, format!("the data folder can't be used: {}", reason.kind()))

@@ -61,6 +61,8 @@ pub(crate) struct StoreFacts {
     pub(crate) clock: Option<Timestamp>,
     /// Its runs.
     pub(crate) runs: RunFacts,
+    /// Why nobody may change it, if so.
+    pub(crate) held: Option<String>,
 }
 
 /// What the record store says about runs that have work left.
@@ -279,6 +281,13 @@ fn store(facts: &StoreFacts, now: Timestamp) -> Vec<Finding> {
         (true, 0) => ok("store", format!("{}, without data yet", facts.kind)),
         (true, _) => ok("store", format!("{} answers", facts.kind)),
     }];
+    if let Some(reason) = &facts.held {
+        findings.push(fail(
+            "held",
+            reason.clone(),
+            "chimera resume --after-restore lists what may have happened since; docs/guides/backup.md",
+        ));
+    }
     let (has, knows) = (facts.schema_version, facts.schema_known);
     findings.push(match has.cmp(&knows) {
         std::cmp::Ordering::Equal => ok("schema", format!("version {has}")),
@@ -348,9 +357,16 @@ mod tests {
     use super::*;
 
     fn facts() -> StoreFacts {
-        let runs = RunFacts::default();
-        let (schema_version, schema_known) = (8, 8);
-        StoreFacts { kind: "PostgreSQL", schema_version, schema_known, fsync: true, writable: true, clock: None, runs }
+        StoreFacts {
+            kind: "PostgreSQL",
+            schema_version: 8,
+            schema_known: 8,
+            fsync: true,
+            writable: true,
+            clock: None,
+            runs: RunFacts::default(),
+            held: None,
+        }
     }
 
     fn verdicts(facts: &StoreFacts) -> Vec<(&'static str, Verdict)> {

@@ -7,7 +7,7 @@
 use crate::mask::Mask;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_engine::flow::FlowError;
-use chimera_engine::port::{CommitError, ReadError, SchemaMismatch, Unavailable};
+use chimera_engine::port::{Blocked, CommitError, ReadError, SchemaMismatch, Unavailable};
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
@@ -125,15 +125,16 @@ impl From<SchemaMismatch> for Failure {
 
 impl From<CommitError> for Failure {
     fn from(error: CommitError) -> Self {
-        if let CommitError::Schema(error) = error {
+        if let CommitError::Blocked(Blocked::Schema(error)) = error {
             return error.into();
         }
         let code = match &error {
             CommitError::Conflict(_) => Code::OccConflict,
             CommitError::Invalid(_) | CommitError::Rejected { .. } => Code::Internal,
             CommitError::Fenced | CommitError::Unavailable(_) => Code::StoreUnavailable,
-            CommitError::Schema(_) => Code::SchemaMismatch,
+            CommitError::Blocked(Blocked::Schema(_)) => Code::SchemaMismatch,
             CommitError::Overloaded => Code::Overloaded,
+            CommitError::Blocked(Blocked::Held(_)) => Code::StoreHeld,
             CommitError::Unknown => Code::OutcomeUnknown,
         };
         Self::new(code, error.to_string())

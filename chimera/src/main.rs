@@ -3,6 +3,7 @@
 
 mod access;
 mod ambient;
+mod backup;
 mod bench;
 mod cli;
 mod command;

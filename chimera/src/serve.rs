@@ -91,7 +91,7 @@ pub(crate) async fn serve(
         .with_metrics(telemetry.render_metrics())
         .with_request_timeout(config.request_timeout);
     if let Some(flow) = parts.flow() {
-        if purpose == (Purpose::Trying { examples: true }) {
+        if purpose == (Purpose::Trying { examples: true }) && flow.hold().is_none() {
             crate::flow::examples::apply(&flow, &compose::operator()).await?;
         }
         edge = edge.with_flow(flow);

@@ -50,6 +50,7 @@ pub const fn page(code: Code) -> &'static str {
         Code::ExternalServiceError => text!("EXTERNAL_SERVICE_ERROR"),
         Code::ExternalServiceUnavailable => text!("EXTERNAL_SERVICE_UNAVAILABLE"),
         Code::ToolUnavailable => text!("TOOL_UNAVAILABLE"),
+        Code::StoreHeld => text!("STORE_HELD"),
         Code::StoreUnavailable => text!("STORE_UNAVAILABLE"),
         Code::SchemaMismatch => text!("SCHEMA_MISMATCH"),
         Code::OutcomeUnknown => text!("OUTCOME_UNKNOWN"),

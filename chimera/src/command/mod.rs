@@ -3,6 +3,7 @@
 mod act;
 mod actor;
 mod audit;
+mod backup;
 mod bench;
 mod bench_act;
 mod bench_door;
@@ -11,6 +12,8 @@ mod config;
 mod dev;
 mod doctor;
 mod migrate;
+mod restore;
+mod resume;
 mod runs;
 mod serve;
 mod sign;
@@ -87,6 +90,9 @@ impl Scene<'_> {
             Command::Audit(AuditCommand::Export { tenant, out }) => {
                 audit::export::run(self, tenant.as_deref(), out.as_deref()).await
             }
+            Command::Backup(args) => backup::run(self, args).await,
+            Command::Restore(args) => restore::run(self, &args).await,
+            Command::Resume(args) => resume::run(self, &args).await,
             Command::Bench(BenchCommand::Store { transactions }) => bench::store(self, transactions).await,
             Command::Bench(BenchCommand::Act { runs, concurrency, store }) => {
                 bench_act::act(self, runs, concurrency, store).await

@@ -41,14 +41,14 @@ pub(crate) async fn bench_subject(config: &Config, ambient: &Ambient) -> Outcome
 async fn scratch(config: &Config, ambient: &Ambient) -> Outcome<(Config, Scratch)> {
     let id = ambient.random.opaque_id();
     let folder = config.data_dir.join(format!("{}{id}", home::SCRATCH_PREFIX));
-    let mut config = Config { data_dir: folder.clone(), ..config.clone() };
+    let mut config = Config { data_dir: folder.clone(), mark_file: None, ..config.clone() };
     let scratch = match &config.database_url {
         None => Scratch::Folder(folder),
         Some(url) => {
             let schema = ScratchSchema::create(&plain(&config, "database_url", url).await?, &id).await?;
             tracing::info!(schema = schema.name(), "the benchmark works in a schema of its own");
             config.database_url = Some(Secretive(schema.url()));
-            Scratch::Schema(schema)
+            Scratch::Schema(schema, folder)
         }
     };
     Ok((config, scratch))
@@ -115,7 +115,8 @@ impl FlowBench {
 /// Where a benchmark leaves its traces until it ends.
 enum Scratch {
     Folder(PathBuf),
-    Schema(ScratchSchema),
+    /// A schema, and the folder of its marks.
+    Schema(ScratchSchema, PathBuf),
 }
 
 struct Bench {
@@ -153,7 +154,7 @@ impl Subject for Bench {
         let batch = writers.div_ceil(lanes);
         let batches = transactions.div_ceil(batch * lanes);
         let transactions = match &self.scratch {
-            Scratch::Schema(schema) => {
+            Scratch::Schema(schema, _) => {
                 bare_postgres(&schema.url(), &self.workload, lanes, batch, batches, mark).await?
             }
             Scratch::Folder(folder) => {
@@ -175,7 +176,11 @@ impl Scratch {
     async fn remove(&self) {
         let removed = match self {
             Self::Folder(folder) => std::fs::remove_dir_all(folder).map_err(|error| error.kind().to_string()),
-            Self::Schema(schema) => schema.remove().await.map_err(|error| error.to_string()),
+            Self::Schema(schema, folder) => {
+                // Marks without their schema mean nothing, and there may be none.
+                let _ = std::fs::remove_dir_all(folder);
+                schema.remove().await.map_err(|error| error.to_string())
+            }
         };
         // Scratch that can't be removed is the operator's to see.
         if let Err(error) = removed {

@@ -20,7 +20,7 @@ use chimera_engine::access::{Deciders, Directory, Guard, Permit};
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::{Rule, Rules};
 use chimera_engine::flow::{Asking, Flow, Parts, Places, Registry};
-use chimera_engine::port::{Blobs, Buckets, Bus, CommitError, Notifier, Records, SecretError, Secrets, Tool};
+use chimera_engine::port::{Blobs, Blocked, Buckets, Bus, CommitError, Notifier, Records, SecretError, Secrets, Tool};
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_storage::bus::{LocalBus, RedisBus};
 use serde::Deserialize;
@@ -148,6 +148,12 @@ pub(crate) async fn reader(config: &Config, ambient: &Ambient) -> Outcome<(Flow,
     let registry = described(config, ambient)?;
     let flow = engine(config, ambient, &records, registry, Arc::new(Rules::default()), Outlets::closed(ambient));
     Ok((flow, Permit::operator(TENANT)))
+}
+
+/// An engine that drives nothing, on a store that is written to so that it can be resumed.
+pub(crate) fn resumer(config: &Config, ambient: &Ambient, records: &Arc<dyn Records>) -> Outcome<Flow> {
+    let registry = described(config, ambient)?;
+    Ok(engine(config, ambient, records, registry, Arc::new(Rules::default()), Outlets::closed(ambient)))
 }
 
 /// How many tools and rules the configuration gives.
@@ -384,7 +390,8 @@ pub(super) async fn found_tenant(ambient: &Ambient, records: &dyn Records) -> Ou
     let row = Insert::into(&TENANTS, cells).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
     match records.commit(Tx { inserts: vec![row], ..Tx::default() }).await {
         // Another node was faster.
-        Ok(_) | Err(CommitError::Conflict(_)) => Ok(()),
+        // A held store takes nobody in; whoever resumes it does this then.
+        Ok(_) | Err(CommitError::Conflict(_) | CommitError::Blocked(Blocked::Held(_))) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

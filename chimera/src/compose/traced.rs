@@ -9,7 +9,7 @@ use chimera_core::access::window::{Hit, Quota};
 use chimera_core::record::{Page, Select, Tx};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{
-    Bus, BusError, Claim, CommitError, CounterError, Counters, Held, ReadError, Receipt, Records, Subscription,
+    Bus, BusError, Claim, CommitError, CounterError, Counters, Held, Hold, ReadError, Receipt, Records, Subscription,
     Unavailable,
 };
 use std::sync::Arc;
@@ -69,6 +69,10 @@ impl Records for TracedRecords {
 
     fn lane(&self, affinity: u64) -> Option<Held> {
         self.inner.lane(affinity)
+    }
+
+    fn hold(&self) -> Option<Hold> {
+        self.inner.hold()
     }
 
     async fn ready(&self) -> Result<(), Unavailable> {

@@ -77,6 +77,8 @@ pub(crate) struct Config {
     pub(crate) checkpoint_interval: Duration,
     /// The ledger's signing key, if it is not the file in the data folder.
     pub(crate) signing_key: Option<String>,
+    /// Where it is kept how far the ledger has come, if not in the data folder.
+    pub(crate) mark_file: Option<PathBuf>,
     /// Who else signs this ledger, or did.
     pub(crate) trusted_keys: Vec<PublicKey>,
     /// Lanes that commit side by side on PostgreSQL.
@@ -129,6 +131,7 @@ impl Config {
             otlp_endpoint: page.text("otlp.endpoint").map(Secretive),
             checkpoint_interval: page.seconds("ledger.checkpoint_seconds"),
             signing_key: page.text("ledger.signing_key"),
+            mark_file: page.path("ledger.mark_file"),
             trusted_keys: page.list("ledger.trusted_keys").iter().filter_map(|key| PublicKey::from_hex(key)).collect(),
             lanes: page.count("store.lanes"),
             secrets_dir: page.path("secrets.dir"),

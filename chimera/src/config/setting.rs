@@ -215,6 +215,13 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "Secret that holds the Ed25519 seed (64 hex digits); without it `keys/ledger.key` in the data folder.",
     ),
     Setting::new(
+        "ledger.mark_file",
+        Kind::Path,
+        None,
+        "File that says how far the ledger has come, by which a store that was put back is noticed; without it \
+         `ledger.mark` in the data folder, or `ledger.postgres.mark`. Best on another disk.",
+    ),
+    Setting::new(
         "ledger.trusted_keys",
         Kind::PublicKeys,
         Some(""),

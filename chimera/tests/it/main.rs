@@ -3,6 +3,7 @@
 
 mod access;
 mod audit;
+mod backup;
 mod bench;
 mod clients;
 mod clock;

@@ -8,7 +8,7 @@
 //! `./soak` runs the whole campaign.
 
 mod clients;
-mod outside;
+pub(crate) mod outside;
 mod trouble;
 
 use crate::support::{Place, Server};

@@ -5,6 +5,8 @@
 use super::Secret;
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
 
 const NONCE_BYTES: usize = 24;
 
@@ -24,9 +26,34 @@ pub fn open(key: &[u8; 32], place: &str, sealed: &[u8]) -> Option<Secret> {
     XChaCha20Poly1305::new(key.into()).decrypt(&XNonce::from(*nonce), payload).ok().map(Secret::new)
 }
 
+/// Rounds of the function that makes a key out of a passphrase.
+const STRETCH_ROUNDS: u32 = 100_000;
+
+/// The key that a passphrase and a salt make: PBKDF2 with HMAC-SHA256 (RFC 8018), so that guessing
+/// passphrases is slow.
+#[must_use]
+pub fn stretch(passphrase: &Secret, salt: &[u8]) -> Option<[u8; 32]> {
+    let mac = Hmac::<Sha256>::new_from_slice(passphrase.expose()).ok()?;
+    let first = mac.clone().chain_update(salt).chain_update(1_u32.to_be_bytes()).finalize().into_bytes();
+    let mut key: [u8; 32] = first.into();
+    let mut last = key;
+    for _ in 1..STRETCH_ROUNDS {
+        last = mac.clone().chain_update(last).finalize().into_bytes().into();
+        key.iter_mut().zip(last).for_each(|(byte, next)| *byte ^= next);
+    }
+    Some(key)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The test vectors of RFC 6070 are for SHA-1; these are what other implementations give.
+    #[test]
+    fn a_key_is_made_as_others_make_it() {
+        let key = stretch(&Secret::new("password"), b"salt").unwrap();
+        assert_eq!(hex::encode(key), "0394a2ede332c9a13eb82e9b24631604c31df978b4e2f0fbd2c549944f9d79a5");
+    }
 
     #[test]
     fn a_box_opens_with_its_key_in_its_place_unchanged() {

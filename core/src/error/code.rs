@@ -166,6 +166,8 @@ codes! {
     StoreUnavailable "STORE_UNAVAILABLE" SystemError retry 503 "The store is not available";
     /// The schema of the database is not the one that this process works with.
     SchemaMismatch "SCHEMA_MISMATCH" SystemError final 503 "The database has another schema version";
+    /// The store is older than what is known of it, or was restored: nobody changes it before it is resumed.
+    StoreHeld "STORE_HELD" SystemError final 503 "The store is held";
     /// The change was sent and nobody can tell whether it was made.
     OutcomeUnknown "OUTCOME_UNKNOWN" SystemError final 503 "The outcome is unknown";
     /// The process runs but a part it needs doesn't.

@@ -68,6 +68,7 @@ pub static RUNS: Table = Table {
         Column::new("timeout_at", Kind::Time).nullable(),
         Column::new("plan", Kind::Json).nullable(),
         Column::new("rollback", Kind::Json).nullable(),
+        Column::new("restored_at", Kind::Time).nullable(),
     ],
     key: &["id"],
     uniques: &[&["trace_id"], &["idempotency_key"]],

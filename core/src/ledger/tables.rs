@@ -139,6 +139,22 @@ pub static IDEMPOTENCY_RECORDS: Table = Table {
     rank: 917,
 };
 
+/// What is true of the store as a whole: one row, number one.
+pub static STORE_STATE: Table = Table {
+    name: "store_state",
+    columns: &[
+        Column::new("id", Kind::Int),
+        Column::new("generation", Kind::Int).default(),
+        Column::new("held_reason", Kind::Text).nullable(),
+        Column::new("held_at", Kind::Time).nullable(),
+        Column::new("held_epoch", Kind::Int).default(),
+    ],
+    key: &["id"],
+    uniques: &[],
+    tenant: None,
+    rank: 919,
+};
+
 /// Whose a row is that may not say so itself.
 pub static RECORD_SCOPES: Table = Table {
     name: "record_scopes",
@@ -167,4 +183,5 @@ pub static ALL: &[&Table] = &[
     &FEED_CURSORS,
     &IDEMPOTENCY_RECORDS,
     &RECORD_SCOPES,
+    &STORE_STATE,
 ];

@@ -5,7 +5,7 @@ use super::door::Presented;
 use super::permit::Permit;
 use crate::flow::FlowError;
 use crate::ledger::audit::{self, Decision, Event, Writer};
-use crate::port::CommitError;
+use crate::port::{Blocked, CommitError};
 use chimera_core::access::{ANONYMOUS, kind_of};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::SubjectType;
@@ -57,8 +57,10 @@ pub(super) async fn enter(
     }
     match audit::commit(&*parts.records, tx).await {
         Ok(_) => body,
+        // Nobody is let in for it: what a held store can't write down is still refused.
+        Err(CommitError::Blocked(Blocked::Held(_))) => body,
         // The refusal stands all the same; the log has it.
-        Err(error @ CommitError::Schema(_)) => FlowError::from(error).body(),
+        Err(error @ CommitError::Blocked(Blocked::Schema(_))) => FlowError::from(error).body(),
         Err(_) => ErrorBody::new(Code::StoreUnavailable, "the store takes no changes now").retry_after(1),
     }
 }

@@ -429,8 +429,9 @@ async fn commit(inner: Arc<Inner>, head: Arc<Head>, mut tx: Tx, turn: &Turn) -> 
                 tracing::debug!(run_id = %id, conflict = %conflict, "a turn met another change");
                 return Went::Stale;
             }
-            // Whoever works with the new schema takes the run over, and looks into its calls.
-            (CommitError::Fenced | CommitError::Schema(_), _) => return Went::Lost,
+            // Whoever works with the new schema, or after the store was resumed, takes the run over and looks
+            // into its calls.
+            (CommitError::Fenced | CommitError::Blocked(_), _) => return Went::Lost,
             (CommitError::Unavailable(_) | CommitError::Overloaded, Some(again)) => {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSE_LAST);

@@ -1,7 +1,7 @@
 //! Why a use case of the flow room did not happen.
 
 use crate::ledger::audit::AuditError;
-use crate::port::{CommitError, ReadError, SchemaMismatch};
+use crate::port::{Blocked, CommitError, ReadError, SchemaMismatch};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Problem;
 use chimera_core::flow::run::{Damaged, Unstorable};
@@ -135,7 +135,8 @@ fn commit_body(error: &CommitError) -> ErrorBody {
         CommitError::Unavailable(_) | CommitError::Fenced => {
             ErrorBody::new(Code::StoreUnavailable, "the store takes no changes now").retry_after(1)
         }
-        CommitError::Schema(error) => schema_body(*error),
+        CommitError::Blocked(Blocked::Schema(error)) => schema_body(*error),
+        CommitError::Blocked(Blocked::Held(hold)) => hold.body(),
         CommitError::Unknown => ErrorBody::new(Code::OutcomeUnknown, "nobody can tell whether the change was made"),
         CommitError::Invalid(_) | CommitError::Rejected { .. } => {
             ErrorBody::new(Code::Internal, "the change could not be stored")

@@ -8,7 +8,7 @@ use super::drive::{Drive, Nudge};
 use super::gate::{Slots, Turnstile};
 use super::places::{Driven, Full, Places};
 use super::{Asking, FlowError, Registry, Workflows, load, spans};
-use crate::port::{Bus, Clock, CommitError, Notifier, Random, Records, Span, Spans, Unavailable};
+use crate::port::{Bus, Clock, CommitError, Hold, Notifier, Random, Records, Span, Spans, Unavailable};
 use bytes::Bytes;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::{Action, Head, Owner, Policy, PolicyVerdict, Run, RunStatus, Turn};
@@ -162,6 +162,12 @@ impl Flow {
     #[must_use]
     pub fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
         self.inner.parts.policy.judge(action)
+    }
+
+    /// Why nothing may be changed or driven now, if so.
+    #[must_use]
+    pub fn hold(&self) -> Option<Hold> {
+        self.inner.parts.records.hold()
     }
 
     /// How many runs this process drives.
@@ -366,7 +372,7 @@ impl Inner {
 
     /// Takes a run up that nobody drives: it was parked, or its owner is gone.
     pub(super) async fn take_up(self: &Arc<Self>, run: Uuid) -> Result<(), FlowError> {
-        if !self.goes_on() || !self.has_room() {
+        if !self.goes_on() || !self.has_room() || self.parts.records.hold().is_some() {
             return Ok(());
         }
         let Some(row) = load::run_row(&*self.parts.records, run).await? else { return Ok(()) };

@@ -48,6 +48,9 @@ impl Flow {
 
     /// Tries every message that is due.
     pub async fn deliver_due(&self) -> Result<(), FlowError> {
+        if self.inner.parts.records.hold().is_some() {
+            return Ok(());
+        }
         let now = self.inner.parts.clock.steady();
         let select = Select::from(&NOTIFICATIONS, Scope::System)
             .with("status", "pending")

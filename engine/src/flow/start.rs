@@ -5,7 +5,7 @@ use super::error::check_words;
 use super::perform::execute_tool;
 use super::{Flow, FlowError, Standing, ask, load, seal, spans};
 use crate::access::Permit;
-use crate::port::{Cancel, CommitError};
+use crate::port::{Blocked, Cancel, CommitError};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
@@ -254,6 +254,9 @@ impl Flow {
 
     async fn begin(&self, head: Head, graph: Arc<Graph>, recorded: Option<Recorded>) -> Result<Started, FlowError> {
         let inner = &self.inner;
+        if let Some(hold) = inner.parts.records.hold() {
+            return Err(CommitError::from(Blocked::from(hold)).into());
+        }
         if !inner.goes_on() {
             let body = ErrorBody::new(Code::Overloaded, "this node is being stopped").retry_after(1);
             return Err(FlowError::Refused(Box::new(body)));

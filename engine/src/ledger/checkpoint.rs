@@ -213,6 +213,8 @@ impl Checkpointer {
         while !*stop.borrow_and_update() {
             let now = self.clock.steady();
             match self.fresh().await {
+                // Nothing is signed on top of a state that may not be the last one.
+                _ if self.records.hold().is_some() => {}
                 Ok(fresh) if self.pace.is_due(last, now, fresh) => {
                     self.attempt(&mut foreign).await;
                     last = now;
@@ -228,6 +230,9 @@ impl Checkpointer {
         }
         // Another node may be sealing at this very moment without having seen our last entries.
         for _ in 0..LAST_TRIES {
+            if self.records.hold().is_some() {
+                break;
+            }
             if !self.attempt(&mut foreign).await {
                 break;
             }

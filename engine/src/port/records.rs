@@ -1,7 +1,9 @@
 //! The record store: one way to change state, one way to read it.
 
 use async_trait::async_trait;
+use chimera_core::error::{Code, ErrorBody};
 use chimera_core::record::{Conflict, InvalidCursor, InvalidTx, Page, Select, Tx};
+use chimera_core::time::Timestamp;
 
 /// A durable store of rows and ledger entries.
 ///
@@ -27,6 +29,10 @@ pub trait Records: Send + Sync {
     /// that is written with it is found by whoever takes the lane over.
     fn lane(&self, affinity: u64) -> Option<Held>;
 
+    /// Why nobody may change this store, if so: it is older than what is known of it, or was
+    /// restored. Reads work; every commit is refused as `Held`, and nothing may be driven.
+    fn hold(&self) -> Option<Hold>;
+
     /// Whether the store takes changes now: it proves so by committing its own lane row.
     async fn ready(&self) -> Result<(), Unavailable>;
 
@@ -41,6 +47,24 @@ pub struct Held {
     pub lane: i64,
     /// Its epoch.
     pub epoch: i64,
+}
+
+/// A store that may be read and not changed, until an operator resumes it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the store is held: {reason}")]
+pub struct Hold {
+    /// What an operator should know: no path, no SQL.
+    pub reason: String,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+impl Hold {
+    /// The error as every surface tells it.
+    #[must_use]
+    pub fn body(&self) -> ErrorBody {
+        ErrorBody::new(Code::StoreHeld, self.to_string()).with("held_since", self.since.to_string())
+    }
 }
 
 /// Proof that a transaction is durable.
@@ -80,9 +104,9 @@ pub enum CommitError {
     /// The store can't be reached or can't write: nothing was changed.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// The schema is not the one that this process works with: nothing was changed.
+    /// The store takes no change before somebody has seen to it: nothing was changed.
     #[error(transparent)]
-    Schema(#[from] SchemaMismatch),
+    Blocked(#[from] Blocked),
     /// The commit was sent, the answer was lost, and the lane belongs to another node now.
     #[error("the outcome of the commit is unknown")]
     Unknown,
@@ -94,6 +118,17 @@ pub enum CommitError {
 pub struct Unavailable {
     /// What an operator should know: no path, no SQL.
     pub reason: String,
+}
+
+/// Why a store takes no change before somebody has seen to it. Trying again does not help.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Blocked {
+    /// The schema is not the one that this process works with.
+    #[error(transparent)]
+    Schema(#[from] SchemaMismatch),
+    /// The store is older than what is known of it, or was restored.
+    #[error(transparent)]
+    Held(#[from] Hold),
 }
 
 /// The schema of the store is not the one that this process works with. Trying again does not help:

@@ -16,7 +16,7 @@ mod postgres;
 mod sqlite;
 
 pub(crate) use postgres::postgres_version;
-pub use postgres::{postgres, postgres_status};
+pub use postgres::{postgres, postgres_status, postgres_to};
 pub(crate) use sqlite::sqlite_version;
 pub use sqlite::{sqlite, sqlite_status};
 
@@ -62,6 +62,7 @@ migrations! {
     14 = "0014_keys",
     15 = "0015_deliveries",
     16 = "0016_attended",
+    17 = "0017_restores",
 }
 
 /// The version of the schema that this binary works with.

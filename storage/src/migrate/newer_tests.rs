@@ -36,7 +36,7 @@ async fn connect(url: &str) -> Client {
 /// What a node says that meets a schema of a newer version.
 async fn assert_stepped_aside(store: &dyn Records, seeded: &Seeded) {
     for _ in 0..3 {
-        assert_eq!(store.commit(a_run(seeded)).await, Err(CommitError::Schema(too_new())));
+        assert_eq!(store.commit(a_run(seeded)).await, Err(CommitError::Blocked(too_new().into())));
     }
     let reason = store.ready().await.unwrap_err().reason;
     assert_eq!(reason, too_new().to_string());
@@ -71,7 +71,7 @@ async fn a_postgres_node_steps_aside_for_a_newer_schema_and_goes_on_when_it_is_g
     let (store, seeded) = (PostgresRecords::open(PostgresOptions::new(&url)).await.unwrap(), Seeded::new(1));
     store.commit(a_run(&seeded)).await.unwrap();
     let mut other = connect(&url).await;
-    assert_eq!(postgres::apply(&mut other, newer()).await.unwrap().names, ["9999_later"]);
+    assert_eq!(postgres::apply(&mut other, newer(), i64::MAX).await.unwrap().names, ["9999_later"]);
     assert_stepped_aside(&store, &seeded).await;
     let back = "DELETE FROM schema_migrations WHERE name = '9999_later'; ALTER TABLE runs DROP COLUMN later";
     other.batch_execute(back).await.unwrap();
@@ -90,7 +90,7 @@ async fn a_postgres_node_notices_a_version_that_came_without_a_migration() {
     let hand = "INSERT INTO schema_migrations (version, name, checksum) VALUES ($1, '9999_later', 'x')";
     connect(&url).await.execute(hand, &[&too_new().found]).await.unwrap();
     until(&store, false).await;
-    assert_eq!(store.commit(a_run(&seeded)).await, Err(CommitError::Schema(too_new())));
+    assert_eq!(store.commit(a_run(&seeded)).await, Err(CommitError::Blocked(too_new().into())));
     store.close().await;
 }
 
@@ -115,11 +115,11 @@ async fn nothing_is_committed_once_a_migration_has_begun_to_count() {
         .collect();
     seen.recv().await.unwrap();
     let mut other = connect(&url).await;
-    postgres::apply(&mut other, newer()).await.unwrap();
+    postgres::apply(&mut other, newer(), i64::MAX).await.unwrap();
     let count = async || other.query_one("SELECT count(*) FROM runs", &[]).await.unwrap().get::<_, i64>(0);
     let before = count().await;
     for writer in writers {
-        assert_eq!(writer.await.unwrap(), CommitError::Schema(too_new()));
+        assert_eq!(writer.await.unwrap(), CommitError::Blocked(too_new().into()));
     }
     assert_eq!(count().await, before);
     store.close().await;
@@ -139,11 +139,11 @@ async fn who_only_reads_is_refused_another_schema_in_words() {
     let older: &'static [Migration] = &MIGRATIONS[..MIGRATIONS.len() - 1];
     let mut file = rusqlite::Connection::open(folder.path().join("chimera.db")).unwrap();
     sqlite::patiently(&mut file, older).unwrap();
-    postgres::apply(&mut connect(&url).await, older).await.unwrap();
+    postgres::apply(&mut connect(&url).await, older, i64::MAX).await.unwrap();
     let old = SchemaMismatch { found: newest() - 1, known: newest() }.to_string();
     assert!(old.contains("chimera migrate brings it up to date"));
     assert_eq!(words().await, [Some(old.clone()), Some(old)]);
     sqlite::patiently(&mut file, MIGRATIONS).unwrap();
-    postgres::apply(&mut connect(&url).await, MIGRATIONS).await.unwrap();
+    postgres::apply(&mut connect(&url).await, MIGRATIONS, i64::MAX).await.unwrap();
     assert_eq!(words().await, [None, None]);
 }

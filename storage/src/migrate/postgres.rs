@@ -19,11 +19,20 @@ const RECORD: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
 
 /// Applies what is missing and says what it was.
 pub async fn postgres(client: &mut Client) -> Result<Applied, MigrateError> {
-    apply(client, MIGRATIONS).await
+    apply(client, MIGRATIONS, i64::MAX).await
+}
+
+/// Applies what is missing up to a version, for data that was written under it.
+pub async fn postgres_to(client: &mut Client, version: i64) -> Result<Applied, MigrateError> {
+    apply(client, MIGRATIONS, version).await
 }
 
 /// The same with the migrations that some binary holds.
-pub(super) async fn apply(client: &mut Client, held: &'static [Migration]) -> Result<Applied, MigrateError> {
+pub(super) async fn apply(
+    client: &mut Client,
+    held: &'static [Migration],
+    version: i64,
+) -> Result<Applied, MigrateError> {
     let mut applied = Applied::default();
     loop {
         let tx = client.transaction().await.map_err(database)?;
@@ -32,7 +41,8 @@ pub(super) async fn apply(client: &mut Client, held: &'static [Migration]) -> Re
         tx.batch_execute(RECORD).await.map_err(database)?;
         let recorded = recorded(&tx).await?;
         applied.version = recorded.last().map_or(0, |row| row.version);
-        let Some(name) = apply_next(&tx, held, &recorded).await? else {
+        let next = if applied.version < version { apply_next(&tx, held, &recorded).await? } else { None };
+        let Some(name) = next else {
             tx.commit().await.map_err(database)?;
             return Ok(applied);
         };

@@ -1,11 +1,14 @@
 //! What an operator wants to know about a store before anything runs on it.
 
+use super::hold::reason;
+use super::mark::MarkFile;
 use super::postgres::connect::{Server, check};
-use super::sqlite::file;
+use super::postgres::state as pg_state;
+use super::sqlite::{file, state};
 use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_sqlite};
 use crate::migrate::{self, Applied, MigrateError, Status};
 use chimera_core::time::Timestamp;
-use chimera_engine::port::Unavailable;
+use chimera_engine::port::{Hold, Unavailable};
 use std::path::Path;
 
 /// A store at rest.
@@ -21,6 +24,8 @@ pub struct Facts {
     pub clock: Option<Timestamp>,
     /// Who sees to its runs.
     pub runs: Attended,
+    /// Why nobody may change it, if so.
+    pub hold: Option<Hold>,
 }
 
 /// Who sees to runs that have work left.
@@ -56,9 +61,13 @@ fn seen(status: Result<Status, MigrateError>) -> Result<Status, MigrateError> {
 }
 
 impl SqliteRecords {
-    /// Looks at the data in `folder` without changing it; no file yet means an empty schema.
-    pub fn facts(folder: &Path) -> Result<Facts, OpenError> {
+    /// Looks at the data in `folder` without changing it; no file yet means an empty schema. It is
+    /// held if it says so, and if it is older than `marks` say.
+    pub fn facts(folder: &Path, marks: &Path, now: Timestamp) -> Result<Facts, OpenError> {
         let path = file::path_in(folder);
+        let marks = MarkFile::read(marks).map_err(OpenError::Folder)?;
+        let gone = marks.iter().find_map(|mark| mark.behind(mark.generation, None));
+        let mut hold = gone.map(|behind| Hold { reason: reason(&behind), since: now });
         let none = Status { version: 0, pending: migrate::MIGRATIONS.iter().map(|migration| migration.name).collect() };
         let unusable = |error| unavailable_sqlite(&error);
         let (conn, schema, writable) = match path.metadata() {
@@ -70,6 +79,9 @@ impl SqliteRecords {
                 let conn = file::open_reader(&path).map_err(unusable)?;
                 let read_only = conn.is_readonly(rusqlite::MAIN_DB).map_err(unusable)?;
                 let schema = seen(migrate::sqlite_status(&conn))?;
+                if schema.version > 0 {
+                    hold = state::seen(&conn, &marks, now).map_err(unusable)?;
+                }
                 (conn, schema, !read_only)
             }
         };
@@ -80,7 +92,7 @@ impl SqliteRecords {
         if schema.version >= ATTENDED_SINCE {
             runs = attended_sqlite(&conn).map_err(unusable)?;
         }
-        Ok(Facts { schema, durable, writable, clock: None, runs })
+        Ok(Facts { schema, durable, writable, clock: None, runs, hold })
     }
 
     /// Brings the schema in `folder` up to date.
@@ -100,8 +112,9 @@ fn attended_sqlite(conn: &rusqlite::Connection) -> rusqlite::Result<Attended> {
 }
 
 impl PostgresRecords {
-    /// Looks at the database without changing it.
-    pub async fn facts(url: &str) -> Result<Facts, OpenError> {
+    /// Looks at the database without changing it. It is held if it says so, and if it is older than
+    /// `marks` say.
+    pub async fn facts(url: &str, marks: &Path, now: Timestamp) -> Result<Facts, OpenError> {
         let client = Server::parse(url)?.connect().await?;
         check(&client).await?;
         let schema = seen(migrate::postgres_status(&client).await)?;
@@ -118,8 +131,14 @@ impl PostgresRecords {
             let (driven, parked) = (found.get(0), found.get(1));
             runs = Attended { driven, parked, overdue: found.get(2), unattended: found.get(3) };
         }
+        let marks = MarkFile::read(marks).map_err(OpenError::Folder)?;
+        let gone = marks.iter().find_map(|mark| mark.behind(mark.generation, None));
+        let hold = match schema.version {
+            0 => gone.map(|behind| Hold { reason: reason(&behind), since: now }),
+            _ => pg_state::seen(&client, &marks, now).await?,
+        };
         let clock = Some(Timestamp::from_micros(row.get(1)));
-        Ok(Facts { schema, durable: row.get(0), writable: true, clock, runs })
+        Ok(Facts { schema, durable: row.get(0), writable: true, clock, runs, hold })
     }
 
     /// Brings the database's schema up to date.

@@ -3,16 +3,21 @@
 //! Both run the same committer and answer the same suite. They differ in how a batch becomes
 //! statements: row by row under savepoints here, one statement per table there.
 
+mod copy;
 mod facts;
 mod held;
+mod hold;
 mod inbox;
+mod mark;
 mod observe;
 pub(crate) mod postgres;
 mod schema;
 mod sql;
 pub(crate) mod sqlite;
 
+pub use copy::{Copied, CopiedTable, DATA_FILE};
 pub use facts::{Attended, Facts};
+pub use mark::MARK_FILE;
 pub use postgres::{PostgresOptions, PostgresRecords};
 pub use sqlite::{Access, SqliteRecords};
 
@@ -25,6 +30,9 @@ pub enum OpenError {
     /// There is no data.
     #[error("there is no data in this folder")]
     Absent,
+    /// There is data where there may be none.
+    #[error("the database is not empty")]
+    NotEmpty,
     /// The folder can't be used.
     #[error("the data folder can't be used")]
     Folder(#[source] std::io::Error),

@@ -37,7 +37,9 @@ impl SchemaWatch {
     /// Why a change was not made, if the schema is the reason.
     pub(super) fn explain(&self, error: CommitError) -> CommitError {
         match (&error, self.mismatch()) {
-            (CommitError::Unavailable(_) | CommitError::Fenced, Some(mismatch)) => mismatch.into(),
+            (CommitError::Unavailable(_) | CommitError::Fenced, Some(mismatch)) => {
+                CommitError::Blocked(mismatch.into())
+            }
             _ => error,
         }
     }

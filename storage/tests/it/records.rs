@@ -3,7 +3,7 @@
 use chimera_core::job::tables::AGENTS;
 use chimera_core::record::{Insert, Scope, Select, Tx, Value};
 use chimera_engine::port::Records;
-use chimera_storage::records::{Access, OpenError, PostgresOptions, PostgresRecords, SqliteRecords};
+use chimera_storage::records::{Access, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_testkit::build::NOON;
 use chimera_testkit::memory::MemoryRecords;
 use chimera_testkit::postgres::PrivatePostgres;
@@ -63,12 +63,13 @@ async fn sqlite_goes_on_where_it_stopped() {
 #[tokio::test]
 async fn the_facts_of_an_embedded_store_say_that_commits_wait_for_the_disk() {
     let folder = tempfile::tempdir().unwrap();
-    assert!(SqliteRecords::facts(folder.path()).unwrap().durable, "before there is a file");
+    let facts = || SqliteRecords::facts(folder.path(), &folder.path().join(MARK_FILE), NOON);
+    assert!(facts().unwrap().durable, "before there is a file");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "looking makes nothing");
     let store = sqlite(folder.path()).unwrap();
-    assert!(SqliteRecords::facts(folder.path()).unwrap().durable, "beside a writer");
+    assert!(facts().unwrap().durable, "beside a writer");
     store.close().await;
-    assert!(SqliteRecords::facts(folder.path()).unwrap().durable);
+    assert!(facts().unwrap().durable);
 }
 
 /// CONTENT-053

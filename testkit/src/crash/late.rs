@@ -5,7 +5,7 @@
 
 use async_trait::async_trait;
 use chimera_core::record::{Page, Select, Tx};
-use chimera_engine::port::{CommitError, Held, ReadError, Receipt, Records, Unavailable};
+use chimera_engine::port::{CommitError, Held, Hold, ReadError, Receipt, Records, Unavailable};
 use std::sync::Arc;
 use tokio::sync::watch;
 
@@ -44,6 +44,10 @@ impl Records for LateLane {
 
     fn lane(&self, affinity: u64) -> Option<Held> {
         (*self.reads.borrow() >= READS).then(|| self.inner.lane(affinity)).flatten()
+    }
+
+    fn hold(&self) -> Option<Hold> {
+        self.inner.hold()
     }
 
     async fn ready(&self) -> Result<(), Unavailable> {

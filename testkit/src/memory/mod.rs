@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use chimera_core::ledger::SealedEntry;
 use chimera_core::record::{Page, Row, Select, Table, Tx, Value};
 use chimera_engine::commit::{Batch, Outcome, Prepared};
-use chimera_engine::port::{Clock, CommitError, Held, ReadError, Receipt, Records, Unavailable};
+use chimera_engine::port::{Blocked, Clock, CommitError, Held, Hold, ReadError, Receipt, Records, Unavailable};
 use lane::LaneLoop;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tables::Tables;
@@ -70,6 +70,7 @@ struct Disk {
     commits: watch::Sender<u64>,
     watcher: Mutex<Option<Box<dyn Watcher>>>,
     clock: Option<Arc<dyn Clock>>,
+    hold: Mutex<Option<Hold>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -151,6 +152,11 @@ impl MemoryRecords {
         *lock(&self.disk.fault) = None;
     }
 
+    /// From now on nobody may change the store, or everybody may again.
+    pub fn set_hold(&self, hold: Option<Hold>) {
+        *lock(&self.disk.hold) = hold;
+    }
+
     /// How many transactions were committed so far, for tests that wait for one.
     #[must_use]
     pub fn commits(&self) -> watch::Receiver<u64> {
@@ -181,6 +187,9 @@ impl MemoryRecords {
 #[async_trait]
 impl Records for MemoryRecords {
     async fn commit(&self, tx: Tx) -> Result<Receipt, CommitError> {
+        if let Some(hold) = self.hold() {
+            return Err(Blocked::from(hold).into());
+        }
         let at = usize::try_from(tx.affinity % self.lanes.len() as u64).unwrap_or_default();
         let tx = Prepared::new(tx)?;
         let (waiter, answer) = oneshot::channel();
@@ -197,7 +206,11 @@ impl Records for MemoryRecords {
 
     fn lane(&self, affinity: u64) -> Option<Held> {
         let at = usize::try_from(affinity % self.lanes.len() as u64).unwrap_or_default();
-        self.lanes.get(at).and_then(|lane| lock(lane).held())
+        self.lanes.get(at).filter(|_| self.hold().is_none()).and_then(|lane| lock(lane).held())
+    }
+
+    fn hold(&self) -> Option<Hold> {
+        lock(&self.disk.hold).clone()
     }
 
     async fn ready(&self) -> Result<(), Unavailable> {

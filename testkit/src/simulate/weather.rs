@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use chimera_core::ledger::Head;
 use chimera_core::record::{Page, Select, Tx};
 use chimera_engine::commit::{Batch, Outcome};
-use chimera_engine::port::{CommitError, Held, ReadError, Receipt, Records, Unavailable};
+use chimera_engine::port::{CommitError, Held, Hold, ReadError, Receipt, Records, Unavailable};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -179,6 +179,10 @@ impl Records for Weathered {
 
     fn lane(&self, affinity: u64) -> Option<Held> {
         self.inner.lane(affinity)
+    }
+
+    fn hold(&self) -> Option<Hold> {
+        self.inner.hold()
     }
 
     async fn ready(&self) -> Result<(), Unavailable> {

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use chimera_core::flow::tool::{Reach, Spec, is_dry};
 use chimera_core::record::{Page, Select, Tx};
 use chimera_engine::port::{
-    CallContext, CommitError, Done, Found, Held, ReadError, Receipt, Records, Tool, ToolError, Unavailable,
+    CallContext, CommitError, Done, Found, Held, Hold, ReadError, Receipt, Records, Tool, ToolError, Unavailable,
 };
 use serde_json::Value;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -159,6 +159,10 @@ impl Records for WiredRecords {
 
     fn lane(&self, affinity: u64) -> Option<Held> {
         self.inner.lane(affinity)
+    }
+
+    fn hold(&self) -> Option<Hold> {
+        self.inner.hold()
     }
 
     async fn ready(&self) -> Result<(), Unavailable> {

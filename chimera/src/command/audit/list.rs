@@ -107,6 +107,10 @@ mod tests {
             None
         }
 
+        fn hold(&self) -> Option<chimera_engine::port::Hold> {
+            None
+        }
+
         async fn ready(&self) -> Result<(), Unavailable> {
             Ok(())
         }

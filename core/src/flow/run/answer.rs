@@ -291,7 +291,7 @@ impl Run {
         self.outcome_unknown(at, "the process that made this call is gone", env, book)
     }
 
-    fn checks_left(&self, at: At) -> bool {
+    pub(crate) fn checks_left(&self, at: At) -> bool {
         self.task(at).is_some_and(|task| task.checks + task.resends < limits::RESENDS_MAX)
     }
 
@@ -304,8 +304,12 @@ impl Run {
         env: &mut Env<'_>,
         book: &mut Book,
     ) -> Result<(), Unstorable> {
+        let (now, restored) = (env.now, self.restored_at.is_some());
         let Some(task) = self.task_mut(at) else { return Ok(()) };
         task.in_doubt = false;
+        if restored {
+            book.settle_effect(task, EffectStatus::Failed, now)?;
+        }
         match task.doubt.take() {
             Some(body) => self.failed(at, spec, call, ToolError { body, sent: Sent::No }, env, book),
             None => self.send_again(at, env, book),

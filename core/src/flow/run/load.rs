@@ -7,6 +7,7 @@
 use super::edges::Settled;
 use super::patch::Overlay;
 use super::plan::Plan;
+use super::restored::is_since;
 use super::task::{Approved, Asked, Mapping, State, Stored as StoredStep, StoredEffect, Task};
 use super::undo::{Current, Undo};
 use super::{At, EffectStatus, Head, Owner, Replay, ReplayMode, Run, RunStatus, Source, StepStatus, WorkflowRef};
@@ -186,6 +187,7 @@ impl Run {
         run.status = status;
         run.version = row.int("state_version");
         run.run_seq = row.int("run_seq");
+        run.restored_at = row.get("restored_at").as_time();
         run.owner = row
             .get("owner_lane")
             .as_int()
@@ -283,6 +285,7 @@ impl Run {
                 id: effect.uuid("id"),
                 version: effect.int("state_version"),
                 status: EffectStatus::parse(effect.text("status")).unwrap_or(EffectStatus::Dispatched),
+                since_restore: is_since(effect, self.restored_at),
             }),
             input: json("input").map(Arc::new),
             digest: digest(row, "input_digest"),
@@ -407,6 +410,7 @@ impl Run {
             undone,
             left,
             retry_at: None,
+            doubted: document["restored_at"].as_i64() != self.restored_at.map(Timestamp::micros),
         });
     }
 

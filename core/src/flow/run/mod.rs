@@ -24,6 +24,7 @@ mod nest;
 mod past;
 mod patch;
 mod plan;
+mod restored;
 pub mod retry;
 mod rows;
 mod rows_people;
@@ -42,6 +43,7 @@ pub use demand::Demand;
 pub use env::{Action, Env, Gate, Policy, Slot, Verdict as PolicyVerdict};
 pub use event::{At, Call, Effect, Event, Mode, Note, Signal, Told, Turn, Verdict};
 pub use load::{Damaged, Recorded, Recording, Stored, StoredPatch, behind};
+pub use restored::UnsureStep;
 pub use rows::Unstorable;
 pub use rows_people::Requested;
 pub use status::{EffectStatus, RunStatus, StepStatus};
@@ -87,6 +89,8 @@ pub struct Run {
     undo: Option<Undo>,
     /// Rollbacks so far.
     rollbacks: u32,
+    /// When the state that it goes on from was put back: what it did before that is not known.
+    restored_at: Option<Timestamp>,
     /// Outputs of the run that is replayed, by node and item.
     recorded: Option<Recorded>,
     /// Places whose turn it is, in the order in which they came up.

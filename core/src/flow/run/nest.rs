@@ -69,6 +69,9 @@ impl Run {
         if let Some(demand) = self.demand_of_child(at).filter(|demand| !self.is_met(at, demand)) {
             return self.ask(at, &demand, env, book);
         }
+        if self.may_be_started(at) {
+            return self.doubt_child(at, env, book);
+        }
         let child = (env.ids)();
         let step = self.ensure_step(at, env);
         let head = Head {
@@ -151,7 +154,7 @@ impl Run {
         self.fail_step(at, error, env, book)
     }
 
-    fn nested_completed(
+    pub(crate) fn nested_completed(
         &mut self,
         at: At,
         output: Value,

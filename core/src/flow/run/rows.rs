@@ -167,7 +167,7 @@ impl Book {
             ];
             self.update(Update::versioned(&EFFECTS, vec![effect.id.into()], effect.version, set)?);
             effect.version += 1;
-            effect.status = status;
+            (effect.status, effect.since_restore) = (status, true);
             return Ok(effect.id);
         }
         let id = ids();
@@ -189,7 +189,7 @@ impl Book {
                 ("state_version", 1.into()),
             ],
         )?);
-        task.effect = Some(StoredEffect { id, version: 1, status });
+        task.effect = Some(StoredEffect { id, version: 1, status, since_restore: true });
         Ok(id)
     }
 
@@ -201,13 +201,13 @@ impl Book {
         now: Timestamp,
     ) -> Result<(), Unstorable> {
         let Some(effect) = &mut task.effect else { return Ok(()) };
-        if effect.status == status {
+        if effect.status == status && effect.since_restore {
             return Ok(());
         }
         let set = vec![("status", status.as_str().into()), ("settled_at", now.into())];
         self.update(Update::versioned(&EFFECTS, vec![effect.id.into()], effect.version, set)?);
         effect.version += 1;
-        effect.status = status;
+        (effect.status, effect.since_restore) = (status, true);
         Ok(())
     }
 

@@ -140,6 +140,9 @@ impl Run {
             PolicyVerdict::Ask(demand) => return self.ask(at, &demand, env, book).map(|()| true),
             PolicyVerdict::Deny { rule, reason } => return self.refuse(at, rule, reason, env, book).map(|()| true),
         }
+        if self.may_be_done(at, spec) {
+            return self.doubt(at, spec, env, book);
+        }
         if self.task(at).is_some_and(|task| task.attempt == 0 && !task.not_recorded)
             && self.look_in_cache(at, spec, book)
         {

@@ -12,6 +12,8 @@ use crate::record::Value;
 impl Run {
     /// Tells the run what happened and lets it decide.
     pub fn step(&mut self, events: Vec<Event>, env: &mut Env<'_>) -> Result<Turn, Unstorable> {
+        // What is written from here on is never older than the moment of the restore.
+        env.now = self.restored_at.map_or(env.now, |at| at.max(env.now));
         let mut book = Book::default();
         self.advance(events, env, &mut book)?;
         self.close(env, book)

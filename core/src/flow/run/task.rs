@@ -68,6 +68,8 @@ pub(crate) struct StoredEffect {
     pub(crate) id: Uuid,
     pub(crate) version: i64,
     pub(crate) status: EffectStatus,
+    /// It was written after the store was restored, or the store never was.
+    pub(crate) since_restore: bool,
 }
 
 /// An approval that was given.

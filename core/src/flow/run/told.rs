@@ -9,7 +9,7 @@ use super::rows::{Book, Unstorable};
 use super::start::Work;
 use super::task::State;
 use super::undo::Wanted;
-use super::{EffectStatus, Run};
+use super::{At, EffectStatus, Run};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -74,9 +74,13 @@ impl Run {
     ) -> Result<(), Unstorable> {
         let Some(at) = self.place_of(step) else { return Ok(()) };
         let Some(State::Unknown { .. }) = self.task(at).map(|task| &task.state) else { return Ok(()) };
-        let Work::Tool(spec) = self.work(at) else { return Ok(()) };
+        let work = self.work(at);
+        if !matches!(work, Work::Tool(_) | Work::Child { .. }) {
+            return Ok(());
+        }
         let data = json!({"node": self.name(at), "happened": output.is_some(), "notes": notes});
         book.note("step.resolved", Some(step), Some(by), data);
+        let Work::Tool(spec) = work else { return self.child_resolved(at, output, env, book) };
         let now = env.now;
         let Some(task) = self.task_mut(at) else { return Ok(()) };
         match output {
@@ -94,5 +98,26 @@ impl Run {
                 Ok(())
             }
         }
+    }
+
+    /// A person found out whether a child run was started: what it gave stands for it, or it is
+    /// started now.
+    fn child_resolved(
+        &mut self,
+        at: At,
+        output: Option<Value>,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        if let Some(output) = output {
+            return self.nested_completed(at, output, "resolved", env, book);
+        }
+        if let Some(task) = self.task_mut(at) {
+            task.attempt += 1;
+        }
+        self.enter(at, State::Ready);
+        self.keep(at, env, book);
+        self.ready.push_back(at);
+        Ok(())
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct Undo {
     pub(crate) left: Vec<Value>,
     /// When the current one is tried again.
     pub(crate) retry_at: Option<Timestamp>,
+    /// It was under way in a state that was put back.
+    pub(crate) doubted: bool,
 }
 
 /// The step that is being undone.
@@ -107,6 +109,7 @@ impl Run {
             undone: Vec::new(),
             left: Vec::new(),
             retry_at: None,
+            doubted: false,
         });
         self.write_undo(false, book)?;
         self.undo_on(env, book)
@@ -244,7 +247,7 @@ impl Run {
         }
     }
 
-    fn leave(&mut self, at: At, why: &str) {
+    pub(crate) fn leave(&mut self, at: At, why: &str) {
         let line = json!({"node": self.name(at), "item": at.item, "step_id": self.step_id(at), "reason": why});
         if let Some(undo) = &mut self.undo {
             undo.left.push(line);
@@ -330,6 +333,7 @@ impl Run {
 
     /// Goes on with a rollback that was loaded, or whose next try is due.
     pub(crate) fn drive_undo(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        self.doubt_undo(env, book)?;
         let Some(undo) = &self.undo else { return Ok(()) };
         match &undo.current {
             None => self.undo_on(env, book),
@@ -421,7 +425,7 @@ impl Run {
         let only: Vec<Uuid> = behind.chain(ahead).collect();
         let document = json!({
             "by": undo.by, "reason": undo.reason, "part": undo.part, "ended": ended, "round": undo.round,
-            "for_parent": undo.for_parent,
+            "for_parent": undo.for_parent, "restored_at": self.restored_at.map(Timestamp::micros),
             "undone": undo.undone, "left": undo.left, "steps": if ended { Vec::new() } else { only },
         });
         book.set("rollback", Json::of(&document)?);

@@ -6,7 +6,7 @@ use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
 /// Why the server can't be used; the words name no host and no SQL.
-pub(super) fn unavailable(error: &Error) -> Unavailable {
+pub(in super::super) fn unavailable(error: &Error) -> Unavailable {
     let reason = match error.code() {
         Some(code) if *code == SqlState::DISK_FULL => "the database's disk is full".to_owned(),
         Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => "the database is read-only".to_owned(),

@@ -5,25 +5,30 @@
 
 pub(crate) mod cells;
 pub(crate) mod connect;
-mod failure;
+pub(super) mod failure;
 mod flight;
 mod lane;
 mod reader;
+pub(crate) mod state;
 mod statements;
+mod watch;
 mod worker;
 
 use super::OpenError;
 use super::held::HeldLane;
+use super::hold::{HoldCell, epoch_of, not_ready};
 use super::inbox::Message;
+use super::mark::MarkFile;
 use super::schema::{self, SchemaWatch};
 use crate::migrate;
 use async_trait::async_trait;
 use chimera_core::limits;
 use chimera_core::record::{Page, Select, Tx};
 use chimera_engine::commit::Prepared;
-use chimera_engine::port::{CommitError, Held, ReadError, Receipt, Records, Unavailable};
+use chimera_engine::port::{Blocked, CommitError, Held, Hold, ReadError, Receipt, Records, Unavailable};
 use connect::Server;
-use std::sync::{Mutex, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
@@ -41,6 +46,11 @@ pub struct PostgresOptions {
     pub node: String,
     /// How long a lane stays ours without a sign of life.
     pub lease: Duration,
+    /// The file of marks. A database that is older than they say is held: it can be read, and every
+    /// commit of every node is refused. Without it nothing is compared.
+    pub marks: Option<PathBuf>,
+    /// Take lanes of a database that is held, to resume it. No mark is compared or written.
+    pub resume: bool,
 }
 
 impl PostgresOptions {
@@ -48,7 +58,7 @@ impl PostgresOptions {
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         let lease = Duration::from_secs(limits::LANE_LEASE_SECONDS.unsigned_abs());
-        Self { url: url.into(), lanes: 2, node: "chimera".to_owned(), lease }
+        Self { url: url.into(), lanes: 2, node: "chimera".to_owned(), lease, marks: None, resume: false }
     }
 }
 
@@ -57,6 +67,9 @@ pub struct PostgresRecords {
     readers: reader::Readers,
     lanes: Vec<mpsc::Sender<Message>>,
     held: Vec<HeldLane>,
+    hold: HoldCell,
+    /// Dropped when nobody needs to look any more.
+    watching: Mutex<Option<oneshot::Sender<()>>>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     schema: SchemaWatch,
 }
@@ -68,6 +81,16 @@ impl PostgresRecords {
         let mut client = server.connect().await?;
         connect::check(&client).await?;
         migrate::postgres(&mut client).await?;
+        let marks = options.marks.as_deref().map(MarkFile::open).transpose().map_err(OpenError::Folder)?.map(Arc::new);
+        let hold = HoldCell::default();
+        if options.resume {
+            let known = marks.as_ref().map_or(0, |marks| epoch_of(&marks.marks()));
+            state::leap(&client, known).await.map_err(|error| failure::unavailable(&error))?;
+        } else {
+            // Known before anybody asks: a server that starts on a held database looks at it first.
+            let known = marks.as_ref().map(|marks| marks.marks()).unwrap_or_default();
+            hold.set(state::check(&client, &known).await?.hold);
+        }
         drop(client);
         let mut lanes = Vec::new();
         let mut tasks = Vec::new();
@@ -78,22 +101,37 @@ impl PostgresRecords {
             let (server, node) = (server.clone(), options.node.clone());
             let lane = HeldLane::default();
             held.push(lane.clone());
-            let (schema, lease) = (schema.clone(), options.lease);
+            let watched = (!options.resume).then(|| hold.clone());
+            let marks = marks.clone().filter(|_| !options.resume);
+            let known = worker::Known { hold: watched, marks, generation: 0, schema: schema.clone() };
+            let lease = options.lease;
             let worker =
-                Worker { schema, looked: None, held: lane, server, node, lease, inbox, session: None, lane: None };
+                Worker { looked: None, held: lane, known, server, node, lease, inbox, session: None, lane: None };
             tasks.push(tokio::spawn(worker.run()));
             lanes.push(sender);
         }
-        Ok(Self { readers: reader::Readers::new(server), lanes, held, tasks: Mutex::new(tasks), schema })
+        let (watching, stop) = oneshot::channel();
+        if !options.resume {
+            tasks.push(tokio::spawn(watch::watch(server.clone(), hold.clone(), marks, stop)));
+        }
+        let watching = Mutex::new(Some(watching));
+        let readers = reader::Readers::new(server);
+        Ok(Self { readers, lanes, held, hold, watching, tasks: Mutex::new(tasks), schema })
     }
 
     /// Opens for reading only: no lane is taken and nothing is migrated.
     pub async fn open_read_only(url: &str) -> Result<Self, OpenError> {
         let server = Server::parse(url)?;
         schema::readable(&migrate::postgres_status(&server.connect().await?).await?)?;
-        let readers = reader::Readers::new(server);
-        let schema = SchemaWatch::default();
-        Ok(Self { readers, lanes: Vec::new(), held: Vec::new(), tasks: Mutex::default(), schema })
+        Ok(Self {
+            readers: reader::Readers::new(server),
+            lanes: Vec::new(),
+            held: Vec::new(),
+            hold: HoldCell::default(),
+            watching: Mutex::default(),
+            tasks: Mutex::default(),
+            schema: SchemaWatch::default(),
+        })
     }
 }
 
@@ -103,6 +141,9 @@ impl Records for PostgresRecords {
         let lanes = self.lanes.len().max(1) as u64;
         let at = usize::try_from(tx.affinity % lanes).unwrap_or_default();
         let lane = self.lanes.get(at).ok_or_else(|| connect::reason("the database is open for reading only"))?;
+        if let Some(hold) = self.hold.get() {
+            return Err(Blocked::from(hold).into());
+        }
         let tx = Prepared::new(tx)?;
         let (waiter, answer) = oneshot::channel();
         let stopped = || connect::reason("the store is stopped");
@@ -111,7 +152,7 @@ impl Records for PostgresRecords {
             TrySendError::Closed(_) => stopped().into(),
         })?;
         let (answer, _spent) = answer.await.map_err(|_| stopped())?;
-        answer.map_err(|error| self.schema.explain(error))
+        answer.map_err(|error| self.hold.explain(self.schema.explain(error)))
     }
 
     async fn read(&self, select: Select) -> Result<Page, ReadError> {
@@ -120,7 +161,11 @@ impl Records for PostgresRecords {
 
     fn lane(&self, affinity: u64) -> Option<Held> {
         let at = usize::try_from(affinity % self.held.len().max(1) as u64).unwrap_or_default();
-        self.held.get(at).and_then(HeldLane::get)
+        self.held.get(at).filter(|_| self.hold.get().is_none()).and_then(HeldLane::get)
+    }
+
+    fn hold(&self) -> Option<Hold> {
+        self.hold.get()
     }
 
     async fn ready(&self) -> Result<(), Unavailable> {
@@ -128,6 +173,7 @@ impl Records for PostgresRecords {
             match self.commit(Tx { affinity, ..Tx::default() }).await {
                 Ok(_) => {}
                 Err(CommitError::Unavailable(reason)) => return Err(reason),
+                Err(CommitError::Blocked(Blocked::Held(hold))) => return Err(not_ready(&hold)),
                 Err(other) => return Err(Unavailable { reason: other.to_string() }),
             }
         }
@@ -139,6 +185,7 @@ impl Records for PostgresRecords {
             // A lane that is gone already has nothing left to finish.
             let _ = lane.send(Message::Close).await;
         }
+        drop(self.watching.lock().unwrap_or_else(PoisonError::into_inner).take());
         let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         futures::future::join_all(tasks).await;
         self.readers.close();

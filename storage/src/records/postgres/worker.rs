@@ -1,17 +1,21 @@
 //! The task of one lane: the thin loop around its committer.
 
 use super::super::held::HeldLane;
+use super::super::hold::{HoldCell, not_ready};
 use super::super::inbox::{Message, Waiter};
+use super::super::mark::MarkFile;
 use super::super::observe;
 use super::super::schema::SchemaWatch;
 use super::connect::Server;
 use super::flight::Session;
-use super::{failure, lane};
+use super::{failure, lane, state};
 use crate::migrate;
+use chimera_core::ledger::Mark;
 use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Outcome, Settled};
 use chimera_engine::port::Unavailable;
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, timeout};
@@ -31,11 +35,21 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// The rest of the time until a server that is gone is tried again.
 type Pause = Pin<Box<Sleep>>;
 
-pub(super) struct Worker {
+/// What a lane knows of its store beyond its own row.
+pub(super) struct Known {
+    /// Why nobody may change it; nobody asks while it is resumed.
+    pub(super) hold: Option<HoldCell>,
+    pub(super) marks: Option<Arc<MarkFile>>,
+    /// Its generation when the lane was taken.
+    pub(super) generation: i64,
     pub(super) schema: SchemaWatch,
+}
+
+pub(super) struct Worker {
     /// When the schema was last looked at.
     pub(super) looked: Option<Instant>,
     pub(super) held: HeldLane,
+    pub(super) known: Known,
     pub(super) server: Server,
     pub(super) node: String,
     pub(super) lease: Duration,
@@ -139,7 +153,7 @@ impl Worker {
             return Outcome::Unavailable(super::connect::reason("the database is not connected"));
         };
         if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) {
-            if let Err(reason) = look(&self.schema, session.client()).await {
+            if let Err(reason) = look(&self.known.schema, session.client()).await {
                 return Self::told(batch, Outcome::Unavailable(reason));
             }
             self.looked = Some(Instant::now());
@@ -149,10 +163,15 @@ impl Worker {
         let outcome = outcome.unwrap_or(Outcome::Unsure { lost: Vec::new() });
         if matches!(outcome, Outcome::Fenced) {
             // Whoever waits is told the reason; the claim that follows looks again.
-            let _ = look(&self.schema, session.client()).await;
+            let _ = look(&self.known.schema, session.client()).await;
         }
         if session.is_lost() || matches!(outcome, Outcome::Unavailable(_) | Outcome::Unsure { .. }) {
             self.session = None;
+        }
+        if let Outcome::Committed { head, .. } = &outcome
+            && *head != batch.lane.head
+        {
+            self.known.mark(Lane { head: *head, ..batch.lane });
         }
         Self::told(batch, outcome)
     }
@@ -168,30 +187,38 @@ impl Worker {
             Some(session) if !session.is_lost() => session,
             _ => Session::new(self.server.connect_lane().await?, self.lease.as_secs_f64()),
         };
-        look(&self.schema, session.client()).await?;
+        self.known.check(session.client()).await?;
         let lane = lane::claim(session.client(), &self.node, self.lease.as_secs_f64(), self.lane).await?;
-        // A migration that ended in between took no lane of this task away.
-        if let Err(reason) = look(&self.schema, session.client()).await {
+        // Another node may have held the database in the very moment in which the lane was taken, and a
+        // migration that ended in between took no lane of this task away.
+        if let Err(reason) = self.known.check(session.client()).await {
             lane::release(session.client(), lane).await;
             return Err(reason);
         }
         self.session = Some(session);
         self.lane = Some(lane);
         self.held.set(lane);
+        self.known.mark(lane);
         Ok(lane)
     }
 
     /// Looks until there is an answer: who waits must not be told anything wrong.
     async fn settle(&mut self, batch: &Batch) -> Settled {
         loop {
-            if let Ok(client) = self.server.connect_lane().await
-                && let Ok(Ok(settled)) =
-                    timeout(EXECUTE_WAIT, lane::settle(&client, batch, self.lease.as_secs_f64())).await
+            let Ok(client) = self.server.connect_lane().await else {
+                tokio::time::sleep(CLAIM_PAUSE).await;
+                continue;
+            };
+            if self.known.check(&client).await.is_err() && self.known.is_held() {
+                return Settled::Fenced { durable: None };
+            }
+            if let Ok(Ok(settled)) = timeout(EXECUTE_WAIT, lane::settle(&client, batch, self.lease.as_secs_f64())).await
             {
                 self.session = Some(Session::new(client, self.lease.as_secs_f64()));
                 if let Settled::Ours(lane) | Settled::Never(lane) = settled {
                     self.lane = Some(lane);
                     self.held.set(lane);
+                    self.known.mark(lane);
                 }
                 return settled;
             }
@@ -209,6 +236,32 @@ impl Worker {
 /// Looks whether the schema is the one that this binary works with.
 async fn look(schema: &SchemaWatch, client: &Client) -> Result<(), Unavailable> {
     schema.saw(migrate::postgres_version(client).await.map_err(|error| failure::unavailable(&error))?)
+}
+
+impl Known {
+    /// What is durable now is known outside, too.
+    fn mark(&self, lane: Lane) {
+        if let Some(marks) = &self.marks {
+            marks.write(Mark { lane: lane.id, generation: self.generation, epoch: lane.epoch, head: lane.head });
+        }
+    }
+
+    fn is_held(&self) -> bool {
+        self.hold.as_ref().is_some_and(|hold| hold.get().is_some())
+    }
+
+    /// Refuses a database with another schema, one that is older than what is known of it, and one that
+    /// is held.
+    async fn check(&mut self, client: &Client) -> Result<(), Unavailable> {
+        look(&self.schema, client).await?;
+        let marks = self.marks.as_ref().map(|marks| marks.marks()).unwrap_or_default();
+        let found = state::check(client, &marks).await?;
+        self.generation = found.generation;
+        let Some(cell) = &self.hold else { return Ok(()) };
+        let refusal = found.hold.as_ref().map(not_ready);
+        cell.set(found.hold);
+        refusal.map_or(Ok(()), Err)
+    }
 }
 
 /// A closed channel is a store that was dropped.

@@ -19,7 +19,7 @@ const WRITER_CACHE_KIB: i64 = -16_384;
 /// The number by which SQLite knows `synchronous = FULL`; only EXTRA is more.
 const SYNCHRONOUS_FULL: i64 = 2;
 /// How long a connection waits for another process's lock.
-const BUSY_WAIT: Duration = Duration::from_secs(5);
+pub(super) const BUSY_WAIT: Duration = Duration::from_secs(5);
 
 /// Where the data file is.
 pub(crate) fn path_in(folder: &Path) -> PathBuf {
@@ -45,6 +45,8 @@ pub(crate) fn open_writer(path: &Path) -> rusqlite::Result<Connection> {
     conn.pragma_update(None, "journal_mode", "WAL")?;
     force_commits(&conn)?;
     conn.pragma_update(None, "wal_autocheckpoint", 0)?;
+    // A log that begins anew gives back what it does not need.
+    conn.pragma_update(None, "journal_size_limit", super::wal::LOG_BYTES)?;
     settle_rules(&conn)?;
     conn.pragma_update(None, "cache_size", WRITER_CACHE_KIB)?;
     Ok(conn)
@@ -87,13 +89,13 @@ fn needs_writing(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
 }
 
-fn log_of(path: &Path) -> PathBuf {
+pub(super) fn log_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");
     name.into()
 }
 
-fn open_unchanging(path: &Path) -> rusqlite::Result<Connection> {
+pub(crate) fn open_unchanging(path: &Path) -> rusqlite::Result<Connection> {
     let mut uri = "file:".to_owned();
     for byte in path.as_os_str().as_encoded_bytes() {
         match byte {
@@ -125,7 +127,7 @@ pub(crate) fn claim(conn: &Connection, lease_until: i64) -> Result<Lane, Unavail
 
 /// Runs a changing query in a transaction whose commit is looked at: a statement that commits by
 /// itself gives its row first, and a full disk after that would go unnoticed.
-fn durably<T>(conn: &Connection, work: impl FnOnce() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+pub(super) fn durably<T>(conn: &Connection, work: impl FnOnce() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
     conn.execute_batch("BEGIN IMMEDIATE")?;
     let done = work().and_then(|value| conn.execute_batch("COMMIT").map(|()| value));
     if !conn.is_autocommit() {

@@ -8,20 +8,23 @@ mod execute;
 pub(super) mod failure;
 pub(crate) mod file;
 mod reader;
+pub(crate) mod state;
 mod texts;
 mod wal;
 mod writer;
 
 use super::OpenError;
 use super::held::HeldLane;
+use super::hold::{HoldCell, epoch_of, not_ready};
 use super::inbox::Message;
+use super::mark::{MARK_FILE, MarkFile};
 use super::schema::{self, SchemaWatch};
 use crate::migrate;
 use async_trait::async_trait;
 use chimera_core::limits;
 use chimera_core::record::{Page, Select, Tx};
 use chimera_engine::commit::Prepared;
-use chimera_engine::port::{Clock, CommitError, Held, ReadError, Receipt, Records, Unavailable};
+use chimera_engine::port::{Blocked, Clock, CommitError, Held, Hold, ReadError, Receipt, Records, Unavailable};
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,6 +39,8 @@ pub enum Access {
     Write,
     /// Read only, beside whoever writes.
     Read,
+    /// Read and write data that is held, to resume it. No mark is compared or written.
+    Resume,
 }
 
 /// Records in one SQLite file.
@@ -47,6 +52,7 @@ pub struct SqliteRecords {
 
 struct Writing {
     held: HeldLane,
+    hold: HoldCell,
     inbox: SyncSender<Message>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -55,6 +61,12 @@ impl SqliteRecords {
     /// Opens the data in `folder`. For writing it creates the folder and the file, brings the
     /// schema up to date and takes the lane; for reading the file must be there.
     pub fn open(folder: &Path, access: Access, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
+        Self::open_marked(folder, &folder.join(MARK_FILE), access, clock)
+    }
+
+    /// The same, with its marks in a file of their own place. Data that is older than they say is
+    /// held: it can be read, and every commit is refused.
+    pub fn open_marked(folder: &Path, marks: &Path, access: Access, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         let path = file::path_in(folder);
         let readers = Arc::new(reader::Readers::new(path.clone()));
         if access == Access::Read {
@@ -68,15 +80,27 @@ impl SqliteRecords {
         std::fs::create_dir_all(folder).map_err(OpenError::Folder)?;
         let mut conn = file::open_writer(&path).map_err(|error| failure::unavailable(&error))?;
         migrate::sqlite(&mut conn)?;
+        let resumes = access == Access::Resume;
+        let marks = Arc::new(MarkFile::open(marks).map_err(OpenError::Folder)?);
+        let (held, hold) = (HeldLane::default(), HoldCell::default());
+        if resumes {
+            let leapt = state::leap(&conn, epoch_of(&marks.marks()));
+            leapt.map_err(|error| failure::unavailable(&error))?;
+        } else {
+            // Known before anybody asks: nothing begins on data that is held.
+            let known = state::check(&conn, &marks.marks(), clock.now());
+            hold.set(known.map_err(|error| failure::unavailable(&error))?.hold);
+        }
         let (inbox, messages) = sync_channel(limits::LANE_QUEUE_MAX);
-        let wal = wal::Keeper::start(path.clone()).map_err(OpenError::Folder)?;
+        let wal = wal::Keeper::start(path.clone(), Arc::clone(&marks)).map_err(OpenError::Folder)?;
         let identity = file::Identity::of(&path);
-        let held = HeldLane::default();
-        let lane = held.clone();
         let schema = SchemaWatch::default();
         let writer = Writer {
             schema: schema.clone(),
-            held: lane,
+            held: held.clone(),
+            hold: hold.clone(),
+            marks: (!resumes).then_some(marks),
+            generation: 0,
             identity,
             path,
             conn: Some(conn),
@@ -87,7 +111,8 @@ impl SqliteRecords {
         };
         let thread = std::thread::Builder::new().name("chimera-writer".to_owned());
         let thread = thread.spawn(move || writer.run()).map_err(OpenError::Folder)?;
-        Ok(Self { readers, writing: Some(Writing { held, inbox, thread: Mutex::new(Some(thread)) }), schema })
+        let writing = Writing { held, hold, inbox, thread: Mutex::new(Some(thread)) };
+        Ok(Self { readers, writing: Some(writing), schema })
     }
 }
 
@@ -95,6 +120,9 @@ impl SqliteRecords {
 impl Records for SqliteRecords {
     async fn commit(&self, tx: Tx) -> Result<Receipt, CommitError> {
         let writing = self.writing.as_ref().ok_or_else(|| stopped("the data is open for reading only"))?;
+        if let Some(hold) = writing.hold.get() {
+            return Err(Blocked::from(hold).into());
+        }
         let tx = Prepared::new(tx)?;
         let (waiter, answer) = oneshot::channel();
         writing.inbox.try_send(Message::Commit(tx, waiter)).map_err(|error| match error {
@@ -102,7 +130,7 @@ impl Records for SqliteRecords {
             TrySendError::Disconnected(_) => stopped("the store is stopped").into(),
         })?;
         let (answer, _spent) = answer.await.map_err(|_| stopped("the store is stopped"))?;
-        answer.map_err(|error| self.schema.explain(error))
+        answer.map_err(|error| writing.hold.explain(self.schema.explain(error)))
     }
 
     async fn read(&self, select: Select) -> Result<Page, ReadError> {
@@ -114,13 +142,18 @@ impl Records for SqliteRecords {
     }
 
     fn lane(&self, _affinity: u64) -> Option<Held> {
-        self.writing.as_ref().and_then(|writing| writing.held.get())
+        self.writing.as_ref().filter(|writing| writing.hold.get().is_none()).and_then(|writing| writing.held.get())
+    }
+
+    fn hold(&self) -> Option<Hold> {
+        self.writing.as_ref().and_then(|writing| writing.hold.get())
     }
 
     async fn ready(&self) -> Result<(), Unavailable> {
         match self.commit(Tx::default()).await {
             Ok(_) => Ok(()),
             Err(CommitError::Unavailable(reason)) => Err(reason),
+            Err(CommitError::Blocked(Blocked::Held(hold))) => Err(not_ready(&hold)),
             Err(other) => Err(Unavailable { reason: other.to_string() }),
         }
     }

@@ -1,65 +1,78 @@
 //! Moving the write-ahead log into the data file, off the writer's path.
 //!
-//! A helper thread copies pages while the writer goes on appending. The writer itself only does
-//! the last step, when little is left to copy and the log may begin anew.
+//! A helper thread copies pages while the writer goes on appending: when the log has grown, and
+//! every other second while anything is written. The writer itself only does the last step, when
+//! little is left to copy and the log may begin anew. A log that nobody writes to is cut to nothing.
+//! The same thread brings the marks to the disk.
 
+use super::super::mark::MarkFile;
+use super::file;
 use rusqlite::Connection;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-/// Transactions between two looks at the log.
-const TXS_BETWEEN: usize = 2_000;
+/// Batches between two looks at the size of the log.
+const BATCHES_BETWEEN: usize = 16;
+/// Bytes of the log above which its pages are copied at once, and to which it is cut when it begins anew.
+pub(super) const LOG_BYTES: u32 = 8 * 1024 * 1024;
 /// Pages after which the log should begin anew.
-const PAGES_MAX: i64 = 8_192;
+const PAGES_MAX: i64 = 4_096;
 /// How long the writer waits for readers when the log begins anew.
 const READERS_WAIT: Duration = Duration::from_millis(20);
+/// How often the log is looked after when nobody asks for it.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// The writer's end.
 pub(super) struct Keeper {
+    log: PathBuf,
     nudge: SyncSender<()>,
-    restart: Arc<AtomicBool>,
+    shared: Arc<Shared>,
     since: usize,
+}
+
+/// What the two threads tell each other.
+#[derive(Default)]
+struct Shared {
+    /// The log should begin anew.
+    restart: AtomicBool,
+    /// Something was written since the last look.
+    written: AtomicBool,
 }
 
 impl Keeper {
     /// Starts the copying thread for the file at `path`.
-    pub(super) fn start(path: PathBuf) -> std::io::Result<Self> {
+    pub(super) fn start(path: PathBuf, marks: Arc<MarkFile>) -> std::io::Result<Self> {
         let (nudge, nudged) = sync_channel::<()>(1);
-        let restart = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&restart);
-        std::thread::Builder::new().name("chimera-wal".to_owned()).spawn(move || {
-            let mut conn = None;
-            while nudged.recv().is_ok() {
-                conn = conn.take().or_else(|| super::file::open_writer(&path).ok());
-                let pages = conn.as_ref().map(|conn| checkpoint(conn, "PASSIVE"));
-                match pages {
-                    Some(Ok(pages)) => flag.store(pages > PAGES_MAX, Ordering::Relaxed),
-                    // A file that can't be copied to now is opened anew at the next nudge.
-                    Some(Err(_)) | None => conn = None,
-                }
-            }
-        })?;
-        Ok(Self { nudge, restart, since: 0 })
+        let shared = Arc::new(Shared::default());
+        let (log, told) = (file::log_of(&path), Arc::clone(&shared));
+        let thread = std::thread::Builder::new().name("chimera-wal".to_owned());
+        thread.spawn(move || look_after(&path, &marks, &nudged, &told))?;
+        Ok(Self { log, nudge, shared, since: 0 })
     }
 
     /// Called by the writer after each batch.
     pub(super) fn between_batches(&mut self, conn: &Connection, txs: usize) {
-        self.since += txs;
-        if self.since >= TXS_BETWEEN {
+        if txs > 0 {
+            self.shared.written.store(true, Ordering::Relaxed);
+            self.since += 1;
+        }
+        if self.since >= BATCHES_BETWEEN {
             self.since = 0;
-            match self.nudge.try_send(()) {
-                Ok(()) | Err(TrySendError::Full(())) => {}
-                Err(TrySendError::Disconnected(())) => self.restart.store(true, Ordering::Relaxed),
+            if self.log.metadata().is_ok_and(|log| log.len() > u64::from(LOG_BYTES)) {
+                match self.nudge.try_send(()) {
+                    Ok(()) | Err(TrySendError::Full(())) => {}
+                    Err(TrySendError::Disconnected(())) => self.shared.restart.store(true, Ordering::Relaxed),
+                }
             }
         }
-        if self.restart.swap(false, Ordering::Relaxed) {
+        if self.shared.restart.swap(false, Ordering::Relaxed) {
             let _ = conn.busy_timeout(READERS_WAIT);
             // Readers in the way only put it off: the next look asks again.
             let _ = checkpoint(conn, "RESTART");
-            let _ = conn.busy_timeout(Duration::from_secs(5));
+            let _ = conn.busy_timeout(file::BUSY_WAIT);
         }
     }
 
@@ -67,6 +80,41 @@ impl Keeper {
     pub(super) fn finish(&self, conn: &Connection) {
         // What can't be copied now is recovered at the next start.
         let _ = checkpoint(conn, "TRUNCATE");
+    }
+}
+
+/// Copies until the writer is gone.
+fn look_after(path: &Path, marks: &MarkFile, nudged: &Receiver<()>, shared: &Shared) {
+    let mut conn = None;
+    // What was written before the log was last cut needs no cutting again.
+    let mut cut = true;
+    loop {
+        let idle = match nudged.recv_timeout(LOOK_EVERY) {
+            Ok(()) => false,
+            Err(RecvTimeoutError::Timeout) => !shared.written.swap(false, Ordering::Relaxed),
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
+        marks.sync();
+        if idle && cut {
+            continue;
+        }
+        conn = conn.take().or_else(|| file::open_writer(path).ok());
+        let mode = if idle { "TRUNCATE" } else { "PASSIVE" };
+        // Whoever reads or writes at this moment is not waited for.
+        let copied = conn.as_ref().map(|conn: &Connection| {
+            conn.busy_timeout(Duration::ZERO)?;
+            checkpoint(conn, mode)
+        });
+        match copied {
+            Some(Ok(pages)) => {
+                cut = idle;
+                if pages > PAGES_MAX {
+                    shared.restart.store(true, Ordering::Relaxed);
+                }
+            }
+            // A file that can't be copied to now is opened anew at the next look.
+            Some(Err(_)) | None => conn = None,
+        }
     }
 }
 

@@ -4,12 +4,15 @@
 //! that arrives waits in the channel and becomes the next batch.
 
 use super::super::held::HeldLane;
+use super::super::hold::{HoldCell, not_ready};
 use super::super::inbox::{Message, Waiter};
+use super::super::mark::MarkFile;
 use super::super::observe;
 use super::super::schema::SchemaWatch;
 use super::texts::Texts;
-use super::{execute, file, wal};
+use super::{execute, failure, file, state, wal};
 use crate::migrate;
+use chimera_core::ledger::Mark;
 use chimera_core::limits;
 use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Outcome, Settled};
 use chimera_engine::port::{Clock, Unavailable};
@@ -27,6 +30,11 @@ const CLAIM_PAUSE_MICROS: i64 = 100_000;
 pub(super) struct Writer {
     pub(super) schema: SchemaWatch,
     pub(super) held: HeldLane,
+    pub(super) hold: HoldCell,
+    /// What was known of the data; none while it is resumed.
+    pub(super) marks: Option<Arc<MarkFile>>,
+    /// The store's generation when the lane was taken.
+    pub(super) generation: i64,
     pub(super) path: PathBuf,
     pub(super) conn: Option<Connection>,
     pub(super) clock: Arc<dyn Clock>,
@@ -115,16 +123,43 @@ impl Writer {
         }
         let Some(conn) = &self.conn else { return Outcome::Unavailable(closed()) };
         let outcome = execute::execute(conn, &mut self.texts, batch);
-        if matches!(outcome, Outcome::Fenced) {
+        match &outcome {
             // Whoever waits is told the reason; the claim that follows looks again.
-            let _ = self.look(conn);
+            Outcome::Fenced => drop(self.look(conn)),
+            Outcome::Committed { head, .. } if *head != batch.lane.head => {
+                self.mark(Lane { head: *head, ..batch.lane });
+            }
+            _ => {}
         }
         outcome
     }
 
     /// Looks whether the schema is ours.
     fn look(&self, conn: &Connection) -> Result<(), Unavailable> {
-        self.schema.saw(migrate::sqlite_version(conn).map_err(|error| super::failure::unavailable(&error))?)
+        self.schema.saw(migrate::sqlite_version(conn).map_err(|error| failure::unavailable(&error))?)
+    }
+
+    /// What is durable now is known outside, too.
+    fn mark(&self, lane: Lane) {
+        if let Some(marks) = &self.marks {
+            marks.write(Mark { lane: lane.id, generation: self.generation, epoch: lane.epoch, head: lane.head });
+        }
+    }
+
+    /// Refuses data with another schema, data that is older than what is known of it, and data that is held.
+    fn check(&mut self, conn: &Connection) -> Result<(), Unavailable> {
+        self.look(conn)?;
+        let marks = self.marks.as_ref().map(|marks| marks.marks());
+        let state = match &marks {
+            Some(marks) => state::check(conn, marks, self.clock.now()),
+            None => state::read(conn),
+        };
+        let state = state.map_err(|error| failure::unavailable(&error))?;
+        self.generation = state.generation;
+        let hold = state.hold.filter(|_| marks.is_some());
+        let refusal = hold.as_ref().map(not_ready);
+        self.hold.set(hold);
+        refusal.map_or(Ok(()), Err)
     }
 
     fn claim(&mut self) -> Result<Lane, Unavailable> {
@@ -135,12 +170,17 @@ impl Writer {
         let lease_until = self.clock.steady().plus_seconds(limits::LANE_LEASE_SECONDS).micros();
         let conn = match self.conn.take() {
             Some(conn) => conn,
-            None => file::open_writer(&self.path).map_err(|error| super::failure::unavailable(&error))?,
+            None => file::open_writer(&self.path).map_err(|error| failure::unavailable(&error))?,
         };
-        self.look(&conn)?;
+        if let Err(reason) = self.check(&conn) {
+            self.conn = self.hold.get().map(|_| conn);
+            return Err(reason);
+        }
         let lane = file::claim(&conn, lease_until)?;
         self.conn = Some(conn);
         self.held.set(lane);
+        self.mark(lane);
+        self.marks.iter().for_each(|marks| marks.sync());
         Ok(lane)
     }
 
@@ -148,12 +188,19 @@ impl Writer {
     fn settle(&mut self, batch: &Batch) -> Settled {
         loop {
             self.conn = None;
-            if let Ok(conn) = file::open_writer(&self.path)
-                && let Ok(settled) = file::settle(&conn, batch)
-            {
+            let Ok(conn) = file::open_writer(&self.path) else {
+                std::thread::park_timeout(CLAIM_PAUSE);
+                continue;
+            };
+            if self.check(&conn).is_err() && self.hold.get().is_some() {
+                self.conn = Some(conn);
+                return Settled::Fenced { durable: None };
+            }
+            if let Ok(settled) = file::settle(&conn, batch) {
                 self.conn = Some(conn);
                 if let Settled::Ours(lane) | Settled::Never(lane) = settled {
                     self.held.set(lane);
+                    self.mark(lane);
                 }
                 return settled;
             }
@@ -168,6 +215,7 @@ impl Writer {
             }
             self.wal.finish(conn);
         }
+        self.marks.iter().for_each(|marks| marks.sync());
     }
 }
 

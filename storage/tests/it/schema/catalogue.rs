@@ -257,6 +257,7 @@ fn every_relation_of_records_has_a_tenant_or_a_view_that_does() {
         "ledger_nodes",
         "nonces",
         "refresh_tokens",
+        "store_state",
         "tenants",
     ];
     assert_eq!(without, viewed.iter().chain(&upkeep).copied().collect());

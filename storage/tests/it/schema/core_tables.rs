@@ -54,6 +54,7 @@ async fn runs_begins_as_written_and_goes_on_with_listed_columns() {
         "timeout_at",
         "plan",
         "rollback",
+        "restored_at",
     ];
     assert_eq!(ours, listed);
     for key in ["PRIMARY KEY (id)", "UNIQUE (trace_id)", "UNIQUE (idempotency_key)"] {

@@ -40,6 +40,7 @@ const SHARED: &[(&str, &str, &str)] = &[
     ("api", "server", "connections and their limits"),
     ("api", "trace", "W3C trace context in and out"),
     ("chimera", "ambient", "the real clock, randomness and environment"),
+    ("chimera", "backup", "what a backup is made of"),
     ("chimera", "bench", "the benchmark of the record store"),
     ("chimera", "cli", "the command line on a page"),
     ("chimera", "command", "one file per command"),

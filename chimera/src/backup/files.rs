@@ -1,0 +1,117 @@
+//! The files of a backup: written whole, listed, copied and digested.
+
+use super::Part;
+use crate::failure::{Failure, Outcome};
+use sha2::{Digest, Sha256};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Component, Path};
+
+const READ_BYTES: usize = 256 * 1024;
+
+/// Folders below blobs in which nothing is finished.
+const UNFINISHED: &str = "tmp";
+
+/// Makes a folder, and those above it, for this user only.
+pub(crate) fn folder(path: &Path) -> Outcome {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|error| Failure::file("can't create", path, &error))
+}
+
+/// Writes a file of this user's own, and waits for the disk.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Outcome {
+    let failed = |error: io::Error| Failure::file("can't write", path, &error);
+    let mut file = private(path).map_err(failed)?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)
+}
+
+fn private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Waits until the entries of a folder are on the disk.
+pub(crate) fn sync(folder: &Path) -> Outcome {
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|error| Failure::file("can't sync", folder, &error))
+}
+
+/// The length and digest of a file.
+pub(crate) fn digest(path: &Path) -> io::Result<(u64, String)> {
+    read(File::open(path)?, |_| Ok(()))
+}
+
+/// Copies a file into place; gives its length and digest. It appears whole or not at all.
+pub(crate) fn copy(from: &Path, to: &Path) -> Outcome<(u64, String)> {
+    let failed = |error: io::Error| Failure::file("can't copy", from, &error);
+    if let Some(above) = to.parent() {
+        folder(above)?;
+    }
+    let mut name = to.file_name().unwrap_or_default().to_owned();
+    name.push(".partial");
+    let draft = to.with_file_name(name);
+    // What an earlier try left is not finished either.
+    let _ = std::fs::remove_file(&draft);
+    let mut file = private(&draft).map_err(failed)?;
+    let copied = read(File::open(from).map_err(failed)?, |piece| file.write_all(piece)).map_err(failed)?;
+    file.sync_all().and_then(|()| std::fs::rename(&draft, to)).map_err(failed)?;
+    Ok(copied)
+}
+
+fn read(mut file: File, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<(u64, String)> {
+    let (mut hasher, mut bytes, mut piece) = (Sha256::new(), 0, vec![0; READ_BYTES]);
+    loop {
+        let read = file.read(&mut piece)?;
+        let Some(read) = piece.get(..read).filter(|read| !read.is_empty()) else { break };
+        hasher.update(read);
+        each(read)?;
+        bytes += read.len() as u64;
+    }
+    Ok((bytes, hex::encode(hasher.finalize())))
+}
+
+/// The part that a file of a backup is.
+pub(crate) fn part(folder: &Path, path: &str) -> Outcome<Part> {
+    let file = folder.join(path);
+    let (bytes, sha256) = digest(&file).map_err(|error| Failure::file("can't read", &file, &error))?;
+    Ok(Part { path: path.to_owned(), bytes, sha256 })
+}
+
+/// Every file below a folder, by its path within it, in order; none if there is no such folder.
+pub(crate) fn list(folder: &Path) -> Outcome<Vec<String>> {
+    let failed = |error: io::Error| Failure::file("can't read", folder, &error);
+    let mut found = Vec::new();
+    let mut queue = vec![folder.to_owned()];
+    while let Some(next) = queue.pop() {
+        let entries = match std::fs::read_dir(&next) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(failed(error)),
+        };
+        for entry in entries {
+            let entry = entry.map_err(failed)?;
+            let kind = entry.file_type().map_err(failed)?;
+            if kind.is_dir() {
+                queue.push(entry.path());
+            } else if kind.is_file() {
+                let path = entry.path();
+                let inside = path.strip_prefix(folder).unwrap_or(&path);
+                found.push(inside.to_string_lossy().into_owned());
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Every finished blob or object below a folder.
+pub(crate) fn finished(folder: &Path) -> Outcome<Vec<String>> {
+    let unfinished =
+        |path: &String| Path::new(path).components().next() == Some(Component::Normal(UNFINISHED.as_ref()));
+    Ok(list(folder)?.into_iter().filter(|path| !unfinished(path)).collect())
+}
+
+/// Whether a path that a backup names stays within it.
+pub(crate) fn is_inside(path: &str) -> bool {
+    !path.is_empty() && Path::new(path).components().all(|part| matches!(part, Component::Normal(_)))
+}

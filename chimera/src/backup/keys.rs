@@ -1,0 +1,66 @@
+//! The keys of a data folder in a backup: sealed under a secret that is not in it.
+
+use super::{KEYS, files};
+use crate::failure::{Failure, Outcome};
+use chimera_core::access::{Secret, seal};
+use chimera_core::error::Code;
+use chimera_engine::port::Random;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What the box is for; it opens as nothing else.
+const PLACE: &str = "chimera backup keys 1";
+const SALT_BYTES: usize = 16;
+
+/// Seals every key below `data/keys` into the backup. False: there is none.
+pub(crate) fn save(data: &Path, backup: &Path, key: &Secret, random: &dyn Random) -> Outcome<bool> {
+    let folder = data.join("keys");
+    let mut found = BTreeMap::new();
+    for name in files::list(&folder)?.into_iter().filter(|name| name.ends_with(".key")) {
+        let path = folder.join(&name);
+        let text = std::fs::read_to_string(&path).map_err(|error| Failure::file("can't read", &path, &error))?;
+        found.insert(name, text);
+    }
+    if found.is_empty() {
+        return Ok(false);
+    }
+    let (mut salt, mut nonce) = ([0; SALT_BYTES], [0; 24]);
+    random.fill(&mut salt);
+    random.fill(&mut nonce);
+    let plain = Secret::new(serde_json::to_vec(&found).map_err(|error| internal(&error))?);
+    let key = seal::stretch(key, &salt).ok_or_else(|| internal(&"no key could be made"))?;
+    let sealed = seal::seal(&key, PLACE, nonce, &plain).ok_or_else(|| internal(&"the keys could not be sealed"))?;
+    files::write(&backup.join(KEYS), &[&salt[..], &sealed].concat())?;
+    Ok(true)
+}
+
+/// Opens the sealed keys of a backup and writes them below `data/keys`. What is there stays.
+pub(crate) fn put_back(backup: &Path, data: &Path, key: &Secret) -> Outcome<usize> {
+    let path = backup.join(KEYS);
+    let bytes = std::fs::read(&path).map_err(|error| Failure::file("can't read", &path, &error))?;
+    let (salt, sealed) = bytes.split_first_chunk::<SALT_BYTES>().ok_or_else(wrong)?;
+    let key = seal::stretch(key, salt).ok_or_else(wrong)?;
+    let plain = seal::open(&key, PLACE, sealed).ok_or_else(wrong)?;
+    let found: BTreeMap<String, String> = serde_json::from_slice(plain.expose()).map_err(|_| wrong())?;
+    let folder = data.join("keys");
+    let mut written = 0;
+    for (name, text) in &found {
+        let path = folder.join(name);
+        if !files::is_inside(name) || path.exists() {
+            continue;
+        }
+        files::folder(path.parent().unwrap_or(&folder))?;
+        files::write(&path, text.as_bytes())?;
+        written += 1;
+    }
+    Ok(written)
+}
+
+fn wrong() -> Failure {
+    Failure::new(Code::ConfigInvalid, "the keys in the backup do not open with this secret")
+        .hint("--key names the secret under which the backup was made")
+}
+
+fn internal(error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(Code::Internal, format!("the keys: {error}"))
+}

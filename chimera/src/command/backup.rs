@@ -1,0 +1,213 @@
+//! `chimera backup`: copy everything that a server needs, beside it while it runs.
+//!
+//! Records come first and blobs after them: whatever the copied records name is there by then.
+
+use super::{Scene, print, say};
+use crate::backup::{self, BLOB_LIST, BlobsAre, FORMAT, KEYS, Manifest, Verified, draft_of, files, keys};
+use crate::cli::{BackupArgs, BackupCommand};
+use crate::compose::{self, Ambient};
+use crate::failure::{Failure, Outcome};
+use chimera_core::error::Code;
+use chimera_core::ledger::checkpoint::PublicKey;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+pub(crate) async fn run(scene: &Scene<'_>, args: BackupArgs) -> Outcome<ExitCode> {
+    if let Some(BackupCommand::Verify { path, trust }) = args.command {
+        return verify(scene, &path, &trust).await;
+    }
+    let out = args.out.ok_or_else(|| Failure::new(Code::MalformedArgs, "name the folder to write with --out"))?;
+    if out.symlink_metadata().is_ok() {
+        return Err(Failure::new(Code::OccConflict, format!("{} exists already", out.display()))
+            .hint("a backup is written to a folder of its own; choose another name"));
+    }
+    let ambient = Ambient::new();
+    let draft = draft_of(&out, &ambient.random.opaque_id());
+    let task = Task { scene, ambient: &ambient, draft: &draft, with_blobs: args.with_blobs, key: args.key };
+    let made = async {
+        files::folder(&draft)?;
+        let manifest = task.fill().await?;
+        std::fs::rename(&draft, &out).map_err(|error| Failure::file("can't write", &out, &error))?;
+        let above = out.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        files::sync(above)?;
+        Ok(manifest)
+    };
+    let made: Outcome<Manifest> = made.await;
+    if made.is_err() {
+        // What is not complete must not be taken for a backup; a leftover says so by its name.
+        let _ = std::fs::remove_dir_all(&draft);
+    }
+    tell(scene, &out, &made?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Task<'a> {
+    scene: &'a Scene<'a>,
+    ambient: &'a Ambient,
+    draft: &'a Path,
+    with_blobs: bool,
+    key: Option<String>,
+}
+
+impl Task<'_> {
+    async fn fill(&self) -> Outcome<Manifest> {
+        let config = &self.scene.loaded.config;
+        let bar = progress(self.scene);
+        let mut manifest = Manifest {
+            format: FORMAT,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            made_at: self.ambient.clock.now().to_string(),
+            store: compose::store_kind(config),
+            schema_version: 0,
+            generation: 0,
+            lanes: Vec::new(),
+            blobs: if config.s3_url.is_some() { BlobsAre::Elsewhere } else { BlobsAre::Listed },
+            keys_sealed: false,
+            tables: Vec::new(),
+            parts: Vec::new(),
+        };
+        bar.set_message("records");
+        let next = |table: &str| bar.set_message(format!("records: {table}"));
+        compose::copy_records(config, self.ambient, self.draft, &mut manifest, next).await?;
+        self.blobs(&mut manifest, &bar)?;
+        if let Some(name) = &self.key {
+            let key = compose::backup_key(config, name).await?;
+            manifest.keys_sealed = keys::save(&config.data_dir, self.draft, &key, &*self.ambient.random)?;
+        }
+        bar.set_message("digests");
+        manifest.parts =
+            files::list(self.draft)?.iter().map(|path| files::part(self.draft, path)).collect::<Outcome<_>>()?;
+        let signer = compose::existing_signer(config).await?;
+        manifest.write(self.draft, signer.as_ref())?;
+        files::sync(self.draft)?;
+        bar.finish_and_clear();
+        Ok(manifest)
+    }
+
+    /// Blobs and buckets, whole or listed.
+    fn blobs(&self, manifest: &mut Manifest, bar: &ProgressBar) -> Outcome {
+        if manifest.blobs == BlobsAre::Elsewhere {
+            if self.with_blobs {
+                return Err(Failure::new(Code::ConfigInvalid, "blobs and buckets are in object storage (`s3_url`)")
+                    .hint("back the bucket up where it is, and leave --with-blobs out"));
+            }
+            return Ok(());
+        }
+        let data = &self.scene.loaded.config.data_dir;
+        let mut list = String::new();
+        for kind in ["blobs", "buckets"] {
+            for path in files::finished(&data.join(kind))? {
+                let name = format!("{kind}/{path}");
+                bar.set_message(name.clone());
+                let from = data.join(&name);
+                if self.with_blobs {
+                    files::copy(&from, &self.draft.join(&name))?;
+                    continue;
+                }
+                // One that is removed at this moment is not needed by anybody.
+                let Ok((bytes, sha256)) = files::digest(&from) else { continue };
+                list += &format!("{}\n", json!({"path": name, "bytes": bytes, "sha256": sha256}));
+            }
+        }
+        if self.with_blobs {
+            manifest.blobs = BlobsAre::Whole;
+            return Ok(());
+        }
+        files::write(&self.draft.join(BLOB_LIST), list.as_bytes())
+    }
+}
+
+fn progress(scene: &Scene<'_>) -> ProgressBar {
+    if !scene.terminal.attached || scene.json {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner();
+    match ProgressStyle::with_template("{spinner} {msg}") {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+fn tell(scene: &Scene<'_>, out: &Path, manifest: &Manifest) -> Outcome {
+    if scene.json {
+        return print(&format!("{}\n", summary(out, manifest)));
+    }
+    let entries: i64 = manifest.lanes.iter().map(|lane| lane.entries).sum();
+    let bytes: u64 = manifest.parts.iter().map(|part| part.bytes).sum();
+    say(&format!(
+        "Wrote {}: entries of the ledger: {entries}, files: {}, bytes: {bytes}.",
+        out.display(),
+        manifest.parts.len()
+    ));
+    match manifest.blobs {
+        BlobsAre::Listed => say("Blobs and buckets are listed, not copied; --with-blobs copies them."),
+        BlobsAre::Whole => say("Blobs and buckets are in it."),
+        BlobsAre::Elsewhere => say("Blobs and buckets are in object storage and are not in it."),
+    }
+    if manifest.keys_sealed {
+        say("The keys of the data folder are in it, sealed.");
+    } else {
+        say("The keys of the data folder are NOT in it; --key names a secret to seal them under.");
+    }
+    Ok(())
+}
+
+fn summary(out: &Path, manifest: &Manifest) -> serde_json::Value {
+    json!({
+        "path": out.display().to_string(), "format": manifest.format, "made_at": manifest.made_at,
+        "store": manifest.store, "schema_version": manifest.schema_version, "lanes": manifest.lanes,
+        "blobs": manifest.blobs, "keys_sealed": manifest.keys_sealed, "files": manifest.parts.len(),
+        "bytes": manifest.parts.iter().map(|part| part.bytes).sum::<u64>(),
+    })
+}
+
+/// The public keys that somebody named.
+pub(super) fn trusted(trust: &[String]) -> Outcome<Vec<PublicKey>> {
+    let read = |text: &String| {
+        let refused = || Failure::new(Code::MalformedArgs, format!("{text} is not a public key (64 hex digits)"));
+        PublicKey::from_hex(text).ok_or_else(refused)
+    };
+    trust.iter().map(read).collect()
+}
+
+/// A backup that is what it was, with its records looked into.
+pub(super) async fn verified(scene: &Scene<'_>, path: &Path, trust: &[String]) -> Outcome<Verified> {
+    let config = &scene.loaded.config;
+    let mut known = config.trusted_keys.clone();
+    known.extend(compose::existing_signer(config).await?.map(|signer| signer.public_key()));
+    let found = backup::verify(path, &trusted(trust)?, &known)?;
+    compose::inspect_records(&found.manifest, path)?;
+    Ok(found)
+}
+
+async fn verify(scene: &Scene<'_>, path: &Path, trust: &[String]) -> Outcome<ExitCode> {
+    let found = verified(scene, path, trust).await?;
+    let Verified { manifest, signed_by, trusted } = &found;
+    if scene.json {
+        let mut told = summary(path, manifest);
+        told["intact"] = true.into();
+        told["signed_by"] = json!(signed_by);
+        told["trusted"] = (*trusted).into();
+        print(&format!("{told}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let signed = match (signed_by, trusted) {
+        (None, _) => "it is not signed".to_owned(),
+        (Some(key), true) => format!("signed with {key}, which you trust"),
+        (Some(key), false) => format!("signed with {key}, the key that it names itself"),
+    };
+    let entries: i64 = manifest.lanes.iter().map(|lane| lane.entries).sum();
+    say(&format!(
+        "intact: made {}, entries of the ledger: {entries}, files: {}, {signed}",
+        manifest.made_at,
+        manifest.parts.len()
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where the keys of a backup are.
+pub(super) fn has_keys(path: &Path) -> Option<PathBuf> {
+    Some(path.join(KEYS)).filter(|keys| keys.is_file())
+}

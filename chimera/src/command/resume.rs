@@ -1,0 +1,143 @@
+//! `chimera resume`: go on with a store that is held after a restore.
+//!
+//! First it is told what may have happened since the state in the store was written; nothing is
+//! changed before somebody agrees.
+
+use super::{EXIT_FOUND_WRONG, Scene, print, say};
+use crate::ambient::stdin_is_terminal;
+use crate::cli::ResumeArgs;
+use crate::compose::{self, Ambient};
+use crate::failure::{Failure, Outcome};
+use crate::flow::table::table;
+use chimera_core::error::Code;
+use chimera_engine::flow::{RestoredRun, Resume, Survey};
+use chimera_engine::port::Hold;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::{BufRead, Write as _};
+use std::process::ExitCode;
+
+/// Runs that are listed for a person; `--json` has them all.
+const RUNS_SHOWN: usize = 50;
+
+pub(crate) async fn run(scene: &Scene<'_>, args: &ResumeArgs) -> Outcome<ExitCode> {
+    let (config, ambient) = (&scene.loaded.config, Ambient::new());
+    if !args.after_restore {
+        return Err(Failure::new(Code::MalformedArgs, "say what to resume after: --after-restore")
+            .hint("a single run goes on with chimera runs resume"));
+    }
+    let Some(hold) = compose::hold_of(config, &ambient).await? else {
+        if scene.json {
+            print(&format!("{}\n", json!({"held": false, "resumed": false})))?;
+        } else {
+            say("The store is not held: there is nothing to resume.");
+        }
+        return Ok(ExitCode::SUCCESS);
+    };
+    let resumer = compose::resumer(config, &ambient).await?;
+    let outcome = go(scene, args, &hold, &resumer).await;
+    resumer.close().await;
+    outcome
+}
+
+async fn go(scene: &Scene<'_>, args: &ResumeArgs, hold: &Hold, resumer: &compose::Resumer) -> Outcome<ExitCode> {
+    let survey = resumer.flow.survey().await?;
+    let resumes = args.yes
+        || (!scene.json && {
+            print(&shown(hold, &survey))?;
+            agreed()?
+        });
+    let mut ended = 0;
+    if resumes {
+        let resume = Resume { hold, end_sign_ins: !args.keep_sign_ins };
+        ended = resumer.flow.resume_store(&compose::operator(), &survey, &resume).await?;
+    }
+    if scene.json {
+        print(&format!("{}\n", document(hold, &survey, resumes, ended)))?;
+    } else if resumes {
+        if args.yes {
+            print(&shown(hold, &survey))?;
+        }
+        say(&format!("Resumed. Runs that were told: {}, sign-ins that were ended: {ended}.", survey.runs.len()));
+        say("Servers go on now. chimera runs list shows what waits for you.");
+    } else {
+        say("Nothing was changed; the store is still held. With --yes it goes on.");
+    }
+    Ok(if resumes { ExitCode::SUCCESS } else { ExitCode::from(EXIT_FOUND_WRONG) })
+}
+
+/// Asks whoever sits at the terminal; nobody there means no.
+fn agreed() -> Outcome<bool> {
+    if !stdin_is_terminal() {
+        return Ok(false);
+    }
+    let failed = |error: std::io::Error| Failure::new(Code::Internal, format!("no answer: {}", error.kind()));
+    let mut stderr = std::io::stderr();
+    write!(stderr, "Go on from this state? Type yes: ").and_then(|()| stderr.flush()).map_err(failed)?;
+    let mut answer = String::new();
+    std::io::stdin().lock().read_line(&mut answer).map_err(failed)?;
+    Ok(answer.trim() == "yes")
+}
+
+fn shown(hold: &Hold, survey: &Survey) -> String {
+    let mut text = format!("The store is held since {}: {}\n\n", hold.since, hold.reason);
+    if survey.runs.is_empty() {
+        text.push_str("No run has anything left to do.\n");
+    } else {
+        text.push_str("These runs have something left to do. What they did after this state was written is not\n");
+        text.push_str(
+            "known; a step that changes something is not sent again before it is known that it was not sent.\n\n",
+        );
+        let rows: Vec<Vec<String>> = survey.runs.iter().take(RUNS_SHOWN).map(row).collect();
+        text.push_str(&table(&["RUN", "WORKFLOW", "STATUS", "WAITS", "IN DOUBT"], &rows));
+    }
+    if let Some(more) = survey.runs.len().checked_sub(RUNS_SHOWN).filter(|more| *more > 0) {
+        let _ = writeln!(text, "and {more} more; --json lists all");
+    }
+    let _ = writeln!(text, "\nMessages that are sent, some perhaps for the second time: {}", survey.messages);
+    let _ = writeln!(text, "Sign-ins that are ended, because what was revoked since is lost: {}", survey.sign_ins);
+    text
+}
+
+fn row(run: &RestoredRun) -> Vec<String> {
+    let mut waits = Vec::new();
+    if run.approvals > 0 {
+        waits.push(format!("approvals: {}", run.approvals));
+    }
+    waits.extend(run.due.map(|due| format!("until {due}")));
+    if run.under_way > 0 {
+        waits.push(format!("calls under way: {}", run.under_way));
+    }
+    if run.rolling_back {
+        waits.push("rollback".to_owned());
+    }
+    let step = |step: &chimera_core::flow::run::UnsureStep| {
+        let item = step.item.map(|item| format!("[{item}]")).unwrap_or_default();
+        format!("{}{item} ({})", step.node, step.tool.as_deref().unwrap_or("workflow"))
+    };
+    let unsure: Vec<String> = run.unsure.iter().map(step).collect();
+    let unsure = match &run.unreadable {
+        Some(why) => format!("can't be read: {why}"),
+        None if unsure.is_empty() => "-".to_owned(),
+        None => unsure.join(", "),
+    };
+    let waits = if waits.is_empty() { "-".to_owned() } else { waits.join(", ") };
+    vec![run.id.to_string(), run.workflow.clone(), run.status.clone(), waits, unsure]
+}
+
+fn document(hold: &Hold, survey: &Survey, resumed: bool, ended: usize) -> Value {
+    let run = |run: &RestoredRun| {
+        let step = |step: &chimera_core::flow::run::UnsureStep| json!({"node": step.node, "item": step.item, "tool": step.tool, "status": step.status});
+        json!({
+            "run_id": run.id, "tenant": run.tenant, "workflow_id": run.workflow, "actor": run.actor,
+            "status": run.status, "calls_under_way": run.under_way, "approvals_pending": run.approvals,
+            "next_deadline": run.due.map(|due| due.to_string()), "rolling_back": run.rolling_back,
+            "unreadable": run.unreadable, "in_doubt": run.unsure.iter().map(step).collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "held": !resumed, "reason": hold.reason, "held_since": hold.since.to_string(), "resumed": resumed,
+        "runs": survey.runs.iter().map(run).collect::<Vec<_>>(), "messages_pending": survey.messages,
+        "sign_ins": survey.sign_ins, "sign_ins_ended": ended,
+    })
+}

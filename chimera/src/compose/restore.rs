@@ -1,0 +1,170 @@
+//! Records that are copied into a backup and put back, and a store that is held, opened by whoever
+//! resumes it.
+
+use super::{Ambient, facts, flow, marks, plain, secret};
+use crate::backup::{LaneHead, Manifest, StoreKind, TablePart, files};
+use crate::config::Config;
+use crate::failure::{Failure, Outcome};
+use crate::home::Home;
+use chimera_core::access::Secret;
+use chimera_core::error::Code;
+use chimera_core::ledger::{Digest32, Head};
+use chimera_core::time::Timestamp;
+use chimera_engine::flow::Flow;
+use chimera_engine::port::{Hold, Records};
+use chimera_storage::records::{
+    Access, Copied, CopiedTable, DATA_FILE, PostgresOptions, PostgresRecords, SqliteRecords,
+};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The data file of a data folder.
+const RECORDS_FILE: &str = "chimera.db";
+
+/// Why the store is held, if it is, or would be if a server started on it.
+pub(crate) async fn hold_of(config: &Config, ambient: &Ambient) -> Outcome<Option<Hold>> {
+    Ok(facts(config, ambient.clock.now()).await?.hold)
+}
+
+/// An engine on a store that is held, which may write to it.
+pub(crate) struct Resumer {
+    pub(crate) flow: Flow,
+    records: Arc<dyn Records>,
+    /// A data folder has one user; a database may have nodes that wait for this.
+    _home: Option<Home>,
+}
+
+impl Resumer {
+    /// Closes the store.
+    pub(crate) async fn close(self) {
+        self.records.close().await;
+    }
+}
+
+/// Opens a store that is held to resume it. Whoever had a lane before can't commit any more.
+pub(crate) async fn resumer(config: &Config, ambient: &Ambient) -> Outcome<Resumer> {
+    let (home, records): (_, Arc<dyn Records>) = match &config.database_url {
+        None => {
+            let home = Home::take(&config.data_dir)?;
+            let (marks, clock) = (marks(config), Arc::clone(&ambient.clock));
+            (Some(home), Arc::new(SqliteRecords::open_marked(&config.data_dir, &marks, Access::Resume, clock)?))
+        }
+        Some(url) => {
+            let url = plain(config, "database_url", url).await?;
+            let node = ambient.random.opaque_id();
+            let options = PostgresOptions {
+                lanes: 1,
+                node,
+                marks: Some(marks(config)),
+                resume: true,
+                ..PostgresOptions::new(url)
+            };
+            (None, Arc::new(PostgresRecords::open(options).await?))
+        }
+    };
+    flow::found_tenant(ambient, &*records).await?;
+    let flow = flow::resumer(config, ambient, &records)?;
+    Ok(Resumer { flow, records, _home: home })
+}
+
+/// Which store the configuration names.
+pub(crate) const fn store_kind(config: &Config) -> StoreKind {
+    if config.database_url.is_some() { StoreKind::Postgres } else { StoreKind::Sqlite }
+}
+
+/// The secret under which keys are sealed in a backup.
+pub(crate) async fn backup_key(config: &Config, name: &str) -> Outcome<Secret> {
+    secret(config, "--key", name).await
+}
+
+/// Copies the records into a backup, beside whoever writes; `table` is told what comes next.
+pub(crate) async fn copy_records(
+    config: &Config,
+    ambient: &Ambient,
+    to: &Path,
+    manifest: &mut Manifest,
+    table: impl FnMut(&str),
+) -> Outcome {
+    let now = ambient.clock.now();
+    let reason = format!("it is a backup of {now}; run chimera resume --after-restore");
+    let copied = match &config.database_url {
+        None => SqliteRecords::copy(&config.data_dir, to, &Hold { reason, since: now })?,
+        Some(url) => PostgresRecords::copy(&plain(config, "database_url", url).await?, to, table).await?,
+    };
+    tell(manifest, &copied);
+    Ok(())
+}
+
+/// Writes down what was copied.
+fn tell(manifest: &mut Manifest, copied: &Copied) {
+    (manifest.schema_version, manifest.generation) = (copied.schema_version, copied.generation);
+    let lane = |(lane, epoch, head): &(i64, i64, Head)| LaneHead {
+        lane: *lane,
+        epoch: *epoch,
+        entries: head.seq,
+        hash: head.hash.to_string(),
+    };
+    manifest.lanes = copied.lanes.iter().map(lane).collect();
+    let table = |table: &CopiedTable| {
+        let CopiedTable { name, columns, rows } = table.clone();
+        TablePart { name, columns, rows }
+    };
+    manifest.tables = copied.tables.iter().map(table).collect();
+}
+
+/// What a manifest says was copied.
+fn told(manifest: &Manifest) -> Copied {
+    let hash = |lane: &LaneHead| Digest32::from_hex(&lane.hash).unwrap_or(Digest32::ZERO);
+    let lane = |lane: &LaneHead| (lane.lane, lane.epoch, Head { seq: lane.entries, hash: hash(lane) });
+    let table = |part: &TablePart| {
+        let TablePart { name, columns, rows } = part.clone();
+        CopiedTable { name, columns, rows }
+    };
+    Copied {
+        schema_version: manifest.schema_version,
+        generation: manifest.generation,
+        lanes: manifest.lanes.iter().map(lane).collect(),
+        tables: manifest.tables.iter().map(table).collect(),
+    }
+}
+
+/// Looks into the records of a backup: they must be what its manifest says.
+pub(crate) fn inspect_records(manifest: &Manifest, from: &Path) -> Outcome {
+    if manifest.store == StoreKind::Postgres {
+        return Ok(());
+    }
+    let found = SqliteRecords::inspect(from)?;
+    if found != told(manifest) {
+        return Err(Failure::new(Code::LedgerBroken, "the records of the backup are not what its manifest says")
+            .hint("use another one; nothing was changed"));
+    }
+    Ok(())
+}
+
+/// Puts the data file of a backup into the data folder, held. It appears whole or not at all.
+pub(crate) fn put_data_back(config: &Config, from: &Path, hold: &Hold) -> Outcome {
+    let data = &config.data_dir;
+    let draft = data.join("restoring");
+    // What an earlier try left is not finished.
+    let _ = std::fs::remove_dir_all(&draft);
+    files::folder(&draft)?;
+    files::copy(&from.join(DATA_FILE), &draft.join(RECORDS_FILE))?;
+    SqliteRecords::hold_data(&draft, &marks(config), hold)?;
+    let place = data.join(RECORDS_FILE);
+    std::fs::rename(draft.join(RECORDS_FILE), &place).map_err(|error| Failure::file("can't write", &place, &error))?;
+    let _ = std::fs::remove_dir_all(&draft);
+    files::sync(data)
+}
+
+/// Fills the database with the tables of a backup, held; gives where its own tables were put.
+pub(crate) async fn fill_database(
+    config: &Config,
+    from: &Path,
+    manifest: &Manifest,
+    held: (&Hold, Option<Timestamp>),
+) -> Outcome<Option<String>> {
+    let Some(url) = &config.database_url else { return Ok(None) };
+    let url = plain(config, "database_url", url).await?;
+    let kept = PostgresRecords::fill(&url, from, &told(manifest), &marks(config), held, |_| {}).await?;
+    Ok(kept.map(|kept| format!("schema {kept}")))
+}

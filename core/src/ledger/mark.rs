@@ -1,0 +1,189 @@
+//! The mark: how far a lane has come, kept outside its store.
+//!
+//! A store that was put back, or lost its end, is whole in itself: nothing in it says that there was
+//! more. The mark says so. It is written after a commit is durable, so it is never ahead of the store
+//! that it was written for; a store that is behind its mark is not that store any more.
+
+use super::{Digest32, Head};
+use sha2::{Digest, Sha256};
+use std::fmt;
+
+/// How many bytes a mark has on the disk.
+pub const MARK_BYTES: usize = 96;
+
+/// What a mark's bytes begin with.
+const MAGIC: &[u8; 8] = b"CHMARK1\n";
+
+/// How many bytes of its digest close a mark.
+const CHECKSUM_BYTES: usize = MARK_BYTES - 8 - 4 * 8 - 32;
+
+/// How far a lane has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The lane.
+    pub lane: i64,
+    /// When the store was last resumed after a restore, in microseconds; zero if it never was.
+    pub generation: i64,
+    /// The epoch in which the lane was held.
+    pub epoch: i64,
+    /// The end of its chain.
+    pub head: Head,
+}
+
+/// What a store says about the lane of a mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneRow {
+    /// Its epoch.
+    pub epoch: i64,
+    /// The end of its chain.
+    pub head: Head,
+    /// The hash of the entry that the mark names, if it is there.
+    pub hash_at_mark: Option<Digest32>,
+}
+
+/// In what way a store is behind a mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// The store was resumed less recently than the mark says.
+    Generation,
+    /// The store has no such lane.
+    LaneMissing(Mark),
+    /// The lane was taken less often than the mark says.
+    Epoch(Mark, LaneRow),
+    /// The lane has fewer entries than the mark says.
+    Entries(Mark, LaneRow),
+    /// The lane has another entry where the mark points.
+    Other(Mark),
+}
+
+impl fmt::Display for Behind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Generation => f.write_str("it was resumed after a restore, and this is a state from before that"),
+            Self::LaneMissing(mark) => {
+                write!(f, "lane {} is missing, which had {} entries", mark.lane, mark.head.seq)
+            }
+            Self::Epoch(mark, row) => {
+                write!(f, "lane {} is at epoch {}, and was at {} before", mark.lane, row.epoch, mark.epoch)
+            }
+            Self::Entries(mark, row) => {
+                write!(f, "lane {} has {} entries, and had {} before", mark.lane, row.head.seq, mark.head.seq)
+            }
+            Self::Other(mark) => {
+                write!(f, "entry {} of lane {} is not the one that was there before", mark.head.seq, mark.lane)
+            }
+        }
+    }
+}
+
+impl Mark {
+    /// Whether the store is behind this mark: its generation, and what it says about the lane.
+    #[must_use]
+    pub fn behind(&self, generation: i64, row: Option<LaneRow>) -> Option<Behind> {
+        // Somebody has looked at that state and declared it the one to go on from.
+        if generation > self.generation {
+            return None;
+        }
+        if generation < self.generation {
+            return Some(Behind::Generation);
+        }
+        let Some(row) = row else { return Some(Behind::LaneMissing(*self)) };
+        if row.epoch < self.epoch {
+            return Some(Behind::Epoch(*self, row));
+        }
+        if row.head.seq < self.head.seq {
+            return Some(Behind::Entries(*self, row));
+        }
+        (self.head.seq > 0 && row.hash_at_mark != Some(self.head.hash)).then_some(Behind::Other(*self))
+    }
+
+    /// Whether this mark was written later than another of its lane.
+    #[must_use]
+    pub fn is_later_than(&self, other: &Self) -> bool {
+        (self.generation, self.epoch, self.head.seq) > (other.generation, other.epoch, other.head.seq)
+    }
+
+    /// Its bytes, which tell a torn write from a whole one.
+    #[must_use]
+    pub fn encode(&self) -> [u8; MARK_BYTES] {
+        let mut bytes = [0; MARK_BYTES];
+        let numbers = [self.lane, self.generation, self.epoch, self.head.seq].map(i64::to_be_bytes).concat();
+        let parts: [&[u8]; 3] = [MAGIC, &numbers, &self.head.hash.0];
+        let payload = parts.concat();
+        let digest = Sha256::digest(&payload);
+        let all = payload.iter().chain(digest.iter().take(CHECKSUM_BYTES));
+        bytes.iter_mut().zip(all).for_each(|(place, byte)| *place = *byte);
+        bytes
+    }
+
+    /// The mark that these bytes are, if they are a whole one.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (payload, checksum) = bytes.get(..MARK_BYTES)?.split_at(MARK_BYTES - CHECKSUM_BYTES);
+        if !payload.starts_with(MAGIC) || Sha256::digest(payload).get(..CHECKSUM_BYTES) != Some(checksum) {
+            return None;
+        }
+        let number = |at: usize| {
+            let start = MAGIC.len() + at * 8;
+            payload.get(start..start + 8)?.try_into().ok().map(i64::from_be_bytes)
+        };
+        let hash = Digest32::from_slice(payload.get(MAGIC.len() + 32..)?)?;
+        Some(Self { lane: number(0)?, generation: number(1)?, epoch: number(2)?, head: Head { seq: number(3)?, hash } })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark() -> Mark {
+        Mark { lane: 1, generation: 7, epoch: 3, head: Head { seq: 9, hash: Digest32([5; 32]) } }
+    }
+
+    fn row() -> LaneRow {
+        LaneRow { epoch: 3, head: mark().head, hash_at_mark: Some(Digest32([5; 32])) }
+    }
+
+    #[test]
+    fn a_mark_survives_its_bytes_and_a_torn_one_does_not() {
+        assert_eq!(Mark::decode(&mark().encode()), Some(mark()));
+        for at in 0..MARK_BYTES {
+            let mut torn = mark().encode();
+            torn[at] ^= 1;
+            assert_eq!(Mark::decode(&torn), None, "byte {at}");
+        }
+        assert_eq!(Mark::decode(&[0; MARK_BYTES]), None);
+        assert_eq!(Mark::decode(&mark().encode()[1..]), None);
+    }
+
+    #[test]
+    fn a_store_that_went_on_is_not_behind() {
+        let grown = LaneRow { epoch: 8, head: Head { seq: 90, hash: Digest32([6; 32]) }, ..row() };
+        assert_eq!([mark().behind(7, Some(row())), mark().behind(7, Some(grown))], [None, None]);
+        assert_eq!(mark().behind(8, None), None, "it was resumed since, whatever it looks like");
+        let empty = Mark { head: Head::EMPTY, ..mark() };
+        assert_eq!(empty.behind(7, Some(LaneRow { head: Head::EMPTY, hash_at_mark: None, ..row() })), None);
+    }
+
+    #[test]
+    fn whatever_is_less_or_other_than_the_mark_is_behind() {
+        let fewer = LaneRow { head: Head { seq: 8, hash: Digest32([5; 32]) }, ..row() };
+        let older = LaneRow { epoch: 2, ..row() };
+        let other = LaneRow { hash_at_mark: Some(Digest32([4; 32])), ..row() };
+        let hole = LaneRow { hash_at_mark: None, ..row() };
+        assert!(matches!(mark().behind(6, Some(row())), Some(Behind::Generation)));
+        assert!(matches!(mark().behind(7, None), Some(Behind::LaneMissing(_))));
+        assert!(matches!(mark().behind(7, Some(fewer)), Some(Behind::Entries(..))));
+        assert!(matches!(mark().behind(7, Some(older)), Some(Behind::Epoch(..))));
+        assert!(matches!(mark().behind(7, Some(other)), Some(Behind::Other(_))));
+        assert!(matches!(mark().behind(7, Some(hole)), Some(Behind::Other(_))));
+    }
+
+    #[test]
+    fn a_later_mark_has_a_later_generation_epoch_or_entry() {
+        let next = Mark { head: Head { seq: 10, ..mark().head }, ..mark() };
+        assert!(next.is_later_than(&mark()) && !mark().is_later_than(&mark()));
+        let resumed = Mark { generation: 8, epoch: 1, head: Head::EMPTY, ..mark() };
+        assert!(resumed.is_later_than(&next) && !next.is_later_than(&resumed));
+    }
+}

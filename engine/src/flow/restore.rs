@@ -1,0 +1,266 @@
+//! Going on after a restore: what may have happened since the state in the store was written, and
+//! telling every run so.
+//!
+//! A store that was put back knows nothing of what its runs did afterwards. Every run that has
+//! something left to do is told when its state was put back; from then on it sends nothing that
+//! changes something before somebody has found out that it was not sent already. The store takes
+//! changes again with the last of these transactions, so whoever is cut off half way begins anew.
+
+use super::{Flow, FlowError, load};
+use crate::access::Permit;
+use crate::ledger::audit::{Event, Writer};
+use crate::port::{Hold, Records};
+use chimera_core::access::tables::TOKEN_FAMILIES;
+use chimera_core::flow::run::{RunStatus, Unstorable, UnsureStep};
+use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS, SCOPED_APPROVALS};
+use chimera_core::ledger::SubjectType;
+use chimera_core::ledger::tables::{LEDGER_LANES, STORE_STATE};
+use chimera_core::limits;
+use chimera_core::record::{Compare, Condition, Json, Row, RowCount, Scope, Select, Step, Table, Tx, Update, Value};
+use chimera_core::time::Timestamp;
+use serde_json::json;
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// Runs that are told in one transaction.
+const RUNS_AT_ONCE: usize = 200;
+
+/// Whose the store's own ledger entries are.
+const SYSTEM_TENANT: &str = "system";
+
+/// A run with something left to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RestoredRun {
+    /// Which.
+    pub id: Uuid,
+    /// Whose.
+    pub tenant: String,
+    /// What it follows.
+    pub workflow: String,
+    /// Who asked for it.
+    pub actor: String,
+    /// Where it stands.
+    pub status: String,
+    /// Steps that change something and have no outcome here.
+    pub unsure: Vec<UnsureStep>,
+    /// Calls that were under way.
+    pub under_way: usize,
+    /// Decisions that people were asked for.
+    pub approvals: usize,
+    /// When its next timer is due.
+    pub due: Option<Timestamp>,
+    /// It was being rolled back.
+    pub rolling_back: bool,
+    /// Why it could not be looked into; it is told all the same.
+    pub unreadable: Option<String>,
+    version: i64,
+    run_seq: i64,
+    owned: bool,
+    /// When the last of its effects was written down.
+    latest: Timestamp,
+}
+
+/// What may have happened since the state in the store was written.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Survey {
+    /// Runs that have something left to do.
+    pub runs: Vec<RestoredRun>,
+    /// Messages that wait to be sent.
+    pub messages: usize,
+    /// Sign-ins that count.
+    pub sign_ins: usize,
+}
+
+/// What going on is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resume<'a> {
+    /// Why the store was held.
+    pub hold: &'a Hold,
+    /// End every sign-in: what was revoked after the backup is not known.
+    pub end_sign_ins: bool,
+}
+
+impl Flow {
+    /// Looks at everything that has something left to do.
+    pub async fn survey(&self) -> Result<Survey, FlowError> {
+        let records = &*self.inner.parts.records;
+        let mut rows: BTreeMap<Uuid, Row> = BTreeMap::new();
+        let runs = || Select::from(&RUNS, Scope::System);
+        let epoch = Timestamp::from_micros(0);
+        for select in [
+            runs().with("completed_at", Value::Null),
+            runs().filter("owner_lane", Compare::AtLeast, 0),
+            runs().filter("next_deadline", Compare::AtLeast, epoch),
+        ] {
+            let found = load::all(records, select, usize::MAX).await?;
+            rows.extend(found.into_iter().filter(has_work_left).map(|row| (row.uuid("id"), row)));
+        }
+        let mut survey = Survey::default();
+        for row in rows.into_values() {
+            survey.runs.push(self.look_into(row).await?);
+        }
+        let pending = Select::from(&NOTIFICATIONS, Scope::System).with("status", "pending");
+        survey.messages = load::all(records, pending, usize::MAX).await?.len();
+        let open = Select::from(&TOKEN_FAMILIES, Scope::System).with("revoked_at", Value::Null).filter(
+            "expires_at",
+            Compare::Above,
+            self.inner.parts.clock.now(),
+        );
+        survey.sign_ins = load::all(records, open, usize::MAX).await?.len();
+        Ok(survey)
+    }
+
+    async fn look_into(&self, row: Row) -> Result<RestoredRun, FlowError> {
+        let records = &*self.inner.parts.records;
+        let id = row.uuid("id");
+        let of_run = |table| Select::from(table, Scope::System).with("run_id", id);
+        let effects = load::all(records, of_run(&EFFECTS), limits::RUN_STEPS_MAX).await?;
+        let asked = of_run(&SCOPED_APPROVALS).with("status", "pending");
+        let asked = load::all(records, asked, usize::try_from(limits::RUN_APPROVALS_MAX).unwrap_or(1)).await?;
+        let written = |row: &Row| {
+            ["created_at", "dispatched_at", "settled_at"].iter().filter_map(|column| row.get(column).as_time()).max()
+        };
+        let mut run = RestoredRun {
+            id,
+            tenant: row.text("tenant_id").to_owned(),
+            workflow: row.text("workflow_id").to_owned(),
+            actor: row.text("actor").to_owned(),
+            status: row.text("status").to_owned(),
+            unsure: Vec::new(),
+            under_way: effects.iter().filter(|effect| effect.text("status") == "dispatched").count(),
+            approvals: asked.len(),
+            due: row.get("next_deadline").as_time(),
+            rolling_back: is_rolling_back(&row),
+            unreadable: None,
+            version: row.int("state_version"),
+            run_seq: row.int("run_seq"),
+            owned: !row.get("owner_lane").is_null(),
+            latest: effects.iter().filter_map(written).max().unwrap_or(Timestamp::from_micros(0)),
+        };
+        match load::load(records, &self.inner.workflows, row).await {
+            Ok(loaded) => run.unsure = loaded.unsure(),
+            Err(FlowError::Read(error)) => return Err(error.into()),
+            Err(error) => run.unreadable = Some(error.to_string()),
+        }
+        Ok(run)
+    }
+
+    /// Tells every run of `survey` that its state was put back, and lets the store take changes again.
+    /// Gives how many sign-ins were ended.
+    pub async fn resume_store(
+        &self,
+        permit: &Permit,
+        survey: &Survey,
+        resume: &Resume<'_>,
+    ) -> Result<usize, FlowError> {
+        let records = &*self.inner.parts.records;
+        let now = self.inner.parts.clock.now();
+        for runs in survey.runs.chunks(RUNS_AT_ONCE) {
+            let mut tx = Tx::default();
+            for run in runs {
+                tx.updates.push(flagged(run, now).map_err(Unstorable::from)?);
+                let unsure: Vec<_> =
+                    run.unsure.iter().map(|step| json!({"node": step.node, "tool": step.tool})).collect();
+                let data = json!({"unsure": unsure, "under_way": run.under_way, "rolling_back": run.rolling_back});
+                let place =
+                    Place { tenant: &run.tenant, run: Some((run.id, run.run_seq + 1)), subject: run.id.to_string() };
+                self.note(&mut tx, permit, place, "run.restored", data)?;
+            }
+            records.commit(tx).await?;
+        }
+        let mut tx = Tx::default();
+        let ended = if resume.end_sign_ins { survey.sign_ins } else { 0 };
+        if resume.end_sign_ins {
+            tx.steps.push(end_sign_ins(now));
+        }
+        tx.steps.push(let_go(now));
+        let data = json!({
+            "reason": resume.hold.reason, "held_since": resume.hold.since.to_string(), "runs": survey.runs.len(),
+            "sign_ins_ended": ended, "messages": survey.messages, "generation": now.micros(),
+            "lanes": lanes(records).await?,
+        });
+        let place = Place { tenant: SYSTEM_TENANT, run: None, subject: "store".to_owned() };
+        self.note(&mut tx, permit, place, "store.resumed", data)?;
+        records.commit(tx).await?;
+        Ok(ended)
+    }
+
+    fn note(
+        &self,
+        tx: &mut Tx,
+        permit: &Permit,
+        place: Place<'_>,
+        event_type: &str,
+        data: serde_json::Value,
+    ) -> Result<(), FlowError> {
+        let event = Event {
+            tenant_id: place.tenant.to_owned(),
+            subject_type: SubjectType::Other,
+            subject_id: place.subject,
+            event_type: event_type.to_owned(),
+            actor_type: permit.kind(),
+            actor_id: Some(permit.actor().to_owned()),
+            data,
+            run_id: place.run.map(|(run, _)| run),
+            run_seq: place.run.map(|(_, number)| number),
+            trace_id: place.run.map(|(run, _)| chimera_core::id::trace_id(run)),
+        };
+        let writer = Writer { random: &*self.inner.parts.random, clock: &*self.inner.parts.clock };
+        writer.event(tx, event)?;
+        Ok(())
+    }
+}
+
+/// What a ledger entry is about.
+struct Place<'a> {
+    tenant: &'a str,
+    /// A run and the number of the entry within it.
+    run: Option<(Uuid, i64)>,
+    subject: String,
+}
+
+fn is_rolling_back(row: &Row) -> bool {
+    row.get("rollback").as_json().map(Json::to_value).is_some_and(|rollback| rollback["ended"] == false)
+}
+
+fn has_work_left(row: &Row) -> bool {
+    RunStatus::parse(row.text("status")).is_none_or(|status| !status.is_final()) || is_rolling_back(row)
+}
+
+/// The run knows that it was restored, and nobody drives it. Its effects so far are older than that
+/// moment, whatever clocks wrote them.
+fn flagged(run: &RestoredRun, now: Timestamp) -> Result<Update, chimera_core::record::InvalidTx> {
+    let after = Timestamp::from_micros(run.latest.micros().saturating_add(1));
+    let mut set = vec![("restored_at", after.max(now).into()), ("run_seq", (run.run_seq + 1).into())];
+    if run.owned {
+        set.extend([("owner_lane", Value::Null), ("owner_epoch", Value::Null), ("next_deadline", now.into())]);
+    }
+    Update::versioned(&RUNS, vec![run.id.into()], run.version, set)
+}
+
+fn end_sign_ins(now: Timestamp) -> Step {
+    let conditions = vec![Condition { column: "revoked_at", compare: Compare::Is, value: Value::Null }];
+    let set = vec![("revoked_at", now.into()), ("revoked_because", "restored".into())];
+    let set = placed(&TOKEN_FAMILIES, set);
+    Step::Update { table: &TOKEN_FAMILIES, conditions, set, rows: RowCount::AtMost(u64::MAX) }
+}
+
+/// Cells by the positions of their columns.
+fn placed(table: &Table, cells: Vec<(&str, Value)>) -> Vec<(usize, Value)> {
+    cells.into_iter().filter_map(|(column, value)| Some((table.position(column)?, value))).collect()
+}
+
+/// The store is not held, and marks from before this moment don't count.
+fn let_go(now: Timestamp) -> Step {
+    let conditions = vec![Condition { column: "id", compare: Compare::Is, value: 1.into() }];
+    let set = vec![("held_reason", Value::Null), ("held_at", Value::Null), ("generation", now.micros().into())];
+    let set = placed(&STORE_STATE, set);
+    Step::Update { table: &STORE_STATE, conditions, set, rows: RowCount::Exactly(1) }
+}
+
+async fn lanes(records: &dyn Records) -> Result<serde_json::Value, FlowError> {
+    let rows = load::all(records, Select::from(&LEDGER_LANES, Scope::System), limits::LANES_MAX).await?;
+    let hash = |row: &Row| row.get("head_hash").as_bytes().map(hex::encode);
+    let lane = |row: &Row| json!({"lane": row.int("lane"), "entries": row.int("head_seq"), "hash": hash(row)});
+    Ok(rows.iter().map(lane).collect())
+}

@@ -1,0 +1,190 @@
+//! Going on after a restore: nothing that changes something is sent before it is known that it was
+//! not sent already.
+
+use chimera_core::access::Level;
+use chimera_core::flow::tables::{EFFECTS, RUNS};
+use chimera_core::flow::tool::Reach;
+use chimera_core::ledger::tables::STORE_STATE;
+use chimera_core::record::{Insert, Tx};
+use chimera_core::time::Timestamp;
+use chimera_engine::flow::{Resume, StartRun, Survey};
+use chimera_engine::port::{CommitError, Found, Hold, Records};
+use chimera_testkit::flow::{Asked, Puppet, Setup, Stage, chain, code_of, id_of, stage, workflow};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+const SILENT: Level = Level::ExecuteSilent;
+
+fn hold() -> Hold {
+    Hold { reason: "it was restored".to_owned(), since: Timestamp::from_micros(0) }
+}
+
+/// The engine stops, its store is put back as it is, and an operator resumes it.
+async fn restored(stage: &Stage, setup: Setup) -> (Stage, Survey) {
+    stage.flow.stop();
+    let next = setup.world(stage.world.clone()).unkept().on(Arc::clone(&stage.records)).await;
+    let state = Insert::into(&STORE_STATE, vec![("id", 1.into())]).unwrap();
+    // The second restore of a test finds it there.
+    let _ = stage.records.commit(Tx { inserts: vec![state], ..Tx::default() }).await;
+    let survey = next.flow.survey().await.unwrap();
+    let resume = Resume { hold: &hold(), end_sign_ins: true };
+    next.flow.resume_store(&next.permit("admin"), &survey, &resume).await.unwrap();
+    let keeper = next.flow.clone();
+    tokio::spawn(async move { keeper.keep().await });
+    (next, survey)
+}
+
+async fn resolve(stage: &Stage, run: Uuid, node: &str, happened: bool) {
+    let step = stage.step(run, node, "outcome_unknown").await;
+    assert_eq!(step["error"]["code"], "OUTCOME_UNKNOWN");
+    let output = happened.then(|| json!({"by": "hand"}));
+    let ann = stage.permit("user_ann");
+    stage.flow.resolve(&ann, run, id_of(&step["step_id"]), happened, output, None).await.unwrap();
+}
+
+/// What was asked of a tool, over several engines.
+fn pays() -> (impl Fn() -> Setup, Asked) {
+    let made = Puppet::new("pay", Reach::Write);
+    let asked = made.asked();
+    let tool = made.build();
+    (move || stage(1).tool(Arc::clone(&tool)), asked)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_that_is_given_again_pays_nothing_before_a_person_has_looked() {
+    let (setup, asked) = pays();
+    let first = setup().open().await;
+    let air = workflow("w").node(json!({"id": "review", "type": "hitl", "prompt": "pay?"}));
+    let air =
+        air.function("one", "pay", json!({})).function("look", "pure", json!({})).function("two", "pay", json!({}));
+    let air = air.edge("review", "one").edge("one", "look").edge("look", "two");
+    let run = first.run(&air, SILENT).await;
+    first.asks(run).await;
+    let (stage, survey) = restored(&first, setup()).await;
+    assert_eq!((survey.runs.len(), survey.runs[0].id, survey.runs[0].approvals), (1, run, 1));
+    let nodes: Vec<&str> = survey.runs[0].unsure.iter().map(|step| step.node.as_str()).collect();
+    assert_eq!(nodes, ["one", "two"], "what changes something and has no outcome");
+    stage.approve("user_bob", run).await;
+    resolve(&stage, run, "one", true).await;
+    assert_eq!(asked.count("execute"), 0, "a person said that it was done");
+    resolve(&stage, run, "two", false).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!(asked.count("execute"), 1, "a person said that it was not done");
+    let events = stage.events(run).await;
+    assert!(events.iter().any(|event| event == "run.restored"), "{events:?}");
+    assert!(events.iter().filter(|event| *event == "step.outcome_unknown").count() == 2, "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_timer_that_fires_again_and_a_retry_send_nothing() {
+    let (setup, asked) = pays();
+    let first = setup().open().await;
+    let node = json!({"id": "a", "type": "function", "fn": "pay", "inputs": {}, "delay_seconds": 60});
+    let run = first.run(&workflow("w").node(node), SILENT).await;
+    first.until(run, |shown| shown["status"] == "running" || shown["status"] == "waiting").await;
+    let (stage, _) = restored(&first, setup()).await;
+    stage.pass(Duration::from_secs(120)).await;
+    stage.step(run, "a", "outcome_unknown").await;
+    assert_eq!(asked.count("execute"), 0);
+    assert_eq!(stage.rows_of(&EFFECTS, run)[0].text("status"), "unknown");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_can_tell_is_asked_instead_of_a_person() {
+    for (found, sent) in [(Found::Happened(json!({"echo": {}})), 0), (Found::Never, 1)] {
+        let tool = Puppet::new("pay", Reach::Write).checks(move |_| Ok(found.clone()));
+        let asked = tool.asked();
+        let tool = tool.build();
+        let setup = || stage(1).tool(Arc::clone(&tool));
+        let first = setup().open().await;
+        let air = workflow("w").node(json!({"id": "review", "type": "hitl", "prompt": "pay?"}));
+        let run = first.run(&air.function("a", "pay", json!({})).edge("review", "a"), SILENT).await;
+        first.asks(run).await;
+        let (stage, _) = restored(&first, setup()).await;
+        stage.approve("user_bob", run).await;
+        assert_eq!(stage.ended(run).await["status"], "completed");
+        assert_eq!((asked.count("check"), asked.count("execute")), (1, sent));
+        assert_eq!(stage.rows_of(&EFFECTS, run)[0].text("status"), "succeeded");
+    }
+}
+
+/// An idempotent tool is sent again after a crash; after a restore its key may be long forgotten.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_was_under_way_is_not_sent_again_even_if_the_tool_is_idempotent() {
+    let never = Arc::new(Notify::new());
+    let hangs = Arc::clone(&never);
+    let tool = Puppet::new("pay", Reach::Write).declared(|declared| declared.metadata.idempotent = true);
+    let tool = tool.acts(move |_, _| {
+        let hangs = Arc::clone(&hangs);
+        async move {
+            hangs.notified().await;
+            Ok(json!({}))
+        }
+    });
+    let asked = tool.asked();
+    let tool = tool.build();
+    let setup = || stage(1).tool(Arc::clone(&tool));
+    let first = setup().open().await;
+    let run = first.run(&chain("w", &[("a", "pay")]), SILENT).await;
+    first.step(run, "a", "running").await;
+    first.pass(Duration::from_millis(10)).await;
+    let (stage, survey) = restored(&first, setup()).await;
+    assert_eq!(survey.runs[0].under_way, 1);
+    stage.step(run, "a", "outcome_unknown").await;
+    assert_eq!(asked.count("execute"), 1, "the one before the restore");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_inside_is_not_started_a_second_time() {
+    let (setup, asked) = pays();
+    let first = setup().open().await;
+    first.apply(&chain("inner", &[("b", "pay")])).await;
+    let air = workflow("outer").node(json!({"id": "review", "type": "hitl", "prompt": "go?"}));
+    let run = first.run(&air.child("a", "inner", json!({})).edge("review", "a"), SILENT).await;
+    first.asks(run).await;
+    let (stage, survey) = restored(&first, setup()).await;
+    assert_eq!(survey.runs[0].unsure[0].tool, None);
+    stage.approve("user_bob", run).await;
+    stage.step(run, "a", "outcome_unknown").await;
+    assert_eq!(stage.rows(&RUNS).len(), 1);
+    resolve(&stage, run, "a", false).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!((stage.rows(&RUNS).len(), asked.count("execute")), (2, 1), "what it starts from here on is new");
+}
+
+#[tokio::test(start_paused = true)]
+async fn steps_that_change_nothing_go_on_and_new_runs_are_as_ever() {
+    let (setup, asked) = pays();
+    let first = setup().open().await;
+    let air = workflow("w").node(json!({"id": "review", "type": "hitl", "prompt": "go?"}));
+    let run = first.run(&air.function("a", "pure", json!({})).edge("review", "a"), SILENT).await;
+    first.asks(run).await;
+    let (stage, _) = restored(&first, setup()).await;
+    stage.approve("user_bob", run).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    let fresh = stage.run(&chain("fresh", &[("a", "pay")]), SILENT).await;
+    assert_eq!(stage.ended(fresh).await["status"], "completed");
+    assert_eq!(asked.count("execute"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_held_store_drives_nothing_and_refuses_every_change() {
+    let (setup, asked) = pays();
+    let stage = setup().open().await;
+    let node = json!({"id": "a", "type": "function", "fn": "pay", "inputs": {}, "delay_seconds": 60});
+    let air = workflow("w").node(node);
+    let run = stage.run(&air, SILENT).await;
+    stage.records.set_hold(Some(hold()));
+    stage.pass(Duration::from_secs(600)).await;
+    assert_eq!((asked.count("execute"), stage.flow.active()), (0, 0));
+    let again = StartRun { level: SILENT, ..StartRun::of("w", json!({})) };
+    assert_eq!(code_of(stage.flow.start(&stage.permit("user_ann"), again).await), "STORE_HELD");
+    assert_eq!(code_of(stage.flow.cancel(&stage.permit("user_ann"), run, None).await), "STORE_HELD");
+    assert!(matches!(stage.records.commit(Tx::default()).await, Err(CommitError::Blocked(_))));
+    assert_eq!(stage.show(run).await["run_id"], json!(run), "reads work");
+    stage.records.set_hold(None);
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}

@@ -1,0 +1,288 @@
+//! The records as files: a consistent copy that is taken beside whoever writes, and put back.
+//!
+//! The embedded store is copied as a data file of its own; a database as one file per table, in the
+//! server's own text format, all of one snapshot. Whatever is put back is held: the copy of a data
+//! file says so from the beginning, however it gets back to its place.
+
+use super::hold::{StoreState, epoch_of};
+use super::mark::MarkFile;
+use super::postgres::connect::{Server, check};
+use super::postgres::state as pg_state;
+use super::sqlite::{file, state};
+use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_sqlite};
+use crate::migrate;
+use chimera_core::ledger::{Digest32, Head};
+use chimera_core::record::catalog;
+use chimera_core::time::Timestamp;
+use chimera_engine::port::{Hold, Unavailable};
+use futures::{SinkExt, StreamExt};
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::path::Path;
+use tokio_postgres::{Client, Error};
+
+/// The copy of the embedded store within a backup.
+pub const DATA_FILE: &str = "records.db";
+
+/// How much of a table is read or sent at a time.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// What a copy of the records holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Copied {
+    /// The version of the schema.
+    pub schema_version: i64,
+    /// When the store was last resumed, in microseconds.
+    pub generation: i64,
+    /// Lane, epoch and the end of its chain.
+    pub lanes: Vec<(i64, i64, Head)>,
+    /// The tables, in the order in which they can be filled; none if the copy is a data file.
+    pub tables: Vec<CopiedTable>,
+}
+
+/// One table in a file of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopiedTable {
+    /// Its name; the file is called like it, with `.copy` behind.
+    pub name: String,
+    /// Its columns, in the order of the file.
+    pub columns: Vec<String>,
+    /// Its rows.
+    pub rows: u64,
+}
+
+impl SqliteRecords {
+    /// Copies the data in `folder` to `to/records.db`, beside whoever writes. The copy is held.
+    pub fn copy(folder: &Path, to: &Path, hold: &Hold) -> Result<Copied, OpenError> {
+        let path = file::path_in(folder);
+        if !path.is_file() {
+            return Err(OpenError::Absent);
+        }
+        let copy = to.join(DATA_FILE);
+        let failed = |error: rusqlite::Error| OpenError::from(unavailable_sqlite(&error));
+        let conn = file::open_reader(&path).map_err(failed)?;
+        // It is the copy that is written, and that is not the file that may only be read.
+        conn.pragma_update(None, "query_only", false).map_err(failed)?;
+        let name = copy.to_str().ok_or_else(|| OpenError::Folder(std::io::ErrorKind::InvalidFilename.into()))?;
+        conn.execute("VACUUM INTO ?1", [name]).map_err(failed)?;
+        drop(conn);
+        let mut conn = file::open_writer(&copy).map_err(failed)?;
+        migrate::sqlite(&mut conn)?;
+        let copied = describe(&conn).map_err(failed)?;
+        let epoch = copied.lanes.iter().map(|(_, epoch, _)| *epoch).max().unwrap_or(0);
+        state::hold(&conn, hold, epoch).map_err(failed)?;
+        close(conn).map_err(failed)?;
+        File::open(&copy).and_then(|file| file.sync_all()).map_err(OpenError::Folder)?;
+        Ok(copied)
+    }
+
+    /// What the data file of a copy holds, after it was looked through for damage.
+    pub fn inspect(folder: &Path) -> Result<Copied, OpenError> {
+        let failed = |error: rusqlite::Error| OpenError::from(unavailable_sqlite(&error));
+        let conn = file::open_unchanging(&folder.join(DATA_FILE)).map_err(failed)?;
+        let sound: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(failed)?;
+        if sound != "ok" {
+            return Err(Unavailable { reason: "the copy of the data file is damaged".to_owned() }.into());
+        }
+        describe(&conn).map_err(failed)
+    }
+
+    /// Holds the data file in `folder`, and remembers the greatest epoch that `marks` know of.
+    pub fn hold_data(folder: &Path, marks: &Path, hold: &Hold) -> Result<(), OpenError> {
+        let failed = |error: rusqlite::Error| OpenError::from(unavailable_sqlite(&error));
+        let mut conn = file::open_writer(&file::path_in(folder)).map_err(failed)?;
+        migrate::sqlite(&mut conn)?;
+        let epoch = epoch_of(&MarkFile::read(marks).map_err(OpenError::Folder)?);
+        state::hold(&conn, hold, epoch).map_err(failed)?;
+        close(conn).map_err(failed)
+    }
+}
+
+/// Leaves one file that is everything.
+fn close(conn: rusqlite::Connection) -> rusqlite::Result<()> {
+    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    conn.close().map_err(|(_, error)| error)
+}
+
+fn describe(conn: &rusqlite::Connection) -> rusqlite::Result<Copied> {
+    let version = "SELECT coalesce(max(version), 0) FROM schema_migrations";
+    let schema_version = conn.query_row(version, [], |row| row.get(0))?;
+    let mut lanes = conn.prepare("SELECT lane, epoch, head_seq, head_hash FROM ledger_lanes ORDER BY lane")?;
+    let lanes = lanes.query_map([], |row| {
+        let hash: Vec<u8> = row.get(3)?;
+        let hash = Digest32::from_slice(&hash).unwrap_or(Digest32::ZERO);
+        Ok((row.get(0)?, row.get(1)?, Head { seq: row.get(2)?, hash }))
+    })?;
+    let lanes = lanes.collect::<rusqlite::Result<_>>()?;
+    let generation = state::read(conn)?.generation;
+    Ok(Copied { schema_version, generation, lanes, tables: Vec::new() })
+}
+
+/// Why a table could not be written to its file, or read from it.
+enum CopyError {
+    Database(Error),
+    File(std::io::Error),
+}
+
+impl From<Error> for CopyError {
+    fn from(error: Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl From<std::io::Error> for CopyError {
+    fn from(error: std::io::Error) -> Self {
+        Self::File(error)
+    }
+}
+
+impl From<CopyError> for OpenError {
+    fn from(error: CopyError) -> Self {
+        match error {
+            CopyError::Database(error) => super::postgres::failure::unavailable(&error).into(),
+            CopyError::File(error) => Self::Folder(error),
+        }
+    }
+}
+
+const TABLES: &str = "SELECT c.relname::text, array_agg(a.attname::text ORDER BY a.attnum) FROM pg_class c \
+     JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' \
+     WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace GROUP BY c.relname";
+
+impl PostgresRecords {
+    /// Copies every table of the database to a file in `to`, all of one moment, beside whoever writes.
+    /// `table` is told which one is next.
+    pub async fn copy(url: &str, to: &Path, mut table: impl FnMut(&str)) -> Result<Copied, OpenError> {
+        let client = Server::parse(url)?.connect().await?;
+        check(&client).await?;
+        let schema = migrate::postgres_status(&client).await?;
+        if schema.version == 0 {
+            return Err(OpenError::Absent);
+        }
+        let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = 0; \
+                     SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL lock_timeout = 0";
+        client.batch_execute(begin).await.map_err(CopyError::from)?;
+        let found = client.query(TABLES, &[]).await.map_err(CopyError::from)?;
+        let mut tables: Vec<(String, Vec<String>)> = found.iter().map(|row| (row.get(0), row.get(1))).collect();
+        tables.sort_by_key(|(name, _)| rank(name));
+        let mut copied = Vec::new();
+        for (name, columns) in tables {
+            if name == "schema_migrations" {
+                continue;
+            }
+            table(&name);
+            let rows = copy_out(&client, &name, &columns, to).await?;
+            copied.push(CopiedTable { name, columns, rows });
+        }
+        let lanes = client.query("SELECT lane, epoch, head_seq, head_hash FROM ledger_lanes ORDER BY lane", &[]).await;
+        let lanes = lanes.map_err(CopyError::from)?;
+        let lane = |row: &tokio_postgres::Row| {
+            let hash = Digest32::from_slice(row.get(3)).unwrap_or(Digest32::ZERO);
+            (row.get(0), row.get(1), Head { seq: row.get(2), hash })
+        };
+        let lanes = lanes.iter().map(lane).collect();
+        let known: bool = client
+            .query_one("SELECT to_regclass('store_state') IS NOT NULL", &[])
+            .await
+            .map_err(CopyError::from)?
+            .get(0);
+        let state = if known { pg_state::read(&client).await.map_err(CopyError::from)? } else { StoreState::default() };
+        client.batch_execute("COMMIT").await.map_err(CopyError::from)?;
+        Ok(Copied { schema_version: schema.version, generation: state.generation, lanes, tables: copied })
+    }
+
+    /// Fills an empty database with the tables of a copy in `from`, and holds it. A database that is not
+    /// empty is refused, unless it may be put aside: then its schema keeps its tables under the name
+    /// that is given back.
+    pub async fn fill(
+        url: &str,
+        from: &Path,
+        copied: &Copied,
+        marks: &Path,
+        (hold, aside): (&Hold, Option<Timestamp>),
+        mut table: impl FnMut(&str),
+    ) -> Result<Option<String>, OpenError> {
+        let mut client = Server::parse(url)?.connect().await?;
+        check(&client).await?;
+        let found = client.query(TABLES, &[]).await.map_err(CopyError::from)?;
+        let mut kept = None;
+        if !found.is_empty() {
+            let Some(now) = aside else { return Err(OpenError::NotEmpty) };
+            kept = Some(put_aside(&client, now).await.map_err(CopyError::from)?);
+        }
+        migrate::postgres_to(&mut client, copied.schema_version).await?;
+        let epoch = epoch_of(&MarkFile::read(marks).map_err(OpenError::Folder)?);
+        let begin = "BEGIN; SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0";
+        client.batch_execute(begin).await.map_err(CopyError::from)?;
+        for part in &copied.tables {
+            table(&part.name);
+            copy_in(&client, part, from).await?;
+        }
+        // Nobody ever sees these rows in a database that is not held.
+        pg_state::hold_within(&client, &hold.reason, epoch).await.map_err(CopyError::from)?;
+        client.batch_execute("COMMIT").await.map_err(CopyError::from)?;
+        migrate::postgres(&mut client).await?;
+        Ok(kept)
+    }
+}
+
+/// Tables are filled in the order of the catalogue; what it does not know comes last.
+fn rank(name: &str) -> (u32, String) {
+    let known = catalog().into_iter().find(|table| table.name == name);
+    (known.map_or(u32::MAX, |table| u32::from(table.rank)), name.to_owned())
+}
+
+async fn put_aside(client: &Client, now: Timestamp) -> Result<String, Error> {
+    let schema: String = client.query_one("SELECT current_schema()::text", &[]).await?.get(0);
+    let kept = format!("before_restore_{}", now.micros());
+    let text = format!("ALTER SCHEMA {} RENAME TO {kept}; CREATE SCHEMA {}", quoted(&schema), quoted(&schema));
+    client.batch_execute(&text).await?;
+    Ok(kept)
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn listed(columns: &[String]) -> String {
+    columns.iter().map(|column| quoted(column)).collect::<Vec<_>>().join(", ")
+}
+
+async fn copy_out(client: &Client, table: &str, columns: &[String], to: &Path) -> Result<u64, CopyError> {
+    let text = format!("COPY {} ({}) TO STDOUT", quoted(table), listed(columns));
+    let mut rows = 0;
+    let mut file = BufWriter::new(File::create_new(to.join(format!("{table}.copy")))?);
+    let mut stream = std::pin::pin!(client.copy_out(text.as_str()).await?);
+    while let Some(piece) = stream.next().await {
+        let piece = piece?;
+        // A line break inside a value is written as two characters.
+        rows += piece.iter().filter(|byte| **byte == b'\n').count() as u64;
+        file.write_all(&piece)?;
+    }
+    file.flush()?;
+    file.get_ref().sync_all()?;
+    Ok(rows)
+}
+
+async fn copy_in(client: &Client, part: &CopiedTable, from: &Path) -> Result<(), CopyError> {
+    let table = quoted(&part.name);
+    // What a migration brought is in the copy as well.
+    let there: bool = client.query_one(&format!("SELECT EXISTS (SELECT 1 FROM {table})"), &[]).await?.get(0);
+    if there {
+        client.batch_execute(&format!("DELETE FROM {table}")).await?;
+    }
+    let text = format!("COPY {table} ({}) FROM STDIN", listed(&part.columns));
+    let mut file = File::open(from.join(format!("{}.copy", part.name)))?;
+    let sink = client.copy_in::<_, bytes::Bytes>(text.as_str()).await?;
+    let mut sink = std::pin::pin!(sink);
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        let read = file.read(&mut chunk)?;
+        if read == 0 {
+            break;
+        }
+        sink.send(bytes::Bytes::copy_from_slice(&chunk[..read])).await?;
+    }
+    sink.finish().await?;
+    Ok(())
+}

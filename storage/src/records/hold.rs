@@ -1,0 +1,77 @@
+//! Why a store may not be changed, for everybody in this process to see.
+
+use chimera_core::ledger::{Behind, Mark};
+use chimera_core::time::Timestamp;
+use chimera_engine::port::{CommitError, Hold, Unavailable};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A cell that the loops of a store write and anybody reads. Looking costs next to nothing while the
+/// store is not held.
+#[derive(Clone, Default)]
+pub(super) struct HoldCell(Arc<(AtomicBool, Mutex<Option<Hold>>)>);
+
+impl HoldCell {
+    /// What is known now. The first time that a store is held, the log says so.
+    pub(super) fn set(&self, hold: Option<Hold>) {
+        let (any, cell) = &*self.0;
+        let mut cell = cell.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&*cell, &hold) {
+            (None, Some(hold)) => {
+                tracing::error!(critical = true, reason = hold.reason, "the store is held; nothing is driven");
+            }
+            (Some(_), None) => tracing::warn!("the store is not held any more"),
+            _ => {}
+        }
+        any.store(hold.is_some(), Ordering::Release);
+        *cell = hold;
+    }
+
+    /// Why the store is held, if it is.
+    pub(super) fn get(&self) -> Option<Hold> {
+        let (any, cell) = &*self.0;
+        any.load(Ordering::Acquire).then(|| cell.lock().unwrap_or_else(PoisonError::into_inner).clone()).flatten()
+    }
+
+    /// The answer to a commit: a lane that is not taken because the store is held says so.
+    pub(super) fn explain(&self, error: CommitError) -> CommitError {
+        match (error, self.get()) {
+            (CommitError::Unavailable(_) | CommitError::Fenced, Some(hold)) => CommitError::Blocked(hold.into()),
+            (error, _) => error,
+        }
+    }
+}
+
+/// What readiness says about a store that is held.
+pub(super) fn not_ready(hold: &Hold) -> Unavailable {
+    Unavailable { reason: format!("held: {}", hold.reason) }
+}
+
+/// What is true of a store as a whole, as its one row says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct StoreState {
+    /// When it was last resumed, in microseconds.
+    pub(super) generation: i64,
+    pub(super) hold: Option<Hold>,
+    /// The greatest epoch that anybody knew of when it was held.
+    pub(super) epoch: i64,
+}
+
+impl StoreState {
+    pub(super) fn of_row(generation: i64, reason: Option<String>, at: Option<i64>, epoch: i64) -> Self {
+        let since = Timestamp::from_micros(at.unwrap_or_default());
+        Self { generation, hold: reason.map(|reason| Hold { reason, since }), epoch }
+    }
+}
+
+/// What an operator reads about a store that is behind its mark.
+pub(super) fn reason(behind: &Behind) -> String {
+    format!(
+        "it is older than what was last known of it ({behind}); put the newer data back, or run chimera resume --after-restore"
+    )
+}
+
+/// The greatest epoch that marks tell of.
+pub(super) fn epoch_of(marks: &[Mark]) -> i64 {
+    marks.iter().map(|mark| mark.epoch).max().unwrap_or(0)
+}

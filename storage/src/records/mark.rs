@@ -1,0 +1,194 @@
+//! The file of marks: how far each lane came, outside the store that it is about.
+//!
+//! Every lane has two places, written in turn, so a torn write leaves the mark before it whole. A
+//! mark is written after its commit is durable and reaches the disk a moment later: what a power cut
+//! loses of it makes it older, never newer, than the store.
+
+use chimera_core::ledger::{MARK_BYTES, Mark};
+use chimera_core::limits;
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The file's name in a data folder.
+pub const MARK_FILE: &str = "ledger.mark";
+
+/// Marks on the disk.
+pub(crate) struct MarkFile {
+    path: PathBuf,
+    inner: Mutex<Inner>,
+    /// Something was written that the disk may not have yet.
+    fresh: AtomicBool,
+    /// It was said already that marks can't be written.
+    failing: AtomicBool,
+}
+
+struct Inner {
+    file: File,
+    /// The mark of each lane, and which of its two places holds it.
+    marks: BTreeMap<i64, (Mark, u64)>,
+}
+
+impl MarkFile {
+    /// Opens the file, or makes an empty one.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder)?;
+        }
+        let file = create(path)?;
+        let marks = places(&file)?;
+        let inner = Mutex::new(Inner { file, marks });
+        Ok(Self { path: path.to_owned(), inner, fresh: AtomicBool::new(false), failing: AtomicBool::new(false) })
+    }
+
+    /// What a file says, without making one.
+    pub(crate) fn read(path: &Path) -> io::Result<Vec<Mark>> {
+        match File::open(path) {
+            Ok(file) => Ok(places(&file)?.into_values().map(|(mark, _)| mark).collect()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every lane's mark.
+    pub(crate) fn marks(&self) -> Vec<Mark> {
+        self.inner().marks.values().map(|(mark, _)| *mark).collect()
+    }
+
+    /// Writes a lane's mark into the place that does not hold the one before. The commit that it
+    /// tells of is durable already, so one that can't be written is only missed.
+    pub(crate) fn write(&self, mark: Mark) {
+        let mut inner = self.inner();
+        let place = match inner.marks.get(&mark.lane) {
+            Some((before, _)) if !mark.is_later_than(before) => return,
+            Some((_, place)) => 1 - place,
+            None => 0,
+        };
+        let Some(at) = offset(mark.lane, place) else { return };
+        match inner.file.write_all_at(&mark.encode(), at) {
+            Ok(()) => {
+                inner.marks.insert(mark.lane, (mark, place));
+                self.fresh.store(true, Ordering::Relaxed);
+            }
+            Err(error) => self.complain(&error),
+        }
+    }
+
+    /// Waits until everything that was written is on the disk. A file that somebody removed is made
+    /// anew.
+    pub(crate) fn sync(&self) {
+        if !self.fresh.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let mut inner = self.inner();
+        if inner.file.metadata().is_ok_and(|meta| meta.nlink() == 0)
+            && let Err(error) = inner.rewrite(&self.path)
+        {
+            return self.complain(&error);
+        }
+        // Whoever writes meanwhile need not wait for the disk.
+        let file = inner.file.try_clone();
+        drop(inner);
+        if let Err(error) = file.and_then(|file| file.sync_data()) {
+            self.complain(&error);
+        }
+    }
+
+    fn complain(&self, error: &io::Error) {
+        if !self.failing.swap(true, Ordering::Relaxed) {
+            tracing::warn!(reason = %error.kind(), "the mark of the ledger can't be written; a restore may go unnoticed");
+        }
+    }
+}
+
+impl Inner {
+    fn rewrite(&mut self, path: &Path) -> io::Result<()> {
+        self.file = create(path)?;
+        for (mark, place) in self.marks.values() {
+            let Some(at) = offset(mark.lane, *place) else { continue };
+            self.file.write_all_at(&mark.encode(), at)?;
+        }
+        Ok(())
+    }
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// Where a place of a lane begins.
+fn offset(lane: i64, place: u64) -> Option<u64> {
+    let number = u64::try_from(lane).ok()?.checked_sub(1).filter(|at| *at < limits::LANES_MAX as u64)?;
+    Some((number * 2 + place) * MARK_BYTES as u64)
+}
+
+fn places(file: &File) -> io::Result<BTreeMap<i64, (Mark, u64)>> {
+    let mut bytes = Vec::new();
+    file.take((limits::LANES_MAX * 2 * MARK_BYTES) as u64).read_to_end(&mut bytes)?;
+    let mut marks: BTreeMap<i64, (Mark, u64)> = BTreeMap::new();
+    for (bytes, place) in bytes.chunks(MARK_BYTES).zip([0, 1].into_iter().cycle()) {
+        let Some(mark) = Mark::decode(bytes) else { continue };
+        let known = marks.get(&mark.lane);
+        if known.is_none_or(|(known, _)| mark.is_later_than(known)) {
+            marks.insert(mark.lane, (mark, place));
+        }
+    }
+    Ok(marks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chimera_core::ledger::{Digest32, Head};
+
+    fn mark(lane: i64, seq: i64) -> Mark {
+        Mark { lane, generation: 0, epoch: 1, head: Head { seq, hash: Digest32([7; 32]) } }
+    }
+
+    #[test]
+    fn the_last_mark_of_every_lane_is_found_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(MARK_FILE);
+        let file = MarkFile::open(&path).unwrap();
+        (1..=5).for_each(|seq| file.write(mark(1, seq)));
+        file.write(mark(3, 9));
+        file.write(mark(3, 8));
+        file.sync();
+        assert_eq!(MarkFile::read(&path).unwrap(), [mark(1, 5), mark(3, 9)]);
+        assert_eq!(MarkFile::open(&path).unwrap().marks(), file.marks());
+        assert_eq!(MarkFile::read(&folder.path().join("none")).unwrap(), []);
+    }
+
+    #[test]
+    fn a_torn_write_leaves_the_mark_before_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(MARK_FILE);
+        let file = MarkFile::open(&path).unwrap();
+        (1..=4).for_each(|seq| file.write(mark(1, seq)));
+        let mut bytes = std::fs::read(&path).unwrap();
+        let last = bytes.chunks(MARK_BYTES).position(|place| Mark::decode(place) == Some(mark(1, 4))).unwrap();
+        bytes[last * MARK_BYTES + 40..(last + 1) * MARK_BYTES].fill(0);
+        std::fs::write(&path, bytes).unwrap();
+        assert_eq!(MarkFile::read(&path).unwrap(), [mark(1, 3)]);
+    }
+
+    #[test]
+    fn a_file_that_was_removed_is_made_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(MARK_FILE);
+        let file = MarkFile::open(&path).unwrap();
+        file.write(mark(1, 1));
+        std::fs::remove_file(&path).unwrap();
+        file.write(mark(2, 4));
+        file.sync();
+        assert_eq!(MarkFile::read(&path).unwrap(), [mark(1, 1), mark(2, 4)]);
+    }
+}

@@ -1,0 +1,123 @@
+//! Whether the database is the one that the marks tell of, and whether it is held.
+
+use super::super::hold::{StoreState, epoch_of, reason};
+use super::failure::unavailable;
+use chimera_core::ledger::{Behind, Digest32, Head, LaneRow, Mark};
+use chimera_core::time::Timestamp;
+use chimera_engine::port::{Hold, Unavailable};
+use std::collections::BTreeMap;
+use tokio_postgres::{Client, Error};
+
+const STATE: &str = "SELECT generation, held_reason, (extract(epoch FROM held_at) * 1000000)::bigint, held_epoch \
+     FROM store_state WHERE id = 1";
+
+const LANES: &str = "SELECT lane, epoch, head_seq, head_hash FROM ledger_lanes";
+
+const ENTRIES: &str = "SELECT e.lane, e.hash FROM unnest($1::bigint[], $2::bigint[]) AS m(lane, seq) \
+     JOIN audit_log_entries e ON e.lane = m.lane AND e.seq = m.seq";
+
+/// Whoever writes lanes at this moment is waited for; their epochs end with this transaction.
+const HOLD: &str = "INSERT INTO store_state (id, held_reason, held_at, held_epoch) VALUES (1, $1, now(), $2) \
+     ON CONFLICT (id) DO UPDATE SET held_reason = coalesce(store_state.held_reason, excluded.held_reason), \
+     held_at = coalesce(store_state.held_at, excluded.held_at), \
+     held_epoch = greatest(store_state.held_epoch, excluded.held_epoch)";
+
+const FENCE: &str = "UPDATE ledger_lanes SET epoch = epoch + 1, lease_until = '-infinity'";
+
+const LEAP: &str = "UPDATE ledger_lanes SET lease_until = '-infinity', \
+     epoch = greatest(epoch, $1, (SELECT held_epoch FROM store_state WHERE id = 1)) + 1";
+
+/// The row of the store.
+pub(in super::super) async fn read(client: &Client) -> Result<StoreState, Error> {
+    let row = client.query_opt(STATE, &[]).await?;
+    let state = row.map(|row| StoreState::of_row(row.get(0), row.get(1), row.get(2), row.get(3)));
+    Ok(state.unwrap_or_default())
+}
+
+/// In what way the database is behind the marks.
+pub(in super::super) async fn behind(
+    client: &Client,
+    generation: i64,
+    marks: &[Mark],
+) -> Result<Option<Behind>, Error> {
+    if marks.is_empty() {
+        return Ok(None);
+    }
+    let (lanes, seqs): (Vec<i64>, Vec<i64>) = marks.iter().map(|mark| (mark.lane, mark.head.seq)).unzip();
+    let hash = |bytes: &[u8]| Digest32::from_slice(bytes);
+    let entries = client.query(ENTRIES, &[&lanes, &seqs]).await?;
+    let entries: BTreeMap<i64, Option<Digest32>> = entries.iter().map(|row| (row.get(0), hash(row.get(1)))).collect();
+    let rows = client.query(LANES, &[]).await?;
+    let rows: BTreeMap<i64, LaneRow> = rows
+        .iter()
+        .map(|row| {
+            let lane: i64 = row.get(0);
+            let head = Head { seq: row.get(2), hash: hash(row.get(3)).unwrap_or(Digest32::ZERO) };
+            let hash_at_mark = entries.get(&lane).copied().flatten();
+            (lane, LaneRow { epoch: row.get(1), head, hash_at_mark })
+        })
+        .collect();
+    Ok(marks.iter().find_map(|mark| mark.behind(generation, rows.get(&mark.lane).copied())))
+}
+
+/// What is known of the database before a lane of it is taken. One that is behind the marks is held
+/// from now on, for every node.
+pub(in super::super) async fn check(client: &Client, marks: &[Mark]) -> Result<StoreState, Unavailable> {
+    let state = read(client).await.map_err(|error| unavailable(&error))?;
+    if state.hold.is_some() {
+        return Ok(state);
+    }
+    let found = behind(client, state.generation, marks).await.map_err(|error| unavailable(&error))?;
+    let Some(behind) = found else { return Ok(state) };
+    hold(client, &reason(&behind), epoch_of(marks)).await.map_err(|error| unavailable(&error))?;
+    read(client).await.map_err(|error| unavailable(&error))
+}
+
+/// Remembers that nobody may change the database. Every lane is taken from whoever has it in the same
+/// transaction, so nodes that have not heard of it can't commit either.
+pub(in super::super) async fn hold(client: &Client, reason: &str, epoch: i64) -> Result<(), Error> {
+    let held = async {
+        client.batch_execute("BEGIN; LOCK TABLE ledger_lanes IN SHARE ROW EXCLUSIVE MODE").await?;
+        hold_within(client, reason, epoch).await?;
+        client.batch_execute("COMMIT").await
+    };
+    let held = held.await;
+    if held.is_err() {
+        // A session that can't even roll back is lost, and its transaction with it.
+        let _ = client.batch_execute("ROLLBACK").await;
+    }
+    held
+}
+
+/// The same, as part of a transaction that is open.
+pub(in super::super) async fn hold_within(client: &Client, reason: &str, epoch: i64) -> Result<(), Error> {
+    client.execute(HOLD, &[&reason, &epoch]).await?;
+    client.execute(FENCE, &[]).await.map(drop)
+}
+
+/// Whoever takes a lane from here on has an epoch that nobody had before.
+pub(in super::super) async fn leap(client: &Client, epoch: i64) -> Result<(), Error> {
+    client.execute(LEAP, &[&epoch]).await.map(drop)
+}
+
+/// Why the database is held, if it is.
+pub(in super::super) async fn held(client: &Client) -> Result<Option<Hold>, Unavailable> {
+    Ok(read(client).await.map_err(|error| unavailable(&error))?.hold)
+}
+
+/// Whether the database is held, or would be if somebody wrote to it. Changes nothing; one without
+/// the table is older than any mark.
+pub(in super::super) async fn seen(
+    client: &Client,
+    marks: &[Mark],
+    now: Timestamp,
+) -> Result<Option<Hold>, Unavailable> {
+    let failed = |error: Error| unavailable(&error);
+    let known = client.query_one("SELECT to_regclass('store_state') IS NOT NULL", &[]).await.map_err(failed)?;
+    let state = if known.get(0) { read(client).await.map_err(failed)? } else { StoreState::default() };
+    if state.hold.is_some() {
+        return Ok(state.hold);
+    }
+    let behind = behind(client, state.generation, marks).await.map_err(failed)?;
+    Ok(behind.map(|behind| Hold { reason: reason(&behind), since: now }))
+}

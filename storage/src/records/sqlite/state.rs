@@ -1,0 +1,77 @@
+//! Whether the data file is the one that the marks tell of, and whether it is held.
+
+use super::super::hold::{StoreState, epoch_of, reason};
+use super::file::durably;
+use chimera_core::ledger::{Behind, Digest32, Head, LaneRow, Mark};
+use chimera_core::time::Timestamp;
+use chimera_engine::port::Hold;
+use rusqlite::{Connection, OptionalExtension, params};
+
+/// The row of the store.
+pub(in super::super) fn read(conn: &Connection) -> rusqlite::Result<StoreState> {
+    let text = "SELECT generation, held_reason, held_at, held_epoch FROM store_state WHERE id = 1";
+    let row =
+        conn.query_row(text, [], |row| Ok(StoreState::of_row(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)));
+    Ok(row.optional()?.unwrap_or_default())
+}
+
+/// In what way the file is behind the marks.
+pub(in super::super) fn behind(conn: &Connection, generation: i64, marks: &[Mark]) -> rusqlite::Result<Option<Behind>> {
+    for mark in marks {
+        if let Some(behind) = mark.behind(generation, lane_row(conn, mark)?) {
+            return Ok(Some(behind));
+        }
+    }
+    Ok(None)
+}
+
+fn lane_row(conn: &Connection, mark: &Mark) -> rusqlite::Result<Option<LaneRow>> {
+    let text = "SELECT epoch, head_seq, head_hash, \
+                (SELECT hash FROM audit_log_entries WHERE lane = ?1 AND seq = ?2) FROM ledger_lanes WHERE lane = ?1";
+    let row = |row: &rusqlite::Row<'_>| {
+        let (hash, at): (Vec<u8>, Option<Vec<u8>>) = (row.get(2)?, row.get(3)?);
+        let hash = Digest32::from_slice(&hash).unwrap_or(Digest32::ZERO);
+        let hash_at_mark = at.as_deref().and_then(Digest32::from_slice);
+        Ok(LaneRow { epoch: row.get(0)?, head: Head { seq: row.get(1)?, hash }, hash_at_mark })
+    };
+    conn.query_row(text, params![mark.lane, mark.head.seq], row).optional()
+}
+
+/// What is known of the file before its lane is taken. One that is behind its marks is held from now
+/// on, and remembers it.
+pub(in super::super) fn check(conn: &Connection, marks: &[Mark], now: Timestamp) -> rusqlite::Result<StoreState> {
+    let state = read(conn)?;
+    if state.hold.is_some() {
+        return Ok(state);
+    }
+    let Some(behind) = behind(conn, state.generation, marks)? else { return Ok(state) };
+    let found = Hold { reason: reason(&behind), since: now };
+    hold(conn, &found, epoch_of(marks))?;
+    Ok(StoreState { hold: Some(found), ..state })
+}
+
+/// Remembers in the file that nobody may change it.
+pub(in super::super) fn hold(conn: &Connection, hold: &Hold, epoch: i64) -> rusqlite::Result<()> {
+    let text = "INSERT INTO store_state (id, held_reason, held_at, held_epoch) VALUES (1, ?1, ?2, ?3) \
+                ON CONFLICT (id) DO UPDATE SET held_reason = ?1, held_at = ?2, held_epoch = max(held_epoch, ?3)";
+    durably(conn, || conn.execute(text, params![hold.reason, hold.since.micros(), epoch]).map(drop))
+}
+
+/// Whoever takes the lane from here on has an epoch that nobody had before.
+pub(in super::super) fn leap(conn: &Connection, epoch: i64) -> rusqlite::Result<()> {
+    let text = "UPDATE ledger_lanes SET epoch = max(epoch, ?1, (SELECT held_epoch FROM store_state WHERE id = 1))";
+    durably(conn, || conn.execute(text, [epoch]).map(drop))
+}
+
+/// Whether the file is held, or would be if somebody wrote to it. Changes nothing; one without the
+/// table is older than any mark.
+pub(in super::super) fn seen(conn: &Connection, marks: &[Mark], now: Timestamp) -> rusqlite::Result<Option<Hold>> {
+    let known = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'store_state')";
+    let known: bool = conn.query_row(known, [], |row| row.get(0))?;
+    let state = if known { read(conn)? } else { StoreState::default() };
+    if state.hold.is_some() {
+        return Ok(state.hold);
+    }
+    let behind = behind(conn, state.generation, marks)?;
+    Ok(behind.map(|behind| Hold { reason: reason(&behind), since: now }))
+}

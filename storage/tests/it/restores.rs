@@ -1,0 +1,278 @@
+//! A store that is older than what was last known of it: cut, deleted, put back, restored.
+
+use crate::records::fresh_database;
+use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, STORE_STATE};
+use chimera_core::record::{Compare, Condition, RowCount, Scope, Select, Step, Tx, Value};
+use chimera_core::time::Timestamp;
+use chimera_engine::port::{Blocked, CommitError, Hold, Records};
+use chimera_storage::records::{Access, MARK_FILE, PostgresOptions, PostgresRecords, SqliteRecords};
+use chimera_testkit::seeded::FakeClock;
+use chimera_testkit::suite::records::verify_chains;
+use chimera_testkit::world::World;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+const NOON: i64 = 1_767_268_800_000_000;
+
+fn open(folder: &Path, access: Access) -> SqliteRecords {
+    let clock = Arc::new(FakeClock::at(Timestamp::from_micros(NOON)));
+    SqliteRecords::open(folder, access, clock).unwrap()
+}
+
+fn held_reason(folder: &Path) -> Option<String> {
+    let now = Timestamp::from_micros(NOON);
+    SqliteRecords::facts(folder, &folder.join(MARK_FILE), now).unwrap().hold.map(|hold| hold.reason)
+}
+
+/// The transaction with which an operator goes on.
+fn let_go(generation: i64) -> Tx {
+    let at = |column| STORE_STATE.position(column).unwrap();
+    let set =
+        vec![(at("generation"), generation.into()), (at("held_reason"), Value::Null), (at("held_at"), Value::Null)];
+    let conditions = vec![Condition { column: "id", compare: Compare::Is, value: 1.into() }];
+    Tx {
+        steps: vec![Step::Update { table: &STORE_STATE, conditions, set, rows: RowCount::Exactly(1) }],
+        ..Tx::default()
+    }
+}
+
+async fn entries(store: &dyn Records) -> usize {
+    store.read(Select::from(&AUDIT_LOG_ENTRIES, Scope::System).take(1_000)).await.unwrap().rows.len()
+}
+
+/// The files of a data folder as a power cut or a kill leaves them: the store was never closed.
+async fn killed(writes: usize) -> (TempDir, PathBuf) {
+    let (place, world) = (tempfile::tempdir().unwrap(), World::new(1));
+    let (live, left) = (place.path().join("live"), place.path().join("left"));
+    let store = open(&live, Access::Write);
+    for _ in 0..writes {
+        world.write(&store, 0, "acme", 1).await;
+    }
+    std::fs::create_dir(&left).unwrap();
+    for name in ["chimera.db", "chimera.db-wal", MARK_FILE] {
+        std::fs::copy(live.join(name), left.join(name)).unwrap();
+    }
+    store.close().await;
+    (place, left)
+}
+
+/// Reads work, changes don't, and a second start changes nothing about it.
+async fn is_held(folder: &Path, because: &str) {
+    let world = World::new(2);
+    for _ in 0..2 {
+        let store = open(folder, Access::Write);
+        let hold = store.hold().expect("it is held");
+        assert!(hold.reason.contains(because), "{}", hold.reason);
+        let refused = store.commit(world.entries(0, "acme", 1)).await;
+        assert!(matches!(&refused, Err(CommitError::Blocked(Blocked::Held(found))) if *found == hold), "{refused:?}");
+        assert_eq!(store.lane(0), None, "nothing can be driven");
+        assert!(store.ready().await.unwrap_err().reason.starts_with("held: "));
+        entries(&store).await;
+        store.close().await;
+    }
+    assert!(held_reason(folder).unwrap().contains(because));
+}
+
+#[tokio::test]
+async fn a_killed_store_goes_on_and_one_whose_log_was_deleted_is_held() {
+    let (_place, left) = killed(20).await;
+    let store = open(&left, Access::Write);
+    assert_eq!((store.hold(), entries(&store).await), (None, 20));
+    store.close().await;
+    let (_place, left) = killed(20).await;
+    std::fs::remove_file(left.join("chimera.db-wal")).unwrap();
+    is_held(&left, "lane 1 is missing, which had 20 entries").await;
+}
+
+#[tokio::test]
+async fn a_store_whose_log_was_cut_is_held() {
+    let (_place, left) = killed(40).await;
+    let log = std::fs::File::options().write(true).open(left.join("chimera.db-wal")).unwrap();
+    log.set_len(log.metadata().unwrap().len() - 20 * 4_096).unwrap();
+    drop(log);
+    is_held(&left, "entries, and had 40 before").await;
+}
+
+#[tokio::test]
+async fn a_data_file_that_was_removed_is_missed() {
+    let (_place, left) = killed(3).await;
+    for name in ["chimera.db", "chimera.db-wal"] {
+        std::fs::remove_file(left.join(name)).unwrap();
+    }
+    assert!(held_reason(&left).unwrap().contains("lane 1 is missing"), "before anybody starts");
+    is_held(&left, "lane 1 is missing").await;
+}
+
+#[tokio::test]
+async fn an_older_file_is_held_and_the_newer_one_is_not() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::new(1));
+    let data = folder.path().join("chimera.db");
+    let store = open(folder.path(), Access::Write);
+    world.write(&store, 0, "acme", 5).await;
+    store.close().await;
+    std::fs::copy(&data, folder.path().join("older")).unwrap();
+    let store = open(folder.path(), Access::Write);
+    world.write(&store, 0, "acme", 5).await;
+    store.close().await;
+    std::fs::copy(&data, folder.path().join("newer")).unwrap();
+    std::fs::copy(folder.path().join("older"), &data).unwrap();
+    is_held(folder.path(), "epoch").await;
+    std::fs::copy(folder.path().join("newer"), &data).unwrap();
+    let store = open(folder.path(), Access::Write);
+    world.write(&store, 0, "acme", 1).await;
+    assert_eq!(entries(&store).await, 11);
+    store.close().await;
+}
+
+/// The end of both chains has the same number; only the hash tells them apart.
+#[tokio::test]
+async fn another_history_of_the_same_length_is_held() {
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for (folder, seed) in [(&one, 1), (&two, 2)] {
+        let store = open(folder.path(), Access::Write);
+        World::new(seed).write(&store, 0, "acme", 4).await;
+        store.close().await;
+    }
+    std::fs::copy(two.path().join("chimera.db"), one.path().join("chimera.db")).unwrap();
+    is_held(one.path(), "entry 4 of lane 1 is not the one").await;
+}
+
+#[tokio::test]
+async fn whoever_resumes_has_an_epoch_that_nobody_had_and_the_next_start_goes_on() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::new(1));
+    let data = folder.path().join("chimera.db");
+    let store = open(folder.path(), Access::Write);
+    world.write(&store, 0, "acme", 5).await;
+    store.close().await;
+    std::fs::copy(&data, folder.path().join("older")).unwrap();
+    let mut last = 0;
+    for _ in 0..4 {
+        let store = open(folder.path(), Access::Write);
+        last = world.write(&store, 0, "acme", 5).await.epoch;
+        store.close().await;
+    }
+    std::fs::copy(folder.path().join("older"), &data).unwrap();
+    is_held(folder.path(), "epoch").await;
+    let resumed = open(folder.path(), Access::Resume);
+    let receipt = resumed.commit(world.entries(0, "acme", 1)).await.unwrap();
+    assert!(receipt.epoch > last, "{receipt:?} after {last}");
+    resumed.close().await;
+    is_held(folder.path(), "epoch").await;
+    let resumed = open(folder.path(), Access::Resume);
+    resumed.commit(let_go(NOON)).await.unwrap();
+    resumed.close().await;
+    let store = open(folder.path(), Access::Write);
+    assert_eq!(store.hold(), None);
+    world.write(&store, 0, "acme", 1).await;
+    assert_eq!(verify_chains(&store).await, 7);
+    store.close().await;
+    std::fs::copy(folder.path().join("older"), &data).unwrap();
+    is_held(folder.path(), "a state from before that").await;
+}
+
+#[tokio::test]
+async fn a_copy_is_taken_beside_a_writer_and_is_held_however_it_is_put_back() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::new(1));
+    let (live, copy, back) = (folder.path().join("live"), folder.path().join("copy"), folder.path().join("back"));
+    let store = open(&live, Access::Write);
+    world.write(&store, 0, "acme", 6).await;
+    [&copy, &back].into_iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+    let hold = Hold { reason: "it is a backup".to_owned(), since: Timestamp::from_micros(NOON) };
+    let copied = SqliteRecords::copy(&live, &copy, &hold).unwrap();
+    world.write(&store, 0, "acme", 1).await;
+    assert_eq!((copied.lanes.len(), copied.lanes[0].2.seq), (1, 6));
+    assert_eq!(SqliteRecords::inspect(&copy).unwrap(), copied);
+    store.close().await;
+    std::fs::copy(copy.join("records.db"), back.join("chimera.db")).unwrap();
+    is_held(&back, "it is a backup").await;
+    assert_eq!(entries(&open(&back, Access::Read)).await, 6);
+}
+
+async fn node(url: &str, folder: &Path, name: &str) -> PostgresRecords {
+    let marks = Some(folder.join(format!("{name}.mark")));
+    let lanes = 1;
+    PostgresRecords::open(PostgresOptions { marks, lanes, node: name.to_owned(), ..PostgresOptions::new(url) })
+        .await
+        .unwrap()
+}
+
+/// Waits until a store is held, or is not any more.
+async fn until_held(store: &dyn Records, held: bool) {
+    let waits = async {
+        while store.hold().is_some() != held {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), waits).await.expect("every node hears of it");
+}
+
+/// Commits until the lane is taken anew.
+async fn written(world: &World, store: &dyn Records) {
+    let writes = async {
+        while store.commit(world.entries(0, "acme", 1)).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(40), writes).await.expect("it goes on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_was_put_back_is_held_for_every_node_until_it_is_resumed() {
+    let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), World::new(1));
+    let (one, two) = (node(&url, folder.path(), "one").await, node(&url, folder.path(), "two").await);
+    for store in [&one, &two] {
+        world.write(store, 0, "acme", 3).await;
+    }
+    let copy = folder.path().join("copy");
+    std::fs::create_dir(&copy).unwrap();
+    let copied = PostgresRecords::copy(&url, &copy, |_| {}).await.unwrap();
+    assert_eq!(copied.lanes.iter().map(|(_, _, head)| head.seq).sum::<i64>(), 6);
+    world.write(&one, 0, "acme", 4).await;
+    let hold = Hold { reason: "it was restored".to_owned(), since: Timestamp::from_micros(NOON) };
+    let none = folder.path().join("none.mark");
+    let refused = PostgresRecords::fill(&url, &copy, &copied, &none, (&hold, None), |_| {}).await.unwrap_err();
+    assert_eq!(refused.to_string(), "the database is not empty");
+    let aside = Some(Timestamp::from_micros(NOON));
+    let kept = PostgresRecords::fill(&url, &copy, &copied, &none, (&hold, aside), |_| {}).await.unwrap();
+    assert_eq!(kept.as_deref(), Some(format!("before_restore_{NOON}").as_str()));
+    for store in [&one, &two] {
+        until_held(store, true).await;
+        assert!(matches!(store.commit(world.entries(0, "acme", 1)).await, Err(CommitError::Blocked(_))));
+        assert_eq!(entries(store).await, 6, "reads work");
+    }
+    let marks = Some(folder.path().join("one.mark"));
+    let options = PostgresOptions { marks, resume: true, lanes: 1, ..PostgresOptions::new(&url) };
+    let resumed = PostgresRecords::open(options).await.unwrap();
+    resumed.commit(let_go(NOON)).await.unwrap();
+    resumed.close().await;
+    for store in [&one, &two] {
+        until_held(store, false).await;
+        written(&world, store).await;
+        store.close().await;
+    }
+    let again = node(&url, folder.path(), "one").await;
+    assert_eq!(again.hold(), None);
+    verify_chains(&again).await;
+    again.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_nodes_mark_holds_a_database_that_was_replaced_behind_everybodys_back() {
+    let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), World::new(1));
+    let one = node(&url, folder.path(), "one").await;
+    world.write(&one, 0, "acme", 3).await;
+    one.close().await;
+    let other = fresh_database();
+    let two = node(&other, folder.path(), "two").await;
+    world.write(&two, 0, "acme", 1).await;
+    assert_eq!(two.hold(), None, "it knows of nothing else");
+    let one = node(&other, folder.path(), "one").await;
+    assert!(one.hold().unwrap().reason.contains("older than what was last known of it"));
+    assert!(matches!(one.commit(world.entries(0, "acme", 1)).await, Err(CommitError::Blocked(_))));
+    let refused = two.commit(world.entries(0, "acme", 1)).await;
+    assert!(matches!(refused, Err(CommitError::Blocked(_) | CommitError::Fenced)), "{refused:?}");
+    until_held(&two, true).await;
+    one.close().await;
+    two.close().await;
+}
