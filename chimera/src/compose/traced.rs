@@ -6,7 +6,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use chimera_core::access::window::{Hit, Quota};
-use chimera_core::record::{Page, Select, Tx};
+use chimera_core::record::{Count, Counted, Page, Select, Tx};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{
     Bus, BusError, Claim, CommitError, CounterError, Counters, Held, Hold, ReadError, Receipt, Records, Subscription,
@@ -65,6 +65,16 @@ impl Records for TracedRecords {
             db.collection.name = select.table.name,
         );
         watched(span, self.inner.read(select)).await
+    }
+
+    async fn count(&self, count: Count) -> Result<Vec<Counted>, ReadError> {
+        let span = client_span!(
+            "db.count",
+            db.system.name = self.system,
+            db.operation.name = "select",
+            db.collection.name = count.select.table.name,
+        );
+        watched(span, self.inner.count(count)).await
     }
 
     fn lane(&self, affinity: u64) -> Option<Held> {

@@ -2,6 +2,7 @@
 
 use super::{Cursor, InvalidCursor, Table, Value};
 use crate::limits;
+use crate::time::Timestamp;
 use uuid::Uuid;
 
 /// On whose behalf a read happens.
@@ -139,6 +140,46 @@ impl Select {
         rows.truncate(self.limit);
         let next = more.then(|| rows.last().map(|row| Cursor::behind(self, row))).flatten();
         Page { rows, next }
+    }
+}
+
+/// A count of rows, for each value of one column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Count {
+    /// Which rows; its order, cursor and limit don't matter.
+    pub select: Select,
+    /// The text column whose values are told apart.
+    pub by: &'static str,
+    /// The time column whose smallest value is wanted.
+    pub oldest: &'static str,
+    /// No more rows than this are looked at.
+    pub rows_max: usize,
+}
+
+/// The rows with one value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// The value; empty when it is null.
+    pub value: String,
+    /// How many.
+    pub rows: u64,
+    /// The smallest time among them.
+    pub oldest: Option<Timestamp>,
+}
+
+impl Count {
+    /// Counts these rows too.
+    pub fn add(&self, rows: &[Row], counted: &mut Vec<Counted>) {
+        for row in rows {
+            let (value, at) = (row.text(self.by), row.get(self.oldest).as_time());
+            match counted.iter_mut().find(|counted| counted.value == value) {
+                Some(counted) => {
+                    counted.rows += 1;
+                    counted.oldest = [counted.oldest, at].into_iter().flatten().min();
+                }
+                None => counted.push(Counted { value: value.to_owned(), rows: 1, oldest: at }),
+            }
+        }
     }
 }
 

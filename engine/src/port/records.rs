@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::record::{Conflict, InvalidCursor, InvalidTx, Page, Select, Tx};
+use chimera_core::record::{Conflict, Count, Counted, InvalidCursor, InvalidTx, Page, Select, Tx};
 use chimera_core::time::Timestamp;
 
 /// A durable store of rows and ledger entries.
@@ -24,6 +24,25 @@ pub trait Records: Send + Sync {
     /// Reads one page. A missing row is an empty page, never an error. What was acknowledged
     /// before the call is seen.
     async fn read(&self, select: Select) -> Result<Page, ReadError>;
+
+    /// Counts rows by the values of a column, in no order; a value that no row has is left out.
+    async fn count(&self, count: Count) -> Result<Vec<Counted>, ReadError> {
+        let table = count.select.table;
+        if let Some(column) = [count.by, count.oldest].into_iter().find(|column| table.position(column).is_none()) {
+            return Err(ReadError::Invalid { table: table.name, reason: format!("no column {column}") });
+        }
+        let mut counted = Vec::new();
+        let (mut select, mut left) = (count.select.clone(), count.rows_max);
+        loop {
+            let page = self.read(select.clone().take(left)).await?;
+            count.add(&page.rows, &mut counted);
+            left = left.saturating_sub(page.rows.len());
+            select.after = page.next;
+            if select.after.is_none() || left == 0 {
+                return Ok(counted);
+            }
+        }
+    }
 
     /// The lane that transactions of this affinity go through now; none while none is held. A run
     /// that is written with it is found by whoever takes the lane over.

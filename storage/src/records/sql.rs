@@ -2,7 +2,7 @@
 //!
 //! Only names from the catalogue become part of a text; every value is a parameter.
 
-use chimera_core::record::{Compare, Condition, Direction, Kind, Scope, Select, Table, Value};
+use chimera_core::record::{Compare, Condition, Count, Direction, Kind, Scope, Select, Table, Value};
 use chimera_engine::port::ReadError;
 use std::fmt::Write as _;
 
@@ -178,12 +178,7 @@ pub(crate) fn select<'a>(dialect: Dialect, select: &'a Select, tenant: &'a Value
     let table = select.table;
     let columns: Vec<_> = table.columns.iter().map(|c| dialect.column(c.name, c.kind)).collect();
     let mut text = Text { sql: format!("SELECT {} FROM {}", columns.join(", "), table.name), params: Vec::new() };
-    if matches!(select.scope, Scope::Tenant(_)) {
-        let column = table.tenant.ok_or_else(|| invalid(table, "it has no tenant".to_owned()))?;
-        let placeholder = text.bind(dialect, Kind::Text, tenant);
-        let _ = write!(text.sql, " WHERE {column} = {placeholder}");
-    }
-    all_of(dialect, table, &select.conditions, &mut text)?;
+    found_by(dialect, select, tenant, &mut text)?;
     let (operator, direction) = match select.direction {
         Direction::Ascending => (">", "ASC"),
         Direction::Descending => ("<", "DESC"),
@@ -203,6 +198,29 @@ pub(crate) fn select<'a>(dialect: Dialect, select: &'a Select, tenant: &'a Value
     }
     let order: Vec<_> = names.iter().map(|name| format!("{name} {direction}")).collect();
     let _ = write!(text.sql, " ORDER BY {} LIMIT {}", order.join(", "), select.limit() + 1);
+    Ok(text)
+}
+
+/// The conditions of a read, the tenant's first.
+fn found_by<'a>(dialect: Dialect, select: &'a Select, tenant: &'a Value, text: &mut Text<'a>) -> Result<(), ReadError> {
+    let table = select.table;
+    if matches!(select.scope, Scope::Tenant(_)) {
+        let column = table.tenant.ok_or_else(|| invalid(table, "it has no tenant".to_owned()))?;
+        let placeholder = text.bind(dialect, Kind::Text, tenant);
+        let _ = write!(text.sql, " WHERE {column} = {placeholder}");
+    }
+    all_of(dialect, table, &select.conditions, text)
+}
+
+/// The text of a count. Its rows have a value, how often it occurs, and the smallest time.
+pub(crate) fn count<'a>(dialect: Dialect, count: &'a Count, tenant: &'a Value) -> Result<Text<'a>, ReadError> {
+    let Count { select, by, oldest, rows_max } = count;
+    kind_of(select.table, by)?;
+    kind_of(select.table, oldest)?;
+    let begin = format!("SELECT {by}, count(*), min({oldest}) FROM (SELECT {by}, {oldest} FROM {}", select.table.name);
+    let mut text = Text { sql: begin, params: Vec::new() };
+    found_by(dialect, select, tenant, &mut text)?;
+    let _ = write!(text.sql, " LIMIT {rows_max}) AS found GROUP BY {by}");
     Ok(text)
 }
 

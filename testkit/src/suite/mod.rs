@@ -3,6 +3,7 @@
 pub mod blobs;
 pub mod buckets;
 pub mod bus;
+pub mod count;
 pub mod counters;
 pub mod ledger;
 pub mod records;

@@ -23,7 +23,7 @@ use super::schema::{self, SchemaWatch};
 use crate::migrate;
 use async_trait::async_trait;
 use chimera_core::limits;
-use chimera_core::record::{Page, Select, Tx};
+use chimera_core::record::{Count, Counted, Page, Select, Tx};
 use chimera_engine::commit::Prepared;
 use chimera_engine::port::{Blocked, CommitError, Held, Hold, ReadError, Receipt, Records, Unavailable};
 use connect::Server;
@@ -157,6 +157,10 @@ impl Records for PostgresRecords {
 
     async fn read(&self, select: Select) -> Result<Page, ReadError> {
         self.readers.read(&select).await.map_err(|error| self.schema.explain_read(error))
+    }
+
+    async fn count(&self, count: Count) -> Result<Vec<Counted>, ReadError> {
+        self.readers.read(&count).await
     }
 
     fn lane(&self, affinity: u64) -> Option<Held> {

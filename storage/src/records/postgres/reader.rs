@@ -4,7 +4,7 @@ use super::super::sql::{self, Dialect};
 use super::cells::{Cell, Read, shape};
 use super::connect::Server;
 use super::failure;
-use chimera_core::record::{Page, Row, Select, Value};
+use chimera_core::record::{Count, Counted, Kind, Page, Row, Select, Value};
 use chimera_engine::port::{ReadError, Unavailable};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -19,7 +19,7 @@ const READERS_MAX: usize = 8;
 const PREPARED_MAX: usize = 256;
 
 /// A connection and the statements prepared on it.
-struct Session {
+pub(super) struct Session {
     client: Client,
     prepared: HashMap<String, Statement>,
 }
@@ -36,18 +36,18 @@ impl Readers {
         Self { server, idle: Mutex::new(Vec::new()), slots: Semaphore::const_new(READERS_MAX) }
     }
 
-    /// Reads one page. A session that died while idle is replaced once.
-    pub(super) async fn read(&self, select: &Select) -> Result<Page, ReadError> {
+    /// Reads one page, or counts rows. A session that died while idle is replaced once.
+    pub(super) async fn read<Q: Query>(&self, query: &Q) -> Result<Q::Answer, ReadError> {
         let _slot = self.slots.acquire().await;
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(mut session) = idle.filter(|session| !session.client.is_closed()) {
-            match session.page(select).await {
+            match query.answer(&mut session).await {
                 Err(Failure::Lost) => {}
                 answer => return self.give_back(session, answer),
             }
         }
         let mut session = Session { client: self.server.connect().await?, prepared: HashMap::new() };
-        let answer = session.page(select).await;
+        let answer = query.answer(&mut session).await;
         self.give_back(session, answer)
     }
 
@@ -56,11 +56,11 @@ impl Readers {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    fn give_back(&self, session: Session, answer: Result<Page, Failure>) -> Result<Page, ReadError> {
+    fn give_back<T>(&self, session: Session, answer: Result<T, Failure>) -> Result<T, ReadError> {
         match answer {
-            Ok(page) => {
+            Ok(answer) => {
                 self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(session);
-                Ok(page)
+                Ok(answer)
             }
             Err(Failure::Lost) => Err(super::connect::reason("the database can't be reached").into()),
             Err(Failure::Refused(reason)) => Err(reason.into()),
@@ -69,7 +69,30 @@ impl Readers {
     }
 }
 
-enum Failure {
+/// What a session can be asked.
+pub(super) trait Query: Sync {
+    type Answer: Send;
+
+    fn answer(&self, session: &mut Session) -> impl Future<Output = Result<Self::Answer, Failure>> + Send;
+}
+
+impl Query for Select {
+    type Answer = Page;
+
+    async fn answer(&self, session: &mut Session) -> Result<Page, Failure> {
+        session.page(self).await
+    }
+}
+
+impl Query for Count {
+    type Answer = Vec<Counted>;
+
+    async fn answer(&self, session: &mut Session) -> Result<Vec<Counted>, Failure> {
+        session.count(self).await
+    }
+}
+
+pub(super) enum Failure {
     Lost,
     Refused(Unavailable),
     Invalid(ReadError),
@@ -96,6 +119,24 @@ impl Session {
             Row { table: select.table, cells: select.table.columns.iter().enumerate().map(cell).collect() }
         };
         Ok(select.page(rows.iter().map(row).collect()))
+    }
+
+    async fn count(&mut self, count: &Count) -> Result<Vec<Counted>, Failure> {
+        let tenant = sql::tenant_of(&count.select.scope);
+        let text = sql::count(Dialect::Postgres, count, &tenant).map_err(Failure::Invalid)?;
+        let cells: Vec<Cell<'_>> = text.params.iter().map(|(_, value)| Cell(value)).collect();
+        let params: Vec<&(dyn ToSql + Sync)> = cells.iter().map(|cell| cell as _).collect();
+        let statement = self.prepare(&text.sql).await?;
+        let rows = self.client.query(&statement, &params).await?;
+        let counted = |row: &tokio_postgres::Row| {
+            let oldest = row.try_get::<_, Read>(2).map_or(Value::Null, |read| shape(Kind::Time, read.0));
+            Counted {
+                value: row.try_get(0).unwrap_or_default(),
+                rows: row.try_get::<_, i64>(1).unwrap_or_default().unsigned_abs(),
+                oldest: oldest.as_time(),
+            }
+        };
+        Ok(rows.iter().map(counted).collect())
     }
 
     async fn prepare(&mut self, text: &str) -> Result<Statement, tokio_postgres::Error> {

@@ -22,7 +22,7 @@ use super::schema::{self, SchemaWatch};
 use crate::migrate;
 use async_trait::async_trait;
 use chimera_core::limits;
-use chimera_core::record::{Page, Select, Tx};
+use chimera_core::record::{Count, Counted, Page, Select, Tx};
 use chimera_engine::commit::Prepared;
 use chimera_engine::port::{Blocked, Clock, CommitError, Held, Hold, ReadError, Receipt, Records, Unavailable};
 use std::path::Path;
@@ -139,6 +139,13 @@ impl Records for SqliteRecords {
         let read = tokio::task::spawn_blocking(move || readers.read(&select)).await;
         let read = read.unwrap_or_else(|_| Err(stopped("the store is stopped").into()));
         read.map_err(|error| self.schema.explain_read(error))
+    }
+
+    async fn count(&self, count: Count) -> Result<Vec<Counted>, ReadError> {
+        let _slot = self.readers.slot().await;
+        let readers = Arc::clone(&self.readers);
+        let counted = tokio::task::spawn_blocking(move || readers.count(&count)).await;
+        counted.unwrap_or_else(|_| Err(stopped("the store is stopped").into()))
     }
 
     fn lane(&self, _affinity: u64) -> Option<Held> {

@@ -2,7 +2,8 @@
 
 use super::super::sql::{self, Dialect};
 use super::{cells, failure, file};
-use chimera_core::record::{Page, Row, Select};
+use chimera_core::record::{Count, Counted, Page, Row, Select};
+use chimera_core::time::Timestamp;
 use chimera_engine::port::{ReadError, Unavailable};
 use rusqlite::Connection;
 use std::path::PathBuf;
@@ -29,16 +30,30 @@ impl Readers {
         self.slots.acquire().await.ok()
     }
 
-    /// Reads one page on an idle connection. Blocks: belongs on a thread for blocking work.
+    /// Reads one page. Blocks: belongs on a thread for blocking work.
     pub(super) fn read(&self, select: &Select) -> Result<Page, ReadError> {
+        self.on_idle(|conn| page(conn, select))
+    }
+
+    /// Counts rows. Blocks like a read.
+    pub(super) fn count(&self, count: &Count) -> Result<Vec<Counted>, ReadError> {
+        self.on_idle(|conn| {
+            let tenant = sql::tenant_of(&count.select.scope);
+            let text = sql::count(Dialect::Sqlite, count, &tenant)?;
+            counted(conn, &text).map_err(|error| ReadError::Unavailable(refused(&error)))
+        })
+    }
+
+    /// Asks on an idle connection, which is used again if it gave an answer.
+    fn on_idle<T>(&self, ask: impl FnOnce(&Connection) -> Result<T, ReadError>) -> Result<T, ReadError> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let conn = match idle {
             Some(conn) => conn,
             None => file::open_reader(&self.path).map_err(|error| failure::unavailable(&error))?,
         };
-        let page = page(&conn, select)?;
+        let answer = ask(&conn)?;
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
-        Ok(page)
+        Ok(answer)
     }
 }
 
@@ -60,6 +75,21 @@ fn rows(conn: &Connection, text: &sql::Text<'_>, select: &Select) -> rusqlite::R
         };
         let cells = select.table.columns.iter().enumerate().map(cell).collect::<rusqlite::Result<_>>()?;
         found.push(Row { table: select.table, cells });
+    }
+    Ok(found)
+}
+
+fn counted(conn: &Connection, text: &sql::Text<'_>) -> rusqlite::Result<Vec<Counted>> {
+    let mut statement = conn.prepare_cached(&text.sql)?;
+    cells::bind(&mut statement, text.params.iter().map(|(_, value)| *value))?;
+    let mut found = Vec::new();
+    let mut rows = statement.raw_query();
+    while let Some(row) = rows.next()? {
+        found.push(Counted {
+            value: row.get::<_, Option<String>>(0)?.unwrap_or_default(),
+            rows: row.get::<_, i64>(1)?.unsigned_abs(),
+            oldest: row.get::<_, Option<i64>>(2)?.map(Timestamp::from_micros),
+        });
     }
     Ok(found)
 }
