@@ -5,9 +5,10 @@
 use crate::access::{act, actor_get, actor_key, actor_list, actor_put, gate, jwks, token, token_refresh, token_revoke};
 use crate::edge::Edge;
 use crate::flow::{
-    cache_forget, call_list, link_decide, link_open, run_approve, run_call, run_cancel, run_events, run_get, run_list,
-    run_mark, run_patch, run_pause, run_reject, run_replay, run_resume, run_retry, run_rollback, run_steps,
-    run_unpatch, step_edit, step_resolve, tool_list, workflow_apply, workflow_check, workflow_get, workflow_list,
+    cache_forget, call_list, doubt_list, link_decide, link_open, run_approve, run_call, run_cancel, run_events,
+    run_get, run_list, run_mark, run_patch, run_pause, run_reject, run_replay, run_resume, run_retry, run_rollback,
+    run_steps, run_unpatch, step_edit, step_resolve, tool_list, workflow_apply, workflow_check, workflow_get,
+    workflow_list,
 };
 use crate::intent::artifact;
 use crate::ledger::audit_list;
@@ -51,6 +52,7 @@ fn guarded() -> Vec<(&'static str, MethodRouter<Edge>)> {
         ("/actors/{id}/keys", post(actor_key::add)),
         ("/tools", get(tool_list::list)),
         ("/tool-calls", get(call_list::list)),
+        ("/doubts", get(doubt_list::list)),
         ("/audit", get(audit_list::list)),
         ("/workflows", get(workflow_list::list)),
         ("/workflows/{id}", get(workflow_get::get).put(workflow_apply::apply)),
@@ -101,6 +103,7 @@ fn guarded() -> Vec<(&'static str, MethodRouter<Edge>)> {
         actor_key::add,
         tool_list::list,
         call_list::list,
+        doubt_list::list,
         audit_list::list,
         workflow_list::list,
         workflow_get::get,

@@ -10,7 +10,7 @@ mod flow;
 pub(crate) use access::{ActArgs, ActorCommand, AddArgs, DuplicateWord, KindWord, SignArgs, TokenArgs};
 pub(crate) use backup::{BackupArgs, BackupCommand, RestoreArgs, ResumeArgs};
 pub(crate) use flow::{
-    Acting, DecideArgs, ListArgs, PageOf, PatchArgs, ReplayMode, ResolveArgs, RunsCommand, WorkflowCommand,
+    Acting, DecideArgs, DoubtsArgs, ListArgs, PageOf, PatchArgs, ReplayMode, ResolveArgs, RunsCommand, WorkflowCommand,
 };
 
 use crate::config::Flags;

@@ -22,6 +22,7 @@ pub(crate) struct Which {
     workflow_id: Option<String>,
     since: Option<String>,
     until: Option<String>,
+    in_doubt: Option<bool>,
     limit: Option<usize>,
     cursor: Option<String>,
 }
@@ -37,6 +38,7 @@ pub(crate) struct Which {
         ("workflow_id" = Option<String>, Query, description = "Only of this workflow"),
         ("since" = Option<String>, Query, description = "Only asked for from this time on (RFC 3339)"),
         ("until" = Option<String>, Query, description = "Only asked for before this time (RFC 3339)"),
+        ("in_doubt" = Option<bool>, Query, description = "`true`: only with a call whose outcome is unknown"),
         ("limit" = Option<usize>, Query, description = "Runs of the page"),
         ("cursor" = Option<String>, Query, description = "Where the page before ended"),
     ),
@@ -57,6 +59,7 @@ pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<Which>) -> Re
         workflow_id: which.workflow_id,
         since: place::time("since", which.since.as_deref())?,
         until: place::time("until", which.until.as_deref())?,
+        in_doubt: which.in_doubt.unwrap_or(false),
         limit: place::page_rows(which.limit)?,
         cursor: which.cursor,
     };

@@ -50,6 +50,8 @@ pub(crate) struct RunSummary {
     replay_mode: Option<String>,
     /// Why it failed, in words.
     error_message: Option<String>,
+    /// Since when the outcome of one of its calls is unknown.
+    in_doubt_since: Option<String>,
 }
 
 /// A run with all that is needed to decide about it.
@@ -71,7 +73,7 @@ pub(crate) struct RunDocument {
     approvals: Vec<ApprovalDocument>,
     /// Where to decide.
     approve_url: Option<String>,
-    /// Steps of which nobody knows whether they were done; they wait until a person says so.
+    /// Calls whose outcome is unknown, until somebody settles them.
     doubts: Vec<DoubtDocument>,
     /// What it gave.
     result: Option<Value>,
@@ -87,18 +89,41 @@ pub(crate) struct RunDocument {
     patches: Vec<PatchState>,
 }
 
-/// A step of which nobody knows whether it was done.
+/// A call of which nobody knows whether it happened.
 #[derive(ToSchema)]
 #[allow(dead_code)]
 pub(crate) struct DoubtDocument {
-    /// Its id.
+    /// The run.
+    run_id: String,
+    /// Its workflow.
+    workflow_id: Option<String>,
+    /// Who asked for it.
+    actor: String,
+    /// Where it stands.
+    run_status: String,
+    /// The step.
     step_id: String,
     /// Its node.
     node_id: String,
+    /// Position of the item in its list.
+    map_index: Option<i64>,
     /// The tool that was called.
     tool: Option<String>,
-    /// Where to say what became of it.
-    resolve_url: String,
+    /// `execute`: the step waits until somebody settles it; `undo`: a rollback could not finish.
+    #[schema(example = "execute")]
+    call: String,
+    /// Tries of the step so far.
+    attempt: i64,
+    /// When it became unknown.
+    since: Option<String>,
+    /// Why.
+    reason: Option<String>,
+    /// Where to say what became of a call; null for an undo.
+    resolve_url: Option<String>,
+    /// Where to settle it: the run's `…/resolve`, or its `…/rollback`.
+    settle_url: String,
+    /// The commands of which one settles it.
+    settle_with: Vec<String>,
 }
 
 /// A patch of a run.

@@ -104,6 +104,8 @@ pub(crate) enum RunsCommand {
         #[command(flatten)]
         acting: Acting,
     },
+    /// List calls of which nobody knows whether they happened, with what settles each.
+    Doubts(DoubtsArgs),
     /// Say what became of an effect that nobody can tell of.
     Resolve(ResolveArgs),
     /// Run a run again for real.
@@ -189,6 +191,22 @@ pub(crate) struct ListArgs {
     /// Only of this workflow.
     #[arg(long, value_name = "ID")]
     pub(crate) workflow: Option<String>,
+    /// Only with a call whose outcome is unknown.
+    #[arg(long)]
+    pub(crate) in_doubt: bool,
+    #[command(flatten)]
+    pub(crate) page: PageOf,
+}
+
+/// Which calls in doubt to list.
+#[derive(Debug, Args)]
+pub(crate) struct DoubtsArgs {
+    /// Only of this actor's runs.
+    #[arg(long)]
+    pub(crate) actor: Option<String>,
+    /// Only of this tool.
+    #[arg(long)]
+    pub(crate) tool: Option<String>,
     #[command(flatten)]
     pub(crate) page: PageOf,
 }

@@ -12,7 +12,7 @@ use chimera_core::access::ADMIN;
 use chimera_core::error::Code;
 use chimera_core::limits::PAGE_ROWS_MAX;
 use chimera_engine::access::Permit;
-use chimera_engine::flow::{Filter, Flow};
+use chimera_engine::flow::{DoubtFilter, Filter, Flow};
 use futures::stream::{self, BoxStream, StreamExt};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -148,12 +148,29 @@ impl Desk {
                     ("status", filter.status.as_deref()),
                     ("actor", filter.actor.as_deref()),
                     ("workflow_id", filter.workflow_id.as_deref()),
+                    ("in_doubt", filter.in_doubt.then_some("true")),
                     ("limit", Some(&*filter.limit.to_string())),
                     ("cursor", filter.cursor.as_deref()),
                 ];
                 server.ask("GET", &query("runs", &pairs), None).await
             }
             Self::Store(flow, permit) => Ok(flow.list(permit, filter).await?),
+        }
+    }
+
+    /// A page of calls in doubt.
+    pub(crate) async fn doubts(&self, filter: DoubtFilter) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => {
+                let pairs = [
+                    ("actor", filter.actor.as_deref()),
+                    ("tool", filter.tool.as_deref()),
+                    ("limit", Some(&*filter.limit.to_string())),
+                    ("cursor", filter.cursor.as_deref()),
+                ];
+                server.ask("GET", &query("doubts", &pairs), None).await
+            }
+            Self::Store(flow, permit) => Ok(flow.list_doubts(permit, filter).await?),
         }
     }
 

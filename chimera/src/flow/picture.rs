@@ -167,14 +167,23 @@ fn questions(sight: &Sight<'_>, canvas: Canvas) -> Vec<String> {
         // A command must not be cut: it is there to be copied.
         lines.extend(wrapped(&format!("  chimera runs approve {run} --digest {digest}"), canvas.columns));
     }
-    for step in sight.steps.iter().filter(|step| step["status"] == "outcome_unknown") {
-        let node = text(&step["node_id"]);
+    for item in sight.run["doubts"].as_array().map(Vec::as_slice).unwrap_or_default() {
         lines.push(String::new());
-        let words = format!("‼ nobody can tell whether {node} happened; find out, then");
-        lines.push(paint(&cut(&words, canvas.columns), "35", canvas));
-        lines.extend(wrapped(&format!("  chimera runs resolve {run} {node} --happened (or --never)"), canvas.columns));
+        lines.push(paint(&cut(&doubt(item, sight.now), canvas.columns), "35", canvas));
+        for command in item["settle_with"].as_array().into_iter().flatten() {
+            lines.extend(wrapped(&format!("  {}", text(command)), canvas.columns));
+        }
     }
     lines
+}
+
+/// What nobody knows, and for how long.
+pub(crate) fn doubt(item: &Value, now: Timestamp) -> String {
+    let index = item["map_index"].as_i64().map_or(String::new(), |index| format!("[{index}]"));
+    let node = format!("{}{index}", text(&item["node_id"]));
+    let what = if item["call"] == "undo" { "was undone" } else { "happened" };
+    let long = span(&item["since"], &Value::Null, now).map_or(String::new(), |long| format!(", for {long}"));
+    format!("‼ nobody knows whether {node} ({}) {what}{long}; find out, then", text(&item["tool"]))
 }
 
 /// The level of each node: the longest way to it from a node without a predecessor.
@@ -261,6 +270,8 @@ mod tests {
             "autonomy_level": "L2_ExecuteNotify", "created_at": at(0), "completed_at": null,
             "approvals": [{"node_id": "review", "digest": "ab12", "approvals_needed": 2, "expires_at": at(59),
                 "action": {"input": {"prompt": "Send\nit?", "show": {}}}}],
+            "doubts": [{"node_id": "lost", "map_index": null, "tool": "t", "call": "execute", "since": at(3),
+                "settle_with": ["chimera runs resolve r s --happened", "chimera runs resolve r s --never"]}],
         });
         let step = |node: &str, status: &str, more: Value| {
             let mut step =

@@ -33,6 +33,7 @@ fn every_command_explains_itself() {
         "runs list",
         "runs watch",
         "runs approve",
+        "runs doubts",
         "runs resolve",
         "runs replay",
         "runs patch",

@@ -11,6 +11,7 @@ mod commands;
 mod configuration;
 mod crash;
 mod disk;
+mod doubts;
 mod faults;
 mod flow;
 mod golden;

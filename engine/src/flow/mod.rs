@@ -3,6 +3,7 @@
 mod ask;
 mod calls;
 mod decide;
+mod doubt;
 mod drive;
 mod edit;
 mod entrance;
@@ -31,6 +32,7 @@ mod workflows;
 pub use ask::{Asking, OfRun};
 pub use calls::CallFilter;
 pub use decide::{Decide, Decided, Decision};
+pub use doubt::DoubtFilter;
 pub use error::FlowError;
 pub use feed::Feed;
 pub use keeper::Keeper;

@@ -3,11 +3,11 @@
 //! A node that has not begun has no row; it is shown as pending, or as what the end of the run made
 //! of it.
 
-use super::{Flow, FlowError, load};
+use super::{Flow, FlowError, doubt, load};
 use crate::access::{Permit, RUNS_READ};
 use crate::port::ReadError;
 use chimera_core::access::{Level, Plan};
-use chimera_core::flow::run::{RunStatus, StepStatus};
+use chimera_core::flow::run::RunStatus;
 use chimera_core::flow::tables::{NOTIFICATIONS, RUN_PATCHES, RUNS, SCOPED_APPROVALS, STEPS, TOOL_CALLS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits;
@@ -33,6 +33,8 @@ pub struct Filter {
     pub since: Option<Timestamp>,
     /// Asked for before then.
     pub until: Option<Timestamp>,
+    /// Only with a call whose outcome is unknown.
+    pub in_doubt: bool,
     /// At most so many.
     pub limit: usize,
     /// Behind this place.
@@ -55,6 +57,9 @@ impl Flow {
             if let Some(value) = value {
                 select = select.with(column, value);
             }
+        }
+        if filter.in_doubt {
+            select = doubt::in_doubt(select);
         }
         if let Some(since) = filter.since {
             select = select.filter("created_at", Compare::AtLeast, since);
@@ -95,7 +100,7 @@ impl Flow {
             members.insert("risk".to_owned(), json("risk").unwrap_or_default());
             members.insert("approvals".to_owned(), approvals.into());
             members.insert("approve_url".to_owned(), json!(approve_url));
-            members.insert("doubts".to_owned(), self.doubts(permit, run).await?.into());
+            members.insert("doubts".to_owned(), self.doubts(permit, &row).await?.into());
             members.insert("result".to_owned(), json("result").unwrap_or_default());
             members.insert("error".to_owned(), json("error_data").unwrap_or_default());
             members.insert("rollback".to_owned(), json("rollback").unwrap_or_default());
@@ -104,21 +109,6 @@ impl Flow {
             members.insert("patches".to_owned(), self.patches(permit, run).await?.into());
         }
         Ok(document)
-    }
-
-    /// The steps of which nobody knows whether they were done: a person looks, and says so.
-    async fn doubts(&self, permit: &Permit, run: Uuid) -> Result<Vec<Value>, FlowError> {
-        let select = Select::from(&STEPS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
-        let select = select.with("status", StepStatus::OutcomeUnknown.as_str()).take(limits::PAGE_ROWS_DEFAULT);
-        let rows = self.inner.parts.records.read(select).await?.rows;
-        let doubt = |row: &Row| {
-            let step = row.uuid("id");
-            json!({
-                "step_id": step, "node_id": row.text("node_id"), "tool": row.get("tool").as_text(),
-                "resolve_url": format!("/runs/{run}/steps/{step}/resolve"),
-            })
-        };
-        Ok(rows.iter().map(doubt).collect())
     }
 
     /// What a run that was not drafted calls.
@@ -338,7 +328,7 @@ fn dry_results(plan: &Value) -> Vec<Value> {
     plan["steps"].as_array().into_iter().flatten().map(result).collect()
 }
 
-fn time(row: &Row, column: &str) -> Option<String> {
+pub(super) fn time(row: &Row, column: &str) -> Option<String> {
     row.get(column).as_time().map(|at| at.to_string())
 }
 
@@ -363,6 +353,7 @@ pub(super) fn summary(row: &Row) -> Value {
         "replay_of": row.get("replay_of").as_uuid(),
         "replay_mode": row.get("replay_mode").as_text(),
         "error_message": row.get("error_message").as_text(),
+        "in_doubt_since": time(row, "in_doubt_since"),
     })
 }
 

@@ -63,6 +63,7 @@ migrations! {
     15 = "0015_deliveries",
     16 = "0016_attended",
     17 = "0017_restores",
+    18 = "0018_doubts",
 }
 
 /// The version of the schema that this binary works with.

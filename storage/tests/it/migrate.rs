@@ -180,3 +180,65 @@ async fn a_failed_migration_leaves_nothing_behind_on_postgres() {
     let runs = client.query_one("SELECT to_regclass('runs') IS NULL", &[]).await.unwrap();
     assert!(runs.get::<_, bool>(0));
 }
+
+/// The texts of the migrations before the one with this name, and its own.
+fn up_to(store: &str, last: &str) -> (Vec<String>, String) {
+    let text = |name: &str| {
+        let file = format!("{}/migrations/{store}/{name}.sql", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_to_string(file).unwrap()
+    };
+    let names = all_names();
+    let at = names.iter().position(|name| name.ends_with(last)).unwrap();
+    (names[..at].iter().map(|name| text(name)).collect(), text(names[at]))
+}
+
+/// A run that is over, one that waits and one that was undone by hand, each with a step and an effect in doubt.
+const DOUBTS: &[&str] = &[
+    "INSERT INTO runs (id, actor, request_payload, status, trace_id, tenant_id) VALUES
+        ({1}, 'a', '{}', 'completed', 't1', 'x'), ({2}, 'a', '{}', 'running', 't2', 'x'),
+        ({3}, 'a', '{}', 'rolled_back', 't3', 'x')",
+    "INSERT INTO steps (id, run_id, tenant_id, node_id, position, status) VALUES
+        ({11}, {1}, 'x', 'n', 0, 'completed'), ({12}, {2}, 'x', 'n', 0, 'outcome_unknown'),
+        ({13}, {3}, 'x', 'n', 0, 'completed'), ({14}, {1}, 'x', 'n', 0, 'completed')",
+    "INSERT INTO effects (id, tenant_id, run_id, step_id, kind, tool, status, idempotency_key, input_digest, settled_at)
+        VALUES ({21}, 'x', {1}, {11}, 'compensation', 't', 'unknown', 'k1', {digest}, {time}),
+        ({22}, 'x', {2}, {12}, 'tool', 't', 'unknown', 'k2', {digest}, {time}),
+        ({23}, 'x', {3}, {13}, 'compensation', 't', 'unknown', 'k3', {digest}, {time}),
+        ({24}, 'x', {1}, {14}, 'tool', 't', 'succeeded', 'k4', {digest}, {time})",
+];
+
+/// A statement in the words of one store.
+fn spelled(text: &str, id: impl Fn(u8) -> String, digest: &str, time: &str) -> String {
+    let text = (1..30).fold(text.to_owned(), |text, n| text.replace(&format!("{{{n}}}"), &id(n)));
+    text.replace("{digest}", digest).replace("{time}", time)
+}
+
+const FOUND: &str = "SELECT (SELECT count(*) FROM steps WHERE in_doubt_since IS NOT NULL),
+    (SELECT count(*) FROM steps WHERE in_doubt_since = {time} AND (id = {11} OR id = {12})),
+    (SELECT count(*) FROM runs WHERE in_doubt_since = {time} AND (id = {1} OR id = {2})),
+    (SELECT count(*) FROM runs WHERE in_doubt_since IS NOT NULL)";
+
+#[tokio::test]
+async fn calls_that_were_in_doubt_before_there_was_a_column_for_it_are_found() {
+    let wanted = (2_i64, 2_i64, 2_i64, 2_i64);
+    let conn = Connection::open_in_memory().unwrap();
+    let (before, doubts) = up_to("sqlite", "_doubts");
+    let spell = |text: &str| spelled(text, |n| format!("x'{n:032x}'"), "x'00'", "1700000000000000");
+    before.iter().for_each(|text| conn.execute_batch(text).unwrap());
+    DOUBTS.iter().for_each(|text| conn.execute_batch(&spell(text)).unwrap());
+    conn.execute_batch(&doubts).unwrap();
+    let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
+    assert_eq!(conn.query_row(&spell(FOUND), [], row).unwrap(), wanted);
+
+    let client = empty_postgres().await;
+    let (before, doubts) = up_to("postgres", "_doubts");
+    let spell = |text: &str| {
+        let id = |n: u8| format!("'{}'::uuid", uuid::Uuid::from_u128(n.into()));
+        spelled(text, id, "'\\x00'::bytea", "to_timestamp(1700000000)")
+    };
+    for text in before.iter().cloned().chain(DOUBTS.iter().map(|text| spell(text))).chain([doubts]) {
+        client.batch_execute(&text).await.unwrap();
+    }
+    let row = client.query_one(&spell(FOUND), &[]).await.unwrap();
+    assert_eq!((row.get(0), row.get(1), row.get(2), row.get(3)), wanted);
+}

@@ -46,6 +46,7 @@ const CASES: &[Case] = &[
     ("POST /actors/{id}/keys", || json!({}), Forbidden, NotThere),
     ("GET /tools", none, Nothing, Own),
     ("GET /tool-calls", none, Nothing, Nothing),
+    ("GET /doubts", none, Nothing, Nothing),
     ("GET /audit", none, Forbidden, Own),
     ("GET /workflows", none, Forbidden, Nothing),
     ("GET /workflows/{id}", none, Forbidden, NotThere),

@@ -1,12 +1,14 @@
 //! Stopping, holding, undoing, repeating and patching runs.
 
 use super::{NOTHING, code, furnished, house, path, reviewed, setup};
-use chimera_core::error::Code;
+use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::tool::Reach;
-use chimera_engine::port::ToolError;
+use chimera_engine::port::{Sent, ToolError};
 use chimera_testkit::flow::{Puppet, chain, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 #[tokio::test]
 async fn a_run_is_stopped_once() {
@@ -166,6 +168,89 @@ async fn a_person_settles_what_nobody_can_tell() {
     assert_eq!(house.post(&resolve, found).await.0, 202);
     let ended = house.until(&run, "completed").await;
     assert_eq!((&ended["result"]["send"]["id"], &ended["doubts"]), (&json!(7), &json!([])));
+}
+
+#[tokio::test]
+async fn calls_in_doubt_are_listed_with_their_reason_and_what_settles_them_until_they_are_settled() {
+    let lost = Puppet::new("lost", Reach::Write)
+        .answers(|_, _| Err(ToolError::maybe_sent(Code::ExternalServiceError, "the line broke")));
+    let house = furnished(setup().tool(lost.build()), |edge| edge).await;
+    house.apply(&workflow("w").function("send", "lost", json!({}))).await;
+    house.apply(&workflow("fine").function("send", "change", json!({}))).await;
+    let (_, fine) = house.start("fine", NOTHING).await;
+    house.until(&fine, "completed").await;
+    assert_eq!(house.get("/doubts").await.1, json!({"items": [], "next_cursor": null}));
+    let mut runs = Vec::new();
+    for _ in 0..3 {
+        let (_, run) = house.start("w", NOTHING).await;
+        house.step(&run, "send", "outcome_unknown").await;
+        runs.push(run);
+    }
+    let (_, listed) = house.get("/runs?in_doubt=true").await;
+    let ids: Vec<&Value> = listed["items"].as_array().unwrap().iter().map(|run| &run["run_id"]).collect();
+    assert_eq!(ids, [&runs[2]["run_id"], &runs[1]["run_id"], &runs[0]["run_id"]], "the newest first, and no other");
+    assert!(listed["items"][0]["in_doubt_since"].is_string(), "{listed}");
+    assert_eq!(house.get("/runs").await.1["items"].as_array().unwrap().len(), 4);
+
+    let (_, page) = house.get("/doubts?limit=2").await;
+    let doubt = &page["items"][0];
+    let (run, step) = (doubt["run_id"].as_str().unwrap(), doubt["step_id"].as_str().unwrap());
+    assert_eq!((&doubt["run_id"], &doubt["node_id"]), (&runs[0]["run_id"], &json!("send")), "the oldest first");
+    assert_eq!((&doubt["tool"], &doubt["call"]), (&json!("lost"), &json!("execute")));
+    assert_eq!((&doubt["reason"], &doubt["run_status"]), (&json!("the line broke"), &json!("running")));
+    assert!(doubt["since"].is_string(), "{doubt}");
+    assert_eq!(doubt["settle_with"][1], format!("chimera runs resolve {run} {step} --never"));
+    let cursor = page["next_cursor"].as_str().unwrap();
+    let (_, rest) = house.get(&format!("/doubts?limit=2&cursor={cursor}")).await;
+    assert_eq!((rest["items"].as_array().unwrap().len(), &rest["next_cursor"]), (1, &Value::Null));
+
+    assert_eq!(house.get("/doubts?tool=lost&actor=admin").await.1["items"].as_array().unwrap().len(), 3);
+    assert_eq!(house.get("/doubts?tool=change").await.1["items"], json!([]));
+    assert_eq!(house.get("/doubts?actor=user_ann").await.1["items"], json!([]));
+    let settled = house.post(doubt["settle_url"].as_str().unwrap(), json!({"outcome": "happened"})).await;
+    assert_eq!(settled.0, 202, "{}", settled.1);
+    house.until(&runs[0], "completed").await;
+    assert_eq!(house.get("/doubts").await.1["items"].as_array().unwrap().len(), 2);
+    assert_eq!(house.get("/runs?in_doubt=true").await.1["items"].as_array().unwrap().len(), 2);
+    assert_eq!(house.get("/runs?in_doubt=perhaps").await.0, 400);
+}
+
+#[tokio::test]
+async fn an_undo_in_doubt_is_listed_until_it_is_undone_again_or_by_hand() {
+    let tries = Arc::new(AtomicU32::new(0));
+    let kept = Puppet::new("kept", Reach::Write).undoes(move |_, _| match tries.fetch_add(1, Ordering::Relaxed) {
+        0 | 2 => Err(ToolError { body: Box::new(lasting("no answer")), sent: Sent::Maybe }),
+        _ => Ok(json!({})),
+    });
+    let house = furnished(setup().tool(kept.build()), |edge| edge).await;
+    house.apply(&workflow("w").function("send", "kept", json!({}))).await;
+    for by_hand in [false, true] {
+        let (_, run) = house.start("w", NOTHING).await;
+        house.until(&run, "completed").await;
+        assert_eq!(house.post(&path(&run, "/rollback"), json!({})).await.0, 202);
+        house.sees(&run, |run| run["in_doubt_since"].is_string()).await;
+        let (_, listed) = house.get("/doubts").await;
+        let doubt = &listed["items"][0];
+        assert_eq!((&doubt["run_id"], &doubt["call"]), (&run["run_id"], &json!("undo")), "{listed}");
+        assert_eq!((&doubt["reason"], &doubt["run_status"]), (&json!("no answer"), &json!("completed")));
+        let id = run["run_id"].as_str().unwrap();
+        assert_eq!(doubt["settle_with"][1], format!("chimera runs rollback {id} --by-hand"));
+        let settled = if by_hand {
+            house.ask(Method::PATCH, &path(&run, ""), json!({"status": "rolled_back"})).await
+        } else {
+            let settle_url = doubt["settle_url"].as_str().unwrap();
+            house.post(settle_url, json!({"step_ids": [doubt["step_id"]]})).await
+        };
+        assert!((200..300).contains(&settled.0), "{}", settled.1);
+        let shown = house.sees(&run, |run| run["in_doubt_since"].is_null()).await;
+        assert_eq!(shown["doubts"], json!([]));
+        assert_eq!(house.get("/doubts").await.1["items"], json!([]));
+    }
+}
+
+/// An error that trying again does not change.
+fn lasting(message: &str) -> ErrorBody {
+    ErrorBody { retryable: false, ..ErrorBody::new(Code::ExternalServiceError, message) }
 }
 
 /// How the character U+0000 is written in JSON.

@@ -15,6 +15,7 @@ pub(super) async fn run(scene: &Scene<'_>, args: ListArgs) -> Outcome<ExitCode> 
         status: args.status,
         actor: args.actor,
         workflow_id: args.workflow,
+        in_doubt: args.in_doubt,
         limit: args.page.limit,
         cursor: args.page.cursor,
         ..Filter::default()
@@ -34,10 +35,11 @@ pub(super) async fn run(scene: &Scene<'_>, args: ListArgs) -> Outcome<ExitCode> 
 fn row(run: &Value) -> Vec<String> {
     let workflow = format!("{} v{}", text(&run["workflow_id"]), text(&run["workflow_version"]));
     let held = if run["paused"] == true { " (paused)" } else { "" };
+    let doubt = if run["in_doubt_since"].is_null() { "" } else { " (in doubt)" };
     vec![
         text(&run["run_id"]),
         workflow,
-        format!("{}{held}", text(&run["status"])),
+        format!("{}{held}{doubt}", text(&run["status"])),
         text(&run["autonomy_level"]),
         text(&run["actor"]),
         text(&run["created_at"]),

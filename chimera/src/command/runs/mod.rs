@@ -1,6 +1,7 @@
 //! `chimera runs …`: look at and steer runs.
 
 mod again;
+mod doubts;
 mod list;
 mod show;
 mod steer;
@@ -27,6 +28,7 @@ pub(crate) async fn run(scene: &Scene<'_>, command: RunsCommand) -> Outcome<Exit
         RunsCommand::Cancel { run, reason, acting } => steer::cancel(scene, &run, reason, &acting).await,
         RunsCommand::Pause { run, acting } => steer::hold(scene, &run, "pause", &acting).await,
         RunsCommand::Resume { run, acting } => steer::hold(scene, &run, "resume", &acting).await,
+        RunsCommand::Doubts(args) => doubts::run(scene, args).await,
         RunsCommand::Resolve(args) => steer::resolve(scene, args).await,
         RunsCommand::Retry { run, from, wait, acting } => {
             again::again(scene, &run, ("retry", None), from, wait, &acting).await

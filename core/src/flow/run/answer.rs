@@ -357,6 +357,7 @@ impl Run {
         }
         self.enter(at, State::Unknown { error: Box::new(error) });
         self.keep(at, env, book);
+        self.begin_doubt(at, why, now, book);
         let data = json!({"node": self.name(at), "item": at.item, "reason": why});
         book.note("step.outcome_unknown", self.step_id(at), None, data);
         Ok(())

@@ -109,6 +109,7 @@ impl Run {
         }
         turn.effects = book.effects;
         turn.asked = book.asked;
+        turn.doubted = book.doubted;
         Ok(turn)
     }
 
@@ -163,6 +164,7 @@ impl Run {
             book.set("error_data", failure.map(Json::of).transpose()?);
             book.set("error_message", failure.map(|error| error.message.clone()));
         }
+        self.write_doubts(book);
         let mut cells = book.take_run();
         if new {
             cells.extend(self.head.cells()?);
@@ -177,7 +179,11 @@ impl Run {
     }
 
     fn write_step(&mut self, at: At, now: Timestamp, book: &mut Book) -> Result<(), Unstorable> {
-        let cells = self.step_cells(at, now)?;
+        let mut cells = self.step_cells(at, now)?;
+        let since = self.doubts.get(&at).copied();
+        if since.is_some() || book.settled.contains(&at) {
+            cells.push(("in_doubt_since", since.into()));
+        }
         let parent = at.item.and_then(|_| self.step_id(At::node(at.node)));
         let (node, kind, tool) = self.step_names(at);
         let position = i64::try_from(at.node).unwrap_or(i64::MAX);
@@ -189,7 +195,6 @@ impl Run {
             step.version += 1;
             return Ok(());
         }
-        let mut cells = cells;
         cells.extend([
             ("id", step.id.into()),
             ("run_id", run.into()),

@@ -151,6 +151,8 @@ impl Run {
             calls: BTreeSet::new(),
             overlays: BTreeMap::new(),
             stopped_children: BTreeSet::new(),
+            doubts: BTreeMap::new(),
+            in_doubt_since: None,
         }
     }
 

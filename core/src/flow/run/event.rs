@@ -3,6 +3,7 @@
 //! A run is told events and answers with a turn: rows to commit, notes for the ledger, and effects
 //! that may be performed once the rows are durable.
 
+use super::doubt::Doubt;
 use super::rows_people::Requested;
 use super::status::RunStatus;
 use crate::error::ErrorBody;
@@ -333,6 +334,8 @@ pub struct Turn {
     pub notes: Vec<Note>,
     /// Who is asked for a decision, to be told with the rows.
     pub asked: Vec<Requested>,
+    /// Calls whose outcome is unknown since this turn; people are told with the rows.
+    pub doubted: Vec<Doubt>,
     /// What may be done once the rows are durable.
     pub effects: Vec<Effect>,
     /// There is more to decide: tell it a `Tick` after the commit.

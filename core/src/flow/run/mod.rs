@@ -12,6 +12,7 @@ mod cancel;
 mod close;
 mod create;
 mod demand;
+mod doubt;
 mod draft;
 mod draft_view;
 mod edges;
@@ -40,6 +41,7 @@ mod undo;
 pub use close::affinity;
 pub use create::{Head, Replay, ReplayMode, Source, WorkflowRef};
 pub use demand::Demand;
+pub use doubt::Doubt;
 pub use env::{Action, Env, Gate, Policy, Slot, Verdict as PolicyVerdict};
 pub use event::{At, Call, Effect, Event, Mode, Note, Signal, Told, Turn, Verdict};
 pub use load::{Damaged, Recorded, Recording, Stored, StoredPatch, behind};
@@ -113,6 +115,10 @@ pub struct Run {
     steps: BTreeMap<Uuid, At>,
     /// Children that were told to stop.
     stopped_children: BTreeSet<Uuid>,
+    /// Places with a call in doubt, and since when.
+    doubts: BTreeMap<At, Timestamp>,
+    /// The oldest doubt, as the row says.
+    in_doubt_since: Option<Timestamp>,
 }
 
 /// The lane that a run's owner writes through.

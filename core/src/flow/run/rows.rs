@@ -3,6 +3,7 @@
 //! State changes only mark places; their rows are written once, at the end of the turn. The hot
 //! path of a pure step is one update of the run, one step, one tool call and one ledger entry.
 
+use super::doubt::Doubt;
 use super::env::Env;
 use super::event::{Effect, Note, Signal, Told, Verdict};
 use super::merge::merge;
@@ -34,6 +35,10 @@ pub(crate) struct Book {
     pub(crate) dirty: BTreeSet<At>,
     pub(crate) effects: Vec<Effect>,
     pub(crate) asked: Vec<Requested>,
+    /// Calls whose outcome is unknown since this turn.
+    pub(crate) doubted: Vec<Doubt>,
+    /// Places that are in doubt no longer.
+    pub(crate) settled: BTreeSet<At>,
     pub(crate) more: bool,
     pub(crate) ended: bool,
     /// The run changes hands even if nothing else changes.

@@ -82,6 +82,7 @@ impl Run {
         book.note("step.resolved", Some(step), Some(by), data);
         let Work::Tool(spec) = work else { return self.child_resolved(at, output, env, book) };
         let now = env.now;
+        self.end_doubt(at, book);
         let Some(task) = self.task_mut(at) else { return Ok(()) };
         match output {
             Some(output) => {

@@ -203,6 +203,7 @@ impl Run {
         let output = self.task(at).and_then(|task| task.output().cloned()).unwrap_or_default();
         self.enter(at, State::RolledBack { output });
         self.keep(at, env, book);
+        self.end_doubt(at, book);
     }
 
     /// Says to the run that waits for it how far the rollback went.
@@ -225,6 +226,7 @@ impl Run {
             book.note("run.rollback_refused", None, Some(by), json!({"reason": why}));
             return;
         }
+        self.end_doubts(book);
         self.status = RunStatus::RolledBack;
         book.status = Some(RunStatus::RolledBack);
         book.note("run.rolled_back", None, Some(by), json!({"by_hand": true, "reason": reason}));
@@ -388,7 +390,12 @@ impl Run {
                     json!({"node": self.name(at), "code": error.body.code, "message": error.body.message}),
                 );
                 self.leave(at, &error.body.message);
-                if error.sent == Sent::Maybe { EffectStatus::Unknown } else { EffectStatus::Failed }
+                if error.sent == Sent::Maybe {
+                    self.begin_doubt(at, &error.body.message, env.now, book);
+                    EffectStatus::Unknown
+                } else {
+                    EffectStatus::Failed
+                }
             }
             Answer::Found(_) => EffectStatus::Failed,
         };

@@ -55,6 +55,7 @@ async fn runs_begins_as_written_and_goes_on_with_listed_columns() {
         "plan",
         "rollback",
         "restored_at",
+        "in_doubt_since",
     ];
     assert_eq!(ours, listed);
     for key in ["PRIMARY KEY (id)", "UNIQUE (trace_id)", "UNIQUE (idempotency_key)"] {
@@ -67,6 +68,9 @@ async fn runs_begins_as_written_and_goes_on_with_listed_columns() {
         "idx_runs_tenant (tenant_id, id)",
         "idx_runs_owner (owner_lane) WHERE (owner_lane IS NOT NULL)",
         "idx_runs_next_deadline (next_deadline) WHERE (next_deadline IS NOT NULL)",
+        "idx_runs_in_doubt (tenant_id, id) WHERE (in_doubt_since IS NOT NULL)",
+        "idx_runs_without_owner_and_deadline (id) \
+         WHERE ((owner_lane IS NULL) AND (next_deadline IS NULL) AND (completed_at IS NULL))",
     ];
     assert_eq!(live.indexes, index_texts("runs", &indexes));
 }

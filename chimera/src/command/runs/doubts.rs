@@ -1,0 +1,37 @@
+//! `chimera runs doubts`: calls of which nobody knows whether they happened.
+
+use crate::cli::DoubtsArgs;
+use crate::command::{Scene, page_words, print};
+use crate::compose::Ambient;
+use crate::failure::Outcome;
+use crate::flow::desk::Desk;
+use crate::flow::picture::doubt;
+use crate::flow::table::text;
+use chimera_engine::flow::DoubtFilter;
+use serde_json::Value;
+use std::process::ExitCode;
+
+pub(super) async fn run(scene: &Scene<'_>, args: DoubtsArgs) -> Outcome<ExitCode> {
+    let desk = Desk::to_read(&scene.loaded.config).await?;
+    let filter = DoubtFilter { actor: args.actor, tool: args.tool, limit: args.page.limit, cursor: args.page.cursor };
+    let found = desk.doubts(filter).await?;
+    if scene.json {
+        print(&format!("{found}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let items = found["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let now = Ambient::new().clock.now();
+    let shown: Vec<String> = items.iter().map(|item| entry(item, &doubt(item, now))).collect();
+    print(&shown.join("\n"))?;
+    page_words(&found, items.is_empty(), "calls in doubt");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What it is about, then the commands of which one settles it.
+fn entry(item: &Value, words: &str) -> String {
+    let [run, workflow, actor] = ["run_id", "workflow_id", "actor"].map(|name| text(&item[name]));
+    let [step, why] = ["step_id", "reason"].map(|name| text(&item[name]));
+    let commands = item["settle_with"].as_array().into_iter().flatten();
+    let commands: String = commands.map(|command| format!("    {}\n", text(command))).collect();
+    format!("{words}\n{commands}  run {run} of {workflow}, asked for by {actor}\n  step {step}\n  why: {why}\n")
+}

@@ -1,0 +1,161 @@
+//! What nobody knows, what fails and what waits, as operators of a real server see it.
+
+use crate::support::{Place, Server, until};
+use chimera_testkit::postgres::PrivatePostgres;
+use chimera_testkit::smtp::PrivateSmtp;
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+
+/// A vendor with a write that may not be sent again.
+const VENDOR: &str = r#"
+vendor = "acme"
+base_url = "http://ADDRESS"
+
+[[tool]]
+name = "acme.pay"
+version = "1"
+description = "Pays somebody."
+effect = "write"
+dry_run = { ok = true }
+timeout_ms = 5000
+response = { ok = "/ok" }
+
+[tool.request]
+method = "POST"
+path = "/{input.path}"
+body = { node = "pay" }
+
+[tool.metadata]
+requires_approval = false
+dry_run_supported = true
+idempotent = false
+capabilities = ["acme.write"]
+risk_level = "low"
+
+[tool.input]
+type = "object"
+required = ["path"]
+additionalProperties = false
+[tool.input.properties]
+path = { type = "string", minLength = 1 }
+
+[tool.output]
+type = "object"
+[tool.output.properties]
+ok = { type = "boolean" }
+"#;
+
+const ACTORS: &str = r#"
+[[actor]]
+id = "admin"
+scopes = ["*"]
+quota_per_minute = 10000
+autonomy_level = "L2_ExecuteNotify"
+
+[[actor]]
+id = "user_ada"
+scopes = ["runs.*"]
+quota_per_minute = 10000
+notify = { email = "ada@acme.example" }
+"#;
+
+/// Takes requests to `/lost` and closes without a word, and refuses every other one.
+fn vendor() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, mut seen, mut piece) = (stream.unwrap(), Vec::new(), [0; 4_096]);
+            while !String::from_utf8_lossy(&seen).contains("\"pay\"") {
+                let read = stream.read(&mut piece).unwrap();
+                seen.extend_from_slice(&piece[..read]);
+            }
+            if !seen.starts_with(b"POST /lost ") {
+                let answer = "HTTP/1.1 422 Unprocessable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        }
+    });
+    address
+}
+
+/// A server with a vendor, a workflow and somebody who looks after runs.
+fn served(smtp: &PrivateSmtp, database: Option<&str>) -> (Place, Server) {
+    let address = vendor();
+    let workflow = |id: &str, path: &str| {
+        let node = json!({"id": "pay", "type": "function", "fn": "acme.pay", "inputs": {"path": path}});
+        json!({"air_version": "1.0", "workflow_id": id, "nodes": [node], "edges": []}).to_string()
+    };
+    let mut place = Place::new()
+        .env("CHIMERA_ACCESS__ACTORS_FILE", "actors.toml")
+        .env("CHIMERA_EGRESS_ALLOW", &address)
+        .env("CHIMERA_FLOW__TOOLS_DIR", "tools")
+        .env("CHIMERA_MAIL__SERVER", "localhost")
+        .env("CHIMERA_MAIL__PORT", &smtp.port().to_string())
+        .env("CHIMERA_MAIL__TLS", "none")
+        .env("CHIMERA_MAIL__FROM", "chimera@acme.example")
+        .file("actors.toml", ACTORS)
+        .file("lost.json", &workflow("lost", "lost"))
+        .file("refused.json", &workflow("refused", "refused"));
+    if let Some(url) = database {
+        place = place.env("CHIMERA_DATABASE_URL", url);
+    }
+    std::fs::create_dir(place.path("tools")).unwrap();
+    std::fs::write(place.path("tools/acme.toml"), VENDOR.replace("ADDRESS", &address)).unwrap();
+    let server = place.dev(&[]);
+    for file in ["lost.json", "refused.json"] {
+        place.json(&["workflow", "apply", file]);
+    }
+    (place, server)
+}
+
+fn act(place: &Place, workflow: &str) -> String {
+    let said = place.run(&["act", "--workflow", workflow, "--json"]);
+    let run: Value = serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("{said:?}"));
+    run["run_id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_call_in_doubt_is_listed_and_the_command_it_names_settles_it() {
+    let database = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+    for database in [None, Some(database.as_str())] {
+        let smtp = PrivateSmtp::start();
+        let (place, server) = served(&smtp, database);
+        assert_eq!(place.run(&["runs", "doubts"]).stderr, "no calls in doubt\n");
+        let run = act(&place, "lost");
+        let mut listed = Value::Null;
+        until("the doubt", || {
+            listed = place.json(&["runs", "doubts"]);
+            listed["items"].as_array().unwrap().is_empty().then(|| place.json(&["runs", "show", &run]).to_string())
+        });
+        let doubt = listed["items"][0].clone();
+        let step = doubt["step_id"].as_str().unwrap().to_owned();
+        assert_eq!((&doubt["run_id"], &doubt["tool"]), (&json!(run), &json!("acme.pay")));
+        let shown = place.run(&["runs", "doubts"]).stdout;
+        let shown = shown.replace(&run, "RUN").replace(&step, "STEP");
+        let (begin, rest) = shown.split_once(", for ").unwrap();
+        let shown = format!("{begin}, for SHORT;{}", rest.split_once(';').unwrap().1);
+        let why = doubt["reason"].as_str().unwrap();
+        insta::assert_snapshot!("doubts", shown.replace(why, "REASON"));
+        let url = format!("http://{}", server.address);
+        assert_eq!(place.json(&["runs", "doubts", "--server", &url])["items"][0]["step_id"], json!(step));
+        for at in [&["runs", "list", "--in-doubt"][..], &["runs", "list", "--in-doubt", "--server", &url]] {
+            let runs = place.json(at)["items"].clone();
+            assert_eq!((runs.as_array().unwrap().len(), &runs[0]["run_id"]), (1, &json!(run)));
+            assert!(place.run(at).stdout.contains("running (in doubt)"));
+        }
+
+        let command = doubt["settle_with"][0].as_str().unwrap();
+        let words: Vec<&str> = command.split(' ').skip(1).collect();
+        let settled = place.run(&words);
+        assert_eq!(settled.status, 0, "{command}: {}", settled.stderr);
+        until("the end", || {
+            let shown = place.json(&["runs", "show", &run]);
+            (shown["status"] != "completed").then(|| shown.to_string())
+        });
+        assert_eq!(place.json(&["runs", "doubts"])["items"], json!([]));
+        assert_eq!(place.json(&["runs", "list", "--in-doubt"])["items"], json!([]));
+        server.stop();
+    }
+}

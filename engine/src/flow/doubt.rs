@@ -1,0 +1,141 @@
+//! Finding calls in doubt: those of which nobody knows whether they happened.
+
+use super::show::time;
+use super::{Flow, FlowError};
+use crate::access::{Permit, RUNS_READ};
+use crate::port::ReadError;
+use chimera_core::flow::run::StepStatus;
+use chimera_core::flow::tables::{RUNS, STEPS};
+use chimera_core::limits;
+use chimera_core::record::{Compare, Cursor, Json, Row, Scope, Select, Value as Cell};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use uuid::Uuid;
+
+/// Pages that one listing reads at the most to find what its caller may see.
+const PAGES_MAX: usize = 8;
+
+/// Which calls in doubt are listed.
+#[derive(Clone, Debug, Default)]
+pub struct DoubtFilter {
+    /// Of this actor's runs.
+    pub actor: Option<String>,
+    /// Of this tool.
+    pub tool: Option<String>,
+    /// At most so many.
+    pub limit: usize,
+    /// Behind this place.
+    pub cursor: Option<String>,
+}
+
+impl Flow {
+    /// Calls in doubt, those of the oldest steps first.
+    pub async fn list_doubts(&self, permit: &Permit, filter: DoubtFilter) -> Result<Value, FlowError> {
+        let everybody = permit.sees("");
+        if !everybody && filter.actor.as_deref().is_some_and(|actor| actor != permit.actor()) {
+            return Err(FlowError::lacking(RUNS_READ));
+        }
+        let actor = filter.actor.or_else(|| (!everybody).then(|| permit.actor().to_owned()));
+        let scope = || Scope::Tenant(permit.tenant().to_owned());
+        let mut select = in_doubt(Select::from(&STEPS, scope())).take(filter.limit);
+        if let Some(tool) = filter.tool {
+            select = select.with("tool", tool);
+        }
+        if let Some(cursor) = &filter.cursor {
+            select = select.continue_at(cursor).map_err(ReadError::from)?;
+        }
+        let mut runs: BTreeMap<Uuid, Option<Row>> = BTreeMap::new();
+        let mut items = Vec::new();
+        // A step does not say whose it is, so a page of those that somebody may see can take several reads.
+        for _ in 0..PAGES_MAX {
+            let page = self.inner.parts.records.read(select.clone()).await?;
+            for step in &page.rows {
+                let id = step.uuid("run_id");
+                if let Entry::Vacant(place) = runs.entry(id) {
+                    let select = Select::from(&RUNS, scope()).with("id", id).take(1);
+                    place.insert(self.inner.parts.records.read(select).await?.rows.into_iter().next());
+                }
+                let run = runs.get(&id).and_then(Option::as_ref);
+                let run = run.filter(|run| actor.as_deref().is_none_or(|actor| run.text("actor") == actor));
+                items.extend(run.map(|run| document(run, step)));
+            }
+            select.after = page.next;
+            if select.after.is_none() || items.len() >= filter.limit {
+                break;
+            }
+            let room = filter.limit - items.len();
+            select = select.take(room);
+        }
+        Ok(json!({"items": items, "next_cursor": select.after.as_ref().map(Cursor::encode)}))
+    }
+
+    /// The calls of a run that are in doubt.
+    pub(super) async fn doubts(&self, permit: &Permit, run: &Row) -> Result<Vec<Value>, FlowError> {
+        if run.get("in_doubt_since").is_null() {
+            return Ok(Vec::new());
+        }
+        let select = Select::from(&STEPS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run.uuid("id"));
+        let rows = self.inner.parts.records.read(in_doubt(select).take(limits::PAGE_ROWS_DEFAULT)).await?.rows;
+        Ok(rows.iter().map(|step| document(run, step)).collect())
+    }
+}
+
+/// Only what is in doubt.
+pub(super) fn in_doubt(select: Select) -> Select {
+    select.filter("in_doubt_since", Compare::IsNot, Cell::Null)
+}
+
+/// A call in doubt as every surface shows it.
+fn document(run: &Row, step: &Row) -> Value {
+    let (run_id, step_id) = (run.uuid("id"), step.uuid("id"));
+    let undo = step.text("status") != StepStatus::OutcomeUnknown.as_str();
+    let reason = if undo { undo_reason(run, step_id) } else { call_reason(step) };
+    json!({
+        "run_id": run_id,
+        "workflow_id": run.get("workflow_id").as_text(),
+        "actor": run.text("actor"),
+        "run_status": run.text("status"),
+        "step_id": step_id,
+        "node_id": step.text("node_id"),
+        "map_index": step.get("map_index").as_int(),
+        "tool": step.get("tool").as_text(),
+        "call": word(undo),
+        "attempt": step.int("attempt"),
+        "since": time(step, "in_doubt_since"),
+        "reason": reason,
+        "resolve_url": (!undo).then(|| settle_url(run_id, step_id, false)),
+        "settle_url": settle_url(run_id, step_id, undo),
+        "settle_with": commands(run_id, step_id, undo),
+    })
+}
+
+fn call_reason(step: &Row) -> Option<String> {
+    let error = step.get("error").as_json().map(Json::to_value)?;
+    error["message"].as_str().map(str::to_owned)
+}
+
+/// Why it is not known whether a step was undone, as the last rollback left it.
+fn undo_reason(run: &Row, step: Uuid) -> Option<String> {
+    let rollback = run.get("rollback").as_json().map(Json::to_value)?;
+    let step = step.to_string();
+    let left = rollback["left"].as_array()?.iter().find(|line| line["step_id"] == *step)?;
+    left["reason"].as_str().map(str::to_owned)
+}
+
+const fn word(undo: bool) -> &'static str {
+    if undo { "undo" } else { "execute" }
+}
+
+fn settle_url(run: Uuid, step: Uuid, undo: bool) -> String {
+    if undo { format!("/runs/{run}/rollback") } else { format!("/runs/{run}/steps/{step}/resolve") }
+}
+
+/// The commands of which one settles it.
+fn commands(run: Uuid, step: Uuid, undo: bool) -> [String; 2] {
+    if undo {
+        [format!("chimera runs rollback {run} --step {step}"), format!("chimera runs rollback {run} --by-hand")]
+    } else {
+        ["--happened", "--never"].map(|found| format!("chimera runs resolve {run} {step} {found}"))
+    }
+}
