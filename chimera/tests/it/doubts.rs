@@ -117,7 +117,7 @@ fn act(place: &Place, workflow: &str) -> String {
 }
 
 #[test]
-fn a_call_in_doubt_is_listed_and_the_command_it_names_settles_it() {
+fn a_call_in_doubt_is_listed_and_told_and_the_command_it_names_settles_it() {
     let database = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
     for database in [None, Some(database.as_str())] {
         let smtp = PrivateSmtp::start();
@@ -146,6 +146,12 @@ fn a_call_in_doubt_is_listed_and_the_command_it_names_settles_it() {
             assert!(place.run(at).stdout.contains("running (in doubt)"));
         }
 
+        until("the mail", || smtp.accepted().is_empty().then(|| "none yet".to_owned()));
+        let mail = smtp.accepted()[0].clone();
+        assert_eq!(mail["to"], json!(["ada@acme.example"]));
+        let content = mail["content"].as_str().unwrap().replace("=\r\n", "");
+        assert!(content.contains("the outcome of acme.pay is unknown") && content.contains(&step), "{content}");
+
         let command = doubt["settle_with"][0].as_str().unwrap();
         let words: Vec<&str> = command.split(' ').skip(1).collect();
         let settled = place.run(&words);
@@ -156,6 +162,7 @@ fn a_call_in_doubt_is_listed_and_the_command_it_names_settles_it() {
         });
         assert_eq!(place.json(&["runs", "doubts"])["items"], json!([]));
         assert_eq!(place.json(&["runs", "list", "--in-doubt"])["items"], json!([]));
+        assert_eq!(smtp.accepted().len(), 1, "people are told once");
         server.stop();
     }
 }

@@ -115,8 +115,10 @@ impl Channels {
 
 /// The mail about a run.
 fn letter(message: &Message) -> Value {
-    if message.payload["type"] == "approval.requested" {
-        return question(message);
+    match message.payload["type"].as_str() {
+        Some("approval.requested") => return question(message),
+        Some("step.outcome_unknown") => return doubt(message),
+        _ => {}
     }
     let data = &message.payload["data"];
     let word = |name: &str| data[name].as_str().unwrap_or("unknown").to_owned();
@@ -166,6 +168,30 @@ fn question(message: &Message) -> Value {
         body.push_str(&format!("\nWhat would run:\n{}\n", quoted.join("\n")));
     }
     json!({"to": message.target, "subject": format!("{workflow} waits for your decision"), "body": body})
+}
+
+/// The mail about a call of which nobody knows whether it happened, and how to settle it.
+fn doubt(message: &Message) -> Value {
+    let data = &message.payload["data"];
+    let line = |name: &str| data[name].as_str().map(|text| text.replace(char::is_control, " "));
+    let word = |name: &str| line(name).unwrap_or_else(|| "unknown".to_owned());
+    let (workflow, tool, undo) = (word("workflow_id"), word("tool"), data["call"] == "undo");
+    let what = if undo { format!("{tool} was undone") } else { format!("a call of {tool} happened") };
+    let mut body = format!("Nobody knows whether {what} in a run of {workflow}.\n\n");
+    for (label, name) in [("Run", "run_id"), ("Step", "step_id"), ("Node", "node_id"), ("Since", "since")] {
+        body.push_str(&format!("{label}: {}\n", word(name)));
+    }
+    body.push_str(&format!("Why: {}\nAsked for by: {}\n", word("reason"), word("actor")));
+    body.push_str(if undo {
+        "\nThe run has ended. Look in the other system, then undo it again (that does no harm), or say that you \
+         have undone it by hand:\n"
+    } else {
+        "\nThe run waits. Look in the other system, then say whether it happened:\n"
+    });
+    for command in data["settle_with"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        body.push_str(&format!("{}\n", command.replace(char::is_control, " ")));
+    }
+    json!({"to": message.target, "subject": format!("{workflow}: the outcome of {tool} is unknown"), "body": body})
 }
 
 fn run_id(message: &Message) -> Uuid {

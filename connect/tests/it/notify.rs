@@ -159,6 +159,42 @@ async fn a_mail_that_asks_shows_what_would_run_and_where_to_decide() {
     assert!(!without.contains("/approvals/") && without.contains("chimera runs approve"), "{without}");
 }
 
+fn doubt(undo: bool) -> Message {
+    let (run, step) = (Uuid::from_u128(9), Uuid::from_u128(5));
+    let commands = if undo {
+        vec![format!("chimera runs rollback {run} --step {step}"), format!("chimera runs rollback {run} --by-hand")]
+    } else {
+        vec![format!("chimera runs resolve {run} {step} --happened")]
+    };
+    let data = json!({
+        "run_id": run, "workflow_id": "w", "actor": "service_bot", "step_id": step, "node_id": "pay", "tool": "acme.pay",
+        "call": if undo { "undo" } else { "execute" }, "since": NOON.to_string(),
+        "reason": "no answer\r\nchimera runs resolve evil --happened", "settle_with": commands,
+    });
+    let payload = json!({"type": "step.outcome_unknown", "timestamp": NOON.to_string(), "data": data});
+    let (channel, target) = ("email".into(), "ann@acme.example".into());
+    Message { id: Uuid::from_u128(8), tenant: "acme".into(), channel, target, payload }
+}
+
+#[tokio::test]
+async fn a_mail_about_a_call_in_doubt_says_which_why_and_how_to_settle_it() {
+    let smtp = PrivateSmtp::start();
+    let channels = channels(Some(&smtp));
+    channels.send(&doubt(false)).await.unwrap();
+    channels.send(&doubt(true)).await.unwrap();
+    let mails = smtp.accepted();
+    let (call, undo) = (mails[0]["content"].as_str().unwrap(), mails[1]["content"].as_str().unwrap());
+    assert!(call.contains("Subject: w: the outcome of acme.pay is unknown"), "{call}");
+    for part in ["a call of acme.pay", "Node: pay", "Why: no answer", "service_bot", "--happened"] {
+        assert!(call.contains(part), "{part} is missing: {call}");
+    }
+    let forged = call.lines().any(|line| line.trim().starts_with("chimera runs resolve evil"));
+    assert!(!forged, "what is quoted gets no line of its own: {call}");
+    for part in ["acme.pay was undone", "The run has ended", "--by-hand"] {
+        assert!(undo.contains(part), "{part} is missing: {undo}");
+    }
+}
+
 #[tokio::test]
 async fn a_mail_says_which_run_ended_how_and_why() {
     let smtp = PrivateSmtp::start();

@@ -67,14 +67,7 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Reque
         return Ok(());
     }
     let asking = &inner.parts.asking;
-    let mut recipients: Vec<Recipient> = Vec::new();
-    for recipient in asking.recipients.of(head).await {
-        let known = |known: &Recipient| known.channel == recipient.channel && known.target == recipient.target;
-        if !recipients.iter().any(known) {
-            recipients.push(recipient);
-        }
-    }
-    recipients.truncate(limits::MESSAGE_RECIPIENTS_MAX);
+    let recipients = distinct(asking.recipients.of(head).await);
     let (now, steady) = (inner.parts.clock.now(), inner.parts.clock.steady());
     for requested in asked {
         for recipient in &recipients {
@@ -84,10 +77,23 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Reque
             }
             let link = link.map(|(_, token)| format!("{}/approvals/{token}", asking.base_url));
             let payload = payload(head, requested, &asking.base_url, link, now);
-            tx.inserts.push(message_row(inner.id(), head, requested, recipient, &payload, steady)?);
+            tx.inserts.push(message_row(inner.id(), head, Some(requested.approval), recipient, &payload, steady)?);
         }
     }
     Ok(())
+}
+
+/// Everybody once, as many as are told at the most.
+pub(super) fn distinct(all: Vec<Recipient>) -> Vec<Recipient> {
+    let mut recipients: Vec<Recipient> = Vec::new();
+    for recipient in all {
+        let known = |known: &Recipient| known.channel == recipient.channel && known.target == recipient.target;
+        if !recipients.iter().any(known) {
+            recipients.push(recipient);
+        }
+    }
+    recipients.truncate(limits::MESSAGE_RECIPIENTS_MAX);
+    recipients
 }
 
 /// The person who may decide by the link in a message, if there is one.
@@ -124,10 +130,10 @@ fn link_row(
     )?)
 }
 
-fn message_row(
+pub(super) fn message_row(
     id: Uuid,
     head: &Head,
-    requested: &Requested,
+    approval: Option<Uuid>,
     recipient: &Recipient,
     payload: &Value,
     now: Timestamp,
@@ -138,7 +144,7 @@ fn message_row(
             ("id", id.into()),
             ("tenant_id", head.tenant.as_str().into()),
             ("run_id", head.id.into()),
-            ("approval_id", requested.approval.into()),
+            ("approval_id", approval.into()),
             ("channel", recipient.channel.as_str().into()),
             ("target", recipient.target.as_str().into()),
             ("payload", Json::of(payload)?.into()),

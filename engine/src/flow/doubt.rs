@@ -1,17 +1,26 @@
-//! Finding calls in doubt: those of which nobody knows whether they happened.
+//! Calls in doubt: finding them, and telling the people who could settle them.
+//!
+//! A message about a doubt rides in the transaction that records it, like one that asks for approval, so
+//! it is told once and never of what did not happen.
 
+use super::ask::{self, Asking};
+use super::node::Inner;
 use super::show::time;
 use super::{Flow, FlowError};
 use crate::access::{Permit, RUNS_READ};
 use crate::port::ReadError;
-use chimera_core::flow::run::StepStatus;
+use chimera_core::flow::run::{Doubt, Head, StepStatus, Unstorable};
 use chimera_core::flow::tables::{RUNS, STEPS};
+use chimera_core::ledger::Redactor;
 use chimera_core::limits;
-use chimera_core::record::{Compare, Cursor, Json, Row, Scope, Select, Value as Cell};
+use chimera_core::record::{Compare, Cursor, Json, Row, Scope, Select, Tx, Value as Cell};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use uuid::Uuid;
+
+/// The type of a message about a call in doubt.
+pub(super) const OUTCOME_UNKNOWN: &str = "step.outcome_unknown";
 
 /// Pages that one listing reads at the most to find what its caller may see.
 const PAGES_MAX: usize = 8;
@@ -79,11 +88,61 @@ impl Flow {
         let rows = self.inner.parts.records.read(in_doubt(select).take(limits::PAGE_ROWS_DEFAULT)).await?.rows;
         Ok(rows.iter().map(|step| document(run, step)).collect())
     }
+
+    /// Whether a call that a message tells of is in doubt still.
+    pub(super) async fn is_in_doubt(&self, message: &Row) -> Result<bool, FlowError> {
+        let payload = message.get("payload").as_json().map(Json::to_value).unwrap_or_default();
+        if payload["type"] != OUTCOME_UNKNOWN {
+            return Ok(true);
+        }
+        let step = payload["data"]["step_id"].as_str().and_then(|step| Uuid::parse_str(step).ok()).unwrap_or_default();
+        let scope = Scope::Tenant(message.text("tenant_id").to_owned());
+        let select = in_doubt(Select::from(&STEPS, scope).with("id", step)).take(1);
+        Ok(!self.inner.parts.records.read(select).await?.rows.is_empty())
+    }
 }
 
 /// Only what is in doubt.
 pub(super) fn in_doubt(select: Select) -> Select {
     select.filter("in_doubt_since", Compare::IsNot, Cell::Null)
+}
+
+/// Adds the messages about calls in doubt to the transaction that records them.
+pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, doubts: &[Doubt]) -> Result<(), Unstorable> {
+    if doubts.is_empty() {
+        return Ok(());
+    }
+    let asking = &inner.parts.asking;
+    let recipients = ask::distinct(asking.recipients.who_settles(head).await);
+    let (now, steady) = (inner.parts.clock.now(), inner.parts.clock.steady());
+    for doubt in doubts {
+        let payload = json!({"type": OUTCOME_UNKNOWN, "timestamp": now.to_string(), "data": data(head, doubt, asking)});
+        for recipient in &recipients {
+            tx.inserts.push(ask::message_row(inner.id(), head, None, recipient, &payload, steady)?);
+        }
+    }
+    Ok(())
+}
+
+fn data(head: &Head, doubt: &Doubt, asking: &Asking) -> Value {
+    let mut reason = Value::String(doubt.reason.clone());
+    Redactor::default().json(&mut reason);
+    json!({
+        "run_id": head.id,
+        "trace_id": chimera_core::id::trace_id(head.id),
+        "workflow_id": head.workflow.id,
+        "actor": head.actor,
+        "autonomy_level": head.level.as_str(),
+        "step_id": doubt.step,
+        "node_id": doubt.node,
+        "map_index": doubt.item,
+        "tool": doubt.tool,
+        "call": word(doubt.undo),
+        "since": doubt.since.to_string(),
+        "reason": reason,
+        "settle_url": format!("{}{}", asking.base_url, settle_url(head.id, doubt.step, doubt.undo)),
+        "settle_with": commands(head.id, doubt.step, doubt.undo),
+    })
 }
 
 /// A call in doubt as every surface shows it.

@@ -7,7 +7,7 @@
 use super::entrance::Entrance;
 use super::node::{Inner, Standing, Stop};
 use super::perform::execute_tool;
-use super::{FlowError, ask, load, seal, spans};
+use super::{FlowError, ask, doubt, load, seal, spans};
 use crate::port::{Cancel, CommitError, ReadError};
 use chimera_core::flow::call::Answer;
 use chimera_core::flow::run::{At, Call, Effect, Env, Event, Head, Owner, Run, Turn};
@@ -283,7 +283,7 @@ impl Drive {
                 }
             }
         }
-        if !turn.asked.is_empty() {
+        if !turn.asked.is_empty() || !turn.doubted.is_empty() {
             self.inner.messages.notify_one();
         }
         if turn.more { vec![Event::Tick] } else { Vec::new() }
@@ -413,6 +413,10 @@ async fn commit(inner: Arc<Inner>, head: Arc<Head>, mut tx: Tx, turn: &Turn) -> 
     }
     if let Err(error) = ask::tell(&mut tx, &inner, &head, &turn.asked).await {
         tracing::error!(run_id = %head.id, error = %error, "nobody could be told that a run waits");
+        return Went::Lost;
+    }
+    if let Err(error) = doubt::tell(&mut tx, &inner, &head, &turn.doubted).await {
+        tracing::error!(run_id = %head.id, error = %error, "nobody could be told that a call is in doubt");
         return Went::Lost;
     }
     let settles = tx.updates.iter().any(|update| update.table == &EFFECTS);

@@ -115,9 +115,10 @@ impl Flow {
         self.set(row, version + 1, set, told).await
     }
 
-    /// Whether what a message is about still waits; one that asks nobody for anything always matters.
+    /// Whether what a message is about still waits for somebody; one that asks nobody for anything always
+    /// matters.
     async fn still_matters(&self, row: &Row) -> Result<bool, FlowError> {
-        let Some(approval) = row.get("approval_id").as_uuid() else { return Ok(true) };
+        let Some(approval) = row.get("approval_id").as_uuid() else { return self.is_in_doubt(row).await };
         let scope = Scope::Tenant(row.text("tenant_id").to_owned());
         let select = Select::from(&SCOPED_APPROVALS, scope).with("approval_request_id", approval).take(1);
         let asked = self.inner.parts.records.read(select).await?.rows.into_iter().next();

@@ -128,7 +128,8 @@ impl Flow {
 
     /// What became of the messages about a run.
     async fn messages(&self, permit: &Permit, run: &Row) -> Result<Vec<Value>, FlowError> {
-        if run.text("autonomy_level") == Level::ExecuteSilent.as_str() {
+        // At L3 there are only messages about calls in doubt.
+        if run.text("autonomy_level") == Level::ExecuteSilent.as_str() && run.get("in_doubt_since").is_null() {
             return Ok(Vec::new());
         }
         let scope = Scope::Tenant(permit.tenant().to_owned());

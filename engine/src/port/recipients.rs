@@ -15,14 +15,21 @@ pub struct Recipient {
     pub person: Option<String>,
 }
 
-/// Knows whom to tell. It is asked each time a run begins to wait, never for a run at L3.
+/// Knows whom to tell. It is asked each time a run begins to wait for an approval, never for a run at L3, and
+/// each time a call is in doubt.
 ///
-/// Nothing is sent here: the messages are written together with the request for approval, so an
+/// Nothing is sent here: the messages are written together with what they are about, so an
 /// answer that takes long holds the run up. Whoever can't be found out about is left out.
 #[async_trait]
 pub trait Recipients: Send + Sync {
     /// Everybody who is told about requests of this run.
     async fn of(&self, head: &Head) -> Vec<Recipient>;
+
+    /// Everybody who is told that nobody knows what became of a call of this run, at every level: people who
+    /// could settle it, and at L2 and below those whom the run itself names.
+    async fn who_settles(&self, head: &Head) -> Vec<Recipient> {
+        self.of(head).await
+    }
 
     /// Whether a person whom a link was sent to may still decide about what `requester` asked for.
     fn may_still_decide(&self, _tenant: &str, _person: &str, _requester: &str) -> bool {

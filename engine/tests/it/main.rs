@@ -12,6 +12,7 @@ mod flow_approval;
 mod flow_ask;
 mod flow_cache;
 mod flow_claim;
+mod flow_doubt;
 mod flow_dry;
 mod flow_edit;
 mod flow_lanes;

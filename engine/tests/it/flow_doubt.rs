@@ -1,0 +1,135 @@
+//! A call of which nobody knows whether it happened: people are told with the change that records it.
+
+use crate::flow_ask::{asking, mail_of};
+use crate::flow_levels::{Letters, both};
+use chimera_core::access::Level;
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::tables::{NOTIFICATIONS, RUNS, STEPS};
+use chimera_core::flow::tool::Reach;
+use chimera_core::record::Row;
+use chimera_engine::flow::{DoubtFilter, StartRun};
+use chimera_engine::port::{Sent, ToolError};
+use chimera_testkit::flow::{Puppet, Setup, Stage, chain, id_of, stage};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+fn no_answer() -> ToolError {
+    let body =
+        ErrorBody { retryable: false, ..ErrorBody::new(Code::ExternalServiceError, "no answer, token=abcd1234") };
+    ToolError { body: Box::new(body), sent: Sent::Maybe }
+}
+
+/// A tool whose calls and undos are never answered.
+fn lost() -> Setup {
+    let lost = Puppet::new("lost", Reach::Write).answers(|_, _| Err(no_answer()));
+    let kept = Puppet::new("kept", Reach::Write).undoes(|_, _| Err(no_answer()));
+    stage(1).tool(lost.build()).tool(kept.build())
+}
+
+async fn start(stage: &Stage, level: Level) -> Uuid {
+    stage.apply(&chain("w", &[("a", "lost")])).await;
+    let notify = (level != Level::ExecuteSilent).then(both).flatten();
+    stage.start(StartRun { level, notify, ..StartRun::of("w", json!({})) }).await
+}
+
+fn told(stage: &Stage, run: Uuid) -> Vec<(String, Value)> {
+    let payload = |row: &Row| row.get("payload").as_json().unwrap().to_value();
+    let rows = stage.rows_of(&NOTIFICATIONS, run);
+    let doubts = rows.iter().filter(|row| payload(row)["type"] == "step.outcome_unknown");
+    doubts.map(|row| (row.text("target").to_owned(), payload(row))).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_could_settle_a_call_in_doubt_are_told_once_with_the_change_that_records_it() {
+    let stage = lost().asking(asking(vec![mail_of("user_ann"), mail_of("user_ann")])).open().await;
+    let run = start(&stage, Level::ExecuteNotify).await;
+    let step = stage.step(run, "a", "outcome_unknown").await;
+    let messages = told(&stage, run);
+    assert_eq!(messages.len(), 1, "the rows and the message come together: {messages:?}");
+    assert_eq!(messages[0].0, "user_ann@example.com");
+    let data = &messages[0].1["data"];
+    assert_eq!((&data["run_id"], &data["step_id"]), (&json!(run), &step["step_id"]));
+    assert_eq!((&data["node_id"], &data["tool"], &data["call"]), (&json!("a"), &json!("lost"), &json!("execute")));
+    let id = step["step_id"].as_str().unwrap();
+    assert_eq!(data["settle_url"], format!("https://chimera.example/runs/{run}/steps/{id}/resolve"));
+    assert_eq!(data["settle_with"][0], format!("chimera runs resolve {run} {id} --happened"));
+    let reason = data["reason"].as_str().unwrap();
+    assert!(reason.starts_with("no answer") && !reason.contains("abcd1234"), "{reason}");
+
+    let again = stage.restart(lost().asking(asking(vec![mail_of("user_ann")]))).await;
+    again.flow.pause(&again.permit("user_ann"), run).await.unwrap();
+    again.until(run, |run| run["paused"] == true).await;
+    assert_eq!(told(&again, run).len(), 1, "whoever takes the run up tells nobody anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_about_what_is_settled_by_now_is_dropped() {
+    let letters = Letters::refusing(0, Code::ExternalServiceUnavailable);
+    let stage = lost().notifier(letters.clone()).open().await;
+    let run = start(&stage, Level::ExecuteNotify).await;
+    let step = id_of(&stage.step(run, "a", "outcome_unknown").await["step_id"]);
+    stage.flow.resolve(&stage.permit("user_ann"), run, step, true, None, None).await.unwrap();
+    stage.ended(run).await;
+    stage.flow.deliver_due().await.unwrap();
+    let sent: Vec<Value> = letters.given().iter().map(|message| message.payload["type"].clone()).collect();
+    assert_eq!(sent, ["run.completed", "run.completed"]);
+    let dropped = stage.show(run).await["messages"].clone();
+    let dropped = dropped.as_array().unwrap().iter().filter(|message| message["status"] == "dropped");
+    assert_eq!(dropped.count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_doubt_at_l3_is_told_to_those_who_look_after_runs() {
+    let stage = lost().asking(asking(vec![mail_of("user_ann")])).open().await;
+    let run = start(&stage, Level::ExecuteSilent).await;
+    stage.step(run, "a", "outcome_unknown").await;
+    assert_eq!(told(&stage, run).len(), 1);
+    assert_eq!(stage.show(run).await["messages"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undo_in_doubt_is_told_too_and_survives_a_restart_until_somebody_says_that_it_was_undone() {
+    let stage = lost().asking(asking(vec![mail_of("user_ann")])).open().await;
+    stage.apply(&chain("w", &[("a", "kept")])).await;
+    let run = stage.start(StartRun::of("w", json!({}))).await;
+    stage.ended(run).await;
+    stage.flow.rollback(&stage.permit("user_ann"), run, None, None).await.unwrap();
+    stage.until(run, |run| run["in_doubt_since"].is_string()).await;
+    let data = told(&stage, run).remove(0).1["data"].clone();
+    assert_eq!((&data["call"], &data["node_id"]), (&json!("undo"), &json!("a")));
+    assert_eq!(data["settle_with"][1], format!("chimera runs rollback {run} --by-hand"));
+
+    let again = stage.restart(lost().asking(asking(vec![mail_of("user_ann")]))).await;
+    let admin = again.permit("admin");
+    let list = async || again.flow.list_doubts(&admin, DoubtFilter { limit: 10, ..DoubtFilter::default() }).await;
+    assert_eq!(list().await.unwrap()["items"][0]["call"], "undo");
+    again.flow.rollback(&admin, run, None, None).await.unwrap();
+    again.until(run, |run| run["rollback"]["round"] == 2 && run["rollback"]["ended"] == true).await;
+    assert_eq!(list().await.unwrap()["items"].as_array().unwrap().len(), 1, "it failed again");
+    again.flow.mark_rolled_back(&admin, run, None).await.unwrap();
+    again.status(run, "rolled_back").await;
+    assert_eq!(list().await.unwrap()["items"], json!([]));
+    for table in [&RUNS, &STEPS] {
+        assert!(again.rows(table).iter().all(|row| row.get("in_doubt_since").is_null()), "{}", table.name);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_sees_only_their_own_runs_finds_only_their_own_doubts() {
+    let stage = lost().open().await;
+    let run = start(&stage, Level::ExecuteNotify).await;
+    stage.step(run, "a", "outcome_unknown").await;
+    let narrow = |actor: &str| {
+        let entry = chimera_core::access::Entry::unmatched(actor, chimera_testkit::flow::TENANT);
+        chimera_engine::access::Permit::of(entry)
+    };
+    let of = |actor: Option<&str>| DoubtFilter { actor: actor.map(str::to_owned), limit: 1, ..DoubtFilter::default() };
+    let own = stage.flow.list_doubts(&narrow("user_ann"), of(None)).await.unwrap();
+    assert_eq!(own["items"][0]["run_id"], json!(run));
+    let others = stage.flow.list_doubts(&narrow("user_bob"), of(None)).await.unwrap();
+    assert_eq!(others, json!({"items": [], "next_cursor": null}));
+    let refused = stage.flow.list_doubts(&narrow("user_bob"), of(Some("user_ann"))).await;
+    assert_eq!(chimera_testkit::flow::code_of(refused), "RBAC_FORBIDDEN");
+    let elsewhere = stage.flow.list_doubts(&stage.permit_of("other", "admin"), of(None)).await.unwrap();
+    assert_eq!(elsewhere["items"], json!([]));
+}
