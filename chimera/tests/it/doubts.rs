@@ -116,8 +116,13 @@ fn act(place: &Place, workflow: &str) -> String {
     run["run_id"].as_str().unwrap().to_owned()
 }
 
+fn warnings(log: &str) -> Vec<Value> {
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines.filter(|line| line["level"] == "WARNING").collect()
+}
+
 #[test]
-fn a_call_in_doubt_is_listed_and_told_and_the_command_it_names_settles_it() {
+fn a_call_in_doubt_is_listed_logged_and_told_and_the_command_it_names_settles_it() {
     let database = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
     for database in [None, Some(database.as_str())] {
         let smtp = PrivateSmtp::start();
@@ -163,6 +168,32 @@ fn a_call_in_doubt_is_listed_and_told_and_the_command_it_names_settles_it() {
         assert_eq!(place.json(&["runs", "doubts"])["items"], json!([]));
         assert_eq!(place.json(&["runs", "list", "--in-doubt"])["items"], json!([]));
         assert_eq!(smtp.accepted().len(), 1, "people are told once");
-        server.stop();
+        let (_, log) = server.stop();
+        let told: Vec<Value> =
+            warnings(&log).into_iter().filter(|line| line["metadata"]["step_id"] == json!(step)).collect();
+        assert_eq!(told.len(), 1, "{log}");
+        assert_eq!(told[0]["message"], format!("nobody knows whether a call happened: {why}"));
+        assert_eq!((&told[0]["metadata"]["run_id"], &told[0]["metadata"]["node_id"]), (&json!(run), &json!("pay")));
     }
+}
+
+#[test]
+fn a_failed_run_adds_one_warning_with_its_reason() {
+    let smtp = PrivateSmtp::start();
+    let (place, server) = served(&smtp, None);
+    let run = act(&place, "refused");
+    until("the end", || {
+        let shown = place.json(&["runs", "show", &run]);
+        (shown["status"] != "failed").then(|| shown.to_string())
+    });
+    let shown = place.json(&["runs", "show", &run]);
+    let (_, log) = server.stop();
+    let told: Vec<Value> = warnings(&log).into_iter().filter(|line| line["metadata"]["run_id"] == json!(run)).collect();
+    assert_eq!(told.len(), 1, "{log}");
+    let reason = shown["error"]["message"].as_str().unwrap();
+    assert_eq!(told[0]["message"], format!("a run failed: {reason}"));
+    let said = &told[0]["metadata"];
+    assert_eq!((&said["workflow_id"], &said["node_id"]), (&json!("refused"), &json!("pay")));
+    assert_eq!((&said["tool"], &said["error_code"]), (&json!("acme.pay"), &shown["error"]["code"]));
+    assert!(said["step_id"].is_string(), "{said}");
 }

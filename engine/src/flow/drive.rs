@@ -7,7 +7,7 @@
 use super::entrance::Entrance;
 use super::node::{Inner, Standing, Stop};
 use super::perform::execute_tool;
-use super::{FlowError, ask, doubt, load, seal, spans};
+use super::{FlowError, ask, doubt, load, observe, seal, spans};
 use crate::port::{Cancel, CommitError, ReadError};
 use chimera_core::flow::call::Answer;
 use chimera_core::flow::run::{At, Call, Effect, Env, Event, Head, Owner, Run, Turn};
@@ -265,6 +265,7 @@ impl Drive {
     /// Begins what the turn wants done; gives what is to be decided at once.
     fn perform(&mut self, turn: &Turn) -> Vec<Event> {
         spans::tell(&self.inner, &self.run, turn);
+        observe::turn(&self.run, turn);
         for effect in &turn.effects {
             match effect {
                 Effect::Call(call) => self.call(call.clone()),

@@ -15,6 +15,7 @@ mod link;
 mod load;
 mod node;
 mod notify;
+mod observe;
 mod patch;
 mod perform;
 mod places;

@@ -46,6 +46,13 @@ impl Run {
         self.trace_of(self.place_of(step)?)
     }
 
+    /// The step because of which it failed, if it was one.
+    #[must_use]
+    pub fn failed_step(&self) -> Option<Traced<'_>> {
+        let node = self.failure()?.details.get("node")?.as_str()?;
+        self.trace_of(At::node(self.graph.position(node)?))
+    }
+
     /// Steps that were begun and then stopped with the run. The ledger has no line for each of them.
     pub fn stopped_steps(&self) -> impl Iterator<Item = Traced<'_>> {
         let stopped = |traced: &Traced<'_>| traced.status == StepStatus::Cancelled;
