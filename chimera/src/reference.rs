@@ -43,6 +43,11 @@ mod tests {
     }
 
     #[test]
+    fn the_reference_of_metrics_is_what_the_catalogue_says() {
+        assert_generated("reference/metrics.md", &crate::telemetry::metrics_page());
+    }
+
+    #[test]
     fn the_reference_of_commands_is_what_the_command_line_says() {
         assert_generated("reference/cli.md", &cli());
     }

@@ -5,6 +5,12 @@
 pub const PAGE_ROWS_DEFAULT: usize = 50;
 /// Rows of a page at the most.
 pub const PAGE_ROWS_MAX: usize = 1_000;
+/// Rows that one count looks at for metrics; what is more is not counted.
+pub const COUNT_ROWS_MAX: usize = 100_000;
+/// Seconds between two looks at the store for metrics.
+pub const METRICS_SECONDS: u64 = 5;
+/// Seconds after which a timer that nobody took up counts as overdue.
+pub const TIMER_OVERDUE_SECONDS: i64 = 5;
 /// Rows, steps and entries in one transaction at the most.
 pub const TX_ROWS_MAX: usize = 2_000;
 /// Transactions that one commit may carry.

@@ -136,9 +136,12 @@ pub(super) async fn start(
     let outlets = Outlets { bus: voice.bus, notifier: Arc::new(channels), asking };
     let guard = Guard::new(voice.directory, rules(config)?);
     let flow = engine(config, ambient, records, registry, Arc::new(guard), outlets);
-    let (keeper, messenger) = (flow.clone(), flow.clone());
-    let loops =
-        vec![tokio::spawn(async move { keeper.keep().await }), tokio::spawn(async move { messenger.deliver().await })];
+    let (keeper, messenger, meter) = (flow.clone(), flow.clone(), flow.clone());
+    let loops = vec![
+        tokio::spawn(async move { keeper.keep().await }),
+        tokio::spawn(async move { messenger.deliver().await }),
+        tokio::spawn(async move { meter.measure().await }),
+    ];
     Ok(Running { flow, loops, stop: None })
 }
 

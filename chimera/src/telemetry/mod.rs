@@ -6,6 +6,7 @@
 mod fields;
 mod layer;
 mod line;
+mod metrics;
 mod otlp;
 mod panic;
 mod told;
@@ -26,6 +27,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// Upper bounds of the buckets for durations, in seconds.
 const DURATION_BUCKETS: &[f64] = &[0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 
+/// The same for calls of tools, which may take minutes.
+const CALL_BUCKETS: &[f64] =
+    &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
+
 /// What was set up, and must be flushed.
 pub(crate) struct Telemetry {
     spans: Option<otlp::Spans>,
@@ -44,10 +49,13 @@ pub(crate) struct Terminal {
 /// Sets up logs, spans and metrics for this process. Must run inside the runtime that will send
 /// the spans.
 pub(crate) fn start(config: &Config, terminal: Terminal, clock: Arc<dyn Clock>) -> Outcome<Telemetry> {
+    let calls = Matcher::Full("chimera_tool_call_duration_seconds".to_owned());
     let metrics = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), DURATION_BUCKETS)
+        .and_then(|builder| builder.set_buckets_for_metric(calls, CALL_BUCKETS))
         .and_then(PrometheusBuilder::install_recorder)
         .map_err(|error| Failure::new(Code::Internal, format!("metrics can't be set up: {error}")))?;
+    metrics::describe();
     let spans = match &config.otlp_endpoint {
         Some(endpoint) => Some(otlp::Spans::start(&endpoint.0, &config.mask)?),
         None => None,
@@ -97,6 +105,9 @@ impl Telemetry {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) use metrics::page as metrics_page;
 
 /// A bare level is for our own lines; what libraries say is shown from warnings on.
 pub(crate) fn filter(level: &str) -> Outcome<EnvFilter> {

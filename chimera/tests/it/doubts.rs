@@ -4,6 +4,7 @@ use crate::support::{Place, Server, until};
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::smtp::PrivateSmtp;
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
@@ -116,13 +117,28 @@ fn act(place: &Place, workflow: &str) -> String {
     run["run_id"].as_str().unwrap().to_owned()
 }
 
+/// The series of `/metrics` with their values.
+fn metrics(server: &Server) -> BTreeMap<String, f64> {
+    let text = server.ask("GET /metrics HTTP/1.1");
+    let body = text.split_once("\r\n\r\n").unwrap().1.to_owned();
+    let series = body.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
+    series.map(|(name, value)| (name.to_owned(), value.parse().unwrap())).collect()
+}
+
+fn until_metric(server: &Server, name: &str, wanted: f64) {
+    until(name, || {
+        let found = metrics(server).get(name).copied();
+        (found != Some(wanted)).then(|| format!("{found:?}"))
+    });
+}
+
 fn warnings(log: &str) -> Vec<Value> {
     let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     lines.filter(|line| line["level"] == "WARNING").collect()
 }
 
 #[test]
-fn a_call_in_doubt_is_listed_logged_and_told_and_the_command_it_names_settles_it() {
+fn a_call_in_doubt_is_listed_counted_logged_and_told_and_the_command_it_names_settles_it() {
     let database = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
     for database in [None, Some(database.as_str())] {
         let smtp = PrivateSmtp::start();
@@ -151,6 +167,12 @@ fn a_call_in_doubt_is_listed_logged_and_told_and_the_command_it_names_settles_it
             assert!(place.run(at).stdout.contains("running (in doubt)"));
         }
 
+        until_metric(&server, "chimera_calls_in_doubt", 1.0);
+        let counted = metrics(&server);
+        assert_eq!(counted["chimera_runs_in_doubt"], 1.0);
+        assert_eq!(counted["chimera_steps_total{outcome=\"outcome_unknown\"}"], 1.0);
+        let calls = r#"chimera_tool_calls_total{tool="acme.pay",call="execute",outcome="unknown"}"#;
+        assert_eq!(counted[calls], 1.0);
         until("the mail", || smtp.accepted().is_empty().then(|| "none yet".to_owned()));
         let mail = smtp.accepted()[0].clone();
         assert_eq!(mail["to"], json!(["ada@acme.example"]));
@@ -167,6 +189,7 @@ fn a_call_in_doubt_is_listed_logged_and_told_and_the_command_it_names_settles_it
         });
         assert_eq!(place.json(&["runs", "doubts"])["items"], json!([]));
         assert_eq!(place.json(&["runs", "list", "--in-doubt"])["items"], json!([]));
+        until_metric(&server, "chimera_calls_in_doubt", 0.0);
         assert_eq!(smtp.accepted().len(), 1, "people are told once");
         let (_, log) = server.stop();
         let told: Vec<Value> =
@@ -187,6 +210,7 @@ fn a_failed_run_adds_one_warning_with_its_reason() {
         (shown["status"] != "failed").then(|| shown.to_string())
     });
     let shown = place.json(&["runs", "show", &run]);
+    assert_eq!(metrics(&server)["chimera_runs_ended_total{status=\"failed\"}"], 1.0);
     let (_, log) = server.stop();
     let told: Vec<Value> = warnings(&log).into_iter().filter(|line| line["metadata"]["run_id"] == json!(run)).collect();
     assert_eq!(told.len(), 1, "{log}");
@@ -196,4 +220,37 @@ fn a_failed_run_adds_one_warning_with_its_reason() {
     assert_eq!((&said["workflow_id"], &said["node_id"]), (&json!("refused"), &json!("pay")));
     assert_eq!((&said["tool"], &said["error_code"]), (&json!("acme.pay"), &shown["error"]["code"]));
     assert!(said["step_id"].is_string(), "{said}");
+}
+
+#[test]
+fn every_metric_that_a_server_exports_is_described_and_on_its_page_and_no_other() {
+    let smtp = PrivateSmtp::start();
+    let (place, server) = served(&smtp, None);
+    let run = act(&place, "refused");
+    until("the end", || {
+        let shown = place.json(&["runs", "show", &run]);
+        (shown["status"] != "failed").then(|| shown.to_string())
+    });
+    until("a look at the store", || {
+        let text = server.ask("GET /metrics HTTP/1.1");
+        (!text.contains("\nchimera_metrics_sampled_timestamp_seconds")).then(|| text.clone())
+    });
+    let text = server.ask("GET /metrics HTTP/1.1");
+    let named = |mark: &str| -> BTreeSet<String> {
+        let lines = text.lines().filter_map(|line| line.strip_prefix(mark));
+        lines.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+    };
+    let exported = named("# TYPE ");
+    assert_eq!(exported, named("# HELP "), "every one has a description");
+    let page = format!("{}/../docs/reference/metrics.md", env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(page).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let described: BTreeSet<String> = rows.map(str::to_owned).collect();
+    assert_eq!(exported, described);
+    let counted = metrics(&server);
+    assert_eq!(counted["chimera_runs_unattended"], 0.0);
+    assert_eq!(counted["chimera_lanes{state=\"held\"}"], 1.0);
+    for series in counted.keys() {
+        assert!(!series.contains("127.0.0.1") && !series.contains("default"), "{series}");
+    }
 }

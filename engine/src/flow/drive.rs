@@ -301,6 +301,7 @@ impl Drive {
                 let performed = execute_tool(&parts.registry, &*parts.clock, &head, &call, cancel);
                 let answer: Answer = performed.instrument(traced.stand_in()).await;
                 let took_ms = traced.end(&answer);
+                observe::call(&parts.registry, &call, &answer, took_ms);
                 Event::Answered { at: call.at, call: call.id, answer, took_ms }
             }
             .boxed(),

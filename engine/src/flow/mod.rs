@@ -10,6 +10,7 @@ mod entrance;
 mod error;
 mod feed;
 pub mod gate;
+mod gauges;
 mod keeper;
 mod link;
 mod load;

@@ -243,6 +243,11 @@ impl Inner {
         Err(FlowError::Refused(Box::new(body)))
     }
 
+    /// How many runs can be driven at a time.
+    pub(super) const fn runs_max(&self) -> usize {
+        self.runs_max
+    }
+
     pub(super) fn is_active(&self, run: Uuid) -> bool {
         self.driven.contains(run)
     }

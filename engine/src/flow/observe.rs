@@ -1,13 +1,36 @@
-//! What operators see of runs as they go on: a log line for what went wrong.
+//! What operators see of runs as they go on: counters, and a log line for what went wrong.
 //!
-//! Everything is read off a turn that is durable, so nothing is told that did not happen.
+//! Everything is read off a turn that is durable, so nothing is counted that did not happen. Labels are
+//! words of ours and names of tools that this process has.
 
-use chimera_core::flow::run::{Run, Turn};
+use super::Registry;
+use chimera_core::flow::call::{Answer, Sent};
+use chimera_core::flow::run::{Call, Mode, Run, Turn};
+use chimera_core::flow::tool::{Reach, is_dry};
+use std::time::Duration;
 
-/// Logs failures and doubts.
+/// Counts what happened with a turn, and logs failures and doubts.
 pub(super) fn turn(run: &Run, turn: &Turn) {
-    if turn.notes.iter().any(|note| note.event_type == "run.failed") {
-        failed(run);
+    for note in &turn.notes {
+        match note.event_type {
+            "run.started" => metrics::counter!("chimera_runs_started_total").increment(1),
+            "run.completed" => ended("completed"),
+            "run.cancelled" => ended("cancelled"),
+            "run.rolled_back" => ended("rolled_back"),
+            "run.failed" => {
+                ended("failed");
+                failed(run);
+            }
+            "step.completed" => step("completed"),
+            "step.failed" => step("failed"),
+            "step.skipped" => step("skipped"),
+            "step.retrying" => step("retrying"),
+            "step.outcome_unknown" => step("outcome_unknown"),
+            "step.rolled_back" => step("rolled_back"),
+            "step.rollback_failed" => step("rollback_failed"),
+            "approval.requested" => metrics::counter!("chimera_approvals_requested_total").increment(1),
+            _ => {}
+        }
     }
     let head = run.head();
     for doubt in &turn.doubted {
@@ -25,6 +48,14 @@ pub(super) fn turn(run: &Run, turn: &Turn) {
     }
 }
 
+fn ended(status: &'static str) {
+    metrics::counter!("chimera_runs_ended_total", "status" => status).increment(1);
+}
+
+fn step(outcome: &'static str) {
+    metrics::counter!("chimera_steps_total", "outcome" => outcome).increment(1);
+}
+
 fn failed(run: &Run) {
     let (head, step) = (run.head(), run.failed_step());
     let failure = run.failure();
@@ -38,4 +69,26 @@ fn failed(run: &Run) {
         "a run failed: {}",
         failure.map_or("nobody said why", |error| error.message.as_str())
     );
+}
+
+/// Counts a call that reached outside.
+pub(super) fn call(registry: &Registry, call: &Call, answer: &Answer, took_ms: i64) {
+    let tool = registry.get(&call.tool).map(|tool| tool.spec());
+    let Some(tool) = tool.filter(|tool| tool.effect != Reach::Pure) else { return };
+    let word = match call.mode {
+        Mode::Dry => "dry",
+        Mode::Execute if is_dry(&call.input) => "dry",
+        Mode::Execute => "execute",
+        Mode::Check => "check",
+        Mode::Undo { .. } => "undo",
+    };
+    let outcome = match answer {
+        Answer::Output(_) | Answer::Found(_) => "succeeded",
+        Answer::Failed(error) if error.sent == Sent::Maybe => "unknown",
+        Answer::Failed(_) => "failed",
+    };
+    metrics::counter!("chimera_tool_calls_total", "tool" => tool.name.clone(), "call" => word, "outcome" => outcome)
+        .increment(1);
+    let took = Duration::from_millis(took_ms.unsigned_abs());
+    metrics::histogram!("chimera_tool_call_duration_seconds", "tool" => tool.name.clone()).record(took.as_secs_f64());
 }

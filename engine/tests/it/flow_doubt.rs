@@ -133,3 +133,11 @@ async fn whoever_sees_only_their_own_runs_finds_only_their_own_doubts() {
     let elsewhere = stage.flow.list_doubts(&stage.permit_of("other", "admin"), of(None)).await.unwrap();
     assert_eq!(elsewhere["items"], json!([]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn gauges_can_be_set_on_any_store() {
+    let stage = lost().open().await;
+    let run = start(&stage, Level::ExecuteNotify).await;
+    stage.step(run, "a", "outcome_unknown").await;
+    stage.flow.sample().await.unwrap();
+}

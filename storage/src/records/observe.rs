@@ -2,6 +2,11 @@
 
 use chimera_engine::commit::{Batch, Outcome};
 
+/// What waits in a lane while a batch of it is carried out.
+pub(super) fn queue(store: &'static str, batch: &Batch, txs: usize) {
+    metrics::gauge!("chimera_commit_queue_txs", "store" => store, "lane" => batch.lane.id.to_string()).set(txs as f64);
+}
+
 /// Counts a batch and reports an outcome that somebody should look at.
 pub(super) fn executed(store: &'static str, batch: &Batch, outcome: &Outcome) {
     let lane = batch.lane.id;

@@ -72,6 +72,7 @@ impl Worker {
                     Command::Reply(waiter, answer, tx) => drop(waiter.send((answer, tx))),
                     Command::Execute(batch) => {
                         last_batch = batch.txs.len();
+                        observe::queue("postgres", &batch, committer.queued());
                         let outcome = self.execute(&batch).await;
                         commands.extend(committer.step(Event::Executed { batch, outcome }));
                     }

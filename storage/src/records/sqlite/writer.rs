@@ -58,6 +58,7 @@ impl Writer {
                     Command::Reply(waiter, answer, tx) => drop(waiter.send((answer, tx))),
                     Command::Execute(batch) => {
                         last_batch = batch.txs.len();
+                        observe::queue("sqlite", &batch, committer.queued());
                         let outcome = self.execute(&batch);
                         observe::executed("sqlite", &batch, &outcome);
                         commands.extend(committer.step(Event::Executed { batch, outcome }));

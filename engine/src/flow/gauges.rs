@@ -1,0 +1,169 @@
+//! What stands and waits right now, as gauges that are set anew every few seconds.
+//!
+//! Nothing here looks at runs that have ended: every count goes through an index of what is not over. A
+//! count stops at `COUNT_ROWS_MAX`. All nodes of one database see the same store, so whoever adds their
+//! gauges up counts double; slots, places and held lanes are each process's own.
+
+use super::node::Stop;
+use super::{Flow, FlowError, doubt, load};
+use chimera_core::flow::run::RunStatus;
+use chimera_core::flow::tables::{RUNS, SCOPED_APPROVALS, STEPS};
+use chimera_core::ledger::tables::LEDGER_LANES;
+use chimera_core::limits;
+use chimera_core::record::{Compare, Count, Counted, Scope, Select, Value};
+use chimera_core::time::Timestamp;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What unfinished runs are told apart by. A run that has ended and is driven is being undone.
+const STATES: [&str; 4] = ["pending", "running", "awaiting_approval", "rolling_back"];
+
+/// Lanes of one process at the most, far more than it is given.
+const OWN_LANES_MAX: usize = 64;
+
+impl Flow {
+    /// Sets the gauges anew every few seconds until the engine is stopped.
+    pub async fn measure(&self) {
+        let mut stopping = self.inner.stopping();
+        loop {
+            if let Err(error) = self.sample().await {
+                metrics::counter!("chimera_metrics_sample_failures_total").increment(1);
+                tracing::debug!(error = %error, "the store could not be looked at for metrics");
+            }
+            tokio::select! {
+                biased;
+                _ = stopping.wait_for(|stop| *stop != Stop::No) => return,
+                () = tokio::time::sleep(Duration::from_secs(limits::METRICS_SECONDS)) => {}
+            }
+        }
+    }
+
+    /// Sets every gauge once.
+    pub async fn sample(&self) -> Result<(), FlowError> {
+        self.sample_process();
+        let now = self.inner.parts.clock.steady();
+        self.sample_runs().await?;
+        self.sample_waiting(now).await?;
+        self.sample_lanes(now).await?;
+        metrics::gauge!("chimera_metrics_sampled_timestamp_seconds")
+            .set(seconds(self.inner.parts.clock.now().micros()));
+        Ok(())
+    }
+
+    /// What this process has taken of what it may.
+    fn sample_process(&self) {
+        let (taken, waiting) = {
+            let gate = self.inner.gate();
+            (gate.taken(), gate.waiting())
+        };
+        metrics::gauge!("chimera_call_slots_taken").set(taken as f64);
+        metrics::gauge!("chimera_call_slots_limit").set(self.inner.parts.slots.total as f64);
+        metrics::gauge!("chimera_call_slots_waiting").set(waiting as f64);
+        metrics::gauge!("chimera_run_places_taken").set(self.active() as f64);
+        metrics::gauge!("chimera_run_places_limit").set(self.inner.runs_max() as f64);
+    }
+
+    async fn sample_runs(&self) -> Result<(), FlowError> {
+        let runs = || Select::from(&RUNS, Scope::System);
+        let owned = runs().filter("owner_lane", Compare::IsNot, Value::Null);
+        let parked = runs().with("owner_lane", Value::Null).filter("next_deadline", Compare::IsNot, Value::Null);
+        let mut states = BTreeMap::from(STATES.map(|state| (state, 0)));
+        for select in [owned, parked] {
+            for counted in self.count(select, "created_at").await? {
+                *states.entry(state(&counted.value)).or_default() += counted.rows;
+            }
+        }
+        for (state, rows) in states {
+            metrics::gauge!("chimera_runs_unfinished", "state" => state).set(rows as f64);
+        }
+        let lost = runs().with("owner_lane", Value::Null).with("next_deadline", Value::Null);
+        let lost = lost.with("completed_at", Value::Null).filter("workflow_id", Compare::IsNot, Value::Null);
+        let lost = self.count(lost, "created_at").await?;
+        metrics::gauge!("chimera_runs_unattended").set(total(&lost));
+        let doubted = self.count(doubt::in_doubt(runs()), "in_doubt_since").await?;
+        metrics::gauge!("chimera_runs_in_doubt").set(total(&doubted));
+        Ok(())
+    }
+
+    /// What waits for people or for somebody to take it up, and since when.
+    async fn sample_waiting(&self, now: Timestamp) -> Result<(), FlowError> {
+        let asked = Select::from(&SCOPED_APPROVALS, Scope::System).with("status", "pending");
+        let asked = self.count(asked, "created_at").await?;
+        metrics::gauge!("chimera_approvals_pending").set(total(&asked));
+        metrics::gauge!("chimera_approvals_pending_oldest_age_seconds").set(age(&asked, now));
+        let doubted = self.count(doubt::in_doubt(Select::from(&STEPS, Scope::System)), "in_doubt_since").await?;
+        metrics::gauge!("chimera_calls_in_doubt").set(total(&doubted));
+        metrics::gauge!("chimera_calls_in_doubt_oldest_age_seconds").set(age(&doubted, now));
+        let due = now.plus_seconds(-limits::TIMER_OVERDUE_SECONDS);
+        let late = Select::from(&RUNS, Scope::System).with("owner_lane", Value::Null);
+        let late = self.count(late.filter("next_deadline", Compare::AtMost, due), "next_deadline").await?;
+        metrics::gauge!("chimera_timers_overdue").set(total(&late));
+        metrics::gauge!("chimera_timers_overdue_oldest_age_seconds").set(age(&late, now));
+        Ok(())
+    }
+
+    /// The lanes that there are; those of this process one by one.
+    async fn sample_lanes(&self, now: Timestamp) -> Result<(), FlowError> {
+        let rows = load::all(&*self.inner.parts.records, Select::from(&LEDGER_LANES, Scope::System), limits::LANES_MAX)
+            .await?;
+        let held: BTreeMap<i64, i64> = (0..OWN_LANES_MAX as u64)
+            .map_while(|affinity| self.inner.parts.records.lane(affinity))
+            .map(|held| (held.lane, held.epoch))
+            .collect();
+        let mut states = BTreeMap::from([("held", 0_u32), ("leased", 0), ("free", 0)]);
+        for row in &rows {
+            let (lane, epoch) = (row.int("lane"), row.int("epoch"));
+            let until = row.get("lease_until").as_time().unwrap_or(Timestamp::from_micros(0));
+            let name = lane.to_string();
+            let mine = held.get(&lane) == Some(&epoch);
+            let state = if mine {
+                "held"
+            } else if until > now {
+                "leased"
+            } else {
+                "free"
+            };
+            *states.entry(state).or_default() += 1;
+            metrics::gauge!("chimera_lane_held", "lane" => name.clone()).set(f64::from(u8::from(mine)));
+            if mine {
+                let renewed = until.plus_seconds(-limits::LANE_LEASE_SECONDS);
+                metrics::gauge!("chimera_lane_epoch", "lane" => name.clone()).set(epoch as f64);
+                metrics::gauge!("chimera_lane_head_seq", "lane" => name.clone()).set(row.int("head_seq") as f64);
+                metrics::gauge!("chimera_lane_lease_age_seconds", "lane" => name)
+                    .set(seconds((now.micros() - renewed.micros()).max(0)));
+            }
+        }
+        for (state, lanes) in states {
+            metrics::gauge!("chimera_lanes", "state" => state).set(lanes);
+        }
+        Ok(())
+    }
+
+    async fn count(&self, select: Select, oldest: &'static str) -> Result<Vec<Counted>, FlowError> {
+        let count = Count { select, by: "status", oldest, rows_max: limits::COUNT_ROWS_MAX };
+        Ok(self.inner.parts.records.count(count).await?)
+    }
+}
+
+fn state(status: &str) -> &'static str {
+    match RunStatus::parse(status) {
+        Some(RunStatus::Pending) => "pending",
+        Some(RunStatus::AwaitingApproval) => "awaiting_approval",
+        Some(status) if status.is_final() => "rolling_back",
+        _ => "running",
+    }
+}
+
+fn total(counted: &[Counted]) -> f64 {
+    counted.iter().map(|counted| counted.rows).sum::<u64>() as f64
+}
+
+/// Seconds since the oldest, zero if there is none.
+fn age(counted: &[Counted], now: Timestamp) -> f64 {
+    let oldest = counted.iter().filter_map(|counted| counted.oldest).min();
+    oldest.map_or(0.0, |oldest| seconds((now.micros() - oldest.micros()).max(0)))
+}
+
+fn seconds(micros: i64) -> f64 {
+    Duration::from_micros(micros.unsigned_abs()).as_secs_f64()
+}
