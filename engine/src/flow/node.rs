@@ -245,7 +245,7 @@ impl Inner {
 
     /// How many runs can be driven at a time.
     pub(super) const fn runs_max(&self) -> usize {
-        self.runs_max
+        self.driven.places().total
     }
 
     pub(super) fn is_active(&self, run: Uuid) -> bool {

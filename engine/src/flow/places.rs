@@ -65,6 +65,11 @@ impl Driven {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many there may be.
+    pub(super) const fn places(&self) -> &Places {
+        &self.places
+    }
+
     pub(super) fn len(&self) -> usize {
         self.runs().active.len()
     }
