@@ -5,7 +5,7 @@ use chimera_core::access::Level;
 use chimera_core::flow::tool::Reach;
 use chimera_core::limits::LANE_LEASE_SECONDS;
 use chimera_engine::flow::{Decision, Keeper, StartRun};
-use chimera_testkit::flow::{Asked, Puppet, Setup, Stage, World, chain, stage, until, workflow};
+use chimera_testkit::flow::{Air, Asked, Puppet, Setup, Stage, World, chain, stage, until, workflow};
 use chimera_testkit::memory::MemoryRecords;
 use serde_json::json;
 use std::sync::Arc;
@@ -43,6 +43,27 @@ fn hangs_once(name: &'static str) -> Puppet {
     })
 }
 
+/// A tool `slow` that reads, and answers when it is let.
+fn waits_for(answer: &Arc<Notify>) -> Puppet {
+    let answer = Arc::clone(answer);
+    Puppet::new("slow", Reach::Read).declared(|tool| tool.timeout_ms = 3_600_000).acts(move |_, _| {
+        let answer = Arc::clone(&answer);
+        async move {
+            answer.notified().await;
+            Ok(json!({}))
+        }
+    })
+}
+
+/// Node `a` calls one tool at once; node `b` beside it calls the other when a person approves.
+fn asks_beside(at_once: &str, approved: &str) -> Air {
+    let approval = json!({"approvals_needed": 1});
+    workflow("w")
+        .function("a", at_once, json!({}))
+        .function("b", approved, json!({}))
+        .also("requires_approval", approval)
+}
+
 /// A world, and a store whose leases run out by its clock.
 fn leased() -> (World, Arc<MemoryRecords>) {
     let world = World::new(1);
@@ -70,14 +91,7 @@ async fn called(asked: &Asked, times: usize) {
 async fn the_runs_of_a_lane_that_is_renewed_are_left_to_its_node() {
     let (world, records) = leased();
     let gate = Arc::new(Notify::new());
-    let opened = Arc::clone(&gate);
-    let tool = Puppet::new("slow", Reach::Read).declared(|tool| tool.timeout_ms = 3_600_000).acts(move |_, _| {
-        let gate = Arc::clone(&opened);
-        async move {
-            gate.notified().await;
-            Ok(json!({}))
-        }
-    });
+    let tool = waits_for(&gate);
     let (asked, tool) = (tool.asked(), tool.build());
     let one = node(stage(1).tool(Arc::clone(&tool)), &world, &records).await;
     let two = node(stage(1).tool(tool), &world, &Arc::new(records.beside())).await;
@@ -89,6 +103,32 @@ async fn the_runs_of_a_lane_that_is_renewed_are_left_to_its_node() {
         assert_eq!((one.flow.active(), two.flow.active()), (1, 0), "its node is alive");
     }
     gate.notify_one();
+    assert_eq!(one.ended(run).await["status"], "completed");
+    assert_eq!(asked.count("execute"), 1);
+    renewing.iter().for_each(JoinHandle::abort);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_told_to_a_run_through_another_node_is_taken_in_by_its_own() {
+    let (world, records) = leased();
+    let (answer, mail) = (Arc::new(Notify::new()), Puppet::new("mail", Reach::Write));
+    let slow = waits_for(&answer);
+    let (asked, mail, slow) = (mail.asked(), mail.build(), slow.build());
+    let setup = || stage(1).tool(Arc::clone(&mail)).tool(Arc::clone(&slow));
+    let one = node(setup(), &world, &records).await;
+    let two = node(setup(), &world, &Arc::new(records.beside())).await;
+    let renewing = [one.renew(), two.renew()];
+    let run = one.run(&asks_beside("slow", "mail"), SILENT).await;
+    one.step(run, "b", "awaiting_approval").await;
+    let shown = two.show(run).await;
+    two.decide("user_ann", run, Decision::Approve, Some(&shown["approvals"][0])).await.unwrap();
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+        assert_eq!(two.flow.active(), 0, "a run has one driver");
+    }
+    one.step(run, "b", "completed").await;
+    assert_eq!((one.flow.active(), two.flow.active()), (1, 0));
+    answer.notify_one();
     assert_eq!(one.ended(run).await["status"], "completed");
     assert_eq!(asked.count("execute"), 1);
     renewing.iter().for_each(JoinHandle::abort);
@@ -183,23 +223,12 @@ struct Regained {
 async fn regained() -> Regained {
     let (world, records) = leased();
     let (answer, mail) = (Arc::new(Notify::new()), hangs_once("mail"));
-    let answers = Arc::clone(&answer);
-    let slow = Puppet::new("slow", Reach::Read).declared(|tool| tool.timeout_ms = 3_600_000).acts(move |_, _| {
-        let answer = Arc::clone(&answers);
-        async move {
-            answer.notified().await;
-            Ok(json!({}))
-        }
-    });
+    let slow = waits_for(&answer);
     let (asked, slow_asked) = (mail.asked(), slow.asked());
     let (mail, slow) = (mail.build(), slow.build());
     let setup = || stage(1).unkept().tool(Arc::clone(&mail)).tool(Arc::clone(&slow));
     let one = node(setup(), &world, &records).await;
-    let air = workflow("w")
-        .function("a", "slow", json!({}))
-        .function("b", "mail", json!({}))
-        .also("requires_approval", json!({"approvals_needed": 1}));
-    let run = one.run(&air, SILENT).await;
+    let run = one.run(&asks_beside("slow", "mail"), SILENT).await;
     called(&slow_asked, 1).await;
     one.step(run, "b", "awaiting_approval").await;
 

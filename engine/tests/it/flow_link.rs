@@ -1,12 +1,17 @@
 //! A link that was sent to a person decides once, as that person, about what they were shown.
 
 use crate::flow_ask::{asking, mail_of, tools};
+use async_trait::async_trait;
 use chimera_core::access::Level;
+use chimera_core::flow::run::Head;
 use chimera_core::flow::tables::{APPROVAL_LINKS, NOTIFICATIONS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_engine::flow::Decision;
+use chimera_engine::flow::{Asking, Decision};
+use chimera_engine::port::{Recipient, Recipients};
 use chimera_testkit::flow::{Air, Stage, chain, code_of, id_of};
 use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -112,6 +117,38 @@ async fn a_link_lapses_with_the_request() {
     assert_eq!(code_of(stage.flow.open_link(&token).await), "GONE");
     assert_eq!(code_of(stage.flow.decide_by_link(&token, Decision::Approve, digest, None).await), "GONE");
     assert_eq!(stage.ended(run).await["status"], "cancelled");
+}
+
+/// People who may decide until somebody says otherwise.
+struct Trusted(AtomicBool);
+
+#[async_trait]
+impl Recipients for Trusted {
+    async fn of(&self, _: &Head) -> Vec<Recipient> {
+        vec![mail_of("user_bob")]
+    }
+
+    fn may_still_decide(&self, _: &str, _: &str, _: &str) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_who_has_lost_the_right_to_decide_can_not_use_the_link_that_they_hold() {
+    let people = Arc::new(Trusted(AtomicBool::new(true)));
+    let asking = Asking { recipients: Arc::clone(&people) as _, ..asking(Vec::new()) };
+    let stage = tools().asking(asking).open().await;
+    let run = stage.run(&write(), Level::Ask).await;
+    stage.asks(run).await;
+    let (token, digest) = (token(&stage, run, "user_bob").await, digest(&stage, run).await);
+    stage.flow.open_link(&token).await.unwrap();
+    people.0.store(false, Ordering::SeqCst);
+    assert_eq!(code_of(stage.flow.open_link(&token).await), "RBAC_FORBIDDEN");
+    let decided = stage.flow.decide_by_link(&token, Decision::Approve, digest, None).await;
+    assert_eq!(code_of(decided), "RBAC_FORBIDDEN");
+    assert_eq!(stage.show(run).await["status"], "awaiting_approval");
+    people.0.store(true, Ordering::SeqCst);
+    stage.flow.decide_by_link(&token, Decision::Approve, digest, None).await.expect("nothing was used up");
 }
 
 #[tokio::test(start_paused = true)]

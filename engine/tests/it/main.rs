@@ -32,6 +32,7 @@ mod flow_slots;
 mod flow_spans;
 mod flow_start;
 mod flow_stop;
+mod flow_store;
 mod flow_undo;
 mod simulate;
 mod verify;

@@ -1,0 +1,50 @@
+//! A store that fails at the wrong moment: what came from outside is kept, and no run is forgotten.
+
+use chimera_core::access::Level;
+use chimera_core::flow::tables::EFFECTS;
+use chimera_core::flow::tool::Reach;
+use chimera_engine::commit::Outcome;
+use chimera_testkit::flow::{Puppet, chain, stage, until};
+use chimera_testkit::memory::MemoryRecords;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+
+const SILENT: Level = Level::ExecuteSilent;
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_from_outside_is_kept_until_the_store_takes_it() {
+    let records = Arc::new(MemoryRecords::new());
+    let disk = Arc::clone(&records);
+    // Neither idempotent nor checkable: an answer that is lost would be in doubt for ever.
+    let tool = Puppet::new("mail", Reach::Write).answers(move |_, _| {
+        disk.refuse_writes();
+        Ok(json!({"id": 7}))
+    });
+    let asked = tool.asked();
+    let stage = stage(1).tool(tool.build()).on(records).await;
+    let run = stage.run(&chain("w", &[("a", "mail")]), SILENT).await;
+    until("the mail is sent", || asked.count("execute") == 1).await;
+    stage.pass(Duration::from_secs(60)).await;
+    stage.records.heal();
+    let shown = stage.ended(run).await;
+    assert_eq!((&shown["status"], &shown["result"]["a"]["id"]), (&json!("completed"), &json!(7)));
+    assert_eq!(stage.rows_of(&EFFECTS, run)[0].text("status"), "succeeded");
+    assert_eq!(asked.count("execute"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_turn_the_store_refused_is_found_and_driven_again() {
+    let tool = Puppet::new("slow", Reach::Read).takes(|_| Duration::from_secs(5));
+    let asked = tool.asked();
+    let stage = stage(1).tool(tool.build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "slow"), ("b", "again")]), SILENT).await;
+    until("the call is sent", || asked.count("execute") == 1).await;
+    let mut once = true;
+    stage.records.inject(Box::new(move |batch| {
+        let refuse = !batch.txs.is_empty() && std::mem::take(&mut once);
+        refuse.then(|| Outcome::Refused("a rule of the database".to_owned()))
+    }));
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!(stage.world.outside.sent().len(), 1);
+}
