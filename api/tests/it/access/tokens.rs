@@ -3,10 +3,10 @@
 use super::porch::{Answer, Porch, by, entry, harmless, porch, porch_with, sent};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use chimera_core::access::tables::{NONCES, REVOKED_TOKENS};
+use chimera_core::access::tables::{NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
 use chimera_core::access::token::{Audience, Claims, TokenKey};
-use chimera_core::access::{Secret, mac};
-use chimera_core::limits::REVOKED_HELD_MAX;
+use chimera_core::access::{Entry, Secret, mac};
+use chimera_core::limits::{REFRESH_SECONDS, REVOKED_HELD_MAX, TOKEN_SECONDS};
 use chimera_core::record::{Insert, Tx};
 use chimera_engine::access::Settings;
 use chimera_engine::port::{Clock, Counters, Records};
@@ -352,6 +352,47 @@ async fn a_token_of_another_is_not_taken_back_and_nobody_learns_whether_it_was_o
     let body = json!({"token": text(&ann, "refresh_token")});
     assert_eq!(porch.ask("admin", Method::POST, "/auth/revoke", body).await.status, 200);
     assert_eq!(with(&porch, "user_ann", &theirs).await.detail("reason"), "revoked");
+}
+
+#[tokio::test]
+async fn a_sign_in_ends_after_its_time_however_often_its_token_was_exchanged() {
+    let porch = porch().await;
+    let first = porch.sign_in("user_ann", "n").await;
+    porch.clock.wait(REFRESH_SECONDS - 60);
+    let next = refresh(&porch, "user_ann", &text(&first, "refresh_token")).await;
+    assert_eq!(next.status, 200, "{next:?}");
+    porch.clock.wait(60);
+    let late = refresh(&porch, "user_ann", &text(&next, "refresh_token")).await;
+    assert_eq!((late.status, late.code()), (401, "UNAUTHENTICATED"), "a fresh token of an old sign-in: {late:?}");
+}
+
+#[tokio::test]
+async fn what_was_revoked_stays_so_until_its_time_is_over_and_is_then_forgotten() {
+    let porch = porch().await;
+    let given = porch.sign_in("user_ann", "n").await;
+    let token = text(&given, "access_token");
+    assert_eq!(revoke(&porch, "user_ann", &token, &json!({"token": token})).await.status, 200);
+    porch.clock.wait(TOKEN_SECONDS - 60);
+    porch.directory.sweep().await.unwrap();
+    assert_eq!(with(&porch, "user_ann", &token).await.detail("reason"), "revoked", "it would count without that");
+    porch.clock.wait(REFRESH_SECONDS + TOKEN_SECONDS);
+    porch.directory.sweep().await.unwrap();
+    for table in [&NONCES, &REVOKED_TOKENS, &REFRESH_TOKENS, &TOKEN_FAMILIES] {
+        assert!(porch.house.stage.rows(table).is_empty(), "{} grows for ever", table.name);
+    }
+}
+
+#[tokio::test]
+async fn nobody_takes_back_a_token_of_another_tenant() {
+    let foreign = Entry { tenant: "other".to_owned(), ..entry("user_cat", &["*"]) };
+    let porch = porch_with(settings(TENANT, vec![foreign]), None).await;
+    let cat = porch.sign_in("user_cat", "n").await;
+    for token in [text(&cat, "access_token"), text(&cat, "refresh_token")] {
+        let told = porch.ask("admin", Method::POST, "/auth/revoke", json!({"token": token})).await;
+        assert_eq!((told.status, &told.body), (200, &json!({"revoked": true})), "{told:?}");
+    }
+    assert_eq!(with(&porch, "user_cat", &text(&cat, "access_token")).await.status, 200);
+    assert_eq!(refresh(&porch, "user_cat", &text(&cat, "refresh_token")).await.status, 200);
 }
 
 /// CORE-110
