@@ -2,12 +2,12 @@
 
 use chimera_core::job::tables::AGENTS;
 use chimera_core::record::{Insert, Scope, Select, Tx, Value};
-use chimera_engine::port::Records;
+use chimera_engine::port::{CommitError, Records};
 use chimera_storage::records::{Access, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords};
-use chimera_testkit::build::NOON;
+use chimera_testkit::build::{NOON, run, step};
 use chimera_testkit::memory::MemoryRecords;
 use chimera_testkit::postgres::PrivatePostgres;
-use chimera_testkit::seeded::FakeClock;
+use chimera_testkit::seeded::{FakeClock, Seeded};
 use chimera_testkit::suite;
 use std::path::Path;
 use std::sync::Arc;
@@ -48,6 +48,22 @@ async fn postgres_keeps_every_promise() {
     let store = postgres(&fresh_database()).await;
     suite::records::all(&store, 1).await;
     store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_store_takes_a_row_whose_parent_it_does_not_have() {
+    let (folder, seeded) = (tempfile::tempdir().unwrap(), Seeded::new(1));
+    let stores: [Arc<dyn Records>; 2] =
+        [Arc::new(sqlite(folder.path()).unwrap()), Arc::new(postgres(&fresh_database()).await)];
+    for store in stores {
+        let row = run(&seeded);
+        let orphan = Tx { inserts: vec![step(&seeded, row.id).unwrap()], ..Tx::default() };
+        let refused = store.commit(orphan.clone()).await;
+        assert!(matches!(refused, Err(CommitError::Rejected { .. })), "{refused:?}");
+        store.commit(row.tx().unwrap()).await.unwrap();
+        store.commit(orphan).await.expect("its parent is there now");
+        store.close().await;
+    }
 }
 
 #[tokio::test]

@@ -40,3 +40,21 @@ pub(super) fn of_statement(error: &rusqlite::Error) -> Result<Loss, Outcome> {
         other => Err(Outcome::Unavailable(unavailable(other))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::ffi;
+
+    fn failure(code: i32) -> rusqlite::Error {
+        rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)
+    }
+
+    #[test]
+    fn only_a_commit_without_room_or_right_to_write_certainly_did_not_happen() {
+        assert!(wrote_nothing(&failure(ffi::SQLITE_FULL)) && wrote_nothing(&failure(ffi::SQLITE_READONLY)));
+        for code in [ffi::SQLITE_IOERR, ffi::SQLITE_IOERR_FSYNC, ffi::SQLITE_CORRUPT, ffi::SQLITE_CANTOPEN] {
+            assert!(!wrote_nothing(&failure(code)), "what a failed sync leaves may be found later: {code}");
+        }
+    }
+}

@@ -177,7 +177,10 @@ pub(crate) fn release(conn: &Connection, lane: Lane) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::texts::Texts;
     use super::*;
+    use chimera_engine::commit::Outcome;
+    use uuid::Uuid;
 
     #[test]
     fn every_commit_of_the_writer_waits_for_the_disk() {
@@ -187,6 +190,24 @@ mod tests {
         assert_eq!(setting("synchronous"), 2, "FULL: NORMAL loses the last commits of a log in a power cut");
         assert_eq!(writer.pragma_query_value(None, "journal_mode", |row| row.get::<_, String>(0)).unwrap(), "wal");
         assert!(forces_commits(&writer).unwrap());
+    }
+
+    #[test]
+    fn a_batch_whose_answer_was_lost_is_known_by_its_id() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut conn = open_writer(&path_in(folder.path())).unwrap();
+        crate::migrate::sqlite(&mut conn).unwrap();
+        let batch =
+            |lane, number| Batch { lane, id: Uuid::from_u64_pair(1, number), txs: Vec::new(), locks: Vec::new() };
+        let first = batch(claim(&conn, 0).unwrap(), 1);
+        let outcome = super::super::execute::execute(&conn, &mut Texts::default(), &first);
+        assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
+        let Settled::Ours(lane) = settle(&conn, &first).unwrap() else { panic!("it is durable") };
+        assert_eq!(lane.epoch, first.lane.epoch + 1, "whoever sends it late is fenced");
+        let never = batch(lane, 2);
+        let Settled::Never(after) = settle(&conn, &never).unwrap() else { panic!("it was never written") };
+        assert_eq!(after.epoch, lane.epoch + 1);
+        assert_eq!(settle(&conn, &never).unwrap(), Settled::Fenced { durable: None });
     }
 
     #[test]
