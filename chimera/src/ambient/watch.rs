@@ -10,12 +10,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Watches until it is dropped.
 pub(crate) async fn watch(clock: Arc<SystemClock>) {
-    metrics::describe_counter!("chimera_clock_jumps_total", "Jumps of the machine's clock.");
-    metrics::describe_gauge!(
-        "chimera_clock_ahead_seconds",
-        metrics::Unit::Seconds,
-        "By how much the time of day is ahead of the time that deadlines go by."
-    );
     let jumps = metrics::counter!("chimera_clock_jumps_total");
     let ahead = metrics::gauge!("chimera_clock_ahead_seconds");
     loop {

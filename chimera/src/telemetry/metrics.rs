@@ -205,6 +205,12 @@ const METRICS: &[(&str, &[Metric])] = &[
                 &[],
                 "Requests that could not be counted for all nodes because Redis was not there.",
             ),
+            counter("chimera_clock_jumps_total", &[], "Jumps of the machine's clock."),
+            gauge(
+                "chimera_clock_ahead_seconds",
+                &[],
+                "By how much the time of day is ahead of the time that deadlines go by.",
+            ),
             counter("chimera_otlp_export_failures_total", &[], "Batches of spans that the collector did not take."),
             counter("chimera_metrics_sample_failures_total", &[], "Looks at the store for these metrics that failed."),
             gauge(
