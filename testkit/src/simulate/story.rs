@@ -171,7 +171,7 @@ impl Story {
         let outside = Arc::new(Outside::default());
         let random = Arc::new(Seeded::new(!seed));
         // In some worlds there are few places, and a run that finds no slot waits in the store at once.
-        let places = if seed % 3 == 0 { Places { total: 5, per_tenant: 4 } } else { Places::default() };
+        let places = if seed.is_multiple_of(3) { Places { total: 5, per_tenant: 4 } } else { Places::default() };
         let ground = Ground { clock, weather, outside, judge, random, slots, places, alone };
         let row = vec![("id", "acme".into()), ("slug", "acme".into()), ("name", "Acme".into())];
         let tx = Tx { inserts: vec![Insert::into(&TENANTS, row).expect("a tenant")], ..Tx::default() };
