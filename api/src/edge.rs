@@ -1,5 +1,6 @@
 //! What the handlers share: time, randomness, stores, the checks behind readiness, the metrics text.
 
+use crate::ops::readyz::KeptAnswer;
 use crate::trace::{Origin, TraceContext};
 use chimera_core::limits::EVENT_STREAMS_MAX;
 use chimera_engine::access::Access;
@@ -10,7 +11,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 
 /// Gives a request's span its place in whatever exports spans, and says under which ids it will be
 /// exported; nothing when spans stay here.
@@ -60,6 +61,7 @@ pub struct Parts {
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) checks: Arc<[Check]>,
     pub(crate) check_timeout: Duration,
+    pub(crate) kept_answer: Arc<Mutex<Option<KeptAnswer>>>,
     pub(crate) metrics: Arc<dyn Fn() -> String + Send + Sync>,
     pub(crate) link: Option<TraceLink>,
     pub(crate) request_timeout: Duration,
@@ -79,6 +81,7 @@ impl Edge {
             streams: Arc::new(Semaphore::new(EVENT_STREAMS_MAX)),
             checks: Arc::new([]),
             check_timeout: Duration::from_secs(2),
+            kept_answer: Arc::default(),
             metrics: Arc::new(String::new),
             link: None,
             request_timeout: Duration::from_secs(30),

@@ -1,7 +1,8 @@
 //! `GET /readyz`: whether every part that requests need works now.
 //!
 //! The parts are asked at the same time, each within its own limit, so that one that hangs does not
-//! hide the others.
+//! hide the others. Anybody may ask, and asking makes stores write: so one caller asks them at a time,
+//! and the answer is kept for a moment.
 
 use crate::edge::{Check, Edge};
 use crate::ops::schema::ProblemDocument;
@@ -9,6 +10,8 @@ use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::State;
 use chimera_core::error::Code;
+use chimera_core::limits::READINESS_KEPT_MS;
+use chimera_core::time::Timestamp;
 use futures::future::join_all;
 use serde::Serialize;
 use std::time::Duration;
@@ -23,8 +26,14 @@ pub(crate) struct Ready {
     checks: Vec<Part>,
 }
 
+/// What the parts said, and when.
+pub(crate) struct KeptAnswer {
+    at: Timestamp,
+    parts: Vec<Part>,
+}
+
 /// One part.
-#[derive(Serialize, ToSchema)]
+#[derive(Clone, Serialize, ToSchema)]
 pub(crate) struct Part {
     /// Its name.
     name: &'static str,
@@ -47,7 +56,7 @@ pub(crate) struct Part {
     )
 )]
 pub(crate) async fn readyz(State(edge): State<Edge>) -> Result<Json<Ready>, ApiError> {
-    let mut checks = join_all(edge.checks.iter().map(|check| ask(check, edge.check_timeout))).await;
+    let mut checks = parts(&edge).await;
     if edge.is_stopping() {
         checks.push(Part { name: "process", ok: false, reason: Some("stopping".to_owned()) });
     }
@@ -58,6 +67,18 @@ pub(crate) async fn readyz(State(edge): State<Edge>) -> Result<Json<Ready>, ApiE
     let message = format!("not ready: {}", missing.join(", "));
     let checks = serde_json::to_value(&checks).unwrap_or_default();
     Err(ApiError::new(Code::NotReady, message).with("checks", checks).retry_after(1))
+}
+
+async fn parts(edge: &Edge) -> Vec<Part> {
+    let mut kept = edge.kept_answer.lock().await;
+    let now = edge.clock.steady();
+    let age_ms = |kept: &KeptAnswer| now.millis() - kept.at.millis();
+    if let Some(kept) = kept.as_ref().filter(|kept| age_ms(kept) < READINESS_KEPT_MS) {
+        return kept.parts.clone();
+    }
+    let parts = join_all(edge.checks.iter().map(|check| ask(check, edge.check_timeout))).await;
+    *kept = Some(KeptAnswer { at: edge.clock.steady(), parts: parts.clone() });
+    parts
 }
 
 async fn ask(check: &Check, limit: Duration) -> Part {

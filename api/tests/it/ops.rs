@@ -2,6 +2,9 @@
 
 use crate::support::{client, edge, failing, get_json, served, working};
 use chimera_api::Check;
+use futures::future::join_all;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 #[tokio::test]
@@ -22,6 +25,21 @@ async fn one_part_that_fails_or_hangs_makes_the_process_not_ready_and_is_named()
     let checks = vec![working("blobs"), failing("records", "no space left"), hanging];
     let server = served(edge().with_checks(checks).with_check_timeout(Duration::from_millis(20))).await;
     insta::assert_json_snapshot!(get_json(server.url("/readyz")).await);
+}
+
+/// Whoever asks needs no credential, and asking makes stores write.
+#[tokio::test]
+async fn however_many_ask_whether_it_is_ready_the_parts_are_asked_once() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let counting = Check::new("records", move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        std::future::ready(Ok(()))
+    });
+    let server = served(edge().with_checks(vec![counting])).await;
+    let answers = join_all((0..20).map(|_| get_json(server.url("/readyz")))).await;
+    assert!(answers.iter().all(|(status, _)| *status == 200));
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test]
