@@ -24,7 +24,7 @@ use crate::config::{Config, Secretive};
 use crate::doctor::{RunFacts, StoreFacts};
 use crate::failure::{Failure, Outcome};
 use crate::home::{self, Home};
-use checks::{blobs_check, clock_check, data_folder, records_check, redis_check};
+use checks::{Upkeep, blobs_check, clock_check, data_folder, records_check, redis_check};
 use chimera_api::Check;
 use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::Code;
@@ -38,6 +38,7 @@ use chimera_engine::ledger::audit::{Event, Writer};
 use chimera_engine::ledger::checkpoint::{Checkpointer, Pace, known};
 use chimera_engine::ledger::{LedgerError, last_checkpoint};
 use chimera_engine::port::{Blobs, Clock, NoSpans, Random, Records, SchemaMismatch, Secrets, Spans};
+use chimera_engine::pulse::Pulse;
 use chimera_storage::Redis;
 use chimera_storage::blob::{FolderBlobs, InvalidS3Url, LinkSigner, S3Blobs, S3Credentials, S3Url};
 use chimera_storage::migrate::{MigrateError, newest};
@@ -192,7 +193,10 @@ pub(crate) async fn open(
         origin: format!("chimera/{}", signer.public_key().id()),
         pace: Pace { seconds: seconds(config.checkpoint_interval), entries: CHECKPOINT_ENTRIES },
         tick: CHECKPOINT_TICK,
+        pulse: Pulse::begin(ambient.clock.steady()),
     };
+    let mut upkeep = Upkeep::new(Arc::clone(&ambient.clock));
+    upkeep.beats("checkpoints were", &checkpointer.pulse);
     let checkpoints = (stop, tokio::spawn(checkpointer.run(stopped)));
     flow::found_tenant(ambient, &*records).await?;
     let bus = flow::bus(config, ambient).await?;
@@ -204,6 +208,10 @@ pub(crate) async fn open(
     let door = access::door(config, ambient, &directory).await?;
     let access = Arc::new(FrontDoor::new(directory, door, running.flow.clone(), Arc::new(WordPlanner)));
     let clock_watch = tokio::spawn(crate::ambient::watch::watch(Arc::clone(&ambient.machine)));
+    upkeep.beats("runs were", running.flow.pulse());
+    access.directory().pulse().iter().for_each(|pulse| upkeep.beats("actors were", pulse));
+    upkeep.runs(running.loops().chain([&checkpoints.1, &clock_watch]));
+    checks.push(upkeep.check());
     let ambient = ambient.clone();
     let parts =
         Parts { checks, blobs, running: Some(running), access, records, ambient, node, checkpoints, clock_watch };

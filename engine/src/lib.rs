@@ -8,3 +8,4 @@ pub mod commit;
 pub mod flow;
 pub mod ledger;
 pub mod port;
+pub mod pulse;

@@ -7,10 +7,13 @@ use crate::config::Config;
 use crate::failure::{Failure, Outcome};
 use chimera_api::Check;
 use chimera_core::error::Code;
-use chimera_engine::port::{Blobs, Counters, Records};
+use chimera_core::limits::UPKEEP_SILENCE_SECONDS_MAX;
+use chimera_engine::port::{Blobs, Clock, Counters, Records};
+use chimera_engine::pulse::Pulse;
 use chimera_storage::counter::RedisCounters;
 use std::path::Path;
 use std::sync::Arc;
+use tokio::task::{AbortHandle, JoinHandle};
 
 pub(super) fn data_folder(dir: &Path) -> Check {
     let dir = dir.to_owned();
@@ -57,4 +60,74 @@ pub(super) async fn redis_check(config: &Config, ambient: &Ambient) -> Outcome<O
 pub(super) fn clock_check(clock: &Arc<SystemClock>) -> Check {
     let clock = Arc::clone(clock);
     Check::new("clock", move || std::future::ready(crate::ambient::watch::trouble(&clock).map_or(Ok(()), Err)))
+}
+
+/// Whether the loops of this process still do their work.
+pub(super) struct Upkeep {
+    clock: Arc<dyn Clock>,
+    pulses: Vec<(&'static str, Pulse)>,
+    loops: Vec<AbortHandle>,
+}
+
+impl Upkeep {
+    pub(super) const fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, pulses: Vec::new(), loops: Vec::new() }
+    }
+
+    /// Something that is looked after at least now and then; `what` begins the sentence that says how
+    /// long it was not.
+    pub(super) fn beats(&mut self, what: &'static str, pulse: &Pulse) {
+        self.pulses.push((what, pulse.clone()));
+    }
+
+    /// Loops that run until the process stops.
+    pub(super) fn runs<'a>(&mut self, loops: impl Iterator<Item = &'a JoinHandle<()>>) {
+        self.loops.extend(loops.map(JoinHandle::abort_handle));
+    }
+
+    pub(super) fn check(self) -> Check {
+        Check::new("upkeep", move || std::future::ready(self.trouble().map_or(Ok(()), Err)))
+    }
+
+    fn trouble(&self) -> Option<String> {
+        if self.loops.iter().any(AbortHandle::is_finished) {
+            return Some(
+                "a loop of this process has ended; the log says why, and a restart begins it again".to_owned(),
+            );
+        }
+        let steady = self.clock.steady();
+        let silent = |(what, pulse): &(&'static str, Pulse)| {
+            let seconds = pulse.silent_seconds(steady);
+            let said = || format!("{what} last looked after {seconds} seconds ago");
+            (seconds > UPKEEP_SILENCE_SECONDS_MAX).then(said)
+        };
+        self.pulses.iter().find_map(silent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chimera_testkit::build::NOON;
+    use chimera_testkit::seeded::FakeClock;
+
+    #[tokio::test]
+    async fn a_loop_that_is_silent_or_has_ended_makes_the_process_not_ready() {
+        let clock = Arc::new(FakeClock::at(NOON));
+        let mut upkeep = Upkeep::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let pulse = Pulse::begin(NOON);
+        upkeep.beats("runs were", &pulse);
+        let running = tokio::spawn(std::future::pending());
+        upkeep.runs([&running].into_iter());
+        let check = upkeep.check();
+        clock.advance(UPKEEP_SILENCE_SECONDS_MAX * 1_000_000);
+        assert_eq!(check.run().await, Ok(()));
+        clock.advance(1_000_000);
+        assert_eq!(check.run().await, Err("runs were last looked after 61 seconds ago".to_owned()));
+        pulse.beat(clock.steady());
+        assert_eq!(check.run().await, Ok(()));
+        running.abort();
+        assert!(running.await.is_err());
+        assert!(check.run().await.is_err_and(|reason| reason.contains("has ended")));
+    }
 }

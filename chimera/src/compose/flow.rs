@@ -59,6 +59,11 @@ impl Running {
         self.loops.push(tokio::spawn(async move { directory.keep(stopped).await }));
     }
 
+    /// What runs until it is stopped.
+    pub(super) fn loops(&self) -> impl Iterator<Item = &JoinHandle<()>> {
+        self.loops.iter()
+    }
+
     /// Begins nothing more, and lets calls that are under way end and be written down.
     pub(super) async fn drain(&self, grace: Duration) {
         self.flow.drain();

@@ -7,6 +7,7 @@
 use super::AccessError;
 use super::settings::{Settings, WithoutCounters};
 use crate::port::{Bus, Clock, Heard, Random, Records, Secrets};
+use crate::pulse::Pulse;
 use bytes::Bytes;
 use chimera_core::access::registry::{Entry, Kind, Registry, shipped};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
@@ -55,6 +56,7 @@ pub struct Directory {
     pub(super) parts: Parts,
     pub(super) settings: Settings,
     held: RwLock<Arc<Snapshot>>,
+    pulse: Pulse,
 }
 
 /// Who there was at one moment.
@@ -104,7 +106,8 @@ impl Directory {
     /// A directory that knows what the configuration says, until it is refreshed.
     #[must_use]
     pub fn new(parts: Parts, settings: Settings) -> Self {
-        let directory = Self { parts, settings, held: RwLock::default() };
+        let pulse = Pulse::begin(parts.clock.steady());
+        let directory = Self { parts, settings, held: RwLock::default(), pulse };
         let known = Snapshot { registry: directory.registry(&[]), ..Snapshot::default() };
         directory.set(known);
         directory
@@ -114,6 +117,12 @@ impl Directory {
     #[must_use]
     pub const fn without_counters(&self) -> WithoutCounters {
         self.settings.without_counters
+    }
+
+    /// When what other nodes changed was last read; nothing where no other node can change anything.
+    #[must_use]
+    pub fn pulse(&self) -> Option<&Pulse> {
+        (!self.parts.alone).then_some(&self.pulse)
     }
 
     /// What is known now.
@@ -144,6 +153,7 @@ impl Directory {
         let keys = self.keys().await?;
         let (revoked, more_revoked) = self.revoked(now).await?;
         self.set(Snapshot { registry: self.registry(&entries), keys, revoked, more_revoked, sources });
+        self.pulse.beat(self.parts.clock.steady());
         Ok(())
     }
 

@@ -51,8 +51,9 @@ impl Flow {
         let mut stopping = self.inner.stopping();
         let mut hints = self.inner.parts.bus.subscribe(TOPIC).await.ok();
         loop {
-            if let Err(error) = self.look(&mut keeper).await {
-                tracing::warn!(error = %error, "the store could not be looked through for runs");
+            match self.look(&mut keeper).await {
+                Ok(()) => self.inner.pulse.beat(self.inner.parts.clock.steady()),
+                Err(error) => tracing::warn!(error = %error, "the store could not be looked through for runs"),
             }
             tokio::select! {
                 biased;

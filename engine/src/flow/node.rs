@@ -9,6 +9,7 @@ use super::gate::{Slots, Turnstile};
 use super::places::{Driven, Full, Places};
 use super::{Asking, FlowError, Registry, Workflows, load, spans};
 use crate::port::{Bus, Clock, CommitError, Hold, Notifier, Random, Records, Span, Spans, Unavailable};
+use crate::pulse::Pulse;
 use bytes::Bytes;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::{Action, Head, Owner, Policy, PolicyVerdict, Run, RunStatus, Turn};
@@ -70,6 +71,8 @@ pub(super) struct Inner {
     /// Rings when a message to somebody waits to be sent.
     pub(super) messages: Notify,
     stopping: watch::Sender<Stop>,
+    /// When runs were last looked after.
+    pub(super) pulse: Pulse,
 }
 
 /// Whether an engine goes on.
@@ -135,6 +138,7 @@ impl Flow {
             Arc::clone(&parts.registry),
         );
         let gate = Mutex::new(Turnstile::new(parts.slots.clone()));
+        let pulse = Pulse::begin(parts.clock.steady());
         let inner = Inner {
             parts,
             workflows,
@@ -142,6 +146,7 @@ impl Flow {
             driven: Driven::new(places),
             messages: Notify::new(),
             stopping: watch::Sender::new(Stop::No),
+            pulse,
         };
         Self { inner: Arc::new(inner) }
     }
@@ -168,6 +173,12 @@ impl Flow {
     #[must_use]
     pub fn hold(&self) -> Option<Hold> {
         self.inner.parts.records.hold()
+    }
+
+    /// When runs were last looked after.
+    #[must_use]
+    pub fn pulse(&self) -> &Pulse {
+        &self.inner.pulse
     }
 
     /// How many runs this process drives.

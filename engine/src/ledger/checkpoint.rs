@@ -7,6 +7,7 @@
 
 use super::read::{self, LaneReader, LedgerError, damaged, signed, size};
 use crate::port::{Clock, CommitError, Records};
+use crate::pulse::Pulse;
 use chimera_core::ledger::checkpoint::{Checkpoint, CheckpointFault, LaneState, PublicKey, SignedCheckpoint, Signer};
 use chimera_core::ledger::merkle::{FANOUT, Frontier, Node, NodeId, leaf_hash};
 use chimera_core::ledger::tables::LEDGER_NODES;
@@ -203,6 +204,8 @@ pub struct Checkpointer {
     pub pace: Pace,
     /// How often it looks whether one is due.
     pub tick: Duration,
+    /// When it last did.
+    pub pulse: Pulse,
 }
 
 impl Checkpointer {
@@ -212,7 +215,11 @@ impl Checkpointer {
         let (mut last, mut foreign) = (self.clock.steady(), None);
         while !*stop.borrow_and_update() {
             let now = self.clock.steady();
-            match self.fresh().await {
+            let fresh = self.fresh().await;
+            if fresh.is_ok() {
+                self.pulse.beat(now);
+            }
+            match fresh {
                 // Nothing is signed on top of a state that may not be the last one.
                 _ if self.records.hold().is_some() => {}
                 Ok(fresh) if self.pace.is_due(last, now, fresh) => {

@@ -8,6 +8,7 @@ use chimera_core::record::{Row, Value};
 use chimera_core::time::Timestamp;
 use chimera_engine::ledger::checkpoint::{Checkpointer, Made, Pace, known, make};
 use chimera_engine::ledger::{LedgerError, last_checkpoint, verify};
+use chimera_engine::pulse::Pulse;
 use chimera_testkit::build::NOON;
 use chimera_testkit::memory::MemoryRecords;
 use chimera_testkit::seeded::FakeClock;
@@ -115,6 +116,7 @@ async fn the_loop_makes_checkpoints_and_a_last_one_when_it_stops() {
         origin: ORIGIN.into(),
         pace: Pace { seconds: 1_000, entries: 2 },
         tick: Duration::from_millis(1),
+        pulse: Pulse::begin(NOON),
     };
     let running = tokio::spawn(checkpointer.run(stopped));
     world.write(&*store, 0, "acme", 2).await;

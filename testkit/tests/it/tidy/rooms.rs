@@ -19,6 +19,7 @@ const SHARED: &[(&str, &str, &str)] = &[
     ("core", "words", "enums whose values are words of a table"),
     ("engine", "commit", "the one way to change state"),
     ("engine", "port", "what the engine needs from outside"),
+    ("engine", "pulse", "whether the loops of every room still do their work"),
     ("storage", "bench", "the ceiling that the store's own numbers are held against"),
     ("storage", "blob", "content-addressed bytes: folder and S3"),
     ("storage", "bucket", "objects by bucket and key: folder and S3"),
