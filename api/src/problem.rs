@@ -137,7 +137,8 @@ impl From<CommitError> for ApiError {
         match error {
             CommitError::Conflict(_) => Self::new(Code::OccConflict, "somebody else changed the record first"),
             CommitError::Invalid(_) | CommitError::Rejected { .. } => Self::internal(),
-            CommitError::Fenced | CommitError::Unavailable(_) => {
+            CommitError::Unavailable(why) => why.body("the store is not available; nothing was changed").into(),
+            CommitError::Fenced => {
                 Self::new(Code::StoreUnavailable, "the store is not available; nothing was changed").retry_after(1)
             }
             CommitError::Blocked(Blocked::Schema(error)) => Self::new(Code::SchemaMismatch, error.to_string()),
@@ -153,7 +154,7 @@ impl From<CommitError> for ApiError {
 impl From<ReadError> for ApiError {
     fn from(error: ReadError) -> Self {
         match error {
-            ReadError::Unavailable(_) => Self::new(Code::StoreUnavailable, "the store is not available").retry_after(1),
+            ReadError::Unavailable(why) => why.body("the store is not available").into(),
             ReadError::Schema(error) => Self::new(Code::SchemaMismatch, error.to_string()),
             ReadError::Cursor(_) => Self::new(Code::SchemaInvalid, "the cursor belongs to another listing")
                 .with("pointer", "/cursor")

@@ -7,7 +7,7 @@
 use crate::mask::Mask;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_engine::flow::FlowError;
-use chimera_engine::port::{Blocked, CommitError, ReadError, SchemaMismatch, Unavailable};
+use chimera_engine::port::{Blocked, CommitError, Outage, ReadError, SchemaMismatch, Unavailable};
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
@@ -113,7 +113,14 @@ impl From<ReadError> for Failure {
 
 impl From<Unavailable> for Failure {
     fn from(error: Unavailable) -> Self {
-        Self::new(Code::StoreUnavailable, error.to_string()).hint("chimera doctor says which part is missing")
+        let hint = match error.outage {
+            Outage::Damaged => {
+                "keep a copy of the data, let chimera doctor --deep say what is damaged, and restore a backup; \
+                 docs/guides/operations.md describes it"
+            }
+            _ => "chimera doctor says which part is missing",
+        };
+        Self::new(error.outage.code(), error.to_string()).hint(hint)
     }
 }
 
@@ -131,7 +138,8 @@ impl From<CommitError> for Failure {
         let code = match &error {
             CommitError::Conflict(_) => Code::OccConflict,
             CommitError::Invalid(_) | CommitError::Rejected { .. } => Code::Internal,
-            CommitError::Fenced | CommitError::Unavailable(_) => Code::StoreUnavailable,
+            CommitError::Unavailable(why) => why.outage.code(),
+            CommitError::Fenced => Code::StoreUnavailable,
             CommitError::Blocked(Blocked::Schema(_)) => Code::SchemaMismatch,
             CommitError::Overloaded => Code::Overloaded,
             CommitError::Blocked(Blocked::Held(_)) => Code::StoreHeld,

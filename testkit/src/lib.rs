@@ -18,5 +18,6 @@ pub mod seeded;
 pub mod simulate;
 pub mod smtp;
 pub mod sqlite;
+pub mod sqlite_file;
 pub mod suite;
 pub mod world;

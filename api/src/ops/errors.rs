@@ -53,6 +53,8 @@ pub const fn page(code: Code) -> &'static str {
         Code::StoreHeld => text!("STORE_HELD"),
         Code::StoreUnavailable => text!("STORE_UNAVAILABLE"),
         Code::SchemaMismatch => text!("SCHEMA_MISMATCH"),
+        Code::StoreDamaged => text!("STORE_DAMAGED"),
+        Code::StoreUnusable => text!("STORE_UNUSABLE"),
         Code::OutcomeUnknown => text!("OUTCOME_UNKNOWN"),
         Code::NotReady => text!("NOT_READY"),
         Code::Overloaded => text!("OVERLOADED"),

@@ -10,6 +10,7 @@ mod clock;
 mod commands;
 mod configuration;
 mod crash;
+mod damage;
 mod disk;
 mod doubts;
 mod faults;

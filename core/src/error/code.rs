@@ -168,6 +168,10 @@ codes! {
     SchemaMismatch "SCHEMA_MISMATCH" SystemError final 503 "The database has another schema version";
     /// The store is older than what is known of it, or was restored: nobody changes it before it is resumed.
     StoreHeld "STORE_HELD" SystemError final 503 "The store is held";
+    /// What is stored is damaged.
+    StoreDamaged "STORE_DAMAGED" SystemError final 503 "The store is damaged";
+    /// The record store can't be used until somebody changes something about it.
+    StoreUnusable "STORE_UNUSABLE" SystemError final 503 "The store can't be used as it is";
     /// The change was sent and nobody can tell whether it was made.
     OutcomeUnknown "OUTCOME_UNKNOWN" SystemError final 503 "The outcome is unknown";
     /// The process runs but a part it needs doesn't.

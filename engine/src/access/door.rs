@@ -8,7 +8,6 @@ use super::directory::Directory;
 use super::permit::Permit;
 use super::rate::{Rate, Rates};
 use super::{AccessError, refused};
-use crate::flow::FlowError;
 use crate::port::{Clock, CommitError, CounterError, Counters};
 use chimera_core::access::tables::{NONCES, REVOKED_TOKENS, TOKEN_FAMILIES};
 use chimera_core::access::token::{self, Claims, InvalidToken};
@@ -207,10 +206,7 @@ impl Door {
 
     async fn is_revoked_in_store(&self, claims: &Claims) -> Result<bool, ErrorBody> {
         let records = &self.directory.parts.records;
-        let unreadable = |error| match FlowError::Read(error).body() {
-            body if body.retryable => body.retry_after(1),
-            body => body,
-        };
+        let unreadable = |error| AccessError::from(error).body();
         if let Some(jti) = &claims.jti {
             let select = Select::from(&REVOKED_TOKENS, Scope::System).with("token_id", jti.as_str()).take(1);
             if !records.read(select).await.map_err(unreadable)?.rows.is_empty() {

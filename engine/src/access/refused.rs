@@ -61,6 +61,7 @@ pub(super) async fn enter(
         Err(CommitError::Blocked(Blocked::Held(_))) => body,
         // The refusal stands all the same; the log has it.
         Err(error @ CommitError::Blocked(Blocked::Schema(_))) => FlowError::from(error).body(),
+        Err(CommitError::Unavailable(why)) => why.body("the store takes no changes now"),
         Err(_) => ErrorBody::new(Code::StoreUnavailable, "the store takes no changes now").retry_after(1),
     }
 }

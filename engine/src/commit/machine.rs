@@ -19,7 +19,7 @@
 
 use super::batch::{Batch, Lane, Loss, Outcome, Settled};
 use super::queue::{Prepared, Queue, Waiting};
-use crate::port::{CommitError, Receipt, Unavailable};
+use crate::port::{CommitError, Outage, Receipt, Unavailable};
 use chimera_core::limits;
 use chimera_core::record::Tx;
 use uuid::Uuid;
@@ -376,9 +376,9 @@ fn refusal(loss: Loss) -> CommitError {
 }
 
 fn stopping() -> Unavailable {
-    Unavailable { reason: "the store is stopping".to_owned() }
+    Unavailable::new(Outage::Passing, "the store is stopping")
 }
 
 fn contended() -> Unavailable {
-    Unavailable { reason: "too much contention".to_owned() }
+    Unavailable::new(Outage::Passing, "too much contention")
 }

@@ -1,7 +1,7 @@
 //! The committer against every outcome a store can report.
 
 use super::*;
-use crate::port::{CommitError, Receipt, Unavailable};
+use crate::port::{CommitError, Outage, Receipt, Unavailable};
 use chimera_core::ledger::{ActorType, Digest32, Entry, Head, SubjectType};
 use chimera_core::record::{Column, Conflict, Insert, InvalidTx, Kind, Table, Tx, Update, Value};
 use chimera_core::time::Timestamp;
@@ -54,7 +54,7 @@ fn conflict() -> Loss {
 }
 
 fn down() -> Unavailable {
-    Unavailable { reason: "gone".into() }
+    Unavailable::new(Outage::Passing, "gone")
 }
 
 fn ready() -> Machine {

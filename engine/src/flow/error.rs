@@ -101,9 +101,7 @@ impl FlowError {
     pub fn body(&self) -> ErrorBody {
         match self {
             Self::Refused(body) => (**body).clone(),
-            Self::Read(ReadError::Unavailable(_)) => {
-                ErrorBody::new(Code::StoreUnavailable, "the store can't be read now")
-            }
+            Self::Read(ReadError::Unavailable(why)) => why.body("the store can't be read now"),
             Self::Read(ReadError::Schema(error)) => schema_body(*error),
             Self::Read(ReadError::Cursor(_)) => Self::foreign_cursor().body(),
             Self::Unstorable(Unstorable::Json(JsonError::Nul) | Unstorable::Row(InvalidTx::Nul { .. }))
@@ -132,9 +130,8 @@ fn commit_body(error: &CommitError) -> ErrorBody {
     match error {
         CommitError::Conflict(_) => ErrorBody::new(Code::OccConflict, "somebody else changed it first"),
         CommitError::Overloaded => ErrorBody::new(Code::Overloaded, "too many changes are waiting").retry_after(1),
-        CommitError::Unavailable(_) | CommitError::Fenced => {
-            ErrorBody::new(Code::StoreUnavailable, "the store takes no changes now").retry_after(1)
-        }
+        CommitError::Unavailable(why) => why.body("the store takes no changes now"),
+        CommitError::Fenced => ErrorBody::new(Code::StoreUnavailable, "the store takes no changes now").retry_after(1),
         CommitError::Blocked(Blocked::Schema(error)) => schema_body(*error),
         CommitError::Blocked(Blocked::Held(hold)) => hold.body(),
         CommitError::Unknown => ErrorBody::new(Code::OutcomeUnknown, "nobody can tell whether the change was made"),

@@ -8,7 +8,7 @@ use super::drive::{Drive, Nudge};
 use super::gate::{Slots, Turnstile};
 use super::places::{Driven, Full, Places};
 use super::{Asking, FlowError, Registry, Workflows, load, spans};
-use crate::port::{Bus, Clock, CommitError, Hold, Notifier, Random, Records, Span, Spans, Unavailable};
+use crate::port::{Bus, Clock, CommitError, Hold, Notifier, Outage, Random, Records, Span, Spans, Unavailable};
 use crate::pulse::Pulse;
 use bytes::Bytes;
 use chimera_core::error::{Code, ErrorBody};
@@ -442,12 +442,14 @@ impl Inner {
     }
 
     /// The lane through which a run is written, as soon as one is held or it is known that none can be.
-    pub(super) async fn claimed_owner(&self, run: Uuid) -> Result<Owner, Unavailable> {
+    pub(super) async fn claimed_owner(&self, run: Uuid) -> Result<Owner, CommitError> {
         if let Some(owner) = self.owner(run) {
             return Ok(owner);
         }
-        self.parts.records.ready().await?;
-        self.owner(run).ok_or_else(|| Unavailable { reason: "no ledger lane is held".to_owned() })
+        // An empty transaction is answered once the lane is claimed or can't be.
+        let probe = Tx { affinity: chimera_core::flow::run::affinity(run), ..Tx::default() };
+        self.parts.records.commit(probe).await?;
+        self.owner(run).ok_or_else(|| Unavailable::new(Outage::Passing, "no ledger lane is held").into())
     }
 
     /// A fresh, time-ordered id.

@@ -265,7 +265,7 @@ impl Flow {
         let parts = &inner.parts;
         let (id, level, tenant) = (head.id, head.level, head.tenant.clone());
         let catalog = inner.workflows.running();
-        let owner = inner.claimed_owner(id).await.map_err(CommitError::from)?;
+        let owner = inner.claimed_owner(id).await?;
         let now = parts.clock.steady();
         let mut made = Vec::new();
         let (run, mut turn) = {

@@ -22,7 +22,7 @@ pub use counters::{Claim, CounterError, Counters};
 pub use notifier::{Delivered, Message, Notifier};
 pub use planner::Planner;
 pub use recipients::{Recipient, Recipients};
-pub use records::{Blocked, CommitError, Held, Hold, ReadError, Receipt, Records, SchemaMismatch, Unavailable};
+pub use records::{Blocked, CommitError, Held, Hold, Outage, ReadError, Receipt, Records, SchemaMismatch, Unavailable};
 pub use secrets::{SecretError, Secrets};
 pub use spans::{NoSpans, Span, SpanKind, Spans};
 pub use tool::{CallContext, Cancel, Done, Found, Sent, Tool, ToolError};

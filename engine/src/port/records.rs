@@ -135,6 +135,8 @@ pub enum CommitError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the record store is unavailable: {reason}")]
 pub struct Unavailable {
+    /// What kind of trouble it is.
+    pub outage: Outage,
     /// What an operator should know: no path, no SQL.
     pub reason: String,
 }
@@ -175,6 +177,71 @@ impl SchemaMismatch {
                  migrated it, or a newer one"
             ),
         }
+    }
+}
+
+/// What keeps a store from answering, by what has to happen before it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outage {
+    /// Out of reach, busy, starting or stopping: it passes by itself.
+    Passing,
+    /// The disk is full: it passes when there is room.
+    Full,
+    /// The disk reports errors: nobody knows whether they stay.
+    Faulty,
+    /// What is stored is not what was written. It stays so until the data is restored.
+    Damaged,
+    /// Somebody has to act: read-only, refused credentials, a wrong version, no schema, a file
+    /// that was replaced.
+    Unusable,
+}
+
+impl Outage {
+    /// The code that everybody is told. Whether a retry makes sense follows from it.
+    #[must_use]
+    pub const fn code(self) -> Code {
+        match self {
+            Self::Passing | Self::Full | Self::Faulty => Code::StoreUnavailable,
+            Self::Damaged => Code::StoreDamaged,
+            Self::Unusable => Code::StoreUnusable,
+        }
+    }
+
+    /// When a retry makes sense, if one does.
+    #[must_use]
+    pub const fn retry_after_seconds(self) -> Option<u64> {
+        match self {
+            Self::Passing => Some(1),
+            Self::Full | Self::Faulty => Some(10),
+            Self::Damaged | Self::Unusable => None,
+        }
+    }
+
+    /// Whether what was found once is not taken back because something else works.
+    #[must_use]
+    pub const fn is_damage(self) -> bool {
+        matches!(self, Self::Damaged)
+    }
+}
+
+impl Unavailable {
+    /// Trouble of this kind, and words that hold no path and no SQL.
+    #[must_use]
+    pub fn new(outage: Outage, reason: impl Into<String>) -> Self {
+        Self { outage, reason: reason.into() }
+    }
+
+    /// What callers are told: the words say what can't be done, the kind why not.
+    #[must_use]
+    pub fn body(&self, what: &str) -> ErrorBody {
+        let why = match self.outage {
+            Outage::Damaged => ": it is damaged, and an operator has to restore it",
+            Outage::Unusable => ": an operator has to see to it",
+            Outage::Passing | Outage::Full | Outage::Faulty => "",
+        };
+        let mut body = ErrorBody::new(self.outage.code(), format!("{what}{why}"));
+        body.retry_after_seconds = self.outage.retry_after_seconds();
+        body
     }
 }
 

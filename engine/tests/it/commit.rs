@@ -5,7 +5,7 @@ use chimera_core::flow::tables::RUNS;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::record::Tx;
 use chimera_engine::commit::{Batch, Outcome};
-use chimera_engine::port::{CommitError, Records, Unavailable};
+use chimera_engine::port::{CommitError, Outage, Records, Unavailable};
 use chimera_testkit::build::{entry, run};
 use chimera_testkit::memory::MemoryRecords;
 use chimera_testkit::seeded::Seeded;
@@ -29,7 +29,7 @@ fn storm(seed: u64) -> impl FnMut(&Batch) -> Option<Outcome> + Send {
     let dice = Seeded::new(seed ^ 0xfau64);
     move |batch| match dice.below(12) {
         0 => Some(Outcome::Contended),
-        1 => Some(Outcome::Unavailable(Unavailable { reason: "gone".to_owned() })),
+        1 => Some(Outcome::Unavailable(Unavailable::new(Outage::Passing, "gone"))),
         2 => Some(Outcome::Fenced),
         3 => Some(Outcome::Unsure { lost: Vec::new() }),
         // Applied, and the answer is lost.

@@ -14,7 +14,7 @@ use crate::migrate;
 use chimera_core::ledger::{Digest32, Head};
 use chimera_core::record::catalog;
 use chimera_core::time::Timestamp;
-use chimera_engine::port::{Hold, Unavailable};
+use chimera_engine::port::{Hold, Outage, Unavailable};
 use futures::{SinkExt, StreamExt};
 use std::fs::File;
 use std::io::{BufWriter, Read, Write};
@@ -82,7 +82,7 @@ impl SqliteRecords {
         let conn = file::open_unchanging(&folder.join(DATA_FILE)).map_err(failed)?;
         let sound: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(failed)?;
         if sound != "ok" {
-            return Err(Unavailable { reason: "the copy of the data file is damaged".to_owned() }.into());
+            return Err(Unavailable::new(Outage::Damaged, "the copy of the data file is damaged").into());
         }
         describe(&conn).map_err(failed)
     }

@@ -4,11 +4,11 @@ use super::hold::reason;
 use super::mark::MarkFile;
 use super::postgres::connect::{Server, check};
 use super::postgres::state as pg_state;
-use super::sqlite::{file, state};
+use super::sqlite::{file, look, state};
 use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_sqlite};
 use crate::migrate::{self, Applied, MigrateError, Status};
 use chimera_core::time::Timestamp;
-use chimera_engine::port::{Hold, Unavailable};
+use chimera_engine::port::{Hold, Outage, Unavailable};
 use std::path::Path;
 
 /// A store at rest.
@@ -77,6 +77,7 @@ impl SqliteRecords {
             Err(error) => return Err(OpenError::Folder(error)),
             Ok(_) => {
                 let conn = file::open_reader(&path).map_err(unusable)?;
+                look::glance(&conn)?;
                 let read_only = conn.is_readonly(rusqlite::MAIN_DB).map_err(unusable)?;
                 let schema = seen(migrate::sqlite_status(&conn))?;
                 if schema.version > 0 {
@@ -122,12 +123,12 @@ impl PostgresRecords {
                     AND current_setting('synchronous_commit') <> 'off', \
                     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
         let row = client.query_one(text, &[]).await;
-        let row = row.map_err(|_| Unavailable { reason: "the database does not answer".to_owned() })?;
+        let row = row.map_err(|_| Unavailable::new(Outage::Passing, "the database does not answer"))?;
         let mut runs = Attended::default();
         if schema.version >= ATTENDED_SINCE {
             let text = ATTENDED.replace("{overdue}", "now() - interval '1 minute'");
             let found = client.query_one(&text.replace("{open}", "rollback ->> 'ended' = 'false'"), &[]).await;
-            let found = found.map_err(|_| Unavailable { reason: "the runs can't be counted".to_owned() })?;
+            let found = found.map_err(|_| Unavailable::new(Outage::Passing, "the runs can't be counted"))?;
             let (driven, parked) = (found.get(0), found.get(1));
             runs = Attended { driven, parked, overdue: found.get(2), unattended: found.get(3) };
         }

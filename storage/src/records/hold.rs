@@ -2,7 +2,7 @@
 
 use chimera_core::ledger::{Behind, Mark};
 use chimera_core::time::Timestamp;
-use chimera_engine::port::{CommitError, Hold, Unavailable};
+use chimera_engine::port::{CommitError, Hold, Outage, Unavailable};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -44,7 +44,7 @@ impl HoldCell {
 
 /// What readiness says about a store that is held.
 pub(super) fn not_ready(hold: &Hold) -> Unavailable {
-    Unavailable { reason: format!("held: {}", hold.reason) }
+    Unavailable::new(Outage::Unusable, format!("held: {}", hold.reason))
 }
 
 /// What is true of a store as a whole, as its one row says.

@@ -5,6 +5,7 @@
 
 mod copy;
 mod facts;
+mod health;
 mod held;
 mod hold;
 mod inbox;

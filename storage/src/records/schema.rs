@@ -5,7 +5,7 @@
 //! stands here, so that everybody who is refused is told why, and that trying again is of no use.
 
 use crate::migrate;
-use chimera_engine::port::{CommitError, ReadError, SchemaMismatch, Unavailable};
+use chimera_engine::port::{CommitError, Outage, ReadError, SchemaMismatch, Unavailable};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What was last seen of the schema; shared by all lanes of a store.
@@ -23,7 +23,7 @@ impl SchemaWatch {
                 if before != Some(mismatch) {
                     tracing::error!(reason = %mismatch, "this node steps aside");
                 }
-                Err(Unavailable { reason: mismatch.to_string() })
+                Err(Unavailable::new(Outage::Unusable, mismatch.to_string()))
             }
             None => {
                 if before.is_some() {

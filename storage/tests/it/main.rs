@@ -8,6 +8,7 @@ mod buckets;
 mod bus;
 mod counters;
 mod crash;
+mod damage;
 mod differential;
 mod lanes;
 mod ledger;

@@ -12,7 +12,7 @@ use chimera_core::limits::LANE_LEASE_SECONDS;
 use chimera_core::record::{Row, Value};
 use chimera_core::time::Timestamp;
 use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Loss, Outcome, Prepared, Settled};
-use chimera_engine::port::{CommitError, Held, Receipt, Unavailable};
+use chimera_engine::port::{CommitError, Held, Outage, Receipt, Unavailable};
 use std::collections::VecDeque;
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -90,7 +90,7 @@ impl LaneLoop {
                         }
                         ClaimFate::Failed => {
                             later = Some(Command::Claim);
-                            Event::ClaimFailed(Unavailable { reason: "no lane can be claimed".to_owned() })
+                            Event::ClaimFailed(Unavailable::new(Outage::Passing, "no lane can be claimed"))
                         }
                     }
                 }

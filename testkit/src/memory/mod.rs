@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use chimera_core::ledger::SealedEntry;
 use chimera_core::record::{Page, Row, Select, Table, Tx, Value};
 use chimera_engine::commit::{Batch, Outcome, Prepared};
-use chimera_engine::port::{Blocked, Clock, CommitError, Held, Hold, ReadError, Receipt, Records, Unavailable};
+use chimera_engine::port::{Blocked, Clock, CommitError, Held, Hold, Outage, ReadError, Receipt, Records, Unavailable};
 use lane::LaneLoop;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tables::Tables;
@@ -143,7 +143,7 @@ impl MemoryRecords {
 
     /// Refuses every batch from now on, as a full disk would.
     pub fn refuse_writes(&self) {
-        let full = || Unavailable { reason: "the disk is full".to_owned() };
+        let full = || Unavailable::new(Outage::Full, "the disk is full");
         self.inject(Box::new(move |_| Some(Outcome::Unavailable(full()))));
     }
 
@@ -196,7 +196,7 @@ impl Records for MemoryRecords {
         lock(&self.lanes[at]).submit(tx, waiter);
         tokio::task::yield_now().await;
         lock(&self.lanes[at]).run(&self.disk);
-        answer.await.unwrap_or_else(|_| Err(Unavailable { reason: "the store is stopped".to_owned() }.into()))
+        answer.await.unwrap_or_else(|_| Err(Unavailable::new(Outage::Passing, "the store is stopped").into()))
     }
 
     async fn read(&self, select: Select) -> Result<Page, ReadError> {
@@ -216,7 +216,7 @@ impl Records for MemoryRecords {
     async fn ready(&self) -> Result<(), Unavailable> {
         for affinity in 0..self.lanes.len() as u64 {
             let answer = self.commit(Tx { affinity, ..Tx::default() }).await;
-            answer.map_err(|error| Unavailable { reason: error.to_string() })?;
+            answer.map_err(|error| Unavailable::new(Outage::Passing, error.to_string()))?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use chimera_core::ledger::Head;
 use chimera_core::record::{Page, Select, Tx};
 use chimera_engine::commit::{Batch, Outcome};
-use chimera_engine::port::{CommitError, Held, Hold, ReadError, Receipt, Records, Unavailable};
+use chimera_engine::port::{CommitError, Held, Hold, Outage, ReadError, Receipt, Records, Unavailable};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -132,7 +132,7 @@ impl Weather {
 }
 
 fn unavailable() -> Unavailable {
-    Unavailable { reason: "the weather is bad".to_owned() }
+    Unavailable::new(Outage::Passing, "the weather is bad")
 }
 
 /// Records in the weather: calls take time, and reads may fail.

@@ -2,7 +2,7 @@
 
 use super::super::OpenError;
 use super::failure::unavailable;
-use chimera_engine::port::Unavailable;
+use chimera_engine::port::{Outage, Unavailable};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_postgres::{Client, Config, NoTls};
@@ -99,10 +99,10 @@ pub(crate) async fn check(client: &Client) -> Result<(), Unavailable> {
 
 fn suits(version: i32, encoding: &str) -> Result<(), Unavailable> {
     if version < VERSION_MIN {
-        return Err(reason("the database server is older than PostgreSQL 14"));
+        return Err(unusable("the database server is older than PostgreSQL 14"));
     }
     if encoding != "UTF8" {
-        return Err(reason("the database's encoding is not UTF-8"));
+        return Err(unusable("the database's encoding is not UTF-8"));
     }
     Ok(())
 }
@@ -114,14 +114,19 @@ fn tls() -> Result<MakeRustlsConnect, Unavailable> {
     roots.add_parsable_certificates(found.certs);
     let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|_| reason("TLS can't be set up"))?
+        .map_err(|_| unusable("TLS can't be set up"))?
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(MakeRustlsConnect::new(config))
 }
 
-pub(crate) fn reason(words: &str) -> Unavailable {
-    Unavailable { reason: words.to_owned() }
+/// Trouble that passes by itself.
+pub(crate) fn passing(words: &str) -> Unavailable {
+    Unavailable::new(Outage::Passing, words)
+}
+
+fn unusable(words: &str) -> Unavailable {
+    Unavailable::new(Outage::Unusable, words)
 }
 
 #[cfg(test)]

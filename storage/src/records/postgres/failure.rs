@@ -1,23 +1,44 @@
 //! What PostgreSQL's errors mean to the committer.
 
 use chimera_engine::commit::Outcome;
-use chimera_engine::port::Unavailable;
+use chimera_engine::port::{Outage, Unavailable};
 use tokio_postgres::Error;
 use tokio_postgres::error::SqlState;
 
 /// Why the server can't be used; the words name no host and no SQL.
 pub(in super::super) fn unavailable(error: &Error) -> Unavailable {
-    let reason = match error.code() {
-        Some(code) if *code == SqlState::DISK_FULL => "the database's disk is full".to_owned(),
-        Some(code) if *code == SqlState::READ_ONLY_SQL_TRANSACTION => "the database is read-only".to_owned(),
-        Some(code) if code.code().starts_with("28") => "the database refuses the credentials".to_owned(),
-        Some(code) if *code == SqlState::INVALID_CATALOG_NAME => "the database does not exist".to_owned(),
-        Some(code) if *code == SqlState::TOO_MANY_CONNECTIONS => "the database has no free connection".to_owned(),
-        Some(code) if *code == SqlState::CANNOT_CONNECT_NOW => "the database is starting or stopping".to_owned(),
-        Some(code) => format!("the database refuses an operation ({})", code.code()),
-        None => "the database can't be reached".to_owned(),
+    let Some(code) = error.code() else {
+        return Unavailable::new(Outage::Passing, "the database can't be reached");
     };
-    Unavailable { reason }
+    let (outage, reason) = kind(code);
+    let reason = reason.map_or_else(|| format!("the database refuses an operation ({})", code.code()), str::to_owned);
+    Unavailable::new(outage, reason)
+}
+
+/// What a code of the server means, and words for it if there are any.
+fn kind(code: &SqlState) -> (Outage, Option<&'static str>) {
+    let named = [
+        (SqlState::DISK_FULL, Outage::Full, "the database's disk is full"),
+        // A server that has just become a standby: another one takes changes soon.
+        (SqlState::READ_ONLY_SQL_TRANSACTION, Outage::Passing, "the database is read-only"),
+        (SqlState::INVALID_CATALOG_NAME, Outage::Unusable, "the database does not exist"),
+        (SqlState::TOO_MANY_CONNECTIONS, Outage::Passing, "the database has no free connection"),
+        (SqlState::CANNOT_CONNECT_NOW, Outage::Passing, "the database is starting or stopping"),
+        (SqlState::DATA_CORRUPTED, Outage::Damaged, "the database's data is damaged"),
+        (SqlState::INDEX_CORRUPTED, Outage::Damaged, "an index of the database is damaged"),
+        (SqlState::UNDEFINED_FILE, Outage::Damaged, "a file of the database is missing"),
+        (SqlState::IO_ERROR, Outage::Faulty, "the database's disk reports an input/output error"),
+        (SqlState::UNDEFINED_TABLE, Outage::Unusable, "the database has no schema yet; chimera migrate creates it"),
+        (SqlState::INSUFFICIENT_PRIVILEGE, Outage::Unusable, "the database refuses the user"),
+    ];
+    if let Some((_, outage, words)) = named.into_iter().find(|(named, ..)| named == code) {
+        return (outage, Some(words));
+    }
+    match code.code().get(..2) {
+        Some("28") => (Outage::Unusable, Some("the database refuses the credentials")),
+        Some("42") => (Outage::Unusable, None),
+        _ => (Outage::Passing, None),
+    }
 }
 
 /// The outcome of a batch that failed before its commit was sent: nothing was changed.
@@ -56,4 +77,30 @@ pub(super) fn is_lost(error: &Error) -> bool {
 /// Whether an insert met a key that another row has.
 pub(super) fn is_taken_key(error: &Error) -> bool {
     error.code() == Some(&SqlState::UNIQUE_VIOLATION)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_restart_of_the_server_mends_may_be_tried_again_and_damage_may_not() {
+        let outages = ["XX001", "XX002", "58P01", "58030", "53100", "57P03", "25006", "28P01", "42P01", "40001"];
+        let outages = outages.map(|code| kind(&SqlState::from_code(code)).0);
+        assert_eq!(
+            outages,
+            [
+                Outage::Damaged,
+                Outage::Damaged,
+                Outage::Damaged,
+                Outage::Faulty,
+                Outage::Full,
+                Outage::Passing,
+                Outage::Passing,
+                Outage::Unusable,
+                Outage::Unusable,
+                Outage::Passing,
+            ]
+        );
+    }
 }

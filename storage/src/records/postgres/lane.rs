@@ -4,7 +4,7 @@ use super::failure::unavailable;
 use chimera_core::ledger::{Digest32, Head};
 use chimera_core::limits;
 use chimera_engine::commit::{Batch, Lane, Settled};
-use chimera_engine::port::Unavailable;
+use chimera_engine::port::{Outage, Unavailable};
 use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
@@ -53,7 +53,7 @@ pub(super) async fn claim(
         }
         // Another node added the same number in the same moment, or there are as many as may be.
     }
-    Err(super::connect::reason("every lane is taken; one is free when a lease has run out"))
+    Err(super::connect::passing("every lane is taken; one is free when a lease has run out"))
 }
 
 /// Takes the batch's lane anew and looks whether the batch is in it. Waits for the old
@@ -88,6 +88,7 @@ pub(super) async fn release(client: &Client, lane: Lane) {
 }
 
 fn lane(row: &Row) -> Result<Lane, Unavailable> {
-    let hash = Digest32::from_slice(row.get(3)).ok_or_else(|| super::connect::reason("a lane has no valid head"))?;
+    let hash = Digest32::from_slice(row.get(3))
+        .ok_or_else(|| Unavailable::new(Outage::Damaged, "a lane has no valid head"))?;
     Ok(Lane { id: row.get(0), epoch: row.get(1), head: Head { seq: row.get(2), hash } })
 }

@@ -8,6 +8,7 @@ pub(crate) mod connect;
 pub(super) mod failure;
 mod flight;
 mod lane;
+pub(crate) mod look;
 mod reader;
 pub(crate) mod state;
 mod statements;
@@ -15,6 +16,7 @@ mod watch;
 mod worker;
 
 use super::OpenError;
+use super::health::Health;
 use super::held::HeldLane;
 use super::hold::{HoldCell, epoch_of, not_ready};
 use super::inbox::Message;
@@ -22,8 +24,9 @@ use super::mark::MarkFile;
 use super::schema::{self, SchemaWatch};
 use crate::migrate;
 use async_trait::async_trait;
+use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::limits;
-use chimera_core::record::{Count, Counted, Page, Select, Tx};
+use chimera_core::record::{Count, Counted, Page, Scope, Select, Tx};
 use chimera_engine::commit::Prepared;
 use chimera_engine::port::{Blocked, CommitError, Held, Hold, ReadError, Receipt, Records, Unavailable};
 use connect::Server;
@@ -72,6 +75,8 @@ pub struct PostgresRecords {
     watching: Mutex<Option<oneshot::Sender<()>>>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     schema: SchemaWatch,
+    server: Server,
+    health: Arc<Health>,
 }
 
 impl PostgresRecords {
@@ -115,8 +120,9 @@ impl PostgresRecords {
             tasks.push(tokio::spawn(watch::watch(server.clone(), hold.clone(), marks, stop)));
         }
         let watching = Mutex::new(Some(watching));
-        let readers = reader::Readers::new(server);
-        Ok(Self { readers, lanes, held, hold, watching, tasks: Mutex::new(tasks), schema })
+        let readers = reader::Readers::new(server.clone());
+        let (tasks, health) = (Mutex::new(tasks), Arc::default());
+        Ok(Self { readers, lanes, held, hold, watching, tasks, schema, server, health })
     }
 
     /// Opens for reading only: no lane is taken and nothing is migrated.
@@ -124,14 +130,29 @@ impl PostgresRecords {
         let server = Server::parse(url)?;
         schema::readable(&migrate::postgres_status(&server.connect().await?).await?)?;
         Ok(Self {
-            readers: reader::Readers::new(server),
+            readers: reader::Readers::new(server.clone()),
             lanes: Vec::new(),
             held: Vec::new(),
             hold: HoldCell::default(),
             watching: Mutex::default(),
             tasks: Mutex::default(),
             schema: SchemaWatch::default(),
+            server,
+            health: Arc::default(),
         })
+    }
+
+    /// Looks at damage that was met before, off the way of whoever asks.
+    fn look_again(&self) {
+        let Some(tables) = self.health.due_look() else { return };
+        let (server, health) = (self.server.clone(), Arc::clone(&self.health));
+        tokio::spawn(async move {
+            let whole = match server.connect().await {
+                Ok(client) => look::all_whole(&client, &tables).await,
+                Err(_) => false,
+            };
+            health.looked(&tables, whole);
+        });
     }
 }
 
@@ -140,23 +161,27 @@ impl Records for PostgresRecords {
     async fn commit(&self, tx: Tx) -> Result<Receipt, CommitError> {
         let lanes = self.lanes.len().max(1) as u64;
         let at = usize::try_from(tx.affinity % lanes).unwrap_or_default();
-        let lane = self.lanes.get(at).ok_or_else(|| connect::reason("the database is open for reading only"))?;
+        let lane = self.lanes.get(at).ok_or_else(|| connect::passing("the database is open for reading only"))?;
         if let Some(hold) = self.hold.get() {
             return Err(Blocked::from(hold).into());
         }
         let tx = Prepared::new(tx)?;
         let (waiter, answer) = oneshot::channel();
-        let stopped = || connect::reason("the store is stopped");
+        let stopped = || connect::passing("the store is stopped");
         lane.try_send(Message::Commit(tx, waiter)).map_err(|error| match error {
             TrySendError::Full(_) => CommitError::Overloaded,
             TrySendError::Closed(_) => stopped().into(),
         })?;
-        let (answer, _spent) = answer.await.map_err(|_| stopped())?;
-        answer.map_err(|error| self.hold.explain(self.schema.explain(error)))
+        let (answer, spent) = answer.await.map_err(|_| stopped())?;
+        let answer = answer.map_err(|error| self.hold.explain(self.schema.explain(error)));
+        self.health.committed(&answer, &spent);
+        answer
     }
 
     async fn read(&self, select: Select) -> Result<Page, ReadError> {
-        self.readers.read(&select).await.map_err(|error| self.schema.explain_read(error))
+        let answer = self.readers.read(&select).await.map_err(|error| self.schema.explain_read(error));
+        self.health.read(&select, &answer);
+        answer
     }
 
     async fn count(&self, count: Count) -> Result<Vec<Counted>, ReadError> {
@@ -173,15 +198,24 @@ impl Records for PostgresRecords {
     }
 
     async fn ready(&self) -> Result<(), Unavailable> {
+        self.look_again();
         for affinity in 0..self.lanes.len() as u64 {
             match self.commit(Tx { affinity, ..Tx::default() }).await {
                 Ok(_) => {}
                 Err(CommitError::Unavailable(reason)) => return Err(reason),
                 Err(CommitError::Blocked(Blocked::Held(hold))) => return Err(not_ready(&hold)),
-                Err(other) => return Err(Unavailable { reason: other.to_string() }),
+                Err(other) => return Err(connect::passing(&other.to_string())),
             }
         }
-        Ok(())
+        let reads = self.health.failed_reads();
+        for select in reads.into_iter().chain([Select::from(&LEDGER_LANES, Scope::System).take(1)]) {
+            match self.read(select).await {
+                Err(ReadError::Unavailable(reason)) => return Err(reason),
+                Err(other) => return Err(connect::passing(&other.to_string())),
+                Ok(_) => {}
+            }
+        }
+        self.health.verdict()
     }
 
     async fn close(&self) {

@@ -62,7 +62,7 @@ impl Readers {
                 self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(session);
                 Ok(answer)
             }
-            Err(Failure::Lost) => Err(super::connect::reason("the database can't be reached").into()),
+            Err(Failure::Lost) => Err(super::connect::passing("the database can't be reached").into()),
             Err(Failure::Refused(reason)) => Err(reason.into()),
             Err(Failure::Invalid(error)) => Err(error),
         }

@@ -1,23 +1,26 @@
 //! What SQLite's errors mean to the committer.
 
 use chimera_engine::commit::{Loss, Outcome};
-use chimera_engine::port::Unavailable;
+use chimera_engine::port::{Outage, Unavailable};
 use rusqlite::ErrorCode;
 
 /// The store as a whole can't do it now; the words name no path.
 pub(crate) fn unavailable(error: &rusqlite::Error) -> Unavailable {
     let unmigrated = matches!(error, rusqlite::Error::SqliteFailure(_, Some(text)) if text.contains("no such table"));
-    let reason = match error.sqlite_error_code() {
-        _ if unmigrated => "the data has no schema yet; chimera migrate creates it",
-        Some(ErrorCode::DiskFull) => "the disk is full",
-        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => "the data folder is read-only",
-        Some(ErrorCode::SystemIoFailure) => "the disk reports an input/output error",
-        Some(ErrorCode::CannotOpen) => "the data file can't be opened",
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => "the data file is damaged",
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => "the data file is locked by another process",
-        _ => "the data file refuses an operation",
+    let (outage, reason) = match error.sqlite_error_code() {
+        _ if unmigrated => (Outage::Unusable, "the data has no schema yet; chimera migrate creates it"),
+        Some(ErrorCode::DiskFull) => (Outage::Full, "the disk is full"),
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => (Outage::Unusable, "the data folder is read-only"),
+        Some(ErrorCode::SystemIoFailure) => (Outage::Faulty, "the disk reports an input/output error"),
+        // Too many open files pass, a folder that is gone comes back or not: nobody can tell.
+        Some(ErrorCode::CannotOpen) => (Outage::Passing, "the data file can't be opened"),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => (Outage::Damaged, "the data file is damaged"),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            (Outage::Passing, "the data file is locked by another process")
+        }
+        _ => (Outage::Passing, "the data file refuses an operation"),
     };
-    Unavailable { reason: reason.to_owned() }
+    Unavailable::new(outage, reason)
 }
 
 /// Whether the failure means that the end of what was to be written is certainly not on the disk.

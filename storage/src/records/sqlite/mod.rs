@@ -7,6 +7,7 @@ pub(crate) mod cells;
 mod execute;
 pub(super) mod failure;
 pub(crate) mod file;
+pub(crate) mod look;
 mod reader;
 pub(crate) mod state;
 mod texts;
@@ -14,6 +15,7 @@ mod wal;
 mod writer;
 
 use super::OpenError;
+use super::health::Health;
 use super::held::HeldLane;
 use super::hold::{HoldCell, epoch_of, not_ready};
 use super::inbox::Message;
@@ -21,10 +23,11 @@ use super::mark::{MARK_FILE, MarkFile};
 use super::schema::{self, SchemaWatch};
 use crate::migrate;
 use async_trait::async_trait;
+use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::limits;
-use chimera_core::record::{Count, Counted, Page, Select, Tx};
+use chimera_core::record::{Count, Counted, Page, Scope, Select, Tx};
 use chimera_engine::commit::Prepared;
-use chimera_engine::port::{Blocked, Clock, CommitError, Held, Hold, ReadError, Receipt, Records, Unavailable};
+use chimera_engine::port::{Blocked, Clock, CommitError, Held, Hold, Outage, ReadError, Receipt, Records, Unavailable};
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -48,6 +51,7 @@ pub struct SqliteRecords {
     readers: Arc<reader::Readers>,
     writing: Option<Writing>,
     schema: SchemaWatch,
+    health: Arc<Health>,
 }
 
 struct Writing {
@@ -59,7 +63,8 @@ struct Writing {
 
 impl SqliteRecords {
     /// Opens the data in `folder`. For writing it creates the folder and the file, brings the
-    /// schema up to date and takes the lane; for reading the file must be there.
+    /// schema up to date and takes the lane; for reading the file must be there. A file whose header or
+    /// whose first page of any table or index is damaged is refused, and nothing is changed in it.
     pub fn open(folder: &Path, access: Access, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         Self::open_marked(folder, &folder.join(MARK_FILE), access, clock)
     }
@@ -75,10 +80,12 @@ impl SqliteRecords {
             }
             let conn = file::open_reader(&path).map_err(|error| failure::unavailable(&error))?;
             schema::readable(&migrate::sqlite_status(&conn)?)?;
-            return Ok(Self { readers, writing: None, schema: SchemaWatch::default() });
+            return Ok(Self { readers, writing: None, schema: SchemaWatch::default(), health: Arc::default() });
         }
         std::fs::create_dir_all(folder).map_err(OpenError::Folder)?;
         let mut conn = file::open_writer(&path).map_err(|error| failure::unavailable(&error))?;
+        // On a connection of its own: what it reads is not kept, so that later readers meet the disk.
+        look::glance(&file::open_reader(&path).map_err(|error| failure::unavailable(&error))?)?;
         migrate::sqlite(&mut conn)?;
         let resumes = access == Access::Resume;
         let marks = Arc::new(MarkFile::open(marks).map_err(OpenError::Folder)?);
@@ -111,8 +118,19 @@ impl SqliteRecords {
         };
         let thread = std::thread::Builder::new().name("chimera-writer".to_owned());
         let thread = thread.spawn(move || writer.run()).map_err(OpenError::Folder)?;
-        let writing = Writing { held, hold, inbox, thread: Mutex::new(Some(thread)) };
-        Ok(Self { readers, writing: Some(writing), schema })
+        let writing = Some(Writing { held, hold, inbox, thread: Mutex::new(Some(thread)) });
+        Ok(Self { readers, writing, schema, health: Arc::default() })
+    }
+
+    /// Looks at damage that was met before, off the way of whoever asks.
+    fn look_again(&self) {
+        let Some(tables) = self.health.due_look() else { return };
+        let (readers, health) = (Arc::clone(&self.readers), Arc::clone(&self.health));
+        tokio::task::spawn_blocking(move || {
+            let whole =
+                readers.fresh().is_ok_and(|conn| tables.iter().all(|table| look::whole(&conn, table) == Ok(true)));
+            health.looked(&tables, whole);
+        });
     }
 }
 
@@ -129,16 +147,21 @@ impl Records for SqliteRecords {
             TrySendError::Full(_) => CommitError::Overloaded,
             TrySendError::Disconnected(_) => stopped("the store is stopped").into(),
         })?;
-        let (answer, _spent) = answer.await.map_err(|_| stopped("the store is stopped"))?;
-        answer.map_err(|error| writing.hold.explain(self.schema.explain(error)))
+        let (answer, spent) = answer.await.map_err(|_| stopped("the store is stopped"))?;
+        let answer = answer.map_err(|error| writing.hold.explain(self.schema.explain(error)));
+        self.health.committed(&answer, &spent);
+        answer
     }
 
     async fn read(&self, select: Select) -> Result<Page, ReadError> {
         let _slot = self.readers.slot().await;
-        let readers = Arc::clone(&self.readers);
-        let read = tokio::task::spawn_blocking(move || readers.read(&select)).await;
-        let read = read.unwrap_or_else(|_| Err(stopped("the store is stopped").into()));
-        read.map_err(|error| self.schema.explain_read(error))
+        let (readers, health, schema) = (Arc::clone(&self.readers), Arc::clone(&self.health), self.schema.clone());
+        let read = tokio::task::spawn_blocking(move || {
+            let answer = readers.read(&select).map_err(|error| schema.explain_read(error));
+            health.read(&select, &answer);
+            answer
+        });
+        read.await.unwrap_or_else(|_| Err(stopped("the store is stopped").into()))
     }
 
     async fn count(&self, count: Count) -> Result<Vec<Counted>, ReadError> {
@@ -157,12 +180,22 @@ impl Records for SqliteRecords {
     }
 
     async fn ready(&self) -> Result<(), Unavailable> {
+        self.look_again();
         match self.commit(Tx::default()).await {
-            Ok(_) => Ok(()),
-            Err(CommitError::Unavailable(reason)) => Err(reason),
-            Err(CommitError::Blocked(Blocked::Held(hold))) => Err(not_ready(&hold)),
-            Err(other) => Err(Unavailable { reason: other.to_string() }),
+            Ok(_) => {}
+            Err(CommitError::Unavailable(reason)) => return Err(reason),
+            Err(CommitError::Blocked(Blocked::Held(hold))) => return Err(not_ready(&hold)),
+            Err(other) => return Err(stopped(&other.to_string())),
         }
+        let reads = self.health.failed_reads();
+        for select in reads.into_iter().chain([Select::from(&LEDGER_LANES, Scope::System).take(1)]) {
+            match self.read(select).await {
+                Err(ReadError::Unavailable(reason)) => return Err(reason),
+                Err(other) => return Err(stopped(&other.to_string())),
+                Ok(_) => {}
+            }
+        }
+        self.health.verdict()
     }
 
     async fn close(&self) {
@@ -180,5 +213,5 @@ impl Records for SqliteRecords {
 }
 
 fn stopped(reason: &str) -> Unavailable {
-    Unavailable { reason: reason.to_owned() }
+    Unavailable::new(Outage::Passing, reason)
 }

@@ -30,6 +30,11 @@ impl Readers {
         self.slots.acquire().await.ok()
     }
 
+    /// A connection that has read nothing yet.
+    pub(super) fn fresh(&self) -> rusqlite::Result<Connection> {
+        file::open_reader(&self.path)
+    }
+
     /// Reads one page. Blocks: belongs on a thread for blocking work.
     pub(super) fn read(&self, select: &Select) -> Result<Page, ReadError> {
         self.on_idle(|conn| page(conn, select))
@@ -49,7 +54,7 @@ impl Readers {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let conn = match idle {
             Some(conn) => conn,
-            None => file::open_reader(&self.path).map_err(|error| failure::unavailable(&error))?,
+            None => self.fresh().map_err(|error| failure::unavailable(&error))?,
         };
         let answer = ask(&conn)?;
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(conn);

@@ -15,7 +15,7 @@ use crate::migrate;
 use chimera_core::ledger::Mark;
 use chimera_core::limits;
 use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Outcome, Settled};
-use chimera_engine::port::{Clock, Unavailable};
+use chimera_engine::port::{Clock, Outage, Unavailable};
 use rusqlite::Connection;
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -221,9 +221,9 @@ impl Writer {
 }
 
 fn gone() -> Unavailable {
-    Unavailable { reason: "the data file was removed or replaced; restart to use what is there now".to_owned() }
+    Unavailable::new(Outage::Unusable, "the data file was removed or replaced; restart to use what is there now")
 }
 
 fn closed() -> Unavailable {
-    Unavailable { reason: "the data file is not open".to_owned() }
+    Unavailable::new(Outage::Passing, "the data file is not open")
 }

@@ -1,0 +1,65 @@
+//! A damaged data file with the real binary: refused at the start, told by what meets it, and shown
+//! by readiness and by the doctor.
+
+use crate::support::{Place, Said, Server};
+use chimera_testkit::sqlite_file::damage_root;
+use serde_json::Value;
+
+const STEP: &str = r#"local.echo={"message":"hi"}"#;
+
+fn stopped() -> Place {
+    let place = Place::new();
+    assert_eq!(place.dev(&[]).stop().0, Some(0));
+    place
+}
+
+fn damage(place: &Place, table: &str) {
+    damage_root(&place.path(".chimera/chimera.db"), table);
+}
+
+fn error(said: &Said) -> Value {
+    let line: Value = serde_json::from_str(said.stderr.lines().last().unwrap()).unwrap();
+    line["error"].clone()
+}
+
+fn check(place: &Place, args: &[&str], name: &str) -> (i32, String, String) {
+    let said = place.run(&[args, &["--json"]].concat());
+    let found: Value = serde_json::from_str(&said.stdout).unwrap();
+    let check = found["checks"].as_array().unwrap().iter().find(|check| check["name"] == name).unwrap().clone();
+    let word = |name: &str| check[name].as_str().unwrap().to_owned();
+    (said.status, word("verdict"), word("message"))
+}
+
+#[test]
+fn a_start_on_damaged_data_is_refused_with_what_is_damaged_and_what_to_do() {
+    let place = stopped();
+    damage(&place, "runs");
+    let refused = place.run(&["serve", "--listen", "127.0.0.1:0", "--json"]);
+    let told = error(&refused);
+    assert_eq!((refused.status, &told["code"], &told["retryable"]), (1, &"STORE_DAMAGED".into(), &false.into()));
+    let (message, hint) = (told["message"].as_str().unwrap(), told["details"]["hint"].as_str().unwrap());
+    assert!(message.contains("damaged: runs") && hint.contains("restore a backup"), "{told}");
+    let (status, verdict, message) = check(&place, &["doctor"], "store");
+    assert_eq!((status, verdict.as_str(), message.contains("runs")), (3, "fail", true), "{message}");
+}
+
+/// Every act fails, so nobody may be told that all is well.
+fn assert_acts_and_readiness_agree(place: &Place, server: &Server) {
+    for _ in 0..3 {
+        let refused = place.run(&["act", "--step", STEP, "--json"]);
+        let told = error(&refused);
+        assert_eq!((&told["code"], &told["retryable"]), (&"STORE_DAMAGED".into(), &false.into()), "{told}");
+        assert_eq!(told["retry_after_seconds"], Value::Null);
+        server.until_not_ready("records", "the data file is damaged");
+    }
+}
+
+#[test]
+fn damage_that_commits_meet_while_a_server_runs_makes_it_not_ready_until_a_restart() {
+    let place = stopped();
+    let server = place.dev(&[]);
+    server.until_ready();
+    damage(&place, "tool_calls");
+    assert_acts_and_readiness_agree(&place, &server);
+    server.stop();
+}

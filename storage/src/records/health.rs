@@ -1,0 +1,232 @@
+//! What commits and reads of this process really met, for whoever asks whether the store is ready.
+//!
+//! A probe that works proves little: the page that a probe touches may be whole while others are
+//! not. So every failure is kept until something proves it over. A failed commit is over when one
+//! succeeds, a failed read when one of the same relation does. Damage is over when everything of
+//! the damaged relations was looked at and found whole, which is tried now and then.
+
+use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES};
+use chimera_core::record::{Page, Select, Step, Table, Tx};
+use chimera_engine::port::{CommitError, ReadError, Receipt, Unavailable};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long after damage was found it is looked at again, at first and at the most.
+const LOOK_FIRST: Duration = Duration::from_secs(10);
+const LOOK_LAST: Duration = Duration::from_secs(600);
+
+/// Failed reads that one question for readiness repeats at the most.
+const READS_REPEATED_MAX: usize = 4;
+
+/// What was met. Commits and reads that succeed while nothing is wrong cost one load.
+#[derive(Default)]
+pub(super) struct Health {
+    troubled: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    commits: Option<Unavailable>,
+    reads: BTreeMap<&'static str, (Select, Unavailable)>,
+    damaged: BTreeMap<&'static str, Damage>,
+    look: Option<Look>,
+}
+
+struct Damage {
+    table: &'static Table,
+    why: Unavailable,
+}
+
+/// When damage is looked at again.
+struct Look {
+    pause: Duration,
+    at: Instant,
+    under_way: bool,
+}
+
+impl Health {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps how a commit ended.
+    pub(super) fn committed(&self, answer: &Result<Receipt, CommitError>, tx: &Tx) {
+        match answer {
+            Err(CommitError::Unavailable(why)) => {
+                let mut state = self.state();
+                state.commits = Some(why.clone());
+                if why.outage.is_damage() {
+                    tables(tx).for_each(|table| state.damage(table, why));
+                }
+                self.troubled.store(true, Ordering::Relaxed);
+            }
+            Ok(_) if self.troubled.load(Ordering::Relaxed) => {
+                let mut state = self.state();
+                state.commits = None;
+                self.troubled.store(state.is_troubled(), Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+
+    /// Keeps how a read ended.
+    pub(super) fn read(&self, select: &Select, answer: &Result<Page, ReadError>) {
+        match answer {
+            Err(ReadError::Unavailable(why)) => {
+                let mut state = self.state();
+                state.reads.insert(select.table.name, (select.clone(), why.clone()));
+                if why.outage.is_damage() {
+                    state.damage(select.table, why);
+                }
+                self.troubled.store(true, Ordering::Relaxed);
+            }
+            Ok(_) if self.troubled.load(Ordering::Relaxed) => {
+                let mut state = self.state();
+                state.reads.remove(select.table.name);
+                self.troubled.store(state.is_troubled(), Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+
+    /// Reads that failed and were not repeated: whoever asks for readiness repeats them.
+    pub(super) fn failed_reads(&self) -> Vec<Select> {
+        if !self.troubled.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        let reads = &self.state().reads;
+        reads.values().take(READS_REPEATED_MAX).map(|(select, _)| select.clone().take(1)).collect()
+    }
+
+    /// What keeps the store from being ready, by what was met.
+    pub(super) fn verdict(&self) -> Result<(), Unavailable> {
+        if !self.troubled.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let state = self.state();
+        let damage = state.damaged.values().next().map(|damage| &damage.why);
+        let read = state.reads.values().next().map(|(_, why)| why);
+        damage.or(state.commits.as_ref()).or(read).map_or(Ok(()), |why| Err(why.clone()))
+    }
+
+    /// The damaged relations, if it is time to look at them again; whoever gets them looks.
+    pub(super) fn due_look(&self) -> Option<Vec<&'static Table>> {
+        if !self.troubled.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut state = self.state();
+        let look = state.look.as_mut().filter(|look| !look.under_way && look.at <= Instant::now())?;
+        look.under_way = true;
+        Some(state.damaged.values().map(|damage| damage.table).collect())
+    }
+
+    /// How the look at these relations ended.
+    pub(super) fn looked(&self, tables: &[&'static Table], whole: bool) {
+        let mut state = self.state();
+        if whole {
+            tables.iter().for_each(|table| {
+                state.damaged.remove(table.name);
+            });
+        }
+        state.look = match (state.damaged.is_empty(), state.look.take()) {
+            (true, _) | (_, None) => None,
+            (false, Some(look)) => {
+                let pause = (look.pause * 2).min(LOOK_LAST);
+                Some(Look { pause, at: Instant::now() + pause, under_way: false })
+            }
+        };
+        self.troubled.store(state.is_troubled(), Ordering::Relaxed);
+    }
+}
+
+impl State {
+    fn is_troubled(&self) -> bool {
+        self.commits.is_some() || !self.reads.is_empty() || !self.damaged.is_empty()
+    }
+
+    fn damage(&mut self, table: &'static Table, why: &Unavailable) {
+        self.damaged.entry(table.name).or_insert_with(|| Damage { table, why: why.clone() });
+        self.look.get_or_insert_with(|| Look { pause: LOOK_FIRST, at: Instant::now() + LOOK_FIRST, under_way: false });
+    }
+}
+
+/// The tables that a transaction touches. Every one advances its lane and may append to the ledger.
+fn tables(tx: &Tx) -> impl Iterator<Item = &'static Table> {
+    let steps = tx.steps.iter().map(|step| match step {
+        Step::Insert(insert) => insert.table,
+        Step::Lock { table, .. } | Step::Update { table, .. } | Step::Delete { table, .. } => table,
+    });
+    let rows = tx.inserts.iter().map(|insert| insert.table).chain(tx.updates.iter().map(|update| update.table));
+    rows.chain(steps).chain([&LEDGER_LANES, &AUDIT_LOG_ENTRIES])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chimera_core::flow::tables::{RUNS, STEPS};
+    use chimera_core::record::Scope;
+    use chimera_engine::port::Outage;
+
+    const DONE: Receipt = Receipt { lane: 1, epoch: 1, first_seq: None, head_seq: 0 };
+
+    fn failed(outage: Outage) -> Unavailable {
+        Unavailable::new(outage, "it fails")
+    }
+
+    fn of(table: &'static Table) -> Select {
+        Select::from(table, Scope::System)
+    }
+
+    fn page() -> Result<Page, ReadError> {
+        Ok(of(&RUNS).page(Vec::new()))
+    }
+
+    #[test]
+    fn a_failed_commit_is_over_when_one_succeeds_but_damage_is_not() {
+        for (outage, over) in
+            [(Outage::Passing, true), (Outage::Full, true), (Outage::Faulty, true), (Outage::Damaged, false)]
+        {
+            let health = Health::default();
+            health.committed(&Err(failed(outage).into()), &Tx::default());
+            assert_eq!(health.verdict(), Err(failed(outage)));
+            health.committed(&Ok(DONE), &Tx::default());
+            assert_eq!(health.verdict().is_ok(), over, "{outage:?}");
+        }
+    }
+
+    #[test]
+    fn a_failed_read_is_over_when_one_of_the_same_relation_succeeds() {
+        let health = Health::default();
+        health.read(&of(&RUNS), &Err(failed(Outage::Passing).into()));
+        health.committed(&Ok(DONE), &Tx::default());
+        health.read(&of(&STEPS), &page());
+        assert_eq!(health.verdict(), Err(failed(Outage::Passing)), "commits and other reads prove nothing");
+        assert_eq!(health.failed_reads(), [of(&RUNS).take(1)]);
+        health.read(&of(&RUNS), &page());
+        assert_eq!((health.verdict(), health.failed_reads()), (Ok(()), Vec::new()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn damage_is_looked_at_now_and_then_and_is_over_when_all_of_it_is_whole() {
+        let health = Health::default();
+        health.read(&of(&RUNS), &Err(failed(Outage::Damaged).into()));
+        health.read(&of(&RUNS), &page());
+        assert_eq!(health.verdict(), Err(failed(Outage::Damaged)), "another page of it may be whole");
+        assert!(health.due_look().is_none(), "not at once");
+        tokio::time::advance(LOOK_FIRST).await;
+        let tables = health.due_look().unwrap();
+        assert_eq!(tables, [&RUNS]);
+        assert!(health.due_look().is_none(), "one looks at a time");
+        health.looked(&tables, false);
+        tokio::time::advance(LOOK_FIRST).await;
+        assert!(health.due_look().is_none(), "less and less often");
+        tokio::time::advance(LOOK_FIRST).await;
+        assert!(health.due_look().is_some());
+        health.looked(&tables, true);
+        assert_eq!(health.verdict(), Ok(()));
+    }
+}

@@ -1,0 +1,68 @@
+//! Looks for damage in a database: at everything, because the server checks its own pages only when
+//! somebody reads them.
+//!
+//! A table is read to its last byte. Its indexes are checked by amcheck where that is installed, and
+//! walked from end to end otherwise.
+
+use super::failure::unavailable;
+use chimera_core::record::Table;
+use chimera_engine::port::{Outage, Unavailable};
+use tokio_postgres::Client;
+
+/// A look may take as long as it takes.
+const SESSION: &str = "SET statement_timeout = 0; SET enable_seqscan = on; SET jit = off";
+
+/// So that an order is got from its index.
+const BY_INDEX: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off; \
+     SET max_parallel_workers_per_gather = 0";
+
+const INDEXES: &str = "SELECT i.indexrelid::regclass::text, i.indrelid::regclass::text, \
+     (SELECT string_agg(pg_get_indexdef(i.indexrelid, k, true), ', ' ORDER BY k) \
+      FROM generate_series(1, i.indnkeyatts) AS k), \
+     pg_get_expr(i.indpred, i.indrelid) \
+     FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam \
+     WHERE a.amname = 'btree' AND i.indrelid = to_regclass($1) ORDER BY 1";
+
+/// Looks at all of one table and its indexes.
+pub(crate) async fn whole(client: &Client, name: &str) -> Result<(), Unavailable> {
+    let named = |error: &tokio_postgres::Error| {
+        let why = unavailable(error);
+        Unavailable::new(why.outage, format!("{}: {name}", why.reason))
+    };
+    client.batch_execute(SESSION).await.map_err(|error| named(&error))?;
+    let table = quoted(name);
+    // The length of the text of a row needs every value in it, those stored aside included.
+    let text = format!("SELECT count(*), max(length(t::text)) FROM {table} t");
+    client.query_one(&text, &[]).await.map_err(|error| named(&error))?;
+    let amcheck = "SELECT to_regprocedure('bt_index_check(regclass, boolean)') IS NOT NULL";
+    let amcheck: bool = client.query_one(amcheck, &[]).await.map_err(|error| named(&error))?.get(0);
+    for row in client.query(INDEXES, &[&table]).await.map_err(|error| named(&error))? {
+        let (index, of, columns): (String, String, String) = (row.get(0), row.get(1), row.get(2));
+        if amcheck {
+            let checked = client.query("SELECT bt_index_check(to_regclass($1), true)", &[&index]).await;
+            checked.map_err(|error| named(&error))?;
+            continue;
+        }
+        let only = row.get::<_, Option<String>>(3).map(|only| format!(" WHERE {only}")).unwrap_or_default();
+        let walk = format!("SELECT count(*) FROM (SELECT 1 FROM {of}{only} ORDER BY {columns} OFFSET 0) walked");
+        client.batch_execute(BY_INDEX).await.map_err(|error| named(&error))?;
+        let walked = client.query_one(&walk, &[]).await;
+        client.batch_execute("RESET ALL; SET statement_timeout = 0").await.map_err(|error| named(&error))?;
+        walked.map_err(|error| named(&error))?;
+    }
+    Ok(())
+}
+
+/// Whether these relations are whole now.
+pub(crate) async fn all_whole(client: &Client, tables: &[&'static Table]) -> bool {
+    for table in tables {
+        if whole(client, table.name).await.is_err_and(|why| why.outage != Outage::Unusable) {
+            return false;
+        }
+    }
+    true
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}

@@ -1,0 +1,80 @@
+//! Looks for damage: a glance that costs the same however much is stored, and a look at everything.
+
+use super::failure::unavailable;
+use chimera_core::record::Table;
+use chimera_engine::port::{Outage, Unavailable};
+use rusqlite::{Connection, OptionalExtension};
+
+/// Faults that are told by name; more only count.
+const TOLD_MAX: usize = 5;
+
+/// Looks at the header and at the first page of every table and index.
+pub(crate) fn glance(conn: &Connection) -> Result<(), Unavailable> {
+    let mut damaged = Vec::new();
+    for (name, is_table) in trees(conn).map_err(|error| unavailable(&error))? {
+        match root_is_whole(conn, &name, is_table) {
+            Ok(true) => {}
+            Ok(false) => damaged.push(name),
+            Err(error) if unavailable(&error).outage == Outage::Damaged => damaged.push(name),
+            Err(error) => return Err(unavailable(&error)),
+        }
+    }
+    if damaged.is_empty() { Ok(()) } else { Err(found(&damaged)) }
+}
+
+/// Tables and indexes, each with whether it is a table.
+fn trees(conn: &Connection) -> rusqlite::Result<Vec<(String, bool)>> {
+    let mut statement = conn.prepare("SELECT name, type = 'table' FROM sqlite_schema WHERE rootpage > 0")?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+    rows.and_then(Iterator::collect)
+}
+
+fn root_is_whole(conn: &Connection, name: &str, is_table: bool) -> rusqlite::Result<bool> {
+    // The first row of a tree is its root, and no more is read for one row.
+    let text = "SELECT pagetype FROM dbstat WHERE name = ?1 LIMIT 1";
+    let kind: Option<String> = conn.prepare_cached(text)?.query_row([name], |row| row.get(0)).optional()?;
+    if !matches!(kind.as_deref(), Some("internal" | "leaf")) {
+        return Ok(false);
+    }
+    if is_table {
+        // The root may be a page of another kind of tree.
+        conn.prepare(&format!("SELECT 1 FROM {} LIMIT 1", quoted(name)))?.exists([])?;
+    }
+    Ok(true)
+}
+
+/// Looks at everything of one table; of a view, at all that it shows.
+pub(crate) fn whole(conn: &Connection, table: &Table) -> Result<bool, Unavailable> {
+    let name = quoted(table.name);
+    let text = "SELECT 1 FROM sqlite_schema WHERE name = ?1 AND type = 'table'";
+    let looked = conn.prepare(text).and_then(|mut statement| statement.exists([table.name])).and_then(|is_table| {
+        if is_table {
+            return complaints(conn, &format!("PRAGMA integrity_check({name})"), |row| row.get(0))
+                .map(|f| f.is_empty());
+        }
+        conn.query_row(&format!("SELECT count(*) FROM {name}"), [], |_| Ok(true))
+    });
+    looked.map_err(|error| unavailable(&error))
+}
+
+/// What a check complains about; one word means that it does not.
+fn complaints(
+    conn: &Connection,
+    check: &str,
+    words: impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<String>,
+) -> rusqlite::Result<Vec<String>> {
+    let mut statement = conn.prepare(check)?;
+    let rows: Vec<String> = statement.query_map([], words)?.collect::<rusqlite::Result<_>>()?;
+    Ok(rows.into_iter().filter(|row| row != "ok").collect())
+}
+
+fn found(faults: &[String]) -> Unavailable {
+    let told = faults.iter().take(TOLD_MAX).cloned().collect::<Vec<_>>().join(", ");
+    let more = faults.len().saturating_sub(TOLD_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    Unavailable::new(Outage::Damaged, format!("the data file is damaged: {told}{more}"))
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
