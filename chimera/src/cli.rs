@@ -77,7 +77,11 @@ pub(crate) enum Command {
         check: bool,
     },
     /// Check everything that a server needs, with hints.
-    Doctor,
+    Doctor {
+        /// Look at all data too: every page, index and reference, the ledger, every blob. Takes as long as reading it.
+        #[arg(long)]
+        deep: bool,
+    },
     /// Ask for something: a goal in words, a workflow, or steps.
     Act(Box<ActArgs>),
     /// Sign in, and print the access token; with --json all that the server gave.

@@ -21,6 +21,7 @@ pub(crate) use server::server;
 
 use crate::ambient::{SystemClock, SystemRandom};
 use crate::config::{Config, Secretive};
+use crate::doctor::deep::Progress;
 use crate::doctor::{RunFacts, StoreFacts};
 use crate::failure::{Failure, Outcome};
 use crate::home::{self, Home};
@@ -435,6 +436,34 @@ pub(crate) async fn pending(config: &Config) -> Outcome<(Vec<String>, i64)> {
         return Err(SchemaMismatch { found, known }.into());
     }
     Ok((schema.pending.into_iter().map(str::to_owned).collect(), found))
+}
+
+/// Looks at everything in the record store; says what was looked at.
+pub(crate) async fn look_deep(config: &Config, progress: &mut Progress) -> Outcome<String> {
+    if let Some(url) = &config.database_url {
+        let url = plain(config, "database_url", url).await?;
+        let begins = |table: &str, at: usize, of: usize| progress.tell(&format!("table {table}, {at} of {of}"));
+        let tables = PostgresRecords::look_deep(&url, begins).await?;
+        return Ok(format!("whole, tables with their indexes: {tables}"));
+    }
+    progress.tell("the data file");
+    let folder = config.data_dir.clone();
+    let looked = tokio::task::spawn_blocking(move || SqliteRecords::look_deep(&folder)).await;
+    looked.map_err(|_| Failure::new(Code::Internal, "the look did not finish"))??;
+    Ok("whole: every page, index and reference".to_owned())
+}
+
+/// The blobs, to be read.
+pub(crate) async fn blobs_to_read(config: &Config, ambient: &Ambient) -> Outcome<Arc<dyn Blobs>> {
+    let random = Arc::clone(&ambient.random);
+    let Some((url, credentials)) = s3_place(config).await? else {
+        // Nobody gets a link, so no key is made for them.
+        let links = LinkSigner::new("http://localhost", &Secret::new("none"));
+        let links = links.ok_or_else(|| Failure::new(Code::Internal, "no key for links"))?;
+        return Ok(Arc::new(FolderBlobs::open(config.data_dir.join("blobs"), links, random)));
+    };
+    let blobs = S3Blobs::new(&url, credentials.as_ref(), random);
+    Ok(Arc::new(blobs.map_err(|error| Failure::new(Code::ConfigInvalid, format!("`s3_url`: {error}")))?))
 }
 
 /// What the doctor wants to know about the record store.

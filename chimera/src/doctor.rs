@@ -1,5 +1,7 @@
 //! What a server needs, looked at one by one: verdict, words, hint.
 
+pub(crate) mod deep;
+
 use crate::compose::{self, Ambient};
 use crate::config::Config;
 use crate::failure::Outcome;

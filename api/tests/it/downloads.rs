@@ -44,6 +44,10 @@ impl Blobs for Made {
         Ok(Some(BlobStat { id, size: self.size }))
     }
 
+    async fn ids(&self, _: u8) -> Result<Vec<BlobId>, BlobError> {
+        Ok(Vec::new())
+    }
+
     async fn delete(&self, _: BlobId) -> Result<(), BlobError> {
         Ok(())
     }

@@ -2,13 +2,19 @@
 
 use super::{EXIT_FOUND_WRONG, Scene, print};
 use crate::compose::Ambient;
+use crate::doctor::deep::Progress;
 use crate::doctor::{Verdict, examine, render};
 use crate::failure::Outcome;
 use std::process::ExitCode;
 
-pub(crate) async fn run(scene: &Scene<'_>) -> Outcome<ExitCode> {
+pub(crate) async fn run(scene: &Scene<'_>, deep: bool) -> Outcome<ExitCode> {
     let config = &scene.loaded.config;
-    let mut findings = examine(config, &Ambient::new()).await;
+    let ambient = Ambient::new();
+    let mut findings = examine(config, &ambient).await;
+    if deep {
+        let mut progress = Progress { shown: scene.terminal.attached && !scene.json };
+        findings.extend(crate::doctor::deep::examine(config, &ambient, &mut progress).await);
+    }
     for finding in &mut findings {
         finding.message = config.mask.text(&finding.message).into_owned();
     }

@@ -2,7 +2,7 @@
 
 mod act;
 mod actor;
-mod audit;
+pub(crate) mod audit;
 mod backup;
 mod bench;
 mod bench_act;
@@ -75,7 +75,7 @@ impl Scene<'_> {
             Command::Serve(_) => serve::run(self).await,
             Command::Migrate { check: true } => migrate::check(self).await,
             Command::Migrate { check: false } => migrate::run(self).await,
-            Command::Doctor => doctor::run(self).await,
+            Command::Doctor { deep } => doctor::run(self, deep).await,
             Command::Config(ConfigCommand::Print { origins }) => config::print(self, origins),
             Command::Act(args) => act::run(self, *args).await,
             Command::Token(args) => token::run(self, args).await,

@@ -63,3 +63,22 @@ fn damage_that_commits_meet_while_a_server_runs_makes_it_not_ready_until_a_resta
     assert_acts_and_readiness_agree(&place, &server);
     server.stop();
 }
+
+#[test]
+fn a_deep_look_of_the_doctor_covers_records_ledger_and_blobs() {
+    let place = stopped();
+    let blob = place.path(".chimera/blobs/sha256/ab");
+    std::fs::create_dir_all(&blob).unwrap();
+    for (name, ends) in [("records", "reference"), ("ledger", "checkpoints: 1"), ("blob_contents", "whole: 0")] {
+        let (status, verdict, message) = check(&place, &["doctor", "--deep"], name);
+        assert_eq!((status, verdict.as_str()), (0, "ok"), "{name}: {message}");
+        assert!(message.ends_with(ends), "{name}: {message}");
+    }
+    std::fs::write(blob.join("cd".repeat(31)), "not what the name says").unwrap();
+    let (status, verdict, message) = check(&place, &["doctor", "--deep"], "blob_contents");
+    assert_eq!((status, verdict.as_str(), message.contains("damaged: 1")), (3, "fail", true), "{message}");
+    damage(&place, "idx_actor_keys_actor");
+    let (status, verdict, _) = check(&place, &["doctor", "--deep"], "records");
+    assert_eq!((status, verdict.as_str()), (3, "fail"));
+    assert_eq!(place.run(&["doctor"]).status, 3, "a glance finds it too");
+}

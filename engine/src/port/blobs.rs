@@ -36,6 +36,9 @@ pub trait Blobs: Send + Sync {
     /// What is known of a blob without reading it; `None` if there is none.
     async fn stat(&self, id: BlobId) -> Result<Option<BlobStat>, BlobError>;
 
+    /// Every blob whose digest begins with this byte, in order: to look at all of them, ask 256 times.
+    async fn ids(&self, first: u8) -> Result<Vec<BlobId>, BlobError>;
+
     /// Removes a blob, for retention. A reader that has begun may finish or end with an error.
     async fn delete(&self, id: BlobId) -> Result<(), BlobError>;
 

@@ -6,7 +6,7 @@
 //! removed when the folder is opened.
 
 use super::content::{Measured, verified};
-use super::{LinkSigner, key, unavailable};
+use super::{LinkSigner, folder_of, id_of, key, unavailable};
 use async_trait::async_trait;
 use bytes::Bytes;
 use chimera_core::ledger::BlobId;
@@ -111,6 +111,19 @@ impl Blobs for FolderBlobs {
         let path = self.path(id);
         let found = blocking(move || absent_as_none(fs::metadata(path))).await?;
         Ok(found.filter(fs::Metadata::is_file).map(|file| BlobStat { id, size: file.len() }))
+    }
+
+    async fn ids(&self, first: u8) -> Result<Vec<BlobId>, BlobError> {
+        let folder = self.root.join(folder_of(first));
+        blocking(move || {
+            let Some(files) = absent_as_none(fs::read_dir(folder))? else { return Ok(Vec::new()) };
+            let names = files.map(|file| file.map(|file| file.file_name()));
+            let names = names.collect::<io::Result<Vec<_>>>()?;
+            let mut ids: Vec<BlobId> = names.iter().filter_map(|name| id_of(first, name.to_str()?)).collect();
+            ids.sort_unstable();
+            Ok(ids)
+        })
+        .await
     }
 
     async fn delete(&self, id: BlobId) -> Result<(), BlobError> {

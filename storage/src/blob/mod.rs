@@ -23,6 +23,16 @@ fn key(id: BlobId) -> String {
     format!("sha256/{first}/{rest}")
 }
 
+/// Where the blobs are whose digest begins with this byte.
+fn folder_of(first: u8) -> String {
+    format!("sha256/{first:02x}")
+}
+
+/// The blob behind a name in such a folder, if it is one.
+fn id_of(first: u8, name: &str) -> Option<BlobId> {
+    BlobId::from_hex(&format!("{first:02x}{name}")).ok()
+}
+
 /// The lifetime a link gets when `seconds` are asked for.
 fn link_seconds(seconds: u64) -> u64 {
     seconds.clamp(1, PRESIGN_SECONDS_MAX)

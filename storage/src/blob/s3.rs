@@ -6,7 +6,7 @@
 //! expire unfinished uploads and `tmp/` after a day, for processes that die in between.
 
 use super::content::{Measured, verified};
-use super::{S3Url, key, link_seconds, unavailable};
+use super::{S3Url, folder_of, id_of, key, link_seconds, unavailable};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use chimera_core::access::Secret;
@@ -20,7 +20,9 @@ use futures::{StreamExt, TryStreamExt};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::path::Path;
 use object_store::signer::Signer;
-use object_store::{BackoffConfig, ClientOptions, Error, MultipartUpload, ObjectStoreExt, PutPayload, RetryConfig};
+use object_store::{
+    BackoffConfig, ClientOptions, Error, MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload, RetryConfig,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -151,6 +153,16 @@ impl Blobs for S3Blobs {
             Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(failed(error)),
         }
+    }
+
+    async fn ids(&self, first: u8) -> Result<Vec<BlobId>, BlobError> {
+        let folder = self.path(&folder_of(first));
+        let found = self.store.list(Some(&folder)).map_err(failed);
+        let found: Vec<Option<BlobId>> =
+            found.map_ok(|object| id_of(first, object.location.filename()?)).try_collect().await?;
+        let mut ids: Vec<BlobId> = found.into_iter().flatten().collect();
+        ids.sort_unstable();
+        Ok(ids)
     }
 
     async fn delete(&self, id: BlobId) -> Result<(), BlobError> {

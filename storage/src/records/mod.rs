@@ -4,6 +4,7 @@
 //! statements: row by row under savepoints here, one statement per table there.
 
 mod copy;
+mod deep;
 mod facts;
 mod health;
 mod held;

@@ -1,15 +1,16 @@
 //! Damage: it is found at the start, told by every commit and read that meets it, and readiness says
 //! no for as long as it is there.
 
-use crate::records::{postgres, sqlite};
+use crate::records::{fresh_database, postgres, sqlite};
 use chimera_core::flow::tables::TOOL_CALLS;
 use chimera_core::job::tables::AGENTS;
 use chimera_core::record::{Insert, Scope, Select, Tx, Value};
 use chimera_engine::port::{CommitError, Outage, ReadError, Records};
-use chimera_storage::records::{OpenError, SqliteRecords};
+use chimera_storage::records::{OpenError, PostgresRecords, SqliteRecords};
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::sqlite_file::{damage_header, damage_root};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 /// A folder whose data file holds a schema and nothing more; all of it is in the file itself.
 async fn stopped() -> tempfile::TempDir {
@@ -96,6 +97,53 @@ async fn a_commit_that_meets_damage_makes_the_store_not_ready_though_other_commi
     store.close().await;
 }
 
+/// Fills a table until its first page leads to others, and damages one of those.
+fn damage_leaf(path: &Path) {
+    let file = rusqlite::Connection::open(path).unwrap();
+    file.execute_batch(
+        "WITH RECURSIVE n(at) AS (SELECT 1 UNION ALL SELECT at + 1 FROM n WHERE at < 2000)
+         INSERT INTO tenants (id, slug, name) SELECT 't' || at, 's' || at, 'n' || at FROM n",
+    )
+    .unwrap();
+    let leaf = "SELECT max(pageno) FROM dbstat WHERE name = 'tenants' AND pagetype = 'leaf'";
+    let (page, size): (u32, u32) = (
+        file.query_row(leaf, [], |row| row.get(0)).unwrap(),
+        file.query_row("PRAGMA page_size", [], |row| row.get(0)).unwrap(),
+    );
+    drop(file);
+    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.write_all_at(&[0xa5; 64], u64::from(page - 1) * u64::from(size)).unwrap();
+}
+
+#[tokio::test]
+async fn a_deep_look_finds_what_a_glance_does_not() {
+    let folder = stopped().await;
+    assert!(SqliteRecords::look_deep(folder.path()).is_ok());
+    damage_leaf(&folder.path().join("chimera.db"));
+    assert!(SqliteRecords::facts(folder.path()).is_ok(), "a glance costs the same however much is stored");
+    let Err(OpenError::Unavailable(why)) = SqliteRecords::look_deep(folder.path()) else { panic!("it was not found") };
+    assert_eq!(why.outage, Outage::Damaged);
+    assert!(!why.reason.contains(&*folder.path().to_string_lossy()), "{}", why.reason);
+    assert!(matches!(SqliteRecords::look_deep(Path::new("/nowhere")), Err(OpenError::Absent)));
+}
+
+#[tokio::test]
+async fn a_deep_look_finds_a_reference_that_leads_nowhere() {
+    let folder = stopped().await;
+    let file = rusqlite::Connection::open(folder.path().join("chimera.db")).unwrap();
+    file.execute_batch(
+        "PRAGMA foreign_keys = OFF;
+         INSERT INTO tenants (id, slug, name) VALUES ('t', 't', 't');
+         INSERT INTO token_families (id, actor_id, tenant_id, scopes, expires_at) VALUES (zeroblob(16), 'a', 't', '[]', 0);
+         INSERT INTO refresh_tokens (token_digest, family_id, issued_at, expires_at)
+         VALUES (zeroblob(32), randomblob(16), 0, 0);",
+    )
+    .unwrap();
+    drop(file);
+    let Err(OpenError::Unavailable(why)) = SqliteRecords::look_deep(folder.path()) else { panic!("it was not found") };
+    assert!(why.reason.contains("a row of refresh_tokens refers to a row of token_families"), "{}", why.reason);
+}
+
 /// A private server: its files are damaged while it is stopped.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_page_of_a_database_makes_the_store_not_ready_though_commits_work() {
@@ -119,5 +167,17 @@ async fn a_damaged_page_of_a_database_makes_the_store_not_ready_though_commits_w
     assert_eq!(why.outage, Outage::Damaged);
     assert!(store.commit(Tx::default()).await.is_ok(), "other pages are whole");
     assert_eq!(store.ready().await.map_err(|why| why.outage), Err(Outage::Damaged));
+    let looked = PostgresRecords::look_deep(&server.url(), |_, _, _| {}).await;
+    assert!(matches!(looked, Err(OpenError::Unavailable(why)) if why.reason.contains("damaged: agents")));
     store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deep_look_reads_every_table_and_index_of_a_database() {
+    let url = fresh_database();
+    postgres(&url).await.close().await;
+    let mut told = Vec::new();
+    let tables = PostgresRecords::look_deep(&url, |table, _, _| told.push(table.to_owned())).await.unwrap();
+    assert!(tables > 40 && told.len() == tables, "{told:?}");
+    assert!(told.contains(&"audit_log_entries".to_owned()));
 }

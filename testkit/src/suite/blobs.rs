@@ -34,6 +34,7 @@ pub async fn contract(make: impl AsyncFn(u64) -> Fixture) {
     content_beyond_the_limit_is_refused(&make(1_000).await, 1_000).await;
     content_beyond_the_limit_is_refused(&make(LARGE as u64).await, LARGE).await;
     damage_never_passes_unseen(&make(BLOB_BYTES_MAX).await).await;
+    every_blob_is_listed_once_under_its_first_byte(&make(BLOB_BYTES_MAX).await).await;
     a_link_lives_no_longer_than_allowed(&make(BLOB_BYTES_MAX).await).await;
 }
 
@@ -75,6 +76,21 @@ fn file_of(objects: &Path, id: BlobId) -> PathBuf {
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.flat_map(|e| if e.path().is_dir() { files(&e.path()) } else { vec![e.path()] }).collect()
+}
+
+async fn every_blob_is_listed_once_under_its_first_byte(on: &Fixture) {
+    let mut put = Vec::new();
+    for seed in 0..40 {
+        put.push(on.blobs.put(incoming(&sample(10, seed))).await.unwrap().id);
+    }
+    put.sort_unstable();
+    let mut listed = Vec::new();
+    for first in 0..=u8::MAX {
+        let ids = on.blobs.ids(first).await.unwrap();
+        assert!(ids.iter().all(|id| id.digest().0[0] == first), "{first}");
+        listed.extend(ids);
+    }
+    assert_eq!(listed, put);
 }
 
 async fn content_is_got_back_as_it_was_put(on: &Fixture) {

@@ -15,21 +15,21 @@ use tokio::io::AsyncWrite;
 
 /// What verification found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Verified {
+pub(crate) struct Verified {
     /// Whose entries; none: everybody's.
     pub(super) tenant: Option<String>,
     /// Entries that are right.
-    pub(super) entries: u64,
+    pub(crate) entries: u64,
     /// Lanes that they are in.
     pub(super) lanes: usize,
     /// Checkpoints that are right.
-    pub(super) checkpoints: u64,
+    pub(crate) checkpoints: u64,
     /// Entries under a checkpoint.
     pub(super) covered: u64,
     /// Whether signatures were checked with keys that the caller trusts.
     pub(super) trusted: bool,
     /// The first thing that is wrong, if any.
-    pub(super) first_broken: Option<String>,
+    pub(crate) first_broken: Option<String>,
 }
 
 /// What an export holds.
@@ -49,7 +49,7 @@ pub(super) fn verify_export(path: &Path, keys: &[String]) -> Outcome<Verified> {
 }
 
 /// Verifies the ledger of a store, with the keys given or, without any, with its own and the trusted.
-pub(super) async fn verify_store(
+pub(crate) async fn verify_store(
     records: &dyn Records,
     keys: &[String],
     own: Option<&Signer>,

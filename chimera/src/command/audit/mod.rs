@@ -1,6 +1,6 @@
 //! `chimera audit …`: the ledger, for reading, exporting and verifying.
 
 pub(super) mod export;
-mod ledger;
+pub(crate) mod ledger;
 pub(super) mod list;
 pub(super) mod verify;

@@ -16,12 +16,22 @@ const SESSION: &str = "SET statement_timeout = 0; SET enable_seqscan = on; SET j
 const BY_INDEX: &str = "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off; \
      SET max_parallel_workers_per_gather = 0";
 
+const TABLES: &str = "SELECT relname::text FROM pg_class WHERE relnamespace = current_schema()::regnamespace \
+     AND relkind = 'r' ORDER BY relname";
+
 const INDEXES: &str = "SELECT i.indexrelid::regclass::text, i.indrelid::regclass::text, \
      (SELECT string_agg(pg_get_indexdef(i.indexrelid, k, true), ', ' ORDER BY k) \
       FROM generate_series(1, i.indnkeyatts) AS k), \
      pg_get_expr(i.indpred, i.indrelid) \
      FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam \
      WHERE a.amname = 'btree' AND i.indrelid = to_regclass($1) ORDER BY 1";
+
+/// Every table of the schema.
+pub(crate) async fn tables(client: &Client) -> Result<Vec<String>, Unavailable> {
+    client.batch_execute(SESSION).await.map_err(|error| unavailable(&error))?;
+    let rows = client.query(TABLES, &[]).await.map_err(|error| unavailable(&error))?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
+}
 
 /// Looks at all of one table and its indexes.
 pub(crate) async fn whole(client: &Client, name: &str) -> Result<(), Unavailable> {

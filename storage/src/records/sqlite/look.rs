@@ -43,6 +43,18 @@ fn root_is_whole(conn: &Connection, name: &str, is_table: bool) -> rusqlite::Res
     Ok(true)
 }
 
+/// Looks at everything: pages, indexes against their tables, constraints, references.
+pub(crate) fn deep(conn: &Connection) -> Result<(), Unavailable> {
+    let mut faults =
+        complaints(conn, "PRAGMA integrity_check", |row| row.get(0)).map_err(|error| unavailable(&error))?;
+    let dangling = |row: &rusqlite::Row<'_>| {
+        let (table, parent): (String, String) = (row.get(0)?, row.get(2)?);
+        Ok(format!("a row of {table} refers to a row of {parent} that is missing"))
+    };
+    faults.extend(complaints(conn, "PRAGMA foreign_key_check", dangling).map_err(|error| unavailable(&error))?);
+    if faults.is_empty() { Ok(()) } else { Err(found(&faults)) }
+}
+
 /// Looks at everything of one table; of a view, at all that it shows.
 pub(crate) fn whole(conn: &Connection, table: &Table) -> Result<bool, Unavailable> {
     let name = quoted(table.name);

@@ -1,0 +1,104 @@
+//! A look at all data: the record store, the ledger, the blobs.
+
+use super::{Finding, fail, ok};
+use crate::command::audit::ledger;
+use crate::compose::{self, Ambient};
+use crate::config::Config;
+use crate::failure::{Failure, Outcome};
+use chimera_core::error::Code;
+use chimera_engine::port::{BlobError, Blobs};
+use futures::StreamExt;
+use std::io::Write;
+
+const RESTORE: &str = "keep a copy of it as it is, and restore a backup; docs/guides/operations.md describes it";
+
+/// What is being looked at, on one line of the terminal.
+pub(crate) struct Progress {
+    pub(crate) shown: bool,
+}
+
+impl Progress {
+    pub(crate) fn tell(&mut self, what: &str) {
+        self.write(&format!("\r\x1b[2Klooking at {what}"));
+    }
+
+    fn write(&mut self, text: &str) {
+        if self.shown {
+            let mut stderr = std::io::stderr().lock();
+            // A terminal that has gone away needs no progress.
+            let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.write("\r\x1b[2K");
+    }
+}
+
+/// Looks at everything, one part after the other.
+pub(crate) async fn examine(config: &Config, ambient: &Ambient, progress: &mut Progress) -> Vec<Finding> {
+    let records = match compose::look_deep(config, progress).await {
+        Ok(words) => ok("records", words),
+        Err(failure) if failure.code == Code::NotFound => {
+            return vec![ok("records", "there is no data yet".to_owned())];
+        }
+        Err(failure) => fail("records", failure.message, RESTORE),
+    };
+    progress.tell("the ledger");
+    let ledger = match verified(config, ambient).await {
+        Ok(words) => ok("ledger", words),
+        Err(failure) => fail("ledger", failure.message, "docs/errors/LEDGER_BROKEN.md says what to do"),
+    };
+    let blobs = match compose::blobs_to_read(config, ambient).await {
+        Ok(blobs) => look_at_blobs(&*blobs, progress).await,
+        Err(failure) => fail("blob_contents", failure.message, "check s3_url and its credentials"),
+    };
+    vec![records, ledger, blobs]
+}
+
+async fn verified(config: &Config, ambient: &Ambient) -> Outcome<String> {
+    let records = compose::records_to_read(config, ambient).await?;
+    let own = compose::existing_signer(config).await?;
+    let found = ledger::verify_store(&*records, &[], own.as_ref(), &config.trusted_keys).await?;
+    records.close().await;
+    match found.first_broken {
+        Some(broken) => Err(Failure::new(Code::LedgerBroken, format!("it is broken: {broken}"))),
+        None => Ok(format!("intact, entries: {}, checkpoints: {}", found.entries, found.checkpoints)),
+    }
+}
+
+/// Reads every blob and compares it with its address.
+async fn look_at_blobs(blobs: &dyn Blobs, progress: &mut Progress) -> Finding {
+    const NAME: &str = "blob_contents";
+    let (mut whole, mut damaged) = (0_u64, Vec::new());
+    for first in 0..=u8::MAX {
+        progress.tell(&format!("blobs, {first} of 256 parts, {whole} so far"));
+        let ids = match blobs.ids(first).await {
+            Ok(ids) => ids,
+            Err(error) => return fail(NAME, error.to_string(), "the blobs must be readable to be looked at"),
+        };
+        for id in ids {
+            match read(blobs, id).await {
+                // Removed since it was listed.
+                Err(BlobError::NotFound(_)) => {}
+                Ok(()) => whole += 1,
+                Err(BlobError::Damaged(_)) => damaged.push(id.hex()),
+                Err(error) => return fail(NAME, error.to_string(), "the blobs must be readable to be looked at"),
+            }
+        }
+    }
+    match damaged.first() {
+        None => ok(NAME, format!("whole: {whole}")),
+        Some(first) => fail(NAME, format!("damaged: {}, the first is {first}", damaged.len()), RESTORE),
+    }
+}
+
+async fn read(blobs: &dyn Blobs, id: chimera_core::ledger::BlobId) -> Result<(), BlobError> {
+    let mut content = blobs.get(id).await?.content;
+    while let Some(piece) = content.next().await {
+        piece?;
+    }
+    Ok(())
+}

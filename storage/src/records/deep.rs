@@ -1,0 +1,34 @@
+//! A look at everything that a record store holds.
+
+use super::postgres::connect::Server;
+use super::postgres::look;
+use super::sqlite::file;
+use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_sqlite};
+use std::path::Path;
+
+impl SqliteRecords {
+    /// Looks at every page, index, constraint and reference of the data in `folder`. Takes as long
+    /// as reading all of it; whoever writes goes on.
+    pub fn look_deep(folder: &Path) -> Result<(), OpenError> {
+        let path = file::path_in(folder);
+        if !path.is_file() {
+            return Err(OpenError::Absent);
+        }
+        let conn = file::open_reader(&path).map_err(|error| unavailable_sqlite(&error))?;
+        Ok(super::sqlite::look::deep(&conn)?)
+    }
+}
+
+impl PostgresRecords {
+    /// Reads every table of the schema to its last byte and checks or walks its indexes; `begins`
+    /// hears the name of each table, its number and how many there are. Gives how many.
+    pub async fn look_deep(url: &str, mut begins: impl FnMut(&str, usize, usize)) -> Result<usize, OpenError> {
+        let client = Server::parse(url)?.connect().await?;
+        let tables = look::tables(&client).await?;
+        for (at, table) in tables.iter().enumerate() {
+            begins(table, at + 1, tables.len());
+            look::whole(&client, table).await?;
+        }
+        Ok(tables.len())
+    }
+}
