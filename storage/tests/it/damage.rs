@@ -6,7 +6,8 @@ use chimera_core::flow::tables::TOOL_CALLS;
 use chimera_core::job::tables::AGENTS;
 use chimera_core::record::{Insert, Scope, Select, Tx, Value};
 use chimera_engine::port::{CommitError, Outage, ReadError, Records};
-use chimera_storage::records::{OpenError, PostgresRecords, SqliteRecords};
+use chimera_storage::records::{MARK_FILE, OpenError, PostgresRecords, SqliteRecords};
+use chimera_testkit::build::NOON;
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::sqlite_file::{damage_header, damage_root};
 use std::os::unix::fs::FileExt;
@@ -120,7 +121,10 @@ async fn a_deep_look_finds_what_a_glance_does_not() {
     let folder = stopped().await;
     assert!(SqliteRecords::look_deep(folder.path()).is_ok());
     damage_leaf(&folder.path().join("chimera.db"));
-    assert!(SqliteRecords::facts(folder.path()).is_ok(), "a glance costs the same however much is stored");
+    assert!(
+        SqliteRecords::facts(folder.path(), &folder.path().join(MARK_FILE), NOON).is_ok(),
+        "a glance costs the same however much is stored"
+    );
     let Err(OpenError::Unavailable(why)) = SqliteRecords::look_deep(folder.path()) else { panic!("it was not found") };
     assert_eq!(why.outage, Outage::Damaged);
     assert!(!why.reason.contains(&*folder.path().to_string_lossy()), "{}", why.reason);
