@@ -316,3 +316,24 @@ impl Body for Marked {
         SizeHint::with_exact(self.left.len() as u64)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_redirect_leads_from_https_to_anything_less() {
+        let url = |text: &str| Url::parse(text).unwrap();
+        for (from, to, leads) in [
+            ("https://one.example/", "http://one.example/", Err(Refused::Downgrade)),
+            ("https://one.example/", "ftp://one.example/", Err(Refused::Downgrade)),
+            ("https://one.example/", "https://two.example/", Ok(false)),
+            ("http://one.example/", "http://two.example/", Ok(false)),
+            ("http://one.example/", "https://one.example/", Ok(false)),
+        ] {
+            let mut request = Request::new(Method::GET, url(from), Care::Read);
+            assert_eq!(redirect(&mut request, 307, url(to)), leads, "{from} to {to}");
+            assert_eq!(request.url, url(if leads.is_ok() { to } else { from }));
+        }
+    }
+}
