@@ -15,7 +15,7 @@ mod service_links;
 mod setting;
 mod show;
 #[cfg(test)]
-mod spellings;
+mod spellings_tests;
 
 pub(crate) use layer::{Flags, load};
 pub(crate) use listen::Listen;
