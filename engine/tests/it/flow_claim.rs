@@ -60,7 +60,7 @@ async fn a_run_that_is_under_way_waits_for_its_lane_and_names_the_new_one() {
     let mut fences = 1;
     first.records.inject(Box::new(move |_| {
         fences -= 1;
-        (fences == 0).then(|| chimera_engine::commit::Outcome::Fenced)
+        (fences == 0).then_some(chimera_engine::commit::Outcome::Fenced)
     }));
     // The first attempt is fenced, and with it the lane is lost.
     let fenced = first.flow.start(&first.permit("user_ann"), StartRun::of("w", json!({}))).await;
