@@ -149,6 +149,8 @@ impl Clients {
     }
 
     fn start_runs(&self, number: usize) {
+        // A client that fails must not leave those waiting who follow its runs.
+        let _ended = Ended(&self.starting);
         let mut runs = 0;
         while !self.closing.load(Ordering::SeqCst) {
             let seen = self.outside.count();
@@ -158,7 +160,6 @@ impl Clients {
             }
             self.outside.look_up(seen + 8);
         }
-        self.starting.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Asks for a run under its key until somebody says that it is there.
@@ -168,7 +169,11 @@ impl Clients {
         let run = loop {
             match self.ask("POST", "/act", Some(&body)) {
                 Some((200 | 202, said)) => break said["run_id"].as_str().unwrap().to_owned(),
-                Some((409, said)) => break said["error"]["details"]["run_id"].as_str().unwrap().to_owned(),
+                Some((409, said)) => match said["error"]["details"]["run_id"].as_str() {
+                    Some(run) => break run.to_owned(),
+                    // An earlier attempt whose answer was not waited for is still on its way.
+                    None => assert_eq!(said["error"]["code"], "CONFLICT_IDEMPOTENCY", "{said}"),
+                },
                 None | Some((429 | 503, _)) => {}
                 Some(other) => panic!("a run can't be started: {other:?}"),
             }
@@ -245,6 +250,15 @@ impl Clients {
         stream.read_to_string(&mut answer).ok()?;
         let (head, body) = answer.split_once("\r\n\r\n")?;
         Some((head.split(' ').nth(1)?.parse().ok()?, serde_json::from_str(body).ok()?))
+    }
+}
+
+/// Counts a client down, however it ended.
+struct Ended<'a>(&'a AtomicUsize);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
