@@ -52,7 +52,8 @@ impl SchemaWatch {
         }
     }
 
-    fn mismatch(&self) -> Option<SchemaMismatch> {
+    /// What one lane has seen counts for all of them, before they have looked themselves.
+    pub(super) fn mismatch(&self) -> Option<SchemaMismatch> {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

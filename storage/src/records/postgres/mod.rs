@@ -165,6 +165,9 @@ impl Records for PostgresRecords {
         if let Some(hold) = self.hold.get() {
             return Err(Blocked::from(hold).into());
         }
+        if let Some(mismatch) = self.schema.mismatch() {
+            return Err(Blocked::from(mismatch).into());
+        }
         let tx = Prepared::new(tx)?;
         let (waiter, answer) = oneshot::channel();
         let stopped = || connect::passing("the store is stopped");
