@@ -104,6 +104,24 @@ async fn a_thousand_duplicates_over_two_nodes_start_one_run() {
     assert!((86_000..=86_400).contains(&left), "{left}");
 }
 
+/// A node that is killed between its claim and its run leaves the claim behind.
+#[tokio::test]
+async fn a_claim_without_a_run_gives_way_to_clients_who_never_wait_long() {
+    let pair = pair(100, &[]);
+    let token = pair.token(0, "one").await;
+    let run = "01a1e592-d8cf-7a35-910b-4adb39991afc";
+    assert_eq!(pair.redis.ask(&["SET", "idempotency:left", run]), "OK");
+    let mut answered = None;
+    for _ in 0..20 {
+        let patience = std::time::Duration::from_secs(1);
+        if let Ok((status, _)) = tokio::time::timeout(patience, pair.act(0, &token, Some("left"))).await {
+            answered = Some(status);
+            break;
+        }
+    }
+    assert_eq!(answered, Some(200));
+}
+
 /// CORE-053
 #[tokio::test]
 async fn how_long_redis_remembers_a_key_can_be_set() {

@@ -117,7 +117,7 @@ pub struct Access {
     pub(super) door: Door,
     pub(super) flow: Flow,
     planner: Arc<dyn Planner>,
-    lately: Lately,
+    pub(super) lately: Lately,
 }
 
 /// A plan with all that a decision about it needs.

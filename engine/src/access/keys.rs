@@ -15,6 +15,7 @@ use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::tables::RUNS;
 use chimera_core::limits::{IDEMPOTENCY_KEY_CHARS_MAX, RECENT_KEYS_MAX};
 use chimera_core::record::{Json, Row, Scope, Select};
+use chimera_core::time::Timestamp;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -25,8 +26,9 @@ use uuid::Uuid;
 /// How often it is looked whether whoever claimed a key first has begun its run.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// How often, before the claim counts as left behind by somebody who is gone.
-const LOOKS_MAX: u32 = 250;
+/// How long a claim may stand without a run before it counts as left behind by somebody who is gone. The time counts
+/// from when this process met it first: whoever asks may stop waiting sooner, and ask again.
+const ABANDONED_AFTER_SECONDS: i64 = 5;
 
 impl Access {
     /// Whether the key was used before, and the run that it was used for. The claim that settles a race
@@ -45,8 +47,6 @@ impl Access {
         let Some(counters) = &self.door.claims else { return Ok(Claimed::Ours(None)) };
         let (settings, clock) = (&self.directory.settings, &self.directory.parts.clock);
         let name = format!("idempotency:{key}");
-        let mut seen = String::new();
-        let mut looks = 0;
         loop {
             let claimed = counters.claim(&name, &run.to_string(), settings.idempotency_ttl, clock.steady()).await;
             let held = match claimed {
@@ -71,13 +71,10 @@ impl Access {
                 // Ours is kept in another form, and the store decides.
                 return Ok(Claimed::Ours(None));
             }
-            if held != seen {
-                (seen, looks) = (held, 0);
-            } else if looks >= LOOKS_MAX {
+            if self.lately.is_abandoned(&name, &held, clock.steady()) {
                 // Whoever claimed it is gone without a run.
-                let _ = counters.release(&name, &seen, clock.steady()).await;
+                let _ = counters.release(&name, &held, clock.steady()).await;
             }
-            looks += 1;
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
@@ -102,6 +99,8 @@ impl Access {
 #[derive(Default)]
 pub(super) struct Lately {
     keys: Mutex<Keys>,
+    /// Claims of others without a run: whose, and since when this process knows of them.
+    waiting: Mutex<BTreeMap<String, (String, Timestamp)>>,
 }
 
 #[derive(Default)]
@@ -131,6 +130,26 @@ impl Lately {
         let mut turn = Turn { lately: self, digest, again, guard: None };
         turn.guard = Some(mine.lock_owned().await);
         turn
+    }
+
+    /// Whether a claim has stood without a run for so long that nobody is behind it any more.
+    fn is_abandoned(&self, name: &str, holder: &str, now: Timestamp) -> bool {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, since)) = waiting.get(name)
+            && known == holder
+        {
+            let abandoned = since.plus_seconds(ABANDONED_AFTER_SECONDS) <= now;
+            if abandoned {
+                waiting.remove(name);
+            }
+            return abandoned;
+        }
+        waiting.insert(name.to_owned(), (holder.to_owned(), now));
+        if waiting.len() > RECENT_KEYS_MAX {
+            // Somebody waits longer for it; nothing else hangs on an entry.
+            waiting.pop_first();
+        }
+        false
     }
 
     fn keys(&self) -> MutexGuard<'_, Keys> {
@@ -223,6 +242,17 @@ fn without_span(mut request: Value) -> Value {
 mod tests {
     use super::*;
     use futures::FutureExt;
+
+    #[test]
+    fn a_claim_is_abandoned_after_its_time_however_many_stop_waiting_for_it() {
+        let (lately, at) = (Lately::default(), |seconds: i64| Timestamp::from_micros(seconds * 1_000_000));
+        assert!(!lately.is_abandoned("k", "one", at(0)));
+        assert!(!lately.is_abandoned("k", "one", at(4)), "another request, long before its time");
+        assert!(lately.is_abandoned("k", "one", at(5)));
+        assert!(!lately.is_abandoned("k", "two", at(6)), "the next holder has its own time");
+        assert!(!lately.is_abandoned("k", "three", at(12)));
+        assert!(lately.is_abandoned("k", "three", at(17)));
+    }
 
     #[tokio::test]
     async fn whoever_comes_second_waits_and_nobody_leaves_anything_behind() {
