@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub(super) fn left(disk: &MemoryRecords) -> Vec<String> {
     let open = |row: &Row| {
         let ended = RunStatus::parse(row.text("status")).is_some_and(RunStatus::is_final);
-        !ended || !row.get("owner_lane").is_null()
+        !ended || !row.get("owner_lane").is_null() || !row.get("next_deadline").is_null()
     };
     let runs =
         disk.rows(&RUNS).into_iter().filter(open).map(|row| {
