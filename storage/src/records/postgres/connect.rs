@@ -150,7 +150,7 @@ mod tests {
         for (url, named) in [
             ("postgres://u:hunter2@h/d?sslmode=sometimes", Some("sslmode")),
             ("postgres://u:hunter2@h/d?connect_timeout=3&sslrootcert=/x", Some("sslrootcert")),
-            ("postgres://u:p?hunter2=x@h/d", None),
+            ("postgres://u@h/d?hunter2=x@y", None),
             ("postgres://u:hunter2@h:port/d", None),
         ] {
             let Err(OpenError::Url { reason }) = Server::parse(url) else { panic!("{url}") };

@@ -166,6 +166,8 @@ impl Records for PostgresRecords {
             return Err(Blocked::from(hold).into());
         }
         if let Some(mismatch) = self.schema.mismatch() {
+            // Whoever asks again at once lets the lanes look again.
+            tokio::task::yield_now().await;
             return Err(Blocked::from(mismatch).into());
         }
         let tx = Prepared::new(tx)?;
