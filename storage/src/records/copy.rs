@@ -68,6 +68,7 @@ impl SqliteRecords {
         drop(conn);
         let mut conn = file::open_writer(&copy).map_err(failed)?;
         migrate::sqlite(&mut conn)?;
+        sound(&conn)?;
         let copied = describe(&conn).map_err(failed)?;
         let epoch = copied.lanes.iter().map(|(_, epoch, _)| *epoch).max().unwrap_or(0);
         state::hold(&conn, hold, epoch).map_err(failed)?;
@@ -80,10 +81,7 @@ impl SqliteRecords {
     pub fn inspect(folder: &Path) -> Result<Copied, OpenError> {
         let failed = |error: rusqlite::Error| OpenError::from(unavailable_sqlite(&error));
         let conn = file::open_unchanging(&folder.join(DATA_FILE)).map_err(failed)?;
-        let sound: String = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(failed)?;
-        if sound != "ok" {
-            return Err(Unavailable::new(Outage::Damaged, "the copy of the data file is damaged").into());
-        }
+        sound(&conn)?;
         describe(&conn).map_err(failed)
     }
 
@@ -96,6 +94,15 @@ impl SqliteRecords {
         state::hold(&conn, hold, epoch).map_err(failed)?;
         close(conn).map_err(failed)
     }
+}
+
+/// Refuses a copy that is damaged: whoever makes one of damaged data must not find out on the day they need it.
+fn sound(conn: &rusqlite::Connection) -> Result<(), OpenError> {
+    let found = conn.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
+    if found.map_err(|error| unavailable_sqlite(&error))? == "ok" {
+        return Ok(());
+    }
+    Err(Unavailable::new(Outage::Damaged, "the copy of the data file is damaged").into())
 }
 
 /// Leaves one file that is everything.

@@ -3,7 +3,7 @@
 use crate::records::sqlite;
 use chimera_core::flow::tables::RUNS;
 use chimera_core::record::{Scope, Select, Tx};
-use chimera_engine::port::Records;
+use chimera_engine::port::{CommitError, Outage, Records};
 use chimera_testkit::build::{entry, run};
 use chimera_testkit::seeded::Seeded;
 use std::sync::Arc;
@@ -54,5 +54,23 @@ async fn the_log_stays_small_under_light_load_with_readers_and_is_cut_when_nobod
         }
     };
     tokio::time::timeout(Duration::from_secs(30), cut).await.expect("a log that nobody writes to is cut");
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_log_that_is_removed_under_a_writer_is_noticed_and_an_orderly_stop_saves_what_it_held() {
+    let (folder, seeded) = (tempfile::tempdir().unwrap(), Seeded::new(1));
+    let store = sqlite(folder.path()).unwrap();
+    for _ in 0..5 {
+        store.commit(run(&seeded).tx().unwrap()).await.unwrap();
+    }
+    std::fs::remove_file(folder.path().join("chimera.db-wal")).unwrap();
+    let refused = store.commit(run(&seeded).tx().unwrap()).await;
+    let CommitError::Unavailable(why) = refused.unwrap_err() else { panic!("another refusal") };
+    assert!(why.outage == Outage::Unusable && why.reason.contains("write-ahead log was removed"), "{why:?}");
+    assert!(store.ready().await.is_err(), "readiness says so");
+    store.close().await;
+    let store = sqlite(folder.path()).unwrap();
+    assert_eq!(store.read(Select::from(&RUNS, Scope::System).take(50)).await.unwrap().rows.len(), 5);
     store.close().await;
 }

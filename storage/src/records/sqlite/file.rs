@@ -89,7 +89,8 @@ fn needs_writing(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
 }
 
-pub(super) fn log_of(path: &Path) -> PathBuf {
+/// Where the write-ahead log of a data file is.
+pub(crate) fn log_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-wal");
     name.into()

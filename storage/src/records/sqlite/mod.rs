@@ -109,6 +109,7 @@ impl SqliteRecords {
             marks: (!resumes).then_some(marks),
             generation: 0,
             identity,
+            log: None,
             path,
             conn: Some(conn),
             clock,

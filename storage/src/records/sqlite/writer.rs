@@ -43,6 +43,8 @@ pub(super) struct Writer {
     pub(super) texts: Texts,
     /// The file that was opened at the start.
     pub(super) identity: Option<file::Identity>,
+    /// The write-ahead log that this connection writes to, once it has written to it.
+    pub(super) log: Option<file::Identity>,
 }
 
 impl Writer {
@@ -119,8 +121,8 @@ impl Writer {
     }
 
     fn execute(&mut self, batch: &Batch) -> Outcome {
-        if file::Identity::of(&self.path) != self.identity {
-            return Outcome::Unavailable(gone());
+        if let Some(reason) = self.files_gone() {
+            return Outcome::Unavailable(reason);
         }
         let Some(conn) = &self.conn else { return Outcome::Unavailable(closed()) };
         let outcome = execute::execute(conn, &mut self.texts, batch);
@@ -132,7 +134,20 @@ impl Writer {
             }
             _ => {}
         }
+        if self.log.is_none() && matches!(outcome, Outcome::Committed { .. }) {
+            self.log = file::Identity::of(&file::log_of(&self.path));
+        }
         outcome
+    }
+
+    /// Whether what is written now would be lost: the paths do not lead to the files any more that this
+    /// connection has open.
+    fn files_gone(&self) -> Option<Unavailable> {
+        if file::Identity::of(&self.path) != self.identity {
+            return Some(gone());
+        }
+        let log = self.log?;
+        (file::Identity::of(&file::log_of(&self.path)) != Some(log)).then(log_gone)
     }
 
     /// Looks whether the schema is ours.
@@ -165,8 +180,12 @@ impl Writer {
 
     fn claim(&mut self) -> Result<Lane, Unavailable> {
         self.held.clear();
-        if file::Identity::of(&self.path) != self.identity {
-            return Err(gone());
+        if self.conn.is_none() {
+            // The last connection that closes removes the log in good order.
+            self.log = None;
+        }
+        if let Some(reason) = self.files_gone() {
+            return Err(reason);
         }
         let lease_until = self.clock.steady().plus_seconds(limits::LANE_LEASE_SECONDS).micros();
         let conn = match self.conn.take() {
@@ -188,7 +207,7 @@ impl Writer {
     /// Looks until there is an answer: who waits must not be told anything wrong.
     fn settle(&mut self, batch: &Batch) -> Settled {
         loop {
-            self.conn = None;
+            (self.conn, self.log) = (None, None);
             let Ok(conn) = file::open_writer(&self.path) else {
                 std::thread::park_timeout(CLAIM_PAUSE);
                 continue;
@@ -222,6 +241,12 @@ impl Writer {
 
 fn gone() -> Unavailable {
     Unavailable::new(Outage::Unusable, "the data file was removed or replaced; restart to use what is there now")
+}
+
+/// The open log still holds everything, and an orderly stop copies it into the data file.
+fn log_gone() -> Unavailable {
+    let reason = "the write-ahead log was removed or replaced; stop the server with SIGTERM, which saves what it holds";
+    Unavailable::new(Outage::Unusable, reason)
 }
 
 fn closed() -> Unavailable {
