@@ -209,6 +209,7 @@ pub(crate) async fn open(
     let door = access::door(config, ambient, &directory).await?;
     let access = Arc::new(FrontDoor::new(directory, door, running.flow.clone(), Arc::new(WordPlanner)));
     let clock_watch = tokio::spawn(crate::ambient::watch::watch(Arc::clone(&ambient.machine)));
+    upkeep.until_stopped(&running.flow);
     upkeep.beats("runs were", running.flow.pulse());
     access.directory().pulse().iter().for_each(|pulse| upkeep.beats("actors were", pulse));
     upkeep.runs(running.loops().chain([&checkpoints.1, &clock_watch]));

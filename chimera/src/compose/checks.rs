@@ -8,6 +8,7 @@ use crate::failure::{Failure, Outcome};
 use chimera_api::Check;
 use chimera_core::error::Code;
 use chimera_core::limits::UPKEEP_SILENCE_SECONDS_MAX;
+use chimera_engine::flow::Flow;
 use chimera_engine::port::{Blobs, Clock, Counters, Records};
 use chimera_engine::pulse::Pulse;
 use chimera_storage::counter::RedisCounters;
@@ -67,11 +68,17 @@ pub(super) struct Upkeep {
     clock: Arc<dyn Clock>,
     pulses: Vec<(&'static str, Pulse)>,
     loops: Vec<AbortHandle>,
+    flow: Option<Flow>,
 }
 
 impl Upkeep {
     pub(super) const fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, pulses: Vec::new(), loops: Vec::new() }
+        Self { clock, pulses: Vec::new(), loops: Vec::new(), flow: None }
+    }
+
+    /// Nothing is amiss when loops end because this engine is being stopped.
+    pub(super) fn until_stopped(&mut self, flow: &Flow) {
+        self.flow = Some(flow.clone());
     }
 
     /// Something that is looked after at least now and then; `what` begins the sentence that says how
@@ -90,6 +97,9 @@ impl Upkeep {
     }
 
     fn trouble(&self) -> Option<String> {
+        if self.flow.as_ref().is_some_and(Flow::is_stopping) {
+            return None;
+        }
         if self.loops.iter().any(AbortHandle::is_finished) {
             return Some(
                 "a loop of this process has ended; the log says why, and a restart begins it again".to_owned(),

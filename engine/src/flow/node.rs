@@ -187,6 +187,12 @@ impl Flow {
         self.inner.driven.len()
     }
 
+    /// Whether it begins nothing more.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        !self.inner.goes_on()
+    }
+
     /// How many calls of tools are under way.
     #[must_use]
     pub fn calls_under_way(&self) -> usize {
