@@ -34,26 +34,35 @@ pub(crate) fn save(data: &Path, backup: &Path, key: &Secret, random: &dyn Random
     Ok(true)
 }
 
-/// Opens the sealed keys of a backup and writes them below `data/keys`. What is there stays.
-pub(crate) fn put_back(backup: &Path, data: &Path, key: &Secret) -> Outcome<usize> {
+/// Keys of a backup that were opened.
+pub(crate) struct Opened(BTreeMap<String, String>);
+
+/// Opens the sealed keys of a backup. Nothing is written.
+pub(crate) fn open(backup: &Path, key: &Secret) -> Outcome<Opened> {
     let path = backup.join(KEYS);
     let bytes = std::fs::read(&path).map_err(|error| Failure::file("can't read", &path, &error))?;
     let (salt, sealed) = bytes.split_first_chunk::<SALT_BYTES>().ok_or_else(wrong)?;
     let key = seal::stretch(key, salt).ok_or_else(wrong)?;
     let plain = seal::open(&key, PLACE, sealed).ok_or_else(wrong)?;
-    let found: BTreeMap<String, String> = serde_json::from_slice(plain.expose()).map_err(|_| wrong())?;
-    let folder = data.join("keys");
-    let mut written = 0;
-    for (name, text) in &found {
-        let path = folder.join(name);
-        if !files::is_inside(name) || path.exists() {
-            continue;
+    Ok(Opened(serde_json::from_slice(plain.expose()).map_err(|_| wrong())?))
+}
+
+impl Opened {
+    /// Writes them below `data/keys`; gives how many. What is there stays.
+    pub(crate) fn put_back(&self, data: &Path) -> Outcome<usize> {
+        let folder = data.join("keys");
+        let mut written = 0;
+        for (name, text) in &self.0 {
+            let path = folder.join(name);
+            if !files::is_inside(name) || path.exists() {
+                continue;
+            }
+            files::folder(path.parent().unwrap_or(&folder))?;
+            files::write(&path, text.as_bytes())?;
+            written += 1;
         }
-        files::folder(path.parent().unwrap_or(&folder))?;
-        files::write(&path, text.as_bytes())?;
-        written += 1;
+        Ok(written)
     }
-    Ok(written)
 }
 
 fn wrong() -> Failure {

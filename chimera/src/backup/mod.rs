@@ -138,6 +138,13 @@ pub(crate) fn verify(path: &Path, trust: &[PublicKey], known: &[PublicKey]) -> O
     if !trust.is_empty() && !among(trust) {
         return Err(broken(path, "it is not signed with a key that you trust"));
     }
+    if trust.is_empty() && !known.is_empty() && !among(known) {
+        let why = match &signed_by {
+            None => "it is not signed".to_owned(),
+            Some(key) => format!("it is signed with {}, which is not trusted here", hex::encode(key.to_bytes())),
+        };
+        return Err(broken(path, why).hint("--trust HEX accepts a backup of another ledger's key"));
+    }
     let listed: BTreeMap<&str, &Part> = manifest.parts.iter().map(|part| (part.path.as_str(), part)).collect();
     let mut there = files::list(path)?;
     there.retain(|name| name != MANIFEST && name != SIGNATURE);

@@ -1,6 +1,7 @@
 //! `chimera restore`: put a backup in place of what is there.
 //!
-//! The backup is verified first. What is there is never overwritten: it is refused, or put aside.
+//! The backup is verified and its keys are opened first: nothing is touched for one that can't be restored.
+//! What is there is never overwritten: it is refused, or put aside.
 //! The store is held afterwards, whatever happens: nobody knows here what was done since.
 
 use super::backup::{has_keys, verified};
@@ -32,7 +33,7 @@ pub(crate) async fn run(scene: &Scene<'_>, args: &RestoreArgs) -> Outcome<ExitCo
         return Err(Failure::new(Code::ConfigInvalid, message).hint("restore to the store that it was made of"));
     }
     let key = match (&args.key, has_keys(&args.from)) {
-        (Some(name), Some(_)) => Some(compose::backup_key(config, name).await?),
+        (Some(name), Some(_)) => Some(keys::open(&args.from, &compose::backup_key(config, name).await?)?),
         (Some(_), None) => return Err(Failure::new(Code::ValidationFailed, "there are no keys in this backup")),
         (None, _) => None,
     };
@@ -40,21 +41,34 @@ pub(crate) async fn run(scene: &Scene<'_>, args: &RestoreArgs) -> Outcome<ExitCo
     let now = ambient.clock.now();
     let reason = format!("it was restored from a backup of {}; run chimera resume --after-restore", manifest.made_at);
     let hold = Hold { reason, since: now };
+    let written;
     let aside = match manifest.store {
         StoreKind::Sqlite => {
             let aside = config.data_dir.join(format!("before-restore-{}", now.micros()));
             let kept = put_aside(config, &aside, args.force, key.is_some())?;
-            compose::put_data_back(config, &args.from, &hold)?;
-            kept.then(|| aside.display().to_string())
+            let kept = kept.then(|| aside.display().to_string());
+            // Keys come first: records without the key that signs them are refused by every start.
+            written = key.as_ref().map(|key| key.put_back(&config.data_dir)).transpose()?;
+            if let Err(failure) = compose::put_data_back(config, &args.from, &hold) {
+                if let Some(aside) = &kept {
+                    say(&format!("What was there is in {aside} now."));
+                }
+                return Err(failure);
+            }
+            kept
         }
         StoreKind::Postgres => {
             let aside = args.force.then_some(now);
-            compose::fill_database(config, &args.from, manifest, (&hold, aside)).await?
+            let aside = compose::fill_database(config, &args.from, manifest, (&hold, aside)).await?;
+            written = key.as_ref().map(|key| key.put_back(&config.data_dir)).transpose()?;
+            aside
         }
     };
-    let keys = key.map(|key| keys::put_back(&args.from, &config.data_dir, &key)).transpose()?;
     let missing = blobs(config, &args.from, manifest)?;
-    tell(scene, manifest, &Restored { aside, keys, missing })?;
+    if found.signed_by.is_none() {
+        say("The backup is not signed: nobody can tell whether it was changed.");
+    }
+    tell(scene, manifest, &Restored { aside, keys: written, missing })?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -28,6 +28,7 @@ fn place(outside: &Outside) -> Place {
         .trusting()
         .env("CHIMERA_EGRESS_ALLOW", &outside.address.to_string())
         .env("CHIMERA_SECRET_BACKUP", "correct horse battery staple")
+        .env("CHIMERA_SECRET_WRONG", "incorrect horse")
         .file("send.json", &workflow(outside))
 }
 
@@ -205,4 +206,29 @@ fn two_nodes_of_a_restored_database_are_held_and_go_on_together() {
     assert_eq!(first.stop().0, Some(0));
     assert_eq!(second.stop().0, Some(0));
     assert_eq!(one.json(&["audit", "verify"])["intact"], true);
+}
+
+#[test]
+fn a_restore_that_can_not_succeed_touches_nothing() {
+    let outside = Outside::start();
+    let place = place(&outside);
+    assert_eq!(place.dev(&[]).stop().0, Some(0));
+    place.json(&["backup", "--out", "kept", "--key", "secret://backup"]);
+    let before = std::fs::read(place.path(".chimera/chimera.db")).unwrap();
+    let untouched = |said: &crate::support::Said, status: i32, words: &str| {
+        assert_eq!(said.status, status, "{}", said.stderr);
+        assert!(said.stderr.contains(words), "{}", said.stderr);
+        assert_eq!(std::fs::read(place.path(".chimera/chimera.db")).unwrap(), before, "{words}");
+        assert!(place.path(".chimera/keys/ledger.key").is_file(), "{words}");
+        let names = std::fs::read_dir(place.path(".chimera")).unwrap().map(|file| file.unwrap().file_name());
+        assert!(!names.into_iter().any(|name| name.to_string_lossy().starts_with("before-restore")), "{words}");
+    };
+    let restore = ["restore", "--from", "kept", "--force", "--key"];
+    untouched(&place.run(&[&restore[..], &["secret://ledger"]].concat()), 4, "ledger");
+    let wrong = place.run(&[&restore[..], &["secret://wrong"]].concat());
+    untouched(&wrong, 4, "do not open with this secret");
+    std::fs::remove_file(place.path("kept/manifest.sig")).unwrap();
+    untouched(&place.run(&[&restore[..], &["secret://backup"]].concat()), 3, "it is not signed");
+    let verified = place.run(&["backup", "verify", "kept"]);
+    untouched(&verified, 3, "it is not signed");
 }
