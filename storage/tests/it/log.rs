@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// More than the log is cut to, and much less than these writes come to without care.
-const BYTES_MAX: u64 = 24 * 1024 * 1024;
+const BYTES_MAX: u64 = 48 * 1024 * 1024;
 
 /// Fewer than any count of transactions after which something used to be done.
 const WRITES: usize = 1_500;

@@ -14,12 +14,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
-/// Batches between two looks at the size of the log.
-const BATCHES_BETWEEN: usize = 16;
-/// Bytes of the log above which its pages are copied at once, and to which it is cut when it begins anew.
-pub(super) const LOG_BYTES: u32 = 8 * 1024 * 1024;
+/// Transactions after which the pages of the log are copied, however large it is.
+const TXS_BETWEEN: usize = 2_000;
+/// Batches after which the size of the log is looked at: a few transactions can make it large.
+const BATCHES_BETWEEN: usize = 64;
+/// Bytes of the log above which its pages are copied when its size is looked at.
+const COPY_BYTES: u64 = 8 * 1024 * 1024;
 /// Pages after which the log should begin anew.
-const PAGES_MAX: i64 = 4_096;
+const PAGES_MAX: i64 = 8_192;
+/// To how many bytes the log is cut when it begins anew: as many as it may have, because a commit that makes the
+/// file longer waits for the disk longer than one that writes over what is there.
+pub(super) const LOG_BYTES: u32 = 32 * 1024 * 1024;
 /// How long the writer waits for readers when the log begins anew.
 const READERS_WAIT: Duration = Duration::from_millis(20);
 /// How often the log is looked after when nobody asks for it.
@@ -30,7 +35,9 @@ pub(super) struct Keeper {
     log: PathBuf,
     nudge: SyncSender<()>,
     shared: Arc<Shared>,
-    since: usize,
+    /// Batches and transactions since the pages were last copied.
+    batches: usize,
+    txs: usize,
 }
 
 /// What the two threads tell each other.
@@ -50,23 +57,27 @@ impl Keeper {
         let (log, told) = (file::log_of(&path), Arc::clone(&shared));
         let thread = std::thread::Builder::new().name("chimera-wal".to_owned());
         thread.spawn(move || look_after(&path, &marks, &nudged, &told))?;
-        Ok(Self { log, nudge, shared, since: 0 })
+        Ok(Self { log, nudge, shared, batches: 0, txs: 0 })
     }
 
     /// Called by the writer after each batch.
     pub(super) fn between_batches(&mut self, conn: &Connection, txs: usize) {
         if txs > 0 {
             self.shared.written.store(true, Ordering::Relaxed);
-            self.since += 1;
+            self.batches += 1;
+            self.txs += txs;
         }
-        if self.since >= BATCHES_BETWEEN {
-            self.since = 0;
-            if self.log.metadata().is_ok_and(|log| log.len() > u64::from(LOG_BYTES)) {
-                match self.nudge.try_send(()) {
-                    Ok(()) | Err(TrySendError::Full(())) => {}
-                    Err(TrySendError::Disconnected(())) => self.shared.restart.store(true, Ordering::Relaxed),
-                }
+        let large = || self.log.metadata().is_ok_and(|log| log.len() > COPY_BYTES);
+        let looked = self.batches >= BATCHES_BETWEEN;
+        if self.txs >= TXS_BETWEEN || looked && large() {
+            match self.nudge.try_send(()) {
+                Ok(()) | Err(TrySendError::Full(())) => {}
+                Err(TrySendError::Disconnected(())) => self.shared.restart.store(true, Ordering::Relaxed),
             }
+            self.txs = 0;
+        }
+        if looked || self.txs == 0 {
+            self.batches = 0;
         }
         if self.shared.restart.swap(false, Ordering::Relaxed) {
             let _ = conn.busy_timeout(READERS_WAIT);
