@@ -67,6 +67,10 @@ fn a_call_that_takes_longer_than_a_few_seconds_ends_before_the_server_does_and_i
     let heard = call.read(&mut [0; 16]).map_err(|error| error.kind());
     assert!(matches!(heard, Err(ErrorKind::WouldBlock | ErrorKind::TimedOut)), "the call was cut: {heard:?}");
     until_stopping(&server);
+    let (_, said) = server.readiness();
+    let blamed = said["error"]["details"]["checks"].as_array().unwrap().iter().filter(|check| check["ok"] == false);
+    let blamed: Vec<&str> = blamed.map(|check| check["name"].as_str().unwrap()).collect();
+    assert_eq!(blamed, ["process"], "loops that end with the process are no fault");
     answer(call);
     let (status, log) = server.wait();
     assert_eq!(status, Some(0), "{log}");
