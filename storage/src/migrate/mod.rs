@@ -64,6 +64,7 @@ migrations! {
     16 = "0016_attended",
     17 = "0017_restores",
     18 = "0018_doubts",
+    19 = "0019_trace_index",
 }
 
 /// The version of the schema that this binary works with.

@@ -63,8 +63,10 @@ async fn runs_begins_as_written_and_goes_on_with_listed_columns() {
     }
     let status_checks = live.constraints.iter().filter(|constraint| constraint.contains("(status "));
     assert_eq!(status_checks.count(), 0, "the status of a run is text without a check");
+    let unique_trace = "SELECT count(*) FROM pg_constraint
+        WHERE conname = 'idx_runs_trace_id' AND conindid = 'idx_runs_trace_id'::regclass";
+    assert_eq!(client.query_one(unique_trace, &[]).await.unwrap().get::<_, i64>(0), 1, "the key's index has the name");
     let indexes = [
-        "idx_runs_trace_id (trace_id)",
         "idx_runs_tenant (tenant_id, id)",
         "idx_runs_owner (owner_lane) WHERE (owner_lane IS NOT NULL)",
         "idx_runs_next_deadline (next_deadline) WHERE (next_deadline IS NOT NULL)",

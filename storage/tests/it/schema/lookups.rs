@@ -1,12 +1,10 @@
 //! Where the embedded store begins to look: what a run costs must not grow with everybody else's.
 
-use chimera_storage::migrate;
-use rusqlite::Connection;
+use crate::migrate::migrated_sqlite;
 
 /// The places that a query visits, in their order.
 fn plan(query: &str) -> Vec<String> {
-    let mut connection = Connection::open_in_memory().unwrap();
-    migrate::sqlite(&mut connection).unwrap();
+    let connection = migrated_sqlite();
     let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {query}")).unwrap();
     let steps = statement.query_map([b"run"], |row| row.get(3)).unwrap();
     steps.map(Result::unwrap).collect()
@@ -27,4 +25,27 @@ fn the_events_of_a_run_are_found_by_their_number() {
                  AND run_seq <= 9 ORDER BY lane, seq";
     let plan = plan(query);
     assert!(plan[0].contains("idx_audit_log_entries_run (run_id=? AND run_seq>? AND run_seq<?)"), "{plan:?}");
+}
+
+/// An index that another one begins with is written all the same and answers nothing. A unique one
+/// is a promise of its own.
+#[test]
+fn no_index_begins_another() {
+    let connection = migrated_sqlite();
+    let indexes = "SELECT t.name, i.name, i.\"unique\", group_concat(c.name || iif(c.desc, ' DESC', ''))
+        FROM sqlite_schema t, pragma_index_list(t.name) i, pragma_index_xinfo(i.name) c
+        WHERE t.type = 'table' AND NOT i.partial AND c.key GROUP BY t.name, i.name";
+    let mut statement = connection.prepare(indexes).unwrap();
+    let rows = statement.query_map([], |row| {
+        Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?, row.get::<_, bool>(2)?, row.get::<_, String>(3)?))
+    });
+    let indexes: Vec<_> = rows.unwrap().map(Result::unwrap).collect();
+    assert!(indexes.iter().any(|(.., columns)| columns == "trace_id"));
+    for (table, name, unique, columns) in &indexes {
+        let longer = |other: &&(String, String, bool, String)| {
+            other.0 == *table && other.1 != *name && format!("{},", other.3).starts_with(&format!("{columns},"))
+        };
+        let covered = indexes.iter().find(longer).filter(|other| !unique || other.3 == *columns);
+        assert!(covered.is_none(), "{name} ({columns}) beside {covered:?}");
+    }
 }
