@@ -1,7 +1,7 @@
 //! The pure domain of Chimera: types, state machines, canonical JSON, hashing.
 //!
 //! Nothing here is async, opens a file, reads a clock or draws a random number: time, ids and
-//! randomness come in as arguments. What every room shares (errors, ids, limits, time, records)
+//! randomness come in as arguments. What every room shares (errors, ids, JSON, limits, time, records)
 //! stands at the top; the rest lives in its room.
 
 pub mod access;
@@ -10,6 +10,7 @@ pub mod flow;
 pub mod id;
 pub mod intent;
 pub mod job;
+pub mod json;
 pub mod ledger;
 pub mod limits;
 pub mod record;

@@ -5,6 +5,7 @@
 use crate::access::Caller;
 use crate::problem::ApiError;
 use chimera_core::error::Code;
+use chimera_core::json::Digest32;
 use chimera_core::limits::{
     NOTES_BYTES_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, WAIT_SECONDS_MAX, WORKFLOW_ID_CHARS_MAX,
 };
@@ -52,15 +53,12 @@ pub(crate) async fn step(caller: &Caller, run: Uuid, text: &str) -> Result<Uuid,
 }
 
 /// A digest of 64 hex digits.
-pub(crate) fn digest(text: &str) -> Result<[u8; 32], ApiError> {
-    let mut digest = [0; 32];
-    let read = (text.len() == 64).then(|| hex::decode_to_slice(text, &mut digest).ok()).flatten();
-    let refused = || {
+pub(crate) fn digest(text: &str) -> Result<Digest32, ApiError> {
+    Digest32::from_hex(text).ok_or_else(|| {
         ApiError::new(Code::SchemaInvalid, "a digest has 64 hex digits")
             .with("pointer", "/digest")
             .with("reason", "expected 64 hex digits")
-    };
-    read.map(|()| digest).ok_or_else(refused)
+    })
 }
 
 /// A moment that a parameter names.

@@ -41,7 +41,7 @@ pub(crate) async fn apply(
     Ok(Json(AppliedDocument {
         workflow_id: applied.workflow_id,
         version: applied.version,
-        digest: hex::encode(applied.digest),
+        digest: applied.digest.to_string(),
         created: applied.is_new,
     }))
 }

@@ -47,7 +47,7 @@ pub(crate) async fn check(
     }
     Ok(Json(CheckedDocument {
         workflow_id: found,
-        digest: hex::encode(graph.digest),
+        digest: graph.digest.to_string(),
         nodes: graph.nodes.len(),
         edges: graph.edges.len(),
         not_startable: graph.unsupported_problem().map(|problem| problem.reason),

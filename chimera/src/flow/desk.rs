@@ -132,7 +132,7 @@ impl Desk {
             Self::Store(flow, permit) => {
                 let graph = flow.workflows().check(permit, text).await?;
                 Ok(json!({
-                    "workflow_id": graph.document.workflow_id, "digest": hex::encode(graph.digest),
+                    "workflow_id": graph.document.workflow_id, "digest": graph.digest,
                     "nodes": graph.nodes.len(), "edges": graph.edges.len(),
                     "not_startable": graph.unsupported_problem().map(|problem| problem.reason),
                 }))

@@ -3,10 +3,9 @@
 //! A goal in words, a list of steps and a workflow all become one before anything is decided about
 //! them. An input may hold `${nodes.<id>.outputs.…}`: what an earlier step gives.
 
-use crate::ledger::jcs;
+use crate::json::Digest32;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
 
 /// Calls of tools, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -66,7 +65,7 @@ impl Plan {
         let edges: Vec<Value> =
             self.steps.windows(2).map(|pair| json!({"from": pair[0].id, "to": pair[1].id})).collect();
         let mut document = json!({"air_version": "1.0", "nodes": nodes, "edges": edges});
-        let digest = jcs::canonical(&document).map(|text| Sha256::digest(text.as_bytes())).unwrap_or_default();
+        let digest = Digest32::of(&document).0;
         let workflow_id = format!("{prefix}{}", hex::encode(&digest[..16]));
         document["workflow_id"] = workflow_id.as_str().into();
         Compiled { workflow_id, document, inputs: inputs.into() }

@@ -8,7 +8,7 @@ use super::air::{
     CURRENT_NODE, Catalog, Edge, Graph, Members, Node, Problem, ProblemCode, Problems, compile_onto, read_edges,
     read_nodes,
 };
-use crate::ledger::jcs;
+use crate::json::{self, Digest32};
 use crate::limits::{JUSTIFICATION_CHARS_MAX, PATCH_EDGES_MAX, PATCH_NODES_MAX, WORKFLOW_BYTES_MAX};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -47,7 +47,7 @@ impl Patch {
             return Err(vec![Problem::new(ProblemCode::TooLarge, "", reason)]);
         }
         let value =
-            jcs::parse(text).map_err(|error| vec![Problem::new(ProblemCode::NotJson, "", error.to_string())])?;
+            json::parse(text).map_err(|error| vec![Problem::new(ProblemCode::NotJson, "", error.to_string())])?;
         Self::from_value(value)
     }
 
@@ -237,7 +237,7 @@ pub fn diff(before: &Graph, after: &Graph) -> Value {
         only.map(Edge::to_value).collect()
     };
     json!({
-        "digest": {"before": hex::encode(before.digest), "after": hex::encode(after.digest)},
+        "digest": {"before": before.digest, "after": after.digest},
         "nodes": {"added": nodes(after, before), "removed": nodes(before, after)},
         "edges": {"added": edges(after, before), "removed": edges(before, after)},
     })
@@ -245,12 +245,7 @@ pub fn diff(before: &Graph, after: &Graph) -> Value {
 
 /// What an approval of the patch covers: this patch on this plan and no other.
 #[must_use]
-pub fn digest(plan: &[u8; 32], patch: &Patch) -> [u8; 32] {
-    let value = patch.to_value();
-    // What was read from a text always has a canonical form; what code made up is told apart.
-    let (tag, text) = match jcs::canonical(&value) {
-        Ok(text) => (b"chimera patch 1\0", text),
-        Err(_) => (b"chimera patch 0\0", value.to_string()),
-    };
-    Sha256::new().chain_update(tag).chain_update(plan).chain_update(Sha256::digest(text.as_bytes())).finalize().into()
+pub fn digest(plan: Digest32, patch: &Patch) -> Digest32 {
+    let patch = Digest32::of(&patch.to_value());
+    Digest32(Sha256::new().chain_update(b"chimera patch 1\0").chain_update(plan).chain_update(patch).finalize().into())
 }

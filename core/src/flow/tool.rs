@@ -6,10 +6,8 @@
 //! again blindly.
 
 use super::schema::{BadSchema, Schema};
-use crate::ledger::jcs;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 /// How much harm a tool can do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -186,11 +184,6 @@ impl Spec {
             "would_execute": would_execute.into(),
         })
     }
-}
-
-/// Digest of an input in its canonical form.
-pub fn input_digest(input: &Value) -> Result<[u8; 32], jcs::JcsError> {
-    Ok(Sha256::digest(jcs::canonical(input)?.as_bytes()).into())
 }
 
 #[cfg(test)]

@@ -3,41 +3,8 @@
 //! `hash = SHA-256(lane ‖ seq ‖ previous hash ‖ content digest)`, with lane and seq as eight bytes,
 //! most significant first. A link commits to everything before it in its lane.
 
+use crate::json::Digest32;
 use sha2::{Digest, Sha256};
-use std::fmt;
-
-/// A SHA-256 digest.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Digest32(pub [u8; 32]);
-
-impl Digest32 {
-    /// Where every chain begins.
-    pub const ZERO: Self = Self([0; 32]);
-
-    /// The digest held by exactly 32 bytes.
-    #[must_use]
-    pub fn from_slice(bytes: &[u8]) -> Option<Self> {
-        bytes.try_into().ok().map(Self)
-    }
-
-    /// The digest spelled by 64 hex digits.
-    #[must_use]
-    pub fn from_hex(text: &str) -> Option<Self> {
-        Self::from_slice(&hex::decode(text).ok()?)
-    }
-}
-
-impl fmt::Display for Digest32 {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex::encode(self.0))
-    }
-}
-
-impl fmt::Debug for Digest32 {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
 
 /// The end of a chain: how many entries it has, and the hash of the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

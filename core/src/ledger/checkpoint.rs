@@ -4,9 +4,9 @@
 //! checkpoint before. Whoever keeps one can later tell whether anything it covers was changed,
 //! reordered or cut off. The exact bytes that were signed are what is stored and compared.
 
-use super::jcs::{self, JcsError};
 use super::tables::LEDGER_CHECKPOINTS;
 use super::{Digest32, Head};
+use crate::json;
 use crate::record::{Insert, InvalidTx, Json, Row};
 use crate::time::Timestamp;
 use base64::Engine as _;
@@ -155,8 +155,9 @@ impl fmt::Debug for Signer {
 
 impl Checkpoint {
     /// The canonical bytes.
-    pub fn body(&self) -> Result<String, JcsError> {
-        jcs::canonical(&self.to_value())
+    #[must_use]
+    pub fn body(&self) -> String {
+        json::canonical(&self.to_value())
     }
 
     pub(crate) fn to_value(&self) -> Value {
@@ -199,10 +200,11 @@ impl Checkpoint {
     }
 
     /// The checkpoint with `signer`'s signature.
-    pub fn sign(self, signer: &Signer) -> Result<SignedCheckpoint, JcsError> {
-        let body = self.body()?;
+    #[must_use]
+    pub fn sign(self, signer: &Signer) -> SignedCheckpoint {
+        let body = self.body();
         let signature = signer.sign(body.as_bytes());
-        Ok(SignedCheckpoint { checkpoint: self, body, signature, key_id: signer.key_id.clone() })
+        SignedCheckpoint { checkpoint: self, body, signature, key_id: signer.key_id.clone() }
     }
 
     /// The state of a lane, empty when the checkpoint doesn't name it.
@@ -223,9 +225,9 @@ fn lane_state(value: &Value) -> Option<LaneState> {
 impl SignedCheckpoint {
     /// Reads bytes and signature back; the bytes must be canonical.
     pub fn read(body: String, signature: [u8; 64], key_id: String) -> Result<Self, CheckpointFault> {
-        let value = jcs::parse(&body).map_err(|_| CheckpointFault::Malformed)?;
+        let value = json::parse(&body).map_err(|_| CheckpointFault::Malformed)?;
         let checkpoint = Checkpoint::from_value(&value).ok_or(CheckpointFault::Malformed)?;
-        if checkpoint.body().as_ref() != Ok(&body) {
+        if checkpoint.body() != body {
             return Err(CheckpointFault::Malformed);
         }
         Ok(Self { checkpoint, body, signature, key_id })

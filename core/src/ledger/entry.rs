@@ -4,8 +4,7 @@
 //! digest of a short, guessable entry tells nobody its content. Chaining comes later, when the
 //! committer knows the entry's place.
 
-use super::chain::Digest32;
-use super::jcs;
+use crate::json::{self, Digest32};
 use crate::limits;
 use crate::record::escapes_nul;
 use crate::time::Timestamp;
@@ -91,9 +90,9 @@ pub struct SealedEntry {
 /// Why an entry can't be sealed.
 #[derive(Debug, thiserror::Error)]
 pub enum EntryError {
-    /// Its data has no canonical form.
-    #[error("entry data has no canonical form")]
-    Data(#[from] jcs::JcsError),
+    /// Its data is nested too deeply to be read again.
+    #[error("entry data is {0}")]
+    Data(#[from] json::TooDeep),
     /// Its data, or all its other fields together, are too large.
     #[error("a part of the entry may have at most {bytes_max} bytes")]
     TooLarge {
@@ -108,11 +107,12 @@ pub enum EntryError {
 impl Entry {
     /// Fixes the content behind `salt`.
     pub fn seal(self, salt: [u8; 16]) -> Result<SealedEntry, EntryError> {
-        let data_json = jcs::canonical(&self.data)?;
+        json::within_depth(&self.data, limits::JSON_DEPTH_MAX)?;
+        let data_json = json::canonical(&self.data);
         if data_json.len() > limits::ENTRY_DATA_BYTES_MAX {
             return Err(EntryError::TooLarge { bytes_max: limits::ENTRY_DATA_BYTES_MAX });
         }
-        let content = self.content_around(&data_json)?;
+        let content = self.content_around(&data_json);
         if content.len() - data_json.len() > limits::ENTRY_TEXT_BYTES_MAX {
             return Err(EntryError::TooLarge { bytes_max: limits::ENTRY_TEXT_BYTES_MAX });
         }
@@ -124,18 +124,19 @@ impl Entry {
     }
 
     /// The canonical bytes that are digested: every field of the entry.
-    pub fn content(&self) -> Result<String, jcs::JcsError> {
-        self.content_around(&jcs::canonical(&self.data)?)
+    #[must_use]
+    pub fn content(&self) -> String {
+        self.content_around(&json::canonical(&self.data))
     }
 
     /// Writes the content around data that is canonical already: sealing is on the hot path, so
     /// no document is built, and the members stand here in their canonical order.
-    fn content_around(&self, data_json: &str) -> Result<String, jcs::JcsError> {
+    fn content_around(&self, data_json: &str) -> String {
         let mut out = String::with_capacity(data_json.len() + 512);
         let text = |out: &mut String, name: &str, value: Option<&str>| {
             out.push_str(name);
             match value {
-                Some(value) => jcs::write_text(out, value),
+                Some(value) => json::write_text(out, value),
                 None => out.push_str("null"),
             }
         };
@@ -150,7 +151,7 @@ impl Entry {
         text(&mut out, ",\"run_id\":", run_id);
         out.push_str(",\"run_seq\":");
         match self.run_seq {
-            Some(number) => jcs::write_integer(&mut out, number)?,
+            Some(number) => json::write_integer(&mut out, number),
             None => out.push_str("null"),
         }
         text(&mut out, ",\"subject_id\":", Some(&self.subject_id));
@@ -159,7 +160,7 @@ impl Entry {
         text(&mut out, ",\"timestamp\":", Some(&self.timestamp.to_string()));
         text(&mut out, ",\"trace_id\":", self.trace_id.as_deref());
         out.push('}');
-        Ok(out)
+        out
     }
 }
 
@@ -167,8 +168,7 @@ impl SealedEntry {
     /// Whether salt and stored bytes still give the digest.
     #[must_use]
     pub fn is_intact(&self) -> bool {
-        let content = self.entry.content_around(&self.data_json);
-        content.is_ok_and(|content| content_digest(self.salt, &content) == self.content_digest)
+        content_digest(self.salt, &self.entry.content_around(&self.data_json)) == self.content_digest
     }
 }
 
@@ -212,7 +212,7 @@ mod tests {
             "timestamp": "2026-02-06T15:30:00.123000Z", "data_json": entry.data,
             "run_id": "00000000-0000-0000-0000-000000000007", "run_seq": 3, "trace_id": null,
         });
-        assert_eq!(entry.content(), jcs::canonical(&document));
+        assert_eq!(entry.content(), json::canonical(&document));
     }
 
     #[test]

@@ -7,9 +7,8 @@
 //! and the trailer digests all lines before it.
 
 use super::checkpoint::{Checkpoint, PublicKey, SignedCheckpoint, Signer};
-use super::jcs::{self, JcsError};
-use super::strict::parse_nested;
 use super::{ActorType, Digest32, Entry, Link, SealedEntry, StoredEntry, SubjectType};
+use crate::json::{canonical, parse_nested};
 use crate::limits::JSON_DEPTH_MAX;
 use crate::time::Timestamp;
 use serde_json::{Map, Value, json};
@@ -68,52 +67,57 @@ pub struct Exporter {
 
 impl Exporter {
     /// Begins an export: the exporter and the first line.
-    pub fn begin(header: Header) -> Result<(Self, String), JcsError> {
+    #[must_use]
+    pub fn begin(header: Header) -> (Self, String) {
         let mut exporter = Self { digest: Sha256::new(), entries: 0, checkpoints: 0 };
-        let line = exporter.line(&Line::Header(header))?;
-        Ok((exporter, line))
+        let line = exporter.line(&Line::Header(header));
+        (exporter, line)
     }
 
     /// The line of an entry.
-    pub fn entry(&mut self, entry: StoredEntry, proof: Option<Vec<Digest32>>) -> Result<String, JcsError> {
+    #[must_use]
+    pub fn entry(&mut self, entry: StoredEntry, proof: Option<Vec<Digest32>>) -> String {
         self.entries += 1;
         self.line(&Line::Entry(Box::new(entry), proof))
     }
 
     /// The line of a checkpoint.
-    pub fn checkpoint(&mut self, checkpoint: SignedCheckpoint) -> Result<String, JcsError> {
+    #[must_use]
+    pub fn checkpoint(&mut self, checkpoint: SignedCheckpoint) -> String {
         self.checkpoints += 1;
         self.line(&Line::Checkpoint(checkpoint))
     }
 
     /// The last line. Signed, it also protects what no checkpoint covers yet.
-    pub fn finish(self, signer: Option<&Signer>) -> Result<String, JcsError> {
+    #[must_use]
+    pub fn finish(self, signer: Option<&Signer>) -> String {
         let digest = Digest32(self.digest.finalize().into());
         let mut trailer = Trailer { entries: self.entries, checkpoints: self.checkpoints, digest, signature: None };
         if let Some(signer) = signer {
-            let signature = signer.sign(trailer.signed_text()?.as_bytes());
+            let signature = signer.sign(trailer.signed_text().as_bytes());
             trailer.signature = Some((signer.key_id().to_owned(), signature));
         }
-        Ok(Line::Trailer(trailer).write()? + "\n")
+        Line::Trailer(trailer).write() + "\n"
     }
 
-    fn line(&mut self, line: &Line) -> Result<String, JcsError> {
-        let text = line.write()? + "\n";
+    fn line(&mut self, line: &Line) -> String {
+        let text = line.write() + "\n";
         self.digest.update(text.as_bytes());
-        Ok(text)
+        text
     }
 }
 
 impl Trailer {
     /// What the signature is over.
-    pub(crate) fn signed_text(&self) -> Result<String, JcsError> {
+    pub(crate) fn signed_text(&self) -> String {
         Line::Trailer(Self { signature: None, ..self.clone() }).write()
     }
 }
 
 impl Line {
     /// The canonical text, without a line end.
-    pub fn write(&self) -> Result<String, JcsError> {
+    #[must_use]
+    pub fn write(&self) -> String {
         let value = match self {
             Self::Header(header) => json!({
                 "kind": "header",
@@ -142,9 +146,7 @@ impl Line {
                 })),
             }),
         };
-        let mut out = String::with_capacity(1_024);
-        jcs::write_value(&mut out, &value, LINE_DEPTH)?;
-        Ok(out)
+        canonical(&value)
     }
 
     /// Reads a line; none when it is not exactly what `write` would give.
@@ -152,7 +154,7 @@ impl Line {
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let value = parse_nested(bytes, LINE_DEPTH).ok()?;
         let line = Self::from_members(value.as_object()?)?;
-        (line.write().ok()?.as_bytes() == bytes).then_some(line)
+        (line.write().as_bytes() == bytes).then_some(line)
     }
 
     fn from_members(members: &Map<String, Value>) -> Option<Self> {
@@ -174,7 +176,7 @@ impl Line {
                 Self::Entry(Box::new(entry_from(members)?), proof)
             }
             "checkpoint" => {
-                let body = Checkpoint::from_value(members.get("body")?)?.body().ok()?;
+                let body = Checkpoint::from_value(members.get("body")?)?.body();
                 let signed = SignedCheckpoint::read(body, bytes(text("signature")?)?, text("key_id")?.to_owned());
                 Self::Checkpoint(signed.ok()?)
             }
@@ -238,7 +240,7 @@ fn entry_from(members: &Map<String, Value>) -> Option<StoredEntry> {
     let int = |name| members.get(name).and_then(Value::as_i64);
     let digest = |name| text(name).and_then(Digest32::from_hex);
     let data = members.get("data_json")?.clone();
-    let data_json = jcs::canonical(&data).ok()?;
+    let data_json = canonical(&data);
     let entry = Entry {
         id: owned("id")?,
         tenant_id: owned("tenant_id")?,

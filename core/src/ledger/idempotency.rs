@@ -10,13 +10,11 @@
 //! change commit together. When two begin at once, the loser's transaction conflicts; it reads
 //! and decides again. Nobody sees a record of another owner.
 
-use super::jcs::{self, JcsError};
 use super::tables::IDEMPOTENCY_RECORDS;
 use super::{DamagedRow, Digest32};
 use crate::limits;
 use crate::record::{Compare, Condition, Insert, InvalidTx, Json, JsonError, Row, RowCount, Step, Update, Value};
 use crate::time::Timestamp;
-use sha2::{Digest, Sha256};
 use std::fmt;
 use uuid::Uuid;
 
@@ -66,9 +64,6 @@ pub enum InvalidRequest {
     /// The key is empty, too long, or holds U+0000.
     #[error("idempotency key must have 1 to {} characters", limits::IDEMPOTENCY_KEY_CHARS_MAX)]
     Key,
-    /// The body has no canonical form, so no fingerprint.
-    #[error("request body has no canonical form")]
-    Body(#[from] JcsError),
 }
 
 impl Request {
@@ -81,7 +76,7 @@ impl Request {
         Ok(Self {
             owner: owner.to_string(),
             key: key.to_owned(),
-            fingerprint: fingerprint(body)?,
+            fingerprint: Digest32::of(body),
             resource_id: None,
             seconds: limits::IDEMPOTENCY_TTL_SECONDS,
         })
@@ -106,11 +101,6 @@ impl Request {
     pub fn row_key(&self) -> Vec<Value> {
         vec![self.owner.as_str().into(), self.key.as_str().into()]
     }
-}
-
-/// `SHA-256` of the canonical body.
-pub fn fingerprint(body: &serde_json::Value) -> Result<Digest32, JcsError> {
-    Ok(Digest32(Sha256::digest(jcs::canonical(body)?).into()))
 }
 
 /// How far the request has come.

@@ -3,9 +3,9 @@
 //! The row is the truth: the content digest is checked against the stored bytes of the data, not
 //! against a document that was parsed and written again.
 
-use super::jcs;
 use super::tables::AUDIT_LOG_ENTRIES;
 use super::{ActorType, Digest32, Entry, Head, Link, SealedEntry, SubjectType, extend};
+use crate::json;
 use crate::record::{Cell, Row, Value};
 
 /// An entry in its lane.
@@ -65,7 +65,7 @@ impl StoredEntry {
         let bytes = |column| row.get(column).as_bytes().ok_or(DamagedRow { column });
         let StoredLink { lane, link, content_digest } = StoredLink::from_row(row)?;
         let data_json = row.get("data_json").as_json().ok_or(DamagedRow { column: "data_json" })?.as_str().to_owned();
-        let data = jcs::parse(&data_json).map_err(|_| DamagedRow { column: "data_json" })?;
+        let data = json::parse(&data_json).map_err(|_| DamagedRow { column: "data_json" })?;
         let entry = Entry {
             id: text("id")?,
             tenant_id: text("tenant_id")?,

@@ -210,7 +210,7 @@ impl Verifier {
             return Err(Broken::ledger(Fault::End));
         }
         if let Some((key_id, signature)) = &trailer.signature {
-            let text = trailer.signed_text().map_err(|_| Broken::ledger(Fault::Malformed))?;
+            let text = trailer.signed_text();
             let key = self.keys.iter().find(|key| key.id() == *key_id);
             if !key.is_some_and(|key| key.verifies(text.as_bytes(), signature)) {
                 return Err(Broken::ledger(Fault::Signature));

@@ -3,8 +3,8 @@
 use crate::lanes::{ledger, signer};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use chimera_core::json;
 use chimera_core::ledger::checkpoint::{CheckpointFault, PublicKey, SignedCheckpoint, Signer};
-use chimera_core::ledger::jcs;
 use chimera_core::ledger::tables::LEDGER_CHECKPOINTS;
 use chimera_core::record::{Row, Value};
 
@@ -15,7 +15,7 @@ fn signed() -> SignedCheckpoint {
 #[test]
 fn a_checkpoint_is_signed_over_its_canonical_bytes() {
     let signed = signed();
-    assert_eq!(signed.body, jcs::canonical(&jcs::parse(&signed.body).unwrap()).unwrap());
+    assert_eq!(signed.body, json::canonical(&json::parse(&signed.body).unwrap()));
     assert_eq!(signed.verify(&[signer().public_key()]), Ok(()));
     assert_eq!(signed.verify(&[Signer::from_seed(&[8; 32]).public_key()]), Err(CheckpointFault::UnknownKey));
     let other = SignedCheckpoint { body: signed.body.replace("ledger", "ledgre"), ..signed };

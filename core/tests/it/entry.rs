@@ -1,6 +1,6 @@
 //! Entries in their rows.
 
-use crate::jcs::document;
+use crate::json::document;
 use crate::lanes::ledger;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::ledger::{ActorType, Head, StoredEntry, StoredLink, SubjectType};

@@ -60,7 +60,7 @@ impl Ledger {
             previous: self.checkpoints.last().map(SignedCheckpoint::digest),
             lanes: lanes.collect(),
         };
-        self.checkpoints.push(checkpoint.sign(&signer()).unwrap());
+        self.checkpoints.push(checkpoint.sign(&signer()));
     }
 
     fn header(tenant: Option<&str>) -> Header {
@@ -69,30 +69,30 @@ impl Ledger {
     }
 
     pub(crate) fn export_all(&self, sign: bool) -> String {
-        let (mut exporter, mut out) = Exporter::begin(Self::header(None)).unwrap();
+        let (mut exporter, mut out) = Exporter::begin(Self::header(None));
         let mut done: BTreeMap<i64, usize> = BTreeMap::new();
         for signed in &self.checkpoints {
             for state in &signed.checkpoint.lanes {
                 let upto = usize::try_from(state.head.seq).unwrap();
                 let from = done.insert(state.lane, upto).unwrap_or(0);
                 for entry in &self.lanes[&state.lane][from..upto] {
-                    out += &exporter.entry(entry.clone(), None).unwrap();
+                    out += &exporter.entry(entry.clone(), None);
                 }
             }
-            out += &exporter.checkpoint(signed.clone()).unwrap();
+            out += &exporter.checkpoint(signed.clone());
         }
         for (lane, entries) in &self.lanes {
             for entry in &entries[done.get(lane).copied().unwrap_or(0)..] {
-                out += &exporter.entry(entry.clone(), None).unwrap();
+                out += &exporter.entry(entry.clone(), None);
             }
         }
-        out + &exporter.finish(sign.then_some(&signer())).unwrap()
+        out + &exporter.finish(sign.then_some(&signer()))
     }
 
     pub(crate) fn export_tenant(&self, tenant: &str, sign: bool) -> String {
-        let (mut exporter, mut out) = Exporter::begin(Self::header(Some(tenant))).unwrap();
+        let (mut exporter, mut out) = Exporter::begin(Self::header(Some(tenant)));
         let signed = self.checkpoints.last().unwrap();
-        out += &exporter.checkpoint(signed.clone()).unwrap();
+        out += &exporter.checkpoint(signed.clone());
         for state in &signed.checkpoint.lanes {
             let size = u64::try_from(state.head.seq).unwrap();
             let leaves = self.leaves(state.lane);
@@ -101,11 +101,11 @@ impl Ledger {
                     let nodes =
                         |id: chimera_core::ledger::merkle::NodeId| leaves.get(usize::try_from(id.idx).ok()?).copied();
                     let proof = proof::inclusion(index, size, &nodes).unwrap();
-                    out += &exporter.entry(entry.clone(), Some(proof)).unwrap();
+                    out += &exporter.entry(entry.clone(), Some(proof));
                 }
             }
         }
-        out + &exporter.finish(sign.then_some(&signer())).unwrap()
+        out + &exporter.finish(sign.then_some(&signer()))
     }
 }
 

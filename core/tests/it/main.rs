@@ -8,6 +8,6 @@ mod export;
 mod flow;
 mod given;
 mod idempotency;
-mod jcs;
+mod json;
 mod lanes;
 mod merkle;

@@ -13,12 +13,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chimera_core::access::kind_of;
 use chimera_core::flow::run::{Head, Requested, Unstorable};
 use chimera_core::flow::tables::{APPROVAL_LINKS, NOTIFICATIONS};
+use chimera_core::json::Digest32;
 use chimera_core::ledger::{ActorType, Redactor};
 use chimera_core::limits;
 use chimera_core::record::{Insert, Json, Tx, Value as Cell};
 use chimera_core::time::Timestamp;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -57,8 +57,8 @@ impl Recipients for OfRun {
 }
 
 /// The digest under which a link is kept.
-pub(super) fn token_digest(token: &str) -> [u8; 32] {
-    Sha256::digest(token.as_bytes()).into()
+pub(super) fn token_digest(token: &str) -> Digest32 {
+    Digest32::of_bytes(token.as_bytes())
 }
 
 /// Adds the messages about requests to the transaction that makes them.
@@ -180,7 +180,7 @@ fn payload(head: &Head, requested: &Requested, base_url: &str, link: Option<Stri
             "input_bytes": action_bytes,
             "reason": data["reason"],
             "approvals_needed": requested.demand.people(),
-            "digest": hex::encode(requested.digest),
+            "digest": requested.digest,
             "expires_at": requested.expires_at.to_string(),
             "approve_url": format!("{base_url}/runs/{}/approve", head.id),
             "link": link,

@@ -12,6 +12,7 @@ use crate::port::CommitError;
 use chimera_core::error::Code;
 use chimera_core::flow::run::{Demand, Signal, Told, Unstorable, affinity};
 use chimera_core::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS, SCOPED_APPROVALS};
+use chimera_core::json::Digest32;
 use chimera_core::ledger::decision::{Outcome, Source};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
@@ -63,7 +64,7 @@ pub struct Decide {
     /// The step, if it is named.
     pub step: Option<Uuid>,
     /// What was looked at, if it is named.
-    pub digest: Option<[u8; 32]>,
+    pub digest: Option<Digest32>,
     /// Why.
     pub reason: Option<String>,
 }
@@ -92,7 +93,7 @@ impl Flow {
         &self,
         permit: &Permit,
         ask: Decide,
-        link: Option<[u8; 32]>,
+        link: Option<Digest32>,
     ) -> Result<Decided, FlowError> {
         if permit.kind() != ActorType::Human {
             return Err(FlowError::refused(Code::RbacForbidden, "only people decide about approvals"));
@@ -108,7 +109,7 @@ impl Flow {
         self.try_decide(permit, &ask, link).await
     }
 
-    async fn try_decide(&self, permit: &Permit, ask: &Decide, link: Option<[u8; 32]>) -> Result<Decided, FlowError> {
+    async fn try_decide(&self, permit: &Permit, ask: &Decide, link: Option<Digest32>) -> Result<Decided, FlowError> {
         let used_up = match link {
             Some(link) => Some(self.used_up(link, self.inner.parts.clock.now()).await?),
             None => None,
@@ -300,12 +301,12 @@ fn choose<'a>(rows: &'a [Row], ask: &Decide) -> Result<&'a Row, FlowError> {
         if !of_step(&row) {
             return Err(ambiguous("the approval is not about this step"));
         }
-        let looked_at = |digest: &[u8; 32]| row.get("action_digest").as_bytes() == Some(&digest[..]);
+        let looked_at = |digest: &Digest32| row.get("action_digest").as_bytes() == Some(&digest.0[..]);
         return if ask.digest.as_ref().is_none_or(looked_at) { Ok(row) } else { Err(stale()) };
     }
     let fitting: Vec<&Row> = rows.iter().filter(of_step).collect();
     if let Some(digest) = &ask.digest {
-        let looked_at = |row: &&&Row| row.get("action_digest").as_bytes() == Some(&digest[..]);
+        let looked_at = |row: &&&Row| row.get("action_digest").as_bytes() == Some(&digest.0[..]);
         let pending = fitting.iter().filter(looked_at).find(|row| row.text("status") == "pending");
         return pending.or_else(|| fitting.iter().find(looked_at)).copied().ok_or_else(stale);
     }

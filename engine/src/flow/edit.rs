@@ -9,7 +9,9 @@ use crate::access::Permit;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::{StepStatus, Told, Unstorable};
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, SCOPED_APPROVALS};
+use chimera_core::json::within_depth;
 use chimera_core::ledger::ActorType;
+use chimera_core::limits::JSON_DEPTH_MAX;
 use chimera_core::record::{Json, Row, Scope, Select, Tx, Update};
 use serde_json::Value;
 use uuid::Uuid;
@@ -64,6 +66,10 @@ impl Flow {
     fn takes(&self, permit: &Permit, tool: &str, input: &Value) -> Result<(), FlowError> {
         let tool = self.inner.parts.registry.get(tool).ok_or_else(no_input)?;
         permit.covers(tool.spec()).map_err(Box::new).map_err(FlowError::Refused)?;
+        within_depth(input, JSON_DEPTH_MAX).map_err(|error| {
+            let body = ErrorBody::new(Code::ValidationFailed, format!("the input is {error}"));
+            FlowError::Refused(Box::new(body.with("pointer", error.pointer)))
+        })?;
         tool.spec().input.check(input).map_err(|faults| {
             let body = ErrorBody::new(Code::ValidationFailed, "the tool does not take this input");
             FlowError::Refused(Box::new(body.with("faults", serde_json::to_value(faults).unwrap_or_default())))

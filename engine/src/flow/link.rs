@@ -11,6 +11,7 @@ use crate::access::{APPROVALS_DECIDE, Permit};
 use chimera_core::error::Code;
 use chimera_core::flow::run::Unstorable;
 use chimera_core::flow::tables::{APPROVAL_LINKS, SCOPED_APPROVALS};
+use chimera_core::json::Digest32;
 use chimera_core::record::{Json, Row, Scope, Select, Update, Value as Cell};
 use chimera_core::time::Timestamp;
 use serde_json::Value;
@@ -32,7 +33,7 @@ pub struct Opened {
 
 /// A link that can be used.
 struct Link {
-    digest: [u8; 32],
+    digest: Digest32,
     run: Uuid,
     approval: Uuid,
     permit: Permit,
@@ -61,7 +62,7 @@ impl Flow {
         &self,
         token: &str,
         decision: Decision,
-        digest: [u8; 32],
+        digest: Digest32,
         reason: Option<String>,
     ) -> Result<Decided, FlowError> {
         let Link { digest: link, run, approval, permit } = self.link_of(token).await?;
@@ -88,7 +89,7 @@ impl Flow {
         self.usable_link(token_digest(token)).await
     }
 
-    async fn usable_link(&self, digest: [u8; 32]) -> Result<Link, FlowError> {
+    async fn usable_link(&self, digest: Digest32) -> Result<Link, FlowError> {
         // The link says whose it is.
         let key = Cell::Bytes(digest.to_vec());
         let select = Select::from(&APPROVAL_LINKS, Scope::System).with("token_digest", key).take(1);
@@ -106,7 +107,7 @@ impl Flow {
     }
 
     /// Uses a link up, unless somebody has.
-    pub(super) async fn used_up(&self, digest: [u8; 32], now: Timestamp) -> Result<Update, FlowError> {
+    pub(super) async fn used_up(&self, digest: Digest32, now: Timestamp) -> Result<Update, FlowError> {
         self.usable_link(digest).await?;
         let key = vec![Cell::Bytes(digest.to_vec())];
         let used = Update::of(&APPROVAL_LINKS, key, vec![("used_at", Cell::Null)], vec![("used_at", now.into())]);

@@ -10,6 +10,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::patch::Patch;
 use chimera_core::flow::run::{Env, Event as RunEvent, Gate, Owner, Run, Slot, Told, Unstorable};
 use chimera_core::flow::tables::{RUN_PATCHES, RUN_SIGNALS, RUNS};
+use chimera_core::json::Digest32;
 use chimera_core::limits;
 use chimera_core::record::{Compare, Condition, Insert, Json, Row, RowCount, Scope, Select, Step, Tx, Value as Cell};
 use serde_json::Value;
@@ -136,7 +137,7 @@ impl Flow {
     }
 
     fn patch_row(&self, permit: &Permit, run: Uuid, number: i64, patch: &Patch) -> Result<Insert, FlowError> {
-        let digest = chimera_core::flow::patch::digest(&[0; 32], patch);
+        let digest = chimera_core::flow::patch::digest(Digest32::ZERO, patch);
         let row = Insert::into(
             &RUN_PATCHES,
             vec![

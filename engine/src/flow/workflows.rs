@@ -12,6 +12,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::air::{self, Body, Catalog, Child, Document, Graph, Known, Node, Problem, ProblemCode};
 use chimera_core::flow::tables::WORKFLOWS;
 use chimera_core::flow::tool::Spec;
+use chimera_core::json::Digest32;
 use chimera_core::ledger::SubjectType;
 use chimera_core::limits;
 use chimera_core::record::{Compare, Direction, Insert, Json, Row, Scope, Select, Tx, Value};
@@ -50,7 +51,7 @@ pub struct Applied {
     /// Its version.
     pub version: i64,
     /// Digest of its document.
-    pub digest: [u8; 32],
+    pub digest: Digest32,
     /// Whether this call added it.
     pub is_new: bool,
 }
@@ -232,7 +233,7 @@ impl Workflows {
             let applied =
                 |version, is_new| Applied { workflow_id: id.to_owned(), version, digest: graph.digest, is_new };
             if let Some(row) = &last
-                && row.get("digest").as_bytes() == Some(&graph.digest[..])
+                && row.get("digest").as_bytes() == Some(&graph.digest.0[..])
             {
                 return Ok(applied(row.int("version"), false));
             }
@@ -273,7 +274,7 @@ impl Workflows {
             event_type: "workflow.applied".to_owned(),
             actor_type: permit.kind(),
             actor_id: Some(permit.actor().to_owned()),
-            data: json!({"version": version, "digest": hex::encode(graph.digest)}),
+            data: json!({"version": version, "digest": graph.digest}),
             run_id: None,
             run_seq: None,
             trace_id: None,

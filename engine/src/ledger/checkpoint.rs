@@ -58,7 +58,7 @@ pub async fn make(
         previous: last.as_ref().map(SignedCheckpoint::digest),
         lanes,
     };
-    let made = checkpoint.sign(signer)?;
+    let made = checkpoint.sign(signer);
     let mut inserts = nodes.iter().map(|(lane, node)| node_row(*lane, node)).collect::<Result<Vec<_>, _>>()?;
     inserts.push(made.insert()?);
     match records.commit(Tx { inserts, ..Tx::default() }).await {

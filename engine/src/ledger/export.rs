@@ -38,14 +38,14 @@ pub async fn export(
     out: Output<'_>,
 ) -> Result<Exported, LedgerError> {
     let header = Header { created_at: clock.now(), tenant: tenant.map(str::to_owned), keys: keys.to_vec() };
-    let (exporter, first) = Exporter::begin(header)?;
+    let (exporter, first) = Exporter::begin(header);
     let mut writer = Writer { exporter, out, done: Exported::default() };
     writer.put(first).await?;
     match tenant {
         None => all(records, &mut writer).await?,
         Some(tenant) => one(records, tenant, &mut writer).await?,
     }
-    let last = writer.exporter.clone().finish(signer)?;
+    let last = writer.exporter.clone().finish(signer);
     writer.put(last).await?;
     writer.out.flush().await.map_err(LedgerError::Output)?;
     Ok(writer.done)
@@ -68,7 +68,7 @@ impl Writer<'_> {
         proof: Option<Vec<chimera_core::ledger::Digest32>>,
     ) -> Result<(), LedgerError> {
         let entry = StoredEntry::from_row(row).map_err(|_| damaged(row))?;
-        let line = self.exporter.entry(entry, proof)?;
+        let line = self.exporter.entry(entry, proof);
         self.done.entries += 1;
         self.put(line).await
     }
@@ -86,7 +86,7 @@ async fn all(records: &dyn Records, writer: &mut Writer<'_>) -> Result<(), Ledge
             let reader = readers.entry(state.lane).or_insert_with(|| LaneReader::from(state.lane, 1, Scope::System));
             lane(records, reader, state.head.seq, writer).await?;
         }
-        let line = writer.exporter.checkpoint(signed)?;
+        let line = writer.exporter.checkpoint(signed);
         writer.done.checkpoints += 1;
         writer.put(line).await?;
     }
@@ -118,7 +118,7 @@ async fn one(records: &dyn Records, tenant: &str, writer: &mut Writer<'_>) -> Re
     };
     let lanes = signed.checkpoint.lanes.clone();
     writer.done.newer = newer(records, tenant, &lanes).await?;
-    let line = writer.exporter.checkpoint(signed)?;
+    let line = writer.exporter.checkpoint(signed);
     writer.done.checkpoints += 1;
     writer.put(line).await?;
     for state in lanes {

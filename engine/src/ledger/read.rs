@@ -5,7 +5,6 @@
 
 use crate::port::{CommitError, ReadError, Records};
 use chimera_core::ledger::checkpoint::SignedCheckpoint;
-use chimera_core::ledger::jcs::JcsError;
 use chimera_core::ledger::merkle::{FANOUT, MissingNode, NodeId, Span, leaf_hash};
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_CHECKPOINTS, LEDGER_LANES, LEDGER_NODES};
 use chimera_core::ledger::{Broken, Digest32, Fault, Head};
@@ -28,9 +27,6 @@ pub enum LedgerError {
     /// What is stored contradicts itself.
     #[error("the ledger is broken: {0}")]
     Broken(Broken),
-    /// A document without a canonical form.
-    #[error(transparent)]
-    Canonical(#[from] JcsError),
     /// More lanes than a ledger may have.
     #[error("a ledger may have at most {LANES_MAX} lanes")]
     TooManyLanes,

@@ -2,6 +2,7 @@
 
 use chimera_core::access::Level;
 use chimera_core::flow::run::{Replay, ReplayMode};
+use chimera_core::json::Digest32;
 use chimera_engine::flow::{Again, Decide, Decision, Flow, Keeper, StartRun};
 use chimera_engine::port::Records;
 use chimera_testkit::flow::{Behave, World, engine, until, within};
@@ -74,15 +75,8 @@ async fn every_step_of_l0_waits_for_a_person() {
         let shown = settled(&flow, &world, id).await;
         assert_eq!(shown["status"], "awaiting_approval");
         assert_eq!(world.outside.sent().len(), round);
-        let digest = hex::decode(shown["approvals"][0]["digest"].as_str().unwrap()).unwrap();
-        let ask = Decide {
-            run: id,
-            decision: Decision::Approve,
-            approval: None,
-            step: None,
-            digest: Some(digest.try_into().unwrap()),
-            reason: None,
-        };
+        let digest = Digest32::from_hex(shown["approvals"][0]["digest"].as_str().unwrap());
+        let ask = Decide { run: id, decision: Decision::Approve, approval: None, step: None, digest, reason: None };
         flow.decide(&world.actor("user_ann"), ask).await.unwrap();
         let taken_up = async {
             while flow.rest(id).await.is_none() {

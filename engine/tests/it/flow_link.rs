@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use chimera_core::access::Level;
 use chimera_core::flow::run::Head;
 use chimera_core::flow::tables::{APPROVAL_LINKS, NOTIFICATIONS};
+use chimera_core::json::Digest32;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_engine::flow::{Asking, Decision};
 use chimera_engine::port::{Recipient, Recipients};
@@ -36,10 +37,9 @@ async fn token(stage: &Stage, run: Uuid, person: &str) -> String {
     payload["data"]["link"].as_str().unwrap().rsplit('/').next().unwrap().to_owned()
 }
 
-async fn digest(stage: &Stage, run: Uuid) -> [u8; 32] {
+async fn digest(stage: &Stage, run: Uuid) -> Digest32 {
     let asked = stage.asks(run).await.remove(0);
-    let text = asked["digest"].as_str().unwrap();
-    std::array::from_fn(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap())
+    Digest32::from_hex(asked["digest"].as_str().unwrap()).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -155,7 +155,7 @@ async fn a_person_who_has_lost_the_right_to_decide_can_not_use_the_link_that_the
 async fn a_link_covers_what_was_shown_and_nothing_that_came_in_its_place() {
     let (stage, run) = waiting(&write()).await;
     let (old, shown) = (token(&stage, run, "user_ann").await, digest(&stage, run).await);
-    let other = stage.flow.decide_by_link(&old, Decision::Approve, [7; 32], None).await;
+    let other = stage.flow.decide_by_link(&old, Decision::Approve, Digest32([7; 32]), None).await;
     assert_eq!(code_of(other), "STALE_APPROVAL", "that is not what was shown");
     stage.flow.open_link(&old).await.expect("a mistake costs nothing");
     let step = id_of(&stage.asks(run).await[0]["step_id"]);
@@ -177,7 +177,7 @@ async fn a_link_that_nobody_sent_leads_nowhere() {
     let long = format!("{token}A");
     for strange in ["", "x", &swapped, &long, &token[1..], "../../runs", &"ä".repeat(43), &"=".repeat(43)] {
         assert_eq!(code_of(stage.flow.open_link(strange).await), "NOT_FOUND", "{strange:?}");
-        let said = stage.flow.decide_by_link(strange, Decision::Approve, [0; 32], None).await;
+        let said = stage.flow.decide_by_link(strange, Decision::Approve, Digest32::ZERO, None).await;
         assert_eq!(code_of(said), "NOT_FOUND", "{strange:?}");
     }
     stage.flow.open_link(&token).await.unwrap();

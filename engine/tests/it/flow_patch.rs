@@ -5,6 +5,7 @@ use chimera_core::flow::patch;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, RUN_PATCHES};
 use chimera_core::flow::tool::Reach;
+use chimera_core::json::Digest32;
 use chimera_engine::flow::policy::{Rule, Rules, Says};
 use chimera_engine::flow::{Again, FlowError, Proposed};
 use chimera_testkit::flow::{Puppet, Setup, Stage, chain, code_of, stage, workflow};
@@ -289,9 +290,9 @@ async fn at_l1_a_patch_waits_for_an_approval_that_covers_the_plan_with_it() {
     let first = held.stage.until(held.run, waiting).await["approvals"][0].clone();
     assert_eq!(first["action"]["patch"]["add_nodes"][0]["id"], "x");
     let shown = held.stage.show(held.run).await;
-    let plan: [u8; 32] = hex::decode(shown["plan"]["digest"].as_str().unwrap()).unwrap().try_into().unwrap();
-    let covered = patch::digest(&plan, &patch::Patch::from_value(add("x", "again", "a")).unwrap());
-    assert_eq!(first["digest"], hex::encode(covered));
+    let plan = Digest32::from_hex(shown["plan"]["digest"].as_str().unwrap()).unwrap();
+    let covered = patch::digest(plan, &patch::Patch::from_value(add("x", "again", "a")).unwrap());
+    assert_eq!(first["digest"], covered.to_string());
     assert_eq!(
         code_of(held.patch(add("x", "pure", "a"), None, false).await),
         "OCC_CONFLICT",

@@ -2,6 +2,7 @@
 
 use chimera_core::access::Level;
 use chimera_core::flow::tables::RUNS;
+use chimera_core::json::Digest32;
 use chimera_engine::flow::{Again, Decide, Decision, Filter, StartRun};
 use chimera_testkit::flow::{Stage, chain, code_of, stage, until, workflow};
 use proptest::prelude::*;
@@ -117,7 +118,7 @@ async fn a_key_is_one_actors_own_and_never_shows_anothers_run() {
 }
 
 /// What one tenant tries on the run of another.
-async fn intrude(stage: &Stage, tenant: &str, run: Uuid, step: Uuid, digest: [u8; 32]) -> Vec<String> {
+async fn intrude(stage: &Stage, tenant: &str, run: Uuid, step: Uuid, digest: Digest32) -> Vec<String> {
     let (flow, permit) = (&stage.flow, stage.permit_of(tenant, "admin"));
     let decide = |digest| Decide { run, decision: Decision::Approve, approval: None, step: None, digest, reason: None };
     let patch = json!({
@@ -169,9 +170,9 @@ proptest! {
                 let (own, foreign) = (stage.permit_of(tenants[*tenant], "admin"), tenants[1 - *tenant]);
                 let shown = stage.flow.show(&own, *run).await.unwrap();
                 let hex = shown["approvals"][0]["digest"].as_str().map(str::to_owned).unwrap_or_else(|| "00".repeat(32));
-                let digest: Vec<u8> = (0..64).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect();
+                let digest = Digest32::from_hex(&hex).unwrap();
                 let step = shown["approvals"][0]["step_id"].as_str().and_then(|id| Uuid::parse_str(id).ok()).unwrap_or_default();
-                let codes = intrude(&stage, foreign, *run, step, digest.try_into().unwrap()).await;
+                let codes = intrude(&stage, foreign, *run, step, digest).await;
                 assert!(codes.iter().all(|code| code == "NOT_FOUND"), "{codes:?}");
                 let stranger = stage.permit_of(foreign, "admin");
                 assert!(stage.flow.events(&stranger, *run, 0, 1_000).await.unwrap().is_empty());

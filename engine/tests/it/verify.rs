@@ -107,7 +107,7 @@ async fn resigned(change: impl FnOnce(&mut Checkpoint)) -> (Option<i64>, Option<
     scene.store.tamper(&LEDGER_CHECKPOINTS, |rows| {
         let mut last = SignedCheckpoint::from_row(&rows[1]).unwrap().checkpoint;
         change(&mut last);
-        let insert = last.sign(&scene.world.signer).unwrap().insert().unwrap();
+        let insert = last.sign(&scene.world.signer).insert().unwrap();
         rows[1].cells = LEDGER_CHECKPOINTS.columns.iter().map(|column| insert.value(column.name).clone()).collect();
     });
     let broken = scene.verify().await.first_broken.expect("the change is found");

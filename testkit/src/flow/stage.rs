@@ -11,6 +11,7 @@ use crate::memory::MemoryRecords;
 use chimera_core::access::Level;
 use chimera_core::access::tables::TENANTS;
 use chimera_core::flow::run::Policy;
+use chimera_core::json::Digest32;
 use chimera_core::limits;
 use chimera_core::record::{Insert, Row, Table, Tx};
 use chimera_engine::access::Permit;
@@ -351,7 +352,7 @@ impl Stage {
         asked: Option<&Value>,
     ) -> Result<Decided, FlowError> {
         let digest = asked.and_then(|asked| asked["digest"].as_str());
-        let digest = digest.map(|digest| hex_bytes(digest).try_into().expect("a digest"));
+        let digest = digest.map(|digest| Digest32::from_hex(digest).expect("a digest"));
         let ask = Decide { run, decision, approval: None, step: None, digest, reason: None };
         self.flow.decide(&self.permit(who), ask).await
     }
@@ -394,9 +395,4 @@ pub fn code_of<T>(result: Result<T, FlowError>) -> String {
         Ok(_) => "none".to_owned(),
         Err(error) => error.body().code.as_str().to_owned(),
     }
-}
-
-fn hex_bytes(text: &str) -> Vec<u8> {
-    let digit = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("hex digits");
-    (0..text.len()).step_by(2).map(digit).collect()
 }

@@ -4,6 +4,7 @@ use super::failure::{failed, lasting, sent};
 use super::request::Care;
 use bytes::Bytes;
 use chimera_core::error::Code;
+use chimera_core::json::{TooDeep, within_depth};
 use chimera_core::limits::{JSON_DEPTH_MAX, RETRY_AFTER_SECONDS_MAX};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::ToolError;
@@ -83,10 +84,12 @@ impl Answer {
         lasting(failed(sent, Code::ExternalServiceError, format!("{}: {what}", self.shown)))
     }
 
-    /// The body as JSON that can be recorded: a whole number that a double can't keep becomes text.
+    /// The body as JSON that can be recorded.
     pub fn json(&self) -> Result<Value, ToolError> {
         let value = serde_json::from_slice(&self.body).map_err(|_| self.unusable("the answer is not JSON"))?;
-        recordable(value, JSON_DEPTH_MAX - DEPTH_KEPT).ok_or_else(|| self.unusable("the answer is nested too deeply"))
+        let deep = |error: TooDeep| self.unusable(&format!("the answer is {error}"));
+        within_depth(&value, JSON_DEPTH_MAX - DEPTH_KEPT).map_err(deep)?;
+        Ok(value)
     }
 
     /// How long the other side asks to wait.
@@ -110,30 +113,6 @@ impl Answer {
         let target = values.flat_map(links).find(|(_, relations)| relations.iter().any(|rel| rel == "next"))?.0;
         self.url.join(&target).ok()
     }
-}
-
-/// The same document without numbers that lose digits; nothing if it is nested too deeply.
-fn recordable(value: Value, depth: usize) -> Option<Value> {
-    const WHOLE_MAX: u64 = 1 << 53;
-    if depth == 0 {
-        return None;
-    }
-    Some(match value {
-        Value::Number(number)
-            if number.as_u64().is_some_and(|n| n > WHOLE_MAX)
-                || number.as_i64().is_some_and(|n| n.unsigned_abs() > WHOLE_MAX) =>
-        {
-            number.to_string().into()
-        }
-        Value::Array(items) => {
-            Value::Array(items.into_iter().map(|item| recordable(item, depth - 1)).collect::<Option<_>>()?)
-        }
-        Value::Object(members) => {
-            let members = members.into_iter().map(|(name, member)| Some((name, recordable(member, depth - 1)?)));
-            Value::Object(members.collect::<Option<_>>()?)
-        }
-        other => other,
-    })
 }
 
 /// Targets and relations of one `Link` value. A comma may stand inside a target.
@@ -217,7 +196,10 @@ mod tests {
             Answer { body: Bytes::copy_from_slice(body.as_bytes()), ..answer(200, Care::Once, &[]) }.json()
         };
         let read = json(r#"{"a": [9007199254740992, 9007199254740993, -9007199254740993, 1.5]}"#).unwrap();
-        assert_eq!(read["a"], serde_json::json!([9007199254740992_u64, "9007199254740993", "-9007199254740993", 1.5]));
+        assert_eq!(
+            read["a"],
+            serde_json::json!([9007199254740992_u64, 9007199254740993_u64, -9007199254740993_i64, 1.5])
+        );
         let deep = "[".repeat(JSON_DEPTH_MAX + 1) + &"]".repeat(JSON_DEPTH_MAX + 1);
         assert_eq!(json(&deep).unwrap_err().sent, Sent::Maybe);
         assert!(!json("<html>").unwrap_err().body.retryable);

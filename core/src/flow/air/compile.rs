@@ -15,10 +15,9 @@ use super::reach::upstream;
 use crate::flow::expr::{Template, TemplateError, Type};
 use crate::flow::schema::Schema;
 use crate::flow::tool::{Reach, Spec};
-use crate::ledger::jcs;
+use crate::json::Digest32;
 use crate::limits::{WORKFLOW_EDGES_MAX, WORKFLOW_NODES_MAX};
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -64,20 +63,10 @@ pub(crate) fn compile_onto(
         checked.references(&ways, &order, prior, &mut out);
         checked.types(input_schema.as_deref(), &wanted, prior, &mut out);
     }
-    let digest = digest_of(&document, &mut out);
+    let digest = Digest32::of(&document.to_value());
     let output_type = output_type(outputs.as_ref(), &nodes);
     let nests = nests(&nodes);
     out.or(Graph { document, digest, nodes, edges, input_schema, outputs, output_type, nests, index })
-}
-
-pub(super) fn digest_of(document: &Document, out: &mut Problems) -> [u8; 32] {
-    match jcs::canonical(&document.to_value()) {
-        Ok(text) => Sha256::digest(text.as_bytes()).into(),
-        Err(error) => {
-            out.add(ProblemCode::InvalidValue, "", format!("the document has no canonical form: {error}"));
-            [0; 32]
-        }
-    }
 }
 
 /// What a run gives: its templates, or the outputs of the last nodes by name.

@@ -5,12 +5,13 @@
 //! a later patch added.
 
 use super::catalog::Known;
-use super::compile::{digest_of, output_type};
+use super::compile::output_type;
 use super::document::{Body, Document, Node};
 use super::problem::{Problem, ProblemCode, Problems};
 use crate::flow::expr::{Template, Type};
 use crate::flow::schema::Schema;
 use crate::flow::tool::Spec;
+use crate::json::Digest32;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ pub struct Graph {
     /// What it was compiled from.
     pub document: Document,
     /// SHA-256 of the document's canonical JSON.
-    pub digest: [u8; 32],
+    pub digest: Digest32,
     /// The nodes, in the document's order.
     pub nodes: Vec<CompiledNode>,
     /// The edges, in the document's order.
@@ -145,8 +146,8 @@ impl Graph {
                 edges.push(CompiledEdge { from, to, condition: edge.condition.clone() });
             }
         }
-        let mut out = Problems::default();
-        let digest = digest_of(&document, &mut out);
+        let out = Problems::default();
+        let digest = Digest32::of(&document.to_value());
         let output_type = output_type(self.outputs.as_ref(), &nodes);
         let (input_schema, outputs) = (self.input_schema.clone(), self.outputs.clone());
         let nests = nests(&nodes);

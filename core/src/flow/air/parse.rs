@@ -7,7 +7,7 @@
 use super::document::{Approval, Body, Cache, Child, Document, Each, Edge, Function, Hitl, Item, Join, Node, Retry};
 use super::problem::{Problem, ProblemCode, Problems};
 use super::read::Members;
-use crate::ledger::jcs;
+use crate::json;
 use crate::limits::{
     APPROVALS_NEEDED_MAX, APPROVERS_MAX, FLOW_SECONDS_MAX, MAP_PARALLEL_MAX, RETRIES_MAX, WORKFLOW_BYTES_MAX,
     WORKFLOW_EDGES_MAX, WORKFLOW_ID_CHARS_MAX, WORKFLOW_NODES_MAX,
@@ -27,7 +27,7 @@ pub fn parse(text: &str) -> Result<Document, Vec<Problem>> {
         let reason = format!("the document has {} bytes, at most {WORKFLOW_BYTES_MAX}", text.len());
         return Err(vec![Problem::new(ProblemCode::TooLarge, "", reason)]);
     }
-    let value = jcs::parse(text).map_err(|error| vec![Problem::new(ProblemCode::NotJson, "", error.to_string())])?;
+    let value = json::parse(text).map_err(|error| vec![Problem::new(ProblemCode::NotJson, "", error.to_string())])?;
     Document::from_value(value)
 }
 
@@ -260,7 +260,7 @@ fn read_function(members: &mut Members, out: &mut Problems) -> Function {
 fn read_child(members: &mut Members, out: &mut Problems) -> Child {
     Child {
         workflow_id: read_workflow_id(members, out),
-        version: members.number("version", 1..=jcs::INTEGER_MAX, out),
+        version: members.number("version", 1..=i64::MAX, out),
         inputs: members.object("inputs", out).unwrap_or_default(),
     }
 }

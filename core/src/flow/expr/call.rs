@@ -1,10 +1,10 @@
 //! The functions of expressions: a fixed table, all pure and bounded by the size of what they get.
 
 use super::eval::Budget;
-use super::operate::{fraction, type_word, whole};
+use super::operate::{fraction, integer, type_word, whole};
 use super::types::Type;
 use crate::flow::air::did_you_mean;
-use crate::ledger::jcs::{canonical, number_text};
+use crate::json::canonical;
 use crate::limits::EXPRESSION_LIST_MAX;
 use serde_json::Value;
 use std::sync::Arc;
@@ -182,7 +182,7 @@ fn size(value: &Value) -> Result<Value, String> {
         Value::Object(members) => members.len(),
         other => return Err(format!("size can't take {}", type_word(other))),
     };
-    whole(i64::try_from(count).ok())
+    whole(i128::try_from(count).ok())
 }
 
 fn split(text: &str, by: &str) -> Result<Value, String> {
@@ -248,22 +248,20 @@ fn to_text(value: &Value) -> Result<Value, String> {
 pub(super) fn plain(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),
-        Value::Number(number) if number.is_f64() => Ok(number_text(number.as_f64().unwrap_or_default())),
-        other => canonical(other).map_err(|error| error.to_string()),
+        other => Ok(canonical(other)),
     }
 }
 
 fn to_int(value: &Value) -> Result<Value, String> {
     match value {
-        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
-            (Some(number), _) => whole(Some(number)),
-            // Beyond this a fraction has no whole part that is exact.
+        Value::Number(number) => match (integer(number), number.as_f64()) {
+            // What is beyond the range of whole numbers becomes its end, which no result may be.
             #[allow(clippy::cast_possible_truncation)]
-            (None, Some(number)) if number.abs() <= 9_007_199_254_740_992.0 => whole(Some(number.trunc() as i64)),
-            _ => Err("the result is beyond 2^53".to_owned()),
+            (None, Some(number)) => whole(Some(number.trunc() as i128)),
+            (number, _) => whole(number),
         },
         Value::String(text) => {
-            let number: i64 = text.parse().map_err(|_| "the string is not an integer".to_owned())?;
+            let number: i128 = text.parse().map_err(|_| "the string is not an integer".to_owned())?;
             whole(Some(number))
         }
         other => Err(format!("int can't take {}", type_word(other))),

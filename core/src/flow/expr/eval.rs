@@ -4,7 +4,7 @@
 //! is charged to a budget, so no expression can run long or grow large, whatever it is fed.
 //! "Not known yet" travels like an error but is none: `false && unknown` is false.
 
-use super::operate::{operate, type_word, whole};
+use super::operate::{integer, operate, type_word, whole};
 use super::scope::{Lookup, Scope};
 use super::term::{Macro, Root, Step, Term};
 use crate::limits::{EXPRESSION_LIST_MAX, EXPRESSION_WORK_MAX};
@@ -114,7 +114,7 @@ impl Evaluation<'_> {
             Term::Object(entries) => self.object(entries, variable),
             Term::Not(of) => Ok(Cow::Owned(Value::Bool(!self.flag(of, variable)?))),
             Term::Negate(of) => match self.value(of, variable)?.as_ref() {
-                Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+                Value::Number(number) => match (integer(number), number.as_f64()) {
                     (Some(number), _) => Ok(Cow::Owned(whole(number.checked_neg())?)),
                     (None, number) => Ok(Cow::Owned(super::operate::fraction(-number.unwrap_or(f64::NAN))?)),
                 },

@@ -1,7 +1,7 @@
 //! The words of an expression: CEL's tokens.
 
 use super::literal;
-use crate::ledger::jcs::INTEGER_MAX;
+use super::operate;
 use serde_json::{Number, Value};
 
 /// A word of an expression.
@@ -62,7 +62,7 @@ fn number(text: &str) -> Result<(Token<'_>, usize), String> {
     let digits = |from: usize| text[from..].bytes().take_while(u8::is_ascii_digit).count();
     let (value, length) = if let Some(hex) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         let count = hex.bytes().take_while(u8::is_ascii_hexdigit).count();
-        (i64::from_str_radix(&hex[..count], 16).ok().and_then(whole), count + 2)
+        (i128::from_str_radix(&hex[..count], 16).ok().and_then(whole), count + 2)
     } else {
         let mut length = digits(0);
         let mut fraction = false;
@@ -94,6 +94,6 @@ fn number(text: &str) -> Result<(Token<'_>, usize), String> {
     }
 }
 
-fn whole(number: i64) -> Option<Value> {
-    (number <= INTEGER_MAX).then(|| Value::from(number))
+fn whole(number: i128) -> Option<Value> {
+    operate::whole(Some(number)).ok()
 }

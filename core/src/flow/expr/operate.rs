@@ -1,7 +1,6 @@
 //! What the operators do with two JSON values.
 
 use super::term::Operator;
-use crate::ledger::jcs::INTEGER_MAX;
 use crate::limits::EXPRESSION_LIST_MAX;
 use serde_json::{Number, Value};
 use std::cmp::Ordering;
@@ -19,10 +18,17 @@ pub(super) fn type_word(value: &Value) -> &'static str {
     }
 }
 
-/// A whole number that every reader of JSON keeps.
-pub(super) fn whole(number: Option<i64>) -> Result<Value, String> {
-    let number = number.filter(|number| (-INTEGER_MAX..=INTEGER_MAX).contains(number));
-    number.map(Value::from).ok_or_else(|| "the result is beyond 2^53".to_owned())
+/// A whole number of 64 bits, with a sign or without.
+pub(super) fn whole(number: Option<i128>) -> Result<Value, String> {
+    let value = number.and_then(|number| {
+        i64::try_from(number).map(Value::from).or_else(|_| u64::try_from(number).map(Value::from)).ok()
+    });
+    value.ok_or_else(|| "the result is beyond 64 bits".to_owned())
+}
+
+/// The whole number that a number is written as, if it is.
+pub(super) fn integer(number: &Number) -> Option<i128> {
+    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
 }
 
 /// A fraction, if it is one.
@@ -64,7 +70,7 @@ fn arithmetic(operator: Operator, one: &Value, other: &Value) -> Result<Value, S
     let (Value::Number(left), Value::Number(right)) = (one, other) else {
         return Err(unfit(operator, one, other));
     };
-    if let (Some(left), Some(right)) = (left.as_i64(), right.as_i64()) {
+    if let (Some(left), Some(right)) = (integer(left), integer(right)) {
         return match operator {
             Operator::Divide | Operator::Modulo if right == 0 => Err("division by zero".to_owned()),
             Operator::Add => whole(left.checked_add(right)),
@@ -97,10 +103,20 @@ fn compare(operator: Operator, one: &Value, other: &Value) -> Result<Option<Orde
 }
 
 fn order(one: &Number, other: &Number) -> Option<Ordering> {
-    match (one.as_i64(), other.as_i64()) {
+    match (integer(one), integer(other)) {
         (Some(one), Some(other)) => Some(one.cmp(&other)),
-        _ => one.as_f64()?.partial_cmp(&other.as_f64()?),
+        (Some(one), None) => Some(beside(one, other.as_f64()?)),
+        (None, Some(other)) => Some(beside(other, one.as_f64()?).reverse()),
+        (None, None) => one.as_f64()?.partial_cmp(&other.as_f64()?),
     }
+}
+
+/// A whole number beside a finite fraction, none of its digits lost.
+fn beside(whole: i128, fraction: f64) -> Ordering {
+    // What is beyond the range of whole numbers becomes its end.
+    #[allow(clippy::cast_possible_truncation)]
+    let cut = fraction.trunc() as i128;
+    whole.cmp(&cut).then_with(|| 0.0.partial_cmp(&fraction.fract()).unwrap_or(Ordering::Equal))
 }
 
 /// Equal as CEL sees it: `1` is `1.0`, and values of different types are different.

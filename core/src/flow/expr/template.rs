@@ -13,6 +13,7 @@ use super::scan::{Piece, scan};
 use super::scope::{Lookup, Nothing, Scope};
 use super::term::Term;
 use super::types::Type;
+use crate::json::within_depth;
 use crate::limits::{JSON_DEPTH_MAX, TEMPLATE_EXPRESSIONS_MAX};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -114,10 +115,11 @@ impl Template {
         let budget = Budget::default();
         let evaluation = Evaluation { scope, budget: &budget };
         let value = render(&self.inner.root, &evaluation)?;
-        within_depth(&value, JSON_DEPTH_MAX).then_some(value).ok_or_else(|| RenderError {
+        within_depth(&value, JSON_DEPTH_MAX).map_err(|error| RenderError {
             expression: self.inner.root.first_source().to_owned(),
-            reason: format!("the value is nested more than {JSON_DEPTH_MAX} levels deep"),
-        })
+            reason: format!("the value is {error}"),
+        })?;
+        Ok(value)
     }
 
     /// The nodes whose outputs it names.
@@ -407,13 +409,5 @@ fn preview(part: &Part, evaluation: &Evaluation<'_>, waits: &mut Waits) -> Resul
             }
             Ok(Value::Object(shown))
         }
-    }
-}
-
-fn within_depth(value: &Value, depth: usize) -> bool {
-    match value {
-        Value::Array(items) => depth > 0 && items.iter().all(|item| within_depth(item, depth - 1)),
-        Value::Object(members) => depth > 0 && members.values().all(|value| within_depth(value, depth - 1)),
-        _ => true,
     }
 }

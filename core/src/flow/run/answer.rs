@@ -9,7 +9,8 @@ use super::task::State;
 use super::{At, EffectStatus, Run, retry};
 use crate::error::{Code, ErrorBody};
 use crate::flow::call::{Answer, Found, Sent, ToolError};
-use crate::flow::tool::{Reach, Spec, input_digest, is_dry};
+use crate::flow::tool::{Reach, Spec, is_dry};
+use crate::json::Digest32;
 use crate::limits;
 use crate::record::Json;
 use serde_json::{Value, json};
@@ -165,15 +166,15 @@ impl Run {
     ) -> Result<(), Unstorable> {
         let task = self.task(at);
         let attempt = task.map_or(0, |task| task.attempt);
-        let digest = task.and_then(|task| task.digest).unwrap_or_default();
-        let given = input_digest(&output).map(hex::encode).unwrap_or_default();
+        let digest = task.and_then(|task| task.digest);
+        let given = Digest32::of(&output);
         let data = json!({
             "node": self.name(at),
             "item": at.item,
             "tool": spec.name,
             "attempt": attempt,
             "how": how,
-            "input_digest": hex::encode(digest),
+            "input_digest": digest,
             "output_digest": given,
         });
         let seq = book.note("step.completed", self.step_id(at), None, data) + self.run_seq;
@@ -392,7 +393,7 @@ impl Run {
     ) -> Result<(), Unstorable> {
         let ttl = self.function(at).and_then(|function| function.cache.as_ref()).and_then(|cache| cache.ttl_seconds);
         let Some(digest) = self.task(at).and_then(|task| task.digest) else { return Ok(()) };
-        let key = cache_key(self.name(at), spec, &digest);
+        let key = cache_key(self.name(at), spec, digest);
         let expires_at = ttl.map(|seconds| env.now.plus_seconds(i64::from(seconds)));
         book.remember(&self.head, key, &spec.version, output, expires_at, env.now)
     }

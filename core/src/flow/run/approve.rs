@@ -9,14 +9,15 @@ use super::event::Verdict;
 use super::past::Past;
 use super::rows::{Book, Unstorable};
 use super::scope::View;
-use super::start::check_input;
+use super::start::{taken_in, too_deep};
 use super::task::{Approved, Asked, State};
 use super::{At, ReplayMode, Run, start::Work};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Approval, Body};
 use crate::flow::expr::{RenderError, Template};
-use crate::flow::tool::{Risk, Spec, input_digest, is_dry};
+use crate::flow::tool::{Risk, Spec, is_dry};
+use crate::json::{CanonicalJson, Digest32};
 use crate::ledger::decision::{Outcome, Source};
 use crate::limits;
 use serde_json::{Value, json};
@@ -65,11 +66,11 @@ impl Run {
         let Work::Tool(spec) = self.work(at) else { return false };
         let Some(digest) = self.task(at).and_then(|task| task.digest) else { return false };
         let plan = self.plan.as_ref().filter(|plan| plan.asked.is_none());
-        plan.and_then(|plan| plan.of(self.name(at))).is_some_and(|planned| planned.has(at.item, &digest, &spec))
+        plan.and_then(|plan| plan.of(self.name(at))).is_some_and(|planned| planned.has(at.item, digest, &spec))
     }
 
     /// Digest of exactly what a place would do.
-    pub(crate) fn action_digest(&self, at: At) -> [u8; 32] {
+    pub(crate) fn action_digest(&self, at: At) -> Digest32 {
         let task = self.task(at);
         let (tool, version) = match self.work(at) {
             Work::Tool(spec) => (spec.name.clone(), spec.version.clone()),
@@ -82,9 +83,9 @@ impl Run {
             "item": at.item,
             "tool": tool,
             "tool_version": version,
-            "input": task.and_then(|task| task.digest).map(hex::encode),
+            "input": task.and_then(|task| task.digest),
         });
-        input_digest(&action).unwrap_or_default()
+        Digest32::of(&action)
     }
 
     /// Asks people; the place waits.
@@ -115,7 +116,7 @@ impl Run {
         book.approval(&self.head, &asked, Some((step, self.name(at))), &tool, data, demand, env.now)?;
         let rationale = demand.reason.clone();
         let verdict = Verdict { source: Source::Approval, outcome: Outcome::Deferred, rationale, policies: Vec::new() };
-        let data = json!({"node": self.name(at), "approval_id": asked.id, "digest": hex::encode(digest), "needed": demand.people()});
+        let data = json!({"node": self.name(at), "approval_id": asked.id, "digest": digest, "needed": demand.people()});
         book.decision("approval.requested", Some(step), None, data, verdict);
         self.enter(at, State::Asking(asked));
         self.keep(at, env, book);
@@ -134,10 +135,9 @@ impl Run {
                 return self.fail_step(at, error, env, book);
             }
         };
-        let digest = input_digest(&shown).unwrap_or_default();
-        if let Some(task) = self.task_mut(at) {
-            task.input = Some(Arc::new(shown));
-            task.digest = Some(digest);
+        match CanonicalJson::new(shown) {
+            Ok(shown) => drop(self.fix_input(at, shown)),
+            Err(error) => return self.fail_step(at, too_deep("what is shown", &error), env, book),
         }
         match self.past(at, None) {
             Past::None => self.ask(at, &demand, env, book),
@@ -188,7 +188,7 @@ impl Run {
 
     /// A person's node is over.
     fn decided(&mut self, at: At, output: Value, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
-        let given = input_digest(&output).map(hex::encode).unwrap_or_default();
+        let given = Digest32::of(&output);
         let data = json!({"node": self.name(at), "how": "decided", "output_digest": given});
         self.ensure_step(at, env);
         let seq = book.note("step.completed", self.step_id(at), None, data) + self.run_seq;
@@ -272,16 +272,18 @@ impl Run {
         if approval.is_none() {
             book.approval_closed(&asked, "superseded", env.now)?;
         }
-        if let Err(error) = check_input(&spec, &input) {
-            book.note("step.edit_refused", Some(step), Some(by), json!({"code": error.code, "message": error.message}));
-        } else {
-            let digest = input_digest(&input).unwrap_or_default();
-            let data = json!({"node": self.name(at), "input_digest": hex::encode(digest)});
-            book.note("step.edited", Some(step), Some(by), data);
-            if let Some(task) = self.task_mut(at) {
-                task.input = Some(Arc::new(input));
-                task.digest = Some(digest);
-                task.approved = None;
+        match taken_in(&spec, input) {
+            Err(error) => {
+                let data = json!({"code": error.code, "message": error.message});
+                book.note("step.edit_refused", Some(step), Some(by), data);
+            }
+            Ok(input) => {
+                let data = json!({"node": self.name(at), "input_digest": input.digest()});
+                book.note("step.edited", Some(step), Some(by), data);
+                self.fix_input(at, input);
+                if let Some(task) = self.task_mut(at) {
+                    task.approved = None;
+                }
             }
         }
         let edited = Demand::one("the input was edited");

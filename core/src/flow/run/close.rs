@@ -6,8 +6,8 @@ use super::rows::{Book, Unstorable};
 use super::task::{State, Stored, Task};
 use super::{At, Head, Owner, Run};
 use crate::flow::tables::{RUN_SIGNALS, RUNS, STEPS};
-use crate::flow::tool::input_digest;
 use crate::id;
+use crate::json::Digest32;
 use crate::limits;
 use crate::record::{Insert, Json, Update, Value};
 use crate::time::Timestamp;
@@ -75,8 +75,8 @@ impl Run {
         let data = json!({
             "workflow_id": self.head.workflow.id,
             "workflow_version": self.head.workflow.version,
-            "graph_digest": hex::encode(self.graph.digest),
-            "inputs_digest": input_digest(&self.head.inputs).map(hex::encode).unwrap_or_default(),
+            "graph_digest": self.graph.digest,
+            "inputs_digest": Digest32::of(&self.head.inputs),
             "autonomy_level": self.head.level.as_str(),
             "level_because": self.head.risk.as_ref().map(|risk| risk["level_because"].clone()),
             "risk_score": self.head.risk.as_ref().map(|risk| risk["score"].clone()),

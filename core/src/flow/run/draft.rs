@@ -17,7 +17,8 @@ use crate::error::{Code, ErrorBody};
 use crate::flow::air::Body;
 use crate::flow::call::Answer;
 use crate::flow::expr::Preview;
-use crate::flow::tool::{Reach, Spec, input_digest};
+use crate::flow::tool::{Reach, Spec};
+use crate::json::Digest32;
 use crate::ledger::decision::{Outcome, Source};
 use crate::limits;
 use crate::record::{Insert, Json};
@@ -196,11 +197,11 @@ impl Run {
         if spec.metadata.dry_run_supported && !self.take_slot(at, &spec, env) {
             return Ok(Drafted::Held);
         }
-        let digest = input_digest(&input).unwrap_or_default();
+        let digest = Digest32::of(&input);
         let risk = env.policy.risk(&spec, &input);
         let line = json!({
             "node": node, "item": at.item, "tool": spec.name, "tool_version": spec.version, "input": input,
-            "input_digest": hex::encode(digest), "risk": risk,
+            "input_digest": digest, "risk": risk,
         });
         if let Some(planned) = self.plan_for(&node, &spec, risk) {
             match at.item {
@@ -286,7 +287,7 @@ impl Run {
             return Ok(());
         };
         let tried = list.len().min(limits::DRAFT_ITEMS_MAX);
-        let digest = input_digest(&json!(list)).map(hex::encode).unwrap_or_default();
+        let digest = Digest32::of(&json!(list));
         draft.lines.push(json!({
             "node": node, "type": "map", "max_parallel": bound, "items": list.len(), "items_tried": tried,
             "input_digest": digest,
@@ -382,11 +383,11 @@ impl Run {
         });
         let subject = json!({
             "run_id": self.head.id,
-            "graph": hex::encode(self.graph.digest),
-            "inputs": input_digest(&self.head.inputs).map(hex::encode).unwrap_or_default(),
+            "graph": self.graph.digest,
+            "inputs": Digest32::of(&self.head.inputs),
             "lines": covered.collect::<Vec<_>>(),
         });
-        let digest = input_digest(&subject).unwrap_or_default();
+        let digest = Digest32::of(&subject);
         draft.calls.into_iter().for_each(|row| book.insert(row));
         self.fix_plan(digest, draft.planned, &draft.lines, draft.demand, env, book)
     }

@@ -8,7 +8,7 @@ use super::undo::Undo;
 use super::{ReplayMode, Run, RunStatus};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
-use crate::flow::tool::input_digest;
+use crate::json::Digest32;
 use crate::limits;
 use crate::record::Json;
 use serde_json::{Map, Value, json};
@@ -95,7 +95,7 @@ impl Run {
             RunStatus::Cancelled => ("run.cancelled", self.cancelled_by.as_ref().map(|(by, _)| by.clone())),
             _ => ("run.failed", None),
         };
-        let digest = self.result.as_ref().and_then(|result| input_digest(result).ok()).map(hex::encode);
+        let digest = self.result.as_ref().map(Digest32::of);
         let error = self.failure.as_ref().map(|error| json!({"code": error.code, "message": error.message}));
         let reason = self.cancelled_by.as_ref().and_then(|(_, reason)| reason.clone());
         book.note(event, None, by, json!({"result_digest": digest, "error": error, "reason": reason}));

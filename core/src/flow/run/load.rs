@@ -15,6 +15,7 @@ use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, Graph};
 use crate::flow::patch::Patch;
+use crate::json::Digest32;
 use crate::record::Row;
 use crate::time::Timestamp;
 use serde_json::{Value, json};
@@ -75,7 +76,7 @@ pub struct Recording {
     /// Why it failed, if it did.
     pub error: Option<ErrorBody>,
     /// Digest of its input.
-    pub input: Option<[u8; 32]>,
+    pub input: Option<Digest32>,
 }
 
 /// Rows that don't make a run.
@@ -272,10 +273,9 @@ impl Run {
         let json = |column| row.get(column).as_json().map(crate::record::Json::to_value);
         let approved = approvals.iter().filter(|a| a.uuid("step_id") == id && a.text("status") == "approved");
         let approved = approved.max_by_key(|a| asked_at(a));
-        let approved = approved.map(|a| Approved {
-            digest: digest(a, "action_digest").unwrap_or_default(),
-            by: deciders(a),
-            notes: a.get("review_notes").as_text().map(str::to_owned),
+        let approved = approved.and_then(|a| {
+            let notes = a.get("review_notes").as_text().map(str::to_owned);
+            Some(Approved { digest: digest(a, "action_digest")?, by: deciders(a), notes })
         });
         let attempt = u32::try_from(row.int("attempt")).unwrap_or(0);
         let counted = effect.and_then(|effect| u32::try_from(effect.int("attempt")).ok());
@@ -451,8 +451,8 @@ impl Run {
     }
 }
 
-fn digest(row: &Row, column: &str) -> Option<[u8; 32]> {
-    row.get(column).as_bytes()?.try_into().ok()
+fn digest(row: &Row, column: &str) -> Option<Digest32> {
+    Digest32::from_slice(row.get(column).as_bytes()?)
 }
 
 /// The request that stands: the one that waits, else the one that was made last, because a run asks
@@ -463,7 +463,7 @@ fn asked(approvals: &[Row], fits: impl Fn(&Row) -> bool) -> Option<Asked> {
     let row = approvals.iter().filter(|row| fits(row)).max_by_key(rank)?;
     Some(Asked {
         id: row.uuid("approval_request_id"),
-        digest: digest(row, "action_digest").unwrap_or_default(),
+        digest: digest(row, "action_digest")?,
         expires_at: row.get("expires_at").as_time().unwrap_or(Timestamp::from_micros(i64::MAX)),
         open: row.text("status") == "pending",
     })

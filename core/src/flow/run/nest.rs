@@ -11,12 +11,13 @@ use super::event::Effect;
 use super::past::Past;
 use super::rows::{Book, Unstorable};
 use super::scope::View;
+use super::start::too_deep;
 use super::task::{Mapping, State, Task};
 use super::{At, Head, Run, RunStatus, Source, WorkflowRef};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::Body;
-use crate::flow::tool::input_digest;
+use crate::json::{CanonicalJson, Digest32};
 use crate::limits;
 use crate::record::Json;
 use crate::time::Timestamp;
@@ -60,12 +61,11 @@ impl Run {
             Past::Failed(error) => return self.fail_step(at, error, env, book),
             Past::Missing => return self.not_recorded(at, env, book),
         }
-        let digest = input_digest(&inputs).unwrap_or_default();
-        let inputs = Arc::new(inputs);
-        if let Some(task) = self.task_mut(at) {
-            task.input = Some(Arc::clone(&inputs));
-            task.digest = Some(digest);
-        }
+        let inputs = match CanonicalJson::new(inputs) {
+            Ok(inputs) => inputs,
+            Err(error) => return self.fail_step(at, too_deep("the input", &error), env, book),
+        };
+        let (digest, inputs) = (inputs.digest(), self.fix_input(at, inputs));
         if let Some(demand) = self.demand_of_child(at).filter(|demand| !self.is_met(at, demand)) {
             return self.ask(at, &demand, env, book);
         }
@@ -100,7 +100,7 @@ impl Run {
         }
         self.enter(at, State::Child { run: child });
         self.keep(at, env, book);
-        let data = json!({"node": self.name(at), "item": at.item, "child_run_id": child, "workflow_id": workflow, "input_digest": hex::encode(digest)});
+        let data = json!({"node": self.name(at), "item": at.item, "child_run_id": child, "workflow_id": workflow, "input_digest": digest});
         book.note("step.child_started", Some(step), None, data);
         book.effects.push(Effect::Wake(child));
         Ok(())
@@ -163,7 +163,7 @@ impl Run {
         book: &mut Book,
     ) -> Result<(), Unstorable> {
         let items = self.task_mut(at).and_then(|task| task.items_mut().map(std::mem::take)).unwrap_or_default();
-        let given = input_digest(&output).map(hex::encode).unwrap_or_default();
+        let given = Digest32::of(&output);
         let data = json!({"node": self.name(at), "item": at.item, "how": how, "output_digest": given});
         self.ensure_step(at, env);
         let seq = book.note("step.completed", self.step_id(at), None, data) + self.run_seq;
@@ -195,7 +195,7 @@ impl Run {
             return self.fail_step(at, too_many(self.name(at)), env, book);
         }
         let step = self.ensure_step(at, env);
-        let digest = input_digest(&json!(list)).unwrap_or_default();
+        let digest = Digest32::of(&json!(list));
         let input = Arc::new(json!({ "over": list }));
         let open = list.len();
         if let Some(task) = self.task_mut(at) {
@@ -210,7 +210,7 @@ impl Run {
             "step.mapping",
             Some(step),
             None,
-            json!({"node": self.name(at), "items": open, "input_digest": hex::encode(digest)}),
+            json!({"node": self.name(at), "items": open, "input_digest": digest}),
         );
         if open == 0 {
             return self.nested_completed(at, json!({"items": []}), "map", env, book);

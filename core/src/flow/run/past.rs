@@ -95,7 +95,7 @@ impl Run {
                 (Some(recording), None) => found.push(line("not_reached", (*recording.output).clone(), Value::Null)),
                 (Some(recording), Some(output)) => {
                     if recording.input.is_some() && task.digest.is_some() && recording.input != task.digest {
-                        let (before, after) = (recording.input.map(hex::encode), task.digest.map(hex::encode));
+                        let (before, after) = (recording.input, task.digest);
                         found.push(line("input", json!(before), json!(after)));
                     }
                     if recording.output != *output {

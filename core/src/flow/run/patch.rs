@@ -95,7 +95,7 @@ impl Run {
         }
         let mut overlay = Overlay { patch, by, version: 1, asked: None, before: None };
         if let (Level::Draft, Some(covered)) = (self.head.level, self.covered()) {
-            let digest = patch::digest(&covered, &overlay.patch);
+            let digest = patch::digest(covered, &overlay.patch);
             let demand = Demand::one("the plan was approved without this patch");
             let asked = Asked { id: (env.ids)(), digest, expires_at: expires_at(&demand, env), open: true };
             self.approvals += 1;
@@ -107,7 +107,7 @@ impl Run {
                 rationale: demand.reason,
                 policies: Vec::new(),
             };
-            let data = json!({"approval_id": asked.id, "digest": hex::encode(digest), "patch": number});
+            let data = json!({"approval_id": asked.id, "digest": digest, "patch": number});
             book.decision("approval.requested", None, Some(overlay.by.clone()), data, verdict);
             let set = vec![("approval_request_id", asked.id.into())];
             book.update(Update::versioned(&RUN_PATCHES, key(self.head.id, number), overlay.version, set)?);
@@ -206,7 +206,7 @@ impl Run {
         let set = vec![("status", "applied".into()), ("inverse", Json::of(&inverse.to_value())?.into())];
         book.update(Update::versioned(&RUN_PATCHES, key(self.head.id, number), overlay.version, set)?);
         book.set("patches", i64::from(self.patches));
-        let data = json!({"number": number, "graph_digest": hex::encode(self.graph.digest), "nodes": self.nodes.len() - nodes});
+        let data = json!({"number": number, "graph_digest": self.graph.digest, "nodes": self.nodes.len() - nodes});
         book.note("patch.applied", None, Some(overlay.by.clone()), data);
         if let Some(stored) = self.overlays.get_mut(&number) {
             stored.version += 1;
@@ -303,12 +303,7 @@ impl Run {
         self.graph = before;
         let set = vec![("status", "reverted".into())];
         book.update(Update::versioned(&RUN_PATCHES, key(self.head.id, number), version, set)?);
-        book.note(
-            "patch.reverted",
-            None,
-            Some(by),
-            json!({"number": number, "graph_digest": hex::encode(self.graph.digest)}),
-        );
+        book.note("patch.reverted", None, Some(by), json!({"number": number, "graph_digest": self.graph.digest}));
         Ok(())
     }
 }

@@ -13,7 +13,8 @@ use super::task::Asked;
 use super::{At, Run, RunStatus};
 use crate::error::{Code, ErrorBody};
 use crate::flow::patch;
-use crate::flow::tool::{Spec, input_digest};
+use crate::flow::tool::Spec;
+use crate::json::Digest32;
 use crate::ledger::decision::{Outcome, Source};
 use crate::limits;
 use crate::record::{Json, Value as Cell};
@@ -26,9 +27,9 @@ use uuid::Uuid;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Planned {
     /// Digest of its input, if that was known.
-    pub(crate) exact: Option<[u8; 32]>,
+    pub(crate) exact: Option<Digest32>,
     /// Digests of the inputs of its items, as far as they were known.
-    pub(crate) items: BTreeMap<u32, [u8; 32]>,
+    pub(crate) items: BTreeMap<u32, Digest32>,
     /// How risky it looked.
     pub(crate) risk: u32,
     /// The version of its tool.
@@ -36,15 +37,15 @@ pub(crate) struct Planned {
 }
 
 impl Planned {
-    fn digest(&self, item: Option<u32>) -> Option<&[u8; 32]> {
+    fn digest(&self, item: Option<u32>) -> Option<Digest32> {
         match item {
-            None => self.exact.as_ref(),
-            Some(item) => self.items.get(&item),
+            None => self.exact,
+            Some(item) => self.items.get(&item).copied(),
         }
     }
 
     /// Whether exactly this call was planned.
-    pub(crate) fn has(&self, item: Option<u32>, digest: &[u8; 32], spec: &Spec) -> bool {
+    pub(crate) fn has(&self, item: Option<u32>, digest: Digest32, spec: &Spec) -> bool {
         self.digest(item) == Some(digest) && self.tool_version == spec.version
     }
 
@@ -55,9 +56,9 @@ impl Planned {
 
     fn to_value(&self) -> Value {
         let items: Map<String, Value> =
-            self.items.iter().map(|(item, digest)| (item.to_string(), hex::encode(digest).into())).collect();
+            self.items.iter().map(|(item, digest)| (item.to_string(), digest.to_string().into())).collect();
         json!({
-            "exact": self.exact.map(hex::encode), "items": items, "risk": self.risk, "tool_version": self.tool_version,
+            "exact": self.exact, "items": items, "risk": self.risk, "tool_version": self.tool_version,
         })
     }
 
@@ -75,7 +76,7 @@ impl Planned {
 /// A plan that was drafted.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    pub(crate) digest: [u8; 32],
+    pub(crate) digest: Digest32,
     pub(crate) nodes: BTreeMap<String, Planned>,
     /// The request that waits for people.
     pub(crate) asked: Option<Asked>,
@@ -105,8 +106,8 @@ impl Plan {
     }
 }
 
-fn bytes32(value: &Value) -> Option<[u8; 32]> {
-    hex::decode(value.as_str()?).ok()?.try_into().ok()
+fn bytes32(value: &Value) -> Option<Digest32> {
+    Digest32::from_hex(value.as_str()?)
 }
 
 impl Run {
@@ -116,16 +117,16 @@ impl Run {
     }
 
     /// What approvals stand for by now: the plan and every patch that was put on it.
-    pub(crate) fn covered(&self) -> Option<[u8; 32]> {
+    pub(crate) fn covered(&self) -> Option<Digest32> {
         let applied = self.overlays.values().filter(|overlay| overlay.before.is_some());
         let plan = self.plan.as_ref()?.digest;
-        Some(applied.fold(plan, |digest, overlay| patch::digest(&digest, &overlay.patch)))
+        Some(applied.fold(plan, |digest, overlay| patch::digest(digest, &overlay.patch)))
     }
 
     /// The draft is complete: the plan is fixed and waits, or was all that was wanted.
     pub(crate) fn fix_plan(
         &mut self,
-        digest: [u8; 32],
+        digest: Digest32,
         planned: BTreeMap<String, Planned>,
         lines: &[Value],
         demand: Demand,
@@ -135,7 +136,7 @@ impl Run {
         let nodes: Map<String, Value> =
             planned.iter().map(|(name, planned)| (name.clone(), planned.to_value())).collect();
         let risk: u32 = planned.values().map(|planned| planned.risk).fold(0, u32::saturating_add);
-        let mut document = json!({"digest": hex::encode(digest), "nodes": nodes, "steps": lines, "risk": risk});
+        let mut document = json!({"digest": digest, "nodes": nodes, "steps": lines, "risk": risk});
         if !self.edits.is_empty() {
             document["edits"] = json!(self.edits);
         }
@@ -143,7 +144,7 @@ impl Run {
         if self.head.risk.is_none() {
             book.set("risk", Json::of(&json!({"score": risk}))?);
         }
-        let data = json!({"digest": hex::encode(digest), "steps": lines.len(), "risk": risk});
+        let data = json!({"digest": digest, "steps": lines.len(), "risk": risk});
         book.note("plan.drafted", None, None, data);
         if self.head.dry_run {
             self.result = Some(json!({"status": "dry_run", "dry_run_results": document["steps"]}));
@@ -154,7 +155,7 @@ impl Run {
         self.approvals += 1;
         let data = json!({"plan": document, "reason": demand.reason});
         book.approval(&self.head, &asked, None, "plan", data, &demand, env.now)?;
-        let data = json!({"approval_id": asked.id, "digest": hex::encode(digest), "needed": demand.people()});
+        let data = json!({"approval_id": asked.id, "digest": digest, "needed": demand.people()});
         let (source, outcome) = (Source::Approval, Outcome::Deferred);
         let verdict = Verdict { source, outcome, rationale: demand.reason, policies: Vec::new() };
         book.decision("approval.requested", None, None, data, verdict);
@@ -177,7 +178,7 @@ impl Run {
         if asked.open && asked.id != approval {
             return Ok(());
         }
-        let digest = input_digest(&input).map(hex::encode).unwrap_or_default();
+        let digest = Digest32::of(&input);
         book.note("plan.edited", None, Some(by), json!({"node": node, "input_digest": digest}));
         self.withdraw_patches(|_| true, "cancelled", "the plan was edited", env.now, book)?;
         self.plan = None;
@@ -203,7 +204,7 @@ impl Run {
         plan.by = by.to_vec();
         let digest = plan.digest;
         book.set("plan_digest", Cell::Bytes(digest.to_vec()));
-        book.note("plan.approved", None, by.first().cloned(), json!({"digest": hex::encode(digest), "by": by}));
+        book.note("plan.approved", None, by.first().cloned(), json!({"digest": digest, "by": by}));
         self.begin_nodes();
         Ok(true)
     }

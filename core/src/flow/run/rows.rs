@@ -188,7 +188,7 @@ impl Book {
                 ("idempotency_key", key.into()),
                 ("attempt", attempt.into()),
                 ("deadline", deadline.into()),
-                ("input_digest", Value::Bytes(task.digest.unwrap_or_default().to_vec())),
+                ("input_digest", Value::Bytes(task.input_digest().to_vec())),
                 ("created_at", now.into()),
                 ("dispatched_at", now.into()),
                 ("state_version", 1.into()),

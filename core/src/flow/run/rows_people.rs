@@ -10,6 +10,7 @@ use crate::access::Level;
 use crate::error::ErrorBody;
 use crate::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS, NOTIFICATIONS};
 use crate::id;
+use crate::json::Digest32;
 use crate::ledger::tables::RECORD_SCOPES;
 use crate::record::{Insert, Json, Update, Value};
 use crate::time::Timestamp;
@@ -28,7 +29,7 @@ pub struct Requested {
     /// What would be done, as the request keeps it.
     pub data: serde_json::Value,
     /// Digest of exactly that.
-    pub digest: [u8; 32],
+    pub digest: Digest32,
     /// When it lapses.
     pub expires_at: Timestamp,
     /// Who decides.

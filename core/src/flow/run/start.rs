@@ -16,7 +16,8 @@ use super::{At, EffectStatus, Run};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, Function, Item};
-use crate::flow::tool::{Reach, Spec, input_digest};
+use crate::flow::tool::{Reach, Spec};
+use crate::json::{CanonicalJson, Digest32, TooDeep, within_depth};
 use crate::ledger::decision::{Outcome, Source};
 use crate::limits;
 use crate::record::{Json, escapes_nul};
@@ -176,14 +177,18 @@ impl Run {
             Some(edited) => edited.clone(),
             None => self.render_inputs(at)?,
         };
-        check_input(spec, &input)?;
-        let digest = input_digest(&input)
-            .map_err(|_| ErrorBody::new(Code::ValidationFailed, "the input has no canonical form"))?;
-        if let Some(task) = self.task_mut(at) {
-            task.input = Some(Arc::new(input));
-            task.digest = Some(digest);
-        }
+        let input = taken_in(spec, input)?;
+        self.fix_input(at, input);
         Ok(())
+    }
+
+    /// Fixes what a place is given.
+    pub(crate) fn fix_input(&mut self, at: At, input: CanonicalJson) -> Arc<Value> {
+        if let Some(task) = self.task_mut(at) {
+            task.input = Some(Arc::clone(input.value()));
+            task.digest = Some(input.digest());
+        }
+        Arc::clone(input.value())
     }
 
     /// The inputs of a place with every expression resolved.
@@ -275,14 +280,13 @@ impl Run {
         task.started_at.get_or_insert(now);
         let attempt = task.attempt.max(1);
         let input = task.input.clone().unwrap_or_default();
-        let digest = task.digest.unwrap_or_default();
+        let digest = task.input_digest();
         let mut effect = step;
         if spec.effect != Reach::Pure && mode == Mode::Execute {
             effect = book.effect(&head, task, &key, &spec.name, EffectStatus::Dispatched, deadline, now, env.ids)?;
             book.call_begun(&head, call, step, effect, &key, attempt, spec, &input, now)?;
             book.dirty.insert(at);
             let node = self.name(at).to_owned();
-            let digest = hex::encode(digest);
             let data = json!({"node": node, "item": at.item, "tool": spec.name, "attempt": attempt, "effect_id": effect, "input_digest": digest});
             book.note("step.dispatched", Some(step), None, data);
         } else if let Some(stored) = task.effect {
@@ -327,7 +331,7 @@ impl Run {
             return false;
         }
         let Some(digest) = self.task(at).and_then(|task| task.digest) else { return false };
-        let key = cache_key(self.name(at), spec, &digest);
+        let key = cache_key(self.name(at), spec, digest);
         self.enter(at, State::Recalling);
         self.calls.insert(at);
         book.effects.push(Effect::Recall { at, key });
@@ -362,7 +366,7 @@ impl Run {
 }
 
 /// The name of a recorded output.
-pub(crate) fn cache_key(node: &str, spec: &Spec, digest: &[u8; 32]) -> String {
+pub(crate) fn cache_key(node: &str, spec: &Spec, digest: Digest32) -> String {
     use sha2::{Digest, Sha256};
     let mut hasher = Sha256::new();
     hasher.update(digest);
@@ -372,8 +376,20 @@ pub(crate) fn cache_key(node: &str, spec: &Spec, digest: &[u8; 32]) -> String {
     format!("{node}:sha256:{}", hex::encode(hasher.finalize()))
 }
 
+/// An input that a tool takes, with its digest.
+pub(crate) fn taken_in(spec: &Spec, input: Value) -> Result<CanonicalJson, ErrorBody> {
+    check_input(spec, &input)?;
+    CanonicalJson::new(input).map_err(|error| too_deep("the input", &error))
+}
+
+/// What can't be kept because of its nesting, and where.
+pub(crate) fn too_deep(what: &str, error: &TooDeep) -> ErrorBody {
+    ErrorBody::new(Code::ValidationFailed, format!("{what} is {error}"))
+}
+
 /// Whether a tool takes this input and a store can keep it.
 pub(crate) fn check_input(spec: &Spec, input: &Value) -> Result<(), ErrorBody> {
+    within_depth(input, limits::JSON_DEPTH_MAX).map_err(|error| too_deep("the input", &error))?;
     spec.input.check(input).map_err(|faults| {
         let message = format!("{} does not take this input", spec.name);
         let faults = serde_json::to_value(faults).unwrap_or_default();

@@ -18,6 +18,7 @@
 use super::event::Mode;
 use super::status::{EffectStatus, StepStatus};
 use crate::error::ErrorBody;
+use crate::json::Digest32;
 use crate::time::Timestamp;
 use serde_json::Value;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ pub(crate) struct Task {
     /// The exact input, once it is resolved.
     pub(crate) input: Option<Arc<Value>>,
     /// Digest of the input.
-    pub(crate) digest: Option<[u8; 32]>,
+    pub(crate) digest: Option<Digest32>,
     /// Tries so far.
     pub(crate) attempt: u32,
     /// Times it was sent anew after a crash; they don't count as retries.
@@ -75,7 +76,7 @@ pub(crate) struct StoredEffect {
 /// An approval that was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Approved {
-    pub(crate) digest: [u8; 32],
+    pub(crate) digest: Digest32,
     pub(crate) by: Vec<String>,
     pub(crate) notes: Option<String>,
 }
@@ -84,7 +85,7 @@ pub(crate) struct Approved {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) id: Uuid,
-    pub(crate) digest: [u8; 32],
+    pub(crate) digest: Digest32,
     pub(crate) expires_at: Timestamp,
     /// Nobody has decided yet.
     pub(crate) open: bool,
@@ -144,6 +145,11 @@ impl Task {
             child: None,
             started_at: None,
         }
+    }
+
+    /// Digest of what it is given.
+    pub(crate) fn input_digest(&self) -> Digest32 {
+        self.digest.unwrap_or_else(|| Digest32::of(self.input.as_deref().unwrap_or(&Value::Null)))
     }
 
     /// Whether nothing more happens to it by itself.

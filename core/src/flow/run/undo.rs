@@ -9,7 +9,7 @@ use super::env::{Action, Env, Verdict as PolicyVerdict};
 use super::event::{Call, Effect, Mode};
 use super::rows::{Book, Unstorable};
 use super::start::Work;
-use super::task::State;
+use super::task::{State, Task};
 use super::{At, EffectStatus, Run, RunStatus, Told, retry};
 use crate::flow::call::{Answer, Sent};
 use crate::flow::tables::EFFECTS;
@@ -260,7 +260,7 @@ impl Run {
         let Some(step) = self.step_id(at) else { return Ok(()) };
         let effect = (env.ids)();
         let tool = self.function(at).map(|function| function.tool.clone()).unwrap_or_default();
-        let digest = self.task(at).and_then(|task| task.digest).unwrap_or_default();
+        let Some(digest) = self.task(at).map(Task::input_digest) else { return Ok(()) };
         let key = self.undo_key(at, self.rollbacks);
         book.insert(Insert::into(
             &EFFECTS,

@@ -117,7 +117,7 @@ fn what_can_not_be_evaluated_says_why() {
         ("inputs.count / (inputs.count - 3)", "division by zero"),
         ("inputs.name ? 1 : 2", "a boolean is needed, not string"),
         ("nodes.other.outputs.x", "node other has no outputs: it did not run"),
-        ("inputs.count * 9007199254740992", "the result is beyond 2^53"),
+        ("inputs.count * 18446744073709551615", "the result is beyond 64 bits"),
         ("int(inputs.name)", "the string is not an integer"),
         ("inputs.name < inputs.count", "string < integer has no meaning"),
         ("inputs.count.map(x, x)", "a macro walks over a list, not over integer"),

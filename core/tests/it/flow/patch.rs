@@ -3,6 +3,7 @@
 use super::given::{Run, compiled, document, echo, tools};
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::{Inverse, Patch, apply, diff, digest, inverse, revert};
+use chimera_core::json::Digest32;
 use serde_json::{Value, json};
 
 /// The example of the intents document, word by word.
@@ -170,10 +171,10 @@ fn an_approval_covers_one_patch_on_one_plan() {
     let first = patch(example());
     let mut other = example();
     other["add_nodes"][1]["inputs"]["to"] = json!("someone@else.com");
-    let base = digest(&[1; 32], &first);
-    assert_eq!(base, digest(&[1; 32], &patch(example())));
-    assert_ne!(base, digest(&[2; 32], &first));
-    assert_ne!(base, digest(&[1; 32], &patch(other)));
+    let base = digest(Digest32([1; 32]), &first);
+    assert_eq!(base, digest(Digest32([1; 32]), &patch(example())));
+    assert_ne!(base, digest(Digest32([2; 32]), &first));
+    assert_ne!(base, digest(Digest32([1; 32]), &patch(other)));
 }
 
 #[test]

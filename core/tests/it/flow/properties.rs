@@ -7,6 +7,7 @@ use chimera_core::flow::expr::{Lookup, Preview, Scope, Template};
 use chimera_core::flow::patch::{Patch, apply, digest, inverse, revert};
 use chimera_core::flow::schema::Schema;
 use chimera_core::flow::tool::{Declared, Metadata, Reach, Spec};
+use chimera_core::json::Digest32;
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
 
@@ -129,7 +130,7 @@ impl Scope for Values {
 /// A template: a JSON value, or else a text.
 pub(crate) fn template(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let value = chimera_core::ledger::jcs::parse(text).unwrap_or_else(|_| json!(text));
+    let value = chimera_core::json::parse(text).unwrap_or_else(|_| json!(text));
     let Ok(template) = Template::compile(&value) else { return };
     let inputs = json!({"n": 1, "f": 0.5, "t": "text", "l": [1, "a", null, [true]], "o": {"k": {"k": 2}}, "z": null});
     let mut values = Values { inputs, known: false };
@@ -165,7 +166,7 @@ pub(crate) fn patch(bytes: &[u8]) {
         Err(problems) => return told(&problems),
     };
     assert_eq!(Patch::from_value(patch.to_value()).as_ref(), Ok(&patch));
-    assert_eq!(digest(&[0; 32], &patch), digest(&[0; 32], &patch));
+    assert_eq!(digest(Digest32([0; 32]), &patch), digest(Digest32([0; 32]), &patch));
     let after = match apply(&RUNNING, &patch, &["now"], &["done"], &*TOOLS) {
         Ok(after) => after,
         Err(problems) => return told(&problems),

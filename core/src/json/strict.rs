@@ -1,10 +1,10 @@
 //! A strict reader of JSON (RFC 8259, I-JSON).
 //!
 //! It refuses what lenient readers swallow: a member named twice, half a surrogate pair, a whole
-//! number that a double can't keep, anything behind the document, nesting without end. Fractions
+//! number beyond 64 bits, anything behind the document, nesting without end. Fractions
 //! are read to the nearest double, so that writing and reading never drift apart.
 
-use super::jcs::INTEGER_MAX;
+use super::canonical::number_text;
 use crate::limits::JSON_DEPTH_MAX;
 use serde_json::{Map, Number, Value};
 
@@ -29,8 +29,8 @@ pub enum ParseError {
         /// Where.
         at: usize,
     },
-    /// A whole number beyond 2^53.
-    #[error("integer beyond 2^53 at byte {at}")]
+    /// A whole number beyond 64 bits.
+    #[error("integer beyond 64 bits at byte {at}")]
     IntegerTooLarge {
         /// Where.
         at: usize,
@@ -261,10 +261,17 @@ impl Reader<'_> {
         }
         let text = &self.text[at..self.at];
         if whole && !(negative && text == "-0") {
-            let number = text.parse::<i64>().ok().filter(|n| (-INTEGER_MAX..=INTEGER_MAX).contains(n));
-            return number.map(Value::from).ok_or(ParseError::IntegerTooLarge { at });
+            let signed = text.parse::<i64>().map(Value::from);
+            let number = signed.ok().or_else(|| text.parse::<u64>().ok().map(Value::from)).or_else(|| spelled(text));
+            return number.ok_or(ParseError::IntegerTooLarge { at });
         }
         let number = text.parse::<f64>().ok().and_then(Number::from_f64);
         number.map(Value::Number).ok_or(ParseError::NumberTooLarge { at })
     }
+}
+
+/// The double that is written exactly so: no digit is lost.
+fn spelled(text: &str) -> Option<Value> {
+    let value: f64 = text.parse().ok()?;
+    (number_text(value) == text).then(|| Number::from_f64(value).map(Value::Number)).flatten()
 }

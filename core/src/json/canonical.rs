@@ -3,80 +3,57 @@
 //! Members are sorted by UTF-16 code units, numbers are written as ECMAScript writes them, and
 //! nothing is escaped that need not be. Reading is strict and lives in `strict`.
 //!
-//! Stricter than the RFC in one point: a number that would be written as a whole number beyond
-//! 2^53 has no canonical form here, because half of all readers would change it silently.
+//! It differs from the RFC in one point: a whole number that fits 64 bits is written by its digits, where
+//! ECMAScript would round it to a double. Different values never share a text so.
 
-use crate::limits::JSON_DEPTH_MAX;
 use serde_json::{Map, Number, Value};
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 
-pub use super::strict::{ParseError, parse};
-
-/// The greatest whole number that every reader keeps exactly.
-pub const INTEGER_MAX: i64 = 1 << 53;
-
-/// Why a document has no canonical form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum JcsError {
-    /// A whole number beyond 2^53, which not every reader keeps exactly.
-    #[error("integer beyond 2^53")]
-    IntegerTooLarge,
-    /// A number that no double can hold.
-    #[error("number out of range")]
-    NumberTooLarge,
-    /// Nested too deeply.
-    #[error("nested more than {JSON_DEPTH_MAX} levels")]
-    TooDeep,
-}
-
 /// The canonical text of a document.
-pub fn canonical(value: &Value) -> Result<String, JcsError> {
+#[must_use]
+pub fn canonical(value: &Value) -> String {
     let mut out = String::with_capacity(256);
-    write_value(&mut out, value, JSON_DEPTH_MAX)?;
-    Ok(out)
+    write_value(&mut out, value);
+    out
 }
 
-/// Appends the canonical text of `value`, which may be nested `depth` levels deep.
-pub(crate) fn write_value(out: &mut String, value: &Value, depth: usize) -> Result<(), JcsError> {
+fn write_value(out: &mut String, value: &Value) {
     match value {
         Value::Null => out.push_str("null"),
         Value::Bool(true) => out.push_str("true"),
         Value::Bool(false) => out.push_str("false"),
-        Value::Number(number) => write_number(out, number)?,
+        Value::Number(number) => write_number(out, number),
         Value::String(text) => write_text(out, text),
         Value::Array(items) => {
-            let depth = depth.checked_sub(1).ok_or(JcsError::TooDeep)?;
             out.push('[');
             for (at, item) in items.iter().enumerate() {
                 if at > 0 {
                     out.push(',');
                 }
-                write_value(out, item, depth)?;
+                write_value(out, item);
             }
             out.push(']');
         }
-        Value::Object(members) => write_members(out, members, depth.checked_sub(1).ok_or(JcsError::TooDeep)?)?,
+        Value::Object(members) => write_members(out, members),
     }
-    Ok(())
 }
 
-fn write_members(out: &mut String, members: &Map<String, Value>, depth: usize) -> Result<(), JcsError> {
+fn write_members(out: &mut String, members: &Map<String, Value>) {
     let mut member = |(at, (name, value)): (usize, (&String, &Value))| {
         out.push(if at == 0 { '{' } else { ',' });
         write_text(out, name);
         out.push(':');
-        write_value(out, value, depth)
+        write_value(out, value);
     };
     if members.keys().is_sorted_by(|a, b| utf16_order(a, b) != Ordering::Greater) {
-        members.iter().enumerate().try_for_each(&mut member)?;
+        members.iter().enumerate().for_each(&mut member);
     } else {
         let mut sorted: Vec<_> = members.iter().collect();
         sorted.sort_unstable_by(|a, b| utf16_order(a.0, b.0));
-        sorted.into_iter().enumerate().try_for_each(&mut member)?;
+        sorted.into_iter().enumerate().for_each(&mut member);
     }
     out.push_str(if members.is_empty() { "{}" } else { "}" });
-    Ok(())
 }
 
 /// Bytes of UTF-8 and units of UTF-16 sort alike, except that U+E000 to U+FFFF come after the
@@ -117,27 +94,31 @@ pub(crate) fn write_text(out: &mut String, text: &str) {
 }
 
 /// Appends a whole number.
-pub(crate) fn write_integer(out: &mut String, number: i64) -> Result<(), JcsError> {
-    if !(-INTEGER_MAX..=INTEGER_MAX).contains(&number) {
-        return Err(JcsError::IntegerTooLarge);
-    }
-    write!(out, "{number}").map_err(|_| JcsError::NumberTooLarge)
+pub(crate) fn write_integer(out: &mut String, number: impl Into<i128>) {
+    // Writing into a text can't fail.
+    let _ = write!(out, "{}", number.into());
 }
 
-fn write_number(out: &mut String, number: &Number) -> Result<(), JcsError> {
-    if let Some(whole) = number.as_i64() {
-        return write_integer(out, whole);
+fn write_number(out: &mut String, number: &Number) {
+    match (number.as_i64(), number.as_u64(), number.as_f64()) {
+        (Some(whole), ..) => write_integer(out, whole),
+        (_, Some(whole), _) => write_integer(out, whole),
+        (.., Some(value)) => match whole(value) {
+            Some(whole) => write_integer(out, whole),
+            None => out.push_str(&number_text(value)),
+        },
+        // A number is one of the three.
+        (.., None) => out.push_str("null"),
     }
-    if number.is_u64() {
-        return Err(JcsError::IntegerTooLarge);
-    }
-    let value = number.as_f64().filter(|value| value.is_finite()).ok_or(JcsError::NumberTooLarge)?;
-    let text = number_text(value);
-    if value.abs() > 9_007_199_254_740_992.0 && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') {
-        return Err(JcsError::IntegerTooLarge);
-    }
-    out.push_str(&text);
-    Ok(())
+}
+
+/// The whole number that a double beyond 2^53 is, if it fits 64 bits: it is the same value as that integer,
+/// so it has the same text.
+fn whole(value: f64) -> Option<i128> {
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    #[allow(clippy::cast_possible_truncation)]
+    let whole = (value.abs() > EXACT_MAX).then_some(value as i128)?;
+    (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&whole).then_some(whole)
 }
 
 /// With fewer digits no two shortest spellings of a double are equally close.

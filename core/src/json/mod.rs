@@ -1,0 +1,84 @@
+//! JSON that is signed, approved, stored or compared: one document, one text, one digest.
+//!
+//! The canonical form is that of RFC 8785, and whole numbers beyond 2^53 are written by their digits:
+//! ids of 64 bits are common, and two values never share a text. Every value has a canonical form, so a
+//! digest can't fail; what is nested too deeply is refused where it enters.
+
+mod canonical;
+mod digest;
+mod strict;
+
+pub use canonical::{canonical, number_text};
+pub(crate) use canonical::{write_integer, write_text};
+pub use digest::Digest32;
+pub(crate) use strict::parse_nested;
+pub use strict::{ParseError, parse};
+
+use crate::limits::JSON_DEPTH_MAX;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// A document and the digest of its canonical form, made where it enters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CanonicalJson {
+    value: Arc<Value>,
+    digest: Digest32,
+}
+
+/// A document that is nested too deeply to be kept.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("nested more than {levels} levels deep at {pointer}")]
+pub struct TooDeep {
+    /// How deep it may be nested.
+    pub levels: usize,
+    /// Where the first level too many begins, as a JSON Pointer.
+    pub pointer: String,
+}
+
+impl CanonicalJson {
+    /// Takes a document in.
+    pub fn new(value: Value) -> Result<Self, TooDeep> {
+        within_depth(&value, JSON_DEPTH_MAX)?;
+        Ok(Self { digest: Digest32::of(&value), value: Arc::new(value) })
+    }
+
+    /// The document.
+    #[must_use]
+    pub const fn value(&self) -> &Arc<Value> {
+        &self.value
+    }
+
+    /// The digest of its canonical form.
+    #[must_use]
+    pub const fn digest(&self) -> Digest32 {
+        self.digest
+    }
+}
+
+/// Whether a document is nested at most so deep.
+pub fn within_depth(value: &Value, levels: usize) -> Result<(), TooDeep> {
+    let mut path = Vec::new();
+    if deeper_than(value, levels, &mut path) {
+        path.reverse();
+        let escaped = |part: &String| format!("/{}", part.replace('~', "~0").replace('/', "~1"));
+        return Err(TooDeep { levels, pointer: path.iter().map(escaped).collect() });
+    }
+    Ok(())
+}
+
+/// Whether a value is nested deeper; if so, `path` says where, innermost first.
+fn deeper_than(value: &Value, levels: usize, path: &mut Vec<String>) -> bool {
+    let found = match value {
+        Value::Array(_) | Value::Object(_) if levels == 0 => return true,
+        Value::Array(items) => {
+            items.iter().position(|item| deeper_than(item, levels - 1, path)).map(|at| at.to_string())
+        }
+        Value::Object(members) => {
+            members.iter().find(|(_, member)| deeper_than(member, levels - 1, path)).map(|(name, _)| name.clone())
+        }
+        _ => None,
+    };
+    let is_deeper = found.is_some();
+    path.extend(found);
+    is_deeper
+}
