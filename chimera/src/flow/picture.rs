@@ -163,9 +163,10 @@ fn questions(sight: &Sight<'_>, canvas: Canvas) -> Vec<String> {
         if let Some(prompt) = approval["action"]["input"]["prompt"].as_str() {
             lines.push(cut(&format!("  {}", text(&Value::String(prompt.to_owned()))), canvas.columns));
         }
-        let digest = approval["digest"].as_str().unwrap_or_default();
-        // A command must not be cut: it is there to be copied.
-        lines.extend(wrapped(&format!("  chimera runs approve {run} --digest {digest}"), canvas.columns));
+        if let Some(digest) = approval["digest"].as_str() {
+            // A command must not be cut: it is there to be copied.
+            lines.extend(wrapped(&format!("  chimera runs approve {run} --digest {digest}"), canvas.columns));
+        }
     }
     for item in sight.run["doubts"].as_array().map(Vec::as_slice).unwrap_or_default() {
         lines.push(String::new());

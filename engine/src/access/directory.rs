@@ -277,7 +277,7 @@ impl Directory {
 fn configured_id(actor: &str, secret: &Secret) -> Uuid {
     let digest = Sha256::new().chain_update(b"configured").chain_update(actor).chain_update([0]);
     let digest = digest.chain_update(secret.expose()).finalize();
-    Uuid::from_slice(&digest[..16]).unwrap_or_default()
+    Uuid::from_bytes(std::array::from_fn(|at| digest[at]))
 }
 
 /// What a sealed key is bound to.

@@ -1,12 +1,13 @@
 //! The audit writer: what can't be recorded, and who is told.
 
 use chimera_core::ledger::tables::FEED_CURSORS;
+use chimera_core::limits::JSON_DEPTH_MAX;
 use chimera_core::record::{Insert, Tx};
 use chimera_engine::ledger::audit::{AuditError, commit};
 use chimera_engine::port::Clock as _;
 use chimera_testkit::memory::MemoryRecords;
 use chimera_testkit::world::{World, decision};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use tracing::field::{Field, Visit};
@@ -19,12 +20,16 @@ fn act(world: &World) -> Tx {
     Tx { inserts: vec![Insert::into(&FEED_CURSORS, cells).unwrap()], ..Tx::default() }
 }
 
+fn nested(levels: usize) -> Value {
+    (0..levels).fold(json!(1), |inner, _| json!([inner]))
+}
+
 #[test]
 fn a_decision_that_can_not_be_recorded_leaves_the_transaction_as_it_was() {
     let world = World::new(1);
     let mut tx = act(&world);
     let mut unrecordable = decision("acme");
-    unrecordable.event.data = json!({"count": u64::MAX});
+    unrecordable.event.data = nested(JSON_DEPTH_MAX + 1);
     assert!(matches!(world.writer().decision(&mut tx, unrecordable), Err(AuditError::Entry(_))));
     let mut unrecordable = decision("acme");
     unrecordable.action_data = Some(json!("\0"));

@@ -1,11 +1,13 @@
-//! An edit is about one question. Told late, it leaves a newer question as it is.
+//! An edit is about one question, and every edit is a question of its own.
 
 use chimera_core::access::Level;
+use chimera_core::error::Code;
 use chimera_core::flow::run::{Signal, Told};
 use chimera_core::flow::tables::RUN_SIGNALS;
 use chimera_core::record::Tx;
+use chimera_engine::flow::FlowError;
 use chimera_engine::port::Records;
-use chimera_testkit::flow::{Stage, TENANT, chain, id_of, stage};
+use chimera_testkit::flow::{Stage, TENANT, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -55,4 +57,63 @@ async fn an_edit_of_an_older_plan_does_not_change_the_one_that_waits_now() {
     stage.approve("user_ann", run).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
     assert_eq!(stage.world.outside.sent()[0].input, json!({"n": "newer"}));
+}
+
+/// What a person approves is what they saw, whatever stands in it.
+#[tokio::test(start_paused = true)]
+async fn edits_that_differ_in_one_digit_or_one_level_are_different_questions() {
+    let deep = |inner: i64| (0..60).fold(json!(inner), |inner, _| json!([inner]));
+    let edits = [
+        json!({"n": 9_007_199_254_740_993_i64}),
+        json!({"n": 9_007_199_254_740_995_i64}),
+        json!({"n": u64::MAX}),
+        json!({"n": deep(1)}),
+        json!({"n": deep(2)}),
+    ];
+    for level in [Level::Ask, Level::Draft] {
+        let stage = stage(1).open().await;
+        let run = stage.run(&chain("w", &[("a", "again")]), level).await;
+        let mut asked = stage.asks(run).await.remove(0);
+        let mut seen = vec![asked["digest"].clone()];
+        for edit in &edits {
+            let ann = stage.permit("user_ann");
+            match level {
+                Level::Ask => stage.flow.edit(&ann, run, id_of(&asked["step_id"]), edit.clone()).await.unwrap(),
+                _ => stage.flow.edit_planned(&ann, run, "a", edit.clone()).await.unwrap(),
+            }
+            asked = newer(&stage, run, &asked).await;
+            assert!(!seen.contains(&asked["digest"]), "{edit} has the digest of something else");
+            seen.push(asked["digest"].clone());
+        }
+        stage.approve("user_ann", run).await;
+        assert_eq!(stage.ended(run).await["status"], "completed");
+        assert_eq!(stage.world.outside.sent()[0].input, edits[4]);
+    }
+}
+
+/// Refused where it is said, with the place: nothing of it is kept.
+#[tokio::test(start_paused = true)]
+async fn an_edit_that_is_nested_too_deeply_is_refused_with_its_place() {
+    let stage = stage(1).open().await;
+    let run = stage.run(&chain("w", &[("a", "again")]), Level::Ask).await;
+    let asked = stage.asks(run).await.remove(0);
+    let deep = (0..64).fold(json!(1), |inner, _| json!([inner]));
+    let edit = stage.flow.edit(&stage.permit("user_ann"), run, id_of(&asked["step_id"]), json!({"n": deep})).await;
+    let FlowError::Refused(body) = edit.unwrap_err() else { panic!("not refused") };
+    assert_eq!(body.code, Code::ValidationFailed.as_str());
+    assert_eq!(body.details["pointer"], format!("/n{}", "/0".repeat(63)));
+    assert_eq!(stage.asks(run).await, [asked]);
+}
+
+/// Ids of 64 bits go through inputs, expressions, tools and results without losing a digit.
+#[tokio::test(start_paused = true)]
+async fn an_id_of_64_bits_keeps_its_digits_all_the_way() {
+    let stage = stage(1).open().await;
+    let inputs = json!({"n": "${inputs.id}", "next": "${inputs.id + 1}"});
+    let air = workflow("w").function("a", "again", inputs).with("outputs", json!({"id": "${inputs.id}"}));
+    for id in [9_007_199_254_740_993_u64, 1_u64 << 63, u64::MAX - 1] {
+        let run = stage.run_with(&air, Level::ExecuteSilent, json!({"id": id})).await;
+        assert_eq!(stage.ended(run).await["result"]["id"], id);
+        assert_eq!(stage.world.outside.sent().last().unwrap().input, json!({"n": id, "next": id + 1}));
+    }
 }

@@ -4,6 +4,7 @@
 //! and one test that runs it over the tree. Exceptions are named lists that may only shrink:
 //! an exception that nothing needs any more is itself a finding.
 
+mod digests;
 mod docs;
 mod errors;
 mod finding;

@@ -13,6 +13,7 @@ const ROOMS: &[&str] = &["access", "intent", "flow", "swarm", "job", "ledger"];
 const SHARED: &[(&str, &str, &str)] = &[
     ("core", "error", "one table of stable codes"),
     ("core", "id", "ids of every room"),
+    ("core", "json", "canonical documents and their digests"),
     ("core", "limits", "every limit on one page"),
     ("core", "record", "tables, transactions and reads as data"),
     ("core", "time", "the one spelling of an instant"),

@@ -1,0 +1,38 @@
+//! A digest that could not be made is an error. A default in its place is one digest for everything that
+//! could not be digested, and whoever approves one of them has approved all.
+
+use super::finding::{Exception, Finding, assert_none, except};
+use super::rust::Rust;
+use super::tree;
+
+/// What stands on a line that makes or reads a digest.
+const DIGESTS: &[&str] = &["digest", "hash", "canonical", "hex::encode"];
+
+const HEADS: &str = "the head of a lane has 32 bytes by a check of its table; zeros differ from every mark";
+
+const EXCEPTIONS: &[Exception] = &[
+    Exception { file: "chimera/src/compose/restore.rs", why: HEADS },
+    Exception { file: "storage/src/records/copy.rs", why: HEADS },
+    Exception { file: "storage/src/records/postgres/state.rs", why: HEADS },
+    Exception { file: "storage/src/records/sqlite/state.rs", why: HEADS },
+];
+
+fn check(file: &Rust) -> Vec<Finding> {
+    let defaults = [".unwrap_or_default()", ".unwrap_or([0; 32])", ".unwrap_or(Digest32::ZERO)"];
+    let lines = defaults.into_iter().flat_map(|default| file.lines_outside_tests(default));
+    let text = |line: &usize| file.text.lines().nth(line - 1).unwrap_or_default().to_ascii_lowercase();
+    let lines = lines.filter(|line| DIGESTS.iter().any(|word| text(line).contains(word)));
+    lines.map(|line| Finding::new(&file.path, line, "a digest has no default: return an error")).collect()
+}
+
+#[test]
+fn a_digest_that_fails_never_becomes_a_default() {
+    assert_none(&except(tree::rust().iter().flat_map(check).collect(), EXCEPTIONS));
+}
+
+#[test]
+fn a_default_for_a_digest_is_found() {
+    let text = "fn a() { let digest = of(x).unwrap_or_default(); }\nfn b() { of(x).map(hex::encode).unwrap_or_default() }\nfn c() { text.unwrap_or_default() }\nfn d() { action_digest.unwrap_or([0; 32]) }";
+    let found = check(&Rust::new("core/src/flow/run.rs", text));
+    assert_eq!(found.iter().map(|found| found.line).collect::<Vec<_>>(), [1, 2, 4]);
+}
