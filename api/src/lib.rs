@@ -24,6 +24,6 @@ pub use edge::{Check, Edge, TraceLink};
 pub use extract::ApiJson;
 pub use ops::errors::{index as error_index, page as error_page};
 pub use problem::ApiError;
-pub use routes::{document, paths, router, with_routes};
+pub use routes::{document, paths, router, waiting_router, with_routes};
 pub use server::{Direct, Drained, ServerLimits, serve, serve_until};
 pub use trace::{Origin, TraceContext};

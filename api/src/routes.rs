@@ -198,6 +198,23 @@ pub fn with_routes(edge: Edge, more: Router<Edge>) -> Router {
         .with_state(edge)
 }
 
+/// The edge of a process that may not begin yet: it says so, and why.
+pub fn waiting_router(edge: Edge) -> Router {
+    Router::new()
+        .route("/healthz", get(healthz::healthz))
+        .route("/readyz", get(readyz::readyz))
+        .route("/metrics", get(metrics::metrics))
+        .fallback(not_begun)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(CatchPanicLayer::custom(request::after_panic))
+        .layer(from_fn_with_state(edge.clone(), request::observe))
+        .with_state(edge)
+}
+
+async fn not_begun() -> ApiError {
+    ApiError::new(Code::NotReady, "this node has not begun its work; /readyz says why").retry_after(1)
+}
+
 async fn not_found(uri: Uri) -> ApiError {
     ApiError::new(Code::NotFound, format!("nothing is at {}", uri.path()))
 }

@@ -3,9 +3,11 @@
 //! Everything else takes these as arguments, so that a test or the simulator can supply them.
 
 mod clock;
+mod compare;
 pub(crate) mod watch;
 
 pub(crate) use clock::SystemClock;
+pub(crate) use compare::Disagreement;
 
 use chimera_engine::port::Random;
 use std::cell::RefCell;

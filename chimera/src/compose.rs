@@ -15,11 +15,12 @@ pub(crate) use access::{ActorStore, Example, actor_facts, actor_store, examples}
 pub(crate) use bench::{FlowBench, bench_subject};
 pub(crate) use flow::{operator, reader, workflow_facts};
 pub(crate) use restore::{
-    Resumer, backup_key, copy_records, fill_database, hold_of, inspect_records, put_data_back, resumer, store_kind,
+    Resumer, accept_clock, backup_key, copy_records, fill_database, hold_of, inspect_records, put_data_back, resumer,
+    store_kind,
 };
 pub(crate) use server::server;
 
-use crate::ambient::{SystemClock, SystemRandom};
+use crate::ambient::{Disagreement, SystemClock, SystemRandom};
 use crate::config::{Config, Secretive};
 use crate::doctor::deep::Progress;
 use crate::doctor::{RunFacts, StoreFacts};
@@ -43,7 +44,9 @@ use chimera_engine::pulse::Pulse;
 use chimera_storage::Redis;
 use chimera_storage::blob::{FolderBlobs, InvalidS3Url, LinkSigner, S3Blobs, S3Credentials, S3Url};
 use chimera_storage::migrate::{MigrateError, newest};
-use chimera_storage::records::{Access, Facts, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords};
+use chimera_storage::records::{
+    Access, Facts, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords, Times,
+};
 use chimera_storage::secret::{DirectorySecrets, EnvironmentSecrets, FileSecrets, LayeredSecrets};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -268,32 +271,42 @@ async fn may_sign(config: &Config, signer: &Signer, records: &dyn Records) -> Ou
     ))
 }
 
+/// Writes into the ledger what a process does as a whole, beside its version.
+async fn record(
+    records: &dyn Records,
+    ambient: &Ambient,
+    node: &str,
+    (event_type, mut data): (&str, serde_json::Value),
+) -> Outcome {
+    let mut tx = Tx::default();
+    data["version"] = env!("CARGO_PKG_VERSION").into();
+    let event = Event {
+        tenant_id: SYSTEM_TENANT.to_owned(),
+        subject_type: SubjectType::Other,
+        subject_id: node.to_owned(),
+        event_type: event_type.to_owned(),
+        actor_type: ActorType::System,
+        actor_id: None,
+        data,
+        run_id: None,
+        run_seq: None,
+        trace_id: None,
+    };
+    let audit = Writer { random: &*ambient.random, clock: &*ambient.clock };
+    let written = audit.event(&mut tx, event);
+    written.map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
+    records.commit(tx).await?;
+    Ok(())
+}
+
 impl Parts {
     /// The flow engine, until it is stopped.
     pub(crate) fn flow(&self) -> Option<Flow> {
         self.running.as_ref().map(|running| running.flow.clone())
     }
 
-    /// Writes into the ledger what this process does as a whole.
     async fn record(&self, event_type: &str) -> Outcome {
-        let mut tx = Tx::default();
-        let event = Event {
-            tenant_id: SYSTEM_TENANT.to_owned(),
-            subject_type: SubjectType::Other,
-            subject_id: self.node.clone(),
-            event_type: event_type.to_owned(),
-            actor_type: ActorType::System,
-            actor_id: None,
-            data: serde_json::json!({"version": env!("CARGO_PKG_VERSION")}),
-            run_id: None,
-            run_seq: None,
-            trace_id: None,
-        };
-        let audit = Writer { random: &*self.ambient.random, clock: &*self.ambient.clock };
-        let written = audit.event(&mut tx, event);
-        written.map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
-        self.records.commit(tx).await?;
-        Ok(())
+        record(&*self.records, &self.ambient, &self.node, (event_type, serde_json::json!({}))).await
     }
 
     /// Begins no more runs and calls, and waits until the calls under way have ended, or the grace time
@@ -481,6 +494,23 @@ pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
     };
     let held = facts.hold.map(|hold| hold.reason);
     Ok(StoreFacts { kind, schema_version, schema_known, fsync, writable, clock, runs, held })
+}
+
+/// What speaks against a clock, by what the store knows of time.
+pub(crate) async fn disagreement(config: &Config, clock: &dyn Clock) -> Outcome<Option<Disagreement>> {
+    let Times { newest_entry, clock: theirs } = match &config.database_url {
+        Some(url) => PostgresRecords::times(&plain(config, "database_url", url).await?).await?,
+        None => SqliteRecords::times(&config.data_dir)?,
+    };
+    Ok(Disagreement::find(clock.now(), newest_entry, theirs))
+}
+
+/// Refuses to write to a store with a clock that can't be right.
+async fn clock_agrees(config: &Config, ambient: &Ambient) -> Outcome {
+    match disagreement(config, &*ambient.clock).await? {
+        Some(found) if found.stops() => Err(Failure::new(Code::NotReady, found.to_string()).hint(found.hint())),
+        _ => Ok(()),
+    }
 }
 
 /// A look at the store that changes nothing.

@@ -96,7 +96,11 @@ pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> 
     let mut findings = vec![folder(dir), disk(dir), signing_key(config).await];
     findings.extend(secret_sources(config));
     match compose::store_facts(config).await {
-        Ok(facts) => findings.extend(store(&facts, ambient.clock.now())),
+        Ok(facts) => {
+            findings.extend(store(&facts));
+            let against = clock(config, ambient).await;
+            findings.push(against.unwrap_or_else(|| skew(facts.clock, ambient.clock.now())));
+        }
         Err(failure) if failure.code == Code::SchemaMismatch => {
             findings.push(fail("schema", failure.message, "use the build of Chimera that migrated it"));
         }
@@ -273,7 +277,7 @@ async fn signing_key(config: &Config) -> Finding {
     }
 }
 
-fn store(facts: &StoreFacts, now: Timestamp) -> Vec<Finding> {
+fn store(facts: &StoreFacts) -> Vec<Finding> {
     let mut findings = vec![match (facts.writable, facts.schema_version) {
         (false, _) => fail(
             "store",
@@ -310,16 +314,29 @@ fn store(facts: &StoreFacts, now: Timestamp) -> Vec<Finding> {
     } else {
         fail("durability", "commits do not wait for the disk".to_owned(), "set fsync and synchronous_commit to on")
     });
-    if let Some(theirs) = facts.clock {
-        let skew = (theirs.micros() - now.micros()).abs() / 1_000_000;
-        findings.push(if skew <= SKEW_SECONDS_MAX {
-            ok("clock", "agrees with the store's".to_owned())
-        } else {
-            warn("clock", format!("differs from the store's by {skew} seconds"), "synchronise both machines (NTP)")
-        });
-    }
     findings.push(runs(facts.runs));
     findings
+}
+
+/// Whether this machine's clock can be right, by what the store knows of time.
+async fn clock(config: &Config, ambient: &Ambient) -> Option<Finding> {
+    match compose::disagreement(config, &*ambient.clock).await {
+        Ok(Some(found)) if found.stops() => Some(fail("clock", found.to_string(), found.hint())),
+        Ok(Some(found)) => Some(warn("clock", found.to_string(), found.hint())),
+        Ok(None) => None,
+        // Whatever keeps the store from answering is told already.
+        Err(_) => None,
+    }
+}
+
+/// What is said of a clock that nothing speaks against.
+fn skew(theirs: Option<Timestamp>, now: Timestamp) -> Finding {
+    let Some(theirs) = theirs else { return ok("clock", "is not behind the ledger".to_owned()) };
+    let skew = (theirs.micros() - now.micros()).abs() / 1_000_000;
+    if skew <= SKEW_SECONDS_MAX {
+        return ok("clock", "agrees with the store's".to_owned());
+    }
+    warn("clock", format!("differs from the store's by {skew} seconds"), "synchronise both machines (NTP)")
 }
 
 fn runs(runs: RunFacts) -> Finding {
@@ -372,7 +389,7 @@ mod tests {
     }
 
     fn verdicts(facts: &StoreFacts) -> Vec<(&'static str, Verdict)> {
-        store(facts, Timestamp::from_micros(0)).iter().map(|finding| (finding.name, finding.verdict)).collect()
+        store(facts).iter().map(|finding| (finding.name, finding.verdict)).collect()
     }
 
     #[test]
@@ -388,10 +405,8 @@ mod tests {
 
     #[test]
     fn a_clock_that_differs_is_a_warning() {
-        let skewed = StoreFacts { clock: Some(Timestamp::from_micros(6_000_000)), ..facts() };
-        assert_eq!(verdicts(&skewed)[3], ("clock", Verdict::Warn));
-        let right = StoreFacts { clock: Some(Timestamp::from_micros(-4_000_000)), ..facts() };
-        assert_eq!(verdicts(&right)[3], ("clock", Verdict::Ok));
+        let verdict = |micros| skew(Some(Timestamp::from_micros(micros)), Timestamp::from_micros(0)).verdict;
+        assert_eq!([verdict(6_000_000), verdict(-4_000_000)], [Verdict::Warn, Verdict::Ok]);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! A running server, from the lock to the last flushed line.
 //!
-//! Order matters at both ends. Start: lock, telemetry, address, stores, workflows, then the word
+//! Order matters at both ends. Start: lock, telemetry, address, clock, stores, workflows, then the word
 //! that it is ready. Stop: readiness says no, nothing new begins, calls under way end, no new
 //! connection, running requests finish, stores close, spans are sent.
+
+mod waiting;
 
 use crate::compose::{self, Ambient, Example};
 use crate::config::{Config, Listen};
@@ -18,6 +20,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
+use waiting::Compared;
 
 /// How long requests may go on at the least, when calls have used up the grace time.
 const REQUEST_GRACE: Duration = Duration::from_secs(1);
@@ -71,11 +74,29 @@ pub(crate) async fn serve(
     ready: impl FnOnce(&Ready) -> Outcome,
 ) -> Outcome<Ended> {
     let mut ambient = Ambient::new();
-    let Signals { first, second } = Signals::listen()?;
+    let mut signals = Signals::listen()?;
     let home = Home::take(&config.data_dir)?;
     let telemetry = telemetry::start(config, terminal, ambient.clock.clone())?;
     ambient.spans = telemetry.spans();
     let (listener, address) = listen(&config.listen).await?;
+    let limits = ServerLimits {
+        connections_max: config.connections_max,
+        header_timeout: config.header_timeout,
+        shutdown_grace: config.shutdown_grace,
+    };
+    let edge = Edge::new(ambient.clock.clone(), ambient.random.clone())
+        .with_metrics(telemetry.render_metrics())
+        .with_request_timeout(config.request_timeout);
+    match waiting::until_the_clock_agrees(config, &ambient, &mut signals, &listener, edge, limits).await? {
+        Compared::Agrees { waited: false } => {}
+        // Times begin with the clock as it is now.
+        Compared::Agrees { waited: true } => ambient = Ambient { spans: telemetry.spans(), ..Ambient::new() },
+        Compared::Stopped => {
+            telemetry.flush().await;
+            return Ok(Ended::Whole);
+        }
+    }
+    let Signals { first, second } = signals;
     let examples = match purpose {
         Purpose::Trying { .. } => compose::examples(config, &home, &ambient)?,
         Purpose::Serving => Vec::new(),
@@ -100,11 +121,6 @@ pub(crate) async fn serve(
     if let Some(link) = telemetry.link() {
         edge = edge.with_link(link);
     }
-    let limits = ServerLimits {
-        connections_max: config.connections_max,
-        header_timeout: config.header_timeout,
-        shutdown_grace: config.shutdown_grace,
-    };
     let stopping = Stopping { first, delay: config.shutdown_delay, grace: config.shutdown_grace };
     let url = format!("http://{address}");
     home.announce(&url)?;

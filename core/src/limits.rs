@@ -69,6 +69,9 @@ pub const CLOCK_JUMP_SECONDS: i64 = 5;
 pub const CLOCK_JUMP_LASTING_SECONDS: i64 = 30;
 /// After a jump was followed, the time for deadlines runs faster or slower by one part in so many until both agree.
 pub const CLOCK_SLEW_PARTS: i64 = 10;
+/// Seconds by which the clock of a machine may be behind the newest ledger entry, or differ from the database's, when a
+/// node starts: with more it waits.
+pub const CLOCK_DIFFERENCE_SECONDS_MAX: i64 = 60;
 /// Seconds after which a loop that looks after runs, actors or checkpoints without success makes a node not ready.
 pub const UPKEEP_SILENCE_SECONDS_MAX: i64 = 60;
 /// Milliseconds that an answer about readiness is given again: whoever asks more often asks no store.

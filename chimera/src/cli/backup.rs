@@ -59,6 +59,9 @@ pub(crate) struct ResumeArgs {
     /// The store was restored, or is older than what was last known of it.
     #[arg(long)]
     pub(crate) after_restore: bool,
+    /// The clock of this machine is right, and was ahead when the newest records were written.
+    #[arg(long, conflicts_with = "after_restore")]
+    pub(crate) accept_clock: bool,
     /// Don't ask.
     #[arg(long)]
     pub(crate) yes: bool,

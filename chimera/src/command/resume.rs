@@ -4,7 +4,7 @@
 //! changed before somebody agrees.
 
 use super::{EXIT_FOUND_WRONG, Scene, print, say};
-use crate::ambient::stdin_is_terminal;
+use crate::ambient::{Disagreement, stdin_is_terminal};
 use crate::cli::ResumeArgs;
 use crate::compose::{self, Ambient};
 use crate::failure::{Failure, Outcome};
@@ -22,8 +22,11 @@ const RUNS_SHOWN: usize = 50;
 
 pub(crate) async fn run(scene: &Scene<'_>, args: &ResumeArgs) -> Outcome<ExitCode> {
     let (config, ambient) = (&scene.loaded.config, Ambient::new());
+    if args.accept_clock {
+        return accept_clock(scene, &ambient).await;
+    }
     if !args.after_restore {
-        return Err(Failure::new(Code::MalformedArgs, "say what to resume after: --after-restore")
+        return Err(Failure::new(Code::MalformedArgs, "say what to resume after: --after-restore or --accept-clock")
             .hint("a single run goes on with chimera runs resume"));
     }
     let Some(hold) = compose::hold_of(config, &ambient).await? else {
@@ -38,6 +41,24 @@ pub(crate) async fn run(scene: &Scene<'_>, args: &ResumeArgs) -> Outcome<ExitCod
     let outcome = go(scene, args, &hold, &resumer).await;
     resumer.close().await;
     outcome
+}
+
+/// Goes on with a clock that the ledger speaks against.
+async fn accept_clock(scene: &Scene<'_>, ambient: &Ambient) -> Outcome<ExitCode> {
+    let found = compose::accept_clock(&scene.loaded.config, ambient).await?;
+    if scene.json {
+        let accepted = matches!(found, Some(Disagreement::BehindLedger { .. }));
+        print(&format!("{}\n", json!({"accepted": accepted, "reason": found.map(|found| found.to_string())})))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    match found {
+        Some(found @ Disagreement::BehindLedger { .. }) => {
+            say(&format!("Accepted, though {found}. Servers start now."))
+        }
+        Some(found) => say(&format!("Nothing was changed: {found}. {}.", found.hint())),
+        None => say("Nothing speaks against the clock: there is nothing to accept."),
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn go(scene: &Scene<'_>, args: &ResumeArgs, hold: &Hold, resumer: &compose::Resumer) -> Outcome<ExitCode> {

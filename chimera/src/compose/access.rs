@@ -106,6 +106,7 @@ impl ActorStore {
 
 /// Opens the registry in the store itself.
 pub(crate) async fn actor_store(config: &Config, home: Home, ambient: &Ambient) -> Outcome<ActorStore> {
+    super::clock_agrees(config, ambient).await?;
     let records = super::records(config, ambient, &ambient.random.opaque_id()).await?;
     super::flow::found_tenant(ambient, &*records).await?;
     let bus = super::flow::bus(config, ambient).await?;

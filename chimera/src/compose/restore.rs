@@ -1,7 +1,8 @@
 //! Records that are copied into a backup and put back, and a store that is held, opened by whoever
 //! resumes it.
 
-use super::{Ambient, facts, flow, marks, plain, secret};
+use super::{Ambient, bare_records, clock_agrees, disagreement, facts, flow, marks, plain, record, secret};
+use crate::ambient::Disagreement;
 use crate::backup::{LaneHead, Manifest, StoreKind, TablePart, files};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
@@ -43,6 +44,7 @@ impl Resumer {
 
 /// Opens a store that is held to resume it. Whoever had a lane before can't commit any more.
 pub(crate) async fn resumer(config: &Config, ambient: &Ambient) -> Outcome<Resumer> {
+    clock_agrees(config, ambient).await?;
     let (home, records): (_, Arc<dyn Records>) = match &config.database_url {
         None => {
             let home = Home::take(&config.data_dir)?;
@@ -65,6 +67,21 @@ pub(crate) async fn resumer(config: &Config, ambient: &Ambient) -> Outcome<Resum
     flow::found_tenant(ambient, &*records).await?;
     let flow = flow::resumer(config, ambient, &records)?;
     Ok(Resumer { flow, records, _home: home })
+}
+
+/// Takes this machine's clock for right though the ledger has later entries, and writes that down: what
+/// is compared from then on is the entry that says so. Gives what spoke against the clock.
+pub(crate) async fn accept_clock(config: &Config, ambient: &Ambient) -> Outcome<Option<Disagreement>> {
+    let home = Home::take(&config.data_dir)?;
+    let found = disagreement(config, &*ambient.clock).await?;
+    let Some(Disagreement::BehindLedger { now, newest }) = found else { return Ok(found) };
+    let node = ambient.random.opaque_id();
+    let records = bare_records(config, ambient, &node).await?;
+    let data = serde_json::json!({"clock": now.to_string(), "newest_entry": newest.to_string()});
+    let written = record(&*records, ambient, &node, ("ClockAccepted", data)).await;
+    records.close().await;
+    drop(home);
+    written.map(|()| found)
 }
 
 /// Which store the configuration names.

@@ -2,6 +2,7 @@
 //! it do so; the command line beside it has the right time.
 
 use crate::support::{Place, Server, until};
+use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::preload::WallClock;
 use serde_json::Value;
 
@@ -91,4 +92,86 @@ fn an_hour_back_freezes_no_timer_and_when_the_clock_is_right_again_so_is_everyth
     assert!(takes_token(&server));
     server.until_ready();
     assert_eq!(server.stop().0, Some(0));
+}
+
+/// A place where servers and commands go by this clock.
+fn place_of(clock: &WallClock) -> Place {
+    clock.env().iter().fold(Place::new(), |place, (name, value)| place.env(name, value)).trusting()
+}
+
+/// What the doctor says of the clock.
+fn diagnosis(place: &Place) -> (String, String) {
+    let said = place.run(&["doctor", "--json"]);
+    let found: Value = serde_json::from_str(&said.stdout).unwrap();
+    let clock = found["checks"].as_array().unwrap().iter().find(|check| check["name"] == "clock").unwrap();
+    (clock["verdict"].as_str().unwrap().to_owned(), clock["message"].as_str().unwrap().to_owned())
+}
+
+fn errors_logged(log: &str) -> Vec<String> {
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let bad = lines.filter(|line| line["level"] == "ERROR" || line["level"] == "CRITICAL");
+    bad.map(|line| line["message"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_node_that_starts_a_day_behind_its_ledger_begins_nothing_until_the_clock_is_right() {
+    let clock = WallClock::new();
+    let place = place_of(&clock);
+    assert_eq!(place.serve(&[]).stop().0, Some(0));
+    assert_eq!(diagnosis(&place).0, "ok");
+    let entries = || place.json(&["audit", "verify"])["report"]["entries"].as_u64().unwrap();
+    let before = entries();
+    clock.set(-DAY);
+    for _ in 0..2 {
+        let server = place.listening();
+        server.until_not_ready("clock", "behind");
+        assert!(server.ask("POST /act HTTP/1.1\r\ncontent-length: 0").contains("NOT_READY"));
+        assert!(server.ask("GET /healthz HTTP/1.1").starts_with("HTTP/1.1 200"));
+        let (status, log) = server.stop();
+        assert_eq!(status, Some(0));
+        assert!(errors_logged(&log).iter().any(|line| line.contains("behind")), "{log}");
+    }
+    assert_eq!(entries(), before, "nothing was written, so the next start finds it out again");
+    let (verdict, words) = diagnosis(&place);
+    assert_eq!((verdict.as_str(), words.matches("20").count() >= 2), ("fail", true), "{words}");
+    let refused = place.run(&["actor", "add", "user_bob"]);
+    assert!(refused.stderr.contains("NOT_READY") && refused.stderr.contains("behind"), "{}", refused.stderr);
+    let server = place.listening();
+    server.until_not_ready("clock", "behind");
+    clock.set(0);
+    server.until_ready();
+    assert_eq!(server.stop().0, Some(0));
+}
+
+#[test]
+fn a_clock_that_was_ahead_before_is_accepted_by_an_operator() {
+    let clock = WallClock::new();
+    let place = place_of(&clock);
+    clock.set(DAY);
+    assert_eq!(place.serve(&[]).stop().0, Some(0));
+    clock.set(0);
+    let accepted = place.json(&["resume", "--accept-clock"]);
+    assert_eq!(accepted["accepted"], true, "{accepted}");
+    let server = place.serve(&[]);
+    server.until_ready();
+    assert_eq!(server.stop().0, Some(0));
+    assert_eq!(place.json(&["resume", "--accept-clock"])["accepted"], false);
+    assert_eq!(diagnosis(&place).0, "ok");
+}
+
+#[test]
+fn beside_a_database_a_clock_that_is_ahead_is_found_out_as_well() {
+    let clock = WallClock::new();
+    let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+    let place = place_of(&clock).env("CHIMERA_DATABASE_URL", &url);
+    for wrong in [DAY, -DAY] {
+        clock.set(wrong);
+        let server = place.listening();
+        server.until_not_ready("clock", "they differ by 86");
+        assert_eq!(diagnosis(&place).0, "fail");
+        clock.set(0);
+        server.until_ready();
+        assert_eq!(server.stop().0, Some(0));
+        assert_ne!(diagnosis(&place).0, "fail");
+    }
 }

@@ -136,6 +136,15 @@ autonomy_level = "L2_ExecuteNotify"
         self.serving(&["serve"])
     }
 
+    /// Starts `chimera serve` and waits until it listens, whether it serves or not.
+    pub(crate) fn listening(&self) -> Server {
+        let address = format!("127.0.0.1:{}", chimera_testkit::net::free_port());
+        let mut child = self.start(&["serve", "--listen", &address]);
+        let (log, _) = follow(&mut child);
+        until("the listener", || TcpStream::connect(&address).err().map(|error| error.to_string()));
+        Server { child, log: Some(log), ready: Value::Null, address }
+    }
+
     fn serving(&self, args: &[&str]) -> Server {
         let mut child = self.start(args);
         let (log, address) = follow(&mut child);

@@ -16,12 +16,14 @@ pub(crate) mod postgres;
 mod schema;
 mod sql;
 pub(crate) mod sqlite;
+mod times;
 
 pub use copy::{Copied, CopiedTable, DATA_FILE};
 pub use facts::{Attended, Facts};
 pub use mark::MARK_FILE;
 pub use postgres::{PostgresOptions, PostgresRecords};
 pub use sqlite::{Access, SqliteRecords};
+pub use times::Times;
 
 use chimera_core::record::Tx;
 use chimera_engine::port::{SchemaMismatch, Unavailable};

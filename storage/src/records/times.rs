@@ -1,0 +1,60 @@
+//! What a store knows of time, for whoever doubts the clock of this machine.
+
+use super::postgres::connect::Server;
+use super::postgres::failure::unavailable;
+use super::sqlite::file;
+use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_sqlite};
+use chimera_core::time::Timestamp;
+use rusqlite::OptionalExtension;
+use std::path::Path;
+
+/// Times that don't come from this machine's clock now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// When the newest ledger entry was written, by the clock of whoever wrote it.
+    pub newest_entry: Option<Timestamp>,
+    /// The store's own clock, if it has one.
+    pub clock: Option<Timestamp>,
+}
+
+/// The last entry of each lane: an entry further back is not newer, unless a clock was wrong in between.
+const NEWEST: &str = "SELECT max({time}) FROM ledger_lanes l \
+     JOIN audit_log_entries e ON e.lane = l.lane AND e.seq = l.head_seq";
+
+impl SqliteRecords {
+    /// What the data in `folder` knows; nothing if there is none yet. Changes nothing.
+    pub fn times(folder: &Path) -> Result<Times, OpenError> {
+        let path = file::path_in(folder);
+        if !path.is_file() {
+            return Ok(Times::default());
+        }
+        let read = || {
+            let conn = file::open_reader(&path)?;
+            let ledger = "SELECT 1 FROM sqlite_schema WHERE name = 'audit_log_entries'";
+            if conn.query_row(ledger, [], |_| Ok(())).optional()?.is_none() {
+                return Ok(None);
+            }
+            conn.query_row(&NEWEST.replace("{time}", "e.timestamp"), [], |row| row.get::<_, Option<i64>>(0))
+        };
+        let newest = read().map_err(|error| unavailable_sqlite(&error))?;
+        Ok(Times { newest_entry: newest.map(Timestamp::from_micros), clock: None })
+    }
+}
+
+impl PostgresRecords {
+    /// What the database knows. Changes nothing.
+    pub async fn times(url: &str) -> Result<Times, OpenError> {
+        let client = Server::parse(url)?.connect().await?;
+        let failed = |error: tokio_postgres::Error| unavailable(&error);
+        let ledger = "SELECT to_regclass('audit_log_entries') IS NOT NULL";
+        let mut newest = None;
+        if client.query_one(ledger, &[]).await.map_err(failed)?.get(0) {
+            let text = NEWEST.replace("{time}", "(extract(epoch FROM e.\"timestamp\") * 1000000)::bigint");
+            newest = client.query_one(&text, &[]).await.map_err(failed)?.get::<_, Option<i64>>(0);
+        }
+        // Last, so that it is not old when it is compared.
+        let clock = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+        let clock = client.query_one(clock, &[]).await.map_err(failed)?.get(0);
+        Ok(Times { newest_entry: newest.map(Timestamp::from_micros), clock: Some(Timestamp::from_micros(clock)) })
+    }
+}
