@@ -11,7 +11,7 @@ mod restore;
 mod server;
 mod traced;
 
-pub(crate) use access::{ActorStore, Example, actor_facts, actor_store, examples};
+pub(crate) use access::{ActorStore, Example, actor_facts, actor_store, examples, give_up_sealed, seal_facts};
 pub(crate) use bench::{FlowBench, bench_subject};
 pub(crate) use flow::{operator, reader, workflow_facts};
 pub(crate) use restore::{
@@ -174,10 +174,12 @@ pub(crate) async fn open(
             "there is a ledger's key but no data file; if it was removed, put it back: an empty one is made now"
         );
     }
-    let signer = Arc::new(signer(config, home, ambient).await?);
     let node = ambient.random.opaque_id();
+    let existing = existing_signer(config).await?;
     let records = records(config, ambient, &node).await?;
-    may_sign(config, &signer, &*records).await?;
+    // Before one is made: a key that was lost must not be replaced.
+    may_sign(config, existing.as_ref(), &*records).await?;
+    let signer = Arc::new(signer(config, home, ambient).await?);
     let blobs = blobs(config, home, ambient, address).await?;
     let mut checks = vec![
         data_folder(&config.data_dir),
@@ -249,18 +251,23 @@ pub(crate) async fn open(
 
 /// Refuses a key that would sign behind one that nobody here knows: verification with the known
 /// keys would call the ledger broken. What else may be wrong with it, the checkpointer says.
-async fn may_sign(config: &Config, signer: &Signer, records: &dyn Records) -> Outcome {
+async fn may_sign(config: &Config, signer: Option<&Signer>, records: &dyn Records) -> Outcome {
     let last = match last_checkpoint(records).await {
         Ok(last) => last,
         Err(LedgerError::Read(error)) => return Err(error.into()),
         Err(_) => None,
     };
     let Some(last) = last else { return Ok(()) };
-    if last.verify(&known(signer, &config.trusted_keys)) != Err(CheckpointFault::UnknownKey) {
+    let keys: Vec<_> = match signer {
+        Some(signer) => known(signer, &config.trusted_keys),
+        None => config.trusted_keys.clone(),
+    };
+    if last.verify(&keys) != Err(CheckpointFault::UnknownKey) {
         return Ok(());
     }
     records.close().await;
-    let (theirs, ours) = (&last.key_id, signer.key_id());
+    let ours = signer.map_or("keys/ledger.key is missing".to_owned(), |signer| signer.key_id().to_string());
+    let theirs = &last.key_id;
     Err(Failure::new(
         Code::ConfigInvalid,
         format!("the ledger is signed with key {theirs}, which is neither this node's ({ours}) nor trusted"),
@@ -271,14 +278,14 @@ async fn may_sign(config: &Config, signer: &Signer, records: &dyn Records) -> Ou
     ))
 }
 
-/// Writes into the ledger what a process does as a whole, beside its version.
+/// Writes into the ledger what a process does as a whole, beside its version, together with a change.
 async fn record(
     records: &dyn Records,
     ambient: &Ambient,
     node: &str,
+    mut tx: Tx,
     (event_type, mut data): (&str, serde_json::Value),
 ) -> Outcome {
-    let mut tx = Tx::default();
     data["version"] = env!("CARGO_PKG_VERSION").into();
     let event = Event {
         tenant_id: SYSTEM_TENANT.to_owned(),
@@ -306,7 +313,8 @@ impl Parts {
     }
 
     async fn record(&self, event_type: &str) -> Outcome {
-        record(&*self.records, &self.ambient, &self.node, (event_type, serde_json::json!({}))).await
+        let told = (event_type, serde_json::json!({}));
+        record(&*self.records, &self.ambient, &self.node, Tx::default(), told).await
     }
 
     /// Begins no more runs and calls, and waits until the calls under way have ended, or the grace time
@@ -478,6 +486,19 @@ pub(crate) async fn blobs_to_read(config: &Config, ambient: &Ambient) -> Outcome
     };
     let blobs = S3Blobs::new(&url, credentials.as_ref(), random);
     Ok(Arc::new(blobs.map_err(|error| Failure::new(Code::ConfigInvalid, format!("`s3_url`: {error}")))?))
+}
+
+/// Whether the key that is there may sign the ledger, for whoever only looks.
+pub(crate) async fn may_sign_here(config: &Config, ambient: &Ambient) -> Outcome {
+    let existing = existing_signer(config).await?;
+    let records = match records_to_read(config, ambient).await {
+        Ok(records) => records,
+        Err(failure) if failure.code == Code::NotFound => return Ok(()),
+        Err(failure) => return Err(failure),
+    };
+    may_sign(config, existing.as_ref(), &*records).await?;
+    records.close().await;
+    Ok(())
 }
 
 /// What the doctor wants to know about the record store.

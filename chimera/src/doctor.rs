@@ -118,6 +118,14 @@ pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> 
         ));
     }
     findings.push(actors(compose::actor_facts(config, ambient).await));
+    findings.extend(seal(compose::seal_facts(config, ambient).await));
+    if let Err(failure) = compose::may_sign_here(config, ambient).await
+        && failure.code == Code::ConfigInvalid
+    {
+        findings.retain(|finding| finding.name != "signing_key");
+        let hint = "restore keys/ledger.key from a backup, or list the other public key in ledger.trusted_keys";
+        findings.push(fail("signing_key", failure.message, hint));
+    }
     findings.extend(shared_access(config));
     findings.push(match compose::workflow_facts(config, ambient) {
         Ok((tools, rules)) => ok("workflows", format!("tools: {tools}, rules: {rules}")),
@@ -152,6 +160,22 @@ fn actors(found: Outcome<(usize, usize)>) -> Finding {
             fail("actors", failure.message, "correct access.actors_file; docs/guides/access.md describes it")
         }
         Err(failure) => fail("actors", failure.message, "check the store; the lines above say what is wrong with it"),
+    }
+}
+
+/// Whether the actors' keys in the store can be opened.
+fn seal(found: Outcome<(usize, usize)>) -> Option<Finding> {
+    const HINT: &str = "restore keys/seal.key from a backup, or set access.seal_key to the secret that all nodes share; \
+                        docs/guides/access.md says what to do when it is lost";
+    match found {
+        Ok((0, _)) => None,
+        Ok((count, 0)) => Some(ok("seal_key", format!("opens all of {count} actors' keys"))),
+        Ok((count, closed)) => {
+            Some(warn("seal_key", format!("{closed} of {count} actors' keys can't be opened and don't count"), HINT))
+        }
+        Err(failure) if failure.code == Code::ConfigInvalid => Some(fail("seal_key", failure.message, HINT)),
+        // What is wrong with the store is told already.
+        Err(_) => None,
     }
 }
 

@@ -25,6 +25,8 @@ const ACTORS: &str = "actors";
 #[derive(Debug)]
 pub(crate) struct Home {
     dir: PathBuf,
+    /// Whether a server has signed a ledger with a key of this folder before.
+    served_before: bool,
     _lock: Option<File>,
 }
 
@@ -40,7 +42,7 @@ impl Home {
                 .hint("its owner must be the user that runs chimera")
         })?;
         match lock.try_lock() {
-            Ok(()) => Ok(Self { dir: dir.to_owned(), _lock: Some(lock) }),
+            Ok(()) => Ok(Self { dir: dir.to_owned(), served_before: ledger_key(dir).exists(), _lock: Some(lock) }),
             Err(TryLockError::WouldBlock) => {
                 let message = format!("another chimera process is using the data folder {}", dir.display());
                 let hint = "stop it first, or let it do the work; commands that only read can run beside it";
@@ -52,7 +54,7 @@ impl Home {
 
     /// The folder of whoever else is using it, for a command that only looks.
     pub(crate) fn beside(dir: &Path) -> Self {
-        Self { dir: dir.to_owned(), _lock: None }
+        Self { dir: dir.to_owned(), served_before: false, _lock: None }
     }
 
     /// The key of the links that the blob folder signs; made at the first start.
@@ -85,13 +87,14 @@ impl Home {
     /// The seed of the ledger's signing key; made at the first start.
     pub(crate) fn ledger_seed(&self, random: &dyn Random) -> Outcome<[u8; 32]> {
         self.keys()?;
-        seed(&self.kept(&ledger_key(&self.dir), random)?)
+        let path = ledger_key(&self.dir);
+        key_of(&path, &self.kept(&path, random)?)
     }
 
     /// The seed of the key that signs webhooks; made at the first start.
     pub(crate) fn webhook_seed(&self, random: &dyn Random) -> Outcome<[u8; 32]> {
-        let text = self.kept(&self.keys()?.join("webhook.key"), random)?;
-        bytes(&text).ok_or_else(|| Failure::new(Code::ConfigInvalid, "the webhook key is not 64 hex digits"))
+        let path = self.keys()?.join("webhook.key");
+        key_of(&path, &self.kept(&path, random)?)
     }
 
     /// Whether a ledger was signed here whose records are not here any more.
@@ -101,12 +104,15 @@ impl Home {
 
     /// The seed of the key that signs access tokens; made at the first start.
     pub(crate) fn token_seed(&self, random: &dyn Random) -> Outcome<[u8; 32]> {
-        seed(&self.kept(&self.keys()?.join("token.key"), random)?)
+        let path = self.keys()?.join("token.key");
+        key_of(&path, &self.kept(&path, random)?)
     }
 
     /// The key that seals actors' keys in the store; made at the first start.
     pub(crate) fn seal_key(&self, random: &dyn Random) -> Outcome<[u8; 32]> {
-        seed(&self.kept(&self.keys()?.join("seal.key"), random)?)
+        self.keys()?;
+        let path = seal_key(&self.dir);
+        key_of(&path, &self.kept(&path, random)?)
     }
 
     /// The key of an actor that `chimera dev` brings; made at the first start.
@@ -148,6 +154,14 @@ impl Home {
         std::fs::rename(&draft, path).map_err(failed)?;
         let folder = path.parent().unwrap_or(&self.dir);
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
+        if self.served_before {
+            let key = path.file_name().unwrap_or_default().to_string_lossy();
+            tracing::warn!(
+                key = %key,
+                "a key was not there and has been made; if it was lost, restore it from a backup: what was signed with it \
+                 counts no more"
+            );
+        }
         Ok(text)
     }
 }
@@ -177,7 +191,30 @@ pub(crate) fn ledger_key(dir: &Path) -> PathBuf {
 
 /// The ledger's seed, if the folder has one already.
 pub(crate) fn existing_ledger_seed(dir: &Path) -> Outcome<Option<[u8; 32]>> {
-    line(&ledger_key(dir))?.map(|text| seed(&text)).transpose()
+    existing_key(&ledger_key(dir))
+}
+
+/// Where the key lies that seals actors' keys.
+pub(crate) fn seal_key(dir: &Path) -> PathBuf {
+    dir.join("keys").join("seal.key")
+}
+
+/// The key that seals actors' keys, if the folder has one already.
+pub(crate) fn existing_seal_key(dir: &Path) -> Outcome<Option<[u8; 32]>> {
+    existing_key(&seal_key(dir))
+}
+
+fn existing_key(path: &Path) -> Outcome<Option<[u8; 32]>> {
+    line(path)?.map(|text| key_of(path, &text)).transpose()
+}
+
+/// The key that a file holds. A damaged one is never replaced: what depends on it would be lost.
+fn key_of(path: &Path, text: &str) -> Outcome<[u8; 32]> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    bytes(text).ok_or_else(|| {
+        Failure::new(Code::ConfigInvalid, format!("keys/{name} is not 64 hex digits"))
+            .hint("restore it from a backup; docs/guides/backup.md describes it")
+    })
 }
 
 /// The seed that 64 hex digits spell.

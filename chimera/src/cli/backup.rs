@@ -62,6 +62,9 @@ pub(crate) struct ResumeArgs {
     /// The clock of this machine is right, and was ahead when the newest records were written.
     #[arg(long, conflicts_with = "after_restore")]
     pub(crate) accept_clock: bool,
+    /// The key that sealed actors' keys is lost for good: what it sealed is revoked.
+    #[arg(long, conflicts_with_all = ["after_restore", "accept_clock"])]
+    pub(crate) accept_lost_keys: bool,
     /// Don't ask.
     #[arg(long)]
     pub(crate) yes: bool,

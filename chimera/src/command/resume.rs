@@ -25,9 +25,15 @@ pub(crate) async fn run(scene: &Scene<'_>, args: &ResumeArgs) -> Outcome<ExitCod
     if args.accept_clock {
         return accept_clock(scene, &ambient).await;
     }
+    if args.accept_lost_keys {
+        return accept_lost_keys(scene, &ambient).await;
+    }
     if !args.after_restore {
-        return Err(Failure::new(Code::MalformedArgs, "say what to resume after: --after-restore or --accept-clock")
-            .hint("a single run goes on with chimera runs resume"));
+        return Err(Failure::new(
+            Code::MalformedArgs,
+            "say what to resume after: --after-restore, --accept-clock or --accept-lost-keys",
+        )
+        .hint("a single run goes on with chimera runs resume"));
     }
     let Some(hold) = compose::hold_of(config, &ambient).await? else {
         if scene.json {
@@ -57,6 +63,19 @@ async fn accept_clock(scene: &Scene<'_>, ambient: &Ambient) -> Outcome<ExitCode>
         }
         Some(found) => say(&format!("Nothing was changed: {found}. {}.", found.hint())),
         None => say("Nothing speaks against the clock: there is nothing to accept."),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Goes on without the actors' keys that nobody can open any more.
+async fn accept_lost_keys(scene: &Scene<'_>, ambient: &Ambient) -> Outcome<ExitCode> {
+    let actors = compose::give_up_sealed(&scene.loaded.config, ambient).await?;
+    if scene.json {
+        print(&format!("{}\n", json!({ "revoked": actors })))?;
+    } else if actors.is_empty() {
+        say("Every actor's key can be opened: there is nothing to give up.");
+    } else {
+        say(&format!("Revoked the keys of {}. chimera actor secret NAME makes a new one.", actors.join(", ")));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -12,8 +12,8 @@ use chimera_core::access::token::TokenKey;
 use chimera_core::access::{Level, Secret};
 use chimera_core::error::Code;
 use chimera_core::limits::{ACTORS_MAX, DECLARED_FILE_BYTES_MAX, RATE_HITS_MAX};
-use chimera_core::record::{Row, Scope, Select};
-use chimera_engine::access::{Directory, Door, Parts, Rates, Settings, WithoutCounters};
+use chimera_core::record::{Row, Scope, Select, Tx};
+use chimera_engine::access::{Directory, Door, Parts, Rates, SealedKeys, Settings, WithoutCounters};
 use chimera_engine::port::{Bus, Counters, Records};
 use chimera_storage::bus::LocalBus;
 use chimera_storage::counter::{LocalCounters, RedisCounters};
@@ -82,7 +82,7 @@ pub(super) async fn directory(
         random: Arc::clone(&ambient.random),
         bus,
         secrets: Arc::new(secrets(config)),
-        seal: Secret::new(seal_key(config, home, ambient).await?.to_vec()),
+        seal: Secret::new(seal_key(config, home, ambient, &**records).await?.to_vec()),
         alone: config.database_url.is_none(),
     };
     let directory = Arc::new(Directory::new(parts, settings));
@@ -190,13 +190,91 @@ async fn token_keys(config: &Config, home: &Home, ambient: &Ambient) -> Outcome<
     Ok(std::iter::once(TokenKey::from_seed(&seed)).chain(before).collect())
 }
 
-async fn seal_key(config: &Config, home: &Home, ambient: &Ambient) -> Outcome<[u8; 32]> {
+/// The key that seals actors' keys. One is made only for a store that has nothing sealed yet.
+async fn seal_key(config: &Config, home: &Home, ambient: &Ambient, records: &dyn Records) -> Outcome<[u8; 32]> {
+    let existing = existing_seal_key(config).await?;
+    let sealed = SealedKeys::read(records, ambient.clock.now()).await?;
+    let count = sealed.count();
+    if count > 0 && sealed.closed_to(existing.as_ref()).count() == count {
+        records.close().await;
+        return Err(seal_lost(config, existing.is_some(), count));
+    }
+    match existing {
+        Some(key) => Ok(key),
+        None => {
+            let key = home.seal_key(&*ambient.random)?;
+            config.mask.learn(&Secret::new(hex::encode(key)));
+            Ok(key)
+        }
+    }
+}
+
+/// The key that seals actors' keys, if there is one already.
+async fn existing_seal_key(config: &Config) -> Outcome<Option<[u8; 32]>> {
     let key = match &config.access.seal_key {
-        None => home.seal_key(&*ambient.random)?,
-        Some(name) => named_seed(config, "access.seal_key", name).await?,
+        None => home::existing_seal_key(&config.data_dir)?,
+        Some(name) => Some(named_seed(config, "access.seal_key", name).await?),
     };
-    config.mask.learn(&Secret::new(hex::encode(key)));
+    key.iter().for_each(|key| config.mask.learn(&Secret::new(hex::encode(key))));
     Ok(key)
+}
+
+/// With this key nobody could sign in.
+fn seal_lost(config: &Config, exists: bool, count: usize) -> Failure {
+    let what = match (&config.access.seal_key, exists) {
+        (Some(_), _) => "the secret that `access.seal_key` names is not the one that sealed them".to_owned(),
+        (None, true) => format!("{} is not the key that sealed them", home::seal_key(&config.data_dir).display()),
+        (None, false) => format!("{} is missing", home::seal_key(&config.data_dir).display()),
+    };
+    let message =
+        format!("none of the {count} actors' keys in the store can be opened, so nobody could sign in: {what}");
+    Failure::new(Code::ConfigInvalid, message).hint(
+        "restore keys/seal.key from a backup, or set `access.seal_key` to the secret that all nodes share; if the key is \
+         lost for good, chimera resume --accept-lost-keys revokes what it sealed",
+    )
+}
+
+/// What the doctor says about the key that seals actors' keys: how many there are, and how many of them
+/// can't be opened. An error if that is all of them.
+pub(crate) async fn seal_facts(config: &Config, ambient: &Ambient) -> Outcome<(usize, usize)> {
+    let existing = existing_seal_key(config).await?;
+    let records = match super::records_to_read(config, ambient).await {
+        Ok(records) => records,
+        Err(failure) if failure.code == Code::NotFound => return Ok((0, 0)),
+        Err(failure) => return Err(failure),
+    };
+    let sealed = SealedKeys::read(&*records, ambient.clock.now()).await?;
+    records.close().await;
+    let count = sealed.count();
+    let closed = sealed.closed_to(existing.as_ref()).count();
+    if count > 0 && closed == count {
+        return Err(seal_lost(config, existing.is_some(), count));
+    }
+    Ok((count, closed))
+}
+
+/// Revokes the actors' keys that can't be opened any more; gives whose they were.
+pub(crate) async fn give_up_sealed(config: &Config, ambient: &Ambient) -> Outcome<Vec<String>> {
+    let _home = Home::take(&config.data_dir)?;
+    super::clock_agrees(config, ambient).await?;
+    let node = ambient.random.opaque_id();
+    let records = super::bare_records(config, ambient, &node).await?;
+    let given_up = revoke_sealed(config, ambient, &node, &*records).await;
+    records.close().await;
+    given_up
+}
+
+async fn revoke_sealed(config: &Config, ambient: &Ambient, node: &str, records: &dyn Records) -> Outcome<Vec<String>> {
+    let (existing, now) = (existing_seal_key(config).await?, ambient.clock.now());
+    let closed = SealedKeys::read(records, now).await?.closed_to(existing.as_ref());
+    let actors: Vec<String> = closed.actors().into_iter().map(str::to_owned).collect();
+    if actors.is_empty() {
+        return Ok(actors);
+    }
+    let updates = closed.revoke(now).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
+    let data = serde_json::json!({"actors": &actors, "keys": updates.len()});
+    super::record(records, ambient, node, Tx { updates, ..Tx::default() }, ("KeysGivenUp", data)).await?;
+    Ok(actors)
 }
 
 async fn named_seed(config: &Config, setting: &str, name: &str) -> Outcome<[u8; 32]> {

@@ -10,6 +10,7 @@ use crate::home::Home;
 use chimera_core::access::Secret;
 use chimera_core::error::Code;
 use chimera_core::ledger::{Digest32, Head};
+use chimera_core::record::Tx;
 use chimera_core::time::Timestamp;
 use chimera_engine::flow::Flow;
 use chimera_engine::port::{Hold, Records};
@@ -78,7 +79,7 @@ pub(crate) async fn accept_clock(config: &Config, ambient: &Ambient) -> Outcome<
     let node = ambient.random.opaque_id();
     let records = bare_records(config, ambient, &node).await?;
     let data = serde_json::json!({"clock": now.to_string(), "newest_entry": newest.to_string()});
-    let written = record(&*records, ambient, &node, ("ClockAccepted", data)).await;
+    let written = record(&*records, ambient, &node, Tx::default(), ("ClockAccepted", data)).await;
     records.close().await;
     drop(home);
     written.map(|()| found)

@@ -1,4 +1,5 @@
-//! Who signs the ledger when more than one key could: other nodes' keys, lost ones, exchanged ones.
+//! Keys that a store depends on: who signs the ledger when more than one could, and what becomes of a store whose keys are
+//! lost or exchanged.
 
 use crate::support::{Place, Said};
 use chimera_testkit::postgres::PrivatePostgres;
@@ -91,4 +92,94 @@ fn a_trusted_key_that_is_no_key_is_refused() {
     let said = Place::new().env("CHIMERA_LEDGER__TRUSTED_KEYS", "abc").run(&["config", "print"]);
     assert_eq!(said.status, 4);
     assert!(said.stderr.contains("`ledger.trusted_keys` must be a list of Ed25519 public keys"), "{}", said.stderr);
+}
+
+/// What the doctor says of a part.
+fn verdict(place: &Place, part: &str) -> (String, String) {
+    let found: Value = serde_json::from_str(&place.run(&["doctor", "--json"]).stdout).unwrap();
+    let check = found["checks"].as_array().unwrap().iter().find(|check| check["name"] == part).unwrap();
+    (check["verdict"].as_str().unwrap().to_owned(), check["message"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn a_lost_or_exchanged_seal_key_is_refused_and_never_made_anew() {
+    let place = Place::new();
+    assert_eq!(place.run(&["actor", "add", "admin"]).status, 0);
+    assert_eq!(place.serve(&[]).stop().0, Some(0));
+    assert_eq!(verdict(&place, "seal_key").0, "ok");
+    let file = place.path(".chimera/keys/seal.key");
+    let right = std::fs::read_to_string(&file).unwrap();
+    for (wrong, words) in [(None, "is missing"), (Some("08".repeat(32)), "is not the key that sealed them")] {
+        match &wrong {
+            None => std::fs::remove_file(&file).unwrap(),
+            Some(text) => std::fs::write(&file, text).unwrap(),
+        }
+        for args in [&["serve", "--listen", "127.0.0.1:0"][..], &["actor", "add", "user_bob"]] {
+            let said = place.run(args);
+            assert_eq!(said.status, 4, "{}", said.stderr);
+            for part in ["CONFIG_INVALID", "keys/seal.key", words, "backup", "--accept-lost-keys"] {
+                assert!(said.stderr.contains(part), "{part}: {}", said.stderr);
+            }
+        }
+        assert_eq!(file.exists(), wrong.is_some(), "nothing is made in its place");
+        let (verdict, message) = verdict(&place, "seal_key");
+        assert!(verdict == "fail" && message.contains(words), "{verdict} {message}");
+    }
+    std::fs::write(&file, right).unwrap();
+    assert_eq!(place.serve(&[]).stop().0, Some(0));
+}
+
+#[test]
+fn what_a_seal_key_sealed_that_is_lost_for_good_is_revoked_by_an_operator() {
+    let place = Place::new();
+    assert_eq!(place.run(&["actor", "add", "admin"]).status, 0);
+    assert_eq!(place.json(&["resume", "--accept-lost-keys"])["revoked"], serde_json::json!([]));
+    std::fs::remove_file(place.path(".chimera/keys/seal.key")).unwrap();
+    assert_eq!(place.json(&["resume", "--accept-lost-keys"])["revoked"], serde_json::json!(["admin"]));
+    assert_eq!(place.run(&["actor", "secret", "admin"]).status, 0);
+    assert_eq!(place.serve(&[]).stop().0, Some(0));
+    assert_eq!(verdict(&place, "seal_key").0, "ok");
+}
+
+#[test]
+fn two_nodes_that_start_at_once_on_a_fresh_database_both_begin_and_one_that_opens_nothing_later_does_not() {
+    let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+    let node = || {
+        let place = Place::new().env("CHIMERA_DATABASE_URL", &url);
+        place.env("CHIMERA_LEDGER__SIGNING_KEY", "secret://ledger").env("CHIMERA_SECRET_LEDGER", &"ab".repeat(32))
+    };
+    let (one, two) = (node(), node());
+    let [first, second] = [&one, &two].map(|place| place.serve(&[]));
+    assert_eq!((first.stop().0, second.stop().0), (Some(0), Some(0)));
+    assert_eq!(one.run(&["actor", "add", "admin"]).status, 0);
+    let refused = two.run(&["serve", "--listen", "127.0.0.1:0"]);
+    assert!(refused.status == 4 && refused.stderr.contains("access.seal_key"), "{}", refused.stderr);
+    assert_eq!(one.serve(&[]).stop().0, Some(0));
+}
+
+#[test]
+fn the_doctor_sees_a_ledger_key_that_was_lost_or_exchanged() {
+    let place = Place::new();
+    assert_eq!(place.serve(&[]).stop().0, Some(0));
+    assert_eq!(verdict(&place, "signing_key").0, "ok");
+    let file = place.path(".chimera/keys/ledger.key");
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(verdict(&place, "signing_key").0, "fail");
+    refused(&place);
+    assert!(!file.exists(), "nothing is made in its place");
+    std::fs::write(&file, "08".repeat(32)).unwrap();
+    assert_eq!(verdict(&place, "signing_key").0, "fail");
+}
+
+#[test]
+fn keys_that_only_sign_what_was_given_out_are_made_anew_with_a_warning() {
+    let place = Place::new();
+    let told = |log: &str| log.lines().filter(|line| line.contains("was not there and has been made")).count();
+    let (status, log) = place.serve(&[]).stop();
+    assert_eq!((status, told(&log)), (Some(0), 0), "the first start is no loss: {log}");
+    for name in ["token.key", "webhook.key", "links.key"] {
+        std::fs::remove_file(place.path(".chimera/keys").join(name)).unwrap();
+    }
+    let (status, log) = place.serve(&[]).stop();
+    assert_eq!((status, told(&log)), (Some(0), 3), "{log}");
 }

@@ -13,6 +13,7 @@ mod planner;
 mod rate;
 mod recipients;
 mod refused;
+mod sealed;
 mod settings;
 mod tokens;
 
@@ -29,5 +30,6 @@ pub use permit::{
 pub use planner::WordPlanner;
 pub use rate::{Rate, Rates};
 pub use recipients::Deciders;
+pub use sealed::SealedKeys;
 pub use settings::{Settings, WithoutCounters};
 pub use tokens::{SignIn, Tokens};
