@@ -32,6 +32,7 @@ use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::Code;
 use chimera_core::ledger::checkpoint::{CheckpointFault, Signer};
 use chimera_core::ledger::{ActorType, SubjectType};
+use chimera_core::limits::DATABASE_SILENCE_SECONDS_MAX;
 use chimera_core::record::Tx;
 use chimera_core::time::Timestamp;
 use chimera_engine::access::{Access as FrontDoor, WordPlanner};
@@ -515,6 +516,22 @@ pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
     };
     let held = facts.hold.map(|hold| hold.reason);
     Ok(StoreFacts { kind, schema_version, schema_known, fsync, writable, clock, runs, held })
+}
+
+/// Does what a command does while the database answers. One that falls silent ends it; how long it takes
+/// is not limited.
+pub(crate) async fn while_answering<T>(config: &Config, work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+    let silent = async {
+        let Some(url) = &config.database_url else { return std::future::pending().await };
+        // What is wrong with the setting is told by whoever opens the database.
+        let Ok(url) = plain(config, "database_url", url).await else { return std::future::pending().await };
+        PostgresRecords::until_silent(&url, Duration::from_secs(DATABASE_SILENCE_SECONDS_MAX)).await
+    };
+    tokio::select! {
+        biased;
+        done = work => done,
+        silent = silent => Err(silent.into()),
+    }
 }
 
 /// What speaks against a clock, by what the store knows of time.

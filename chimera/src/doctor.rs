@@ -95,7 +95,7 @@ pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> 
     let dir = &config.data_dir;
     let mut findings = vec![folder(dir), disk(dir), signing_key(config).await];
     findings.extend(secret_sources(config));
-    match compose::store_facts(config).await {
+    match compose::while_answering(config, compose::store_facts(config)).await {
         Ok(facts) => {
             findings.extend(store(&facts));
             let against = clock(config, ambient).await;
@@ -117,9 +117,15 @@ pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> 
             "set s3_url before a second node uses this database",
         ));
     }
-    findings.push(actors(compose::actor_facts(config, ambient).await));
-    findings.extend(seal(compose::seal_facts(config, ambient).await));
-    if let Err(failure) = compose::may_sign_here(config, ambient).await
+    // Side by side: a database that does not answer keeps each of them waiting.
+    let (found, sealed, signs) = tokio::join!(
+        compose::while_answering(config, compose::actor_facts(config, ambient)),
+        compose::while_answering(config, compose::seal_facts(config, ambient)),
+        compose::while_answering(config, compose::may_sign_here(config, ambient)),
+    );
+    findings.push(actors(found));
+    findings.extend(seal(sealed));
+    if let Err(failure) = signs
         && failure.code == Code::ConfigInvalid
     {
         findings.retain(|finding| finding.name != "signing_key");
@@ -344,7 +350,7 @@ fn store(facts: &StoreFacts) -> Vec<Finding> {
 
 /// Whether this machine's clock can be right, by what the store knows of time.
 async fn clock(config: &Config, ambient: &Ambient) -> Option<Finding> {
-    match compose::disagreement(config, &*ambient.clock).await {
+    match compose::while_answering(config, compose::disagreement(config, &*ambient.clock)).await {
         Ok(Some(found)) if found.stops() => Some(fail("clock", found.to_string(), found.hint())),
         Ok(Some(found)) => Some(warn("clock", found.to_string(), found.hint())),
         Ok(None) => None,

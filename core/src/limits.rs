@@ -72,6 +72,8 @@ pub const CLOCK_SLEW_PARTS: i64 = 10;
 /// Seconds by which the clock of a machine may be behind the newest ledger entry, or differ from the database's, when a
 /// node starts: with more it waits.
 pub const CLOCK_DIFFERENCE_SECONDS_MAX: i64 = 60;
+/// Seconds that a database may take to answer a new session, or a question beside a command, before it counts as silent.
+pub const DATABASE_SILENCE_SECONDS_MAX: u64 = 15;
 /// Seconds after which a loop that looks after runs, actors or checkpoints without success makes a node not ready.
 pub const UPKEEP_SILENCE_SECONDS_MAX: i64 = 60;
 /// Milliseconds that an answer about readiness is given again: whoever asks more often asks no store.

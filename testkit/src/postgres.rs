@@ -43,6 +43,14 @@ kill -KILL $(cat "/proc/$1/task/$1/children" 2>/dev/null) "$1"
 while kill -0 "$1" 2>/dev/null && ! grep -q '^State:.Z' "/proc/$1/status" 2>/dev/null; do :; done
 "#;
 
+/// Sends a signal to the server `$1` and all its processes.
+/// One that has just ended needs none.
+const SIGNAL_ALL: &str = r#"
+kill -s "$2" "$1" || exit 1
+for child in $(cat "/proc/$1/task/$1/children"); do kill -s "$2" "$child" 2>/dev/null; done
+true
+"#;
+
 /// How a private server is started.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -206,12 +214,22 @@ impl PrivatePostgres {
 
     /// Kills every process of the server at once; nothing is written any more.
     pub fn kill(&self) -> Result<()> {
-        let path = self.data().join("postmaster.pid");
-        let pid_file = std::fs::read_to_string(&path)?;
-        let pid = pid_file.lines().next().unwrap_or_default();
-        run(Command::new("sh").args(["-c", KILL_ALL, "kill", pid]))?;
+        run(Command::new("sh").args(["-c", KILL_ALL, "kill", &self.pid()?]))?;
         // Where nobody buries the dead, the server's number still looks alive to the next one.
-        std::fs::remove_file(path)
+        std::fs::remove_file(self.data().join("postmaster.pid"))
+    }
+
+    /// Stops every process of the server in the middle until this is dropped: connections are taken,
+    /// and nothing is answered.
+    pub fn freeze(&self) -> Result<Frozen> {
+        let pid = self.pid()?;
+        run(Command::new("sh").args(["-c", SIGNAL_ALL, "freeze", &pid, "STOP"]))?;
+        Ok(Frozen { pid })
+    }
+
+    fn pid(&self) -> Result<String> {
+        let pid_file = std::fs::read_to_string(self.data().join("postmaster.pid"))?;
+        Ok(pid_file.lines().next().unwrap_or_default().to_owned())
     }
 
     /// Starts a stopped or killed server again, on the same port and data, and waits for it.
@@ -279,6 +297,17 @@ impl Drop for TableLock {
         // The end of its input ends the session, and with it the lock.
         self.input = None;
         let _ = self.session.wait();
+    }
+}
+
+/// A server that answers nothing until this is dropped.
+pub struct Frozen {
+    pid: String,
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let _ = run(Command::new("sh").args(["-c", SIGNAL_ALL, "thaw", &self.pid, "CONT"]));
     }
 }
 

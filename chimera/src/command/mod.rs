@@ -22,7 +22,7 @@ mod workflow;
 
 use crate::ambient::{Environment, stderr_is_terminal};
 use crate::cli::{AuditCommand, BenchCommand, Cli, Command, ConfigCommand};
-use crate::compose::Ambient;
+use crate::compose::{self, Ambient};
 use crate::config::{Loaded, Origin};
 use crate::failure::{Failure, Outcome};
 use crate::telemetry::{self, Telemetry, Terminal};
@@ -46,7 +46,11 @@ pub(crate) async fn run(cli: Cli, loaded: &Loaded, environment: &Environment) ->
     let terminal = Terminal { attached: stderr_is_terminal(), no_color: environment.no_color };
     let scene = Scene { loaded, json: cli.global.json, terminal };
     let logs = scene.logs(&cli.command)?;
-    let outcome = scene.perform(cli.command).await;
+    // Servers and the doctor tell of a silent database themselves.
+    let outcome = match &cli.command {
+        Command::Dev(_) | Command::Serve(_) | Command::Doctor { .. } => scene.perform(cli.command).await,
+        _ => compose::while_answering(&loaded.config, scene.perform(cli.command)).await,
+    };
     if let Some(logs) = logs {
         logs.flush().await;
     }

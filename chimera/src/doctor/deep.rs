@@ -39,15 +39,19 @@ impl Drop for Progress {
 
 /// Looks at everything, one part after the other.
 pub(crate) async fn examine(config: &Config, ambient: &Ambient, progress: &mut Progress) -> Vec<Finding> {
-    let records = match compose::look_deep(config, progress).await {
+    let records = match compose::while_answering(config, compose::look_deep(config, progress)).await {
         Ok(words) => ok("records", words),
         Err(failure) if failure.code == Code::NotFound => {
             return vec![ok("records", "there is no data yet".to_owned())];
         }
+        // Nothing more is to be had from a store that does not answer.
+        Err(failure) if failure.code == Code::StoreUnavailable => {
+            return vec![fail("records", failure.message, "check database_url and that the server runs")];
+        }
         Err(failure) => fail("records", failure.message, RESTORE),
     };
     progress.tell("the ledger");
-    let ledger = match verified(config, ambient).await {
+    let ledger = match compose::while_answering(config, verified(config, ambient)).await {
         Ok(words) => ok("ledger", words),
         Err(failure) => fail("ledger", failure.message, "docs/errors/LEDGER_BROKEN.md says what to do"),
     };

@@ -110,6 +110,58 @@ fn a_lost_postgres_is_told_and_when_it_is_back_everything_goes_on() {
 }
 
 #[test]
+fn commands_beside_a_database_that_answers_nothing_end_and_say_so() {
+    let postgres = PrivatePostgres::options().without_fsync().start().unwrap();
+    let place = Place::new().env("CHIMERA_DATABASE_URL", &postgres.url());
+    assert_eq!(place.serve(&[]).stop().0, Some(0));
+    let frozen = postgres.freeze().unwrap();
+    let commands: [&[&str]; 9] = [
+        &["doctor"],
+        &["doctor", "--deep"],
+        &["runs", "list"],
+        &["audit", "list"],
+        &["audit", "verify"],
+        &["audit", "export"],
+        &["migrate", "--check"],
+        &["resume", "--after-restore"],
+        &["backup", "--out", "copy"],
+    ];
+    let said: Vec<_> = std::thread::scope(|scope| {
+        let run = |args: &&'static [&'static str]| (*args, place.start(args));
+        let running: Vec<_> = commands.iter().map(run).collect();
+        let wait = |(args, child): (_, std::process::Child)| scope.spawn(move || (args, child.wait_with_output()));
+        let waiting: Vec<_> = running.into_iter().map(wait).collect();
+        waiting.into_iter().map(|waiting| waiting.join().unwrap()).collect()
+    });
+    drop(frozen);
+    for (args, output) in said {
+        let output = output.unwrap();
+        let words = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+        assert!(!output.status.success() && words.contains("does not answer"), "{args:?}: {words}");
+    }
+}
+
+#[test]
+fn a_backup_that_waits_for_a_busy_database_is_not_cut_until_that_stops() {
+    let postgres = PrivatePostgres::options().without_fsync().start().unwrap();
+    let place = Place::new().env("CHIMERA_DATABASE_URL", &postgres.url());
+    assert_eq!(place.serve(&[]).stop().0, Some(0));
+    let lock = postgres.lock(&postgres.url(), "audit_log_entries").unwrap();
+    let mut waiting = place.start(&["backup", "--out", "copy"]);
+    let waits = "SELECT 1 / count(*) FROM pg_locks WHERE NOT granted";
+    crate::support::until("the backup that waits", || {
+        postgres.execute(&postgres.url(), waits).err().map(|error| error.to_string())
+    });
+    assert!(waiting.try_wait().unwrap().is_none());
+    let frozen = postgres.freeze().unwrap();
+    let output = waiting.wait_with_output().unwrap();
+    drop(frozen);
+    drop(lock);
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert!(words.contains("STORE_UNAVAILABLE") && words.contains("does not answer"), "{words}");
+}
+
+#[test]
 fn a_start_without_the_database_is_refused_in_words() {
     let port = chimera_testkit::net::free_port();
     let place = Place::new().env("CHIMERA_DATABASE_URL", &format!("postgres://chimera:hunter2@127.0.0.1:{port}/db"));

@@ -19,3 +19,4 @@ mod records;
 mod restores;
 mod schema;
 mod secrets;
+mod silence;

@@ -2,6 +2,7 @@
 
 use super::super::OpenError;
 use super::failure::unavailable;
+use chimera_core::limits::DATABASE_SILENCE_SECONDS_MAX;
 use chimera_engine::port::{Outage, Unavailable};
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,8 +44,14 @@ impl Server {
         Ok(Self { config, tls })
     }
 
-    /// Opens a session. Its traffic runs on a task of its own until the client is dropped.
+    /// Opens a session, if the server answers in time.
     pub(crate) async fn connect(&self) -> Result<Client, Unavailable> {
+        in_time(self.session()).await
+    }
+
+    /// Opens a session, however long that takes: a server that was stopped takes connections and says
+    /// nothing. Its traffic runs on a task of its own until the client is dropped.
+    pub(super) async fn session(&self) -> Result<Client, Unavailable> {
         let client = match &self.tls {
             Some(tls) => {
                 let (client, connection) = self.config.connect(tls.clone()).await.map_err(|e| unavailable(&e))?;
@@ -64,9 +71,15 @@ impl Server {
     /// Opens a session for a lane.
     pub(crate) async fn connect_lane(&self) -> Result<Client, Unavailable> {
         let client = self.connect().await?;
-        client.batch_execute(LANE).await.map_err(|error| unavailable(&error))?;
+        let set = async { client.batch_execute(LANE).await.map_err(|error| unavailable(&error)) };
+        in_time(set).await?;
         Ok(client)
     }
+}
+
+async fn in_time<T>(work: impl Future<Output = Result<T, Unavailable>>) -> Result<T, Unavailable> {
+    let done = tokio::time::timeout(Duration::from_secs(DATABASE_SILENCE_SECONDS_MAX), work).await;
+    done.unwrap_or_else(|_| Err(passing("the database does not answer")))
 }
 
 /// A URL up to its parameters, and the parameters. A password may hold a question mark, so only one

@@ -10,6 +10,7 @@ mod flight;
 mod lane;
 pub(crate) mod look;
 mod reader;
+mod silence;
 pub(crate) mod state;
 mod statements;
 mod watch;
