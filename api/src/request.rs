@@ -92,11 +92,14 @@ async fn answer(edge: &Edge, request: Request, next: Next) -> Response {
     if let Some(fault) = fault(&request) {
         return ApiError::new(Code::SchemaInvalid, fault).into_response();
     }
-    // A store that is held takes no change, whoever asks for it.
-    if !request.method().is_safe()
-        && let Some(hold) = edge.flow.as_ref().and_then(Flow::hold)
-    {
-        return ApiError::from(hold.body()).into_response();
+    // A store that is held takes no change, whoever asks for it, and nothing new is begun on one that is damaged.
+    if !request.method().is_safe() {
+        if let Some(hold) = edge.flow.as_ref().and_then(Flow::hold) {
+            return ApiError::from(hold.body()).into_response();
+        }
+        if let Some(damage) = edge.flow.as_ref().and_then(Flow::damage) {
+            return ApiError::from(damage.body("nothing can be changed")).into_response();
+        }
     }
     match tokio::time::timeout(edge.request_timeout, next.run(request)).await {
         Ok(response) => response,

@@ -85,6 +85,10 @@ impl Records for TracedRecords {
         self.inner.hold()
     }
 
+    fn damage(&self) -> Option<Unavailable> {
+        self.inner.damage()
+    }
+
     async fn ready(&self) -> Result<(), Unavailable> {
         let span = client_span!("db.ready", db.system.name = self.system);
         watched(span, self.inner.ready()).await

@@ -65,6 +65,24 @@ fn damage_that_commits_meet_while_a_server_runs_makes_it_not_ready_until_a_resta
 }
 
 #[test]
+fn once_damage_is_known_nothing_new_is_begun_though_other_tables_are_whole_and_reads_go_on() {
+    let place = stopped();
+    let server = place.dev(&[]);
+    server.until_ready();
+    damage(&place, "workflows");
+    let bearer = format!("authorization: Bearer {}", server.ready["token"].as_str().unwrap());
+    let get = |path: &str| server.ask(&format!("GET {path} HTTP/1.1\r\n{bearer}"));
+    let met = get("/workflows");
+    assert!(met.contains("STORE_DAMAGED") && met.contains("damaged: workflows"), "{met}");
+    let told = error(&place.run(&["act", "--step", STEP, "--json"]));
+    assert_eq!((&told["code"], &told["retryable"]), (&"STORE_DAMAGED".into(), &false.into()), "{told}");
+    assert!(told["message"].as_str().unwrap().contains("workflows"), "{told}");
+    assert!(get("/runs").starts_with("HTTP/1.1 200"));
+    server.until_not_ready("records", "damaged: workflows");
+    server.stop();
+}
+
+#[test]
 fn a_deep_look_of_the_doctor_covers_records_ledger_and_blobs() {
     let place = stopped();
     let blob = place.path(".chimera/blobs/sha256/ab");

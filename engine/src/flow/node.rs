@@ -175,6 +175,12 @@ impl Flow {
         self.inner.parts.records.hold()
     }
 
+    /// What damage of the store keeps anything new from being begun, if so.
+    #[must_use]
+    pub fn damage(&self) -> Option<Unavailable> {
+        self.inner.parts.records.damage()
+    }
+
     /// When runs were last looked after.
     #[must_use]
     pub fn pulse(&self) -> &Pulse {
@@ -394,7 +400,8 @@ impl Inner {
 
     /// Takes a run up that nobody drives: it was parked, or its owner is gone.
     pub(super) async fn take_up(self: &Arc<Self>, run: Uuid) -> Result<(), FlowError> {
-        if !self.goes_on() || !self.has_room() || self.parts.records.hold().is_some() {
+        let records = &self.parts.records;
+        if !self.goes_on() || !self.has_room() || records.hold().is_some() || records.damage().is_some() {
             return Ok(());
         }
         let Some(row) = load::run_row(&*self.parts.records, run).await? else { return Ok(()) };

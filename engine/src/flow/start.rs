@@ -257,6 +257,9 @@ impl Flow {
         if let Some(hold) = inner.parts.records.hold() {
             return Err(CommitError::from(Blocked::from(hold)).into());
         }
+        if let Some(damage) = inner.parts.records.damage() {
+            return Err(CommitError::from(damage).into());
+        }
         if !inner.goes_on() {
             let body = ErrorBody::new(Code::Overloaded, "this node is being stopped").retry_after(1);
             return Err(FlowError::Refused(Box::new(body)));

@@ -52,6 +52,13 @@ pub trait Records: Send + Sync {
     /// restored. Reads work; every commit is refused as `Held`, and nothing may be driven.
     fn hold(&self) -> Option<Hold>;
 
+    /// What damage was met, if any was and nothing has proven since that it is over. Nothing new may be begun
+    /// then. Commits are still tried: what was under way has to be written down, and pages that are whole
+    /// take it.
+    fn damage(&self) -> Option<Unavailable> {
+        None
+    }
+
     /// Whether the store takes changes now: it proves so by committing its own lane row.
     async fn ready(&self) -> Result<(), Unavailable>;
 
@@ -235,9 +242,9 @@ impl Unavailable {
     #[must_use]
     pub fn body(&self, what: &str) -> ErrorBody {
         let why = match self.outage {
-            Outage::Damaged => ": it is damaged, and an operator has to restore it",
-            Outage::Unusable => ": an operator has to see to it",
-            Outage::Passing | Outage::Full | Outage::Faulty => "",
+            Outage::Damaged => format!(": {}, and an operator has to restore it", self.reason),
+            Outage::Unusable => ": an operator has to see to it".to_owned(),
+            Outage::Passing | Outage::Full | Outage::Faulty => String::new(),
         };
         let mut body = ErrorBody::new(self.outage.code(), format!("{what}{why}"));
         body.retry_after_seconds = self.outage.retry_after_seconds();

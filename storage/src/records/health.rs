@@ -39,6 +39,8 @@ struct State {
 struct Damage {
     table: &'static Table,
     why: Unavailable,
+    /// A commit that meets damage does not say in which of its tables.
+    certain: bool,
 }
 
 /// When damage is looked at again.
@@ -53,43 +55,53 @@ impl Health {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps how a commit ended.
-    pub(super) fn committed(&self, answer: &Result<Receipt, CommitError>, tx: &Tx) {
+    /// Keeps how a commit ended. An answer that tells of damage names where it may be.
+    pub(super) fn committed(&self, answer: Result<Receipt, CommitError>, tx: &Tx) -> Result<Receipt, CommitError> {
         match answer {
             Err(CommitError::Unavailable(why)) => {
                 let mut state = self.state();
-                state.commits = Some(why.clone());
-                if why.outage.is_damage() {
-                    tables(tx).for_each(|table| state.damage(table, why));
-                }
+                let told = if why.outage.is_damage() {
+                    let tables: BTreeMap<_, _> = tables(tx).map(|table| (table.name, table)).collect();
+                    tables.values().for_each(|table| state.damage(table, &why, false));
+                    located(&why, tables.into_keys(), false)
+                } else {
+                    why.clone()
+                };
+                state.commits = Some(why);
                 self.troubled.store(true, Ordering::Relaxed);
+                Err(told.into())
             }
-            Ok(_) if self.troubled.load(Ordering::Relaxed) => {
+            Ok(receipt) if self.troubled.load(Ordering::Relaxed) => {
                 let mut state = self.state();
                 state.commits = None;
                 self.troubled.store(state.is_troubled(), Ordering::Relaxed);
+                Ok(receipt)
             }
-            _ => {}
+            answer => answer,
         }
     }
 
-    /// Keeps how a read ended.
-    pub(super) fn read(&self, select: &Select, answer: &Result<Page, ReadError>) {
+    /// Keeps how a read ended. An answer that tells of damage names where it is.
+    pub(super) fn read(&self, select: &Select, answer: Result<Page, ReadError>) -> Result<Page, ReadError> {
+        let name = select.table.name;
         match answer {
             Err(ReadError::Unavailable(why)) => {
                 let mut state = self.state();
-                state.reads.insert(select.table.name, (select.clone(), why.clone()));
-                if why.outage.is_damage() {
-                    state.damage(select.table, why);
-                }
+                state.reads.insert(name, (select.clone(), why.clone()));
                 self.troubled.store(true, Ordering::Relaxed);
+                if !why.outage.is_damage() {
+                    return Err(why.into());
+                }
+                state.damage(select.table, &why, true);
+                Err(located(&why, [name].into_iter(), true).into())
             }
-            Ok(_) if self.troubled.load(Ordering::Relaxed) => {
+            Ok(page) if self.troubled.load(Ordering::Relaxed) => {
                 let mut state = self.state();
-                state.reads.remove(select.table.name);
+                state.reads.remove(name);
                 self.troubled.store(state.is_troubled(), Ordering::Relaxed);
+                Ok(page)
             }
-            _ => {}
+            answer => answer,
         }
     }
 
@@ -108,9 +120,17 @@ impl Health {
             return Ok(());
         }
         let state = self.state();
-        let damage = state.damaged.values().next().map(|damage| &damage.why);
         let read = state.reads.values().next().map(|(_, why)| why);
-        damage.or(state.commits.as_ref()).or(read).map_or(Ok(()), |why| Err(why.clone()))
+        let met = state.met_damage().or_else(|| state.commits.as_ref().or(read).cloned());
+        met.map_or(Ok(()), Err)
+    }
+
+    /// Damage that was met and is not over.
+    pub(super) fn damage(&self) -> Option<Unavailable> {
+        if !self.troubled.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.state().met_damage()
     }
 
     /// The damaged relations, if it is time to look at them again; whoever gets them looks.
@@ -124,13 +144,11 @@ impl Health {
         Some(state.damaged.values().map(|damage| damage.table).collect())
     }
 
-    /// How the look at these relations ended.
-    pub(super) fn looked(&self, tables: &[&'static Table], whole: bool) {
+    /// How the look at the damaged relations ended: these are whole.
+    pub(super) fn looked(&self, whole: &[&'static Table]) {
         let mut state = self.state();
-        if whole {
-            tables.iter().for_each(|table| {
-                state.damaged.remove(table.name);
-            });
+        for table in whole {
+            state.damaged.remove(table.name);
         }
         state.look = match (state.damaged.is_empty(), state.look.take()) {
             (true, _) | (_, None) => None,
@@ -148,10 +166,25 @@ impl State {
         self.commits.is_some() || !self.reads.is_empty() || !self.damaged.is_empty()
     }
 
-    fn damage(&mut self, table: &'static Table, why: &Unavailable) {
-        self.damaged.entry(table.name).or_insert_with(|| Damage { table, why: why.clone() });
+    /// All damage in one sentence.
+    fn met_damage(&self) -> Option<Unavailable> {
+        let why = &self.damaged.values().next()?.why;
+        let certain = self.damaged.values().all(|damage| damage.certain) || self.damaged.len() == 1;
+        Some(located(why, self.damaged.keys().copied(), certain))
+    }
+
+    fn damage(&mut self, table: &'static Table, why: &Unavailable, certain: bool) {
+        let known = self.damaged.entry(table.name).or_insert_with(|| Damage { table, why: why.clone(), certain });
+        known.certain |= certain;
         self.look.get_or_insert_with(|| Look { pause: LOOK_FIRST, at: Instant::now() + LOOK_FIRST, under_way: false });
     }
+}
+
+/// The same damage, with the tables that it is in.
+fn located(why: &Unavailable, tables: impl Iterator<Item = &'static str>, certain: bool) -> Unavailable {
+    let words = if certain { ": " } else { ", in one of: " };
+    let tables = tables.collect::<Vec<_>>().join(", ");
+    Unavailable::new(why.outage, format!("{}{words}{tables}", why.reason))
 }
 
 /// The tables that a transaction touches. Every one advances its lane and may append to the ledger.
@@ -191,9 +224,10 @@ mod tests {
             [(Outage::Passing, true), (Outage::Full, true), (Outage::Faulty, true), (Outage::Damaged, false)]
         {
             let health = Health::default();
-            health.committed(&Err(failed(outage).into()), &Tx::default());
-            assert_eq!(health.verdict(), Err(failed(outage)));
-            health.committed(&Ok(DONE), &Tx::default());
+            assert!(health.committed(Err(failed(outage).into()), &Tx::default()).is_err());
+            assert_eq!(health.verdict().map_err(|why| why.outage), Err(outage));
+            assert_eq!(health.damage().is_some(), outage.is_damage());
+            health.committed(Ok(DONE), &Tx::default()).unwrap();
             assert_eq!(health.verdict().is_ok(), over, "{outage:?}");
         }
     }
@@ -201,32 +235,45 @@ mod tests {
     #[test]
     fn a_failed_read_is_over_when_one_of_the_same_relation_succeeds() {
         let health = Health::default();
-        health.read(&of(&RUNS), &Err(failed(Outage::Passing).into()));
-        health.committed(&Ok(DONE), &Tx::default());
-        health.read(&of(&STEPS), &page());
+        health.read(&of(&RUNS), Err(failed(Outage::Passing).into())).unwrap_err();
+        health.committed(Ok(DONE), &Tx::default()).unwrap();
+        health.read(&of(&STEPS), page()).unwrap();
         assert_eq!(health.verdict(), Err(failed(Outage::Passing)), "commits and other reads prove nothing");
         assert_eq!(health.failed_reads(), [of(&RUNS).take(1)]);
-        health.read(&of(&RUNS), &page());
+        health.read(&of(&RUNS), page()).unwrap();
         assert_eq!((health.verdict(), health.failed_reads()), (Ok(()), Vec::new()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn damage_is_looked_at_now_and_then_and_is_over_when_all_of_it_is_whole() {
         let health = Health::default();
-        health.read(&of(&RUNS), &Err(failed(Outage::Damaged).into()));
-        health.read(&of(&RUNS), &page());
-        assert_eq!(health.verdict(), Err(failed(Outage::Damaged)), "another page of it may be whole");
+        let named = Unavailable::new(Outage::Damaged, "it fails: runs");
+        assert_eq!(health.read(&of(&RUNS), Err(failed(Outage::Damaged).into())), Err(named.clone().into()));
+        health.read(&of(&RUNS), page()).unwrap();
+        assert_eq!(health.verdict(), Err(named), "another page of it may be whole");
         assert!(health.due_look().is_none(), "not at once");
         tokio::time::advance(LOOK_FIRST).await;
         let tables = health.due_look().unwrap();
         assert_eq!(tables, [&RUNS]);
         assert!(health.due_look().is_none(), "one looks at a time");
-        health.looked(&tables, false);
+        health.looked(&[]);
         tokio::time::advance(LOOK_FIRST).await;
         assert!(health.due_look().is_none(), "less and less often");
         tokio::time::advance(LOOK_FIRST).await;
         assert!(health.due_look().is_some());
-        health.looked(&tables, true);
+        health.looked(&tables);
         assert_eq!(health.verdict(), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_commit_that_meets_damage_names_every_table_it_touched_until_a_look_has_found_it() {
+        let health = Health::default();
+        let answer = health.committed(Err(failed(Outage::Damaged).into()), &Tx::default());
+        let words = "it fails, in one of: audit_log_entries, ledger_lanes";
+        assert_eq!(answer, Err(Unavailable::new(Outage::Damaged, words).into()));
+        tokio::time::advance(LOOK_FIRST).await;
+        health.due_look().unwrap();
+        health.looked(&[&LEDGER_LANES]);
+        assert_eq!(health.damage().unwrap().reason, "it fails: audit_log_entries");
     }
 }

@@ -63,14 +63,15 @@ pub(crate) async fn whole(client: &Client, name: &str) -> Result<(), Unavailable
     Ok(())
 }
 
-/// Whether these relations are whole now.
-pub(crate) async fn all_whole(client: &Client, tables: &[&'static Table]) -> bool {
+/// Those of these relations that are whole now.
+pub(crate) async fn whole_of(client: &Client, tables: Vec<&'static Table>) -> Vec<&'static Table> {
+    let mut found = Vec::new();
     for table in tables {
-        if whole(client, table.name).await.is_err_and(|why| why.outage != Outage::Unusable) {
-            return false;
+        if !whole(client, table.name).await.is_err_and(|why| why.outage != Outage::Unusable) {
+            found.push(table);
         }
     }
-    true
+    found
 }
 
 fn quoted(name: &str) -> String {

@@ -149,10 +149,10 @@ impl PostgresRecords {
         let (server, health) = (self.server.clone(), Arc::clone(&self.health));
         tokio::spawn(async move {
             let whole = match server.connect().await {
-                Ok(client) => look::all_whole(&client, &tables).await,
-                Err(_) => false,
+                Ok(client) => look::whole_of(&client, tables).await,
+                Err(_) => Vec::new(),
             };
-            health.looked(&tables, whole);
+            health.looked(&whole);
         });
     }
 }
@@ -180,14 +180,12 @@ impl Records for PostgresRecords {
         })?;
         let (answer, spent) = answer.await.map_err(|_| stopped())?;
         let answer = answer.map_err(|error| self.hold.explain(self.schema.explain(error)));
-        self.health.committed(&answer, &spent);
-        answer
+        self.health.committed(answer, &spent)
     }
 
     async fn read(&self, select: Select) -> Result<Page, ReadError> {
         let answer = self.readers.read(&select).await.map_err(|error| self.schema.explain_read(error));
-        self.health.read(&select, &answer);
-        answer
+        self.health.read(&select, answer)
     }
 
     async fn count(&self, count: Count) -> Result<Vec<Counted>, ReadError> {
@@ -201,6 +199,13 @@ impl Records for PostgresRecords {
 
     fn hold(&self) -> Option<Hold> {
         self.hold.get()
+    }
+
+    fn damage(&self) -> Option<Unavailable> {
+        let damage = self.health.damage()?;
+        // Whoever is refused lets it be looked at again, though nobody asks for readiness.
+        self.look_again();
+        Some(damage)
     }
 
     async fn ready(&self) -> Result<(), Unavailable> {

@@ -128,9 +128,11 @@ impl SqliteRecords {
         let Some(tables) = self.health.due_look() else { return };
         let (readers, health) = (Arc::clone(&self.readers), Arc::clone(&self.health));
         tokio::task::spawn_blocking(move || {
-            let whole =
-                readers.fresh().is_ok_and(|conn| tables.iter().all(|table| look::whole(&conn, table) == Ok(true)));
-            health.looked(&tables, whole);
+            let whole = match readers.fresh() {
+                Ok(conn) => tables.into_iter().filter(|table| look::whole(&conn, table) == Ok(true)).collect(),
+                Err(_) => Vec::new(),
+            };
+            health.looked(&whole);
         });
     }
 }
@@ -150,8 +152,7 @@ impl Records for SqliteRecords {
         })?;
         let (answer, spent) = answer.await.map_err(|_| stopped("the store is stopped"))?;
         let answer = answer.map_err(|error| writing.hold.explain(self.schema.explain(error)));
-        self.health.committed(&answer, &spent);
-        answer
+        self.health.committed(answer, &spent)
     }
 
     async fn read(&self, select: Select) -> Result<Page, ReadError> {
@@ -159,8 +160,7 @@ impl Records for SqliteRecords {
         let (readers, health, schema) = (Arc::clone(&self.readers), Arc::clone(&self.health), self.schema.clone());
         let read = tokio::task::spawn_blocking(move || {
             let answer = readers.read(&select).map_err(|error| schema.explain_read(error));
-            health.read(&select, &answer);
-            answer
+            health.read(&select, answer)
         });
         read.await.unwrap_or_else(|_| Err(stopped("the store is stopped").into()))
     }
@@ -178,6 +178,13 @@ impl Records for SqliteRecords {
 
     fn hold(&self) -> Option<Hold> {
         self.writing.as_ref().and_then(|writing| writing.hold.get())
+    }
+
+    fn damage(&self) -> Option<Unavailable> {
+        let damage = self.health.damage()?;
+        // Whoever is refused lets it be looked at again, though nobody asks for readiness.
+        self.look_again();
+        Some(damage)
     }
 
     async fn ready(&self) -> Result<(), Unavailable> {
