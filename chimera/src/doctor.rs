@@ -104,6 +104,11 @@ pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> 
         Err(failure) if failure.code == Code::SchemaMismatch => {
             findings.push(fail("schema", failure.message, "use the build of Chimera that migrated it"));
         }
+        Err(failure) if failure.code == Code::StoreDamaged => findings.push(fail(
+            "store",
+            failure.message,
+            "chimera doctor --deep says what is damaged; restore a backup as docs/guides/operations.md describes",
+        )),
         Err(failure) => findings.push(fail(
             "store",
             failure.message,

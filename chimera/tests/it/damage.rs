@@ -41,6 +41,8 @@ fn a_start_on_damaged_data_is_refused_with_what_is_damaged_and_what_to_do() {
     assert!(message.contains("damaged: runs") && hint.contains("restore a backup"), "{told}");
     let (status, verdict, message) = check(&place, &["doctor"], "store");
     assert_eq!((status, verdict.as_str(), message.contains("runs")), (3, "fail", true), "{message}");
+    let said = place.run(&["doctor"]).stdout;
+    assert!(said.contains("hint: chimera doctor --deep says what is damaged"), "{said}");
 }
 
 /// Every act fails, so nobody may be told that all is well.
