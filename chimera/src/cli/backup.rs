@@ -65,7 +65,7 @@ pub(crate) struct ResumeArgs {
     /// The key that sealed actors' keys is lost for good: what it sealed is revoked.
     #[arg(long, conflicts_with_all = ["after_restore", "accept_clock"])]
     pub(crate) accept_lost_keys: bool,
-    /// Don't ask.
+    /// Don't ask; needed where the input is not a terminal, an answer that is piped in is not read.
     #[arg(long)]
     pub(crate) yes: bool,
     /// Let sign-ins count on. Tokens that were revoked after the backup count again.

@@ -101,7 +101,7 @@ async fn go(scene: &Scene<'_>, args: &ResumeArgs, hold: &Hold, resumer: &compose
         say(&format!("Resumed. Runs that were told: {}, sign-ins that were ended: {ended}.", survey.runs.len()));
         say("Servers go on now. chimera runs list shows what waits for you.");
     } else {
-        say("Nothing was changed; the store is still held. With --yes it goes on.");
+        say("Nothing was changed; the store is still held. With --yes it goes on without asking.");
     }
     Ok(if resumes { ExitCode::SUCCESS } else { ExitCode::from(EXIT_FOUND_WRONG) })
 }
@@ -109,6 +109,7 @@ async fn go(scene: &Scene<'_>, args: &ResumeArgs, hold: &Hold, resumer: &compose
 /// Asks whoever sits at the terminal; nobody there means no.
 fn agreed() -> Outcome<bool> {
     if !stdin_is_terminal() {
+        say("The input is not a terminal, so nobody is asked, and an answer that is piped in is not read.");
         return Ok(false);
     }
     let failed = |error: std::io::Error| Failure::new(Code::Internal, format!("no answer: {}", error.kind()));

@@ -232,3 +232,33 @@ fn a_restore_that_can_not_succeed_touches_nothing() {
     let verified = place.run(&["backup", "verify", "kept"]);
     untouched(&verified, 3, "it is not signed");
 }
+
+#[test]
+fn what_only_reads_is_not_in_doubt_and_an_answer_that_is_piped_in_is_said_not_to_count() {
+    let outside = Outside::start();
+    let ask = |id: &str, method: &str| {
+        let inputs = json!({"method": method, "url": format!("http://{}/{id}", outside.address)});
+        json!({"id": id, "type": "function", "fn": "http.request", "inputs": inputs})
+    };
+    let air = json!({
+        "air_version": "1.0", "workflow_id": "send", "description": "Looks, then sends, once somebody agrees.",
+        "inputs": {"type": "object"}, "outputs": {},
+        "nodes": [{"id": "review", "type": "hitl", "prompt": "Send?"}, ask("look", "GET"), ask("tell", "POST")],
+        "edges": [{"from": "review", "to": "look"}, {"from": "look", "to": "tell"}],
+    });
+    let place = place(&outside).file("send.json", &air.to_string());
+    let server = place.dev(&[]);
+    place.json(&["workflow", "apply", "send.json"]);
+    let run = started(&place);
+    until_status(&place, &run, "awaiting_approval");
+    place.json(&["backup", "--out", "kept", "--key", "secret://backup"]);
+    assert_eq!(server.stop().0, Some(0));
+    place.json(&["restore", "--from", "kept", "--force", "--key", "secret://backup"]);
+    let asked = place.run(&["resume", "--after-restore", "--json"]);
+    let told: Value = serde_json::from_str(&asked.stdout).unwrap();
+    let doubts: Vec<_> = told["runs"][0]["in_doubt"].as_array().unwrap().iter().map(|step| &step["node"]).collect();
+    assert_eq!(doubts, ["tell"], "{told}");
+    let asked = place.run(&["resume", "--after-restore"]);
+    assert_eq!(asked.status, 3);
+    assert!(asked.stderr.contains("not a terminal") && asked.stderr.contains("--yes"), "{}", asked.stderr);
+}

@@ -138,7 +138,11 @@ impl Flow {
             latest: effects.iter().filter_map(written).max().unwrap_or(Timestamp::from_micros(0)),
         };
         match load::load(records, &self.inner.workflows, row).await {
-            Ok(loaded) => run.unsure = loaded.unsure(),
+            Ok(loaded) => {
+                run.unsure = loaded.unsure();
+                // A run that waits only shortly stays with its owner, and its row says no time.
+                run.due = run.due.or_else(|| loaded.next_timer());
+            }
             Err(FlowError::Read(error)) => return Err(error.into()),
             Err(error) => run.unreadable = Some(error.to_string()),
         }

@@ -93,6 +93,17 @@ async fn a_timer_that_fires_again_and_a_retry_send_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_that_waits_only_shortly_says_until_when() {
+    let (setup, _) = pays();
+    let first = setup().open().await;
+    let node = json!({"id": "a", "type": "function", "fn": "pay", "inputs": {}, "delay_seconds": 3});
+    let run = first.run(&workflow("w").node(node), SILENT).await;
+    first.step(run, "a", "pending").await;
+    let (_, survey) = restored(&first, setup()).await;
+    assert!(survey.runs[0].due.is_some(), "{survey:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_tool_that_can_tell_is_asked_instead_of_a_person() {
     for (found, sent) in [(Found::Happened(json!({"echo": {}})), 0), (Found::Never, 1)] {
         let tool = Puppet::new("pay", Reach::Write).checks(move |_| Ok(found.clone()));

@@ -185,13 +185,19 @@ impl Run {
         if self.status.is_final() && self.undo.is_none() {
             return None;
         }
-        let timer = self.timers.first().map(|(at, _)| *at);
+        let timer = self.next_timer();
         let plan = self.plan.as_ref().and_then(plan::Plan::deadline);
         let end = self.head.timeout_at.filter(|_| !self.status.is_final() && !self.is_stopping());
         let undo = self.undo.as_ref().and_then(|undo| undo.retry_at);
         let patch = self.overlays.values().filter_map(|overlay| overlay.asked.as_ref()).filter(|asked| asked.open);
         let patch = patch.map(|asked| asked.expires_at).min().filter(|_| !self.status.is_final());
         [timer, plan, end, undo, patch].into_iter().flatten().min()
+    }
+
+    /// When the next of its steps is due that waits for a time.
+    #[must_use]
+    pub fn next_timer(&self) -> Option<Timestamp> {
+        self.timers.first().map(|(at, _)| *at)
     }
 
     /// Whether it only waits for what is under way to end.

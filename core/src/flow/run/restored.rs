@@ -15,6 +15,7 @@ use crate::flow::tables::EFFECTS;
 use crate::flow::tool::{Reach, Spec, is_dry};
 use crate::record::{Row, Update};
 use crate::time::Timestamp;
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Why a step of a restored run is in doubt.
@@ -61,7 +62,7 @@ impl Run {
                 Work::Map if self.task(at).is_some_and(|task| task.items().is_empty()) => {
                     let inside = At { node: at.node, item: Some(0) };
                     match self.work(inside) {
-                        Work::Tool(spec) if spec.effect == Reach::Write => Some(spec.name.clone()),
+                        Work::Tool(spec) if self.may_write(inside, &spec) => Some(spec.name.clone()),
                         Work::Child { .. } => None,
                         _ => return None,
                     }
@@ -78,8 +79,17 @@ impl Run {
     }
 
     fn changes_something(&self, at: At, spec: &Spec) -> bool {
-        let dry = self.task(at).and_then(|task| task.input.as_deref()).is_some_and(is_dry);
-        self.reach(at, spec) == Reach::Write && !dry
+        match self.task(at).and_then(|task| task.input.as_deref()) {
+            Some(input) => spec.reach(input) == Reach::Write && !is_dry(input),
+            None => self.may_write(at, spec),
+        }
+    }
+
+    /// Whether a call whose input is not known yet may change something. What its template says in plain
+    /// words is what its input will say.
+    fn may_write(&self, at: At, spec: &Spec) -> bool {
+        let template = self.function(at).map(|function| Value::Object(function.inputs.clone()));
+        template.map_or(spec.effect, |template| spec.reach(&template)) == Reach::Write
     }
 
     /// Whether a call that is about to be made may have been made already, and nobody has found out.
