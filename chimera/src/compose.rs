@@ -6,6 +6,7 @@
 mod access;
 mod bench;
 mod checks;
+mod database;
 mod flow;
 mod restore;
 mod server;
@@ -13,6 +14,7 @@ mod traced;
 
 pub(crate) use access::{ActorStore, Example, actor_facts, actor_store, examples, give_up_sealed, seal_facts};
 pub(crate) use bench::{FlowBench, bench_subject};
+pub(crate) use database::{disagreement, while_answering};
 pub(crate) use flow::{operator, reader, workflow_facts};
 pub(crate) use restore::{
     Resumer, accept_clock, backup_key, copy_records, fill_database, hold_of, inspect_records, put_data_back, resumer,
@@ -20,7 +22,7 @@ pub(crate) use restore::{
 };
 pub(crate) use server::server;
 
-use crate::ambient::{Disagreement, SystemClock, SystemRandom};
+use crate::ambient::{SystemClock, SystemRandom};
 use crate::config::{Config, Secretive};
 use crate::doctor::deep::Progress;
 use crate::doctor::{RunFacts, StoreFacts};
@@ -32,7 +34,6 @@ use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::Code;
 use chimera_core::ledger::checkpoint::{CheckpointFault, Signer};
 use chimera_core::ledger::{ActorType, SubjectType};
-use chimera_core::limits::DATABASE_SILENCE_SECONDS_MAX;
 use chimera_core::record::Tx;
 use chimera_core::time::Timestamp;
 use chimera_engine::access::{Access as FrontDoor, WordPlanner};
@@ -46,7 +47,7 @@ use chimera_storage::Redis;
 use chimera_storage::blob::{FolderBlobs, InvalidS3Url, LinkSigner, S3Blobs, S3Credentials, S3Url};
 use chimera_storage::migrate::{MigrateError, newest};
 use chimera_storage::records::{
-    Access, Facts, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords, Times,
+    Access, Facts, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords, marked_entries,
 };
 use chimera_storage::secret::{DirectorySecrets, EnvironmentSecrets, FileSecrets, LayeredSecrets};
 use std::net::SocketAddr;
@@ -381,6 +382,12 @@ fn marks(config: &Config) -> PathBuf {
     config.mark_file.clone().unwrap_or_else(|| config.data_dir.join(name))
 }
 
+/// How many entries of the ledger are known outside the store.
+pub(crate) fn entries_marked(config: &Config) -> Outcome<u64> {
+    let path = marks(config);
+    marked_entries(&path).map_err(|error| Failure::file("can't read", &path, &error))
+}
+
 /// The record store for a command that only reads, beside whoever writes.
 pub(crate) async fn records_to_read(config: &Config, ambient: &Ambient) -> Outcome<Arc<dyn Records>> {
     let Some(url) = &config.database_url else {
@@ -516,39 +523,6 @@ pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
     };
     let held = facts.hold.map(|hold| hold.reason);
     Ok(StoreFacts { kind, schema_version, schema_known, fsync, writable, clock, runs, held })
-}
-
-/// Does what a command does while the database answers. One that falls silent ends it; how long it takes
-/// is not limited.
-pub(crate) async fn while_answering<T>(config: &Config, work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
-    let silent = async {
-        let Some(url) = &config.database_url else { return std::future::pending().await };
-        // What is wrong with the setting is told by whoever opens the database.
-        let Ok(url) = plain(config, "database_url", url).await else { return std::future::pending().await };
-        PostgresRecords::until_silent(&url, Duration::from_secs(DATABASE_SILENCE_SECONDS_MAX)).await
-    };
-    tokio::select! {
-        biased;
-        done = work => done,
-        silent = silent => Err(silent.into()),
-    }
-}
-
-/// What speaks against a clock, by what the store knows of time.
-pub(crate) async fn disagreement(config: &Config, clock: &dyn Clock) -> Outcome<Option<Disagreement>> {
-    let Times { newest_entry, clock: theirs } = match &config.database_url {
-        Some(url) => PostgresRecords::times(&plain(config, "database_url", url).await?).await?,
-        None => SqliteRecords::times(&config.data_dir)?,
-    };
-    Ok(Disagreement::find(clock.now(), newest_entry, theirs))
-}
-
-/// Refuses to write to a store with a clock that can't be right.
-async fn clock_agrees(config: &Config, ambient: &Ambient) -> Outcome {
-    match disagreement(config, &*ambient.clock).await? {
-        Some(found) if found.stops() => Err(Failure::new(Code::NotReady, found.to_string()).hint(found.hint())),
-        _ => Ok(()),
-    }
 }
 
 /// A look at the store that changes nothing.

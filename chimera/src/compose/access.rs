@@ -106,7 +106,7 @@ impl ActorStore {
 
 /// Opens the registry in the store itself.
 pub(crate) async fn actor_store(config: &Config, home: Home, ambient: &Ambient) -> Outcome<ActorStore> {
-    super::clock_agrees(config, ambient).await?;
+    super::database::clock_agrees(config, ambient).await?;
     let records = super::records(config, ambient, &ambient.random.opaque_id()).await?;
     super::flow::found_tenant(ambient, &*records).await?;
     let bus = super::flow::bus(config, ambient).await?;
@@ -256,7 +256,7 @@ pub(crate) async fn seal_facts(config: &Config, ambient: &Ambient) -> Outcome<(u
 /// Revokes the actors' keys that can't be opened any more; gives whose they were.
 pub(crate) async fn give_up_sealed(config: &Config, ambient: &Ambient) -> Outcome<Vec<String>> {
     let _home = Home::take(&config.data_dir)?;
-    super::clock_agrees(config, ambient).await?;
+    super::database::clock_agrees(config, ambient).await?;
     let node = ambient.random.opaque_id();
     let records = super::bare_records(config, ambient, &node).await?;
     let given_up = revoke_sealed(config, ambient, &node, &*records).await;

@@ -1,7 +1,8 @@
 //! Records that are copied into a backup and put back, and a store that is held, opened by whoever
 //! resumes it.
 
-use super::{Ambient, bare_records, clock_agrees, disagreement, facts, flow, marks, plain, record, secret};
+use super::database::clock_agrees;
+use super::{Ambient, bare_records, disagreement, facts, flow, marks, plain, record, secret};
 use crate::ambient::Disagreement;
 use crate::backup::{LaneHead, Manifest, StoreKind, TablePart, files};
 use crate::config::Config;

@@ -67,6 +67,10 @@ async fn verified(config: &Config, ambient: &Ambient) -> Outcome<String> {
     let own = compose::existing_signer(config).await?;
     let found = ledger::verify_store(&*records, &[], own.as_ref(), &config.trusted_keys).await?;
     records.close().await;
+    let marked = compose::entries_marked(config)?;
+    if found.entries == 0 && found.first_broken.is_none() && marked > 0 {
+        return Err(ledger::gone(marked));
+    }
     match found.first_broken {
         Some(broken) => Err(Failure::new(Code::LedgerBroken, format!("it is broken: {broken}"))),
         None => Ok(format!("intact, entries: {}, checkpoints: {}", found.entries, found.checkpoints)),

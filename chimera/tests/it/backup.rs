@@ -262,3 +262,37 @@ fn what_only_reads_is_not_in_doubt_and_an_answer_that_is_piped_in_is_said_not_to
     assert_eq!(asked.status, 3);
     assert!(asked.stderr.contains("not a terminal") && asked.stderr.contains("--yes"), "{}", asked.stderr);
 }
+
+#[test]
+fn a_ledger_of_which_only_the_mark_is_left_is_not_called_intact() {
+    let place = Place::new();
+    assert_eq!(place.dev(&[]).stop().0, Some(0));
+    let entries = place.json(&["audit", "verify"])["report"]["entries"].as_u64().unwrap();
+    let words = format!("knows of {entries} entries");
+    for name in ["chimera.db", "chimera.db-wal", "chimera.db-shm"] {
+        let _ = std::fs::remove_file(place.path(".chimera").join(name));
+    }
+    let is_gone = || {
+        let said = place.run(&["audit", "verify"]);
+        assert_eq!(said.status, 3, "{}", said.stderr);
+        assert!(said.stderr.contains("LEDGER_BROKEN") && said.stderr.contains(&words), "{}", said.stderr);
+    };
+    is_gone();
+    assert_eq!(place.dev(&[]).stop().0, Some(0), "an empty one is made, and held");
+    is_gone();
+    let deep = place.run(&["doctor", "--deep"]);
+    assert!(deep.status == 3 && deep.stdout.contains(&words), "{}", deep.stdout);
+}
+
+#[test]
+fn a_mark_that_is_empty_or_can_not_be_read_is_told() {
+    let place = Place::new();
+    let (status, log) = place.dev(&[]).stop();
+    assert!(status == Some(0) && !log.contains("mark"), "{log}");
+    for (content, words) in [("", "holds none"), ("not a mark", "can't be read")] {
+        std::fs::write(place.path(".chimera/ledger.mark"), content).unwrap();
+        let (status, log) = place.dev(&[]).stop();
+        let told = log.lines().any(|line| line.contains("WARNING") && line.contains(words));
+        assert!(status == Some(0) && told, "{words}: {log}");
+    }
+}

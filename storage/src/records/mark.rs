@@ -39,8 +39,18 @@ impl MarkFile {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder)?;
         }
+        let existed = path.exists();
         let file = create(path)?;
-        let marks = places(&file)?;
+        let Places { marks, unreadable } = places(&file)?;
+        if unreadable > 0 {
+            tracing::warn!(
+                places = unreadable,
+                "places of the ledger's mark can't be read; the marks before them count"
+            );
+        }
+        if existed && marks.is_empty() {
+            tracing::warn!("the file of the ledger's mark holds none; whether the data is the newest can't be told");
+        }
         let inner = Mutex::new(Inner { file, marks });
         Ok(Self { path: path.to_owned(), inner, fresh: AtomicBool::new(false), failing: AtomicBool::new(false) })
     }
@@ -48,7 +58,7 @@ impl MarkFile {
     /// What a file says, without making one.
     pub(crate) fn read(path: &Path) -> io::Result<Vec<Mark>> {
         match File::open(path) {
-            Ok(file) => Ok(places(&file)?.into_values().map(|(mark, _)| mark).collect()),
+            Ok(file) => Ok(places(&file)?.marks.into_values().map(|(mark, _)| mark).collect()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(error),
         }
@@ -130,18 +140,35 @@ fn offset(lane: i64, place: u64) -> Option<u64> {
     Some((number * 2 + place) * MARK_BYTES as u64)
 }
 
-fn places(file: &File) -> io::Result<BTreeMap<i64, (Mark, u64)>> {
+/// What a file of marks holds.
+struct Places {
+    /// The mark of each lane, and which of its two places holds it.
+    marks: BTreeMap<i64, (Mark, u64)>,
+    /// Places that were written and hold no mark.
+    unreadable: usize,
+}
+
+fn places(file: &File) -> io::Result<Places> {
     let mut bytes = Vec::new();
     file.take((limits::LANES_MAX * 2 * MARK_BYTES) as u64).read_to_end(&mut bytes)?;
     let mut marks: BTreeMap<i64, (Mark, u64)> = BTreeMap::new();
+    let mut unreadable = 0;
     for (bytes, place) in bytes.chunks(MARK_BYTES).zip([0, 1].into_iter().cycle()) {
-        let Some(mark) = Mark::decode(bytes) else { continue };
+        let Some(mark) = Mark::decode(bytes) else {
+            unreadable += usize::from(bytes.iter().any(|byte| *byte != 0));
+            continue;
+        };
         let known = marks.get(&mark.lane);
         if known.is_none_or(|(known, _)| mark.is_later_than(known)) {
             marks.insert(mark.lane, (mark, place));
         }
     }
-    Ok(marks)
+    Ok(Places { marks, unreadable })
+}
+
+/// How many entries the marks in a file know of.
+pub fn marked_entries(path: &Path) -> io::Result<u64> {
+    Ok(MarkFile::read(path)?.iter().map(|mark| mark.head.seq.unsigned_abs()).sum())
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ mod times;
 
 pub use copy::{Copied, CopiedTable, DATA_FILE};
 pub use facts::{Attended, Facts};
-pub use mark::MARK_FILE;
+pub use mark::{MARK_FILE, marked_entries};
 pub use postgres::{PostgresOptions, PostgresRecords};
 pub use sqlite::{Access, SqliteRecords};
 pub use times::Times;

@@ -68,6 +68,12 @@ pub(crate) async fn verify_store(
     Ok(Verified { trusted, ..report.into() })
 }
 
+/// A ledger of which nothing is left but what is known outside the store.
+pub(crate) fn gone(marked: u64) -> Failure {
+    let message = format!("the ledger is empty, but the mark beside it knows of {marked} entries: they are gone");
+    Failure::new(Code::LedgerBroken, message).hint("put the data back, or restore a backup; docs/guides/backup.md")
+}
+
 /// Writes an export. With the ledger's key it is signed.
 pub(super) async fn export(
     records: &dyn Records,

@@ -12,9 +12,18 @@ pub(crate) async fn run(scene: &Scene<'_>, path: Option<&Path>, keys: &[String])
     let found = match path {
         Some(path) => ledger::verify_export(path, keys)?,
         None => {
-            let records = compose::records_to_read(&scene.loaded.config, &Ambient::new()).await?;
-            let own = compose::existing_signer(&scene.loaded.config).await?;
-            ledger::verify_store(&*records, keys, own.as_ref(), &scene.loaded.config.trusted_keys).await?
+            let config = &scene.loaded.config;
+            let marked = compose::entries_marked(config)?;
+            let records = match compose::records_to_read(config, &Ambient::new()).await {
+                Err(failure) if failure.code == Code::NotFound && marked > 0 => return Err(ledger::gone(marked)),
+                records => records?,
+            };
+            let own = compose::existing_signer(config).await?;
+            let found = ledger::verify_store(&*records, keys, own.as_ref(), &config.trusted_keys).await?;
+            if found.entries == 0 && found.first_broken.is_none() && marked > 0 {
+                return Err(ledger::gone(marked));
+            }
+            found
         }
     };
     conclude(scene.json, &found)?;
