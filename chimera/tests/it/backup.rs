@@ -296,3 +296,14 @@ fn a_mark_that_is_empty_or_can_not_be_read_is_told() {
         assert!(status == Some(0) && told, "{words}: {log}");
     }
 }
+
+#[test]
+fn a_backup_of_damaged_data_is_refused_and_leaves_nothing() {
+    let place = Place::new();
+    assert_eq!(place.dev(&[]).stop().0, Some(0));
+    chimera_testkit::sqlite_file::damage_root(&place.path(".chimera/chimera.db"), "tool_calls");
+    let refused = place.run(&["backup", "--out", "kept"]);
+    assert_eq!(refused.status, 1, "{}", refused.stderr);
+    assert!(refused.stderr.contains("STORE_DAMAGED"), "{}", refused.stderr);
+    assert!(!place.path("kept").exists());
+}

@@ -4,9 +4,12 @@ use crate::records::fresh_database;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, STORE_STATE};
 use chimera_core::record::{Compare, Condition, RowCount, Scope, Select, Step, Tx, Value};
 use chimera_core::time::Timestamp;
-use chimera_engine::port::{Blocked, CommitError, Hold, Records};
-use chimera_storage::records::{Access, MARK_FILE, PostgresOptions, PostgresRecords, SqliteRecords};
+use chimera_engine::port::{Blocked, CommitError, Hold, Outage, Records};
+use chimera_storage::records::{
+    Access, DATA_FILE, MARK_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords,
+};
 use chimera_testkit::seeded::FakeClock;
+use chimera_testkit::sqlite_file::damage_root;
 use chimera_testkit::suite::records::verify_chains;
 use chimera_testkit::world::World;
 use std::path::{Path, PathBuf};
@@ -275,4 +278,24 @@ async fn one_nodes_mark_holds_a_database_that_was_replaced_behind_everybodys_bac
     until_held(&two, true).await;
     one.close().await;
     two.close().await;
+}
+
+#[tokio::test]
+async fn a_copy_of_data_that_is_not_sound_is_refused_when_it_is_made_and_when_it_is_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    open(folder.path(), Access::Write).close().await;
+    let (whole, broken) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let hold = Hold { reason: "it is a copy".to_owned(), since: Timestamp::from_micros(NOON) };
+    let is_refused = |copied: Result<_, OpenError>| matches!(copied, Err(OpenError::Unavailable(why)) if why.outage == Outage::Damaged);
+    SqliteRecords::copy(folder.path(), whole.path(), &hold).unwrap();
+    assert!(SqliteRecords::inspect(whole.path()).is_ok());
+    damage_root(&whole.path().join(DATA_FILE), "agents");
+    assert!(is_refused(SqliteRecords::inspect(whole.path())), "a page that nothing else reads");
+    // A row that breaks a rule of its table is copied byte by byte: only a look at the copy finds it.
+    let file = rusqlite::Connection::open(folder.path().join("chimera.db")).unwrap();
+    let text = "PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON; \
+                INSERT INTO actor_keys (id, actor_id, tenant_id) VALUES (zeroblob(16), 'a', 't')";
+    file.execute_batch(text).unwrap();
+    drop(file);
+    assert!(is_refused(SqliteRecords::copy(folder.path(), broken.path(), &hold)));
 }
