@@ -1,7 +1,8 @@
 //! Identifiers, made from time and random bytes that the caller supplies.
 //!
 //! Two families. Rows that are written often carry a time-ordered UUID (version 7), because an
-//! index that grows at its right edge is several times faster than one that is hit at random.
+//! index that grows at its right edge is several times faster than one that is hit at random. An
+//! effect's id follows from its run and its key: a store that was put back finds the same one again.
 //! Swarm entities carry 128 random bits as hex, because their document asks for ids without
 //! meaning. A run's trace id is its own UUID as 32 hex digits, which W3C trace context accepts.
 
@@ -26,6 +27,17 @@ pub fn opaque(random: [u8; 16]) -> String {
 #[must_use]
 pub fn trace_id(run: Uuid) -> String {
     run.simple().to_string()
+}
+
+/// The id of the effect that a run asks for under a key: the same whoever works it out, so that a
+/// receiver can be asked about a call whose row is lost. It begins with the time of its run.
+#[must_use]
+pub fn effect(run: Uuid, key: &str) -> Uuid {
+    let digest: [u8; 32] = Sha256::digest(key.as_bytes()).into();
+    let mut bytes = [0; 16];
+    bytes[..6].copy_from_slice(&run.as_bytes()[..6]);
+    bytes[6..].copy_from_slice(&digest[..10]);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
 }
 
 /// The agent id that stands for an actor of a tenant: the same for ever, and telling nothing.
@@ -59,6 +71,16 @@ mod tests {
         let trace = trace_id(run);
         assert_eq!(trace.len(), 32);
         assert_eq!(Uuid::parse_str(&trace), Ok(run));
+    }
+
+    #[test]
+    fn an_effect_has_one_id_and_sorts_with_its_run() {
+        let run = time_ordered(Timestamp::from_micros(1_000_000), [7; 10]);
+        let later = time_ordered(Timestamp::from_micros(1_001_000), [0; 10]);
+        assert_eq!(effect(run, "run:a"), effect(run, "run:a"));
+        assert_ne!(effect(run, "run:a"), effect(run, "run:b"));
+        assert!(effect(run, "run:a") < later);
+        assert_eq!(effect(run, "run:a").get_version_num(), 8);
     }
 
     /// SWARM-003, SWARM-004

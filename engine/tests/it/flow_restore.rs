@@ -8,8 +8,9 @@ use chimera_core::ledger::tables::STORE_STATE;
 use chimera_core::record::{Insert, Tx};
 use chimera_core::time::Timestamp;
 use chimera_engine::flow::{Resume, StartRun, Survey};
-use chimera_engine::port::{CommitError, Found, Hold, Records};
+use chimera_engine::port::{CallContext, CommitError, Found, Hold, Records};
 use chimera_testkit::flow::{Asked, Puppet, Setup, Stage, chain, code_of, id_of, stage, workflow};
+use chimera_testkit::memory::MemoryRecords;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,11 +25,16 @@ fn hold() -> Hold {
 
 /// The engine stops, its store is put back as it is, and an operator resumes it.
 async fn restored(stage: &Stage, setup: Setup) -> (Stage, Survey) {
+    put_back(stage, Arc::clone(&stage.records), setup).await
+}
+
+/// The same with a store from before.
+async fn put_back(stage: &Stage, records: Arc<MemoryRecords>, setup: Setup) -> (Stage, Survey) {
     stage.flow.stop();
-    let next = setup.world(stage.world.clone()).unkept().on(Arc::clone(&stage.records)).await;
+    let next = setup.world(stage.world.clone()).unkept().on(Arc::clone(&records)).await;
     let state = Insert::into(&STORE_STATE, vec![("id", 1.into())]).unwrap();
     // The second restore of a test finds it there.
-    let _ = stage.records.commit(Tx { inserts: vec![state], ..Tx::default() }).await;
+    let _ = records.commit(Tx { inserts: vec![state], ..Tx::default() }).await;
     let survey = next.flow.survey().await.unwrap();
     let resume = Resume { hold: &hold(), end_sign_ins: true };
     next.flow.resume_store(&next.permit("admin"), &survey, &resume).await.unwrap();
@@ -120,6 +126,33 @@ async fn a_tool_that_can_tell_is_asked_instead_of_a_person() {
         assert_eq!((asked.count("check"), asked.count("execute")), (1, sent));
         assert_eq!(stage.rows_of(&EFFECTS, run)[0].text("status"), "succeeded");
     }
+}
+
+/// A receiver that is asked about a call knows it by the id that it was made under.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_can_tell_is_asked_about_the_call_that_the_store_has_lost() {
+    let tool = Puppet::new("pay", Reach::Write);
+    let (made, known) = (tool.asked(), tool.asked());
+    let found = move |ctx: CallContext| {
+        let mut done = known.of("execute").into_iter();
+        let done = done.any(|done| done.effect == ctx.effect_id && done.key == ctx.idempotency_key);
+        Ok(if done { Found::Happened(json!({"echo": {}})) } else { Found::Never })
+    };
+    let tool = tool.checks(found).build();
+    let setup = || stage(1).tool(Arc::clone(&tool));
+    let first = setup().open().await;
+    let air = workflow("w").node(json!({"id": "review", "type": "hitl", "prompt": "pay?"}));
+    let air = air.function("a", "pay", json!({})).map("each", json!([1, 2]), 2, "pay", json!({}));
+    let run = first.run(&air.edge("review", "a").edge("a", "each"), SILENT).await;
+    first.asks(run).await;
+    let backup = Arc::new(first.records.copy());
+    first.approve("user_bob", run).await;
+    assert_eq!(first.ended(run).await["status"], "completed");
+    assert_eq!(made.count("execute"), 3);
+    let (stage, _) = put_back(&first, backup, setup()).await;
+    stage.approve("user_bob", run).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!((made.count("check"), made.count("execute")), (3, 3), "nothing is sent that was found");
 }
 
 /// An idempotent tool is sent again after a crash; after a restore its key may be long forgotten.

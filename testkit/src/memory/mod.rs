@@ -116,6 +116,14 @@ impl MemoryRecords {
         self.beside()
     }
 
+    /// A store of its own with everything that is in this one now, as a backup that is put back.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        let mut tables = lock(&self.disk.tables).copy();
+        lane::free_all(&mut tables);
+        Self::on(Arc::new(Disk { tables: Mutex::new(tables), ..Disk::default() }), self.lanes.len())
+    }
+
     /// Renews the leases of this node.
     pub fn renew(&self) {
         self.lanes.iter().for_each(|lane| lock(lane).renew(&self.disk));

@@ -39,6 +39,11 @@ pub struct Changed<'a> {
 }
 
 impl Tables {
+    /// The same rows again.
+    pub(super) fn copy(&self) -> Self {
+        Self { tables: self.tables.clone(), journal: Vec::new() }
+    }
+
     /// Every row of a table or view, in the order of its key.
     pub(super) fn all(&self, table: &'static Table) -> Vec<Row> {
         views::rows(self, table).unwrap_or_else(|| self.stored(table.name).cloned().collect())

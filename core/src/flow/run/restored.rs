@@ -117,7 +117,7 @@ impl Run {
         let (head, now, key) = (Arc::clone(&self.head), env.now, self.effect_key(at, &Mode::Execute));
         if let Some(task) = self.task_mut(at) {
             task.in_doubt = true;
-            book.effect(&head, task, &key, &spec.name, EffectStatus::Unknown, now, now, env.ids)?;
+            book.effect(&head, task, &key, &spec.name, EffectStatus::Unknown, now, now)?;
         }
         if !checks {
             return self.outcome_unknown(at, MAY_BE_DONE, env, book).map(|()| true);

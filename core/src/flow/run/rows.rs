@@ -13,6 +13,7 @@ use super::{At, EffectStatus, Head, RunStatus};
 use crate::flow::call::{Sent, ToolError};
 use crate::flow::tables::{CACHE_ENTRIES, EFFECTS, RUN_SIGNALS, RUNS, TOOL_CALLS};
 use crate::flow::tool::{Reach, Spec, is_dry};
+use crate::id;
 use crate::record::{Compare, Condition, Insert, InvalidTx, Json, JsonError, RowCount, Step, Tx, Update, Value};
 use crate::time::Timestamp;
 use std::collections::BTreeSet;
@@ -158,7 +159,6 @@ impl Book {
         status: EffectStatus,
         deadline: Timestamp,
         now: Timestamp,
-        ids: &mut dyn FnMut() -> Uuid,
     ) -> Result<Uuid, Unstorable> {
         // Without those that a crash cost: the step's row counts all, so the difference survives a crash.
         let attempt = i64::from(task.attempt.saturating_sub(task.resends));
@@ -175,7 +175,7 @@ impl Book {
             (effect.status, effect.since_restore) = (status, true);
             return Ok(effect.id);
         }
-        let id = ids();
+        let id = id::effect(head.id, key);
         self.inserts.push(Insert::into(
             &EFFECTS,
             vec![

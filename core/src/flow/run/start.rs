@@ -283,7 +283,7 @@ impl Run {
         let digest = task.input_digest();
         let mut effect = step;
         if spec.effect != Reach::Pure && mode == Mode::Execute {
-            effect = book.effect(&head, task, &key, &spec.name, EffectStatus::Dispatched, deadline, now, env.ids)?;
+            effect = book.effect(&head, task, &key, &spec.name, EffectStatus::Dispatched, deadline, now)?;
             book.call_begun(&head, call, step, effect, &key, attempt, spec, &input, now)?;
             book.dirty.insert(at);
             let node = self.name(at).to_owned();
