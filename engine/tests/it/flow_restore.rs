@@ -7,7 +7,7 @@ use chimera_core::flow::tool::Reach;
 use chimera_core::ledger::tables::STORE_STATE;
 use chimera_core::record::{Insert, Tx};
 use chimera_core::time::Timestamp;
-use chimera_engine::flow::{Resume, StartRun, Survey};
+use chimera_engine::flow::{DoubtFilter, Resume, StartRun, Survey};
 use chimera_engine::port::{CallContext, CommitError, Found, Hold, Records};
 use chimera_testkit::flow::{Asked, Puppet, Setup, Stage, chain, code_of, id_of, stage, workflow};
 use chimera_testkit::memory::MemoryRecords;
@@ -197,6 +197,30 @@ async fn a_run_inside_is_not_started_a_second_time() {
     resolve(&stage, run, "a", false).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
     assert_eq!((stage.rows(&RUNS).len(), asked.count("execute")), (2, 1), "what it starts from here on is new");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_inside_is_not_in_doubt_any_more_once_somebody_has_settled_it() {
+    for happened in [true, false] {
+        let (setup, _) = pays();
+        let first = setup().open().await;
+        first.apply(&chain("inner", &[("b", "pay")])).await;
+        let air = workflow("outer").node(json!({"id": "review", "type": "hitl", "prompt": "go?"}));
+        let run = first.run(&air.child("a", "inner", json!({})).edge("review", "a"), SILENT).await;
+        first.asks(run).await;
+        let (stage, _) = restored(&first, setup()).await;
+        stage.approve("user_bob", run).await;
+        let listed = || async {
+            let filter = DoubtFilter { limit: 10, ..DoubtFilter::default() };
+            stage.flow.list_doubts(&stage.permit("admin"), filter).await.unwrap()["items"].clone()
+        };
+        stage.step(run, "a", "outcome_unknown").await;
+        assert_eq!(listed().await[0]["node_id"], "a");
+        resolve(&stage, run, "a", happened).await;
+        let shown = stage.ended(run).await;
+        assert_eq!((&shown["status"], &shown["in_doubt_since"]), (&json!("completed"), &json!(null)), "{happened}");
+        assert_eq!(listed().await, json!([]), "{happened}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -80,9 +80,9 @@ impl Run {
         }
         let data = json!({"node": self.name(at), "happened": output.is_some(), "notes": notes});
         book.note("step.resolved", Some(step), Some(by), data);
+        self.end_doubt(at, book);
         let Work::Tool(spec) = work else { return self.child_resolved(at, output, env, book) };
         let now = env.now;
-        self.end_doubt(at, book);
         let Some(task) = self.task_mut(at) else { return Ok(()) };
         match output {
             Some(output) => {
