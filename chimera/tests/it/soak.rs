@@ -8,15 +8,18 @@
 //! `./soak` runs the whole campaign.
 
 mod clients;
+mod doubts;
 pub(crate) mod outside;
+mod restores;
 mod trouble;
 
 use crate::support::{Place, Server};
 use chimera_engine::port::Random;
 use chimera_testkit::seeded::Seeded;
-use clients::{Clients, KEY, SECRET};
+use clients::{Clients, KEY, Known, SECRET};
 use outside::Outside;
-use serde_json::Value;
+use restores::Restores;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::sync::Arc;
@@ -46,6 +49,7 @@ struct Soak {
     random: Seeded,
     kills: usize,
     freezes: usize,
+    restores: Restores,
 }
 
 impl Soak {
@@ -83,6 +87,7 @@ impl Soak {
             random: Seeded::new(kills() as u64),
             kills: 0,
             freezes: 0,
+            restores: Restores::default(),
         };
         (0..nodes).for_each(|node| soak.start(node));
         for file in ["part.json", "load.json"] {
@@ -103,6 +108,10 @@ impl Soak {
         let mut bytes = [0; 8];
         self.random.fill(&mut bytes);
         u64::from_le_bytes(bytes) % bound
+    }
+
+    fn any_node(&self) -> usize {
+        usize::try_from(self.below(self.places.len() as u64)).unwrap()
     }
 
     fn kill(&mut self, node: usize) {
@@ -141,11 +150,11 @@ impl Soak {
     }
 
     fn campaign(&mut self, kills: usize) {
-        let nodes = self.places.len() as u64;
+        let nodes = self.places.len();
         while self.kills < kills {
             self.trouble();
             self.outside.more(usize::try_from(self.below(THINGS_MAX)).unwrap());
-            let node = usize::try_from(self.below(nodes)).unwrap();
+            let node = self.any_node();
             if nodes > 1 && self.kills / FREEZE_EVERY > self.freezes {
                 self.freeze(node);
             }
@@ -154,10 +163,11 @@ impl Soak {
                 self.kill_early(node);
             }
             self.start_in_trouble(node);
+            self.back_up_or_restore();
             println!("{} kills, {} freezes, {} runs so far", self.kills, self.freezes, self.clients.so_far());
         }
         if nodes > 1 {
-            let node = usize::try_from(self.below(nodes)).unwrap();
+            let node = self.any_node();
             self.outside.more(usize::try_from(self.below(THINGS_MAX)).unwrap());
             self.freeze(node);
         }
@@ -202,40 +212,57 @@ impl Soak {
             assert_eq!(status, Some(0), "{log}");
             no_fault_in(&log, self.machine.was_broken());
         }
-        let asked = self.outside.take();
+        let asked = self.outside.asked();
         let requests: usize = asked.values().map(|asked| asked.requests).sum();
+        let ((told, unheard), (cut, restored)) = (self.gone(), clients.settled.count());
         println!(
-            "{} kills, {} freezes: {} runs, {requests} requests that write, {} settled by a person",
+            "{} kills, {} freezes, {} restores: {} runs, {requests} requests that write, {} settled by a person, {} \
+             of them after a restore; {told} runs gone with a restore and started again under their key, {unheard} \
+             more gone that nobody had been told of",
             self.kills,
             self.freezes,
+            self.restores.count,
             runs.len(),
-            clients.settled(),
+            cut + restored,
+            restored,
         );
         println!("troubles: {}", self.machine.seen());
-        nothing_is_lost_or_doubled(&runs, &asked);
+        let gone: BTreeSet<String> = clients.gone.lock().unwrap().iter().map(|gone| gone.run.clone()).collect();
+        nothing_is_lost_or_doubled(&runs, &gone, &asked);
+        for (place, requests) in &self.restores.sealed {
+            assert_eq!(asked[place].requests, *requests, "{place:?} was asked for again after a restore");
+        }
         let found = self.places[0].json(&["audit", "verify"]);
         assert_eq!(found["intact"], true, "{found}");
+        assert_eq!(self.places[0].json(&["runs", "doubts"])["items"], json!([]));
     }
 }
 
-/// A node may refuse requests, but nothing may go wrong inside it; while the store was broken it says so.
+/// A node may refuse requests, but nothing may go wrong inside it; while the store was broken or is held it
+/// says so.
 fn no_fault_in(log: &str, was_broken: bool) {
     let is_fault = |line: &&str| {
         let fields: Value = serde_json::from_str(line).unwrap_or_default();
         let grave = matches!(fields["level"].as_str(), Some("ERROR" | "CRITICAL"));
-        (grave && fields["component"] != "api" && !was_broken) || line.contains("panicked")
+        let held = fields["message"] == "the store is held; nothing is driven";
+        (grave && fields["component"] != "api" && !was_broken && !held) || line.contains("panicked")
     };
     assert_eq!(log.lines().find(is_fault), None);
 }
 
-fn nothing_is_lost_or_doubled(runs: &BTreeMap<String, String>, asked: &BTreeMap<outside::Place, outside::Asked>) {
-    let ids: BTreeSet<&String> = runs.values().collect();
+fn nothing_is_lost_or_doubled(
+    runs: &BTreeMap<String, Known>,
+    gone: &BTreeSet<String>,
+    asked: &BTreeMap<outside::Place, outside::Asked>,
+) {
+    let ids: BTreeSet<&String> = runs.values().map(|known| &known.run).collect();
     assert_eq!(ids.len(), runs.len(), "two keys have one run");
-    let acting: BTreeSet<&String> = asked.keys().map(|(run, _, _)| run).collect();
-    assert_eq!(acting, ids, "runs act that nobody knows of, or some did not act");
+    let acting = asked.keys().map(|(run, _, _)| run).filter(|run| !gone.contains(*run));
+    assert_eq!(acting.collect::<BTreeSet<_>>(), ids, "runs act that nobody knows of, or some did not act");
     let places = [("put", 0), ("each", 1), ("each", 2), ("each", 3), ("stubborn", 0), ("note", 0), ("once", 0)];
     let places: BTreeSet<(&str, i64)> = places.into_iter().chain([("inner", 0)]).collect();
-    assert_eq!(asked.len(), ids.len() * places.len(), "something was not done, or too much");
+    let done = asked.iter().filter(|((run, node, _), asked)| !gone.contains(run) && asked.is_done(node));
+    assert_eq!(done.count(), ids.len() * places.len(), "something was not done, or too much");
     for ((run, node, item), asked) in asked {
         assert!(places.contains(&(node.as_str(), *item)), "{run} {node} {item}");
         assert_eq!(asked.keys.len(), 1, "{run} {node} {item} was asked for under several keys: {asked:?}");

@@ -1,5 +1,9 @@
 //! Clients that start runs over HTTP, ask again until they are answered, and see every run to its end.
+//!
+//! While a store is put back they pause: whoever asks holds `pause` for reading, from the request until
+//! what the answer says is written down.
 
+use super::doubts::Settled;
 use super::outside::Outside;
 use chimera_core::access::token::{Claims, TokenKey};
 use chimera_core::access::{Secret, mac};
@@ -7,8 +11,8 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, RwLock};
 use std::time::Duration;
 
 /// What every node lets in.
@@ -54,32 +58,65 @@ impl Nodes {
         self.changed.notify_all();
     }
 
-    /// One of them, each in turn.
-    fn one(&self) -> String {
+    /// Waits until there is one.
+    pub(crate) fn until_up(&self) {
         let up = self.up.lock().unwrap();
-        let (up, waited) = self.changed.wait_timeout_while(up, PATIENCE, |up| up.is_empty()).unwrap();
+        let (_up, waited) = self.changed.wait_timeout_while(up, PATIENCE, |up| up.is_empty()).unwrap();
         assert!(!waited.timed_out(), "no node came up");
-        let at = self.turn.fetch_add(1, Ordering::Relaxed) % up.len();
-        up.values().nth(at).unwrap().clone()
     }
+
+    /// One of them, each in turn.
+    fn one(&self) -> Option<String> {
+        let up = self.up.lock().unwrap();
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        up.values().nth(turn.checked_rem(up.len())?).cloned()
+    }
+}
+
+/// A run that was acknowledged.
+#[derive(Clone, Debug)]
+pub(crate) struct Known {
+    pub(crate) run: String,
+    /// When it was asked for first.
+    pub(crate) asked: u64,
+    /// When somebody said that it is there.
+    pub(crate) told: u64,
+}
+
+/// A run that was lost when its store was put back.
+#[derive(Clone, Debug)]
+pub(crate) struct Gone {
+    /// Its key, if anybody had been told of it.
+    pub(crate) key: Option<String>,
+    pub(crate) run: String,
 }
 
 /// What the clients share.
 pub(crate) struct Clients {
     pub(crate) nodes: Nodes,
-    outside: Arc<Outside>,
+    pub(crate) outside: Arc<Outside>,
+    pub(crate) pause: RwLock<()>,
+    /// Counts what is done, to tell what came before what.
+    moment: AtomicU64,
     /// No more runs are started.
     closing: AtomicBool,
     /// People settle nothing while a node stands still: it may yet do what it was about to.
     frozen: AtomicBool,
-    unfinished: Mutex<VecDeque<String>>,
-    count: AtomicUsize,
+    pub(crate) unfinished: Mutex<VecDeque<String>>,
+    /// Runs that are asked for or have not ended.
+    pub(crate) count: AtomicUsize,
     starting: AtomicUsize,
     /// Runs that were acknowledged and have not ended.
-    open: Mutex<BTreeSet<String>>,
-    /// Every run that was acknowledged, with its key.
-    acknowledged: Mutex<BTreeMap<String, String>>,
-    settled: AtomicUsize,
+    pub(crate) open: Mutex<BTreeSet<String>>,
+    /// Every run that was acknowledged and is not gone, with its key.
+    pub(crate) acknowledged: Mutex<BTreeMap<String, Known>>,
+    /// Every run that is gone.
+    pub(crate) gone: Mutex<Vec<Gone>>,
+    /// Keys of runs that are gone, until somebody asks under them again.
+    pub(crate) again: Mutex<VecDeque<String>>,
+    /// Every run that had something left to do when its store was put back, children as well.
+    pub(crate) restored: Mutex<BTreeSet<String>>,
+    pub(crate) settled: Settled,
 }
 
 impl Clients {
@@ -87,6 +124,8 @@ impl Clients {
         Self {
             nodes: Nodes::default(),
             outside,
+            pause: RwLock::default(),
+            moment: AtomicU64::new(0),
             closing: AtomicBool::new(false),
             frozen: AtomicBool::new(false),
             unfinished: Mutex::default(),
@@ -94,17 +133,21 @@ impl Clients {
             starting: AtomicUsize::new(STARTERS),
             open: Mutex::default(),
             acknowledged: Mutex::default(),
-            settled: AtomicUsize::new(0),
+            gone: Mutex::default(),
+            again: Mutex::default(),
+            restored: Mutex::default(),
+            settled: Settled::default(),
         }
     }
 
     /// Works until `campaign` is over and every run has ended; gives the runs by their key.
-    pub(crate) fn work(&self, campaign: impl FnOnce()) -> BTreeMap<String, String> {
+    pub(crate) fn work(&self, campaign: impl FnOnce()) -> BTreeMap<String, Known> {
         std::thread::scope(|scope| {
             // A campaign that fails must not leave its clients working for ever.
             let closing = Closing(self);
             (0..STARTERS).for_each(|number| drop(scope.spawn(move || self.start_runs(number))));
             (0..FOLLOWERS).for_each(|_| drop(scope.spawn(|| self.follow_runs())));
+            scope.spawn(|| self.settle_doubts());
             campaign();
             drop(closing);
         });
@@ -115,9 +158,18 @@ impl Clients {
         self.frozen.store(frozen, Ordering::SeqCst);
     }
 
-    /// How often a person had to say what became of something.
-    pub(crate) fn settled(&self) -> usize {
-        self.settled.load(Ordering::SeqCst)
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.frozen.load(Ordering::SeqCst)
+    }
+
+    /// A moment that is later than every other one so far.
+    pub(crate) fn moment(&self) -> u64 {
+        self.moment.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// Whether nothing is left to do.
+    pub(crate) fn are_done(&self) -> bool {
+        self.starting.load(Ordering::SeqCst) == 0 && self.count.load(Ordering::SeqCst) == 0
     }
 
     /// How many runs were acknowledged so far.
@@ -129,7 +181,7 @@ impl Clients {
     pub(crate) fn until_ended(&self) {
         let open = self.open.lock().unwrap().clone();
         for run in open {
-            if !self.until(|| self.has_ended(&run) || self.doubted(&run).is_some()) {
+            if !self.until(|| self.has_ended(&run) || self.is_in_doubt(&run)) {
                 let shown = ["", "/steps"].map(|rest| self.ask("GET", &format!("/runs/{run}{rest}"), None));
                 panic!("{run} neither ended nor came into doubt: {shown:#?}");
             }
@@ -152,9 +204,14 @@ impl Clients {
         // A client that fails must not leave those waiting who follow its runs.
         let _ended = Ended(&self.starting);
         let mut runs = 0;
-        while !self.closing.load(Ordering::SeqCst) {
+        loop {
             let seen = self.outside.count();
-            if self.count.load(Ordering::SeqCst) < UNFINISHED_MAX {
+            let again = self.again.lock().unwrap().pop_front();
+            if let Some(key) = again {
+                self.start_run(key);
+            } else if self.closing.load(Ordering::SeqCst) {
+                return;
+            } else if self.count.load(Ordering::SeqCst) < UNFINISHED_MAX {
                 runs += 1;
                 self.start_run(format!("client {number} run {runs}"));
             }
@@ -165,40 +222,56 @@ impl Clients {
     /// Asks for a run under its key until somebody says that it is there.
     fn start_run(&self, key: String) {
         self.count.fetch_add(1, Ordering::SeqCst);
+        let asked = self.moment();
+        loop {
+            self.nodes.until_up();
+            let _unpaused = self.pause.read().unwrap();
+            let Some(run) = self.started(&key) else { continue };
+            let was = |gone: &Gone| gone.run == run;
+            assert!(!self.gone.lock().unwrap().iter().any(was), "{key} is said to be {run}, which is gone");
+            self.open.lock().unwrap().insert(run.clone());
+            self.unfinished.lock().unwrap().push_back(run.clone());
+            let known = Known { run, asked, told: self.moment() };
+            self.acknowledged.lock().unwrap().insert(key, known);
+            return;
+        }
+    }
+
+    /// The run under a key, which is started if there is none. None: nobody says so now.
+    pub(crate) fn started(&self, key: &str) -> Option<String> {
         let body = json!({"workflow_id": "load", "idempotency_key": key, "autonomy_level": "L3_ExecuteSilent"});
-        let run = loop {
-            match self.ask("POST", "/act", Some(&body)) {
-                Some((200 | 202, said)) => break said["run_id"].as_str().unwrap().to_owned(),
-                Some((409, said)) => match said["error"]["details"]["run_id"].as_str() {
-                    Some(run) => break run.to_owned(),
-                    // An earlier attempt whose answer was not waited for is still on its way.
-                    None => assert_eq!(said["error"]["code"], "CONFLICT_IDEMPOTENCY", "{said}"),
-                },
-                None | Some((429 | 503, _)) => {}
-                Some(other) => panic!("a run can't be started: {other:?}"),
+        match self.ask("POST", "/act", Some(&body)) {
+            Some((200 | 202, said)) => Some(said["run_id"].as_str().unwrap().to_owned()),
+            Some((409, said)) => {
+                let run = said["error"]["details"]["run_id"].as_str().map(str::to_owned);
+                // Without one, an earlier attempt whose answer was not waited for is still on its way.
+                assert!(run.is_some() || said["error"]["code"] == "CONFLICT_IDEMPOTENCY", "{said}");
+                run
             }
-        };
-        self.acknowledged.lock().unwrap().insert(key, run.clone());
-        self.open.lock().unwrap().insert(run.clone());
-        self.unfinished.lock().unwrap().push_back(run);
+            None | Some((429 | 503, _)) => None,
+            Some(other) => panic!("a run can't be started: {other:?}"),
+        }
     }
 
     fn follow_runs(&self) {
-        loop {
+        while !self.are_done() {
+            self.nodes.until_up();
+            let unpaused = self.pause.read().unwrap();
             let next = self.unfinished.lock().unwrap().pop_front();
-            match next {
+            let more = match next {
                 Some(run) if self.has_ended(&run) => {
                     self.open.lock().unwrap().remove(&run);
                     self.count.fetch_sub(1, Ordering::SeqCst);
+                    continue;
                 }
                 Some(run) => {
-                    self.settle(&run);
                     self.unfinished.lock().unwrap().push_back(run);
-                    self.outside.look_up(self.outside.count() + 10);
+                    10
                 }
-                None if self.starting.load(Ordering::SeqCst) == 0 && self.count.load(Ordering::SeqCst) == 0 => return,
-                None => self.outside.look_up(self.outside.count() + 1),
-            }
+                None => 1,
+            };
+            drop(unpaused);
+            self.outside.look_up(self.outside.count() + more);
         }
     }
 
@@ -210,47 +283,29 @@ impl Clients {
         status == "completed"
     }
 
-    /// The step of a run that nobody can tell of; only one of its nodes may come to that.
-    fn doubted(&self, run: &str) -> Option<String> {
-        let (200, mut said) = self.ask("GET", &format!("/runs/{run}/steps"), None)? else { return None };
-        let steps: Vec<Value> = serde_json::from_value(said["steps"].take()).unwrap();
-        let step = steps.into_iter().find(|step| step["status"] == "outcome_unknown")?;
-        assert_eq!(step["node_id"], "once", "{step:#}");
-        Some(step["step_id"].as_str().unwrap().to_owned())
-    }
-
-    /// A person looks outside and says what became of it.
-    fn settle(&self, run: &str) {
-        let Some(step) = self.doubted(run).filter(|_| !self.frozen.load(Ordering::SeqCst)) else { return };
-        let happened = self.outside.has(&(run.to_owned(), "once".to_owned(), 0));
-        let output = json!({"status": 200, "headers": {}, "body": {"ok": true}, "truncated": false});
-        let found =
-            if happened { json!({"outcome": "happened", "output": output}) } else { json!({"outcome": "never"}) };
-        // Whether it counted shows when the run goes on.
-        if let Some((202, _)) = self.ask("POST", &format!("/runs/{run}/steps/{step}/resolve"), Some(&found)) {
-            self.settled.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
-    /// Asks a node. None: it was killed before its answer was whole.
+    /// Asks a node. None: there is none, or it was killed before its answer was whole.
     pub(crate) fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Option<(u16, Value)> {
-        let address = self.nodes.one();
-        let mut stream = TcpStream::connect(&address).ok()?;
-        stream.set_read_timeout(Some(SILENCE)).unwrap();
-        let body = body.map(Value::to_string).unwrap_or_default();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {}\r\n\
-             x-hmac-signature: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-            token(),
-            mac::sign(&Secret::new(KEY), body.as_bytes()),
-            body.len()
-        );
-        stream.write_all(request.as_bytes()).ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        let (head, body) = answer.split_once("\r\n\r\n")?;
-        Some((head.split(' ').nth(1)?.parse().ok()?, serde_json::from_str(body).ok()?))
+        ask_at(&self.nodes.one()?, method, path, body)
     }
+}
+
+/// Asks the node at an address.
+pub(crate) fn ask_at(address: &str, method: &str, path: &str, body: Option<&Value>) -> Option<(u16, Value)> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.set_read_timeout(Some(SILENCE)).unwrap();
+    let body = body.map(Value::to_string).unwrap_or_default();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {}\r\n\
+         x-hmac-signature: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        token(),
+        mac::sign(&Secret::new(KEY), body.as_bytes()),
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    Some((head.split(' ').nth(1)?.parse().ok()?, serde_json::from_str(body).ok()?))
 }
 
 /// Counts a client down, however it ended.

@@ -14,10 +14,17 @@ const PATIENCE: Duration = Duration::from_secs(90);
 pub(crate) type Place = (String, String, i64);
 
 /// The requests for one thing.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) keys: BTreeSet<String>,
     pub(crate) requests: usize,
+}
+
+impl Asked {
+    /// Whether it was done; the first request to be stubborn about is refused.
+    pub(crate) fn is_done(&self, node: &str) -> bool {
+        self.requests > usize::from(node == "stubborn")
+    }
 }
 
 #[derive(Default)]
@@ -25,6 +32,7 @@ struct Noted {
     asked: BTreeMap<Place, Asked>,
     notes: BTreeMap<String, Vec<Value>>,
     count: u64,
+    connections: usize,
 }
 
 /// The server. It lives as long as the process.
@@ -43,8 +51,13 @@ impl Outside {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let outside = Arc::clone(&serving);
-                // Whoever is killed in the middle of a request has not made it.
-                std::thread::spawn(move || drop(outside.serve(stream.unwrap())));
+                outside.noted().connections += 1;
+                std::thread::spawn(move || {
+                    // Whoever is killed in the middle of a request has not made it.
+                    drop(outside.serve(stream.unwrap()));
+                    outside.noted().connections -= 1;
+                    outside.more.notify_all();
+                });
             }
         });
         outside
@@ -129,14 +142,26 @@ impl Outside {
         drop(self.more.wait_timeout_while(self.noted(), bound, |noted| noted.count < count).unwrap());
     }
 
-    /// Whether something was asked for.
-    pub(crate) fn has(&self, place: &Place) -> bool {
-        self.noted().asked.contains_key(place)
+    /// Waits until all that was sent by those who are gone now is noted.
+    pub(crate) fn until_quiet(&self) {
+        // Connections are taken in order: when this one is answered, those before it are counted.
+        let mut last = TcpStream::connect(self.address).unwrap();
+        last.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        last.read_exact(&mut [0]).unwrap();
+        drop(last);
+        let (noted, waited) =
+            self.more.wait_timeout_while(self.noted(), PATIENCE, |noted| noted.connections > 0).unwrap();
+        assert!(!waited.timed_out(), "{} connections of nobody", noted.connections);
+    }
+
+    /// Whether something was done.
+    pub(crate) fn has_done(&self, place: &Place) -> bool {
+        self.noted().asked.get(place).is_some_and(|asked| asked.is_done(&place.1))
     }
 
     /// Everything that was asked for.
-    pub(crate) fn take(&self) -> BTreeMap<Place, Asked> {
-        std::mem::take(&mut self.noted().asked)
+    pub(crate) fn asked(&self) -> BTreeMap<Place, Asked> {
+        self.noted().asked.clone()
     }
 }
 

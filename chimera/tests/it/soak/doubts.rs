@@ -1,0 +1,125 @@
+//! A person who goes through the calls in doubt, looks outside, and says what became of each.
+
+use super::clients::Clients;
+use super::outside;
+use crate::support::{Place, until};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+
+/// What the reason of every doubt says that a restore brought.
+const SINCE_BACKUP: &str = "after the backup was taken";
+
+/// Doubts that are settled with commands after each restore; the others are settled over HTTP.
+const BY_COMMAND: usize = 2;
+
+/// The doubts that were settled so far.
+#[derive(Default)]
+pub(crate) struct Settled {
+    /// Step and since when it was in doubt, of calls that were cut.
+    cut: Mutex<BTreeSet<(String, String)>>,
+    /// The same of what may have been done after a backup.
+    restored: Mutex<BTreeSet<(String, String)>>,
+    /// The runs around those that were seen in doubt, or themselves.
+    roots: Mutex<BTreeMap<String, String>>,
+}
+
+impl Settled {
+    /// How many a kill brought, and how many a restore.
+    pub(crate) fn count(&self) -> (usize, usize) {
+        (self.cut.lock().unwrap().len(), self.restored.lock().unwrap().len())
+    }
+
+    fn note(&self, doubt: &Value) {
+        let text = |name: &str| doubt[name].as_str().unwrap().to_owned();
+        let by_restore = text("reason").contains(SINCE_BACKUP);
+        let settled = if by_restore { &self.restored } else { &self.cut };
+        settled.lock().unwrap().insert((text("step_id"), text("since")));
+    }
+}
+
+impl Clients {
+    /// Settles what is in doubt until every run has ended.
+    pub(crate) fn settle_doubts(&self) {
+        while !self.are_done() {
+            self.nodes.until_up();
+            let unpaused = self.pause.read().unwrap();
+            for doubt in self.doubts() {
+                // Who can't be asked now is asked again.
+                let _ = self.settle(&doubt);
+            }
+            drop(unpaused);
+            self.outside.look_up(self.outside.count() + 10);
+        }
+    }
+
+    /// The calls in doubt; none if nobody says.
+    fn doubts(&self) -> Vec<Value> {
+        match self.ask("GET", "/doubts?limit=1000", None) {
+            Some((200, mut said)) => serde_json::from_value(said["items"].take()).unwrap(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether something is in doubt in a run or in one that it started.
+    pub(crate) fn is_in_doubt(&self, run: &str) -> bool {
+        self.doubts().iter().any(|doubt| self.root(doubt).is_some_and(|root| root == run))
+    }
+
+    /// The run that a client knows, of a doubt in it or in its child.
+    fn root(&self, doubt: &Value) -> Option<String> {
+        let run = doubt["run_id"].as_str().unwrap();
+        if let Some(root) = self.settled.roots.lock().unwrap().get(run) {
+            return Some(root.clone());
+        }
+        let (200, shown) = self.ask("GET", &format!("/runs/{run}"), None)? else { return None };
+        let root = shown["parent_run_id"].as_str().unwrap_or(run).to_owned();
+        self.settled.roots.lock().unwrap().insert(run.to_owned(), root.clone());
+        Some(root)
+    }
+
+    /// Where outside somebody has to look.
+    fn place(&self, doubt: &Value) -> Option<outside::Place> {
+        let (root, node) = (self.root(doubt)?, doubt["node_id"].as_str().unwrap());
+        let restored = self.restored.lock().unwrap().contains(doubt["run_id"].as_str().unwrap());
+        assert!(restored || node == "once", "only this may come into doubt without a restore: {doubt:#}");
+        let item = doubt["map_index"].as_i64().map_or(0, |index| index + 1);
+        // Of a run that would be started it is seen outside what it does.
+        Some((root, if node == "part" { "inner" } else { node }.to_owned(), item))
+    }
+
+    fn settle(&self, doubt: &Value) -> Option<()> {
+        let place = self.place(doubt).filter(|_| !self.is_frozen())?;
+        let output = match doubt["node_id"].as_str().unwrap() {
+            "once" => json!({"status": 200, "headers": {}, "body": {"ok": true}, "truncated": false}),
+            _ => json!({"ok": true}),
+        };
+        let found = if self.outside.has_done(&place) {
+            json!({"outcome": "happened", "output": output})
+        } else {
+            json!({"outcome": "never"})
+        };
+        // Whether it counted shows when the run goes on.
+        if let (202, _) = self.ask("POST", doubt["settle_url"].as_str().unwrap(), Some(&found))? {
+            self.settled.note(doubt);
+        }
+        Some(())
+    }
+
+    /// Waits for the doubts that a restore brings, and settles the first with the commands that they name.
+    pub(crate) fn settle_by_command(&self, place: &Place) {
+        let mut listed = Value::Null;
+        until("a doubt", || {
+            listed = place.json(&["runs", "doubts"]);
+            listed["items"].as_array().unwrap().is_empty().then(|| listed.to_string())
+        });
+        for doubt in listed["items"].as_array().unwrap().iter().take(BY_COMMAND) {
+            let happened = self.outside.has_done(&self.place(doubt).unwrap());
+            let command = doubt["settle_with"][usize::from(!happened)].as_str().unwrap();
+            let words: Vec<&str> = command.split(' ').skip(1).collect();
+            let said = place.run(&words);
+            assert_eq!(said.status, 0, "{command}: {}{}", said.stdout, said.stderr);
+            self.settled.note(doubt);
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Backups beside the load, and going back to one of them.
+//!
+//! All nodes end, the store is put back and is held; it is looked up what is in it, and it is resumed.
+//! What was acknowledged before the backup began is there, what was asked for after it ended is not. A
+//! run that is gone is asked for again under its key and becomes another run.
+
+use super::clients::{Gone, Known, ask_at};
+use super::outside::Asked;
+use super::{Soak, no_fault_in, outside};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Child;
+use std::sync::atomic::Ordering;
+
+/// One restore in so many kills.
+const RESTORE_EVERY: usize = 10;
+
+/// Kills before the first backup, so that a short campaign has one as well.
+const KILLS_BEFORE: usize = 1;
+
+/// Kills between a backup and going back to it.
+const KILLS_SINCE: usize = 2;
+
+/// Runs that are asked for again under their key although they are not gone.
+const REPEATED: usize = 3;
+
+/// Where a campaign stands with its backups.
+#[derive(Default)]
+pub(crate) struct Restores {
+    /// The backup to go back to.
+    backup: Option<Backup>,
+    pub(crate) count: usize,
+    /// How often each thing was asked for that may not be asked for again.
+    pub(crate) sealed: BTreeMap<outside::Place, usize>,
+}
+
+struct Backup {
+    name: String,
+    kills: usize,
+    begun: u64,
+    ended: u64,
+}
+
+/// What a store says that is held: every run with its status.
+type Present = BTreeMap<String, String>;
+
+impl Soak {
+    /// Takes a backup or goes back to one, if it is time to.
+    pub(crate) fn back_up_or_restore(&mut self) {
+        match &self.restores.backup {
+            None if self.kills >= self.restores.count * RESTORE_EVERY + KILLS_BEFORE => self.back_up(),
+            Some(backup) if self.kills >= backup.kills + KILLS_SINCE => self.restore(),
+            _ => {}
+        }
+    }
+
+    /// Takes a backup while clients go on; now and then a node is killed meanwhile.
+    fn back_up(&mut self) {
+        let name = format!("backup-{}", self.restores.count);
+        let begun = self.clients.moment();
+        let backup = self.places[0].start(&["backup", "--out", &name, "--with-blobs", "--json"]);
+        if self.below(2) == 0 {
+            let node = self.any_node();
+            self.kill(node);
+            self.start(node);
+        }
+        well_ended(backup);
+        let ended = self.clients.moment();
+        self.restores.backup = Some(Backup { name, kills: self.kills, begun, ended });
+    }
+
+    /// Ends all nodes, puts the store back, looks at it while it is held, and goes on from there.
+    fn restore(&mut self) {
+        let backup = self.restores.backup.take().unwrap();
+        let clients = std::sync::Arc::clone(&self.clients);
+        self.machine.heal();
+        (0..self.places.len()).for_each(|node| self.end(node));
+        let paused = clients.pause.write().unwrap();
+        self.outside.until_quiet();
+        let asked = self.outside.asked();
+        let restored = self.places[0].json(&["restore", "--from", &backup.name, "--force"]);
+        assert_eq!(restored["held"], true, "{restored}");
+        (0..self.places.len()).for_each(|node| self.nodes[node] = Some(self.places[node].serve(&[])));
+        let present = self.look_while_held();
+        if self.places.len() == 1 {
+            self.end(0);
+        }
+        let resumed = self.places[0].json(&["resume", "--after-restore", "--yes"]);
+        let restored = told_of(&resumed, &present);
+        clients.restored.lock().unwrap().extend(restored.iter().cloned());
+        let gone = self.account(&backup, &present, &asked);
+        self.seal(&present, asked);
+        self.restores.count += 1;
+        println!(
+            "restore {}: {} runs were told, {} are gone: {}",
+            self.restores.count,
+            restored.len(),
+            gone.len(),
+            gone.join(", ")
+        );
+        for node in 0..self.places.len() {
+            if let Some(server) = &self.nodes[node] {
+                server.until_ready();
+                clients.nodes.set(node, Some(server.address.clone()));
+            } else {
+                self.start(node);
+            }
+        }
+        self.repeats_are_answered();
+        if resumed["runs"].as_array().unwrap().iter().any(is_doubtful) {
+            clients.settle_by_command(&self.places[0]);
+        }
+        drop(paused);
+        std::fs::remove_dir_all(self.places[0].path(&backup.name)).unwrap();
+    }
+
+    /// Stops a node or kills it.
+    fn end(&mut self, node: usize) {
+        let Some(server) = self.nodes[node].take() else { return };
+        self.clients.nodes.set(node, None);
+        let kills = self.below(2) == 0;
+        server.signal(if kills { "KILL" } else { "TERM" });
+        let (status, log) = server.wait();
+        assert_eq!(status, if kills { None } else { Some(0) }, "{log}");
+        no_fault_in(&log, self.machine.was_broken());
+    }
+
+    /// Reads work on every node, and changes are refused.
+    fn look_while_held(&self) -> Present {
+        let mut present = Present::new();
+        for server in self.nodes.iter().flatten() {
+            server.until_not_ready("records", "held: ");
+            present = all_runs(&server.address);
+            let refused = |path: &str, body: Value| {
+                let (status, said) = ask_at(&server.address, "POST", path, Some(&body)).unwrap();
+                assert_eq!((status, &said["error"]["code"]), (503, &json!("STORE_HELD")), "{path}: {said}");
+            };
+            refused("/act", json!({"workflow_id": "load", "idempotency_key": "while it is held"}));
+            if let Some((run, _)) = present.iter().find(|(_, status)| is_open(status)) {
+                refused(&format!("/runs/{run}/cancel"), json!({}));
+            }
+            let (_, said) = ask_at(&server.address, "GET", "/doubts?limit=1", None).unwrap();
+            if let Some(path) = said["items"][0]["settle_url"].as_str() {
+                refused(path, json!({"outcome": "never"}));
+            }
+        }
+        present
+    }
+
+    /// Finds out which runs are gone and lets clients begin those anew; gives the names of the gone.
+    fn account(&self, backup: &Backup, present: &Present, asked: &BTreeMap<outside::Place, Asked>) -> Vec<String> {
+        let clients = &self.clients;
+        let (mut acknowledged, mut gone) = (clients.acknowledged.lock().unwrap(), clients.gone.lock().unwrap());
+        let (mut open, mut unfinished) = (clients.open.lock().unwrap(), clients.unfinished.lock().unwrap());
+        let pending = clients.count.load(Ordering::SeqCst) - open.len();
+        for (key, Known { run, asked, told }) in &*acknowledged {
+            let there = present.contains_key(run);
+            assert!(there || *told > backup.begun, "{key}, {run}: acknowledged before the backup, and not in it");
+            assert!(!there || *asked < backup.ended, "{key}, {run}: asked for after the backup, and in it");
+        }
+        let is_there = |_: &String, known: &mut Known| present.contains_key(&known.run);
+        let lost: Vec<(String, Known)> = acknowledged.extract_if(.., |key, known| !is_there(key, known)).collect();
+        let known: BTreeSet<&String> = acknowledged.values().map(|known| &known.run).collect();
+        let known_gone: BTreeSet<String> =
+            gone.iter().map(|gone| gone.run.clone()).chain(lost.iter().map(|(_, known)| known.run.clone())).collect();
+        let acting: BTreeSet<&String> = asked.keys().map(|(run, _, _)| run).collect();
+        let unheard = acting
+            .into_iter()
+            .filter(|run| !known.contains(run) && !known_gone.contains(*run) && !present.contains_key(*run));
+        let unheard: Vec<Gone> = unheard.map(|run| Gone { key: None, run: run.clone() }).collect();
+        assert!(unheard.len() <= pending, "more runs acted than were asked for: {unheard:?}");
+        let mut names: Vec<String> = lost.iter().map(|(key, _)| key.clone()).collect();
+        names.extend(unheard.iter().map(|gone| format!("{} (nobody was told of it)", gone.run)));
+        clients.again.lock().unwrap().extend(lost.iter().map(|(key, _)| key.clone()));
+        gone.extend(lost.into_iter().map(|(key, known)| Gone { key: Some(key), run: known.run }).chain(unheard));
+        // What had ended after the backup has not ended now.
+        let still = known.into_iter().filter(|run| is_open(&present[*run])).cloned();
+        *open = still.collect();
+        *unfinished = open.iter().cloned().collect();
+        clients.count.store(pending + open.len(), Ordering::SeqCst);
+        names
+    }
+
+    /// What is done is not asked for again, and nobody acts for a run that is gone, whose effects can be
+    /// told by their keys.
+    fn seal(&mut self, present: &Present, asked: BTreeMap<outside::Place, Asked>) {
+        let prefixes: BTreeSet<String> = present.keys().map(|run| run.replace('-', "")).collect();
+        for (place, asked) in asked {
+            let (run, node, _) = &place;
+            let there = present.contains_key(run);
+            let by: Vec<&str> = asked.keys.iter().filter_map(|key| key.split(':').next()).collect();
+            // What a child run does has a key of the child's.
+            if node != "inner" {
+                assert_eq!(by, [run.replace('-', "")], "{place:?}");
+            } else if !there {
+                assert!(!by.iter().any(|by| prefixes.contains(*by)), "{place:?} of a run that is gone: {by:?}");
+            }
+            if !there || asked.is_done(node) {
+                self.restores.sealed.entry(place).or_insert(asked.requests);
+            }
+        }
+    }
+
+    /// Who repeats a request for a run that is there is told of that run.
+    fn repeats_are_answered(&self) {
+        let known = self.clients.acknowledged.lock().unwrap().clone();
+        for (key, known) in known.iter().rev().take(REPEATED) {
+            assert_eq!(self.clients.started(key).as_ref(), Some(&known.run), "{key}");
+        }
+    }
+
+    /// How many runs are gone of which a client knew, and of which nobody did.
+    pub(crate) fn gone(&self) -> (usize, usize) {
+        let gone = self.clients.gone.lock().unwrap();
+        let told = gone.iter().filter(|gone| gone.key.is_some()).count();
+        (told, gone.len() - told)
+    }
+}
+
+fn well_ended(backup: Child) {
+    let said = backup.wait_with_output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+}
+
+fn is_open(status: &str) -> bool {
+    !matches!(status, "completed" | "failed" | "cancelled" | "rolled_back")
+}
+
+/// Whether a run that was told comes to something that only a person can settle.
+fn is_doubtful(run: &Value) -> bool {
+    run["in_doubt"].as_array().unwrap().iter().any(|step| step["tool"] != "acme.note")
+}
+
+/// Every run in a store, children as well.
+fn all_runs(address: &str) -> Present {
+    let (mut runs, mut path) = (Present::new(), "/runs?limit=1000".to_owned());
+    loop {
+        let (status, said) = ask_at(address, "GET", &path, None).unwrap();
+        assert_eq!(status, 200, "{said}");
+        let text = |run: &Value, name: &str| run[name].as_str().unwrap().to_owned();
+        runs.extend(said["items"].as_array().unwrap().iter().map(|run| (text(run, "run_id"), text(run, "status"))));
+        let Some(cursor) = said["next_cursor"].as_str() else { return runs };
+        path = format!("/runs?limit=1000&cursor={cursor}");
+    }
+}
+
+/// The runs that were told of the restore, which are all that have something left to do.
+fn told_of(resumed: &Value, present: &Present) -> BTreeSet<String> {
+    assert_eq!(resumed["resumed"], true, "{resumed}");
+    let runs = resumed["runs"].as_array().unwrap().iter();
+    let told: BTreeSet<String> = runs.map(|run| run["run_id"].as_str().unwrap().to_owned()).collect();
+    let open = present.iter().filter(|(_, status)| is_open(status)).map(|(run, _)| run.clone());
+    assert_eq!(told, open.collect(), "what is told is not what has something left to do");
+    told
+}
