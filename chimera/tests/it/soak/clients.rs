@@ -113,7 +113,7 @@ pub(crate) struct Clients {
     /// Every run that is gone.
     pub(crate) gone: Mutex<Vec<Gone>>,
     /// Keys of runs that are gone, until somebody asks under them again.
-    pub(crate) again: Mutex<VecDeque<String>>,
+    pub(crate) again: Mutex<Vec<String>>,
     /// Every run that had something left to do when its store was put back, children as well.
     pub(crate) restored: Mutex<BTreeSet<String>>,
     pub(crate) settled: Settled,
@@ -206,9 +206,10 @@ impl Clients {
         let mut runs = 0;
         loop {
             let seen = self.outside.count();
-            let again = self.again.lock().unwrap().pop_front();
-            if let Some(key) = again {
-                self.start_run(key);
+            let again = std::mem::take(&mut *self.again.lock().unwrap());
+            if !again.is_empty() {
+                // All at once: with Redis, whose claims of these keys stand, each is answered only after a while.
+                std::thread::scope(|scope| again.into_iter().for_each(|key| drop(scope.spawn(|| self.start_run(key)))));
             } else if self.closing.load(Ordering::SeqCst) {
                 return;
             } else if self.count.load(Ordering::SeqCst) < UNFINISHED_MAX {

@@ -80,6 +80,9 @@ impl Soak {
         let asked = self.outside.asked();
         let restored = self.places[0].json(&["restore", "--from", &backup.name, "--force"]);
         assert_eq!(restored["held"], true, "{restored}");
+        if self.below(2) == 0 {
+            self.machine.forget();
+        }
         (0..self.places.len()).for_each(|node| self.nodes[node] = Some(self.places[node].serve(&[])));
         let present = self.look_while_held();
         if self.places.len() == 1 {

@@ -136,6 +136,11 @@ impl Machine {
         }
     }
 
+    /// Redis knows nothing any more.
+    pub(crate) fn forget(&mut self) {
+        self.redis.iter_mut().for_each(PrivateRedis::start_again);
+    }
+
     /// The clock is right from now on.
     pub(crate) fn set_clock_right(&self) {
         self.clock.set(0);
