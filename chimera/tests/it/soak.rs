@@ -2,9 +2,10 @@
 //!
 //! Clients start runs over HTTP while nodes are killed with SIGKILL, or stand still for longer than
 //! their lease, at moments that are counted in what was done outside. Meanwhile the disk is slow, broken or
-//! full, the clock jumps, Redis is gone, or no lane can be claimed. At the end every run that was
-//! acknowledged has ended well, every effect was asked for under one key, what may not be repeated
-//! was asked for once, and the ledger is intact. A short slice of it runs with the other tests;
+//! full, the clock jumps, Redis is gone, or no lane can be claimed; and the store is put back to a
+//! backup. At the end every run that was acknowledged and is not gone has ended well, every effect was
+//! asked for under one key, what may not be repeated was asked for once, what was done before a restore
+//! was not asked for after it, and the ledger is intact. A short slice of it runs with the other tests;
 //! `./soak` runs the whole campaign.
 
 mod clients;
