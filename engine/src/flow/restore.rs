@@ -12,7 +12,7 @@ use crate::ledger::audit::{Event, Writer};
 use crate::port::{Hold, Records};
 use chimera_core::access::tables::TOKEN_FAMILIES;
 use chimera_core::flow::run::{RunStatus, Unstorable, UnsureStep};
-use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS, SCOPED_APPROVALS};
+use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUN_SIGNALS, RUNS, SCOPED_APPROVALS};
 use chimera_core::ledger::SubjectType;
 use chimera_core::ledger::tables::{LEDGER_LANES, STORE_STATE};
 use chimera_core::limits;
@@ -24,6 +24,10 @@ use uuid::Uuid;
 
 /// Runs that are told in one transaction.
 const RUNS_AT_ONCE: usize = 200;
+
+/// Signals that make a run send something by themselves. One that waits in a store that was put back may have
+/// been taken in since, so nobody has said it about what is known now.
+const ACTING_SIGNALS: [&str; 2] = ["resolve", "rollback"];
 
 /// Whose the store's own ledger entries are.
 const SYSTEM_TENANT: &str = "system";
@@ -177,6 +181,7 @@ impl Flow {
         if resume.end_sign_ins {
             tx.steps.push(end_sign_ins(now));
         }
+        tx.steps.extend(ACTING_SIGNALS.map(unsay));
         tx.steps.push(let_go(now));
         let data = json!({
             "reason": resume.hold.reason, "held_since": resume.hold.since.to_string(), "runs": survey.runs.len(),
@@ -247,6 +252,12 @@ fn end_sign_ins(now: Timestamp) -> Step {
     let set = vec![("revoked_at", now.into()), ("revoked_because", "restored".into())];
     let set = placed(&TOKEN_FAMILIES, set);
     Step::Update { table: &TOKEN_FAMILIES, conditions, set, rows: RowCount::AtMost(u64::MAX) }
+}
+
+/// Whoever said this has to look, and say it again.
+fn unsay(kind: &str) -> Step {
+    let conditions = vec![Condition { column: "kind", compare: Compare::Is, value: kind.into() }];
+    Step::Delete { table: &RUN_SIGNALS, conditions, rows: RowCount::AtMost(u64::MAX) }
 }
 
 /// Cells by the positions of their columns.

@@ -2,6 +2,7 @@
 //! not sent already.
 
 use chimera_core::access::Level;
+use chimera_core::flow::run::{Signal, Told};
 use chimera_core::flow::tables::{EFFECTS, RUNS};
 use chimera_core::flow::tool::Reach;
 use chimera_core::ledger::tables::STORE_STATE;
@@ -9,7 +10,7 @@ use chimera_core::record::{Insert, Tx};
 use chimera_core::time::Timestamp;
 use chimera_engine::flow::{DoubtFilter, Resume, StartRun, Survey};
 use chimera_engine::port::{CallContext, CommitError, Found, Hold, Records};
-use chimera_testkit::flow::{Asked, Puppet, Setup, Stage, chain, code_of, id_of, stage, workflow};
+use chimera_testkit::flow::{Asked, Puppet, Setup, Stage, TENANT, chain, code_of, id_of, stage, workflow};
 use chimera_testkit::memory::MemoryRecords;
 use serde_json::json;
 use std::sync::Arc;
@@ -221,6 +222,38 @@ async fn a_run_inside_is_not_in_doubt_any_more_once_somebody_has_settled_it() {
         assert_eq!((&shown["status"], &shown["in_doubt_since"]), (&json!("completed"), &json!(null)), "{happened}");
         assert_eq!(listed().await, json!([]), "{happened}");
     }
+}
+
+/// What a person had said before the backup may have been done after it, and is no word about that.
+#[tokio::test(start_paused = true)]
+async fn what_was_said_before_the_backup_and_not_taken_in_sends_and_undoes_nothing() {
+    let tool = Puppet::new("pay", Reach::Write).undoes(|_, _| Ok(json!({})));
+    let asked = tool.asked();
+    let tool = tool.build();
+    let setup = || stage(1).tool(Arc::clone(&tool));
+    let first = setup().open().await;
+    let ended = first.run(&chain("ended", &[("a", "pay")]), SILENT).await;
+    assert_eq!(first.ended(ended).await["status"], "completed");
+    let air = workflow("w").node(json!({"id": "review", "type": "hitl", "prompt": "pay?"}));
+    let run = first.run(&air.function("a", "pay", json!({})).edge("review", "a"), SILENT).await;
+    first.asks(run).await;
+    let (stage, _) = restored(&first, setup()).await;
+    stage.approve("user_bob", run).await;
+    let step = id_of(&stage.step(run, "a", "outcome_unknown").await["step_id"]);
+    stage.flow.stop();
+    let by = || "user_ann".to_owned();
+    let never = Told::Resolve { step, attempt: 0, happened: false, output: None, by: by(), notes: None };
+    let undo = Told::Rollback { steps: None, by: by(), reason: None, for_parent: false };
+    let row = |number, run, told| {
+        Signal { id: Uuid::from_u128(number), told }.row(TENANT, run, Timestamp::from_micros(0)).unwrap()
+    };
+    let inserts = vec![row(1, run, never), row(2, ended, undo)];
+    stage.records.commit(Tx { inserts, ..Tx::default() }).await.unwrap();
+    let (stage, _) = restored(&stage, setup()).await;
+    stage.pass(Duration::from_secs(120)).await;
+    stage.step(run, "a", "outcome_unknown").await;
+    assert_eq!((asked.count("execute"), asked.count("rollback")), (1, 0));
+    assert_eq!(stage.show(ended).await["status"], "completed");
 }
 
 #[tokio::test(start_paused = true)]
