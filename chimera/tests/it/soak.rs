@@ -146,6 +146,8 @@ impl Soak {
         let address = server.address.clone();
         server.until_ready();
         self.clients.nodes.set(node, Some(address));
+        // What it was about to do when it was stopped, it does now.
+        self.machine.endure(&self.outside);
         self.clients.freeze(false);
         self.freezes += 1;
     }
