@@ -109,6 +109,11 @@ pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> 
             failure.message,
             "chimera doctor --deep says what is damaged; restore a backup as docs/guides/operations.md describes",
         )),
+        Err(failure) if failure.code == Code::StoreUnusable && config.database_url.is_none() => findings.push(fail(
+            "store",
+            failure.message,
+            "nothing was changed; docs/guides/backup.md says what belongs together in a data folder",
+        )),
         Err(failure) => findings.push(fail(
             "store",
             failure.message,

@@ -21,6 +21,7 @@ mod logs;
 mod migrate;
 mod nodes;
 mod otlp;
+mod restore;
 mod schema;
 mod secrets;
 mod server;

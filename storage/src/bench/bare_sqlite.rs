@@ -15,7 +15,7 @@ pub fn bare_sqlite(
     batches: usize,
     start: impl FnOnce(),
 ) -> Result<usize, BenchError> {
-    let conn = file::open_writer(&file::path_in(folder))?;
+    let conn = file::open_writer(&file::path_in(folder)).map_err(crate::records::OpenError::from)?;
     let prepared = Prepared::new(workload, file::LANE, batch, batches)?;
     prepared.runs.iter().try_for_each(|tx| insert(&conn, &tx.inserts[0]))?;
     let Some(sample) = prepared.batches.first().and_then(|(steps, _)| steps.first()) else { return Ok(0) };

@@ -55,18 +55,18 @@ impl SqliteRecords {
     /// Copies the data in `folder` to `to/records.db`, beside whoever writes. The copy is held.
     pub fn copy(folder: &Path, to: &Path, hold: &Hold) -> Result<Copied, OpenError> {
         let path = file::path_in(folder);
-        if !path.is_file() {
+        if !file::is_there(&path)? {
             return Err(OpenError::Absent);
         }
         let copy = to.join(DATA_FILE);
         let failed = |error: rusqlite::Error| OpenError::from(unavailable_sqlite(&error));
-        let conn = file::open_reader(&path).map_err(failed)?;
+        let conn = file::open_reader(&path)?;
         // It is the copy that is written, and that is not the file that may only be read.
         conn.pragma_update(None, "query_only", false).map_err(failed)?;
         let name = copy.to_str().ok_or_else(|| OpenError::Folder(std::io::ErrorKind::InvalidFilename.into()))?;
         conn.execute("VACUUM INTO ?1", [name]).map_err(failed)?;
         drop(conn);
-        let mut conn = file::open_writer(&copy).map_err(failed)?;
+        let mut conn = file::open_writer(&copy)?;
         migrate::sqlite(&mut conn)?;
         sound(&conn)?;
         let copied = describe(&conn).map_err(failed)?;
@@ -88,7 +88,7 @@ impl SqliteRecords {
     /// Holds the data file in `folder`, and remembers the greatest epoch that `marks` know of.
     pub fn hold_data(folder: &Path, marks: &Path, hold: &Hold) -> Result<(), OpenError> {
         let failed = |error: rusqlite::Error| OpenError::from(unavailable_sqlite(&error));
-        let mut conn = file::open_writer(&file::path_in(folder)).map_err(failed)?;
+        let mut conn = file::open_writer(&file::path_in(folder))?;
         migrate::sqlite(&mut conn)?;
         let epoch = epoch_of(&MarkFile::read(marks).map_err(OpenError::Folder)?);
         state::hold(&conn, hold, epoch).map_err(failed)?;

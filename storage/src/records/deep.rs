@@ -3,7 +3,7 @@
 use super::postgres::connect::Server;
 use super::postgres::look;
 use super::sqlite::file;
-use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_sqlite};
+use super::{OpenError, PostgresRecords, SqliteRecords};
 use std::path::Path;
 
 impl SqliteRecords {
@@ -11,10 +11,10 @@ impl SqliteRecords {
     /// as reading all of it; whoever writes goes on.
     pub fn look_deep(folder: &Path) -> Result<(), OpenError> {
         let path = file::path_in(folder);
-        if !path.is_file() {
+        if !file::is_there(&path)? {
             return Err(OpenError::Absent);
         }
-        let conn = file::open_reader(&path).map_err(|error| unavailable_sqlite(&error))?;
+        let conn = file::open_reader(&path)?;
         Ok(super::sqlite::look::deep(&conn)?)
     }
 }

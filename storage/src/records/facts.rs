@@ -70,13 +70,14 @@ impl SqliteRecords {
         let mut hold = gone.map(|behind| Hold { reason: reason(&behind), since: now });
         let none = Status { version: 0, pending: migrate::MIGRATIONS.iter().map(|migration| migration.name).collect() };
         let unusable = |error| unavailable_sqlite(&error);
+        file::is_there(&path)?;
         let (conn, schema, writable) = match path.metadata() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 (rusqlite::Connection::open_in_memory().map_err(unusable)?, none, true)
             }
             Err(error) => return Err(OpenError::Folder(error)),
             Ok(_) => {
-                let conn = file::open_reader(&path).map_err(unusable)?;
+                let conn = file::open_reader(&path)?;
                 look::glance(&conn)?;
                 let read_only = conn.is_readonly(rusqlite::MAIN_DB).map_err(unusable)?;
                 let schema = seen(migrate::sqlite_status(&conn))?;
@@ -99,8 +100,7 @@ impl SqliteRecords {
     /// Brings the schema in `folder` up to date.
     pub fn migrate(folder: &Path) -> Result<Applied, OpenError> {
         std::fs::create_dir_all(folder).map_err(OpenError::Folder)?;
-        let opened = file::open_writer(&file::path_in(folder));
-        let mut conn = opened.map_err(|error| unavailable_sqlite(&error))?;
+        let mut conn = file::create_writer(&file::path_in(folder))?;
         Ok(migrate::sqlite(&mut conn)?)
     }
 }

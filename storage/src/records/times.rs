@@ -25,11 +25,11 @@ impl SqliteRecords {
     /// What the data in `folder` knows; nothing if there is none yet. Changes nothing.
     pub fn times(folder: &Path) -> Result<Times, OpenError> {
         let path = file::path_in(folder);
-        if !path.is_file() {
+        if !file::is_there(&path)? {
             return Ok(Times::default());
         }
+        let conn = file::open_reader(&path)?;
         let read = || {
-            let conn = file::open_reader(&path)?;
             let ledger = "SELECT 1 FROM sqlite_schema WHERE name = 'audit_log_entries'";
             if conn.query_row(ledger, [], |_| Ok(())).optional()?.is_none() {
                 return Ok(None);

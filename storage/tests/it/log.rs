@@ -1,11 +1,14 @@
 //! The write-ahead log of the embedded store stays small, with readers around it.
 
 use crate::records::sqlite;
+use crate::restores::{entries, killed, open};
 use chimera_core::flow::tables::RUNS;
 use chimera_core::record::{Scope, Select, Tx};
-use chimera_engine::port::{CommitError, Outage, Records};
+use chimera_core::time::Timestamp;
+use chimera_engine::port::{CommitError, Hold, Outage, Records};
+use chimera_storage::records::{Access, MARK_FILE, OpenError, SqliteRecords};
 use chimera_testkit::build::{entry, run};
-use chimera_testkit::seeded::Seeded;
+use chimera_testkit::seeded::{FakeClock, Seeded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -73,4 +76,51 @@ async fn a_log_that_is_removed_under_a_writer_is_noticed_and_an_orderly_stop_sav
     let store = sqlite(folder.path()).unwrap();
     assert_eq!(store.read(Select::from(&RUNS, Scope::System).take(50)).await.unwrap().rows.len(), 5);
     store.close().await;
+}
+
+/// SQLite deletes a log when it makes its data file, or opens an empty one.
+#[tokio::test]
+async fn a_log_whose_data_file_is_missing_or_empty_is_left_alone_whoever_opens_it() {
+    let (_place, left) = killed(20).await;
+    let (data, log, aside) = (left.join("chimera.db"), left.join("chimera.db-wal"), left.join("aside"));
+    let held = std::fs::read(&log).unwrap();
+    std::fs::rename(&data, &aside).unwrap();
+    let now = Timestamp::from_micros(0);
+    let hold = Hold { reason: "it is a copy".to_owned(), since: now };
+    let opened = |access| SqliteRecords::open(&left, access, Arc::new(FakeClock::at(now))).map(drop);
+    for how in ["missing", "empty"] {
+        let refusals = [
+            opened(Access::Write),
+            opened(Access::Read),
+            opened(Access::Resume),
+            SqliteRecords::migrate(&left).map(drop),
+            SqliteRecords::facts(&left, &left.join(MARK_FILE), now).map(drop),
+            SqliteRecords::times(&left).map(drop),
+            SqliteRecords::look_deep(&left),
+            SqliteRecords::copy(&left, &left, &hold).map(drop),
+            SqliteRecords::hold_data(&left, &left.join(MARK_FILE), &hold),
+        ];
+        for refused in refusals {
+            let Err(OpenError::Unavailable(why)) = refused else { panic!("{how}: {refused:?}") };
+            assert_eq!(why.outage, Outage::Unusable);
+            for words in [how, "chimera.db-wal", "put the chimera.db back"] {
+                assert!(why.reason.contains(words), "{words}: {}", why.reason);
+            }
+        }
+        assert_eq!(std::fs::read(&log).unwrap(), held, "{how}");
+        std::fs::write(&data, "").unwrap();
+    }
+    std::fs::rename(&aside, &data).unwrap();
+    let store = open(&left, Access::Write);
+    assert_eq!((store.hold(), entries(&store).await), (None, 20));
+    store.close().await;
+}
+
+#[tokio::test]
+async fn nothing_is_resumed_where_there_is_no_data_and_nothing_is_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Arc::new(FakeClock::at(Timestamp::from_micros(0)));
+    let refused = SqliteRecords::open(folder.path(), Access::Resume, clock).map(drop);
+    assert!(matches!(refused, Err(OpenError::Absent)), "{refused:?}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

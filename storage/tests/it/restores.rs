@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 const NOON: i64 = 1_767_268_800_000_000;
 
-fn open(folder: &Path, access: Access) -> SqliteRecords {
+pub(crate) fn open(folder: &Path, access: Access) -> SqliteRecords {
     let clock = Arc::new(FakeClock::at(Timestamp::from_micros(NOON)));
     SqliteRecords::open(folder, access, clock).unwrap()
 }
@@ -40,12 +40,12 @@ fn let_go(generation: i64) -> Tx {
     }
 }
 
-async fn entries(store: &dyn Records) -> usize {
+pub(crate) async fn entries(store: &dyn Records) -> usize {
     store.read(Select::from(&AUDIT_LOG_ENTRIES, Scope::System).take(1_000)).await.unwrap().rows.len()
 }
 
 /// The files of a data folder as a power cut or a kill leaves them: the store was never closed.
-async fn killed(writes: usize) -> (TempDir, PathBuf) {
+pub(crate) async fn killed(writes: usize) -> (TempDir, PathBuf) {
     let (place, world) = (tempfile::tempdir().unwrap(), World::new(1));
     let (live, left) = (place.path().join("live"), place.path().join("left"));
     let store = open(&live, Access::Write);

@@ -3,7 +3,7 @@
 use super::failure::unavailable;
 use chimera_core::ledger::{Digest32, Head};
 use chimera_engine::commit::{Batch, Lane, Settled};
-use chimera_engine::port::Unavailable;
+use chimera_engine::port::{Outage, Unavailable};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -37,9 +37,44 @@ impl Identity {
     }
 }
 
-/// Opens the file for writing, with every commit forced to the disk.
-pub(crate) fn open_writer(path: &Path) -> rusqlite::Result<Connection> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+/// Whether there is a data file. One that is missing or empty beside a log that is not is refused: the log
+/// holds what was written last, and SQLite deletes it when it makes or opens such a file.
+pub(crate) fn is_there(path: &Path) -> Result<bool, Unavailable> {
+    let bytes = |path: &Path| path.metadata().ok().map(|file| file.len());
+    let found = bytes(path);
+    if found.unwrap_or(0) > 0 {
+        return Ok(true);
+    }
+    if bytes(&log_of(path)).unwrap_or(0) > 0 {
+        return Err(Unavailable::new(Outage::Unusable, lone_log(path, found.is_some())));
+    }
+    Ok(found.is_some())
+}
+
+fn lone_log(path: &Path, empty: bool) -> String {
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let (data, log) = (name(path), name(&log_of(path)));
+    let how = if empty { "empty" } else { "missing" };
+    format!(
+        "{data} is {how}, but its log {log} is there and holds what was written last; put the {data} back that \
+         belongs to it, or restore a backup; move {log} away only to give up what it holds"
+    )
+}
+
+/// Opens a data file that is there for writing, with every commit forced to the disk.
+pub(crate) fn open_writer(path: &Path) -> Result<Connection, Unavailable> {
+    is_there(path)?;
+    writer(path, OpenFlags::empty()).map_err(|error| unavailable(&error))
+}
+
+/// The same, and makes the file if there is none.
+pub(crate) fn create_writer(path: &Path) -> Result<Connection, Unavailable> {
+    is_there(path)?;
+    writer(path, OpenFlags::SQLITE_OPEN_CREATE).map_err(|error| unavailable(&error))
+}
+
+fn writer(path: &Path, more: OpenFlags) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
     let conn = Connection::open_with_flags(path, flags)?;
     conn.busy_timeout(BUSY_WAIT)?;
     conn.pragma_update(None, "journal_mode", "WAL")?;
@@ -65,7 +100,12 @@ pub(crate) fn forces_commits(conn: &Connection) -> rusqlite::Result<bool> {
 
 /// Opens the file for reading. Works beside a live writer, on a stopped one's data, and where
 /// nothing can be written.
-pub(crate) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
+pub(crate) fn open_reader(path: &Path) -> Result<Connection, Unavailable> {
+    is_there(path)?;
+    reader(path).map_err(|error| unavailable(&error))
+}
+
+fn reader(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let opened = Connection::open_with_flags(path, flags)
         .or_else(|_| Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY))
@@ -186,7 +226,7 @@ mod tests {
     #[test]
     fn every_commit_of_the_writer_waits_for_the_disk() {
         let folder = tempfile::tempdir().unwrap();
-        let writer = open_writer(&path_in(folder.path())).unwrap();
+        let writer = create_writer(&path_in(folder.path())).unwrap();
         let setting = |name| writer.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
         assert_eq!(setting("synchronous"), 2, "FULL: NORMAL loses the last commits of a log in a power cut");
         assert_eq!(writer.pragma_query_value(None, "journal_mode", |row| row.get::<_, String>(0)).unwrap(), "wal");
@@ -196,7 +236,7 @@ mod tests {
     #[test]
     fn a_batch_whose_answer_was_lost_is_known_by_its_id() {
         let folder = tempfile::tempdir().unwrap();
-        let mut conn = open_writer(&path_in(folder.path())).unwrap();
+        let mut conn = create_writer(&path_in(folder.path())).unwrap();
         crate::migrate::sqlite(&mut conn).unwrap();
         let batch =
             |lane, number| Batch { lane, id: Uuid::from_u64_pair(1, number), txs: Vec::new(), locks: Vec::new() };

@@ -63,8 +63,9 @@ struct Writing {
 
 impl SqliteRecords {
     /// Opens the data in `folder`. For writing it creates the folder and the file, brings the
-    /// schema up to date and takes the lane; for reading the file must be there. A file whose header or
-    /// whose first page of any table or index is damaged is refused, and nothing is changed in it.
+    /// schema up to date and takes the lane; for reading and resuming the file must be there. A file whose
+    /// header or whose first page of any table or index is damaged is refused, and nothing is changed in it;
+    /// so is a log without its file.
     pub fn open(folder: &Path, access: Access, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         Self::open_marked(folder, &folder.join(MARK_FILE), access, clock)
     }
@@ -75,19 +76,22 @@ impl SqliteRecords {
         let path = file::path_in(folder);
         let readers = Arc::new(reader::Readers::new(path.clone()));
         if access == Access::Read {
-            if !path.is_file() {
+            if !file::is_there(&path)? {
                 return Err(OpenError::Absent);
             }
-            let conn = file::open_reader(&path).map_err(|error| failure::unavailable(&error))?;
+            let conn = file::open_reader(&path)?;
             schema::readable(&migrate::sqlite_status(&conn)?)?;
             return Ok(Self { readers, writing: None, schema: SchemaWatch::default(), health: Arc::default() });
         }
-        std::fs::create_dir_all(folder).map_err(OpenError::Folder)?;
-        let mut conn = file::open_writer(&path).map_err(|error| failure::unavailable(&error))?;
-        // On a connection of its own: what it reads is not kept, so that later readers meet the disk.
-        look::glance(&file::open_reader(&path).map_err(|error| failure::unavailable(&error))?)?;
-        migrate::sqlite(&mut conn)?;
         let resumes = access == Access::Resume;
+        if resumes && !file::is_there(&path)? {
+            return Err(OpenError::Absent);
+        }
+        std::fs::create_dir_all(folder).map_err(OpenError::Folder)?;
+        let mut conn = file::create_writer(&path)?;
+        // On a connection of its own: what it reads is not kept, so that later readers meet the disk.
+        look::glance(&file::open_reader(&path)?)?;
+        migrate::sqlite(&mut conn)?;
         let marks = Arc::new(MarkFile::open(marks).map_err(OpenError::Folder)?);
         let (held, hold) = (HeldLane::default(), HoldCell::default());
         if resumes {

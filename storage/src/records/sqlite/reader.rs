@@ -31,7 +31,7 @@ impl Readers {
     }
 
     /// A connection that has read nothing yet.
-    pub(super) fn fresh(&self) -> rusqlite::Result<Connection> {
+    pub(super) fn fresh(&self) -> Result<Connection, Unavailable> {
         file::open_reader(&self.path)
     }
 
@@ -54,7 +54,7 @@ impl Readers {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let conn = match idle {
             Some(conn) => conn,
-            None => self.fresh().map_err(|error| failure::unavailable(&error))?,
+            None => self.fresh()?,
         };
         let answer = ask(&conn)?;
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(conn);

@@ -190,7 +190,7 @@ impl Writer {
         let lease_until = self.clock.steady().plus_seconds(limits::LANE_LEASE_SECONDS).micros();
         let conn = match self.conn.take() {
             Some(conn) => conn,
-            None => file::open_writer(&self.path).map_err(|error| failure::unavailable(&error))?,
+            None => file::open_writer(&self.path)?,
         };
         if let Err(reason) = self.check(&conn) {
             self.conn = self.hold.get().map(|_| conn);
@@ -208,6 +208,9 @@ impl Writer {
     fn settle(&mut self, batch: &Batch) -> Settled {
         loop {
             (self.conn, self.log) = (None, None);
+            if self.files_gone().is_some() {
+                return Settled::Fenced { durable: None };
+            }
             let Ok(conn) = file::open_writer(&self.path) else {
                 std::thread::park_timeout(CLAIM_PAUSE);
                 continue;
