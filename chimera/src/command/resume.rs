@@ -46,7 +46,20 @@ pub(crate) async fn run(scene: &Scene<'_>, args: &ResumeArgs) -> Outcome<ExitCod
     let resumer = compose::resumer(config, &ambient).await?;
     let outcome = go(scene, args, &hold, &resumer).await;
     resumer.close().await;
-    outcome
+    let Some(resumed) = outcome? else { return Ok(ExitCode::from(EXIT_FOUND_WRONG)) };
+    // A node that knows more of the store may hold it again at once.
+    if let Some(hold) = compose::hold_of(config, &ambient).await? {
+        let message = format!("the store was resumed, and is held again: {}", hold.reason);
+        return Err(Failure::new(Code::StoreHeld, message).hint("look at the reason, and resume it once more"));
+    }
+    tell(scene, args, &hold, &resumed)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What came of a resume.
+struct Resumed {
+    survey: Survey,
+    sign_ins_ended: usize,
 }
 
 /// Goes on with a clock that the ledger speaks against.
@@ -80,30 +93,39 @@ async fn accept_lost_keys(scene: &Scene<'_>, ambient: &Ambient) -> Outcome<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-async fn go(scene: &Scene<'_>, args: &ResumeArgs, hold: &Hold, resumer: &compose::Resumer) -> Outcome<ExitCode> {
+/// Resumes if somebody agrees.
+async fn go(scene: &Scene<'_>, args: &ResumeArgs, hold: &Hold, resumer: &compose::Resumer) -> Outcome<Option<Resumed>> {
     let survey = resumer.flow.survey().await?;
     let resumes = args.yes
         || (!scene.json && {
             print(&shown(hold, &survey))?;
             agreed()?
         });
-    let mut ended = 0;
     if resumes {
         let resume = Resume { hold, end_sign_ins: !args.keep_sign_ins };
-        ended = resumer.flow.resume_store(&compose::operator(), &survey, &resume).await?;
+        let sign_ins_ended = resumer.flow.resume_store(&compose::operator(), &survey, &resume).await?;
+        return Ok(Some(Resumed { survey, sign_ins_ended }));
     }
     if scene.json {
-        print(&format!("{}\n", document(hold, &survey, resumes, ended)))?;
-    } else if resumes {
-        if args.yes {
-            print(&shown(hold, &survey))?;
-        }
-        say(&format!("Resumed. Runs that were told: {}, sign-ins that were ended: {ended}.", survey.runs.len()));
-        say("Servers go on now. chimera runs list shows what waits for you.");
+        print(&format!("{}\n", document(hold, &survey, false, 0)))?;
     } else {
         say("Nothing was changed; the store is still held. With --yes it goes on without asking.");
     }
-    Ok(if resumes { ExitCode::SUCCESS } else { ExitCode::from(EXIT_FOUND_WRONG) })
+    Ok(None)
+}
+
+fn tell(scene: &Scene<'_>, args: &ResumeArgs, hold: &Hold, resumed: &Resumed) -> Outcome {
+    let Resumed { survey, sign_ins_ended } = resumed;
+    if scene.json {
+        return print(&format!("{}\n", document(hold, survey, true, *sign_ins_ended)));
+    }
+    if args.yes {
+        print(&shown(hold, survey))?;
+    }
+    let runs = survey.runs.len();
+    say(&format!("Resumed. Runs that were told: {runs}, sign-ins that were ended: {sign_ins_ended}."));
+    say("Servers go on now. chimera runs list shows what waits for you.");
+    Ok(())
 }
 
 /// Asks whoever sits at the terminal; nobody there means no.

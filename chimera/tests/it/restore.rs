@@ -1,7 +1,9 @@
 //! Restores and resumes that are cut, refused or done with parts missing, with the real binary.
 
 use crate::support::Place;
+use chimera_testkit::preload::WallClock;
 
+const DAY: i64 = 86_400;
 const STEP: &str = r#"local.echo={"message":"hi"}"#;
 
 /// Every name in a folder, with the content of each file.
@@ -51,4 +53,23 @@ fn a_log_without_its_data_file_is_never_lost_to_a_command_or_a_start() {
     let server = place.dev(&[]);
     server.until_ready();
     assert_eq!(server.stop().0, Some(0));
+}
+
+#[test]
+fn a_resume_by_a_right_clock_counts_after_one_by_a_clock_that_was_ahead() {
+    let clock = WallClock::new();
+    let place = clock.env().iter().fold(Place::new(), |place, (name, value)| place.env(name, value));
+    assert_eq!(place.dev(&[]).stop().0, Some(0));
+    place.json(&["backup", "--out", "b"]);
+    for ahead in [DAY, 0, 1] {
+        clock.set(ahead);
+        place.json(&["restore", "--from", "b", "--force"]);
+        let resumed = place.json(&["resume", "--after-restore", "--yes"]);
+        assert_eq!(resumed["resumed"], true, "{resumed}");
+        let doctor = place.run(&["doctor"]);
+        assert_eq!(doctor.status, 0, "{ahead}: {}", doctor.stdout);
+        let server = place.dev(&[]);
+        server.until_ready();
+        assert_eq!(server.stop().0, Some(0));
+    }
 }

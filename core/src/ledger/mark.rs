@@ -22,7 +22,7 @@ const CHECKSUM_BYTES: usize = MARK_BYTES - 8 - 4 * 8 - 32;
 pub struct Mark {
     /// The lane.
     pub lane: i64,
-    /// When the store was last resumed after a restore, in microseconds; zero if it never was.
+    /// Grows with every resume of the store after a restore; zero if there never was one.
     pub generation: i64,
     /// The epoch in which the lane was held.
     pub epoch: i64,

@@ -182,10 +182,11 @@ impl Flow {
             tx.steps.push(end_sign_ins(now));
         }
         tx.steps.extend(ACTING_SIGNALS.map(unsay));
-        tx.steps.push(let_go(now));
+        let generation = next_generation(records, now).await?;
+        tx.steps.push(let_go(generation));
         let data = json!({
             "reason": resume.hold.reason, "held_since": resume.hold.since.to_string(), "runs": survey.runs.len(),
-            "sign_ins_ended": ended, "messages": survey.messages, "generation": now.micros(),
+            "sign_ins_ended": ended, "messages": survey.messages, "generation": generation,
             "lanes": lanes(records).await?,
         });
         let place = Place { tenant: SYSTEM_TENANT, run: None, subject: "store".to_owned() };
@@ -265,12 +266,20 @@ fn placed(table: &Table, cells: Vec<(&str, Value)>) -> Vec<(usize, Value)> {
     cells.into_iter().filter_map(|(column, value)| Some((table.position(column)?, value))).collect()
 }
 
-/// The store is not held, and marks from before this moment don't count.
-fn let_go(now: Timestamp) -> Step {
+/// The store is not held, and marks of earlier generations don't count.
+fn let_go(generation: i64) -> Step {
     let conditions = vec![Condition { column: "id", compare: Compare::Is, value: 1.into() }];
-    let set = vec![("held_reason", Value::Null), ("held_at", Value::Null), ("generation", now.micros().into())];
+    let set = vec![("held_reason", Value::Null), ("held_at", Value::Null), ("generation", generation.into())];
     let set = placed(&STORE_STATE, set);
     Step::Update { table: &STORE_STATE, conditions, set, rows: RowCount::Exactly(1) }
+}
+
+/// More than every generation that is known here, whatever clocks said. It is the time all the same, unless that
+/// is less: nodes that nobody can ask now may know of more.
+async fn next_generation(records: &dyn Records, now: Timestamp) -> Result<i64, FlowError> {
+    let rows = load::all(records, Select::from(&STORE_STATE, Scope::System), 1).await?;
+    let known = rows.first().map_or(0, |row| row.int("generation"));
+    Ok(now.micros().max(known.saturating_add(1)))
 }
 
 async fn lanes(records: &dyn Records) -> Result<serde_json::Value, FlowError> {

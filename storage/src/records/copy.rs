@@ -4,7 +4,7 @@
 //! server's own text format, all of one snapshot. Whatever is put back is held: the copy of a data
 //! file says so from the beginning, however it gets back to its place.
 
-use super::hold::{StoreState, epoch_of};
+use super::hold::{Furthest, StoreState};
 use super::mark::MarkFile;
 use super::postgres::connect::{Server, check};
 use super::postgres::state as pg_state;
@@ -32,7 +32,7 @@ const CHUNK_BYTES: usize = 256 * 1024;
 pub struct Copied {
     /// The version of the schema.
     pub schema_version: i64,
-    /// When the store was last resumed, in microseconds.
+    /// Grows with every resume of the store.
     pub generation: i64,
     /// Lane, epoch and the end of its chain.
     pub lanes: Vec<(i64, i64, Head)>,
@@ -71,7 +71,7 @@ impl SqliteRecords {
         sound(&conn)?;
         let copied = describe(&conn).map_err(failed)?;
         let epoch = copied.lanes.iter().map(|(_, epoch, _)| *epoch).max().unwrap_or(0);
-        state::hold(&conn, hold, epoch).map_err(failed)?;
+        state::hold(&conn, hold, Furthest { generation: copied.generation, epoch }).map_err(failed)?;
         close(conn).map_err(failed)?;
         File::open(&copy).and_then(|file| file.sync_all()).map_err(OpenError::Folder)?;
         Ok(copied)
@@ -90,8 +90,8 @@ impl SqliteRecords {
         let failed = |error: rusqlite::Error| OpenError::from(unavailable_sqlite(&error));
         let mut conn = file::open_writer(&file::path_in(folder))?;
         migrate::sqlite(&mut conn)?;
-        let epoch = epoch_of(&MarkFile::read(marks).map_err(OpenError::Folder)?);
-        state::hold(&conn, hold, epoch).map_err(failed)?;
+        let known = Furthest::of(&MarkFile::read(marks).map_err(OpenError::Folder)?);
+        state::hold(&conn, hold, known).map_err(failed)?;
         close(conn).map_err(failed)
     }
 }
@@ -218,7 +218,7 @@ impl PostgresRecords {
             kept = Some(put_aside(&client, now).await.map_err(CopyError::from)?);
         }
         migrate::postgres_to(&mut client, copied.schema_version).await?;
-        let epoch = epoch_of(&MarkFile::read(marks).map_err(OpenError::Folder)?);
+        let known = Furthest::of(&MarkFile::read(marks).map_err(OpenError::Folder)?);
         let begin = "BEGIN; SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0";
         client.batch_execute(begin).await.map_err(CopyError::from)?;
         for part in &copied.tables {
@@ -226,7 +226,7 @@ impl PostgresRecords {
             copy_in(&client, part, from).await?;
         }
         // Nobody ever sees these rows in a database that is not held.
-        pg_state::hold_within(&client, &hold.reason, epoch).await.map_err(CopyError::from)?;
+        pg_state::hold_within(&client, &hold.reason, known).await.map_err(CopyError::from)?;
         client.batch_execute("COMMIT").await.map_err(CopyError::from)?;
         migrate::postgres(&mut client).await?;
         Ok(kept)

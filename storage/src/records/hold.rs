@@ -50,7 +50,7 @@ pub(super) fn not_ready(hold: &Hold) -> Unavailable {
 /// What is true of a store as a whole, as its one row says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct StoreState {
-    /// When it was last resumed, in microseconds.
+    /// Grows with every resume.
     pub(super) generation: i64,
     pub(super) hold: Option<Hold>,
     /// The greatest epoch that anybody knew of when it was held.
@@ -71,7 +71,17 @@ pub(super) fn reason(behind: &Behind) -> String {
     )
 }
 
-/// The greatest epoch that marks tell of.
-pub(super) fn epoch_of(marks: &[Mark]) -> i64 {
-    marks.iter().map(|mark| mark.epoch).max().unwrap_or(0)
+/// The furthest that anybody knows of a store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Furthest {
+    pub(super) generation: i64,
+    pub(super) epoch: i64,
+}
+
+impl Furthest {
+    /// What marks tell of, each number by itself.
+    pub(super) fn of(marks: &[Mark]) -> Self {
+        let greatest = |number: fn(&Mark) -> i64| marks.iter().map(number).max().unwrap_or(0);
+        Self { generation: greatest(|mark| mark.generation), epoch: greatest(|mark| mark.epoch) }
+    }
 }

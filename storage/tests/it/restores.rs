@@ -192,6 +192,91 @@ async fn a_copy_is_taken_beside_a_writer_and_is_held_however_it_is_put_back() {
     assert_eq!(entries(&open(&back, Access::Read)).await, 6);
 }
 
+/// A resume by a clock that was far ahead.
+const AHEAD: i64 = 2 * NOON;
+
+async fn generation(store: &dyn Records) -> i64 {
+    store.read(Select::from(&STORE_STATE, Scope::System).take(1)).await.unwrap().rows[0].int("generation")
+}
+
+/// Resumes as an operator does whose clock is right: beyond what the store knows.
+async fn resume(store: &dyn Records) {
+    let known = generation(store).await;
+    store.commit(let_go(NOON.max(known + 1))).await.unwrap();
+    store.close().await;
+}
+
+#[tokio::test]
+async fn data_that_is_held_knows_every_generation_that_its_mark_knows_and_a_resume_goes_beyond() {
+    let (folder, world) = (tempfile::tempdir().unwrap(), World::new(1));
+    let data = folder.path().join("chimera.db");
+    open(folder.path(), Access::Write).close().await;
+    std::fs::copy(&data, folder.path().join("older")).unwrap();
+    let hold = Hold { reason: "it was restored".to_owned(), since: Timestamp::from_micros(NOON) };
+    SqliteRecords::hold_data(folder.path(), &folder.path().join(MARK_FILE), &hold).unwrap();
+    let resumed = open(folder.path(), Access::Resume);
+    resumed.commit(let_go(AHEAD)).await.unwrap();
+    resumed.close().await;
+    let marked = open(folder.path(), Access::Write);
+    world.write(&marked, 0, "acme", 1).await;
+    marked.close().await;
+    // Held by a start, by a restore, and by nobody before the resume.
+    for how in ["start", "restore", "resume"] {
+        std::fs::copy(folder.path().join("older"), &data).unwrap();
+        match how {
+            "start" => is_held(folder.path(), "a state from before that").await,
+            "restore" => SqliteRecords::hold_data(folder.path(), &folder.path().join(MARK_FILE), &hold).unwrap(),
+            _ => {}
+        }
+        open(folder.path(), Access::Resume).close().await;
+        is_held(folder.path(), if how == "restore" { "it was restored" } else { "a state from before that" }).await;
+        resume(&open(folder.path(), Access::Resume)).await;
+        let store = open(folder.path(), Access::Write);
+        assert_eq!(store.hold(), None, "{how}");
+        assert!(generation(&store).await > AHEAD, "{how}");
+        world.write(&store, 0, "acme", 1).await;
+        store.close().await;
+    }
+}
+
+async fn resumer(url: &str, marks: PathBuf) -> PostgresRecords {
+    let options = PostgresOptions { marks: Some(marks), resume: true, lanes: 1, ..PostgresOptions::new(url) };
+    PostgresRecords::open(options).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_held_learns_the_generations_that_nodes_know_and_a_resume_goes_beyond() {
+    let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), World::new(1));
+    let (copy, none) = (folder.path().join("copy"), folder.path().join("none.mark"));
+    let one = node(&url, folder.path(), "one").await;
+    world.write(&one, 0, "acme", 1).await;
+    one.close().await;
+    std::fs::create_dir(&copy).unwrap();
+    let copied = PostgresRecords::copy(&url, &copy, |_| {}).await.unwrap();
+    let hold = Hold { reason: "it was restored".to_owned(), since: Timestamp::from_micros(NOON) };
+    for (step, known) in [(0, false), (1, true), (2, false)] {
+        let aside = Some(Timestamp::from_micros(NOON + step));
+        PostgresRecords::fill(&url, &copy, &copied, &none, (&hold, aside), |_| {}).await.unwrap();
+        if step > 0 && !known {
+            // A node that waits tells what it knows; whoever resumes has never heard of it.
+            node(&url, folder.path(), "one").await.close().await;
+        }
+        let marks = if known { folder.path().join("one.mark") } else { none.clone() };
+        let resumed = resumer(&url, marks).await;
+        if step == 0 {
+            resumed.commit(let_go(AHEAD)).await.unwrap();
+            resumed.close().await;
+        } else {
+            resume(&resumed).await;
+        }
+        let one = node(&url, folder.path(), "one").await;
+        assert_eq!(one.hold(), None, "step {step}");
+        assert!(generation(&one).await >= AHEAD + step, "step {step}");
+        world.write(&one, 0, "acme", 1).await;
+        one.close().await;
+    }
+}
+
 async fn node(url: &str, folder: &Path, name: &str) -> PostgresRecords {
     let marks = Some(folder.join(format!("{name}.mark")));
     let lanes = 1;

@@ -19,7 +19,7 @@ mod worker;
 use super::OpenError;
 use super::health::Health;
 use super::held::HeldLane;
-use super::hold::{HoldCell, epoch_of, not_ready};
+use super::hold::{Furthest, HoldCell, not_ready};
 use super::inbox::Message;
 use super::mark::MarkFile;
 use super::schema::{self, SchemaWatch};
@@ -89,13 +89,13 @@ impl PostgresRecords {
         migrate::postgres(&mut client).await?;
         let marks = options.marks.as_deref().map(MarkFile::open).transpose().map_err(OpenError::Folder)?.map(Arc::new);
         let hold = HoldCell::default();
+        // Known before anybody asks: a server that starts on a held database looks at it first.
+        let known = marks.as_ref().map(|marks| marks.marks()).unwrap_or_default();
+        let found = state::check(&client, &known).await?;
         if options.resume {
-            let known = marks.as_ref().map_or(0, |marks| epoch_of(&marks.marks()));
-            state::leap(&client, known).await.map_err(|error| failure::unavailable(&error))?;
+            state::leap(&client, Furthest::of(&known)).await.map_err(|error| failure::unavailable(&error))?;
         } else {
-            // Known before anybody asks: a server that starts on a held database looks at it first.
-            let known = marks.as_ref().map(|marks| marks.marks()).unwrap_or_default();
-            hold.set(state::check(&client, &known).await?.hold);
+            hold.set(found.hold);
         }
         drop(client);
         let mut lanes = Vec::new();

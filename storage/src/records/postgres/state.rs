@@ -1,6 +1,6 @@
 //! Whether the database is the one that the marks tell of, and whether it is held.
 
-use super::super::hold::{StoreState, epoch_of, reason};
+use super::super::hold::{Furthest, StoreState, reason};
 use super::failure::unavailable;
 use chimera_core::ledger::{Behind, Digest32, Head, LaneRow, Mark};
 use chimera_core::time::Timestamp;
@@ -17,10 +17,11 @@ const ENTRIES: &str = "SELECT e.lane, e.hash FROM unnest($1::bigint[], $2::bigin
      JOIN audit_log_entries e ON e.lane = m.lane AND e.seq = m.seq";
 
 /// Whoever writes lanes at this moment is waited for; their epochs end with this transaction.
-const HOLD: &str = "INSERT INTO store_state (id, held_reason, held_at, held_epoch) VALUES (1, $1, now(), $2) \
-     ON CONFLICT (id) DO UPDATE SET held_reason = coalesce(store_state.held_reason, excluded.held_reason), \
+const HOLD: &str = "INSERT INTO store_state (id, held_reason, held_at, held_epoch, generation) \
+     VALUES (1, $1, now(), $2, $3) ON CONFLICT (id) DO UPDATE SET held_reason = coalesce(store_state.held_reason, excluded.held_reason), \
      held_at = coalesce(store_state.held_at, excluded.held_at), \
-     held_epoch = greatest(store_state.held_epoch, excluded.held_epoch)";
+     held_epoch = greatest(store_state.held_epoch, excluded.held_epoch), \
+     generation = greatest(store_state.generation, excluded.generation)";
 
 const FENCE: &str = "UPDATE ledger_lanes SET epoch = epoch + 1, lease_until = '-infinity'";
 
@@ -64,21 +65,26 @@ pub(in super::super) async fn behind(
 /// from now on, for every node.
 pub(in super::super) async fn check(client: &Client, marks: &[Mark]) -> Result<StoreState, Unavailable> {
     let state = read(client).await.map_err(|error| unavailable(&error))?;
-    if state.hold.is_some() {
-        return Ok(state);
-    }
-    let found = behind(client, state.generation, marks).await.map_err(|error| unavailable(&error))?;
-    let Some(behind) = found else { return Ok(state) };
-    hold(client, &reason(&behind), epoch_of(marks)).await.map_err(|error| unavailable(&error))?;
+    let known = Furthest::of(marks);
+    let why = match &state.hold {
+        Some(_) if state.generation >= known.generation => return Ok(state),
+        Some(found) => found.reason.clone(),
+        None => match behind(client, state.generation, marks).await.map_err(|error| unavailable(&error))? {
+            None => return Ok(state),
+            Some(behind) => reason(&behind),
+        },
+    };
+    hold(client, &why, known).await.map_err(|error| unavailable(&error))?;
     read(client).await.map_err(|error| unavailable(&error))
 }
 
-/// Remembers that nobody may change the database. Every lane is taken from whoever has it in the same
+/// Remembers that nobody may change the database, and how far anybody knows that it came: whoever resumes it
+/// goes beyond that. Every lane is taken from whoever has it in the same
 /// transaction, so nodes that have not heard of it can't commit either.
-pub(in super::super) async fn hold(client: &Client, reason: &str, epoch: i64) -> Result<(), Error> {
+pub(in super::super) async fn hold(client: &Client, reason: &str, known: Furthest) -> Result<(), Error> {
     let held = async {
         client.batch_execute("BEGIN; LOCK TABLE ledger_lanes IN SHARE ROW EXCLUSIVE MODE").await?;
-        hold_within(client, reason, epoch).await?;
+        hold_within(client, reason, known).await?;
         client.batch_execute("COMMIT").await
     };
     let held = held.await;
@@ -90,14 +96,14 @@ pub(in super::super) async fn hold(client: &Client, reason: &str, epoch: i64) ->
 }
 
 /// The same, as part of a transaction that is open.
-pub(in super::super) async fn hold_within(client: &Client, reason: &str, epoch: i64) -> Result<(), Error> {
-    client.execute(HOLD, &[&reason, &epoch]).await?;
+pub(in super::super) async fn hold_within(client: &Client, reason: &str, known: Furthest) -> Result<(), Error> {
+    client.execute(HOLD, &[&reason, &known.epoch, &known.generation]).await?;
     client.execute(FENCE, &[]).await.map(drop)
 }
 
 /// Whoever takes a lane from here on has an epoch that nobody had before.
-pub(in super::super) async fn leap(client: &Client, epoch: i64) -> Result<(), Error> {
-    client.execute(LEAP, &[&epoch]).await.map(drop)
+pub(in super::super) async fn leap(client: &Client, known: Furthest) -> Result<(), Error> {
+    client.execute(LEAP, &[&known.epoch]).await.map(drop)
 }
 
 /// Why the database is held, if it is.

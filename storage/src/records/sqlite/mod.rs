@@ -17,7 +17,7 @@ mod writer;
 use super::OpenError;
 use super::health::Health;
 use super::held::HeldLane;
-use super::hold::{HoldCell, epoch_of, not_ready};
+use super::hold::{Furthest, HoldCell, not_ready};
 use super::inbox::Message;
 use super::mark::{MARK_FILE, MarkFile};
 use super::schema::{self, SchemaWatch};
@@ -94,13 +94,13 @@ impl SqliteRecords {
         migrate::sqlite(&mut conn)?;
         let marks = Arc::new(MarkFile::open(marks).map_err(OpenError::Folder)?);
         let (held, hold) = (HeldLane::default(), HoldCell::default());
+        // Known before anybody asks: nothing begins on data that is held.
+        let found = state::check(&conn, &marks.marks(), clock.now()).map_err(|error| failure::unavailable(&error))?;
         if resumes {
-            let leapt = state::leap(&conn, epoch_of(&marks.marks()));
+            let leapt = state::leap(&conn, Furthest::of(&marks.marks()));
             leapt.map_err(|error| failure::unavailable(&error))?;
         } else {
-            // Known before anybody asks: nothing begins on data that is held.
-            let known = state::check(&conn, &marks.marks(), clock.now());
-            hold.set(known.map_err(|error| failure::unavailable(&error))?.hold);
+            hold.set(found.hold);
         }
         let (inbox, messages) = sync_channel(limits::LANE_QUEUE_MAX);
         let wal = wal::Keeper::start(path.clone(), Arc::clone(&marks)).map_err(OpenError::Folder)?;

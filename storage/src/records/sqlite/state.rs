@@ -1,6 +1,6 @@
 //! Whether the data file is the one that the marks tell of, and whether it is held.
 
-use super::super::hold::{StoreState, epoch_of, reason};
+use super::super::hold::{Furthest, StoreState, reason};
 use super::file::durably;
 use chimera_core::ledger::{Behind, Digest32, Head, LaneRow, Mark};
 use chimera_core::time::Timestamp;
@@ -41,26 +41,33 @@ fn lane_row(conn: &Connection, mark: &Mark) -> rusqlite::Result<Option<LaneRow>>
 /// on, and remembers it.
 pub(in super::super) fn check(conn: &Connection, marks: &[Mark], now: Timestamp) -> rusqlite::Result<StoreState> {
     let state = read(conn)?;
-    if state.hold.is_some() {
-        return Ok(state);
-    }
-    let Some(behind) = behind(conn, state.generation, marks)? else { return Ok(state) };
-    let found = Hold { reason: reason(&behind), since: now };
-    hold(conn, &found, epoch_of(marks))?;
-    Ok(StoreState { hold: Some(found), ..state })
+    let known = Furthest::of(marks);
+    let found = match &state.hold {
+        Some(_) if state.generation >= known.generation => return Ok(state),
+        Some(found) => found.clone(),
+        None => match behind(conn, state.generation, marks)? {
+            None => return Ok(state),
+            Some(behind) => Hold { reason: reason(&behind), since: now },
+        },
+    };
+    hold(conn, &found, known)?;
+    read(conn)
 }
 
-/// Remembers in the file that nobody may change it.
-pub(in super::super) fn hold(conn: &Connection, hold: &Hold, epoch: i64) -> rusqlite::Result<()> {
-    let text = "INSERT INTO store_state (id, held_reason, held_at, held_epoch) VALUES (1, ?1, ?2, ?3) \
-                ON CONFLICT (id) DO UPDATE SET held_reason = ?1, held_at = ?2, held_epoch = max(held_epoch, ?3)";
-    durably(conn, || conn.execute(text, params![hold.reason, hold.since.micros(), epoch]).map(drop))
+/// Remembers in the file that nobody may change it, and how far anybody knows that it came: whoever resumes
+/// it goes beyond that.
+pub(in super::super) fn hold(conn: &Connection, hold: &Hold, known: Furthest) -> rusqlite::Result<()> {
+    let text = "INSERT INTO store_state (id, held_reason, held_at, held_epoch, generation) VALUES (1, ?1, ?2, ?3, ?4) \
+                ON CONFLICT (id) DO UPDATE SET held_reason = ?1, held_at = ?2, held_epoch = max(held_epoch, ?3), \
+                generation = max(generation, ?4)";
+    let cells = params![hold.reason, hold.since.micros(), known.epoch, known.generation];
+    durably(conn, || conn.execute(text, cells).map(drop))
 }
 
 /// Whoever takes the lane from here on has an epoch that nobody had before.
-pub(in super::super) fn leap(conn: &Connection, epoch: i64) -> rusqlite::Result<()> {
+pub(in super::super) fn leap(conn: &Connection, known: Furthest) -> rusqlite::Result<()> {
     let text = "UPDATE ledger_lanes SET epoch = max(epoch, ?1, (SELECT held_epoch FROM store_state WHERE id = 1))";
-    durably(conn, || conn.execute(text, [epoch]).map(drop))
+    durably(conn, || conn.execute(text, [known.epoch]).map(drop))
 }
 
 /// Whether the file is held, or would be if somebody wrote to it. Changes nothing; one without the
