@@ -248,8 +248,13 @@ pub const EVENT_STREAMS_MAX: usize = 256;
 pub const RUN_INBOX_MAX: usize = 256;
 /// Compiled workflows that one process keeps.
 pub const WORKFLOWS_KEPT_MAX: usize = 1_000;
-/// Steps of one run that are loaded at the most.
+/// Steps of one run at the most: its nodes, and the items of its maps. A map that would make more
+/// fails before its first item.
 pub const RUN_STEPS_MAX: usize = 50_000;
+/// Undos of steps that one run may have recorded at the most, those of all its rollbacks together.
+pub const RUN_UNDOS_MAX: usize = 100_000;
+/// Rows of one table that are read of one run. A run with more is refused, never read in part.
+pub const RUN_ROWS_MAX: usize = 250_000;
 /// Bytes of a note that a person leaves with a decision.
 pub const NOTES_BYTES_MAX: usize = 8 * 1024;
 /// The priority of a run when nobody says otherwise; one is most urgent, ten least.

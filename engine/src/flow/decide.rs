@@ -117,7 +117,7 @@ impl Flow {
         let records = &*self.inner.parts.records;
         load::decided_run(records, permit, ask.run).await?;
         let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", ask.run);
-        let rows = load::all(records, select, usize::try_from(limits::RUN_APPROVALS_MAX).unwrap_or(1)).await?;
+        let rows = load::all(records, select, limits::RUN_ROWS_MAX).await?;
         let row = choose(&rows, ask)?;
         self.may_decide(permit, row)?;
         if ask.decision == Decision::Approve {

@@ -89,15 +89,20 @@ impl Flow {
     }
 
     async fn look_for_signals(&self) -> Result<(), FlowError> {
-        let select = Select::from(&RUN_SIGNALS, Scope::System);
-        let rows = load::all(&*self.inner.parts.records, select, limits::RUN_STEPS_MAX).await?;
-        let runs: BTreeSet<Uuid> = rows.iter().map(|row| row.uuid("run_id")).collect();
-        for run in runs {
-            if !self.inner.nudge(run, super::drive::Nudge::Look) {
-                self.take(run).await;
+        let mut select = Select::from(&RUN_SIGNALS, Scope::System).take(limits::PAGE_ROWS_MAX);
+        loop {
+            let page = self.inner.parts.records.read(select.clone()).await?;
+            let runs: BTreeSet<Uuid> = page.rows.iter().map(|row| row.uuid("run_id")).collect();
+            for run in runs {
+                if !self.inner.nudge(run, super::drive::Nudge::Look) {
+                    self.take(run).await;
+                }
+            }
+            match page.next {
+                Some(next) => select.after = Some(next),
+                None => return Ok(()),
             }
         }
-        Ok(())
     }
 
     async fn look_for_deadlines(&self) -> Result<(), FlowError> {

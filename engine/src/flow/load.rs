@@ -48,16 +48,21 @@ async fn run_of_tenant(records: &dyn Records, permit: &Permit, run: Uuid) -> Res
     row.ok_or_else(|| FlowError::not_found("run"))
 }
 
-/// All pages of a query, up to `rows_max` rows.
+/// All pages of a query. More than `rows_max` rows are an error: whoever went on from a part of them
+/// would take what is missing for something that never happened.
 pub(crate) async fn all(records: &dyn Records, select: Select, rows_max: usize) -> Result<Vec<Row>, FlowError> {
     let mut rows = Vec::new();
     let mut select = select.take(limits::PAGE_ROWS_MAX);
     loop {
         let page = records.read(select.clone()).await?;
         rows.extend(page.rows);
+        if rows.len() > rows_max {
+            let message = format!("more than {rows_max} rows of {} would have to be read at once", select.table.name);
+            return Err(FlowError::refused(Code::PayloadTooLarge, message));
+        }
         match page.next {
-            Some(next) if rows.len() < rows_max => select.after = Some(next),
-            _ => return Ok(rows),
+            Some(next) => select.after = Some(next),
+            None => return Ok(rows),
         }
     }
 }
@@ -73,7 +78,7 @@ pub(super) async fn signals(records: &dyn Records, run: Uuid) -> Result<(Vec<Sig
 /// The steps of a run: nodes in the order of the graph, each map before its items.
 pub(super) async fn steps(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, FlowError> {
     let select = Select::from(&STEPS, Scope::System).with("run_id", run).by(&["position"], Default::default());
-    let mut rows = all(records, select, limits::RUN_STEPS_MAX).await?;
+    let mut rows = all(records, select, limits::RUN_ROWS_MAX).await?;
     rows.sort_by_key(|row| (row.int("position"), row.get("map_index").as_int()));
     Ok(rows)
 }
@@ -84,9 +89,8 @@ pub(super) async fn load(records: &dyn Records, workflows: &Workflows, row: Row)
     let (version, graph) = base_graph(records, workflows, &head).await?;
     let of_run = |table| Select::from(table, Scope::System).with("run_id", head.id);
     let steps = steps(records, head.id).await?;
-    let effects = all(records, of_run(&EFFECTS), limits::RUN_STEPS_MAX).await?;
-    let approvals =
-        all(records, of_run(&SCOPED_APPROVALS), usize::try_from(limits::RUN_APPROVALS_MAX).unwrap_or(1)).await?;
+    let effects = all(records, of_run(&EFFECTS), limits::RUN_ROWS_MAX).await?;
+    let approvals = all(records, of_run(&SCOPED_APPROVALS), limits::RUN_ROWS_MAX).await?;
     let any = row.int("patches") > 0 || !approvals.is_empty();
     let patches = if any { patches_of(records, head.id).await? } else { Vec::new() };
     let patches = patched(&patches, &graph, workflows)?;
@@ -141,7 +145,7 @@ pub(super) async fn base_graph(
 
 async fn patches_of(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, FlowError> {
     let select = Select::from(&RUN_PATCHES, Scope::System).with("run_id", run);
-    all(records, select, usize::try_from(limits::RUN_PATCHES_MAX).unwrap_or(1)).await
+    all(records, select, limits::RUN_ROWS_MAX).await
 }
 
 /// The outputs of the run that is repeated.

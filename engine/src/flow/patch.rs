@@ -55,7 +55,7 @@ impl Flow {
         let mut patch = Patch::from_value(document).map_err(|problems| FlowError::problems("the patch", &problems))?;
         let records = &*self.inner.parts.records;
         let select = Select::from(&RUN_PATCHES, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
-        let known = load::all(records, select, limits::PAGE_ROWS_MAX).await?;
+        let known = load::all(records, select, limits::RUN_ROWS_MAX).await?;
         if known.len() >= usize::try_from(limits::RUN_PATCHES_MAX).unwrap_or(0) {
             return Err(FlowError::refused(Code::ValidationFailed, "the run has as many patches as it may"));
         }
@@ -161,7 +161,7 @@ impl Flow {
         self.unfinished(permit, run).await?;
         let records = &*self.inner.parts.records;
         let select = Select::from(&RUN_PATCHES, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
-        let known = load::all(records, select, limits::PAGE_ROWS_MAX).await?;
+        let known = load::all(records, select, limits::RUN_ROWS_MAX).await?;
         let row = known.iter().find(|row| row.int("number") == i64::from(number));
         let row = row.ok_or_else(|| FlowError::not_found("patch"))?;
         let refused = |why: String| Err(FlowError::refused(Code::InvalidTransition, why));

@@ -82,7 +82,7 @@ impl Flow {
         let row = load::seen_run(records, permit, run).await?;
         let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
         // A run has few requests; all that wait anywhere would be many.
-        let asked = load::all(records, select, usize::try_from(limits::RUN_APPROVALS_MAX).unwrap_or(1)).await?;
+        let asked = load::all(records, select, limits::RUN_ROWS_MAX).await?;
         let waiting = asked.iter().filter(|row| row.text("status") == "pending");
         let mut document = summary(&row);
         let json = |column: &str| row.get(column).as_json().map(Json::to_value);
@@ -232,7 +232,7 @@ impl Flow {
         let scope = Scope::Tenant(permit.tenant().to_owned());
         let select = Select::from(&TOOL_CALLS, scope).with("run_id", run.uuid("id"));
         let select = select.with("step_id", Cell::Null);
-        let rows = load::all(&*self.inner.parts.records, select, limits::RUN_STEPS_MAX).await?;
+        let rows = load::all(&*self.inner.parts.records, select, limits::RUN_ROWS_MAX).await?;
         let plan = run.get("plan").as_json().map(Json::to_value).unwrap_or_default();
         let lines = plan["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
         let mut found = BTreeMap::new();

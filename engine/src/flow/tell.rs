@@ -72,7 +72,7 @@ impl Flow {
             .with("run_id", run)
             .with("event_type", "run.paused")
             .by(&[], Direction::Descending);
-        let pauses = load::all(&*self.inner.parts.records, select, limits::PAGE_ROWS_MAX).await?;
+        let pauses = load::all(&*self.inner.parts.records, select, limits::RUN_ROWS_MAX).await?;
         let last = pauses.iter().max_by_key(|row| row.int("run_seq"));
         Ok(last.and_then(|row| row.get("actor_id").as_text()).is_none_or(|by| kind_of(by) == ActorType::Human))
     }

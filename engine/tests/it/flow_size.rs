@@ -2,10 +2,15 @@
 
 use chimera_core::access::Level;
 use chimera_core::flow::run::{Event, RunStatus, Signal, Told};
+use chimera_core::flow::tables::STEPS;
+use chimera_core::flow::tool::Reach;
+use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::limits;
-use chimera_engine::flow::StartRun;
-use chimera_testkit::flow::{Air, Bare, Work, stage, until, workflow};
+use chimera_engine::flow::{Keeper, StartRun};
+use chimera_testkit::flow::{Air, Bare, Puppet, Work, code_of, stage, until, workflow};
 use serde_json::{Value, json};
+use std::time::Duration;
+use uuid::Uuid;
 
 const SILENT: Level = Level::ExecuteSilent;
 
@@ -122,3 +127,65 @@ async fn runs_that_wait_for_a_person_are_not_in_memory() {
 
 /// How many wait. What is in memory does not depend on it, so there need not be many.
 const WAITING: usize = 1_000;
+
+#[tokio::test(start_paused = true)]
+async fn a_map_that_would_give_its_run_more_steps_than_it_may_have_fails_before_its_first_item() {
+    let slow = Puppet::new("slow", Reach::Read).takes(|_| Duration::from_secs(3_600));
+    let asked = slow.asked();
+    let stage = stage(1).tool(slow.build()).open().await;
+    let maps = limits::RUN_STEPS_MAX / limits::MAP_ITEMS_MAX;
+    let air = (0..maps).fold(workflow("w"), |air, n| {
+        air.map(&format!("m{n}"), json!("${inputs.list}"), 1, "slow", json!({"n": "${item}"}))
+    });
+    let list: Vec<usize> = (0..limits::MAP_ITEMS_MAX).collect();
+    let run = stage.run_with(&air, SILENT, json!({"list": list})).await;
+    let last = stage.step(run, &format!("m{}", maps - 1), "failed").await;
+    assert_eq!(last["error"]["code"], "PAYLOAD_TOO_LARGE");
+    assert_eq!(last["error"]["details"]["steps_max"], limits::RUN_STEPS_MAX);
+    assert_eq!(asked.count("execute"), maps - 1, "the maps before it had begun");
+}
+
+/// A run with more steps than are made today goes on from all of them.
+#[tokio::test(start_paused = true)]
+async fn a_run_is_read_with_all_its_steps_however_many_there_are() {
+    let stage = stage(1).open().await;
+    let air = workflow("w")
+        .map("m", json!([1]), 1, "pure", json!({"n": "${item}"}))
+        .node(json!({"id": "ask", "type": "hitl"}))
+        .function("after", "pure", json!({}))
+        .edge("m", "ask")
+        .edge("ask", "after");
+    let run = stage.run(&air, SILENT).await;
+    stage.asks(run).await;
+    until("it is not in memory", || stage.flow.active() == 0).await;
+    stage.records.tamper(&STEPS, |steps| {
+        let item = steps.iter().find(|step| step.get("map_index").as_int() == Some(0)).unwrap().clone();
+        let cell = |column| STEPS.position(column).unwrap();
+        for n in 1..=limits::RUN_STEPS_MAX {
+            let mut more = item.clone();
+            more.cells[cell("id")] = Uuid::from_u128(n as u128).into();
+            more.cells[cell("map_index")] = i64::try_from(n).unwrap().into();
+            steps.push(more);
+        }
+    });
+    stage.approve("user_ann", run).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_rows_than_may_be_read_at_once_are_an_error_and_never_a_part_of_them() {
+    let stage = stage(1).unkept().open().await;
+    stage.run(&workflow("w").function("a", "pure", json!({})), SILENT).await;
+    stage.flow.look(&mut Keeper::default()).await.unwrap();
+    stage.records.tamper(&LEDGER_LANES, |lanes| {
+        let lane = lanes.first().unwrap().clone();
+        let numbers = (0..limits::LANES_MAX).map(|n| i64::try_from(n + 100).unwrap());
+        lanes.extend(numbers.map(|number| {
+            let mut more = lane.clone();
+            more.cells[LEDGER_LANES.position("lane").unwrap()] = number.into();
+            more
+        }));
+    });
+    let refused = stage.flow.look(&mut Keeper::default()).await;
+    assert_eq!(code_of(refused), "PAYLOAD_TOO_LARGE");
+}

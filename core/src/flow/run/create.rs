@@ -141,6 +141,7 @@ impl Run {
             draft: None,
             undo: None,
             rollbacks: 0,
+            undos: 0,
             restored_at: None,
             recorded,
             ready: VecDeque::new(),

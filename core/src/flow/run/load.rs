@@ -363,6 +363,7 @@ impl Run {
     }
 
     fn load_undo(&mut self, row: &Row, effects: &[Row]) {
+        self.undos = effects.iter().filter(|row| row.text("kind") == "compensation").count();
         let Some(document) = row.get("rollback").as_json().map(crate::record::Json::to_value) else { return };
         let round = document["round"].as_u64().and_then(|round| u32::try_from(round).ok()).unwrap_or(0);
         self.rollbacks = round;

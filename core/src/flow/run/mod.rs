@@ -91,6 +91,8 @@ pub struct Run {
     undo: Option<Undo>,
     /// Rollbacks so far.
     rollbacks: u32,
+    /// Undos of steps that were recorded so far, in all rollbacks.
+    undos: usize,
     /// When the state that it goes on from was put back: what it did before that is not known.
     restored_at: Option<Timestamp>,
     /// Outputs of the run that is replayed, by node and item.

@@ -190,6 +190,12 @@ impl Run {
                 return self.fail_step(at, ErrorBody::new(Code::ValidationFailed, message), env, book);
             }
         };
+        let steps = self.steps_planned().saturating_add(list.len());
+        if steps > limits::RUN_STEPS_MAX {
+            let message = format!("with the items of {} the run would have {steps} steps", self.name(at));
+            let error = ErrorBody::new(Code::PayloadTooLarge, message).with("steps_max", limits::RUN_STEPS_MAX);
+            return self.fail_step(at, error, env, book);
+        }
         let starts_runs = self.graph.nodes[at.node].node.child().is_some();
         if starts_runs && u64::try_from(list.len()).unwrap_or(u64::MAX) > self.share(at) {
             return self.fail_step(at, too_many(self.name(at)), env, book);
@@ -217,6 +223,12 @@ impl Run {
         }
         self.fill(at.node);
         Ok(())
+    }
+
+    /// Steps that the run has or will have: one for each node and for each item of a map that has begun.
+    fn steps_planned(&self) -> usize {
+        let items = (0..self.nodes.len()).filter_map(|node| self.mapped(node)).map(<[Value]>::len);
+        items.fold(self.nodes.len(), usize::saturating_add)
     }
 
     /// Lets as many items come up as the node allows.

@@ -14,6 +14,7 @@ use super::{At, EffectStatus, Run, RunStatus, Told, retry};
 use crate::flow::call::{Answer, Sent};
 use crate::flow::tables::EFFECTS;
 use crate::flow::tool::{Reach, is_dry};
+use crate::limits;
 use crate::record::{Insert, Json, Update, Value as Cell};
 use crate::time::Timestamp;
 use serde_json::{Value, json};
@@ -95,6 +96,11 @@ impl Run {
         }
         let mut done: Vec<(i64, At)> =
             self.places().filter_map(|at| Some((self.undoable(at, steps.as_deref())?, at))).collect();
+        if self.undos.saturating_add(done.len()) > limits::RUN_UNDOS_MAX {
+            let why = format!("a run has at most {} recorded undos; undo it by hand", limits::RUN_UNDOS_MAX);
+            book.note("run.rollback_refused", None, Some(by), json!({"reason": why}));
+            return self.tell_parent(for_parent, false, env, book);
+        }
         done.sort_unstable_by_key(|(seq, _)| std::cmp::Reverse(*seq));
         book.note("run.rollback_started", None, Some(by.clone()), json!({"reason": reason, "steps": done.len()}));
         self.rollbacks += 1;
@@ -279,6 +285,7 @@ impl Run {
                 ("state_version", 1.into()),
             ],
         )?);
+        self.undos += 1;
         book.note("step.undoing", Some(step), None, json!({"node": self.name(at), "tool": tool, "effect_id": effect}));
         if let Some(undo) = &mut self.undo {
             undo.current = Some(Current { at, call: None, effect, version: 1, attempt: 0, child: None });
@@ -378,7 +385,7 @@ impl Run {
             }
             Answer::Failed(error) => {
                 let dice = u64::from_be_bytes(*call.as_bytes().last_chunk().unwrap_or(&[0; 8]));
-                let due = retry::due(&error.body, attempt, crate::limits::RETRIES_MAX, env.now, dice);
+                let due = retry::due(&error.body, attempt, limits::RETRIES_MAX, env.now, dice);
                 if let (Some(due), Some(undo)) = (due, &mut self.undo) {
                     undo.retry_at = Some(due);
                     return Ok(());
