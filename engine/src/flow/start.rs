@@ -2,6 +2,7 @@
 
 use super::entrance::Entrance;
 use super::error::check_words;
+use super::node::Inner;
 use super::perform::execute_tool;
 use super::{Flow, FlowError, Standing, ask, load, seal, spans};
 use crate::access::Permit;
@@ -271,6 +272,7 @@ impl Flow {
         let owner = inner.claimed_owner(id).await?;
         let now = parts.clock.steady();
         let mut made = Vec::new();
+        let slots = HeldSlots { inner: Some(inner), run: id };
         let (run, mut turn) = {
             let mut env = Env {
                 now,
@@ -297,6 +299,7 @@ impl Flow {
         let mut tx = turn.tx.take().unwrap_or_default();
         seal::notes(&mut tx, inner, run.head(), &turn.notes)?;
         ask::tell(&mut tx, inner, run.head(), &turn.asked).await?;
+        slots.keep();
         let launched = inner.launch(run, turn, tx, made);
         launched.durable.await.unwrap_or(Err(CommitError::Unknown))?;
         Ok(Started { run_id: id, level, standing: launched.standing })
@@ -305,7 +308,6 @@ impl Flow {
     /// Refuses a run that would begin by waiting where too many wait already.
     fn check_crowd(&self, run: Uuid) -> Result<(), FlowError> {
         let Some(crowded) = self.inner.gate().crowded(run) else { return Ok(()) };
-        self.inner.release(run);
         let waiting = crowded.waiting;
         let body = |of: String| {
             let message = format!("{waiting} calls wait for {of} already, as many as may; try again later");
@@ -336,6 +338,28 @@ impl Flow {
     async fn held_by(&self, key: &str) -> Result<Option<Row>, FlowError> {
         let select = Select::from(&RUNS, Scope::System).with("idempotency_key", key).take(1);
         Ok(self.inner.parts.records.read(select).await?.rows.into_iter().next())
+    }
+}
+
+/// The slots and wishes of a run that is being made. They are given back however the start ends
+/// before the run is driven: refused, failed, or dropped by a caller who stopped waiting.
+struct HeldSlots<'a> {
+    inner: Option<&'a Arc<Inner>>,
+    run: Uuid,
+}
+
+impl HeldSlots<'_> {
+    /// Whoever drives the run gives them back.
+    fn keep(mut self) {
+        self.inner = None;
+    }
+}
+
+impl Drop for HeldSlots<'_> {
+    fn drop(&mut self) {
+        if let Some(inner) = self.inner {
+            inner.release(self.run);
+        }
     }
 }
 

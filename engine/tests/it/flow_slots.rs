@@ -1,11 +1,15 @@
 //! Who may call a tool now: bounds for tools and tenants, urgency, fairness, backpressure.
 
+use async_trait::async_trait;
 use chimera_core::access::Level;
+use chimera_core::flow::run::Head;
 use chimera_core::flow::tool::Reach;
-use chimera_engine::flow::StartRun;
 use chimera_engine::flow::gate::Slots;
+use chimera_engine::flow::{Asking, StartRun};
+use chimera_engine::port::{Recipient, Recipients};
 use chimera_testkit::flow::{Puppet, Stage, Watch, chain, code_of, stage, until, workflow};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -140,4 +144,40 @@ async fn a_cancelled_run_gives_the_slot_that_was_kept_for_it_to_the_next() {
     stage.flow.resume(&stage.permit("user_ann"), second).await.unwrap();
     all_ended(&stage, "acme", &[second]).await;
     assert_eq!(order(&watch), [0, 2, 1]);
+}
+
+/// Never knows whom to tell.
+struct Undecided;
+
+#[async_trait]
+impl Recipients for Undecided {
+    async fn of(&self, _: &Head) -> Vec<Recipient> {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_fails_or_is_given_up_keeps_no_slot() {
+    let watch = Watch::default();
+    let asking = Asking { recipients: Arc::new(Undecided), ..Asking::default() };
+    let stage = stage(1).slots(slots(4, 4, 4)).asking(asking).tool(busy(&watch, "t").build()).open().await;
+    let air = workflow("ask").function("a", "t", json!({"n": 1})).node(json!({"id": "h", "type": "hitl"}));
+    stage.apply(&air).await;
+    let ann = stage.permit("user_ann");
+    let ask = |level| StartRun { level, ..StartRun::of("ask", json!({})) };
+    for _ in 0..5 {
+        // Whoever asked hangs up while it is looked up whom to tell.
+        let start = stage.flow.start(&ann, ask(Level::ExecuteNotify));
+        assert!(tokio::time::timeout(Duration::from_secs(1), start).await.is_err());
+    }
+    assert_eq!((stage.flow.calls_under_way(), stage.flow.calls_waiting()), (0, 0));
+    for _ in 0..5 {
+        stage.records.refuse_writes();
+        assert!(stage.flow.start(&ann, ask(Level::ExecuteSilent)).await.is_err());
+        stage.records.heal();
+    }
+    assert_eq!((stage.flow.calls_under_way(), stage.flow.calls_waiting()), (0, 0));
+    apply(&stage, "acme", "t").await;
+    let run = start(&stage, "acme", 1, 5).await;
+    all_ended(&stage, "acme", &[run]).await;
 }
