@@ -118,9 +118,9 @@ impl Flow {
         let records = &*self.inner.parts.records;
         let id = row.uuid("id");
         let of_run = |table| Select::from(table, Scope::System).with("run_id", id);
-        let effects = load::all(records, of_run(&EFFECTS), limits::RUN_STEPS_MAX).await?;
+        let effects = load::all(records, of_run(&EFFECTS), limits::RUN_ROWS_MAX).await?;
         let asked = of_run(&SCOPED_APPROVALS).with("status", "pending");
-        let asked = load::all(records, asked, usize::try_from(limits::RUN_APPROVALS_MAX).unwrap_or(1)).await?;
+        let asked = load::all(records, asked, limits::RUN_ROWS_MAX).await?;
         let written = |row: &Row| {
             ["created_at", "dispatched_at", "settled_at"].iter().filter_map(|column| row.get(column).as_time()).max()
         };
