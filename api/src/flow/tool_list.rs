@@ -39,6 +39,8 @@ pub(crate) struct ToolDocument {
     checkable: bool,
     /// It can undo what it did.
     reversible: bool,
+    /// Undoing the same call twice does no harm, so an undo that a crash cut is sent again.
+    undo_repeatable: bool,
     /// How long one call may take when the workflow doesn't say.
     timeout_ms: u64,
     /// JSON Schema of what it takes.

@@ -10,9 +10,8 @@ const STEP: &str = r#"local.echo={"message":"hi"}"#;
 fn contents(folder: &std::path::Path) -> Vec<(String, Vec<u8>)> {
     let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
     let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
-    let mut found: Vec<_> = files
-        .map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap()))
-        .collect();
+    let mut found: Vec<_> =
+        files.map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap())).collect();
     found.sort();
     found
 }
@@ -43,7 +42,8 @@ fn a_log_without_its_data_file_is_never_lost_to_a_command_or_a_start() {
     for args in commands {
         let said = place.run(args);
         assert!(said.status != 0 && said.stderr.contains("chimera.db-wal"), "{args:?}: {}", said.stderr);
-        let keep = |found: Vec<(String, Vec<u8>)>| found.into_iter().filter(|(name, _)| name != "lock").collect::<Vec<_>>();
+        let keep =
+            |found: Vec<(String, Vec<u8>)>| found.into_iter().filter(|(name, _)| name != "lock").collect::<Vec<_>>();
         assert_eq!(keep(contents(&place.path(".chimera"))), keep(before.clone()), "{args:?}");
     }
     let doctor = place.run(&["doctor"]);

@@ -15,7 +15,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use chimera_core::error::Code;
 use chimera_core::flow::schema::BadSchema;
-use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Spec};
+use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec};
 use chimera_core::limits::{OBJECT_KEY_BYTES_MAX, UPLOAD_BYTES_MAX};
 use chimera_engine::port::{Blobs, BucketError, Buckets, CallContext, Done, Found, Object, Sent, Tool, ToolError};
 use serde::{Deserialize, Serialize};
@@ -101,7 +101,7 @@ fn declared() -> Declared {
         effect: Reach::Write,
         reads_when: None,
         checkable: true,
-        reversible: true,
+        rollback: Rollback::Repeatable,
         timeout_ms: 60_000,
         input: json!({
             "type": "object",

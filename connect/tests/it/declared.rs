@@ -2,6 +2,7 @@
 
 use crate::server::{Reply, Server, call, ctx, gist, toolbox};
 use chimera_connect::flow::declared::{HttpTool, load, tools};
+use chimera_core::flow::tool::Rollback;
 use chimera_engine::port::{Done, Found, Sent, Tool};
 use serde_json::{Value, json};
 
@@ -69,6 +70,34 @@ async fn undoing_needs_the_output_and_a_tool_without_lookup_can_not_tell() {
     tool.rollback(&ctx(), &done).await.unwrap();
     assert_eq!(server.lines(), ["DELETE /lists/l/leads/5"]);
     assert_eq!(tool.check(&ctx(), &input).await.unwrap(), Found::Unknowable);
+}
+
+/// A second refund is another refund; a second `DELETE` of the same thing is none.
+#[tokio::test]
+async fn an_undo_may_be_repeated_if_its_method_or_its_file_says_so() {
+    let delete = "method = \"DELETE\"";
+    assert!(CRM.contains(delete));
+    let undo_by = |method: &str, said: &str| {
+        let text = CRM.replacen(delete, &format!("method = \"{method}\""), 1);
+        text.replacen("[tool.rollback]", &format!("[tool.rollback]\n{said}"), 1)
+    };
+    for (method, said, rollback) in [
+        ("DELETE", "", Rollback::Repeatable),
+        ("PUT", "", Rollback::Repeatable),
+        ("PATCH", "", Rollback::Once),
+        ("POST", "", Rollback::Once),
+        ("POST", "repeatable = true", Rollback::Repeatable),
+        ("DELETE", "repeatable = false", Rollback::Once),
+    ] {
+        let text = undo_by(method, said);
+        assert_eq!(load(&text, "crm.toml").unwrap()[0].spec().rollback, rollback, "{method} {said}");
+        // An error of the server comes after it has begun to work.
+        let server = Server::start(|_| Reply::status(503)).await;
+        let done = Done { input: json!({"name": "Ada", "list": "l"}), output: json!({"id": 5}) };
+        let error = tool(&text, &server).rollback(&ctx(), &done).await.unwrap_err();
+        let sent = if rollback == Rollback::Once { Sent::Maybe } else { Sent::No };
+        assert_eq!(error.sent, sent, "{method} {said}");
+    }
 }
 
 /// What is wrong in a file is told with the file, the key and the reason.

@@ -2,7 +2,7 @@
 
 use crate::given::every_tool;
 use chimera_connect::flow::declared::load;
-use chimera_core::flow::tool::{Reach, Risk, Spec};
+use chimera_core::flow::tool::{Reach, Risk, Rollback, Spec};
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;
@@ -34,7 +34,11 @@ fn section(spec: &Spec) -> String {
         yes(spec.metadata.requires_approval),
         yes(spec.metadata.dry_run_supported),
         yes(spec.metadata.idempotent),
-        yes(spec.reversible),
+        match spec.rollback {
+            Rollback::Unsupported => "no",
+            Rollback::Once => "once",
+            Rollback::Repeatable => "yes",
+        },
         yes(spec.checkable),
         capabilities.join(", ")
     );
@@ -86,5 +90,5 @@ fn the_example_of_the_guide_is_a_file_that_can_be_read() {
     let loaded = load(example, "desk.toml").unwrap();
     let names: Vec<&str> = loaded.iter().map(|declared| declared.spec().name.as_str()).collect();
     assert_eq!(names, ["desk.tickets.list", "desk.tickets.create"]);
-    assert!(loaded[1].spec().reversible && loaded[1].spec().checkable);
+    assert!(loaded[1].spec().is_reversible() && loaded[1].spec().checkable);
 }

@@ -64,7 +64,7 @@ async fn an_upload_as_the_documents_workflow_writes_it_is_read_back() {
     let yard = Yard::new();
     let spec = yard.tool.spec();
     assert_eq!((spec.name.as_str(), spec.effect), ("s3_upload", Reach::Write));
-    assert!(spec.metadata.idempotent && spec.metadata.dry_run_supported && spec.checkable && spec.reversible);
+    assert!(spec.metadata.idempotent && spec.metadata.dry_run_supported && spec.checkable && spec.is_reversible());
     assert_eq!(spec.input.document()["properties"]["dry_run"]["type"], "boolean");
     let input = json!({"bucket": BUCKET, "key_template": "uploads/run-1.bin"});
     let output = execute(&*yard.tool, &call(1), &input).await.unwrap();

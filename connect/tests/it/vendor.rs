@@ -60,7 +60,7 @@ async fn every_vendor_has_the_metadata_of_the_document() {
         [("notion.create_page", true, false), ("github.issues.create", true, true), ("outlook.send", false, false)]
     {
         let tool = tool(name, &server);
-        assert_eq!((tool.spec().reversible, tool.spec().checkable), (reversible, checkable), "{name}");
+        assert_eq!((tool.spec().is_reversible(), tool.spec().checkable), (reversible, checkable), "{name}");
     }
 }
 

@@ -91,7 +91,7 @@ pub fn is_well_formed(scope: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::tool::{Declared, Metadata, Reach};
+    use crate::flow::tool::{Declared, Metadata, Reach, Rollback};
     use serde_json::json;
 
     fn tool(name: &'static str, capabilities: &[&str]) -> Spec {
@@ -107,7 +107,7 @@ mod tests {
             effect: Reach::Pure,
             reads_when: None,
             checkable: false,
-            reversible: false,
+            rollback: Rollback::Unsupported,
             timeout_ms: 1,
             input: json!({"type": "object"}),
             output: json!({"type": "object"}),

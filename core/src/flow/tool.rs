@@ -34,6 +34,18 @@ pub enum Reach {
     Write,
 }
 
+/// Whether a tool can undo what it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rollback {
+    /// It can't.
+    Unsupported,
+    /// It can, and a second undo of the same call would do something else: a refund is paid twice.
+    Once,
+    /// It can, and a second undo of the same call changes nothing.
+    Repeatable,
+}
+
 /// Inputs with which a writing tool only asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ReadsWhen {
@@ -76,8 +88,8 @@ pub struct Spec {
     pub reads_when: Option<ReadsWhen>,
     /// `check` can tell whether an effect happened.
     pub checkable: bool,
-    /// `rollback` can undo it.
-    pub reversible: bool,
+    /// Whether `rollback` can undo it, and may be repeated.
+    pub rollback: Rollback,
     /// How long one call may take when the workflow doesn't say.
     pub timeout_ms: u64,
     /// What it takes. Always has the boolean property `dry_run`.
@@ -103,8 +115,8 @@ pub struct Declared {
     pub reads_when: Option<ReadsWhen>,
     /// `check` can tell whether an effect happened.
     pub checkable: bool,
-    /// `rollback` can undo it.
-    pub reversible: bool,
+    /// Whether `rollback` can undo it, and may be repeated.
+    pub rollback: Rollback,
     /// How long one call may take.
     pub timeout_ms: u64,
     /// Schema of the input, without `dry_run`, which every tool gets.
@@ -124,7 +136,7 @@ impl Declared {
             effect: self.effect,
             reads_when: self.reads_when,
             checkable: self.checkable,
-            reversible: self.reversible,
+            rollback: self.rollback,
             timeout_ms: self.timeout_ms,
             input: Schema::compile(with_dry_run(self.input))?,
             output: Schema::compile(self.output)?,
@@ -150,6 +162,12 @@ pub fn is_dry(input: &Value) -> bool {
 }
 
 impl Spec {
+    /// Whether it can undo what it did.
+    #[must_use]
+    pub fn is_reversible(&self) -> bool {
+        self.rollback != Rollback::Unsupported
+    }
+
     /// How far a call with this input reaches.
     #[must_use]
     pub fn reach(&self, input: &Value) -> Reach {

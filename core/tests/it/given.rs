@@ -1,6 +1,6 @@
 //! What the tests of several rooms are given.
 
-use chimera_core::flow::tool::{Declared, Metadata, Reach, Spec};
+use chimera_core::flow::tool::{Declared, Metadata, Reach, Rollback, Spec};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(crate) fn tool(name: &'static str, effect: Reach, input: Value, output: Valu
         effect,
         reads_when: None,
         checkable: false,
-        reversible: false,
+        rollback: Rollback::Unsupported,
         timeout_ms: 1_000,
         input,
         output,

@@ -3,7 +3,7 @@
 use super::{Flow, FlowError};
 use crate::access::{Permit, WORKFLOWS_READ};
 use chimera_core::access::scope;
-use chimera_core::flow::tool::Spec;
+use chimera_core::flow::tool::{Rollback, Spec};
 use chimera_core::record::{Json, Row};
 use serde_json::{Value, json};
 
@@ -75,7 +75,8 @@ fn tool(spec: &Spec) -> Value {
         "effect": spec.effect,
         "reads_when": spec.reads_when,
         "checkable": spec.checkable,
-        "reversible": spec.reversible,
+        "reversible": spec.is_reversible(),
+        "undo_repeatable": spec.rollback == Rollback::Repeatable,
         "timeout_ms": spec.timeout_ms,
         "input_schema": spec.input.document(),
         "output_schema": spec.output.document(),

@@ -12,6 +12,7 @@ use chimera_core::access::kind_of;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::{RunStatus, Signal, StepStatus, Told, affinity};
 use chimera_core::flow::tables::{CACHE_ENTRIES, STEPS};
+use chimera_core::flow::tool::Rollback;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
@@ -128,10 +129,23 @@ impl Flow {
         check_words("reason", reason.as_deref())?;
         self.ended(permit, run).await?;
         for step in steps.iter().flatten() {
-            self.step_row(permit, run, *step).await?;
+            let row = self.step_row(permit, run, *step).await?;
+            self.may_undo_again(permit, &row)?;
         }
         let told = Told::Rollback { steps, by: permit.actor().to_owned(), reason, for_parent: false };
         self.tell(permit, run, told).await
+    }
+
+    /// Refuses to undo a step of which nobody knows whether it was undone, unless a person asks who has
+    /// found out, or a second undo changes nothing.
+    fn may_undo_again(&self, permit: &Permit, step: &Row) -> Result<(), FlowError> {
+        let tool = step.get("tool").as_text().and_then(|tool| self.inner.parts.registry.get(tool));
+        let repeatable = tool.is_some_and(|tool| tool.spec().rollback == Rollback::Repeatable);
+        if step.get("in_doubt_since").is_null() || repeatable || permit.kind() == ActorType::Human {
+            return Ok(());
+        }
+        let message = "nobody knows whether the step was undone; only people find out and undo it again";
+        Err(FlowError::refused(Code::RbacForbidden, message))
     }
 
     /// Says that a person has undone by hand what a run did: the run is marked, nothing is called.

@@ -35,7 +35,8 @@ pub trait Tool: Send + Sync {
     /// Does it.
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError>;
 
-    /// Undoes a call that ended with `output`; undoing twice is not an error. Gives what was done.
+    /// Undoes a call that ended with `output`; gives what was done. One that is
+    /// `Rollback::Repeatable` may be asked again under the same key, any other never is by itself.
     async fn rollback(&self, _ctx: &CallContext, _done: &Done) -> Result<Value, ToolError> {
         let message = format!("{} does not support rollback", self.spec().name);
         Err(ToolError::not_sent(Code::InvalidTransition, message))

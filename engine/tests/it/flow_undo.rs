@@ -4,7 +4,7 @@ use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::tables::EFFECTS;
-use chimera_core::flow::tool::{Reach, Spec};
+use chimera_core::flow::tool::{Reach, Rollback, Spec};
 use chimera_engine::flow::policy::Rules;
 use chimera_engine::port::{Tool, ToolError};
 use chimera_testkit::flow::{Air, Puppet, Stage, chain, code_of, id_of, stage, until, workflow};
@@ -66,7 +66,7 @@ async fn a_failed_run_is_rolled_back_as_far_as_it_came() {
 #[tokio::test(start_paused = true)]
 async fn what_can_not_be_undone_is_left_and_said_and_the_status_stays() {
     let undone = Arc::default();
-    let mail = Puppet::new("mail", Reach::Write).declared(|tool| tool.reversible = false);
+    let mail = Puppet::new("mail", Reach::Write).declared(|tool| tool.rollback = Rollback::Unsupported);
     let sent = mail.asked();
     let stage = stage(1).tool(writes("write", &undone).build()).tool(mail.build()).open().await;
     let run = stage.run(&chain("w", &[("a", "write"), ("b", "mail"), ("c", "write")]), SILENT).await;

@@ -34,5 +34,6 @@ mod flow_start;
 mod flow_stop;
 mod flow_store;
 mod flow_undo;
+mod flow_undo_once;
 mod simulate;
 mod verify;

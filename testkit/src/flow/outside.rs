@@ -33,10 +33,10 @@ impl Outside {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner).insert(key, made);
     }
 
-    /// Something is undone.
-    pub fn undo(&self, tool: &str, key: &str) {
+    /// Something is undone; false if nothing stands there, because it was undone before.
+    pub fn undo(&self, tool: &str, key: &str) -> bool {
         let key = (tool.to_owned(), key.to_owned());
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner).remove(&key).is_some()
     }
 
     /// What stands under a key.

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use chimera_core::error::Code;
-use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Spec, is_dry};
+use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
 use chimera_engine::port::{CallContext, Done, Found, Tool, ToolError};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -135,7 +135,7 @@ impl Puppet {
             effect,
             reads_when: None,
             checkable: false,
-            reversible: effect == Reach::Write,
+            rollback: if effect == Reach::Write { Rollback::Repeatable } else { Rollback::Unsupported },
             timeout_ms: 30_000,
             input: json!({"type": "object"}),
             output: json!({"type": "object"}),

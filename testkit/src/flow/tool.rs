@@ -3,7 +3,7 @@
 use super::outside::Outside;
 use async_trait::async_trait;
 use chimera_core::error::Code;
-use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Spec, is_dry};
+use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
 use chimera_engine::port::{CallContext, Done, Found, Tool, ToolError};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl Scripted {
             effect,
             reads_when: None,
             checkable,
-            reversible: effect == Reach::Write,
+            rollback: if effect == Reach::Write { Rollback::Repeatable } else { Rollback::Unsupported },
             timeout_ms: 30_000,
             input: json!({"type": "object"}),
             output: json!({"type": "object"}),

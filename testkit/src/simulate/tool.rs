@@ -11,7 +11,7 @@ use crate::memory::MemoryRecords;
 use async_trait::async_trait;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::EFFECTS;
-use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Spec, is_dry};
+use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
 use chimera_engine::port::{CallContext, Done, Found, Tool, ToolError};
 use serde_json::{Value, json};
 use std::sync::{Arc, OnceLock};
@@ -48,7 +48,11 @@ fn declared((name, effect, idempotent, checkable): (&'static str, Reach, bool, b
         effect,
         reads_when: None,
         checkable,
-        reversible: effect == Reach::Write,
+        rollback: match effect {
+            Reach::Write if name == "once" => Rollback::Once,
+            Reach::Write => Rollback::Repeatable,
+            Reach::Pure | Reach::Read => Rollback::Unsupported,
+        },
         timeout_ms: 20_000,
         input: json!({"type": "object"}),
         output: json!({"type": "object"}),
@@ -116,6 +120,14 @@ impl Simulated {
         output
     }
 
+    fn undo(&self, ctx: &CallContext) {
+        let key = ctx.idempotency_key.trim_end_matches(":undo");
+        let stood = self.outside.undo(&self.spec.name, key);
+        if !stood && self.spec.rollback == Rollback::Once {
+            self.judge.fault(format!("{key} was undone twice"));
+        }
+    }
+
     async fn odd(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         let lost = || ToolError::maybe_sent(Code::ExternalServiceUnavailable, "the answer was lost");
         match self.weather.dice.below(9) {
@@ -180,12 +192,12 @@ impl Tool for Simulated {
                 0 => Err(ToolError::not_sent(Code::ExternalServiceError, "not now")),
                 1 => std::future::pending().await,
                 _ => {
-                    self.outside.undo(&self.spec.name, ctx.idempotency_key.trim_end_matches(":undo"));
+                    self.undo(ctx);
                     Err(ToolError::maybe_sent(Code::ExternalServiceUnavailable, "the answer was lost"))
                 }
             };
         }
-        self.outside.undo(&self.spec.name, ctx.idempotency_key.trim_end_matches(":undo"));
+        self.undo(ctx);
         Ok(json!({"undone": true}))
     }
 

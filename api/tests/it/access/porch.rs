@@ -7,7 +7,7 @@ use chimera_core::access::Entry;
 use chimera_core::access::token::Claims;
 use chimera_core::flow::run::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::tables::RUNS;
-use chimera_core::flow::tool::{Reach, Risk, Spec};
+use chimera_core::flow::tool::{Reach, Risk, Rollback, Spec};
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, AUDIT_LOGS, IDEMPOTENCY_RECORDS};
 use chimera_core::time::Timestamp;
 use chimera_engine::access::{Directory, Guard, Settings};
@@ -137,7 +137,7 @@ fn tools() -> Vec<Puppet> {
         says("notion.note", Reach::Write, &["notion.notes.write"]),
         careful(says("notion.create_page", Reach::Write, &["notion.pages.create", "notion.write"]), Risk::Medium),
         careful(says("outlook.send", Reach::Write, &["outlook.send", "external_api"]), Risk::High)
-            .declared(|tool| tool.reversible = false),
+            .declared(|tool| tool.rollback = Rollback::Unsupported),
         says("local.forbidden", Reach::Pure, &["local.summarize"]),
         broken.answers(|_, _| Err(ToolError::not_sent(chimera_core::error::Code::MalformedArgs, "it never works"))),
     ]

@@ -126,6 +126,8 @@ pub(super) struct Undo {
     /// Statuses that mean it is gone already.
     #[serde(default)]
     pub(super) gone: Vec<u16>,
+    /// Whether a second one changes nothing; by its method when absent.
+    pub(super) repeatable: Option<bool>,
 }
 
 /// How to find out whether a call took effect.

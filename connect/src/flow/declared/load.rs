@@ -5,13 +5,13 @@
 //! which key and what is wrong.
 
 use super::auth::Credential;
-use super::file::{Auth, Check, Entry, Exchange, File, Paging, RateLimited};
+use super::file::{Auth, Check, Entry, Exchange, File, Paging, RateLimited, Undo};
 use super::mapping::{Mapping, Place};
 use super::plan::{CursorInto, Declaration, HeaderText, Lookup, Next, Pages, Plan, Rate, Step, Vendor};
 use super::template::{Hole, Text, Tree};
 use chimera_core::access::SecretName;
 use chimera_core::flow::schema::Schema;
-use chimera_core::flow::tool::{Reach, Spec, with_dry_run};
+use chimera_core::flow::tool::{Reach, Rollback, Spec, with_dry_run};
 use chimera_core::limits::{
     DECLARED_FILE_BYTES_MAX, DECLARED_PAGES_MAX, DECLARED_TOOLS_MAX, TOOL_NAME_CHARS_MAX, TOOL_TIMEOUT_MS_MAX,
 };
@@ -308,6 +308,13 @@ fn lookup(check: &Check, at: &At<'_>, scope: &Scope<'_>) -> Result<Lookup, Decla
     })
 }
 
+/// Whether the call that undoes may be sent twice. HTTP promises it for `DELETE` and `PUT`; of others
+/// only the file can know.
+fn rollback(undo: &Undo) -> Rollback {
+    let by_method = ["DELETE", "PUT"].contains(&undo.request.method.as_str());
+    if undo.repeatable.unwrap_or(by_method) { Rollback::Repeatable } else { Rollback::Once }
+}
+
 fn tool(entry: &Entry, at: &At<'_>) -> Result<(Spec, Plan), DeclareError> {
     let named = entry.name.split('.').all(is_name) && entry.name.len() <= TOOL_NAME_CHARS_MAX;
     at.child("name").demand(named, "words of a-z, 0-9, '_' and '-' with dots between")?;
@@ -330,7 +337,7 @@ fn tool(entry: &Entry, at: &At<'_>) -> Result<(Spec, Plan), DeclareError> {
         effect: entry.effect,
         reads_when: None,
         checkable: entry.check.is_some(),
-        reversible: entry.rollback.is_some(),
+        rollback: entry.rollback.as_ref().map_or(Rollback::Unsupported, rollback),
         timeout_ms: entry.timeout_ms,
         input: at.child("input").ok(Schema::compile(with_dry_run(entry.input.clone())))?,
         output: at.child("output").ok(Schema::compile(entry.output.clone()))?,

@@ -11,7 +11,7 @@ use super::{DeclareError, load};
 use crate::flow::http::{Call, Care, Keyring, authority_of};
 use crate::flow::toolbox::Toolbox;
 use async_trait::async_trait;
-use chimera_core::flow::tool::{Reach, Spec, is_dry};
+use chimera_core::flow::tool::{Reach, Rollback, Spec, is_dry};
 use chimera_core::limits::{DECLARED_PAGES_MAX, ERROR_TEXT_CHARS_MAX};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{CallContext, Done, Found, Tool, ToolError};
@@ -127,7 +127,8 @@ impl HttpTool {
 
     async fn undo(&self, call: &Call, step: &Step, gone: &[u16], values: &Values<'_>) -> Result<Value, ToolError> {
         let mut keys = Keyring::new(Arc::clone(&self.line.secrets));
-        let mut request = self.line.request(step, values, Care::Repeatable)?;
+        let care = if self.spec.rollback == Rollback::Repeatable { Care::Repeatable } else { Care::Once };
+        let mut request = self.line.request(step, values, care)?;
         self.line.sign(&mut request, step, call, &mut keys).await?;
         match self.line.send(call, request, &keys).await {
             Ok(answer) => Ok(json!({"rolled_back": true, "status": answer.status})),

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use chimera_core::access::SecretName;
 use chimera_core::error::Code;
 use chimera_core::flow::schema::BadSchema;
-use chimera_core::flow::tool::{Declared, Metadata, Reach, ReadsWhen, Risk, Spec, is_dry};
+use chimera_core::flow::tool::{Declared, Metadata, Reach, ReadsWhen, Risk, Rollback, Spec, is_dry};
 use chimera_core::limits::{ERROR_TEXT_CHARS_MAX, HTTP_REDIRECTS_MAX, TARGET_BYTES_MAX};
 use chimera_engine::port::{CallContext, Secrets, Tool, ToolError};
 use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
@@ -85,7 +85,7 @@ impl HttpRequest {
             effect: Reach::Write,
             reads_when: Some(ReadsWhen { member: "method", values: &["GET", "HEAD", "OPTIONS"] }),
             checkable: false,
-            reversible: false,
+            rollback: Rollback::Unsupported,
             timeout_ms: 30_000,
             input: input_schema(),
             output: output_schema(),

@@ -5,7 +5,7 @@
 
 use async_trait::async_trait;
 use chimera_core::flow::schema::BadSchema;
-use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Spec, is_dry};
+use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
 use chimera_engine::port::{CallContext, Tool, ToolError};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl Echo {
             effect: Reach::Pure,
             reads_when: None,
             checkable: false,
-            reversible: false,
+            rollback: Rollback::Unsupported,
             timeout_ms: 5_000,
             input: json!({
                 "type": "object",

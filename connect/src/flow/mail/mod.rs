@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use chimera_core::access::SecretName;
 use chimera_core::error::Code;
 use chimera_core::flow::schema::BadSchema;
-use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Spec, is_dry};
+use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
 use chimera_core::limits::{MAIL_RECEIVERS_MAX, MAIL_SUBJECT_CHARS_MAX, MAIL_TEXT_BYTES_MAX};
 use chimera_engine::port::{CallContext, Secrets, Tool, ToolError};
 use lettre::message::Mailbox;
@@ -106,7 +106,7 @@ fn declared() -> Declared {
         effect: Reach::Write,
         reads_when: None,
         checkable: false,
-        reversible: false,
+        rollback: Rollback::Unsupported,
         timeout_ms: 60_000,
         input: json!({
             "type": "object",

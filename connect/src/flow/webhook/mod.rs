@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::Code;
 use chimera_core::flow::schema::BadSchema;
-use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Spec, is_dry};
+use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
 use chimera_core::limits::TARGET_BYTES_MAX;
 use chimera_engine::port::{CallContext, Secrets, Tool, ToolError};
 use reqwest::header::{HeaderName, HeaderValue};
@@ -142,7 +142,7 @@ impl WebhookSend {
             effect: Reach::Write,
             reads_when: None,
             checkable: false,
-            reversible: false,
+            rollback: Rollback::Unsupported,
             timeout_ms: 20_000,
             input: json!({
                 "type": "object",

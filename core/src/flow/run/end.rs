@@ -145,7 +145,7 @@ impl Run {
             && self.settled.is_empty()
             && self.coming.is_empty()
             && self.draft.is_none()
-            // What is to be undone next is written down already, and would look sent to whoever reads it.
+            // A rollback stays with whoever drives it.
             && self.undo.is_none()
             && !self.timers.iter().any(|(_, at)| self.is_lost(*at))
             && self.next_deadline().is_none_or(far)

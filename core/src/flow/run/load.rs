@@ -374,7 +374,7 @@ impl Run {
         let by_key: BTreeMap<&str, &Row> = effects.iter().map(|row| (row.text("idempotency_key"), row)).collect();
         let compensation = |at: At| by_key.get(self.undo_key(at, round).as_str()).copied();
         let mut queue: Vec<(i64, At)> = Vec::new();
-        let mut current = None;
+        let (mut current, mut lost_until) = (None, None);
         let mut left = Vec::new();
         let mut undone = Vec::new();
         for at in self.places().collect::<Vec<_>>() {
@@ -388,13 +388,23 @@ impl Run {
                 _ => continue,
             };
             match compensation(at) {
-                Some(effect) if effect.text("status") == "dispatched" => {
-                    let (effect, version) = (effect.uuid("id"), effect.int("state_version"));
-                    // It may have been sent before, so the next try is not the first.
-                    current = Some(Current { at, call: None, effect, version, attempt: 1, child: None });
+                Some(effect) if ["prepared", "dispatched"].contains(&effect.text("status")) => {
+                    let lost = effect.text("status") == "dispatched";
+                    lost_until = effect.get("deadline").as_time().filter(|_| lost);
+                    current = Some(Current {
+                        at,
+                        call: None,
+                        effect: effect.uuid("id"),
+                        version: effect.int("state_version"),
+                        attempt: u32::try_from(effect.int("attempt")).unwrap_or(u32::MAX),
+                        in_doubt: lost,
+                        lost,
+                        child: None,
+                    });
                 }
                 Some(effect) if ["failed", "unknown"].contains(&effect.text("status")) => {
-                    let reason = "it could not be undone";
+                    let unknown = effect.text("status") == "unknown";
+                    let reason = if unknown { "nobody knows whether it was undone" } else { "it could not be undone" };
                     left.push(json!({"node": self.name(at), "item": at.item, "step_id": step, "reason": reason}));
                 }
                 _ => queue.push((seq, at)),
@@ -411,7 +421,8 @@ impl Run {
             current,
             undone,
             left,
-            retry_at: None,
+            // Whoever sent it may still be at it until then.
+            retry_at: lost_until,
             doubted: document["restored_at"].as_i64() != self.restored_at.map(Timestamp::micros),
         });
     }

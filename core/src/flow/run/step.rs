@@ -94,6 +94,9 @@ impl Run {
     /// A run that another process drove, or that was parked: whatever was under way there is lost.
     fn take_up(&mut self, alone: bool, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         book.claim = true;
+        if alone {
+            self.undo_is_lost();
+        }
         if self.status == RunStatus::Pending {
             return self.begin(env, book);
         }

@@ -2,8 +2,9 @@
 //!
 //! Each undoing is a recorded effect of its own, asked of the policy like any other call. A child
 //! run is rolled back in its parent's turn, by itself, and tells when it is done. What can't be
-//! undone is left and said; then the run keeps its status. Undoing twice does no harm, so after a
-//! crash a rollback simply goes on.
+//! undone is left and said; then the run keeps its status. After a crash a rollback goes on. The undo
+//! that was under way is sent again only if its tool says that a second one changes nothing; else
+//! nobody knows whether it happened, and a person finds out.
 
 use super::env::{Action, Env, Verdict as PolicyVerdict};
 use super::event::{Call, Effect, Mode};
@@ -11,9 +12,10 @@ use super::rows::{Book, Unstorable};
 use super::start::Work;
 use super::task::{State, Task};
 use super::{At, EffectStatus, Run, RunStatus, Told, retry};
+use crate::error::{Code, ErrorBody};
 use crate::flow::call::{Answer, Sent};
 use crate::flow::tables::EFFECTS;
-use crate::flow::tool::{Reach, is_dry};
+use crate::flow::tool::{Reach, Rollback, is_dry};
 use crate::limits;
 use crate::record::{Insert, Json, Update, Value as Cell};
 use crate::time::Timestamp;
@@ -49,11 +51,28 @@ pub(crate) struct Current {
     pub(crate) at: At,
     pub(crate) call: Option<Uuid>,
     pub(crate) effect: Uuid,
+    /// Zero until its row was written, with the first send.
     pub(crate) version: i64,
+    /// Sends so far.
     pub(crate) attempt: u32,
+    /// One of its sends may have happened without anybody knowing.
+    pub(crate) in_doubt: bool,
+    /// Its process is gone, or may be.
+    pub(crate) lost: bool,
     /// The child run that is being rolled back.
     pub(crate) child: Option<Uuid>,
 }
+
+impl Current {
+    /// Nothing was sent yet.
+    const fn new(at: At, effect: Uuid, child: Option<Uuid>) -> Self {
+        Self { at, call: None, effect, version: 0, attempt: 0, in_doubt: false, lost: false, child }
+    }
+}
+
+/// Why an undo is not sent once more.
+const LOST: &str = "the process that made this call is gone";
+const IN_DOUBT: &str = "nobody knows whether an earlier undo of it happened";
 
 /// What somebody wants undone.
 pub(crate) struct Wanted {
@@ -152,9 +171,9 @@ impl Run {
             match self.may_undo(at, env) {
                 Err(why) => self.leave(at, &why),
                 Ok(()) => {
-                    self.write_compensation(at, env, book)?;
-                    self.send_undo(env, book);
-                    return Ok(());
+                    let effect = (env.ids)();
+                    self.undo.iter_mut().for_each(|undo| undo.current = Some(Current::new(at, effect, None)));
+                    return self.send_undo(env, book);
                 }
             }
         }
@@ -164,8 +183,7 @@ impl Run {
     fn undo_child(&mut self, at: At, child: Uuid, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let Some(undo) = &mut self.undo else { return Ok(()) };
         let (by, reason) = (undo.by.clone(), undo.reason.clone());
-        undo.current =
-            Some(Current { at, call: None, effect: Uuid::nil(), version: 0, attempt: 0, child: Some(child) });
+        undo.current = Some(Current::new(at, Uuid::nil(), Some(child)));
         let told = Told::Rollback { steps: None, by, reason, for_parent: true };
         book.signal(&self.head.tenant, child, &told, env)?;
         book.effects.push(Effect::Wake(child));
@@ -243,8 +261,13 @@ impl Run {
         if self.task(at).is_some_and(|task| matches!(task.state, State::Failed { .. })) {
             return Err("what it gave can't be used, so nobody can tell what to undo".to_owned());
         }
-        if !spec.reversible {
+        if !spec.is_reversible() {
             return Err(format!("{} does not support rollback", spec.name));
+        }
+        // Whoever names the step has found out.
+        let named = self.undo.as_ref().is_some_and(|undo| undo.part);
+        if !named && spec.rollback == Rollback::Once && self.doubts.contains_key(&at) {
+            return Err(IN_DOUBT.to_owned());
         }
         let input = self.task(at).and_then(|task| task.input.clone()).unwrap_or_default();
         let (tenant, actor, level) = (self.head.tenant.as_str(), self.head.actor.as_str(), self.head.level);
@@ -262,33 +285,51 @@ impl Run {
         }
     }
 
-    fn write_compensation(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
-        let Some(step) = self.step_id(at) else { return Ok(()) };
-        let effect = (env.ids)();
-        let tool = self.function(at).map(|function| function.tool.clone()).unwrap_or_default();
-        let Some(digest) = self.task(at).map(Task::input_digest) else { return Ok(()) };
-        let key = self.undo_key(at, self.rollbacks);
-        book.insert(Insert::into(
-            &EFFECTS,
-            vec![
-                ("id", effect.into()),
-                ("tenant_id", self.head.tenant.as_str().into()),
-                ("run_id", self.head.id.into()),
-                ("step_id", step.into()),
-                ("kind", "compensation".into()),
-                ("tool", tool.as_str().into()),
-                ("status", EffectStatus::Dispatched.as_str().into()),
-                ("idempotency_key", key.into()),
-                ("input_digest", Cell::Bytes(digest.to_vec())),
-                ("created_at", env.now.into()),
-                ("dispatched_at", env.now.into()),
-                ("state_version", 1.into()),
-            ],
-        )?);
-        self.undos += 1;
-        book.note("step.undoing", Some(step), None, json!({"node": self.name(at), "tool": tool, "effect_id": effect}));
-        if let Some(undo) = &mut self.undo {
-            undo.current = Some(Current { at, call: None, effect, version: 1, attempt: 0, child: None });
+    /// Writes down how the current undo stands: its row comes with the first send.
+    fn write_compensation(
+        &mut self,
+        status: EffectStatus,
+        deadline: Option<Timestamp>,
+        now: Timestamp,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let Some(current) = self.undo.as_ref().and_then(|undo| undo.current.as_ref()) else { return Ok(()) };
+        let (at, effect, version, attempt) = (current.at, current.effect, current.version, i64::from(current.attempt));
+        let sent = status == EffectStatus::Dispatched;
+        if version > 0 {
+            let mut set = vec![("status", status.as_str().into()), ("settled_at", (!sent).then_some(now).into())];
+            if sent {
+                set.extend([("attempt", attempt.into()), ("deadline", deadline.into()), ("dispatched_at", now.into())]);
+            }
+            book.update(Update::versioned(&EFFECTS, vec![effect.into()], version, set)?);
+        } else {
+            let Some(digest) = self.task(at).map(Task::input_digest) else { return Ok(()) };
+            let tool = self.function(at).map(|function| function.tool.clone()).unwrap_or_default();
+            book.insert(Insert::into(
+                &EFFECTS,
+                vec![
+                    ("id", effect.into()),
+                    ("tenant_id", self.head.tenant.as_str().into()),
+                    ("run_id", self.head.id.into()),
+                    ("step_id", self.step_id(at).into()),
+                    ("kind", "compensation".into()),
+                    ("tool", tool.as_str().into()),
+                    ("status", status.as_str().into()),
+                    ("idempotency_key", self.undo_key(at, self.rollbacks).into()),
+                    ("attempt", attempt.into()),
+                    ("deadline", deadline.into()),
+                    ("input_digest", Cell::Bytes(digest.to_vec())),
+                    ("created_at", now.into()),
+                    ("dispatched_at", now.into()),
+                    ("state_version", 1.into()),
+                ],
+            )?);
+            self.undos += 1;
+            let data = json!({"node": self.name(at), "tool": tool, "effect_id": effect});
+            book.note("step.undoing", self.step_id(at), None, data);
+        }
+        if let Some(current) = self.undo.as_mut().and_then(|undo| undo.current.as_mut()) {
+            current.version += 1;
         }
         Ok(())
     }
@@ -298,26 +339,29 @@ impl Run {
         format!("{}:{round}", self.effect_key(at, &Mode::Undo { output: Arc::default() }))
     }
 
-    fn send_undo(&mut self, env: &mut Env<'_>, book: &mut Book) {
-        let Some(current) = self.undo.as_ref().and_then(|undo| undo.current.as_ref()) else { return };
+    fn send_undo(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let Some(current) = self.undo.as_ref().and_then(|undo| undo.current.as_ref()) else { return Ok(()) };
         let (at, effect, attempt) = (current.at, current.effect, current.attempt + 1);
-        let Work::Tool(spec) = self.work(at) else { return };
+        let Work::Tool(spec) = self.work(at) else { return Ok(()) };
         if current.child.is_some() {
-            return;
+            return Ok(());
         }
-        if !self.take_slot(at, &spec, env) {
-            // It is due and waits for a slot, no longer for a time.
-            if let Some(undo) = &mut self.undo {
-                undo.retry_at = None;
-            }
-            return;
+        let slot = self.take_slot(at, &spec, env);
+        let Some(undo) = &mut self.undo else { return Ok(()) };
+        // It is due, and waits for a slot at the most, no longer for a time.
+        undo.retry_at = None;
+        if !slot {
+            return Ok(());
         }
-        let Some(task) = self.task(at) else { return };
-        let output = task.output().cloned().unwrap_or_default();
         let call = (env.ids)();
         let ms = i64::try_from(spec.timeout_ms).unwrap_or(60_000);
-        let mode = Mode::Undo { output };
         let deadline = Timestamp::from_micros(env.now.micros().saturating_add(ms * 1_000));
+        if let Some(current) = &mut undo.current {
+            (current.call, current.attempt) = (Some(call), attempt);
+        }
+        self.write_compensation(EffectStatus::Dispatched, Some(deadline), env.now, book)?;
+        let Some(task) = self.task(at) else { return Ok(()) };
+        let mode = Mode::Undo { output: task.output().cloned().unwrap_or_default() };
         book.effects.push(Effect::Call(Call {
             at,
             id: call,
@@ -331,34 +375,36 @@ impl Run {
             deadline,
         }));
         self.calls.insert(at);
-        if let Some(undo) = &mut self.undo {
+        Ok(())
+    }
+
+    /// The process that drove it is gone, and with it the undo that was under way.
+    pub(crate) fn undo_is_lost(&mut self) {
+        let Some(undo) = &mut self.undo else { return };
+        if undo.current.as_ref().is_some_and(|current| current.lost) {
             undo.retry_at = None;
-            if let Some(current) = &mut undo.current {
-                current.call = Some(call);
-                current.attempt = attempt;
-            }
         }
     }
 
     /// Goes on with a rollback that was loaded, or whose next try is due.
     pub(crate) fn drive_undo(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         self.doubt_undo(env, book)?;
-        let Some(undo) = &self.undo else { return Ok(()) };
-        match &undo.current {
-            None => self.undo_on(env, book),
-            Some(current)
-                if current.call.is_none()
-                    && current.child.is_none()
-                    && undo.retry_at.is_none_or(|due| due <= env.now) =>
-            {
-                let effects = book.effects.len();
-                self.send_undo(env, book);
-                // Whoever has lost the run meanwhile learns it from this commit, before anything is sent.
-                book.claim |= book.effects.len() > effects;
-                Ok(())
-            }
-            Some(_) => Ok(()),
+        let Some(undo) = &mut self.undo else { return Ok(()) };
+        let due = undo.retry_at.is_none_or(|due| due <= env.now);
+        let Some(current) = &mut undo.current else { return self.undo_on(env, book) };
+        if current.call.is_some() || current.child.is_some() || !due {
+            return Ok(());
         }
+        let (at, lost, attempt) = (current.at, std::mem::take(&mut current.lost), current.attempt);
+        if lost && !(self.undo_repeats(at) && attempt < limits::RESENDS_MAX) {
+            return self.undo_failed(at, &ErrorBody::new(Code::OutcomeUnknown, LOST), env, book);
+        }
+        self.send_undo(env, book)
+    }
+
+    /// Whether what a place did may be undone twice.
+    fn undo_repeats(&self, at: At) -> bool {
+        matches!(self.work(at), Work::Tool(spec) if spec.rollback == Rollback::Repeatable)
     }
 
     /// An undoing ended.
@@ -376,41 +422,48 @@ impl Run {
         self.calls.remove(&at);
         book.effects.push(Effect::Release(at));
         current.call = None;
-        let (effect, version, attempt) = (current.effect, current.version, current.attempt);
-        let step = self.step_id(at);
-        let status = match answer {
+        let error = match answer {
             Answer::Output(_) => {
+                let effect = current.effect;
                 self.undone(at, json!({"node": self.name(at), "item": at.item, "effect_id": effect}), env, book);
-                EffectStatus::Succeeded
+                return self.undo_settled(EffectStatus::Succeeded, env, book);
             }
-            Answer::Failed(error) => {
-                let dice = u64::from_be_bytes(*call.as_bytes().last_chunk().unwrap_or(&[0; 8]));
-                let due = retry::due(&error.body, attempt, limits::RETRIES_MAX, env.now, dice);
-                if let (Some(due), Some(undo)) = (due, &mut self.undo) {
-                    undo.retry_at = Some(due);
-                    return Ok(());
-                }
-                book.note(
-                    "step.rollback_failed",
-                    step,
-                    None,
-                    json!({"node": self.name(at), "code": error.body.code, "message": error.body.message}),
-                );
-                self.leave(at, &error.body.message);
-                if error.sent == Sent::Maybe {
-                    self.begin_doubt(at, &error.body.message, env.now, book);
-                    EffectStatus::Unknown
-                } else {
-                    EffectStatus::Failed
-                }
-            }
-            Answer::Found(_) => EffectStatus::Failed,
+            Answer::Failed(error) => error,
+            Answer::Found(_) => return self.undo_settled(EffectStatus::Failed, env, book),
         };
-        let set = vec![("status", status.as_str().into()), ("settled_at", env.now.into())];
-        book.update(Update::versioned(&EFFECTS, vec![effect.into()], version, set)?);
-        if let Some(undo) = &mut self.undo {
-            undo.current = None;
+        current.in_doubt |= error.sent == Sent::Maybe;
+        let (attempt, in_doubt) = (current.attempt, current.in_doubt);
+        let dice = u64::from_be_bytes(*call.as_bytes().last_chunk().unwrap_or(&[0; 8]));
+        let due = retry::due(&error.body, attempt, limits::RETRIES_MAX, env.now, dice);
+        match due.filter(|_| !in_doubt || self.undo_repeats(at)) {
+            Some(due) => {
+                self.undo.iter_mut().for_each(|undo| undo.retry_at = Some(due));
+                // What certainly was not sent is no doubt after a crash either.
+                if in_doubt { Ok(()) } else { self.write_compensation(EffectStatus::Prepared, None, env.now, book) }
+            }
+            None => self.undo_failed(at, &error.body, env, book),
         }
+    }
+
+    /// No more tries. What may have happened is not called failed: a person finds out.
+    fn undo_failed(&mut self, at: At, error: &ErrorBody, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let data = json!({"node": self.name(at), "code": error.code, "message": error.message});
+        book.note("step.rollback_failed", self.step_id(at), None, data);
+        self.leave(at, &error.message);
+        let current = self.undo.as_ref().and_then(|undo| undo.current.as_ref());
+        let status = if current.is_some_and(|current| current.in_doubt) {
+            self.begin_doubt(at, &error.message, env.now, book);
+            EffectStatus::Unknown
+        } else {
+            EffectStatus::Failed
+        };
+        self.undo_settled(status, env, book)
+    }
+
+    /// The current undo is over: the next one comes.
+    fn undo_settled(&mut self, status: EffectStatus, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        self.write_compensation(status, None, env.now, book)?;
+        self.undo.iter_mut().for_each(|undo| undo.current = None);
         self.undo_on(env, book)
     }
 

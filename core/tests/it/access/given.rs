@@ -2,7 +2,7 @@
 
 use chimera_core::access::risk::{Score, score};
 use chimera_core::access::{Plan, PlanStep};
-use chimera_core::flow::tool::{Declared, Metadata, Reach, ReadsWhen, Risk, Spec};
+use chimera_core::flow::tool::{Declared, Metadata, Reach, ReadsWhen, Risk, Rollback, Spec};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -41,7 +41,7 @@ pub(super) fn tool(name: &str) -> Option<Spec> {
         effect,
         reads_when: (name == "http.request").then_some(reads_when),
         checkable: false,
-        reversible: false,
+        rollback: Rollback::Unsupported,
         timeout_ms: 1_000,
         input: json!({"type": "object"}),
         output: json!({"type": "object"}),

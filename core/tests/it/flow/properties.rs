@@ -6,7 +6,7 @@ use chimera_core::flow::air::{Catalog, Document, Graph, Known, Problem, SCHEMA, 
 use chimera_core::flow::expr::{Lookup, Preview, Scope, Template};
 use chimera_core::flow::patch::{Patch, apply, digest, inverse, revert};
 use chimera_core::flow::schema::Schema;
-use chimera_core::flow::tool::{Declared, Metadata, Reach, Spec};
+use chimera_core::flow::tool::{Declared, Metadata, Reach, Rollback, Spec};
 use chimera_core::json::Digest32;
 use serde_json::{Value, json};
 use std::sync::{Arc, LazyLock};
@@ -41,7 +41,7 @@ static TOOLS: LazyLock<Tools> = LazyLock::new(|| {
             effect: Reach::Read,
             reads_when: None,
             checkable: false,
-            reversible: false,
+            rollback: Rollback::Unsupported,
             timeout_ms: 1,
             input,
             output,

@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use chimera_core::error::Code;
 use chimera_core::flow::schema::BadSchema;
-use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Spec};
+use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec};
 use chimera_core::ledger::{BlobId, Digest32};
 use chimera_core::limits::MARKDOWN_BYTES_MAX;
 use chimera_engine::port::{Blobs, CallContext, Tool, ToolError};
@@ -82,7 +82,7 @@ impl MarkdownToPdf {
             effect: Reach::Pure,
             reads_when: None,
             checkable: false,
-            reversible: false,
+            rollback: Rollback::Unsupported,
             timeout_ms: 60_000,
             input: json!({
                 "type": "object",

@@ -11,7 +11,7 @@ use crate::flow::input::{off_thread, read};
 use async_trait::async_trait;
 use chimera_core::error::Code;
 use chimera_core::flow::schema::BadSchema;
-use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Spec};
+use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec};
 use chimera_core::limits::{SUMMARY_SENTENCES_MAX, SUMMARY_TEXT_BYTES_MAX};
 use chimera_engine::port::{CallContext, Tool, ToolError};
 use serde::Deserialize;
@@ -50,7 +50,7 @@ impl Summarize {
             effect: Reach::Pure,
             reads_when: None,
             checkable: false,
-            reversible: false,
+            rollback: Rollback::Unsupported,
             timeout_ms: 30_000,
             input: json!({
                 "type": "object",
