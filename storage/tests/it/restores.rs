@@ -2,6 +2,7 @@
 
 use crate::records::fresh_database;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, STORE_STATE};
+use chimera_core::ledger::{MARK_BYTES, Mark};
 use chimera_core::record::{Compare, Condition, RowCount, Scope, Select, Step, Tx, Value};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Blocked, CommitError, Hold, Outage, Records};
@@ -383,4 +384,60 @@ async fn a_copy_of_data_that_is_not_sound_is_refused_when_it_is_made_and_when_it
     file.execute_batch(text).unwrap();
     drop(file);
     assert!(is_refused(SqliteRecords::copy(folder.path(), broken.path(), &hold)));
+}
+
+/// Makes a database what it was before its last entries, as a server does that never received them.
+async fn forget_the_end(url: &str, lane: i64, seq: i64) {
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let text = format!(
+        "BEGIN; ALTER TABLE audit_log_entries DISABLE TRIGGER USER; \
+         DELETE FROM audit_log_entries WHERE lane = {lane} AND seq > {seq}; \
+         UPDATE ledger_lanes SET head_seq = {seq}, head_hash = (SELECT hash FROM audit_log_entries \
+           WHERE lane = {lane} AND seq = {seq}) WHERE lane = {lane}; COMMIT"
+    );
+    client.batch_execute(&text).await.unwrap();
+}
+
+/// Waits until a file of marks says that a lane has come so far.
+async fn until_marked(marks: &Path, lane: i64, seq: i64) {
+    let marked = || {
+        let bytes = std::fs::read(marks).unwrap_or_default();
+        let mut found = bytes.chunks(MARK_BYTES).filter_map(Mark::decode);
+        found.any(|mark| mark.lane == lane && mark.head.seq == seq)
+    };
+    let waits = async {
+        while !marked() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), waits).await.expect("every node marks every lane");
+}
+
+/// What the other node wrote is gone, and this one, whose own lane is whole, would go on from there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_misses_the_end_of_what_another_one_wrote() {
+    for restarted in [false, true] {
+        let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), World::new(1));
+        let (one, two) = (node(&url, folder.path(), "one").await, node(&url, folder.path(), "two").await);
+        world.write(&one, 0, "acme", 3).await;
+        let kept = world.write(&two, 0, "acme", 3).await;
+        let last = world.write(&two, 0, "acme", 2).await;
+        assert_eq!((last.lane, last.head_seq), (kept.lane, 5));
+        until_marked(&folder.path().join("one.mark"), kept.lane, 5).await;
+        two.close().await;
+        let one = if restarted {
+            one.close().await;
+            forget_the_end(&url, kept.lane, 3).await;
+            node(&url, folder.path(), "one").await
+        } else {
+            forget_the_end(&url, kept.lane, 3).await;
+            one
+        };
+        until_held(&one, true).await;
+        let hold = one.hold().unwrap();
+        assert!(hold.reason.contains("has 3 entries, and had 5 before"), "{}", hold.reason);
+        assert!(matches!(one.commit(world.entries(0, "acme", 1)).await, Err(CommitError::Blocked(_))));
+        one.close().await;
+    }
 }

@@ -6,12 +6,15 @@ use chimera_core::ledger::{Behind, Digest32, Head, LaneRow, Mark};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Hold, Unavailable};
 use std::collections::BTreeMap;
-use tokio_postgres::{Client, Error};
+use tokio_postgres::{Client, Error, Row};
 
 const STATE: &str = "SELECT generation, held_reason, (extract(epoch FROM held_at) * 1000000)::bigint, held_epoch \
      FROM store_state WHERE id = 1";
 
 const LANES: &str = "SELECT lane, epoch, head_seq, head_hash FROM ledger_lanes";
+
+const HEADS: &str = "SELECT l.lane, coalesce(s.generation, 0), l.epoch, l.head_seq, l.head_hash \
+     FROM ledger_lanes l LEFT JOIN store_state s ON s.id = 1";
 
 const ENTRIES: &str = "SELECT e.lane, e.hash FROM unnest($1::bigint[], $2::bigint[]) AS m(lane, seq) \
      JOIN audit_log_entries e ON e.lane = m.lane AND e.seq = m.seq";
@@ -78,6 +81,15 @@ pub(in super::super) async fn check(client: &Client, marks: &[Mark]) -> Result<S
     read(client).await.map_err(|error| unavailable(&error))
 }
 
+/// How far every lane has come, whoever has it, all of one moment.
+pub(in super::super) async fn heads(client: &Client) -> Result<Vec<Mark>, Error> {
+    let mark = |row: &Row| {
+        let head = Head { seq: row.get(3), hash: Digest32::from_slice(row.get(4))? };
+        Some(Mark { lane: row.get(0), generation: row.get(1), epoch: row.get(2), head })
+    };
+    Ok(client.query(HEADS, &[]).await?.iter().filter_map(mark).collect())
+}
+
 /// Remembers that nobody may change the database, and how far anybody knows that it came: whoever resumes it
 /// goes beyond that. Every lane is taken from whoever has it in the same
 /// transaction, so nodes that have not heard of it can't commit either.
@@ -104,11 +116,6 @@ pub(in super::super) async fn hold_within(client: &Client, reason: &str, known: 
 /// Whoever takes a lane from here on has an epoch that nobody had before.
 pub(in super::super) async fn leap(client: &Client, known: Furthest) -> Result<(), Error> {
     client.execute(LEAP, &[&known.epoch]).await.map(drop)
-}
-
-/// Why the database is held, if it is.
-pub(in super::super) async fn held(client: &Client) -> Result<Option<Hold>, Unavailable> {
-    Ok(read(client).await.map_err(|error| unavailable(&error))?.hold)
 }
 
 /// Whether the database is held, or would be if somebody wrote to it. Changes nothing; one without

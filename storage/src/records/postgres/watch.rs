@@ -1,15 +1,19 @@
-//! Looks once a second whether the database is held, so that every node knows soon; and brings the
-//! marks to the disk.
+//! Looks once a second whether the database is held and whether it is behind the marks, writes down how
+//! far every lane has come, and brings the marks to the disk.
 //!
-//! Nothing depends on how soon: whoever holds a database takes every lane from its node.
+//! A node marks the lanes of the others, too: the server that takes over from one that failed may lack
+//! only what they wrote, and none of them may be left to miss it. How soon a node hears of a hold does
+//! not matter: whoever holds a database takes every lane from its node.
 
 use super::super::hold::HoldCell;
 use super::super::mark::MarkFile;
 use super::connect::Server;
-use super::state;
+use super::{failure, state};
+use chimera_engine::port::Unavailable;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio_postgres::Client;
 
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -33,13 +37,23 @@ pub(super) async fn watch(
             client = server.connect().await.ok();
         }
         let Some(open) = &client else { continue };
-        match state::held(open).await {
-            Ok(found) => hold.set(found),
-            // A database that can't be reached is asked again; nobody can commit to it meanwhile.
-            Err(_) => client = None,
+        // A database that can't be reached is asked again; nobody can commit to it meanwhile.
+        if look(open, &hold, marks.as_deref()).await.is_err() {
+            client = None;
         }
     }
     sync(marks.as_ref()).await;
+}
+
+/// Compares before it marks: what is marked now is what the next look compares with.
+async fn look(client: &Client, hold: &HoldCell, marks: Option<&MarkFile>) -> Result<(), Unavailable> {
+    let found = state::check(client, &marks.map(MarkFile::marks).unwrap_or_default()).await?;
+    let marks = marks.filter(|_| found.hold.is_none());
+    hold.set(found.hold);
+    let Some(marks) = marks else { return Ok(()) };
+    let heads = state::heads(client).await.map_err(|error| failure::unavailable(&error))?;
+    heads.into_iter().for_each(|mark| marks.write(mark));
+    Ok(())
 }
 
 async fn sync(marks: Option<&Arc<MarkFile>>) {

@@ -145,7 +145,7 @@ impl Worker {
     async fn execute(&mut self, batch: &Batch) -> Outcome {
         // A connection that died while the lane was idle took nothing with it: the lane is still ours.
         if self.session.as_ref().is_none_or(Session::is_lost) {
-            self.session = match self.server.connect_lane().await {
+            self.session = match self.connect_anew().await {
                 Ok(client) => Some(Session::new(client, self.lease.as_secs_f64())),
                 Err(reason) => return Self::told(batch, Outcome::Unavailable(reason)),
             };
@@ -175,6 +175,13 @@ impl Worker {
             self.known.mark(Lane { head: *head, ..batch.lane });
         }
         Self::told(batch, outcome)
+    }
+
+    /// Whoever answers now may be another server, which lacks the end of what others wrote.
+    async fn connect_anew(&mut self) -> Result<Client, Unavailable> {
+        let client = self.server.connect_lane().await?;
+        self.known.check(&client).await?;
+        Ok(client)
     }
 
     fn told(batch: &Batch, outcome: Outcome) -> Outcome {
