@@ -17,8 +17,8 @@ pub(crate) use bench::{FlowBench, bench_subject};
 pub(crate) use database::{disagreement, while_answering};
 pub(crate) use flow::{operator, reader, workflow_facts};
 pub(crate) use restore::{
-    Resumer, accept_clock, backup_key, copy_records, fill_database, hold_of, inspect_records, put_data_back, resumer,
-    store_kind,
+    Resumer, accept_clock, backup_key, begin_data_restore, copy_records, fill_database, hold_of, inspect_records,
+    put_data_back, resumer, store_kind,
 };
 pub(crate) use server::server;
 
@@ -527,6 +527,7 @@ pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
 
 /// A look at the store that changes nothing.
 async fn facts(config: &Config, now: Timestamp) -> Outcome<Facts> {
+    home::not_cut_off(&config.data_dir)?;
     Ok(match &config.database_url {
         Some(url) => PostgresRecords::facts(&plain(config, "database_url", url).await?, &marks(config), now).await?,
         None => SqliteRecords::facts(&config.data_dir, &marks(config), now)?,

@@ -21,6 +21,9 @@ const ADDRESS: &str = "address";
 /// The folder with the keys of the actors that `chimera dev` brings.
 const ACTORS: &str = "actors";
 
+/// The folder in which a data file is put back together.
+pub(crate) const RESTORING: &str = "restoring";
+
 /// A data folder that this process may write to, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Home {
@@ -31,8 +34,16 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// Creates the folder if it is missing, for this user only, and takes the lock.
+    /// Creates the folder if it is missing, for this user only, and takes the lock. One in which a restore
+    /// was cut off is refused.
     pub(crate) fn take(dir: &Path) -> Outcome<Self> {
+        let home = Self::take_to_restore(dir)?;
+        not_cut_off(dir)?;
+        Ok(home)
+    }
+
+    /// The same for whoever restores into it.
+    pub(crate) fn take_to_restore(dir: &Path) -> Outcome<Self> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
         made.map_err(|error| Failure::file("can't create the data folder", dir, &error))?;
         let path = dir.join("lock");
@@ -187,6 +198,17 @@ pub(crate) fn existing_actor_keys(dir: &Path) -> usize {
 /// Where the ledger's signing key lies.
 pub(crate) fn ledger_key(dir: &Path) -> PathBuf {
     dir.join("keys").join("ledger.key")
+}
+
+/// Refuses a data folder in which a restore was cut off: its data file may be missing, and it would look
+/// like a new one.
+pub(crate) fn not_cut_off(dir: &Path) -> Outcome {
+    let draft = dir.join(RESTORING);
+    if !draft.exists() {
+        return Ok(());
+    }
+    Err(Failure::new(Code::StoreUnusable, format!("a restore was cut off: there is a folder {}", draft.display()))
+        .hint("run chimera restore again; or move back what is in before-restore-…, and remove that folder"))
 }
 
 /// The ledger's seed, if the folder has one already.

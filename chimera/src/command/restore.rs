@@ -37,7 +37,7 @@ pub(crate) async fn run(scene: &Scene<'_>, args: &RestoreArgs) -> Outcome<ExitCo
         (Some(_), None) => return Err(Failure::new(Code::ValidationFailed, "there are no keys in this backup")),
         (None, _) => None,
     };
-    let _home = Home::take(&config.data_dir)?;
+    let _home = Home::take_to_restore(&config.data_dir)?;
     let now = ambient.clock.now();
     let reason = format!("it was restored from a backup of {}; run chimera resume --after-restore", manifest.made_at);
     let hold = Hold { reason, since: now };
@@ -45,8 +45,10 @@ pub(crate) async fn run(scene: &Scene<'_>, args: &RestoreArgs) -> Outcome<ExitCo
     let aside = match manifest.store {
         StoreKind::Sqlite => {
             let aside = config.data_dir.join(format!("before-restore-{}", now.micros()));
-            let kept = put_aside(config, &aside, args.force, key.is_some())?;
-            let kept = kept.then(|| aside.display().to_string());
+            let there = what_is_there(config, args.force, key.is_some())?;
+            compose::begin_data_restore(config)?;
+            put_aside(config, &aside, &there)?;
+            let kept = (!there.is_empty()).then(|| aside.display().to_string());
             // Keys come first: records without the key that signs them are refused by every start.
             written = key.as_ref().map(|key| key.put_back(&config.data_dir)).transpose()?;
             if let Err(failure) = compose::put_data_back(config, &args.from, &hold) {
@@ -79,28 +81,33 @@ struct Restored {
     missing: Vec<String>,
 }
 
-/// Moves what is there out of the way; refuses if nobody allowed it. Keys move only if others come.
-fn put_aside(config: &Config, aside: &Path, force: bool, keys: bool) -> Outcome<bool> {
+/// What would be overwritten; refused if nobody allowed to put it aside. Keys move only if others come.
+fn what_is_there(config: &Config, force: bool, keys: bool) -> Outcome<Vec<&'static str>> {
     let data = &config.data_dir;
-    let mut there: Vec<&str> = RECORDS.into_iter().filter(|name| data.join(name).exists()).collect();
+    let mut there: Vec<&'static str> = RECORDS.into_iter().filter(|name| data.join(name).exists()).collect();
     if keys && data.join("keys").exists() {
         there.push("keys");
     }
-    if there.is_empty() {
-        return Ok(false);
-    }
-    if !force {
+    if !there.is_empty() && !force {
         let message = format!("there is data in {} already ({})", data.display(), there.join(", "));
         return Err(Failure::new(Code::OccConflict, message)
             .hint("name an empty folder with --data, or let --force put what is there aside"));
     }
+    Ok(there)
+}
+
+/// Moves what is there out of the way.
+fn put_aside(config: &Config, aside: &Path, there: &[&str]) -> Outcome {
+    if there.is_empty() {
+        return Ok(());
+    }
+    let data = &config.data_dir;
     files::folder(aside)?;
     for name in there {
         let moved = std::fs::rename(data.join(name), aside.join(name));
         moved.map_err(|error| Failure::file("can't put aside", &data.join(name), &error))?;
     }
-    files::sync(data)?;
-    Ok(true)
+    files::sync(data)
 }
 
 /// Puts blobs and buckets back that are in the backup; gives those that are only listed and missing.

@@ -7,7 +7,7 @@ use crate::ambient::Disagreement;
 use crate::backup::{LaneHead, Manifest, StoreKind, TablePart, files};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
-use crate::home::Home;
+use crate::home::{Home, RESTORING};
 use chimera_core::access::Secret;
 use chimera_core::error::Code;
 use chimera_core::ledger::{Digest32, Head};
@@ -160,19 +160,27 @@ pub(crate) fn inspect_records(manifest: &Manifest, from: &Path) -> Outcome {
     Ok(())
 }
 
+/// Says that a data file is about to be put back, before anything is moved: until it is in place, nobody
+/// else uses the data folder.
+pub(crate) fn begin_data_restore(config: &Config) -> Outcome {
+    files::folder(&config.data_dir.join(RESTORING))?;
+    files::sync(&config.data_dir)
+}
+
 /// Puts the data file of a backup into the data folder, held. It appears whole or not at all.
 pub(crate) fn put_data_back(config: &Config, from: &Path, hold: &Hold) -> Outcome {
     let data = &config.data_dir;
-    let draft = data.join("restoring");
+    let draft = data.join(RESTORING);
     // What an earlier try left is not finished.
-    let _ = std::fs::remove_dir_all(&draft);
-    files::folder(&draft)?;
+    for name in [RECORDS_FILE, "chimera.db-wal", "chimera.db-shm"] {
+        let _ = std::fs::remove_file(draft.join(name));
+    }
     files::copy(&from.join(DATA_FILE), &draft.join(RECORDS_FILE))?;
     SqliteRecords::hold_data(&draft, &marks(config), hold)?;
     let place = data.join(RECORDS_FILE);
     std::fs::rename(draft.join(RECORDS_FILE), &place).map_err(|error| Failure::file("can't write", &place, &error))?;
-    let _ = std::fs::remove_dir_all(&draft);
-    files::sync(data)
+    files::sync(data)?;
+    std::fs::remove_dir_all(&draft).map_err(|error| Failure::file("can't remove", &draft, &error))
 }
 
 /// Fills the database with the tables of a backup, held; gives where its own tables were put.

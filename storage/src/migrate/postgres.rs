@@ -17,19 +17,19 @@ const RECORD: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
     applied_at TIMESTAMPTZ NOT NULL DEFAULT NOW()
 )";
 
-/// Applies what is missing and says what it was.
-pub async fn postgres(client: &mut Client) -> Result<Applied, MigrateError> {
+/// Applies what is missing and says what it was. Within a transaction, nothing of it counts before that ends.
+pub async fn postgres(client: &mut impl GenericClient) -> Result<Applied, MigrateError> {
     apply(client, MIGRATIONS, i64::MAX).await
 }
 
 /// Applies what is missing up to a version, for data that was written under it.
-pub async fn postgres_to(client: &mut Client, version: i64) -> Result<Applied, MigrateError> {
+pub async fn postgres_to(client: &mut impl GenericClient, version: i64) -> Result<Applied, MigrateError> {
     apply(client, MIGRATIONS, version).await
 }
 
 /// The same with the migrations that some binary holds.
 pub(super) async fn apply(
-    client: &mut Client,
+    client: &mut impl GenericClient,
     held: &'static [Migration],
     version: i64,
 ) -> Result<Applied, MigrateError> {

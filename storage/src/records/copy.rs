@@ -200,7 +200,7 @@ impl PostgresRecords {
 
     /// Fills an empty database with the tables of a copy in `from`, and holds it. A database that is not
     /// empty is refused, unless it may be put aside: then its schema keeps its tables under the name
-    /// that is given back.
+    /// that is given back. All of it is one transaction: whoever is cut off leaves the database as it was.
     pub async fn fill(
         url: &str,
         from: &Path,
@@ -211,24 +211,25 @@ impl PostgresRecords {
     ) -> Result<Option<String>, OpenError> {
         let mut client = Server::parse(url)?.connect().await?;
         check(&client).await?;
-        let found = client.query(TABLES, &[]).await.map_err(CopyError::from)?;
+        let known = Furthest::of(&MarkFile::read(marks).map_err(OpenError::Folder)?);
+        let mut tx = client.transaction().await.map_err(CopyError::from)?;
+        let patient = "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0";
+        tx.batch_execute(patient).await.map_err(CopyError::from)?;
+        let found = tx.query(TABLES, &[]).await.map_err(CopyError::from)?;
         let mut kept = None;
         if !found.is_empty() {
             let Some(now) = aside else { return Err(OpenError::NotEmpty) };
-            kept = Some(put_aside(&client, now).await.map_err(CopyError::from)?);
+            kept = Some(put_aside(tx.client(), now).await.map_err(CopyError::from)?);
         }
-        migrate::postgres_to(&mut client, copied.schema_version).await?;
-        let known = Furthest::of(&MarkFile::read(marks).map_err(OpenError::Folder)?);
-        let begin = "BEGIN; SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0";
-        client.batch_execute(begin).await.map_err(CopyError::from)?;
+        migrate::postgres_to(&mut tx, copied.schema_version).await?;
         for part in &copied.tables {
             table(&part.name);
-            copy_in(&client, part, from).await?;
+            copy_in(tx.client(), part, from).await?;
         }
+        migrate::postgres(&mut tx).await?;
         // Nobody ever sees these rows in a database that is not held.
-        pg_state::hold_within(&client, &hold.reason, known).await.map_err(CopyError::from)?;
-        client.batch_execute("COMMIT").await.map_err(CopyError::from)?;
-        migrate::postgres(&mut client).await?;
+        pg_state::hold_within(tx.client(), &hold.reason, known).await.map_err(CopyError::from)?;
+        tx.commit().await.map_err(CopyError::from)?;
         Ok(kept)
     }
 }
@@ -239,7 +240,13 @@ fn rank(name: &str) -> (u32, String) {
     (known.map_or(u32::MAX, |table| u32::from(table.rank)), name.to_owned())
 }
 
+/// Renames the schema, and makes an empty one. Whoever writes is waited for, and finds the new one: a batch
+/// begins with its lane.
 async fn put_aside(client: &Client, now: Timestamp) -> Result<String, Error> {
+    let lanes = client.query_one("SELECT to_regclass('ledger_lanes') IS NOT NULL", &[]).await?;
+    if lanes.get(0) {
+        client.batch_execute("LOCK TABLE ledger_lanes IN SHARE ROW EXCLUSIVE MODE").await?;
+    }
     let schema: String = client.query_one("SELECT current_schema()::text", &[]).await?.get(0);
     let kept = format!("before_restore_{}", now.micros());
     let text = format!("ALTER SCHEMA {} RENAME TO {kept}; CREATE SCHEMA {}", quoted(&schema), quoted(&schema));

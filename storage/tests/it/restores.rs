@@ -441,3 +441,27 @@ async fn a_node_misses_the_end_of_what_another_one_wrote() {
         one.close().await;
     }
 }
+
+/// A restore that ends in the middle, for whatever reason, leaves the database as it was.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_whose_restore_fails_is_what_it_was() {
+    let (url, folder, world) = (fresh_database(), tempfile::tempdir().unwrap(), World::new(1));
+    let one = node(&url, folder.path(), "one").await;
+    world.write(&one, 0, "acme", 3).await;
+    let copy = folder.path().join("copy");
+    std::fs::create_dir(&copy).unwrap();
+    let copied = PostgresRecords::copy(&url, &copy, |_| {}).await.unwrap();
+    let last = &copied.tables.last().unwrap().name;
+    std::fs::remove_file(copy.join(format!("{last}.copy"))).unwrap();
+    let hold = Hold { reason: "it was restored".to_owned(), since: Timestamp::from_micros(NOON) };
+    let held = (&hold, Some(Timestamp::from_micros(NOON)));
+    let none = folder.path().join("none.mark");
+    PostgresRecords::fill(&url, &copy, &copied, &none, held, |_| {}).await.unwrap_err();
+    written(&world, &one).await;
+    assert_eq!((entries(&one).await, one.hold()), (4, None), "nothing was moved");
+    one.close().await;
+    let empty = fresh_database();
+    PostgresRecords::fill(&empty, &copy, &copied, &none, held, |_| {}).await.unwrap_err();
+    let refused = PostgresRecords::open_read_only(&empty).await.err().map(|error| error.to_string());
+    assert!(refused.is_some_and(|said| said.contains("schema")), "an empty one is empty");
+}
