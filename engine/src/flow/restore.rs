@@ -13,6 +13,7 @@ use crate::port::{Hold, Records};
 use chimera_core::access::tables::TOKEN_FAMILIES;
 use chimera_core::flow::run::{RunStatus, Unstorable, UnsureStep};
 use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUN_SIGNALS, RUNS, SCOPED_APPROVALS};
+use chimera_core::json::Digest32;
 use chimera_core::ledger::SubjectType;
 use chimera_core::ledger::tables::{LEDGER_LANES, STORE_STATE};
 use chimera_core::limits;
@@ -28,6 +29,9 @@ const RUNS_AT_ONCE: usize = 200;
 /// Signals that make a run send something by themselves. One that waits in a store that was put back may have
 /// been taken in since, so nobody has said it about what is known now.
 const ACTING_SIGNALS: [&str; 2] = ["resolve", "rollback"];
+
+/// Steps, or lanes, that one ledger entry names; of more it has their number and the digest of all.
+const LISTED_MAX: usize = 100;
 
 /// Whose the store's own ledger entries are.
 const SYSTEM_TENANT: &str = "system";
@@ -167,9 +171,9 @@ impl Flow {
             let mut tx = Tx::default();
             for run in runs {
                 tx.updates.push(flagged(run, now).map_err(Unstorable::from)?);
-                let unsure: Vec<_> =
-                    run.unsure.iter().map(|step| json!({"node": step.node, "tool": step.tool})).collect();
-                let data = json!({"unsure": unsure, "under_way": run.under_way, "rolling_back": run.rolling_back});
+                let unsure = run.unsure.iter().map(|step| json!({"node": step.node, "tool": step.tool})).collect();
+                let mut data = json!({"under_way": run.under_way, "rolling_back": run.rolling_back});
+                list(&mut data, "unsure", unsure);
                 let place =
                     Place { tenant: &run.tenant, run: Some((run.id, run.run_seq + 1)), subject: run.id.to_string() };
                 self.note(&mut tx, permit, place, "run.restored", data)?;
@@ -184,11 +188,11 @@ impl Flow {
         tx.steps.extend(ACTING_SIGNALS.map(unsay));
         let generation = next_generation(records, now).await?;
         tx.steps.push(let_go(generation));
-        let data = json!({
+        let mut data = json!({
             "reason": resume.hold.reason, "held_since": resume.hold.since.to_string(), "runs": survey.runs.len(),
             "sign_ins_ended": ended, "messages": survey.messages, "generation": generation,
-            "lanes": lanes(records).await?,
         });
+        list(&mut data, "lanes", lanes(records).await?);
         let place = Place { tenant: SYSTEM_TENANT, run: None, subject: "store".to_owned() };
         self.note(&mut tx, permit, place, "store.resumed", data)?;
         records.commit(tx).await?;
@@ -227,6 +231,15 @@ struct Place<'a> {
     /// A run and the number of the entry within it.
     run: Option<(Uuid, i64)>,
     subject: String,
+}
+
+/// Enters a list of any length into the data of a ledger entry, which has a bound.
+fn list(data: &mut serde_json::Value, name: &str, all: Vec<serde_json::Value>) {
+    data[format!("{name}_count")] = json!(all.len());
+    if all.len() > LISTED_MAX {
+        data[format!("{name}_digest")] = json!(Digest32::of(&json!(all)).to_string());
+    }
+    data[name] = all.into_iter().take(LISTED_MAX).collect();
 }
 
 fn is_rolling_back(row: &Row) -> bool {
@@ -282,9 +295,28 @@ async fn next_generation(records: &dyn Records, now: Timestamp) -> Result<i64, F
     Ok(now.micros().max(known.saturating_add(1)))
 }
 
-async fn lanes(records: &dyn Records) -> Result<serde_json::Value, FlowError> {
+async fn lanes(records: &dyn Records) -> Result<Vec<serde_json::Value>, FlowError> {
     let rows = load::all(records, Select::from(&LEDGER_LANES, Scope::System), limits::LANES_MAX).await?;
     let hash = |row: &Row| row.get("head_hash").as_bytes().map(hex::encode);
     let lane = |row: &Row| json!({"lane": row.int("lane"), "entries": row.int("head_seq"), "hash": hash(row)});
     Ok(rows.iter().map(lane).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chimera_core::json;
+
+    #[test]
+    fn a_list_of_any_length_fits_into_an_entry() {
+        for count in [0, LISTED_MAX, limits::LANES_MAX, limits::RUN_STEPS_MAX] {
+            let item = |lane: usize| json!({"lane": lane, "entries": i64::MAX, "hash": "f".repeat(64)});
+            let all: Vec<_> = (0..count).map(item).collect();
+            let mut data = json!({});
+            list(&mut data, "lanes", all.clone());
+            assert!(json::canonical(&data).len() < limits::ENTRY_DATA_BYTES_MAX, "{count}");
+            assert_eq!((data["lanes_count"].as_u64(), &data["lanes"][0]), (Some(count as u64), &json!(all.first())));
+            assert_eq!(data["lanes_digest"].is_string(), count > LISTED_MAX, "{count}");
+        }
+    }
 }

@@ -257,6 +257,23 @@ async fn what_was_said_before_the_backup_and_not_taken_in_sends_and_undoes_nothi
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_store_is_resumed_however_much_is_in_doubt() {
+    let (setup, asked) = pays();
+    let first = setup().open().await;
+    let steps: Vec<String> =
+        (0..1_000).map(|n| format!("{}_{n}", "pays_somebody_who_waits_for_it".repeat(2))).collect();
+    let review = workflow("w").node(json!({"id": "review", "type": "hitl", "prompt": "pay?"}));
+    let air = steps.iter().fold(review, |air, step| air.function(step, "pay", json!({})).edge("review", step));
+    let run = first.run(&air, SILENT).await;
+    first.asks(run).await;
+    let (stage, survey) = restored(&first, setup()).await;
+    assert_eq!(survey.runs[0].unsure.len(), 1_000);
+    stage.approve("user_bob", run).await;
+    stage.step(run, &steps[999], "outcome_unknown").await;
+    assert_eq!(asked.count("execute"), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn steps_that_change_nothing_go_on_and_new_runs_are_as_ever() {
     let (setup, asked) = pays();
     let first = setup().open().await;
