@@ -10,9 +10,10 @@ use crate::compose::{self, Ambient};
 use crate::failure::{Failure, Outcome};
 use crate::flow::table::table;
 use chimera_core::error::Code;
-use chimera_engine::flow::{RestoredRun, Resume, Survey};
+use chimera_engine::flow::{Lapsed, RestoredRun, Resume, Survey};
 use chimera_engine::port::Hold;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{BufRead, Write as _};
 use std::process::ExitCode;
@@ -174,6 +175,11 @@ fn row(run: &RestoredRun) -> Vec<String> {
     if run.rolling_back {
         waits.push("rollback".to_owned());
     }
+    let dropped = |lapsed: &Lapsed| format!("{} by {}", lapsed.kind, lapsed.by);
+    if !run.lapsed.is_empty() {
+        let all: BTreeSet<String> = run.lapsed.iter().map(dropped).collect();
+        waits.push(format!("dropped: {}", all.into_iter().collect::<Vec<_>>().join(", ")));
+    }
     let step = |step: &chimera_core::flow::run::UnsureStep| {
         let item = step.item.map(|item| format!("[{item}]")).unwrap_or_default();
         format!("{}{item} ({})", step.node, step.tool.as_deref().unwrap_or("workflow"))
@@ -191,11 +197,13 @@ fn row(run: &RestoredRun) -> Vec<String> {
 fn document(hold: &Hold, survey: &Survey, resumed: bool, ended: usize) -> Value {
     let run = |run: &RestoredRun| {
         let step = |step: &chimera_core::flow::run::UnsureStep| json!({"node": step.node, "item": step.item, "tool": step.tool, "status": step.status});
+        let dropped = |lapsed: &Lapsed| json!({"kind": lapsed.kind, "by": lapsed.by});
         json!({
             "run_id": run.id, "tenant": run.tenant, "workflow_id": run.workflow, "actor": run.actor,
             "status": run.status, "calls_under_way": run.under_way, "approvals_pending": run.approvals,
             "next_deadline": run.due.map(|due| due.to_string()), "rolling_back": run.rolling_back,
             "unreadable": run.unreadable, "in_doubt": run.unsure.iter().map(step).collect::<Vec<_>>(),
+            "dropped": run.lapsed.iter().map(dropped).collect::<Vec<_>>(),
         })
     };
     json!({

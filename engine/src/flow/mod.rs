@@ -43,7 +43,7 @@ pub use node::{Ended, Flow, Parts, Standing};
 pub use patch::Proposed;
 pub use places::Places;
 pub use registry::{Registry, Twice};
-pub use restore::{RestoredRun, Resume, Survey};
+pub use restore::{Lapsed, RestoredRun, Resume, Survey};
 pub use show::Filter;
 pub use start::{Again, StartRun, Started};
 pub use tell::Settle;

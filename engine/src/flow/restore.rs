@@ -11,8 +11,8 @@ use crate::access::Permit;
 use crate::ledger::audit::{Event, Writer};
 use crate::port::{Hold, Records};
 use chimera_core::access::tables::TOKEN_FAMILIES;
-use chimera_core::flow::run::{RunStatus, Unstorable, UnsureStep};
-use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUN_SIGNALS, RUNS, SCOPED_APPROVALS};
+use chimera_core::flow::run::{RunStatus, Signal, Unstorable, UnsureStep};
+use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::SubjectType;
 use chimera_core::ledger::tables::{LEDGER_LANES, STORE_STATE};
@@ -26,17 +26,23 @@ use uuid::Uuid;
 /// Runs that are told in one transaction.
 const RUNS_AT_ONCE: usize = 200;
 
-/// Signals that make a run send something by themselves. One that waits in a store that was put back may have
-/// been taken in since, so nobody has said it about what is known now.
-const ACTING_SIGNALS: [&str; 2] = ["resolve", "rollback"];
-
 /// Steps, or lanes, that one ledger entry names; of more it has their number and the digest of all.
 const LISTED_MAX: usize = 100;
 
 /// Whose the store's own ledger entries are.
 const SYSTEM_TENANT: &str = "system";
 
-/// A run with something left to do.
+/// What somebody told a run that had not taken it in. They could not know what came after the backup,
+/// so it is dropped, and has to be told again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lapsed {
+    /// What it was.
+    pub kind: &'static str,
+    /// Who told it.
+    pub by: String,
+}
+
+/// A run with something left to do, or that was told something which does not count any more.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RestoredRun {
     /// Which.
@@ -59,12 +65,14 @@ pub struct RestoredRun {
     pub due: Option<Timestamp>,
     /// It was being rolled back.
     pub rolling_back: bool,
+    /// What it was told and will not obey.
+    pub lapsed: Vec<Lapsed>,
     /// Why it could not be looked into; it is told all the same.
     pub unreadable: Option<String>,
     version: i64,
     run_seq: i64,
     owned: bool,
-    /// When the last of its effects was written down.
+    /// When the last of its effects was written down, or of its steps begun.
     latest: Timestamp,
 }
 
@@ -103,9 +111,13 @@ impl Flow {
             let found = load::all(records, select, usize::MAX).await?;
             rows.extend(found.into_iter().filter(has_work_left).map(|row| (row.uuid("id"), row)));
         }
+        let mut lapsed = lapsed(records).await?;
+        for run in lapsed.keys().filter(|run| !rows.contains_key(run)).copied().collect::<Vec<_>>() {
+            rows.extend(load::run_row(records, run).await?.map(|row| (run, row)));
+        }
         let mut survey = Survey::default();
-        for row in rows.into_values() {
-            survey.runs.push(self.look_into(row).await?);
+        for (run, row) in rows {
+            survey.runs.push(self.look_into(row, lapsed.remove(&run).unwrap_or_default()).await?);
         }
         let pending = Select::from(&NOTIFICATIONS, Scope::System).with("status", "pending");
         survey.messages = load::all(records, pending, usize::MAX).await?.len();
@@ -118,16 +130,19 @@ impl Flow {
         Ok(survey)
     }
 
-    async fn look_into(&self, row: Row) -> Result<RestoredRun, FlowError> {
+    async fn look_into(&self, row: Row, lapsed: Vec<Lapsed>) -> Result<RestoredRun, FlowError> {
         let records = &*self.inner.parts.records;
         let id = row.uuid("id");
         let of_run = |table| Select::from(table, Scope::System).with("run_id", id);
         let effects = load::all(records, of_run(&EFFECTS), limits::RUN_ROWS_MAX).await?;
+        let steps = load::all(records, of_run(&STEPS), limits::RUN_ROWS_MAX).await?;
         let asked = of_run(&SCOPED_APPROVALS).with("status", "pending");
         let asked = load::all(records, asked, limits::RUN_ROWS_MAX).await?;
         let written = |row: &Row| {
             ["created_at", "dispatched_at", "settled_at"].iter().filter_map(|column| row.get(column).as_time()).max()
         };
+        let started = steps.iter().filter_map(|step| step.get("started_at").as_time());
+        let latest = effects.iter().filter_map(written).chain(started).max();
         let mut run = RestoredRun {
             id,
             tenant: row.text("tenant_id").to_owned(),
@@ -139,11 +154,12 @@ impl Flow {
             approvals: asked.len(),
             due: row.get("next_deadline").as_time(),
             rolling_back: is_rolling_back(&row),
+            lapsed,
             unreadable: None,
             version: row.int("state_version"),
             run_seq: row.int("run_seq"),
             owned: !row.get("owner_lane").is_null(),
-            latest: effects.iter().filter_map(written).max().unwrap_or(Timestamp::from_micros(0)),
+            latest: latest.unwrap_or(Timestamp::from_micros(0)),
         };
         match load::load(records, &self.inner.workflows, row).await {
             Ok(loaded) => {
@@ -171,8 +187,11 @@ impl Flow {
             let mut tx = Tx::default();
             for run in runs {
                 tx.updates.push(flagged(run, now).map_err(Unstorable::from)?);
+                tx.steps.extend(dropped(run));
                 let unsure = run.unsure.iter().map(|step| json!({"node": step.node, "tool": step.tool})).collect();
-                let mut data = json!({"under_way": run.under_way, "rolling_back": run.rolling_back});
+                let mut data = json!({
+                    "under_way": run.under_way, "rolling_back": run.rolling_back, "dropped": counted(&run.lapsed),
+                });
                 list(&mut data, "unsure", unsure);
                 let place =
                     Place { tenant: &run.tenant, run: Some((run.id, run.run_seq + 1)), subject: run.id.to_string() };
@@ -185,7 +204,6 @@ impl Flow {
         if resume.end_sign_ins {
             tx.steps.push(end_sign_ins(now));
         }
-        tx.steps.extend(ACTING_SIGNALS.map(unsay));
         let generation = next_generation(records, now).await?;
         tx.steps.push(let_go(generation));
         let mut data = json!({
@@ -250,8 +268,8 @@ fn has_work_left(row: &Row) -> bool {
     RunStatus::parse(row.text("status")).is_none_or(|status| !status.is_final()) || is_rolling_back(row)
 }
 
-/// The run knows that it was restored, and nobody drives it. Its effects so far are older than that
-/// moment, whatever clocks wrote them.
+/// The run knows that it was restored, and nobody drives it. Its effects and steps so far are older than
+/// that moment, whatever clocks wrote them.
 fn flagged(run: &RestoredRun, now: Timestamp) -> Result<Update, chimera_core::record::InvalidTx> {
     let after = Timestamp::from_micros(run.latest.micros().saturating_add(1));
     let mut set = vec![("restored_at", after.max(now).into()), ("run_seq", (run.run_seq + 1).into())];
@@ -261,17 +279,42 @@ fn flagged(run: &RestoredRun, now: Timestamp) -> Result<Update, chimera_core::re
     Update::versioned(&RUNS, vec![run.id.into()], run.version, set)
 }
 
+/// What was told to runs and does not count in a state that was put back.
+async fn lapsed(records: &dyn Records) -> Result<BTreeMap<Uuid, Vec<Lapsed>>, FlowError> {
+    let mut lapsed: BTreeMap<Uuid, Vec<Lapsed>> = BTreeMap::new();
+    for row in load::all(records, Select::from(&RUN_SIGNALS, Scope::System), usize::MAX).await? {
+        let Some(signal) = Signal::of_row(&row) else { continue };
+        let Some(by) = signal.told.lapses_with_restore() else { continue };
+        let told = Lapsed { kind: signal.told.kind(), by: by.to_owned() };
+        lapsed.entry(row.uuid("run_id")).or_default().push(told);
+    }
+    Ok(lapsed)
+}
+
+/// Takes away what a run was told and must not obey.
+fn dropped(run: &RestoredRun) -> Vec<Step> {
+    let is = |column, value: Value| Condition { column, compare: Compare::Is, value };
+    let delete = |kind: &str| {
+        let conditions = vec![is("run_id", run.id.into()), is("kind", kind.into())];
+        Step::Delete { table: &RUN_SIGNALS, conditions, rows: RowCount::AtMost(u64::MAX) }
+    };
+    counted(&run.lapsed).into_keys().map(delete).collect()
+}
+
+/// How many there are of each kind.
+fn counted(lapsed: &[Lapsed]) -> BTreeMap<&'static str, usize> {
+    let mut kinds = BTreeMap::new();
+    for Lapsed { kind, .. } in lapsed {
+        *kinds.entry(*kind).or_default() += 1;
+    }
+    kinds
+}
+
 fn end_sign_ins(now: Timestamp) -> Step {
     let conditions = vec![Condition { column: "revoked_at", compare: Compare::Is, value: Value::Null }];
     let set = vec![("revoked_at", now.into()), ("revoked_because", "restored".into())];
     let set = placed(&TOKEN_FAMILIES, set);
     Step::Update { table: &TOKEN_FAMILIES, conditions, set, rows: RowCount::AtMost(u64::MAX) }
-}
-
-/// Whoever said this has to look, and say it again.
-fn unsay(kind: &str) -> Step {
-    let conditions = vec![Condition { column: "kind", compare: Compare::Is, value: kind.into() }];
-    Step::Delete { table: &RUN_SIGNALS, conditions, rows: RowCount::AtMost(u64::MAX) }
 }
 
 /// Cells by the positions of their columns.

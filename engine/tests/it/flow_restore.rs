@@ -2,15 +2,15 @@
 //! not sent already.
 
 use chimera_core::access::Level;
-use chimera_core::flow::run::{Signal, Told};
-use chimera_core::flow::tables::{EFFECTS, RUNS};
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::tables::{EFFECTS, RUN_SIGNALS, RUNS};
 use chimera_core::flow::tool::Reach;
 use chimera_core::ledger::tables::STORE_STATE;
 use chimera_core::record::{Insert, Tx};
 use chimera_core::time::Timestamp;
 use chimera_engine::flow::{DoubtFilter, Resume, StartRun, Survey};
-use chimera_engine::port::{CallContext, CommitError, Found, Hold, Records};
-use chimera_testkit::flow::{Asked, Puppet, Setup, Stage, TENANT, chain, code_of, id_of, stage, workflow};
+use chimera_engine::port::{CallContext, CommitError, Found, Hold, Records, Sent, ToolError};
+use chimera_testkit::flow::{Asked, Puppet, Setup, Stage, chain, code_of, id_of, stage, workflow};
 use chimera_testkit::memory::MemoryRecords;
 use serde_json::json;
 use std::sync::Arc;
@@ -97,17 +97,6 @@ async fn a_timer_that_fires_again_and_a_retry_send_nothing() {
     stage.step(run, "a", "outcome_unknown").await;
     assert_eq!(asked.count("execute"), 0);
     assert_eq!(stage.rows_of(&EFFECTS, run)[0].text("status"), "unknown");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_run_that_waits_only_shortly_says_until_when() {
-    let (setup, _) = pays();
-    let first = setup().open().await;
-    let node = json!({"id": "a", "type": "function", "fn": "pay", "inputs": {}, "delay_seconds": 3});
-    let run = first.run(&workflow("w").node(node), SILENT).await;
-    first.step(run, "a", "pending").await;
-    let (_, survey) = restored(&first, setup()).await;
-    assert!(survey.runs[0].due.is_some(), "{survey:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -224,36 +213,76 @@ async fn a_run_inside_is_not_in_doubt_any_more_once_somebody_has_settled_it() {
     }
 }
 
-/// What a person had said before the backup may have been done after it, and is no word about that.
+/// A person said that it was not started, and the run had not taken it up when the backup was made.
 #[tokio::test(start_paused = true)]
-async fn what_was_said_before_the_backup_and_not_taken_in_sends_and_undoes_nothing() {
+async fn what_a_person_said_about_a_run_inside_does_not_count_after_the_next_restore() {
+    let (setup, _) = pays();
+    let first = setup().open().await;
+    first.apply(&chain("inner", &[("b", "pay")])).await;
+    let air = workflow("outer").node(json!({"id": "review", "type": "hitl", "prompt": "go?"}));
+    let run = first.run(&air.child("a", "inner", json!({})).edge("review", "a"), SILENT).await;
+    first.asks(run).await;
+    let (second, _) = restored(&first, setup()).await;
+    second.approve("user_bob", run).await;
+    second.step(run, "a", "outcome_unknown").await;
+    second.flow.pause(&second.permit("user_ann"), run).await.unwrap();
+    second.until(run, |run| run["paused"] == true).await;
+    resolve(&second, run, "a", false).await;
+    second.step(run, "a", "ready").await;
+    let (third, _) = restored(&second, setup()).await;
+    third.flow.resume(&third.permit("user_ann"), run).await.unwrap();
+    third.step(run, "a", "outcome_unknown").await;
+    assert_eq!(third.rows(&RUNS).len(), 1, "it may have been started after the backup");
+    resolve(&third, run, "a", false).await;
+    assert_eq!(third.ended(run).await["status"], "completed");
+}
+
+/// Nobody knows what came after the backup, and who spoke before it knew still less.
+#[tokio::test(start_paused = true)]
+async fn what_a_person_said_before_the_backup_sends_nothing_after_the_restore() {
+    let tool = Puppet::new("pay", Reach::Write).answers(|_, _| {
+        let body = ErrorBody { retryable: false, ..ErrorBody::new(Code::ExternalServiceError, "no answer") };
+        Err(ToolError { body: Box::new(body), sent: Sent::Maybe })
+    });
+    let asked = tool.asked();
+    let tool = tool.build();
+    let setup = || stage(1).tool(Arc::clone(&tool));
+    let first = setup().open().await;
+    let run = first.run(&chain("w", &[("a", "pay")]), SILENT).await;
+    first.step(run, "a", "outcome_unknown").await;
+    first.flow.stop();
+    resolve(&first, run, "a", false).await;
+    assert_eq!(first.rows_of(&RUN_SIGNALS, run).len(), 1, "nobody has taken it in");
+    let (stage, survey) = restored(&first, setup()).await;
+    stage.pass(Duration::from_secs(60)).await;
+    assert_eq!((asked.count("execute"), stage.rows_of(&RUN_SIGNALS, run).len()), (1, 0));
+    stage.step(run, "a", "outcome_unknown").await;
+    let dropped: Vec<_> = survey.runs[0].lapsed.iter().map(|told| (told.kind, told.by.as_str())).collect();
+    assert_eq!((survey.runs[0].id, dropped), (run, vec![("resolve", "user_ann")]));
+    resolve(&stage, run, "a", true).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_that_was_asked_for_before_the_backup_undoes_nothing_after_the_restore() {
     let tool = Puppet::new("pay", Reach::Write).undoes(|_, _| Ok(json!({})));
     let asked = tool.asked();
     let tool = tool.build();
     let setup = || stage(1).tool(Arc::clone(&tool));
     let first = setup().open().await;
-    let ended = first.run(&chain("ended", &[("a", "pay")]), SILENT).await;
-    assert_eq!(first.ended(ended).await["status"], "completed");
-    let air = workflow("w").node(json!({"id": "review", "type": "hitl", "prompt": "pay?"}));
-    let run = first.run(&air.function("a", "pay", json!({})).edge("review", "a"), SILENT).await;
-    first.asks(run).await;
-    let (stage, _) = restored(&first, setup()).await;
-    stage.approve("user_bob", run).await;
-    let step = id_of(&stage.step(run, "a", "outcome_unknown").await["step_id"]);
-    stage.flow.stop();
-    let by = || "user_ann".to_owned();
-    let never = Told::Resolve { step, attempt: 0, happened: false, output: None, by: by(), notes: None };
-    let undo = Told::Rollback { steps: None, by: by(), reason: None, for_parent: false };
-    let row = |number, run, told| {
-        Signal { id: Uuid::from_u128(number), told }.row(TENANT, run, Timestamp::from_micros(0)).unwrap()
-    };
-    let inserts = vec![row(1, run, never), row(2, ended, undo)];
-    stage.records.commit(Tx { inserts, ..Tx::default() }).await.unwrap();
-    let (stage, _) = restored(&stage, setup()).await;
-    stage.pass(Duration::from_secs(120)).await;
-    stage.step(run, "a", "outcome_unknown").await;
-    assert_eq!((asked.count("execute"), asked.count("rollback")), (1, 0));
-    assert_eq!(stage.show(ended).await["status"], "completed");
+    let run = first.run(&chain("w", &[("a", "pay")]), SILENT).await;
+    assert_eq!(first.ended(run).await["status"], "completed");
+    first.flow.stop();
+    first.flow.rollback(&first.permit("user_ann"), run, None, None).await.unwrap();
+    let (stage, survey) = restored(&first, setup()).await;
+    stage.pass(Duration::from_secs(60)).await;
+    assert_eq!((asked.count("rollback"), survey.runs.len()), (0, 1));
+    assert_eq!(survey.runs[0].lapsed[0].kind, "rollback");
+    let events = stage.events(run).await;
+    assert!(events.iter().any(|event| event == "run.restored"), "{events:?}");
+    stage.flow.rollback(&stage.permit("user_ann"), run, None, None).await.unwrap();
+    stage.status(run, "rolled_back").await;
+    assert_eq!(asked.count("rollback"), 1, "whoever asks now has looked");
 }
 
 #[tokio::test(start_paused = true)]

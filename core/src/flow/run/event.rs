@@ -230,6 +230,27 @@ impl Told {
             Self::Unpatch { .. } => "unpatch",
         }
     }
+
+    /// Who told it, if it is about what was sent and what is to be: whoever spoke before a backup could
+    /// not know what came after it, so their word does not count once that state was put back.
+    #[must_use]
+    pub fn lapses_with_restore(&self) -> Option<&str> {
+        match self {
+            Self::Resolve { by, .. } | Self::Rollback { by, .. } | Self::MarkRolledBack { by, .. } => Some(by),
+            // What these lead to is in doubt by itself.
+            Self::Approved { .. }
+            | Self::Denied { .. }
+            | Self::Edited { .. }
+            | Self::PlanEdited { .. }
+            | Self::ChildEnded { .. }
+            | Self::Cancel { .. }
+            | Self::Pause { .. }
+            | Self::Resume { .. }
+            | Self::ChildUndone { .. }
+            | Self::Patch { .. }
+            | Self::Unpatch { .. } => None,
+        }
+    }
 }
 
 /// How a tool is called.

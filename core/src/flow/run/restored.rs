@@ -130,10 +130,13 @@ impl Run {
         Ok(true)
     }
 
-    /// Whether a child run that is about to be started may have been started already. Who says that it
-    /// was not counts as a try.
+    /// Whether a child run that is about to be started may have been started already, and nobody has
+    /// found out since.
     pub(crate) fn may_be_started(&self, at: At) -> bool {
-        self.restored_at.is_some() && self.task(at).is_some_and(|task| task.attempt == 0)
+        self.restored_at.is_some_and(|restored| {
+            let settled = self.task(at).and_then(|task| task.started_at);
+            settled.is_none_or(|settled| settled < restored)
+        })
     }
 
     pub(crate) fn doubt_child(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {

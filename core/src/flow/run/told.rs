@@ -113,8 +113,10 @@ impl Run {
         if let Some(output) = output {
             return self.nested_completed(at, output, "resolved", env, book);
         }
+        let now = env.now;
         if let Some(task) = self.task_mut(at) {
             task.attempt += 1;
+            task.started_at = Some(now);
         }
         self.enter(at, State::Ready);
         self.keep(at, env, book);
