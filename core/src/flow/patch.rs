@@ -182,11 +182,27 @@ pub fn inverse(patch: &Patch, current: &[&str]) -> Inverse {
     }
 }
 
+/// The member that holds the number of the entry with which a patch was applied.
+const APPLIED_SEQ: &str = "applied_seq";
+
 impl Inverse {
     /// As it is stored.
     #[must_use]
     pub fn to_value(&self) -> Value {
         json!({"remove_nodes": self.remove_nodes, "remove_edges": self.remove_edges})
+    }
+
+    /// As it is stored of a patch whose entry has this number within its run.
+    #[must_use]
+    pub fn applied_at(&self, seq: i64) -> Value {
+        let mut value = self.to_value();
+        value[APPLIED_SEQ] = json!(seq);
+        value
+    }
+
+    /// Takes the number of a patch's entry out of what is stored of it; none: it was not kept.
+    pub fn take_applied_at(value: &mut Value) -> Option<i64> {
+        value.as_object_mut()?.remove(APPLIED_SEQ)?.as_i64()
     }
 
     /// Reads it back.

@@ -221,9 +221,10 @@ fn patched(rows: &[Row], graph: &Arc<Graph>, workflows: &Workflows) -> Result<Ve
         let damaged = || Damaged { what: format!("patch {} can't be read", row.int("number")) };
         let document = row.get("patch").as_json().map(Json::to_value).ok_or_else(damaged)?;
         let patch = Patch::from_value(document).map_err(|_| damaged())?;
-        let mut applied = None;
+        let (mut applied, mut applied_seq) = (None, None);
         if row.text("status") == "applied" {
-            let inverse = row.get("inverse").as_json().map(Json::to_value).ok_or_else(damaged)?;
+            let mut inverse = row.get("inverse").as_json().map(Json::to_value).ok_or_else(damaged)?;
+            applied_seq = Inverse::take_applied_at(&mut inverse);
             let inverse = Inverse::from_value(inverse).map_err(|_| damaged())?;
             let resolved = Patch { add_edges: inverse.remove_edges, ..patch.clone() };
             let known: Vec<&str> = graph.nodes.iter().map(|node| node.node.id.as_str()).collect();
@@ -237,6 +238,7 @@ fn patched(rows: &[Row], graph: &Arc<Graph>, workflows: &Workflows) -> Result<Ve
             by: row.text("actor").to_owned(),
             version: row.int("state_version"),
             applied,
+            applied_seq,
             approval: row.get("approval_request_id").as_uuid(),
         });
     }

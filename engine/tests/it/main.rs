@@ -23,6 +23,7 @@ mod flow_order;
 mod flow_patch;
 mod flow_places;
 mod flow_plan;
+mod flow_rebuild;
 mod flow_replay;
 mod flow_restore;
 mod flow_retry;

@@ -46,6 +46,9 @@ pub(super) fn whole() -> Value {
             child("part_two"),
             function("stubborn", "again"),
             with(function("late", "again"), "delay_seconds", json!(1)),
+            // Ends long before a person has said anything; what it leads to must not change then.
+            with(function("soonest", "pure"), "join", json!("any")),
+            function("too_late", "again"),
             function("last", "pure"),
         ],
         "edges": [
@@ -55,6 +58,9 @@ pub(super) fn whole() -> Value {
             edge("make", "verified"), edge("single", "either"), edge("verified", "either"),
             edge("make", "stubborn"), edge("make", "late"),
             edge("make", "part_one"), edge("part_one", "part_two"),
+            edge("make", "soonest"), edge("person", "soonest"),
+            on("soonest", "too_late", "${has(nodes.person.outputs.success)}"),
+            on("guarded", "too_late", "${nodes.guarded.outputs.success == false}"),
             edge("either", "each"), edge("each", "person"), edge("person", "guarded"),
             edge("guarded", "last"), edge("part_two", "last"), edge("stubborn", "last"), edge("late", "last"),
         ],

@@ -7,7 +7,7 @@ use super::air::Air;
 use super::engine::World;
 use crate::build::NOON;
 use chimera_core::access::Level;
-use chimera_core::flow::air;
+use chimera_core::flow::air::{self, Graph};
 use chimera_core::flow::call::Answer;
 use chimera_core::flow::run::{
     Action, Effect, Env, Event, Gate, Head, Mode, Note, Owner, Policy, PolicyVerdict, Run, Slot, Source, Turn,
@@ -53,8 +53,9 @@ pub struct Bare {
     pending: VecDeque<Event>,
 }
 
+/// Rules that allow everything.
 #[derive(Default)]
-struct Lenient(AtomicUsize);
+pub(super) struct Lenient(AtomicUsize);
 
 impl Policy for Lenient {
     fn judge(&self, _: &Action<'_>) -> PolicyVerdict {
@@ -82,30 +83,7 @@ impl Bare {
     pub fn begin(air: &Air, level: Level) -> Self {
         let world = World::new(1);
         let registry = world.registry();
-        let document = air::parse(&air.document().to_string()).expect("a document");
-        let graph = Arc::new(air::compile(document, &Tools::running(&registry)).expect("a graph"));
-        let head = Head {
-            id: world.random.row_id(NOON),
-            tenant: "acme".to_owned(),
-            actor: "user_ann".to_owned(),
-            level,
-            priority: 5,
-            dry_run: false,
-            source: Source::Workflow,
-            workflow: WorkflowRef { id: air.id(), version: Some(1) },
-            parent: None,
-            depth: 0,
-            replay: None,
-            inputs: Arc::new(json!({})),
-            request: Arc::default(),
-            risk: None,
-            idempotency_key: None,
-            correlation_id: None,
-            notify: None,
-            created_at: NOON,
-            timeout_at: None,
-        };
-        let run = Run::new(head, graph, None);
+        let run = Run::new(head(&world, air, level), graph(&registry, air), None);
         let mut bare =
             Self { run, work: Work::default(), world, registry, policy: Lenient::default(), pending: VecDeque::new() };
         bare.tell(vec![Event::Begun { alone: true }]);
@@ -163,6 +141,37 @@ impl Bare {
     #[must_use]
     pub fn id(&self) -> Uuid {
         self.world.random.row_id(NOON)
+    }
+}
+
+/// The graph of a workflow.
+pub(super) fn graph(registry: &Registry, air: &Air) -> Arc<Graph> {
+    let document = air::parse(&air.document().to_string()).expect("a document");
+    Arc::new(air::compile(document, &Tools::running(registry)).expect("a graph"))
+}
+
+/// What a run of a workflow is made of.
+pub(super) fn head(world: &World, air: &Air, level: Level) -> Head {
+    Head {
+        id: world.random.row_id(NOON),
+        tenant: "acme".to_owned(),
+        actor: "user_ann".to_owned(),
+        level,
+        priority: 5,
+        dry_run: false,
+        source: Source::Workflow,
+        workflow: WorkflowRef { id: air.id(), version: Some(1) },
+        parent: None,
+        depth: 0,
+        replay: None,
+        inputs: Arc::new(json!({})),
+        request: Arc::default(),
+        risk: None,
+        idempotency_key: None,
+        correlation_id: None,
+        notify: None,
+        created_at: NOON,
+        timeout_at: None,
     }
 }
 

@@ -10,6 +10,7 @@ mod puppet;
 mod spans;
 mod stage;
 mod tool;
+mod twin;
 
 use chimera_core::access::Entry;
 use chimera_engine::access::Permit;
@@ -23,6 +24,7 @@ pub use puppet::{Asked, Made, Puppet, Watch};
 pub use spans::Listener;
 pub use stage::{Setup, Stage, TENANT, code_of, id_of, stage};
 pub use tool::{Behave, Script, Scripted};
+pub use twin::Twin;
 
 /// Somebody who may do everything in a tenant.
 #[must_use]

@@ -5,11 +5,17 @@
 //! `{"success": false, "error": …}`, so a graph can deal with a failure. A failure that no edge is
 //! taken for fails the run. A node with `join: all` waits until every edge into it is decided and
 //! runs if one was taken; with `join: any` it runs when the first is taken.
+//!
+//! A condition sees what had settled when its source did, and nothing that came later. So an edge is
+//! decided in the same way whenever that happens: in the turn that settled its source, in a later one,
+//! or anew when the run is rebuilt from its rows. An edge that a patch drew from a source that had
+//! settled is *late*: it sees what had settled when the patch was applied, and changes nothing about
+//! the end of its source.
 
 use super::env::Env;
 use super::rows::{Book, Unstorable};
 use super::scope::View;
-use super::task::State;
+use super::task::{State, Task};
 use super::{At, Run};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::Join;
@@ -42,7 +48,35 @@ pub(crate) enum Came {
     Dead,
 }
 
+/// What the edges into a node have come to. A run in memory and what its rows make of it agree about
+/// all of them at any time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decided {
+    /// Some are not decided yet.
+    Waits {
+        /// How many.
+        undecided: u32,
+        /// One was taken.
+        taken: bool,
+    },
+    /// It has its turn, or had it.
+    Begins,
+    /// None was taken.
+    Skipped,
+}
+
 impl Run {
+    /// What the edges into each node have come to, in the order of the graph.
+    #[must_use]
+    pub fn decided_edges(&self) -> Vec<Decided> {
+        let decided = |task: &Task| match task.state {
+            State::Pending { undecided, taken } => Decided::Waits { undecided, taken },
+            State::Skipped => Decided::Skipped,
+            _ => Decided::Begins,
+        };
+        self.nodes.iter().map(decided).collect()
+    }
+
     /// Lets the first nodes come up, and decides the edges out of every node that has settled.
     pub(crate) fn propagate(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         while let Some(node) = self.coming.pop_front() {
@@ -59,15 +93,17 @@ impl Run {
                     self.settled.push_front(settled);
                     return Ok(());
                 }
+                let late = self.is_late(node, edge);
                 let came = match self.decide_edge(node, edge) {
                     Ok(came) => came,
+                    Err(_) if late => Came::Dead,
                     Err(error) => {
                         self.fail_with(error);
                         Came::Dead
                     }
                 };
                 settled.edge += 1;
-                settled.dealt_with |= came == Came::Taken;
+                settled.dealt_with |= came == Came::Taken && !late;
                 let to = self.graph.edges[edge].to;
                 self.come_up(to, came, env, book)?;
             }
@@ -81,23 +117,36 @@ impl Run {
         Ok(())
     }
 
+    /// The entry of the patch that drew an edge, if one did.
+    fn drawn_by(&self, edge: usize) -> Option<i64> {
+        let drawn = self.overlays.values().filter_map(|overlay| Some((overlay.before.as_ref()?, overlay.seq)));
+        let drawn = drawn.map(|(before, seq)| (before.edges.len(), seq)).filter(|(first, _)| *first <= edge);
+        drawn.max_by_key(|(first, _)| *first).map(|(_, seq)| seq)
+    }
+
+    /// Whether an edge was drawn after its source had settled.
+    fn is_late(&self, node: usize, edge: usize) -> bool {
+        self.drawn_by(edge).zip(self.nodes[node].seq()).is_some_and(|(drawn, settled)| settled < drawn)
+    }
+
     pub(crate) fn decide_edge(&self, node: usize, edge: usize) -> Result<Came, ErrorBody> {
         let condition = self.graph.edges[edge].condition.as_ref();
+        let until = self.nodes[node].seq().max(self.drawn_by(edge)).unwrap_or(i64::MAX);
         let holds = match (&self.nodes[node].state, condition) {
             (State::Completed { .. }, None) => true,
-            (State::Completed { .. }, Some(condition)) => self.holds(condition)?,
+            (State::Completed { .. }, Some(condition)) => self.holds(condition, until)?,
             // A condition on what the source would have given says nothing about its failure, which
             // must not be hidden behind another one.
             (State::Failed { error, .. }, Some(condition)) => {
-                error.code != Code::NotRecorded.as_str() && self.holds(condition).unwrap_or(false)
+                error.code != Code::NotRecorded.as_str() && self.holds(condition, until).unwrap_or(false)
             }
             _ => false,
         };
         Ok(if holds { Came::Taken } else { Came::Dead })
     }
 
-    fn holds(&self, condition: &Template) -> Result<bool, ErrorBody> {
-        let value = condition.render(&View::of(self)).map_err(|error| {
+    fn holds(&self, condition: &Template, until: i64) -> Result<bool, ErrorBody> {
+        let value = condition.render(&View::until(self, until)).map_err(|error| {
             let message = format!("the condition of an edge can't be decided: {error}");
             ErrorBody::new(Code::ValidationFailed, message)
         })?;

@@ -1,8 +1,8 @@
 //! A run rebuilt from its rows.
 //!
 //! Rows say what is durable: which steps have begun and how they stand. Everything else follows from
-//! the graph: the edges of settled nodes are decided again, with the same recorded outputs and so
-//! with the same result, and nodes without a row come up as they did before.
+//! the graph: the edges of settled nodes are decided again, against what had settled by then and so with
+//! the same result, and nodes without a row come up as they did before.
 
 use super::edges::Settled;
 use super::patch::Overlay;
@@ -55,6 +55,8 @@ pub struct StoredPatch {
     pub version: i64,
     /// The graph with it, if it was applied.
     pub applied: Option<Arc<Graph>>,
+    /// The entry of the run that says so, if it is known.
+    pub applied_seq: Option<i64>,
     /// The request that people decide about.
     pub approval: Option<Uuid>,
 }
@@ -218,8 +220,9 @@ impl Run {
                 .approval
                 .filter(|_| before.is_none())
                 .and_then(|id| asked(approvals, |row| row.uuid("approval_request_id") == id));
-            let StoredPatch { number, patch, by, version, .. } = stored;
-            self.overlays.insert(number, Overlay { patch, by, version, asked, before });
+            let StoredPatch { number, patch, by, version, applied_seq, .. } = stored;
+            let seq = applied_seq.unwrap_or(i64::MAX);
+            self.overlays.insert(number, Overlay { patch, by, version, asked, before, seq });
         }
         let incoming = |node: usize| self.graph.nodes[node].incoming.len();
         self.nodes = (0..self.graph.nodes.len())
@@ -429,6 +432,7 @@ impl Run {
 
     /// Puts the queues right: what was settled decides its edges again, what was ready is ready.
     fn settle_edges(&mut self) {
+        let mut settled = Vec::new();
         self.open = self.nodes.iter().filter(|task| !task.is_settled()).count();
         if self.status.is_final() {
             return;
@@ -436,7 +440,10 @@ impl Run {
         let places: Vec<At> = self.places().collect();
         for at in places {
             let Some(task) = self.task(at) else { continue };
-            let (due, ready, settled) = (task.deadline(), matches!(task.state, State::Ready), task.is_settled());
+            let (due, ready) = (task.deadline(), matches!(task.state, State::Ready));
+            if task.is_settled() && at.item.is_none() {
+                settled.push((task.seq(), at.node));
+            }
             let asks = matches!(task.state, State::Asking(_));
             if let Some(due) = due {
                 self.timers.insert((due, at));
@@ -445,17 +452,19 @@ impl Run {
                 self.ready.push_back(at);
             }
             self.asking += usize::from(asks);
-            if settled && at.item.is_none() {
-                self.settled.push_back(Settled::new(at.node));
-            }
         }
+        // In the order in which they settled: the first failure that nobody deals with counts.
+        settled.sort_unstable();
+        self.settled.extend(settled.into_iter().map(|(_, node)| Settled::new(node)));
         for node in 0..self.nodes.len() {
             let State::Mapping(mapping) = &mut self.nodes[node].state else { continue };
             let ended = mapping.items.iter().filter(|item| item.is_settled()).count();
             mapping.open = mapping.over.len() - ended;
             mapping.busy = mapping.items.len() - ended;
-            let failed = mapping.items.iter().position(|item| matches!(item.state, State::Failed { .. }));
-            mapping.failed = failed.and_then(|item| u32::try_from(item).ok());
+            let failed =
+                mapping.items.iter().enumerate().filter(|(_, item)| matches!(item.state, State::Failed { .. }));
+            let first = failed.min_by_key(|(_, item)| item.seq()).map(|(item, _)| item);
+            mapping.failed = first.and_then(|item| u32::try_from(item).ok());
             if mapping.failed.is_none() {
                 self.fill(node);
             }

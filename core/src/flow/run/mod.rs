@@ -42,6 +42,7 @@ pub use close::affinity;
 pub use create::{Head, Replay, ReplayMode, Source, WorkflowRef};
 pub use demand::Demand;
 pub use doubt::Doubt;
+pub use edges::Decided;
 pub use env::{Action, Env, Gate, Policy, Slot, Verdict as PolicyVerdict};
 pub use event::{At, Call, Effect, Event, Mode, Note, Signal, Told, Turn, Verdict};
 pub use load::{Damaged, Recorded, Recording, Stored, StoredPatch, behind};

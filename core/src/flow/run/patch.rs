@@ -35,6 +35,8 @@ pub(crate) struct Overlay {
     pub(crate) asked: Option<Asked>,
     /// The graph as it was before, once it is applied.
     pub(crate) before: Option<Arc<Graph>>,
+    /// The entry of the run that says that it was applied.
+    pub(crate) seq: i64,
 }
 
 impl Run {
@@ -93,7 +95,7 @@ impl Run {
         if let Err(why) = self.judge_patch(&patch, &by, env) {
             return self.refuse_patch(number, 1, &by, &why, book);
         }
-        let mut overlay = Overlay { patch, by, version: 1, asked: None, before: None };
+        let mut overlay = Overlay { patch, by, version: 1, asked: None, before: None, seq: i64::MAX };
         if let (Level::Draft, Some(covered)) = (self.head.level, self.covered()) {
             let digest = patch::digest(covered, &overlay.patch);
             let demand = Demand::one("the plan was approved without this patch");
@@ -203,14 +205,15 @@ impl Run {
             self.open += 1;
         }
         self.patches += 1;
-        let set = vec![("status", "applied".into()), ("inverse", Json::of(&inverse.to_value())?.into())];
+        let data = json!({"number": number, "graph_digest": self.graph.digest, "nodes": self.nodes.len() - nodes});
+        let seq = book.note("patch.applied", None, Some(overlay.by.clone()), data) + self.run_seq;
+        let inverse = Json::of(&inverse.applied_at(seq))?;
+        let set = vec![("status", "applied".into()), ("inverse", inverse.into())];
         book.update(Update::versioned(&RUN_PATCHES, key(self.head.id, number), overlay.version, set)?);
         book.set("patches", i64::from(self.patches));
-        let data = json!({"number": number, "graph_digest": self.graph.digest, "nodes": self.nodes.len() - nodes});
-        book.note("patch.applied", None, Some(overlay.by.clone()), data);
         if let Some(stored) = self.overlays.get_mut(&number) {
             stored.version += 1;
-            stored.before = Some(before);
+            (stored.before, stored.seq) = (Some(before), seq);
             stored.asked = None;
         }
         for edge in edges..self.graph.edges.len() {

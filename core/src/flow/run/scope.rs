@@ -9,12 +9,19 @@ pub(crate) struct View<'a> {
     run: &'a Run,
     id: String,
     item: Option<(&'a Value, usize)>,
+    /// Nodes that settled behind this entry of the run are not seen.
+    until: i64,
 }
 
 impl<'a> View<'a> {
     /// For a node or an edge.
     pub(crate) fn of(run: &'a Run) -> Self {
-        Self { run, id: run.head.id.to_string(), item: None }
+        Self { run, id: run.head.id.to_string(), item: None, until: i64::MAX }
+    }
+
+    /// As it was when the entry with this number was made.
+    pub(crate) fn until(run: &'a Run, seq: i64) -> Self {
+        Self { until: seq, ..Self::of(run) }
     }
 
     /// For a place, which may be an item.
@@ -36,7 +43,8 @@ impl Scope for View<'_> {
 
     fn outputs(&self, node: &str) -> Lookup<'_> {
         let task = self.run.graph.position(node).and_then(|at| self.run.nodes.get(at));
-        match task.and_then(|task| task.output()) {
+        let seen = task.filter(|task| task.seq().is_none_or(|seq| seq <= self.until));
+        match seen.and_then(|task| task.output()) {
             Some(output) => Lookup::Known(output),
             None => Lookup::Absent,
         }

@@ -168,6 +168,14 @@ impl Task {
         }
     }
 
+    /// The entry of the run that says how it ended.
+    pub(crate) const fn seq(&self) -> Option<i64> {
+        match &self.state {
+            State::Completed { seq, .. } | State::Failed { seq, .. } => Some(*seq),
+            _ => None,
+        }
+    }
+
     /// The items of a map node.
     pub(crate) fn items(&self) -> &[Self] {
         match &self.state {

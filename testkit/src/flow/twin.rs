@@ -1,0 +1,187 @@
+//! A run and what its rows make of it, side by side.
+//!
+//! The run is told the answers of its calls in the order of a seed, one or several in a turn. After
+//! every turn it is rebuilt from its rows, as after a crash at that moment, and both must have decided
+//! the same edges and failed for the same reason.
+
+use super::air::{Air, workflow};
+use super::bare::{Lenient, graph, head};
+use super::engine::World;
+use crate::build::NOON;
+use crate::memory::MemoryRecords;
+use crate::seeded::Seeded;
+use chimera_core::access::Level;
+use chimera_core::error::Code;
+use chimera_core::flow::air::Graph;
+use chimera_core::flow::call::{Answer, ToolError};
+use chimera_core::flow::run::{Decided, Effect, Env, Event, Gate, Owner, Run, Slot, Stored, Turn};
+use chimera_core::flow::tables::{EFFECTS, RUNS, STEPS};
+use chimera_engine::flow::{Registry, Tools};
+use chimera_engine::port::{Random, Records};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// A run with its rows in a store.
+pub struct Twin {
+    run: Run,
+    graph: Arc<Graph>,
+    records: MemoryRecords,
+    world: World,
+    registry: Registry,
+    calls: Vec<Event>,
+    more: bool,
+}
+
+/// Lets every call through, or none.
+struct Slots(bool);
+
+impl Gate for Slots {
+    fn enter(&mut self, _: Slot<'_>) -> bool {
+        self.0
+    }
+}
+
+/// Where a run stands: its edges, and why it fails.
+type Standing = (Vec<Decided>, Option<String>);
+
+fn standing(run: &Run) -> Standing {
+    (run.decided_edges(), run.failure().map(|error| format!("{}: {}", error.code, error.message)))
+}
+
+impl Twin {
+    /// Compares so many graphs from a seed on; gives how often a run was rebuilt.
+    pub async fn agree_about(seeds: std::ops::Range<u64>) -> usize {
+        let mut compared = 0;
+        for seed in seeds {
+            let dice = Seeded::new(seed);
+            compared += Self::agrees(&entangled(&dice), &dice).await;
+        }
+        compared
+    }
+
+    /// Runs a workflow to its end with answers after a seed; gives how often both were compared.
+    async fn agrees(air: &Air, dice: &Seeded) -> usize {
+        let world = World::new(dice.next());
+        let registry = world.registry();
+        let graph = graph(&registry, air);
+        let run = Run::new(head(&world, air, Level::ExecuteSilent), Arc::clone(&graph), None);
+        let records = MemoryRecords::new();
+        let mut twin = Self { run, graph, records, world, registry, calls: Vec::new(), more: false };
+        let mut compared = 0;
+        twin.tell(vec![Event::Begun { alone: true }]).await;
+        while !twin.run.status().is_final() {
+            if !twin.more {
+                let rebuilt = standing(&twin.rebuilt());
+                assert_eq!(rebuilt, standing(&twin.run), "after a crash, of {:#}", air.document());
+                compared += 1;
+            }
+            let mut events = Vec::new();
+            for _ in 0..=dice.below(3) {
+                if !twin.calls.is_empty() {
+                    let at = usize::try_from(dice.below(twin.calls.len() as u64)).expect("an index");
+                    events.push(answered(twin.calls.remove(at), dice));
+                }
+            }
+            assert!(twin.more || !events.is_empty(), "nothing more happens to {:#}", air.document());
+            events.push(Event::Tick);
+            twin.tell(events).await;
+        }
+        compared
+    }
+
+    async fn tell(&mut self, events: Vec<Event>) {
+        let turn = step(&mut self.run, events, true, &self.world, &self.registry);
+        self.more = turn.more;
+        if let Some(tx) = turn.tx {
+            self.records.commit(tx).await.expect("a commit");
+        }
+        for effect in turn.effects {
+            if let Effect::Call(call) = effect {
+                let answer = Answer::Output(json!({}));
+                self.calls.push(Event::Answered { at: call.at, call: call.id, answer, took_ms: 1 });
+            }
+        }
+    }
+
+    /// The run as another process would take it up now.
+    fn rebuilt(&self) -> Run {
+        let row = self.records.rows(&RUNS).into_iter().next().expect("the row of the run");
+        let stored = Stored {
+            run: row,
+            steps: self.records.rows(&STEPS),
+            effects: self.records.rows(&EFFECTS),
+            approvals: Vec::new(),
+            patches: Vec::new(),
+            graph: Arc::clone(&self.graph),
+            version: 1,
+            recorded: None,
+        };
+        let mut run = Run::load(stored).expect("rows that make a run");
+        step(&mut run, vec![Event::Begun { alone: true }], false, &self.world, &self.registry);
+        run
+    }
+}
+
+fn step(run: &mut Run, events: Vec<Event>, slots: bool, world: &World, registry: &Registry) -> Turn {
+    let catalog = Tools::running(registry);
+    let mut env = Env {
+        now: NOON,
+        ids: &mut || world.random.row_id(NOON),
+        gate: &mut Slots(slots),
+        policy: &Lenient::default(),
+        catalog: &catalog,
+        owner: Owner { lane: 1, epoch: 1 },
+    };
+    run.step(events, &mut env).expect("a turn")
+}
+
+/// An answer of a call, now and then a refusal for good.
+fn answered(event: Event, dice: &Seeded) -> Event {
+    match event {
+        Event::Answered { at, call, took_ms, .. } if dice.below(6) == 0 => {
+            let answer = Answer::Failed(ToolError::not_sent(Code::ValidationFailed, format!("no to {}", at.node)));
+            Event::Answered { at, call, answer, took_ms }
+        }
+        event => event,
+    }
+}
+
+/// A graph after a seed in which conditions look at all that lies upstream, settled or not.
+fn entangled(dice: &Seeded) -> Air {
+    let mut air = workflow("entangled");
+    let names: Vec<String> = (0..4 + dice.below(6)).map(|at| format!("n{at}")).collect();
+    let mut above: Vec<Vec<usize>> = Vec::new();
+    let mut edges: Vec<(usize, usize, Option<String>)> = Vec::new();
+    for at in 0..names.len() {
+        let mut seen = Vec::new();
+        for from in 0..at {
+            if dice.below(3) > 0 {
+                continue;
+            }
+            seen.extend(above[from].iter().copied().chain([from]));
+            let near: Vec<usize> = above[from].iter().copied().chain([from]).collect();
+            let other = &names[*dice.pick(&near)];
+            let condition = match dice.below(8) {
+                0..=2 => Some(format!("${{has(nodes.{other}.outputs.success)}}")),
+                3 => Some(format!("${{!has(nodes.{other}.outputs.success)}}")),
+                4 => Some(format!("${{nodes.{other}.outputs.success == true}}")),
+                5 => Some(format!("${{nodes.{}.outputs.success == false}}", names[from])),
+                _ => None,
+            };
+            edges.push((from, at, condition));
+        }
+        above.push(seen);
+        let tool = *dice.pick(&["pure", "read", "again"]);
+        air = air.function(&names[at], tool, json!({}));
+        if dice.below(2) == 0 {
+            air = air.also("join", Value::from("any"));
+        }
+    }
+    for (from, to, condition) in edges {
+        air = match condition {
+            Some(condition) => air.edge_if(&names[from], &names[to], &condition),
+            None => air.edge(&names[from], &names[to]),
+        };
+    }
+    air
+}
