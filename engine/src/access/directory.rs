@@ -6,6 +6,7 @@
 
 use super::AccessError;
 use super::settings::{Settings, WithoutCounters};
+use crate::flow::{all_rows, first_rows};
 use crate::port::{Bus, Clock, Heard, Random, Records, Secrets};
 use crate::pulse::Pulse;
 use bytes::Bytes;
@@ -158,7 +159,7 @@ impl Directory {
     }
 
     async fn rows(&self, select: Select, rows_max: usize) -> Result<Vec<Row>, AccessError> {
-        Ok(crate::flow::all_rows(&*self.parts.records, select, rows_max).await?)
+        Ok(all_rows(&*self.parts.records, select, rows_max).await?)
     }
 
     async fn keys(&self) -> Result<BTreeMap<String, Vec<HeldKey>>, AccessError> {
@@ -210,13 +211,12 @@ impl Directory {
     async fn revoked(&self, now: Timestamp) -> Result<(BTreeSet<String>, bool), AccessError> {
         let most = limits::REVOKED_HELD_MAX;
         let select = Select::from(&REVOKED_TOKENS, Scope::System).filter("expires_at", Compare::Above, now);
-        let tokens = self.rows(select, most).await?;
+        let (tokens, more_tokens) = first_rows(&*self.parts.records, select, most).await?;
         let since = now.plus_seconds(-limits::TOKEN_SECONDS - limits::CLOCK_SKEW_SECONDS);
         let select = Select::from(&TOKEN_FAMILIES, Scope::System).filter("revoked_at", Compare::Above, since);
-        let families = self.rows(select, most).await?;
-        let more = tokens.len() >= most || families.len() >= most;
+        let (families, more_families) = first_rows(&*self.parts.records, select, most).await?;
         let ids = tokens.iter().map(|row| row.text("token_id").to_owned());
-        Ok((ids.chain(families.iter().map(|row| row.uuid("id").to_string())).collect(), more))
+        Ok((ids.chain(families.iter().map(|row| row.uuid("id").to_string())).collect(), more_tokens || more_families))
     }
 
     /// Something of ours has changed: we know at once, others are told.

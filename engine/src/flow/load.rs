@@ -51,18 +51,33 @@ async fn run_of_tenant(records: &dyn Records, permit: &Permit, run: Uuid) -> Res
 /// All pages of a query. More than `rows_max` rows are an error: whoever went on from a part of them
 /// would take what is missing for something that never happened.
 pub(crate) async fn all(records: &dyn Records, select: Select, rows_max: usize) -> Result<Vec<Row>, FlowError> {
+    let table = select.table.name;
+    let (rows, is_part) = first(records, select, rows_max).await?;
+    if is_part {
+        let message = format!("more than {rows_max} rows of {table} would have to be read at once");
+        return Err(FlowError::refused(Code::PayloadTooLarge, message));
+    }
+    Ok(rows)
+}
+
+/// The first rows of a query, and whether there are more, for whoever can do without the rest.
+pub(crate) async fn first(
+    records: &dyn Records,
+    select: Select,
+    rows_max: usize,
+) -> Result<(Vec<Row>, bool), FlowError> {
     let mut rows = Vec::new();
     let mut select = select.take(limits::PAGE_ROWS_MAX);
     loop {
         let page = records.read(select.clone()).await?;
         rows.extend(page.rows);
-        if rows.len() > rows_max {
-            let message = format!("more than {rows_max} rows of {} would have to be read at once", select.table.name);
-            return Err(FlowError::refused(Code::PayloadTooLarge, message));
-        }
         match page.next {
-            Some(next) => select.after = Some(next),
-            None => return Ok(rows),
+            Some(next) if rows.len() <= rows_max => select.after = Some(next),
+            next => {
+                let is_part = rows.len() > rows_max || next.is_some();
+                rows.truncate(rows_max);
+                return Ok((rows, is_part));
+            }
         }
     }
 }

@@ -49,5 +49,5 @@ pub use start::{Again, StartRun, Started};
 pub use tell::Settle;
 pub use workflows::{Applied, Tools, Workflows};
 
-pub(crate) use load::all as all_rows;
+pub(crate) use load::{all as all_rows, first as first_rows};
 pub(crate) use workflows::PLAN_PREFIX;
