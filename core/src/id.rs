@@ -10,11 +10,15 @@ use crate::time::Timestamp;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-/// A version 7 UUID: 48 bits of milliseconds, then random bits.
+/// A version 7 UUID: 48 bits of milliseconds, 12 bits for the part of a millisecond (RFC 9562,
+/// section 6.2, method 3), then random bits. Lists that are sorted by id show what came later as
+/// later, also within a millisecond.
 #[must_use]
-pub fn time_ordered(now: Timestamp, random: [u8; 10]) -> Uuid {
-    let millis = u64::try_from(now.millis()).unwrap_or(0);
-    uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
+pub fn time_ordered(now: Timestamp, mut random: [u8; 10]) -> Uuid {
+    let micros = u64::try_from(now.micros()).unwrap_or(0);
+    let part = u16::try_from(micros % 1_000 * 4_096 / 1_000).unwrap_or(0);
+    random[..2].copy_from_slice(&part.to_be_bytes());
+    uuid::Builder::from_unix_timestamp_millis(micros / 1_000, &random).into_uuid()
 }
 
 /// An opaque id of 128 random bits, as 32 hex digits.
@@ -60,7 +64,7 @@ mod tests {
     #[test]
     fn later_ids_sort_later() {
         let early = time_ordered(Timestamp::from_micros(1_000_000), [0xff; 10]);
-        let late = time_ordered(Timestamp::from_micros(1_001_000), [0; 10]);
+        let late = time_ordered(Timestamp::from_micros(1_000_001), [0; 10]);
         assert!(early < late);
         assert_eq!((early.get_version_num(), early.get_variant()), (7, uuid::Variant::RFC4122));
     }
