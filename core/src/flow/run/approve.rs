@@ -20,6 +20,7 @@ use crate::flow::tool::{Risk, Spec, is_dry};
 use crate::json::{CanonicalJson, Digest32};
 use crate::ledger::decision::{Outcome, Source};
 use crate::limits;
+use crate::time::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -88,6 +89,14 @@ impl Run {
         Digest32::of(&action)
     }
 
+    /// The next request for a decision. Each is dated later than the one before, also when the clock was
+    /// set back meanwhile: that tells which of them stands.
+    pub(crate) fn request(&mut self, digest: Digest32, demand: &Demand, env: &mut Env<'_>) -> Asked {
+        self.approvals += 1;
+        self.asked_at = env.now.max(Timestamp::from_micros(self.asked_at.micros().saturating_add(1)));
+        Asked { id: (env.ids)(), digest, expires_at: expires_at(demand, env), open: true }
+    }
+
     /// Asks people; the place waits.
     pub(crate) fn ask(
         &mut self,
@@ -100,10 +109,9 @@ impl Run {
             let error = ErrorBody::new(Code::ValidationFailed, "the run asks for more approvals than it may");
             return self.fail_step(at, error, env, book);
         }
-        self.approvals += 1;
         let step = self.ensure_step(at, env);
         let digest = self.action_digest(at);
-        let asked = Asked { id: (env.ids)(), digest, expires_at: expires_at(demand, env), open: true };
+        let asked = self.request(digest, demand, env);
         let tool = match self.work(at) {
             Work::Tool(spec) => spec.name.clone(),
             Work::Child { .. } => "workflow".to_owned(),
@@ -113,7 +121,7 @@ impl Run {
         let data = json!({
             "node": self.name(at), "item": at.item, "tool": tool, "input": input, "reason": demand.reason,
         });
-        book.approval(&self.head, &asked, Some((step, self.name(at))), &tool, data, demand, env.now)?;
+        book.approval(&self.head, &asked, Some((step, self.name(at))), &tool, data, demand, self.asked_at)?;
         let rationale = demand.reason.clone();
         let verdict = Verdict { source: Source::Approval, outcome: Outcome::Deferred, rationale, policies: Vec::new() };
         let data = json!({"node": self.name(at), "approval_id": asked.id, "digest": digest, "needed": demand.people()});

@@ -135,6 +135,7 @@ impl Run {
             result: None,
             completed_at: None,
             approvals: 0,
+            asked_at: Timestamp::from_micros(0),
             patches: 0,
             plan: None,
             edits: BTreeMap::new(),

@@ -199,6 +199,8 @@ impl Run {
         run.paused = row.get("pause_requested") == &crate::record::Value::Bool(true);
         run.patches = u32::try_from(row.int("patches")).unwrap_or(0);
         run.approvals = u32::try_from(stored.approvals.len()).unwrap_or(u32::MAX);
+        let asked_at = stored.approvals.iter().filter_map(|row| row.get("created_at").as_time()).max();
+        run.asked_at = asked_at.unwrap_or(run.asked_at);
         run.result = row.get("result").as_json().map(crate::record::Json::to_value);
         run.completed_at = row.get("completed_at").as_time();
         if row.get("cancel_requested") == &crate::record::Value::Bool(true) {
@@ -236,7 +238,8 @@ impl Run {
         self.edits = edits.map(|(node, input)| (node.clone(), input.clone())).collect();
         let approved = !row.get("plan_digest").is_null();
         let waits = |row: &Row| row.get("step_id").is_null() && row.text("action_type") == "plan";
-        let by = approvals.iter().rfind(|row| waits(row) && row.text("status") == "approved").map(deciders);
+        let by = approvals.iter().filter(|row| waits(row) && row.text("status") == "approved");
+        let by = by.max_by_key(|row| asked_at(row)).map(deciders);
         let asked = if approved { None } else { asked(approvals, waits) };
         self.plan = Plan::of_document(&document, asked, by.unwrap_or_default());
     }

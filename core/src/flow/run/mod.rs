@@ -81,6 +81,8 @@ pub struct Run {
     result: Option<Value>,
     completed_at: Option<Timestamp>,
     approvals: u32,
+    /// The date of its newest request for a decision.
+    asked_at: Timestamp,
     patches: u32,
     /// What was drafted and approved at L1.
     plan: Option<plan::Plan>,

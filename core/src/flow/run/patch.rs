@@ -4,7 +4,6 @@
 //! approval must cover the plan with the patch before it applies. The last patch can be taken out
 //! again while none of its nodes has begun.
 
-use super::approve::expires_at;
 use super::demand::Demand;
 use super::edges::Came;
 use super::env::{Action, Env, Verdict as PolicyVerdict};
@@ -99,10 +98,9 @@ impl Run {
         if let (Level::Draft, Some(covered)) = (self.head.level, self.covered()) {
             let digest = patch::digest(covered, &overlay.patch);
             let demand = Demand::one("the plan was approved without this patch");
-            let asked = Asked { id: (env.ids)(), digest, expires_at: expires_at(&demand, env), open: true };
-            self.approvals += 1;
+            let asked = self.request(digest, &demand, env);
             let data = json!({"patch": overlay.patch.to_value(), "number": number, "reason": demand.reason});
-            book.approval(&self.head, &asked, None, "graph.patch", data, &demand, env.now)?;
+            book.approval(&self.head, &asked, None, "graph.patch", data, &demand, self.asked_at)?;
             let verdict = Verdict {
                 source: Source::Approval,
                 outcome: Outcome::Deferred,

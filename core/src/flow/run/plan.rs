@@ -4,7 +4,6 @@
 //! exact value or what it will be made of. What was approved exactly runs; whatever was not known is
 //! looked at again when it is.
 
-use super::approve::expires_at;
 use super::demand::Demand;
 use super::env::Env;
 use super::event::Verdict;
@@ -151,10 +150,9 @@ impl Run {
             self.plan = Some(Plan { digest, nodes: planned, asked: None, by: Vec::new() });
             return self.end(RunStatus::Completed, env, book);
         }
-        let asked = Asked { id: (env.ids)(), digest, expires_at: expires_at(&demand, env), open: true };
-        self.approvals += 1;
+        let asked = self.request(digest, &demand, env);
         let data = json!({"plan": document, "reason": demand.reason});
-        book.approval(&self.head, &asked, None, "plan", data, &demand, env.now)?;
+        book.approval(&self.head, &asked, None, "plan", data, &demand, self.asked_at)?;
         let data = json!({"approval_id": asked.id, "digest": digest, "needed": demand.people()});
         let (source, outcome) = (Source::Approval, Outcome::Deferred);
         let verdict = Verdict { source, outcome, rationale: demand.reason, policies: Vec::new() };
