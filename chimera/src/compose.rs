@@ -17,12 +17,13 @@ pub(crate) use bench::{FlowBench, bench_subject};
 pub(crate) use database::{disagreement, while_answering};
 pub(crate) use flow::{operator, reader, workflow_facts};
 pub(crate) use restore::{
-    Resumer, accept_clock, backup_key, begin_data_restore, copy_records, fill_database, hold_of, inspect_records,
-    put_data_back, resumer, store_kind,
+    RECORDS_FILE, Resumer, accept_clock, backup_key, copy_records, fill_database, hold_of, inspect_records,
+    refuse_filled, resumer, stage_data, store_kind,
 };
 pub(crate) use server::server;
 
 use crate::ambient::{SystemClock, SystemRandom};
+use crate::backup::staging::refuse_unfinished;
 use crate::config::{Config, Secretive};
 use crate::doctor::deep::Progress;
 use crate::doctor::{RunFacts, StoreFacts};
@@ -390,6 +391,7 @@ pub(crate) fn entries_marked(config: &Config) -> Outcome<u64> {
 
 /// The record store for a command that only reads, beside whoever writes.
 pub(crate) async fn records_to_read(config: &Config, ambient: &Ambient) -> Outcome<Arc<dyn Records>> {
+    refuse_unfinished(&config.data_dir)?;
     let Some(url) = &config.database_url else {
         let opened = SqliteRecords::open(&config.data_dir, Access::Read, Arc::clone(&ambient.clock));
         return Ok(Arc::new(opened?));
@@ -527,7 +529,12 @@ pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
 
 /// A look at the store that changes nothing.
 async fn facts(config: &Config, now: Timestamp) -> Outcome<Facts> {
-    home::not_cut_off(&config.data_dir)?;
+    refuse_unfinished(&config.data_dir)?;
+    facts_amid_restore(config, now).await
+}
+
+/// The same, for whoever restores into it.
+async fn facts_amid_restore(config: &Config, now: Timestamp) -> Outcome<Facts> {
     Ok(match &config.database_url {
         Some(url) => PostgresRecords::facts(&plain(config, "database_url", url).await?, &marks(config), now).await?,
         None => SqliteRecords::facts(&config.data_dir, &marks(config), now)?,

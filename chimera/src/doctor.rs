@@ -2,6 +2,7 @@
 
 pub(crate) mod deep;
 
+use crate::backup::staging::refuse_unfinished;
 use crate::compose::{self, Ambient};
 use crate::config::Config;
 use crate::failure::Outcome;
@@ -94,6 +95,10 @@ const fn fail(name: &'static str, message: String, hint: &'static str) -> Findin
 pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> {
     let dir = &config.data_dir;
     let mut findings = vec![folder(dir), disk(dir), signing_key(config).await];
+    if let Err(failure) = refuse_unfinished(dir) {
+        let hint = "repeat the restore with the same backup; docs/guides/backup.md describes how to give it up";
+        findings.push(fail("restore", failure.message, hint));
+    }
     findings.extend(secret_sources(config));
     match compose::while_answering(config, compose::store_facts(config)).await {
         Ok(facts) => {

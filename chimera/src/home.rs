@@ -4,6 +4,7 @@
 //! process however that ends, and a leftover file means nothing. Commands that only read take no
 //! lock.
 
+use crate::backup::staging::refuse_unfinished;
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
 use chimera_engine::port::Random;
@@ -21,9 +22,6 @@ const ADDRESS: &str = "address";
 /// The folder with the keys of the actors that `chimera dev` brings.
 const ACTORS: &str = "actors";
 
-/// The folder in which a data file is put back together.
-pub(crate) const RESTORING: &str = "restoring";
-
 /// A data folder that this process may write to, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Home {
@@ -34,15 +32,15 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// Creates the folder if it is missing, for this user only, and takes the lock. One in which a restore
-    /// was cut off is refused.
+    /// Creates the folder if it is missing, for this user only, and takes the lock. A folder in which a restore
+    /// did not end is refused.
     pub(crate) fn take(dir: &Path) -> Outcome<Self> {
         let home = Self::take_to_restore(dir)?;
-        not_cut_off(dir)?;
+        refuse_unfinished(dir)?;
         Ok(home)
     }
 
-    /// The same for whoever restores into it.
+    /// The same for a restore, which may be one that did not end.
     pub(crate) fn take_to_restore(dir: &Path) -> Outcome<Self> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
         made.map_err(|error| Failure::file("can't create the data folder", dir, &error))?;
@@ -198,17 +196,6 @@ pub(crate) fn existing_actor_keys(dir: &Path) -> usize {
 /// Where the ledger's signing key lies.
 pub(crate) fn ledger_key(dir: &Path) -> PathBuf {
     dir.join("keys").join("ledger.key")
-}
-
-/// Refuses a data folder in which a restore was cut off: its data file may be missing, and it would look
-/// like a new one.
-pub(crate) fn not_cut_off(dir: &Path) -> Outcome {
-    let draft = dir.join(RESTORING);
-    if !draft.exists() {
-        return Ok(());
-    }
-    Err(Failure::new(Code::StoreUnusable, format!("a restore was cut off: there is a folder {}", draft.display()))
-        .hint("run chimera restore again; or move back what is in before-restore-…, and remove that folder"))
 }
 
 /// The ledger's seed, if the folder has one already.

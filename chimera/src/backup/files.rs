@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 const READ_BYTES: usize = 256 * 1024;
 
@@ -26,6 +26,33 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Outcome {
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)
 }
 
+/// Writes a file of this user's own in place of what is there. It changes as a whole or not at all.
+pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Outcome {
+    let draft = draft_of(path);
+    let _ = std::fs::remove_file(&draft);
+    write(&draft, bytes)?;
+    std::fs::rename(&draft, path).map_err(|error| Failure::file("can't write", path, &error))?;
+    sync(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// Moves a file or folder to where nothing is, or a file that it replaces. A place on another disk gets a copy of a file.
+pub(crate) fn put(from: &Path, to: &Path) -> io::Result<()> {
+    match std::fs::rename(from, to) {
+        Err(error) if error.kind() == io::ErrorKind::CrossesDevices && from.is_file() => {
+            copied(from, to)?;
+            std::fs::remove_file(from)
+        }
+        other => other,
+    }
+}
+
+/// Where a file is written before it is whole.
+fn draft_of(path: &Path) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".partial");
+    path.with_file_name(name)
+}
+
 fn private(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
@@ -43,18 +70,19 @@ pub(crate) fn digest(path: &Path) -> io::Result<(u64, String)> {
 
 /// Copies a file into place; gives its length and digest. It appears whole or not at all.
 pub(crate) fn copy(from: &Path, to: &Path) -> Outcome<(u64, String)> {
-    let failed = |error: io::Error| Failure::file("can't copy", from, &error);
     if let Some(above) = to.parent() {
         folder(above)?;
     }
-    let mut name = to.file_name().unwrap_or_default().to_owned();
-    name.push(".partial");
-    let draft = to.with_file_name(name);
+    copied(from, to).map_err(|error| Failure::file("can't copy", from, &error))
+}
+
+fn copied(from: &Path, to: &Path) -> io::Result<(u64, String)> {
+    let draft = draft_of(to);
     // What an earlier try left is not finished either.
     let _ = std::fs::remove_file(&draft);
-    let mut file = private(&draft).map_err(failed)?;
-    let copied = read(File::open(from).map_err(failed)?, |piece| file.write_all(piece)).map_err(failed)?;
-    file.sync_all().and_then(|()| std::fs::rename(&draft, to)).map_err(failed)?;
+    let mut file = private(&draft)?;
+    let copied = read(File::open(from)?, |piece| file.write_all(piece))?;
+    file.sync_all().and_then(|()| std::fs::rename(&draft, to))?;
     Ok(copied)
 }
 

@@ -48,20 +48,14 @@ pub(crate) fn open(backup: &Path, key: &Secret) -> Outcome<Opened> {
 }
 
 impl Opened {
-    /// Writes them below `data/keys`; gives how many. What is there stays.
-    pub(crate) fn put_back(&self, data: &Path) -> Outcome<usize> {
-        let folder = data.join("keys");
-        let mut written = 0;
-        for (name, text) in &self.0 {
+    /// Writes them below a folder that has none.
+    pub(crate) fn write(&self, folder: &Path) -> Outcome {
+        for (name, text) in self.0.iter().filter(|(name, _)| files::is_inside(name)) {
             let path = folder.join(name);
-            if !files::is_inside(name) || path.exists() {
-                continue;
-            }
-            files::folder(path.parent().unwrap_or(&folder))?;
+            files::folder(path.parent().unwrap_or(folder))?;
             files::write(&path, text.as_bytes())?;
-            written += 1;
         }
-        Ok(written)
+        Ok(())
     }
 }
 

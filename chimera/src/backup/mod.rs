@@ -5,6 +5,7 @@
 
 pub(crate) mod files;
 pub(crate) mod keys;
+pub(crate) mod staging;
 
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;

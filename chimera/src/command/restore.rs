@@ -1,17 +1,19 @@
 //! `chimera restore`: put a backup in place of what is there.
 //!
 //! The backup is verified and its keys are opened first: nothing is touched for one that can't be restored.
-//! What is there is never overwritten: it is refused, or put aside.
+//! What is there is never overwritten: it is refused, or put aside. Everything is copied beside it first and put in
+//! place then, records last; a restore that does not end is found by whoever comes next.
 //! The store is held afterwards, whatever happens: nobody knows here what was done since.
 
 use super::backup::{has_keys, verified};
 use super::{Scene, print, say};
-use crate::backup::{BLOB_LIST, BlobsAre, Manifest, StoreKind, files, keys};
+use crate::backup::staging::{Staging, unfinished};
+use crate::backup::{BLOB_LIST, BlobsAre, Manifest, Part, StoreKind, Verified, files, keys};
 use crate::cli::RestoreArgs;
 use crate::compose::{self, Ambient};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
-use crate::home::Home;
+use crate::home::{Home, ledger_key};
 use chimera_core::error::Code;
 use chimera_engine::port::Hold;
 use serde_json::{Value, json};
@@ -32,7 +34,7 @@ pub(crate) async fn run(scene: &Scene<'_>, args: &RestoreArgs) -> Outcome<ExitCo
         };
         return Err(Failure::new(Code::ConfigInvalid, message).hint("restore to the store that it was made of"));
     }
-    let key = match (&args.key, has_keys(&args.from)) {
+    let keys = match (&args.key, has_keys(&args.from)) {
         (Some(name), Some(_)) => Some(keys::open(&args.from, &compose::backup_key(config, name).await?)?),
         (Some(_), None) => return Err(Failure::new(Code::ValidationFailed, "there are no keys in this backup")),
         (None, _) => None,
@@ -40,100 +42,161 @@ pub(crate) async fn run(scene: &Scene<'_>, args: &RestoreArgs) -> Outcome<ExitCo
     let _home = Home::take_to_restore(&config.data_dir)?;
     let now = ambient.clock.now();
     let reason = format!("it was restored from a backup of {}; run chimera resume --after-restore", manifest.made_at);
-    let hold = Hold { reason, since: now };
-    let written;
-    let aside = match manifest.store {
-        StoreKind::Sqlite => {
-            let aside = config.data_dir.join(format!("before-restore-{}", now.micros()));
-            let there = what_is_there(config, args.force, key.is_some())?;
-            compose::begin_data_restore(config)?;
-            put_aside(config, &aside, &there)?;
-            let kept = (!there.is_empty()).then(|| aside.display().to_string());
-            // Keys come first: records without the key that signs them are refused by every start.
-            written = key.as_ref().map(|key| key.put_back(&config.data_dir)).transpose()?;
-            if let Err(failure) = compose::put_data_back(config, &args.from, &hold) {
-                if let Some(aside) = &kept {
-                    say(&format!("What was there is in {aside} now."));
-                }
-                return Err(failure);
-            }
-            kept
-        }
-        StoreKind::Postgres => {
-            let aside = args.force.then_some(now);
-            let aside = compose::fill_database(config, &args.from, manifest, (&hold, aside)).await?;
-            written = key.as_ref().map(|key| key.put_back(&config.data_dir)).transpose()?;
-            aside
-        }
+    let begun = unfinished(&config.data_dir).is_some();
+    let mut task = Task {
+        config,
+        from: &args.from,
+        manifest,
+        keys,
+        hold: Hold { reason, since: now },
+        force: args.force,
+        aside: config.data_dir.join(format!("before-restore-{}", now.micros())),
     };
-    let missing = blobs(config, &args.from, manifest)?;
-    if found.signed_by.is_none() {
-        say("The backup is not signed: nobody can tell whether it was changed.");
+    // A try that began was allowed to, and what it left is in the way of the next.
+    task.force = task.force || task.refuse(&ambient, begun).await?;
+    let mut staging = Staging::begin(&config.data_dir, &args.from, &manifest.made_at)?;
+    if let Err(failure) = task.stage(&staging) {
+        if begun {
+            return Err(incomplete(failure, &staging));
+        }
+        staging.end()?;
+        say("The restore failed before anything that was there was changed.");
+        return Err(failure);
     }
-    tell(scene, manifest, &Restored { aside, keys: written, missing })?;
+    let mut restored = match task.switch(&mut staging).await {
+        Ok(restored) => restored,
+        Err(failure) => return Err(incomplete(failure, &staging)),
+    };
+    restored.aside.splice(0..0, staging.about.put_aside.iter().cloned());
+    staging.end()?;
+    doubts(config, &found);
+    tell(scene, manifest, &restored)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What failed while things were put in place, and what that means.
+fn incomplete(failure: Failure, staging: &Staging) -> Failure {
+    let message = format!("{}; the restore is not complete{}", failure.message, staging.about.kept());
+    Failure { message, ..failure }
+        .hint("repeat it when the reason is gone: until then, nothing else uses this data folder")
+}
+
+/// What nobody here can say of the backup, and what a server will miss.
+fn doubts(config: &Config, found: &Verified) {
+    match &found.signed_by {
+        None => say("The backup is not signed: nobody can tell whether it was changed."),
+        Some(key) if !found.trusted => {
+            say(&format!("The backup is signed with {key}, the key that it names itself: no key is trusted here yet."));
+        }
+        Some(_) => {}
+    }
+    if config.signing_key.is_none() && !ledger_key(&config.data_dir).exists() {
+        say(
+            "There is no keys/ledger.key here, and no server starts on this ledger without it: repeat the restore with \
+             --key if the backup has the keys, or put the keys folder back.",
+        );
+    }
 }
 
 /// What came of a restore.
 struct Restored {
-    aside: Option<String>,
+    aside: Vec<String>,
     keys: Option<usize>,
     missing: Vec<String>,
 }
 
-/// What would be overwritten; refused if nobody allowed to put it aside. Keys move only if others come.
-fn what_is_there(config: &Config, force: bool, keys: bool) -> Outcome<Vec<&'static str>> {
-    let data = &config.data_dir;
-    let mut there: Vec<&'static str> = RECORDS.into_iter().filter(|name| data.join(name).exists()).collect();
-    if keys && data.join("keys").exists() {
-        there.push("keys");
-    }
-    if !there.is_empty() && !force {
-        let message = format!("there is data in {} already ({})", data.display(), there.join(", "));
-        return Err(Failure::new(Code::OccConflict, message)
-            .hint("name an empty folder with --data, or let --force put what is there aside"));
-    }
-    Ok(there)
+/// A restore with everything that it needs.
+struct Task<'a> {
+    config: &'a Config,
+    from: &'a Path,
+    manifest: &'a Manifest,
+    keys: Option<keys::Opened>,
+    hold: Hold,
+    force: bool,
+    /// Where what is there goes.
+    aside: PathBuf,
 }
 
-/// Moves what is there out of the way.
-fn put_aside(config: &Config, aside: &Path, there: &[&str]) -> Outcome {
-    if there.is_empty() {
-        return Ok(());
+impl Task<'_> {
+    /// Refuses if there is data that nobody allowed to put aside. Gives whether an earlier try left some.
+    async fn refuse(&self, ambient: &Ambient, begun: bool) -> Outcome<bool> {
+        if self.manifest.store == StoreKind::Postgres {
+            return compose::refuse_filled(self.config, ambient, begun).await;
+        }
+        let there = self.there();
+        if begun || there.is_empty() {
+            return Ok(begun);
+        }
+        let message = format!("there is data in {} already ({})", self.config.data_dir.display(), there.join(", "));
+        Err(Failure::new(Code::OccConflict, message)
+            .hint("name an empty folder with --data, or let --force put what is there aside"))
     }
-    let data = &config.data_dir;
-    files::folder(aside)?;
-    for name in there {
-        let moved = std::fs::rename(data.join(name), aside.join(name));
-        moved.map_err(|error| Failure::file("can't put aside", &data.join(name), &error))?;
-    }
-    files::sync(data)
-}
 
-/// Puts blobs and buckets back that are in the backup; gives those that are only listed and missing.
-fn blobs(config: &Config, from: &Path, manifest: &Manifest) -> Outcome<Vec<String>> {
-    let data = &config.data_dir;
-    match manifest.blobs {
-        BlobsAre::Elsewhere => Ok(Vec::new()),
-        BlobsAre::Whole => {
-            for part in &manifest.parts {
-                let kind = part.path.split('/').next().unwrap_or_default();
-                let to: PathBuf = data.join(&part.path);
-                let same = || files::digest(&to).is_ok_and(|found| found == (part.bytes, part.sha256.clone()));
-                if ["blobs", "buckets"].contains(&kind) && !same() {
-                    files::copy(&from.join(&part.path), &to)?;
-                }
+    /// What is in the way. Keys are only if others come, and of a database only its own tables.
+    fn there(&self) -> Vec<String> {
+        if self.manifest.store == StoreKind::Postgres {
+            return Vec::new();
+        }
+        let keys = self.keys.as_ref().map(|_| "keys");
+        let names = RECORDS.into_iter().chain(keys);
+        names.filter(|name| self.config.data_dir.join(name).exists()).map(str::to_owned).collect()
+    }
+
+    /// Copies everything beside what is there, which stays as it is.
+    fn stage(&self, staging: &Staging) -> Outcome {
+        if let Some(keys) = &self.keys {
+            keys.write(&staging.path("keys"))?;
+        }
+        for part in self.manifest.parts.iter().filter(|part| self.manifest.blobs == BlobsAre::Whole && is_blob(part)) {
+            let there = self.config.data_dir.join(&part.path);
+            if !files::digest(&there).is_ok_and(|found| found == (part.bytes, part.sha256.clone())) {
+                files::copy(&self.from.join(&part.path), &staging.path(&part.path))?;
             }
-            Ok(Vec::new())
         }
-        BlobsAre::Listed => {
-            let list = from.join(BLOB_LIST);
-            let text = std::fs::read_to_string(&list).map_err(|error| Failure::file("can't read", &list, &error))?;
-            let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-            let names = lines.filter_map(|line| line["path"].as_str().map(str::to_owned));
-            Ok(names.filter(|name| files::is_inside(name) && !data.join(name).is_file()).collect())
+        match self.manifest.store {
+            StoreKind::Sqlite => compose::stage_data(self.config, self.from, staging, &self.hold),
+            StoreKind::Postgres => Ok(()),
         }
     }
+
+    /// Puts everything in its place. Records come last: whatever they name is there by then.
+    async fn switch(&self, staging: &mut Staging) -> Outcome<Restored> {
+        let objects = files::list(&staging.path("buckets"))?.into_iter().map(|path| format!("buckets/{path}"));
+        let replaced = objects.filter(|path| self.config.data_dir.join(path).exists());
+        let names: Vec<String> = self.there().into_iter().chain(replaced).collect();
+        staging.put_aside(&names, &self.aside)?;
+        let written = staging.put_in_place("keys")?;
+        staging.put_in_place("blobs")?;
+        staging.put_in_place("buckets")?;
+        let missing = self.missing()?;
+        let mut aside = Vec::new();
+        match self.manifest.store {
+            StoreKind::Sqlite => staging.put_file_in_place(compose::RECORDS_FILE)?,
+            StoreKind::Postgres => {
+                let at = self.force.then_some(self.hold.since);
+                let kept = compose::fill_database(self.config, self.from, self.manifest, (&self.hold, at)).await?;
+                aside.extend(kept);
+            }
+        }
+        Ok(Restored { aside, keys: self.keys.as_ref().map(|_| written), missing })
+    }
+
+    /// Blobs and objects that the backup only lists and that are not here.
+    fn missing(&self) -> Outcome<Vec<String>> {
+        if self.manifest.blobs != BlobsAre::Listed {
+            return Ok(Vec::new());
+        }
+        let list = self.from.join(BLOB_LIST);
+        let text = std::fs::read_to_string(&list).map_err(|error| Failure::file("can't read", &list, &error))?;
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let names = lines.filter_map(|line| line["path"].as_str().map(str::to_owned));
+        Ok(names.filter(|name| files::is_inside(name) && !self.config.data_dir.join(name).is_file()).collect())
+    }
+}
+
+/// Whether a part of a backup is a blob or an object of a bucket.
+fn is_blob(part: &Part) -> bool {
+    ["blobs", "buckets"].contains(&part.path.split('/').next().unwrap_or_default())
 }
 
 fn tell(scene: &Scene<'_>, manifest: &Manifest, restored: &Restored) -> Outcome {
@@ -141,14 +204,14 @@ fn tell(scene: &Scene<'_>, manifest: &Manifest, restored: &Restored) -> Outcome 
     if scene.json {
         let told = json!({
             "restored": true, "held": true, "made_at": manifest.made_at, "lanes": manifest.lanes,
-            "put_aside": aside, "keys_written": keys, "blobs_missing": missing,
+            "put_aside": (!aside.is_empty()).then(|| aside.join(" and ")), "keys_written": keys, "blobs_missing": missing,
         });
         return print(&format!("{told}\n"));
     }
     let entries: i64 = manifest.lanes.iter().map(|lane| lane.entries).sum();
     say(&format!("Restored the backup of {}: entries of the ledger: {entries}.", manifest.made_at));
-    if let Some(aside) = aside {
-        say(&format!("What was there is in {aside} now."));
+    if !aside.is_empty() {
+        say(&format!("What was there is in {} now.", aside.join(" and ")));
     }
     if let Some(keys) = keys {
         say(&format!("Keys that were written: {keys}."));

@@ -2,12 +2,13 @@
 //! resumes it.
 
 use super::database::clock_agrees;
-use super::{Ambient, bare_records, disagreement, facts, flow, marks, plain, record, secret};
+use super::{Ambient, bare_records, disagreement, facts, facts_amid_restore, flow, marks, plain, record, secret};
 use crate::ambient::Disagreement;
+use crate::backup::staging::{Staging, refuse_unfinished};
 use crate::backup::{LaneHead, Manifest, StoreKind, TablePart, files};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
-use crate::home::{Home, RESTORING};
+use crate::home::Home;
 use chimera_core::access::Secret;
 use chimera_core::error::Code;
 use chimera_core::ledger::{Digest32, Head};
@@ -16,13 +17,13 @@ use chimera_core::time::Timestamp;
 use chimera_engine::flow::Flow;
 use chimera_engine::port::{Hold, Records};
 use chimera_storage::records::{
-    Access, Copied, CopiedTable, DATA_FILE, PostgresOptions, PostgresRecords, SqliteRecords,
+    Access, Copied, CopiedTable, DATA_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords,
 };
 use std::path::Path;
 use std::sync::Arc;
 
 /// The data file of a data folder.
-const RECORDS_FILE: &str = "chimera.db";
+pub(crate) const RECORDS_FILE: &str = "chimera.db";
 
 /// Why the store is held, if it is, or would be if a server started on it.
 pub(crate) async fn hold_of(config: &Config, ambient: &Ambient) -> Outcome<Option<Hold>> {
@@ -104,6 +105,7 @@ pub(crate) async fn copy_records(
     manifest: &mut Manifest,
     table: impl FnMut(&str),
 ) -> Outcome {
+    refuse_unfinished(&config.data_dir)?;
     let now = ambient.clock.now();
     let reason = format!("it is a backup of {now}; run chimera resume --after-restore");
     let copied = match &config.database_url {
@@ -160,27 +162,21 @@ pub(crate) fn inspect_records(manifest: &Manifest, from: &Path) -> Outcome {
     Ok(())
 }
 
-/// Says that a data file is about to be put back, before anything is moved: until it is in place, nobody
-/// else uses the data folder.
-pub(crate) fn begin_data_restore(config: &Config) -> Outcome {
-    files::folder(&config.data_dir.join(RESTORING))?;
-    files::sync(&config.data_dir)
+/// Copies the data file of a backup beside the data, held.
+pub(crate) fn stage_data(config: &Config, from: &Path, staging: &Staging, hold: &Hold) -> Outcome {
+    files::copy(&from.join(DATA_FILE), &staging.path(RECORDS_FILE))?;
+    Ok(SqliteRecords::hold_data(&staging.path(""), &marks(config), hold)?)
 }
 
-/// Puts the data file of a backup into the data folder, held. It appears whole or not at all.
-pub(crate) fn put_data_back(config: &Config, from: &Path, hold: &Hold) -> Outcome {
-    let data = &config.data_dir;
-    let draft = data.join(RESTORING);
-    // What an earlier try left is not finished.
-    for name in [RECORDS_FILE, "chimera.db-wal", "chimera.db-shm"] {
-        let _ = std::fs::remove_file(draft.join(name));
+/// Refuses a database that has data, before anything is copied for it. A try that was cut off when it had just
+/// filled the database leaves it held, and may be repeated.
+pub(crate) async fn refuse_filled(config: &Config, ambient: &Ambient, begun: bool) -> Outcome<bool> {
+    let facts = facts_amid_restore(config, ambient.clock.now()).await?;
+    match (facts.schema.version, begun && facts.hold.is_some()) {
+        (0, _) => Ok(false),
+        (_, true) => Ok(true),
+        (_, false) => Err(OpenError::NotEmpty.into()),
     }
-    files::copy(&from.join(DATA_FILE), &draft.join(RECORDS_FILE))?;
-    SqliteRecords::hold_data(&draft, &marks(config), hold)?;
-    let place = data.join(RECORDS_FILE);
-    std::fs::rename(draft.join(RECORDS_FILE), &place).map_err(|error| Failure::file("can't write", &place, &error))?;
-    files::sync(data)?;
-    std::fs::remove_dir_all(&draft).map_err(|error| Failure::file("can't remove", &draft, &error))
 }
 
 /// Fills the database with the tables of a backup, held; gives where its own tables were put.

@@ -307,27 +307,3 @@ fn a_backup_of_damaged_data_is_refused_and_leaves_nothing() {
     assert!(refused.stderr.contains("STORE_DAMAGED"), "{}", refused.stderr);
     assert!(!place.path("kept").exists());
 }
-
-/// A folder without its data file looks like a new one, and what was restored into it would be missed.
-#[test]
-fn a_data_folder_whose_restore_was_cut_off_is_refused_until_it_is_restored() {
-    let outside = Outside::start();
-    let place = place(&outside);
-    assert_eq!(place.dev(&[]).stop().0, Some(0));
-    place.json(&["backup", "--out", "kept"]);
-    // A part of the backup that can't be copied ends the restore after the old file was moved away.
-    let elsewhere = ["restore", "--from", "kept", "--force", "--data", "other"];
-    std::fs::create_dir_all(place.path("other/restoring/chimera.db/stands/in/the/way")).unwrap();
-    let failed = place.run(&elsewhere);
-    assert_ne!(failed.status, 0, "{}", failed.stdout);
-    for command in [&["serve", "--data", "other"][..], &["resume", "--after-restore", "--data", "other"]] {
-        let refused = place.run(command);
-        assert!(refused.stderr.contains("STORE_UNUSABLE"), "{}", refused.stderr);
-        assert!(refused.stderr.contains("a restore was cut off"), "{}", refused.stderr);
-    }
-    assert!(!place.path("other/chimera.db").exists());
-    std::fs::remove_dir_all(place.path("other/restoring/chimera.db")).unwrap();
-    let restored = place.run(&elsewhere);
-    assert_eq!(restored.status, 0, "{}", restored.stderr);
-    assert!(place.path("other/chimera.db").is_file() && !place.path("other/restoring").exists());
-}

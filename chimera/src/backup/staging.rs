@@ -1,0 +1,199 @@
+//! A restore that is under way: everything is copied beside the data first, and put in place when all of it is there.
+//!
+//! The folder `restoring` is the first thing that a restore makes and the last that it removes. While it is there,
+//! nobody else uses the data folder: half a restore must not pass for a new server, nor for a whole one.
+
+use super::files;
+use crate::failure::{Failure, Outcome};
+use chimera_core::error::Code;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Where a restore keeps what it has copied so far.
+const FOLDER: &str = "restoring";
+/// The same once everything is in place; what is left of it means nothing.
+const DONE: &str = "restoring-done";
+/// What the restore is about.
+const ABOUT: &str = "restore.json";
+
+/// What a restore says of itself, to whoever finds it unfinished.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct About {
+    pub(crate) from: String,
+    pub(crate) made_at: String,
+    /// Where this restore and earlier tries of it put what was there.
+    pub(crate) put_aside: Vec<String>,
+}
+
+/// The restore that was begun in a data folder and did not end.
+pub(crate) fn unfinished(data: &Path) -> Option<About> {
+    let folder = data.join(FOLDER);
+    folder.symlink_metadata().ok()?;
+    let text = std::fs::read(folder.join(ABOUT)).ok();
+    // One that was cut before it could say anything has changed nothing.
+    Some(text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default())
+}
+
+/// Refuses a data folder in which a restore was begun and did not end.
+pub(crate) fn refuse_unfinished(data: &Path) -> Outcome {
+    let Some(about) = unfinished(data) else { return Ok(()) };
+    let from = if about.from.is_empty() { "BACKUP".to_owned() } else { about.from.clone() };
+    let message = format!("a restore into {} was begun and is not complete{}", data.display(), about.kept());
+    Err(Failure::new(Code::StoreUnusable, message)
+        .hint(format!("repeat it: chimera restore --from {from}; docs/guides/backup.md describes how to give it up")))
+}
+
+impl About {
+    /// Where what was there before is now, as the end of a sentence.
+    pub(crate) fn kept(&self) -> String {
+        if self.put_aside.is_empty() {
+            return String::new();
+        }
+        format!("; what was there is in {} now", self.put_aside.join(" and "))
+    }
+}
+
+/// The folder of a restore that is under way.
+pub(crate) struct Staging {
+    data: PathBuf,
+    pub(crate) about: About,
+}
+
+impl Staging {
+    /// Begins a restore, or begins one anew that did not end.
+    pub(crate) fn begin(data: &Path, from: &Path, made_at: &str) -> Outcome<Self> {
+        let before = unfinished(data);
+        let begun = before.is_some();
+        let from = std::path::absolute(from).unwrap_or_else(|_| from.to_owned());
+        let about =
+            About { from: from.display().to_string(), made_at: made_at.to_owned(), ..before.unwrap_or_default() };
+        let staging = Self { data: data.to_owned(), about };
+        match staging.prepare() {
+            Ok(()) => Ok(staging),
+            Err(failure) => {
+                if !begun {
+                    // One that could not even begin has changed nothing. What can't be removed is refused later.
+                    let _ = std::fs::remove_dir_all(staging.folder());
+                }
+                Err(failure)
+            }
+        }
+    }
+
+    fn prepare(&self) -> Outcome {
+        let _ = std::fs::remove_dir_all(self.data.join(DONE));
+        files::folder(&self.folder())?;
+        files::sync(&self.data)?;
+        self.tell()?;
+        // What an earlier try copied may be of another backup.
+        let folder = self.folder();
+        let failed = |error| Failure::file("can't clear", &folder, &error);
+        for entry in std::fs::read_dir(&folder).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if entry.file_type().map_err(failed)?.is_dir() {
+                std::fs::remove_dir_all(entry.path()).map_err(failed)?;
+            } else if entry.file_name() != ABOUT {
+                std::fs::remove_file(entry.path()).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.data.join(FOLDER)
+    }
+
+    fn tell(&self) -> Outcome {
+        let text = serde_json::to_vec_pretty(&self.about);
+        let text = text.map_err(|error| Failure::new(Code::Internal, format!("the restore: {error}")))?;
+        files::replace(&self.path(ABOUT), &text)
+    }
+
+    /// Where something is kept until it is put in place.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder().join(name)
+    }
+
+    /// Moves what is there into a folder beside it; that is said before it is done.
+    pub(crate) fn put_aside(&mut self, names: &[String], aside: &Path) -> Outcome {
+        if names.is_empty() {
+            return Ok(());
+        }
+        self.about.put_aside.push(aside.display().to_string());
+        self.tell()?;
+        for name in names {
+            let (from, to) = (self.data.join(name), aside.join(name));
+            files::folder(to.parent().unwrap_or(aside))?;
+            files::put(&from, &to).map_err(|error| Failure::file("can't put aside", &from, &error))?;
+        }
+        files::sync(aside)?;
+        files::sync(&self.data)
+    }
+
+    /// Puts every file that was copied below `kind` in its place. A key that is there stays.
+    pub(crate) fn put_in_place(&self, kind: &str) -> Outcome<usize> {
+        let (mut count, mut folders) = (0, BTreeSet::new());
+        for path in files::list(&self.path(kind))? {
+            let (from, to) = (self.path(kind).join(&path), self.data.join(kind).join(&path));
+            if kind == "keys" && to.exists() {
+                continue;
+            }
+            let folder = to.parent().unwrap_or(&self.data).to_owned();
+            files::folder(&folder)?;
+            files::put(&from, &to).map_err(|error| Failure::file("can't write", &to, &error))?;
+            folders.extend(folder.ancestors().take_while(|above| above.starts_with(&self.data)).map(Path::to_owned));
+            count += 1;
+        }
+        folders.iter().try_for_each(|folder| files::sync(folder))?;
+        Ok(count)
+    }
+
+    /// Puts one file in its place, last of all.
+    pub(crate) fn put_file_in_place(&self, name: &str) -> Outcome {
+        let to = self.data.join(name);
+        files::put(&self.path(name), &to).map_err(|error| Failure::file("can't write", &to, &error))?;
+        files::sync(&self.data)
+    }
+
+    /// Everything is in place, or nothing was changed.
+    pub(crate) fn end(self) -> Outcome {
+        let (from, to) = (self.folder(), self.data.join(DONE));
+        std::fs::rename(&from, &to).map_err(|error| Failure::file("can't remove", &from, &error))?;
+        files::sync(&self.data)?;
+        // What is left of it means nothing.
+        let _ = std::fs::remove_dir_all(&to);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_restore_that_did_not_end_is_refused_until_it_does_and_remembers_what_was_put_aside() {
+        let temp = tempfile::tempdir().unwrap();
+        let data = temp.path();
+        std::fs::write(data.join("chimera.db"), "old").unwrap();
+        refuse_unfinished(data).unwrap();
+        let mut staging = Staging::begin(data, Path::new("b"), "noon").unwrap();
+        staging.put_aside(&["chimera.db".to_owned()], &data.join("aside")).unwrap();
+        std::fs::write(staging.path("chimera.db"), "of an earlier try").unwrap();
+        drop(staging);
+        let refused = refuse_unfinished(data).unwrap_err();
+        assert!(refused.message.contains("/aside now") && refused.hint.unwrap().contains("--from /"));
+        let again = Staging::begin(data, Path::new("b"), "noon").unwrap();
+        assert!(again.about.kept().contains("/aside now") && !again.path("chimera.db").exists());
+        again.end().unwrap();
+        refuse_unfinished(data).unwrap();
+        assert_eq!(std::fs::read_to_string(data.join("aside/chimera.db")).unwrap(), "old");
+    }
+
+    #[test]
+    fn a_folder_that_says_nothing_of_its_restore_is_refused_too() {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::create_dir(temp.path().join(FOLDER)).unwrap();
+        assert_eq!(refuse_unfinished(temp.path()).unwrap_err().code, Code::StoreUnusable);
+    }
+}
