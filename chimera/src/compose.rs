@@ -4,6 +4,7 @@
 //! the server that it names, its absence means the data folder or this process.
 
 mod access;
+mod artifacts;
 mod bench;
 mod checks;
 mod database;
@@ -13,6 +14,7 @@ mod server;
 mod traced;
 
 pub(crate) use access::{ActorStore, Example, actor_facts, actor_store, examples, give_up_sealed, seal_facts};
+pub(crate) use artifacts::{artifacts, missing, told_missing};
 pub(crate) use bench::{FlowBench, bench_subject};
 pub(crate) use database::{disagreement, while_answering};
 pub(crate) use flow::{operator, reader, workflow_facts};

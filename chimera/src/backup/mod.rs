@@ -36,6 +36,9 @@ pub(crate) struct Manifest {
     pub(crate) generation: i64,
     pub(crate) lanes: Vec<LaneHead>,
     pub(crate) blobs: BlobsAre,
+    /// Blobs that the records name and that were not there when it was made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) blobs_missing: Vec<String>,
     pub(crate) keys_sealed: bool,
     pub(crate) tables: Vec<TablePart>,
     pub(crate) parts: Vec<Part>,

@@ -2,7 +2,7 @@
 //!
 //! Records come first and blobs after them: whatever the copied records name is there by then.
 
-use super::{Scene, print, say};
+use super::{EXIT_FOUND_WRONG, Scene, print, say};
 use crate::backup::{self, BLOB_LIST, BlobsAre, FORMAT, KEYS, Manifest, Verified, draft_of, files, keys};
 use crate::cli::{BackupArgs, BackupCommand};
 use crate::compose::{self, Ambient};
@@ -39,8 +39,22 @@ pub(crate) async fn run(scene: &Scene<'_>, args: BackupArgs) -> Outcome<ExitCode
         // What is not complete must not be taken for a backup; a leftover says so by its name.
         let _ = std::fs::remove_dir_all(&draft);
     }
-    tell(scene, &out, &made?)?;
-    Ok(ExitCode::SUCCESS)
+    let made = made?;
+    tell(scene, &out, &made)?;
+    Ok(exit(&made))
+}
+
+/// A backup without blobs that its records name is better than none, and nobody should take it for whole.
+fn exit(manifest: &Manifest) -> ExitCode {
+    if manifest.blobs_missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_FOUND_WRONG) }
+}
+
+/// Names the blobs that are not in a backup though its records name them.
+pub(super) fn tell_missing(manifest: &Manifest) {
+    let missing = &manifest.blobs_missing;
+    let Some(first) = missing.first() else { return };
+    let (count, more) = (missing.len(), if missing.len() > 1 { ", …" } else { "" });
+    say(&format!("NOT whole: the records name blobs that were not there when it was made: {count} ({first}{more})."));
 }
 
 struct Task<'a> {
@@ -63,6 +77,7 @@ impl Task<'_> {
             schema_version: 0,
             generation: 0,
             lanes: Vec::new(),
+            blobs_missing: Vec::new(),
             blobs: if config.s3_url.is_some() { BlobsAre::Elsewhere } else { BlobsAre::Listed },
             keys_sealed: false,
             tables: Vec::new(),
@@ -72,6 +87,9 @@ impl Task<'_> {
         let next = |table: &str| bar.set_message(format!("records: {table}"));
         compose::copy_records(config, self.ambient, self.draft, &mut manifest, next).await?;
         self.blobs(&mut manifest, &bar)?;
+        if manifest.blobs != BlobsAre::Elsewhere {
+            manifest.blobs_missing = self.missing().await?;
+        }
         if let Some(name) = &self.key {
             let key = compose::backup_key(config, name).await?;
             manifest.keys_sealed = keys::save(&config.data_dir, self.draft, &key, &*self.ambient.random)?;
@@ -84,6 +102,22 @@ impl Task<'_> {
         files::sync(self.draft)?;
         bar.finish_and_clear();
         Ok(manifest)
+    }
+
+    /// Blobs that the records name and that are not there.
+    async fn missing(&self) -> Outcome<Vec<String>> {
+        let config = &self.scene.loaded.config;
+        let named = match compose::artifacts(config, self.ambient).await {
+            Ok(named) => named,
+            // What is wrong with the tools must not keep anybody from a backup.
+            Err(failure) if failure.code == Code::ConfigInvalid => {
+                say(&format!("Which blobs the records name can't be told: {}.", failure.message));
+                return Ok(Vec::new());
+            }
+            Err(failure) => return Err(failure),
+        };
+        let blobs = compose::blobs_to_read(config, self.ambient).await?;
+        Ok(compose::missing(&*blobs, &named).await?.iter().map(ToString::to_string).collect())
     }
 
     /// Blobs and buckets, whole or listed.
@@ -151,6 +185,7 @@ fn tell(scene: &Scene<'_>, out: &Path, manifest: &Manifest) -> Outcome {
     } else {
         say("The keys of the data folder are NOT in it; --key names a secret to seal them under.");
     }
+    tell_missing(manifest);
     Ok(())
 }
 
@@ -158,7 +193,8 @@ fn summary(out: &Path, manifest: &Manifest) -> serde_json::Value {
     json!({
         "path": out.display().to_string(), "format": manifest.format, "made_at": manifest.made_at,
         "store": manifest.store, "schema_version": manifest.schema_version, "lanes": manifest.lanes,
-        "blobs": manifest.blobs, "keys_sealed": manifest.keys_sealed, "files": manifest.parts.len(),
+        "blobs": manifest.blobs, "blobs_missing": manifest.blobs_missing, "keys_sealed": manifest.keys_sealed,
+        "files": manifest.parts.len(),
         "bytes": manifest.parts.iter().map(|part| part.bytes).sum::<u64>(),
     })
 }
@@ -187,11 +223,11 @@ async fn verify(scene: &Scene<'_>, path: &Path, trust: &[String]) -> Outcome<Exi
     let Verified { manifest, signed_by, trusted } = &found;
     if scene.json {
         let mut told = summary(path, manifest);
-        told["intact"] = true.into();
+        told["intact"] = manifest.blobs_missing.is_empty().into();
         told["signed_by"] = json!(signed_by);
         told["trusted"] = (*trusted).into();
         print(&format!("{told}\n"))?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(exit(manifest));
     }
     let signed = match (signed_by, trusted) {
         (None, _) => "it is not signed".to_owned(),
@@ -199,12 +235,14 @@ async fn verify(scene: &Scene<'_>, path: &Path, trust: &[String]) -> Outcome<Exi
         (Some(key), false) => format!("signed with {key}, the key that it names itself"),
     };
     let entries: i64 = manifest.lanes.iter().map(|lane| lane.entries).sum();
+    let word = if manifest.blobs_missing.is_empty() { "intact" } else { "as it was written" };
     say(&format!(
-        "intact: made {}, entries of the ledger: {entries}, files: {}, {signed}",
+        "{word}: made {}, entries of the ledger: {entries}, files: {}, {signed}",
         manifest.made_at,
         manifest.parts.len()
     ));
-    Ok(ExitCode::SUCCESS)
+    tell_missing(manifest);
+    Ok(exit(manifest))
 }
 
 /// Where the keys of a backup are.

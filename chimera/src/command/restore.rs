@@ -5,7 +5,7 @@
 //! place then, records last; a restore that does not end is found by whoever comes next.
 //! The store is held afterwards, whatever happens: nobody knows here what was done since.
 
-use super::backup::{has_keys, verified};
+use super::backup::{has_keys, tell_missing, verified};
 use super::{Scene, print, say};
 use crate::backup::staging::{Staging, unfinished};
 use crate::backup::{BLOB_LIST, BlobsAre, Manifest, Part, StoreKind, Verified, files, keys};
@@ -90,6 +90,7 @@ fn doubts(config: &Config, found: &Verified) {
         }
         Some(_) => {}
     }
+    tell_missing(&found.manifest);
     if config.signing_key.is_none() && !ledger_key(&config.data_dir).exists() {
         say(
             "There is no keys/ledger.key here, and no server starts on this ledger without it: repeat the restore with \

@@ -6,10 +6,15 @@ use crate::compose::{self, Ambient};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
+use chimera_core::ledger::BlobId;
 use chimera_engine::port::{BlobError, Blobs};
 use futures::StreamExt;
+use std::collections::BTreeSet;
 use std::io::Write;
 
+const UNKNOWN: &str = "what the records name can't be told before the lines above are well";
+const BRING_BACK: &str =
+    "copy blobs/ from a backup that was made with --with-blobs; what is there already stays as it is";
 const RESTORE: &str = "keep a copy of it as it is, and restore a backup; docs/guides/operations.md describes it";
 
 /// What is being looked at, on one line of the terminal.
@@ -56,7 +61,10 @@ pub(crate) async fn examine(config: &Config, ambient: &Ambient, progress: &mut P
         Err(failure) => fail("ledger", failure.message, "docs/errors/LEDGER_BROKEN.md says what to do"),
     };
     let blobs = match compose::blobs_to_read(config, ambient).await {
-        Ok(blobs) => look_at_blobs(&*blobs, progress).await,
+        Ok(blobs) => {
+            let named = compose::while_answering(config, compose::artifacts(config, ambient)).await;
+            look_at_blobs(&*blobs, named, progress).await
+        }
         Err(failure) => fail("blob_contents", failure.message, "check s3_url and its credentials"),
     };
     vec![records, ledger, blobs]
@@ -77,8 +85,8 @@ async fn verified(config: &Config, ambient: &Ambient) -> Outcome<String> {
     }
 }
 
-/// Reads every blob and compares it with its address.
-async fn look_at_blobs(blobs: &dyn Blobs, progress: &mut Progress) -> Finding {
+/// Reads every blob and compares it with its address, and looks for those that the records name.
+async fn look_at_blobs(blobs: &dyn Blobs, named: Outcome<BTreeSet<BlobId>>, progress: &mut Progress) -> Finding {
     const NAME: &str = "blob_contents";
     let (mut whole, mut damaged) = (0_u64, Vec::new());
     for first in 0..=u8::MAX {
@@ -97,13 +105,21 @@ async fn look_at_blobs(blobs: &dyn Blobs, progress: &mut Progress) -> Finding {
             }
         }
     }
-    match damaged.first() {
-        None => ok(NAME, format!("whole: {whole}")),
-        Some(first) => fail(NAME, format!("damaged: {}, the first is {first}", damaged.len()), RESTORE),
+    if let Some(first) = damaged.first() {
+        return fail(NAME, format!("damaged: {}, the first is {first}", damaged.len()), RESTORE);
+    }
+    let named = match named {
+        Ok(named) => named,
+        Err(failure) => return fail(NAME, format!("whole: {whole}, but {}", failure.message), UNKNOWN),
+    };
+    match compose::missing(blobs, &named).await {
+        Ok(missing) if missing.is_empty() => ok(NAME, format!("whole: {whole}, named by records: {}", named.len())),
+        Ok(missing) => fail(NAME, compose::told_missing(&missing, named.len()), BRING_BACK),
+        Err(failure) => fail(NAME, failure.message, "the blobs must be readable to be looked at"),
     }
 }
 
-async fn read(blobs: &dyn Blobs, id: chimera_core::ledger::BlobId) -> Result<(), BlobError> {
+async fn read(blobs: &dyn Blobs, id: BlobId) -> Result<(), BlobError> {
     let mut content = blobs.get(id).await?.content;
     while let Some(piece) = content.next().await {
         piece?;

@@ -93,7 +93,9 @@ fn a_deep_look_of_the_doctor_covers_records_ledger_and_blobs() {
     let place = stopped();
     let blob = place.path(".chimera/blobs/sha256/ab");
     std::fs::create_dir_all(&blob).unwrap();
-    for (name, ends) in [("records", "reference"), ("ledger", "checkpoints: 1"), ("blob_contents", "whole: 0")] {
+    for (name, ends) in
+        [("records", "reference"), ("ledger", "checkpoints: 1"), ("blob_contents", "named by records: 0")]
+    {
         let (status, verdict, message) = check(&place, &["doctor", "--deep"], name);
         assert_eq!((status, verdict.as_str()), (0, "ok"), "{name}: {message}");
         assert!(message.ends_with(ends), "{name}: {message}");

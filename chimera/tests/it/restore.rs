@@ -179,3 +179,25 @@ fn a_restore_that_does_not_fit_on_the_disk_changes_nothing_that_was_there() {
     server.until_ready();
     assert_eq!(server.stop().0, Some(0), "what is refused has not begun");
 }
+
+#[test]
+fn a_blob_that_the_records_name_and_that_is_gone_is_missed_by_the_doctor_and_by_a_backup() {
+    let place = backed_up();
+    let deep = place.run(&["doctor", "--deep"]);
+    assert!(deep.status == 0 && deep.stdout.contains("whole: 1, named by records: 1"), "{}", deep.stdout);
+    std::fs::rename(place.path(".chimera/blobs"), place.path("aside")).unwrap();
+    let deep = place.run(&["doctor", "--deep"]);
+    let told = deep.stdout.contains("missing: 1 of 1 that the records name, the first is cas://sha256:");
+    assert!(deep.status == 3 && told, "{}", deep.stdout);
+    for (out, more) in [("copied", &["--with-blobs"][..]), ("listed", &[])] {
+        let made = place.run(&[&["backup", "--out", out], more].concat());
+        assert!(made.status == 3 && made.stderr.contains("NOT whole"), "{}", made.stderr);
+        assert!(made.stderr.contains("cas://sha256:"), "{}", made.stderr);
+        let found = place.run(&["backup", "verify", out]);
+        assert!(found.status == 3 && !found.stderr.contains("intact"), "{}", found.stderr);
+        assert!(found.stderr.contains("NOT whole"), "{}", found.stderr);
+    }
+    assert_eq!(place.json(&["backup", "verify", "b"])["intact"], true);
+    std::fs::rename(place.path("aside"), place.path(".chimera/blobs")).unwrap();
+    assert_eq!(place.run(&["doctor", "--deep"]).status, 0);
+}

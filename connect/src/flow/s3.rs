@@ -16,6 +16,7 @@ use bytes::Bytes;
 use chimera_core::error::Code;
 use chimera_core::flow::schema::BadSchema;
 use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec};
+use chimera_core::ledger::BlobId;
 use chimera_core::limits::{OBJECT_KEY_BYTES_MAX, UPLOAD_BYTES_MAX};
 use chimera_engine::port::{Blobs, BucketError, Buckets, CallContext, Done, Found, Object, Sent, Tool, ToolError};
 use serde::{Deserialize, Serialize};
@@ -114,7 +115,7 @@ fn declared() -> Declared {
                 },
                 "content": {"type": "string"},
                 "content_base64": {"type": "string"},
-                "artifact": {"type": "string", "pattern": "^cas://sha256:[0-9a-f]{64}$"},
+                "artifact": {"type": "string", "pattern": BlobId::PATTERN},
                 "content_type": {"type": "string", "maxLength": 200, "pattern": "^[!-~]+/[!-~][ -~]*$"},
                 "overwrite": {"type": "boolean", "default": false}
             },
@@ -140,7 +141,10 @@ fn declared() -> Declared {
                 "sha256": {"type": "string"},
                 "upload_id": {"type": "string", "description": "The mark that the object carries."},
                 "created": {"type": "boolean", "description": "False if the same object was there before."},
-                "replaced": {"type": ["string", "null"], "description": "The artifact that holds the older object."}
+                "replaced": {
+                    "type": ["string", "null"], "pattern": BlobId::PATTERN,
+                    "description": "The artifact that holds the older object."
+                }
             },
             "required": ["success", "url", "bucket", "key", "bytes", "sha256", "upload_id", "created", "replaced"],
             "additionalProperties": false

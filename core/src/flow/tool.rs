@@ -6,6 +6,7 @@
 //! again blindly.
 
 use super::schema::{BadSchema, Schema};
+use crate::ledger::BlobId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -181,6 +182,25 @@ impl Spec {
         }
     }
 
+    /// The blobs that an output names, where the tool declares that it names one.
+    #[must_use]
+    pub fn artifacts(&self, output: &Value) -> Vec<BlobId> {
+        self.addresses().filter_map(|name| output.get(name)?.as_str()?.parse().ok()).collect()
+    }
+
+    /// Whether outputs name blobs at all.
+    #[must_use]
+    pub fn names_artifacts(&self) -> bool {
+        self.addresses().next().is_some()
+    }
+
+    /// The members of an output that are addresses of blobs.
+    fn addresses(&self) -> impl Iterator<Item = &String> {
+        let declared = self.output.document()["properties"].as_object();
+        let is_address = |schema: &Value| schema["pattern"].as_str() == Some(BlobId::PATTERN);
+        declared.into_iter().flatten().filter(move |(_, schema)| is_address(schema)).map(|(name, _)| name)
+    }
+
     /// The answer of a dry run for a tool that has none of its own.
     #[must_use]
     pub fn mock(&self, input: &Value) -> Value {
@@ -207,6 +227,7 @@ impl Spec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::Digest32;
 
     /// CORE-058, CORE-059
     #[test]
@@ -221,6 +242,36 @@ mod tests {
         }
         for wrong in [json!({"risk_level": "none"}), json!({"risk_level": "High"}), json!({"risks": "low"})] {
             assert!(serde_json::from_value::<Metadata>(wrong).is_err());
+        }
+    }
+
+    #[test]
+    fn an_output_names_blobs_where_the_tool_says_so_and_nowhere_else() {
+        let address = BlobId::new(Digest32([7; 32])).to_string();
+        let output = json!({"properties": {
+            "kept": {"type": "string", "pattern": BlobId::PATTERN}, "said": {"type": "string"},
+            "before": {"type": ["string", "null"], "pattern": BlobId::PATTERN},
+        }});
+        let spec = Spec { output: Schema::compile(output).unwrap(), ..declared().compile().unwrap() };
+        let found = spec.artifacts(&json!({"kept": address, "said": address, "before": null}));
+        assert_eq!(found.iter().map(BlobId::to_string).collect::<Vec<_>>().concat(), address);
+        assert!(spec.artifacts(&Spec::simulated(json!({"kept": address}), "keep it")).is_empty());
+    }
+
+    fn declared() -> Declared {
+        let any = || json!({"type": "object"});
+        Declared {
+            name: "keep",
+            version: "1",
+            description: "Keeps something.",
+            metadata: Metadata::default(),
+            effect: Reach::Pure,
+            reads_when: None,
+            checkable: false,
+            rollback: Rollback::Unsupported,
+            timeout_ms: 1_000,
+            input: any(),
+            output: any(),
         }
     }
 }

@@ -19,6 +19,9 @@ pub struct BlobId(Digest32);
 pub struct InvalidBlobId;
 
 impl BlobId {
+    /// What a JSON Schema asks of an address.
+    pub const PATTERN: &str = "^cas://sha256:[0-9a-f]{64}$";
+
     /// The address of the content that has this digest.
     #[must_use]
     pub const fn new(digest: Digest32) -> Self {

@@ -1,5 +1,6 @@
 //! The flow room in motion: tools, runs and what keeps them going.
 
+mod artifacts;
 mod ask;
 mod calls;
 mod decide;

@@ -99,7 +99,7 @@ impl MarkdownToPdf {
             output: json!({
                 "type": "object",
                 "properties": {
-                    "artifact": {"type": "string", "pattern": "^cas://sha256:[0-9a-f]{64}$"},
+                    "artifact": {"type": "string", "pattern": BlobId::PATTERN},
                     "bytes": {"type": "integer"},
                     "pages": {"type": "integer"},
                     "sha256": {"type": "string"},

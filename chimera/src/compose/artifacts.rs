@@ -1,0 +1,32 @@
+//! The blobs that the records name, and those of them that are not there.
+
+use super::{Ambient, flow};
+use crate::config::Config;
+use crate::failure::{Failure, Outcome};
+use chimera_core::error::Code;
+use chimera_core::ledger::BlobId;
+use chimera_engine::port::Blobs;
+use std::collections::BTreeSet;
+
+/// Every blob that the records name.
+pub(crate) async fn artifacts(config: &Config, ambient: &Ambient) -> Outcome<BTreeSet<BlobId>> {
+    let (flow, _) = flow::reader(config, ambient).await?;
+    Ok(flow.artifacts().await?)
+}
+
+/// Those of the blobs that are not there.
+pub(crate) async fn missing(blobs: &dyn Blobs, named: &BTreeSet<BlobId>) -> Outcome<Vec<BlobId>> {
+    let mut missing = Vec::new();
+    for id in named {
+        let found = blobs.stat(*id).await;
+        let found = found.map_err(|error| Failure::new(Code::StoreUnavailable, format!("the blobs: {error}")))?;
+        missing.extend(found.is_none().then_some(*id));
+    }
+    Ok(missing)
+}
+
+/// What is said of blobs that are missing.
+pub(crate) fn told_missing(missing: &[BlobId], named: usize) -> String {
+    let first = missing.first().map(BlobId::to_string).unwrap_or_default();
+    format!("missing: {} of {named} that the records name, the first is {first}", missing.len())
+}

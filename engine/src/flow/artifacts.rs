@@ -1,0 +1,30 @@
+//! Which blobs the records name: a store without them is not whole.
+
+use super::{Flow, FlowError};
+use chimera_core::flow::tables::STEPS;
+use chimera_core::ledger::BlobId;
+use chimera_core::limits;
+use chimera_core::record::{Json, Row, Scope, Select};
+use std::collections::BTreeSet;
+
+impl Flow {
+    /// Every blob that the output of a step names, by what the tools of this configuration declare. Reads every
+    /// step of them, a page at a time.
+    pub async fn artifacts(&self) -> Result<BTreeSet<BlobId>, FlowError> {
+        let mut found = BTreeSet::new();
+        for spec in self.inner.parts.registry.specs().filter(|spec| spec.names_artifacts()) {
+            let steps = Select::from(&STEPS, Scope::System).with("tool", spec.name.as_str());
+            let mut steps = steps.take(limits::PAGE_ROWS_MAX);
+            loop {
+                let page = self.inner.parts.records.read(steps.clone()).await?;
+                let output = |row: &Row| row.get("output").as_json().map(Json::to_value);
+                found.extend(page.rows.iter().filter_map(output).flat_map(|output| spec.artifacts(&output)));
+                match page.next {
+                    Some(next) => steps.after = Some(next),
+                    None => break,
+                }
+            }
+        }
+        Ok(found)
+    }
+}
