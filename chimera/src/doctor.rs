@@ -95,6 +95,7 @@ const fn fail(name: &'static str, message: String, hint: &'static str) -> Findin
 pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> {
     let dir = &config.data_dir;
     let mut findings = vec![folder(dir), disk(dir), signing_key(config).await];
+    findings.extend(keys(dir));
     if let Err(failure) = refuse_unfinished(dir) {
         let hint = "repeat the restore with the same backup; docs/guides/backup.md describes how to give it up";
         findings.push(fail("restore", failure.message, hint));
@@ -289,6 +290,14 @@ fn secret_sources(config: &Config) -> Vec<Finding> {
 /// A folder can be opened like a file, but not read.
 fn read_one(mut file: File) -> std::io::Result<()> {
     file.read(&mut [0]).map(drop)
+}
+
+/// Keys of the folder that can't be read; the ledger's has a line of its own.
+fn keys(dir: &Path) -> Option<Finding> {
+    let found = home::damaged_keys(dir).into_iter().map(|failure| failure.message);
+    let found: Vec<String> = found.filter(|message| !message.contains("keys/ledger.key")).collect();
+    let hint = "restore them from a backup, or remove those of tokens, webhooks and links: they are made anew";
+    (!found.is_empty()).then(|| fail("keys", found.join("; "), hint))
 }
 
 async fn signing_key(config: &Config) -> Finding {

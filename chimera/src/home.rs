@@ -150,8 +150,10 @@ impl Home {
     /// The one line of a private file, which is made of 32 random bytes if it is missing. It
     /// appears whole or not at all.
     fn kept(&self, path: &Path, random: &dyn Random) -> Outcome<String> {
-        if let Some(line) = line(path)? {
-            return Ok(line);
+        match line(path)? {
+            Some(line) if bytes(&line).is_none() => return Err(damaged(path)),
+            Some(line) => return Ok(line),
+            None => {}
         }
         let mut bytes = [0; 32];
         random.fill(&mut bytes);
@@ -219,11 +221,26 @@ fn existing_key(path: &Path) -> Outcome<Option<[u8; 32]>> {
 
 /// The key that a file holds. A damaged one is never replaced: what depends on it would be lost.
 fn key_of(path: &Path, text: &str) -> Outcome<[u8; 32]> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    bytes(text).ok_or_else(|| {
-        Failure::new(Code::ConfigInvalid, format!("keys/{name} is not 64 hex digits"))
-            .hint("restore it from a backup; docs/guides/backup.md describes it")
-    })
+    bytes(text).ok_or_else(|| damaged(path))
+}
+
+fn damaged(path: &Path) -> Failure {
+    let mut parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
+    let name = parts.split_off(parts.iter().rposition(|part| part == "keys").unwrap_or(0)).join("/");
+    Failure::new(Code::ConfigInvalid, format!("{name} is not 64 hex digits"))
+        .hint("restore it from a backup; docs/guides/backup.md describes it")
+}
+
+/// What is wrong with the keys of a folder, file by file.
+pub(crate) fn damaged_keys(dir: &Path) -> Vec<Failure> {
+    let folder = dir.join("keys");
+    let of = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|ending| ending == "key"))
+    };
+    let mut paths: Vec<PathBuf> = of(&folder).chain(of(&folder.join(ACTORS))).collect();
+    paths.sort();
+    paths.iter().filter_map(|path| existing_key(path).err()).collect()
 }
 
 /// The seed that 64 hex digits spell.

@@ -212,7 +212,14 @@ pub(super) fn trusted(trust: &[String]) -> Outcome<Vec<PublicKey>> {
 pub(super) async fn verified(scene: &Scene<'_>, path: &Path, trust: &[String]) -> Outcome<Verified> {
     let config = &scene.loaded.config;
     let mut known = config.trusted_keys.clone();
-    known.extend(compose::existing_signer(config).await?.map(|signer| signer.public_key()));
+    match compose::existing_signer(config).await {
+        Ok(own) => known.extend(own.map(|signer| signer.public_key())),
+        // A key of the folder that is damaged must not be in the way of the backup that brings it back.
+        Err(failure) if failure.code == Code::ConfigInvalid && config.signing_key.is_none() => {
+            say(&format!("{}, so it can't be told whether it signed the backup.", failure.message));
+        }
+        Err(failure) => return Err(failure),
+    }
     let found = backup::verify(path, &trusted(trust)?, &known)?;
     compose::inspect_records(&found.manifest, path)?;
     Ok(found)

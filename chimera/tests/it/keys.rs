@@ -183,3 +183,48 @@ fn keys_that_only_sign_what_was_given_out_are_made_anew_with_a_warning() {
     let (status, log) = place.serve(&[]).stop();
     assert_eq!((status, told(&log)), (Some(0), 3), "{log}");
 }
+
+#[test]
+fn a_key_that_is_cut_short_or_empty_is_told_by_its_name_by_the_doctor_and_by_the_start() {
+    let place = Place::new();
+    assert_eq!(place.dev_with_examples(&[]).stop().0, Some(0));
+    let key = |name: &str| place.path(".chimera/keys").join(name);
+    for (name, part) in [
+        ("ledger.key", "signing_key"),
+        ("seal.key", "keys"),
+        ("token.key", "keys"),
+        ("webhook.key", "keys"),
+        ("links.key", "keys"),
+        ("actors/admin.key", "keys"),
+    ] {
+        let whole = std::fs::read(key(name)).unwrap();
+        for cut in [&whole[..20], b""] {
+            std::fs::write(key(name), cut).unwrap();
+            let (word, message) = verdict(&place, part);
+            assert!(word == "fail" && message.contains(name), "{name}: {message}");
+            let refused = place.run(&["dev", "--listen", "127.0.0.1:0"]);
+            assert!(refused.status == 4 && refused.stderr.contains(name), "{name}: {}", refused.stderr);
+            assert_eq!(std::fs::read(key(name)).unwrap(), cut, "it is not replaced");
+        }
+        std::fs::write(key(name), whole).unwrap();
+    }
+    assert_eq!(place.run(&["doctor"]).status, 0);
+}
+
+#[test]
+fn a_restore_brings_keys_back_that_are_damaged() {
+    let place = Place::new().env("CHIMERA_SECRET_BACKUP", "correct horse battery staple");
+    assert_eq!(place.dev(&[]).stop().0, Some(0));
+    place.json(&["backup", "--out", "b", "--key", "secret://backup"]);
+    let file = place.path(".chimera/keys/ledger.key");
+    let whole = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &whole[..20]).unwrap();
+    let said = place.run(&["restore", "--from", "b", "--force", "--key", "secret://backup"]);
+    assert_eq!(said.status, 0, "{}", said.stderr);
+    assert!(said.stderr.contains("keys/ledger.key is not 64 hex digits, so it can't be told"), "{}", said.stderr);
+    assert_eq!(std::fs::read(&file).unwrap(), whole);
+    place.json(&["resume", "--after-restore", "--yes"]);
+    let server = place.dev(&[]);
+    server.until_ready();
+    assert_eq!(server.stop().0, Some(0));
+}
