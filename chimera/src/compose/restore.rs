@@ -134,28 +134,33 @@ fn tell(manifest: &mut Manifest, copied: &Copied) {
 }
 
 /// What a manifest says was copied.
-fn told(manifest: &Manifest) -> Copied {
-    let hash = |lane: &LaneHead| Digest32::from_hex(&lane.hash).unwrap_or(Digest32::ZERO);
-    let lane = |lane: &LaneHead| (lane.lane, lane.epoch, Head { seq: lane.entries, hash: hash(lane) });
+fn told(manifest: &Manifest) -> Outcome<Copied> {
+    let lane = |lane: &LaneHead| match Digest32::from_hex(&lane.hash) {
+        Some(hash) => Ok((lane.lane, lane.epoch, Head { seq: lane.entries, hash })),
+        None => {
+            let message = format!("the manifest of the backup names no hash of the head of lane {}", lane.lane);
+            Err(Failure::new(Code::LedgerBroken, message).hint("use another one; nothing was changed"))
+        }
+    };
     let table = |part: &TablePart| {
         let TablePart { name, columns, rows } = part.clone();
         CopiedTable { name, columns, rows }
     };
-    Copied {
+    Ok(Copied {
         schema_version: manifest.schema_version,
         generation: manifest.generation,
-        lanes: manifest.lanes.iter().map(lane).collect(),
+        lanes: manifest.lanes.iter().map(lane).collect::<Outcome<_>>()?,
         tables: manifest.tables.iter().map(table).collect(),
-    }
+    })
 }
 
 /// Looks into the records of a backup: they must be what its manifest says.
 pub(crate) fn inspect_records(manifest: &Manifest, from: &Path) -> Outcome {
+    let told = told(manifest)?;
     if manifest.store == StoreKind::Postgres {
         return Ok(());
     }
-    let found = SqliteRecords::inspect(from)?;
-    if found != told(manifest) {
+    if SqliteRecords::inspect(from)? != told {
         return Err(Failure::new(Code::LedgerBroken, "the records of the backup are not what its manifest says")
             .hint("use another one; nothing was changed"));
     }
@@ -188,6 +193,6 @@ pub(crate) async fn fill_database(
 ) -> Outcome<Option<String>> {
     let Some(url) = &config.database_url else { return Ok(None) };
     let url = plain(config, "database_url", url).await?;
-    let kept = PostgresRecords::fill(&url, from, &told(manifest), &marks(config), held, |_| {}).await?;
+    let kept = PostgresRecords::fill(&url, from, &told(manifest)?, &marks(config), held, |_| {}).await?;
     Ok(kept.map(|kept| format!("schema {kept}")))
 }

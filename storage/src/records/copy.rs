@@ -4,14 +4,14 @@
 //! server's own text format, all of one snapshot. Whatever is put back is held: the copy of a data
 //! file says so from the beginning, however it gets back to its place.
 
-use super::hold::{Furthest, StoreState};
+use super::hold::{Furthest, StoreState, head};
 use super::mark::MarkFile;
 use super::postgres::connect::{Server, check};
 use super::postgres::state as pg_state;
-use super::sqlite::{file, state};
+use super::sqlite::{failure, file, state};
 use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_sqlite};
 use crate::migrate;
-use chimera_core::ledger::{Digest32, Head};
+use chimera_core::ledger::Head;
 use chimera_core::record::catalog;
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Hold, Outage, Unavailable};
@@ -116,9 +116,8 @@ fn describe(conn: &rusqlite::Connection) -> rusqlite::Result<Copied> {
     let schema_version = conn.query_row(version, [], |row| row.get(0))?;
     let mut lanes = conn.prepare("SELECT lane, epoch, head_seq, head_hash FROM ledger_lanes ORDER BY lane")?;
     let lanes = lanes.query_map([], |row| {
-        let hash: Vec<u8> = row.get(3)?;
-        let hash = Digest32::from_slice(&hash).unwrap_or(Digest32::ZERO);
-        Ok((row.get(0)?, row.get(1)?, Head { seq: row.get(2)?, hash }))
+        let lane = row.get(0)?;
+        Ok((lane, row.get(1)?, failure::head(lane, row, (2, 3))?))
     })?;
     let lanes = lanes.collect::<rusqlite::Result<_>>()?;
     let generation = state::read(conn)?.generation;
@@ -184,10 +183,10 @@ impl PostgresRecords {
         let lanes = client.query("SELECT lane, epoch, head_seq, head_hash FROM ledger_lanes ORDER BY lane", &[]).await;
         let lanes = lanes.map_err(CopyError::from)?;
         let lane = |row: &tokio_postgres::Row| {
-            let hash = Digest32::from_slice(row.get(3)).unwrap_or(Digest32::ZERO);
-            (row.get(0), row.get(1), Head { seq: row.get(2), hash })
+            let lane = row.get(0);
+            Ok((lane, row.get(1), head(lane, row.get(2), row.get(3))?))
         };
-        let lanes = lanes.iter().map(lane).collect();
+        let lanes = lanes.iter().map(lane).collect::<Result<_, Unavailable>>()?;
         let known: bool = client
             .query_one("SELECT to_regclass('store_state') IS NOT NULL", &[])
             .await

@@ -465,3 +465,44 @@ async fn a_database_whose_restore_fails_is_what_it_was() {
     let refused = PostgresRecords::open_read_only(&empty).await.err().map(|error| error.to_string());
     assert!(refused.is_some_and(|said| said.contains("schema")), "an empty one is empty");
 }
+
+/// A head that can't be read is damage with a name, and neither a lane of zeros nor one that nobody knows.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lane_whose_head_is_damaged_is_named_by_every_look_and_every_copy() {
+    let (folder, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let now = Timestamp::from_micros(NOON);
+    let is_named = |found: Option<OpenError>| {
+        let named = |why: &str| why == "the head of lane 1 of the ledger is damaged";
+        assert!(
+            matches!(&found, Some(OpenError::Unavailable(why)) if why.outage == Outage::Damaged && named(&why.reason)),
+            "{found:?}"
+        );
+    };
+    let (one, world) = (open(folder.path(), Access::Write), World::new(1));
+    world.write(&one, 0, "acme", 1).await;
+    one.close().await;
+    let file = rusqlite::Connection::open(folder.path().join("chimera.db")).unwrap();
+    let text = "PRAGMA ignore_check_constraints = ON; UPDATE ledger_lanes SET head_hash = x'07'";
+    file.execute_batch(text).unwrap();
+    drop(file);
+    let marks = folder.path().join(MARK_FILE);
+    is_named(SqliteRecords::facts(folder.path(), &marks, now).err());
+    let clock = Arc::new(FakeClock::at(now));
+    is_named(SqliteRecords::open_marked(folder.path(), &marks, Access::Write, clock).err());
+
+    let (url, marks) = (fresh_database(), folder.path().join("one.mark"));
+    let one = node(&url, folder.path(), "one").await;
+    World::new(1).write(&one, 0, "acme", 1).await;
+    one.close().await;
+    damage_heads(&url).await;
+    is_named(PostgresRecords::facts(&url, &marks, now).await.err());
+    is_named(PostgresRecords::copy(&url, copy.path(), |_| {}).await.err());
+}
+
+async fn damage_heads(url: &str) {
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let text = "ALTER TABLE ledger_lanes DROP CONSTRAINT ledger_lanes_head_hash_check; \
+                UPDATE ledger_lanes SET head_hash = '\\x07'";
+    client.batch_execute(text).await.unwrap();
+}

@@ -1,10 +1,10 @@
 //! Taking, settling and giving back a lane.
 
+use super::super::hold::head;
 use super::failure::unavailable;
-use chimera_core::ledger::{Digest32, Head};
 use chimera_core::limits;
 use chimera_engine::commit::{Batch, Lane, Settled};
-use chimera_engine::port::{Outage, Unavailable};
+use chimera_engine::port::Unavailable;
 use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
@@ -88,7 +88,6 @@ pub(super) async fn release(client: &Client, lane: Lane) {
 }
 
 fn lane(row: &Row) -> Result<Lane, Unavailable> {
-    let hash = Digest32::from_slice(row.get(3))
-        .ok_or_else(|| Unavailable::new(Outage::Damaged, "a lane has no valid head"))?;
-    Ok(Lane { id: row.get(0), epoch: row.get(1), head: Head { seq: row.get(2), hash } })
+    let id = row.get(0);
+    Ok(Lane { id, epoch: row.get(1), head: head(id, row.get(2), row.get(3))? })
 }

@@ -1,8 +1,8 @@
 //! Whether the database is the one that the marks tell of, and whether it is held.
 
-use super::super::hold::{Furthest, StoreState, reason};
+use super::super::hold::{Furthest, StoreState, head, reason};
 use super::failure::unavailable;
-use chimera_core::ledger::{Behind, Digest32, Head, LaneRow, Mark};
+use chimera_core::ledger::{Behind, Digest32, LaneRow, Mark};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Hold, Unavailable};
 use std::collections::BTreeMap;
@@ -43,24 +43,22 @@ pub(in super::super) async fn behind(
     client: &Client,
     generation: i64,
     marks: &[Mark],
-) -> Result<Option<Behind>, Error> {
+) -> Result<Option<Behind>, Unavailable> {
     if marks.is_empty() {
         return Ok(None);
     }
     let (lanes, seqs): (Vec<i64>, Vec<i64>) = marks.iter().map(|mark| (mark.lane, mark.head.seq)).unzip();
-    let hash = |bytes: &[u8]| Digest32::from_slice(bytes);
-    let entries = client.query(ENTRIES, &[&lanes, &seqs]).await?;
-    let entries: BTreeMap<i64, Option<Digest32>> = entries.iter().map(|row| (row.get(0), hash(row.get(1)))).collect();
-    let rows = client.query(LANES, &[]).await?;
-    let rows: BTreeMap<i64, LaneRow> = rows
-        .iter()
-        .map(|row| {
-            let lane: i64 = row.get(0);
-            let head = Head { seq: row.get(2), hash: hash(row.get(3)).unwrap_or(Digest32::ZERO) };
-            let hash_at_mark = entries.get(&lane).copied().flatten();
-            (lane, LaneRow { epoch: row.get(1), head, hash_at_mark })
-        })
-        .collect();
+    let failed = |error: Error| unavailable(&error);
+    let entries = client.query(ENTRIES, &[&lanes, &seqs]).await.map_err(failed)?;
+    let hash = |row: &Row| (row.get(0), Digest32::from_slice(row.get(1)));
+    let entries: BTreeMap<i64, Option<Digest32>> = entries.iter().map(hash).collect();
+    let mut rows = BTreeMap::new();
+    for row in client.query(LANES, &[]).await.map_err(failed)? {
+        let lane: i64 = row.get(0);
+        let head = head(lane, row.get(2), row.get(3))?;
+        let hash_at_mark = entries.get(&lane).copied().flatten();
+        rows.insert(lane, LaneRow { epoch: row.get(1), head, hash_at_mark });
+    }
     Ok(marks.iter().find_map(|mark| mark.behind(generation, rows.get(&mark.lane).copied())))
 }
 
@@ -72,7 +70,7 @@ pub(in super::super) async fn check(client: &Client, marks: &[Mark]) -> Result<S
     let why = match &state.hold {
         Some(_) if state.generation >= known.generation => return Ok(state),
         Some(found) => found.reason.clone(),
-        None => match behind(client, state.generation, marks).await.map_err(|error| unavailable(&error))? {
+        None => match behind(client, state.generation, marks).await? {
             None => return Ok(state),
             Some(behind) => reason(&behind),
         },
@@ -82,12 +80,13 @@ pub(in super::super) async fn check(client: &Client, marks: &[Mark]) -> Result<S
 }
 
 /// How far every lane has come, whoever has it, all of one moment.
-pub(in super::super) async fn heads(client: &Client) -> Result<Vec<Mark>, Error> {
+pub(in super::super) async fn heads(client: &Client) -> Result<Vec<Mark>, Unavailable> {
     let mark = |row: &Row| {
-        let head = Head { seq: row.get(3), hash: Digest32::from_slice(row.get(4))? };
-        Some(Mark { lane: row.get(0), generation: row.get(1), epoch: row.get(2), head })
+        let lane = row.get(0);
+        Ok(Mark { lane, generation: row.get(1), epoch: row.get(2), head: head(lane, row.get(3), row.get(4))? })
     };
-    Ok(client.query(HEADS, &[]).await?.iter().filter_map(mark).collect())
+    let rows = client.query(HEADS, &[]).await.map_err(|error| unavailable(&error))?;
+    rows.iter().map(mark).collect()
 }
 
 /// Remembers that nobody may change the database, and how far anybody knows that it came: whoever resumes it
@@ -131,6 +130,6 @@ pub(in super::super) async fn seen(
     if state.hold.is_some() {
         return Ok(state.hold);
     }
-    let behind = behind(client, state.generation, marks).await.map_err(failed)?;
+    let behind = behind(client, state.generation, marks).await?;
     Ok(behind.map(|behind| Hold { reason: reason(&behind), since: now }))
 }

@@ -8,7 +8,7 @@
 use super::super::hold::HoldCell;
 use super::super::mark::MarkFile;
 use super::connect::Server;
-use super::{failure, state};
+use super::state;
 use chimera_engine::port::Unavailable;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ async fn look(client: &Client, hold: &HoldCell, marks: Option<&MarkFile>) -> Res
     let marks = marks.filter(|_| found.hold.is_none());
     hold.set(found.hold);
     let Some(marks) = marks else { return Ok(()) };
-    let heads = state::heads(client).await.map_err(|error| failure::unavailable(&error))?;
+    let heads = state::heads(client).await?;
     heads.into_iter().for_each(|mark| marks.write(mark));
     Ok(())
 }

@@ -1,11 +1,18 @@
 //! What SQLite's errors mean to the committer.
 
+use chimera_core::ledger::Head;
 use chimera_engine::commit::{Loss, Outcome};
 use chimera_engine::port::{Outage, Unavailable};
-use rusqlite::ErrorCode;
+use rusqlite::types::Type;
+use rusqlite::{ErrorCode, Row};
 
 /// The store as a whole can't do it now; the words name no path.
 pub(crate) fn unavailable(error: &rusqlite::Error) -> Unavailable {
+    if let rusqlite::Error::FromSqlConversionFailure(_, _, cause) = error
+        && let Some(known) = cause.downcast_ref::<Unavailable>()
+    {
+        return known.clone();
+    }
     let unmigrated = matches!(error, rusqlite::Error::SqliteFailure(_, Some(text)) if text.contains("no such table"));
     let (outage, reason) = match error.sqlite_error_code() {
         _ if unmigrated => (Outage::Unusable, "the data has no schema yet; chimera migrate creates it"),
@@ -21,6 +28,13 @@ pub(crate) fn unavailable(error: &rusqlite::Error) -> Unavailable {
         _ => (Outage::Passing, "the data file refuses an operation"),
     };
     Unavailable::new(outage, reason)
+}
+
+/// The end of a lane's chain, as two columns of a row tell it.
+pub(in super::super) fn head(lane: i64, row: &Row<'_>, (seq, hash): (usize, usize)) -> rusqlite::Result<Head> {
+    let bytes: Vec<u8> = row.get(hash)?;
+    let head = super::super::hold::head(lane, row.get(seq)?, &bytes);
+    head.map_err(|damage| rusqlite::Error::FromSqlConversionFailure(hash, Type::Blob, Box::new(damage)))
 }
 
 /// Whether the failure means that the end of what was to be written is certainly not on the disk.

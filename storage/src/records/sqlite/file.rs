@@ -1,7 +1,6 @@
 //! The data file: how it is opened, and how its lane is taken.
 
-use super::failure::unavailable;
-use chimera_core::ledger::{Digest32, Head};
+use super::failure::{head, unavailable};
 use chimera_engine::commit::{Batch, Lane, Settled};
 use chimera_engine::port::{Outage, Unavailable};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
@@ -179,9 +178,7 @@ pub(super) fn durably<T>(conn: &Connection, work: impl FnOnce() -> rusqlite::Res
 }
 
 fn lane(row: &rusqlite::Row<'_>) -> rusqlite::Result<Lane> {
-    let hash: Vec<u8> = row.get(2)?;
-    let hash = Digest32::from_slice(&hash).ok_or(rusqlite::Error::InvalidQuery)?;
-    Ok(Lane { id: LANE, epoch: row.get(0)?, head: Head { seq: row.get(1)?, hash } })
+    Ok(Lane { id: LANE, epoch: row.get(0)?, head: head(LANE, row, (1, 2))? })
 }
 
 /// Looks for a batch whose commit gave no clear answer, after taking the lane anew.

@@ -1,8 +1,9 @@
 //! Whether the data file is the one that the marks tell of, and whether it is held.
 
 use super::super::hold::{Furthest, StoreState, reason};
+use super::failure::head;
 use super::file::durably;
-use chimera_core::ledger::{Behind, Digest32, Head, LaneRow, Mark};
+use chimera_core::ledger::{Behind, Digest32, LaneRow, Mark};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::Hold;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -29,10 +30,9 @@ fn lane_row(conn: &Connection, mark: &Mark) -> rusqlite::Result<Option<LaneRow>>
     let text = "SELECT epoch, head_seq, head_hash, \
                 (SELECT hash FROM audit_log_entries WHERE lane = ?1 AND seq = ?2) FROM ledger_lanes WHERE lane = ?1";
     let row = |row: &rusqlite::Row<'_>| {
-        let (hash, at): (Vec<u8>, Option<Vec<u8>>) = (row.get(2)?, row.get(3)?);
-        let hash = Digest32::from_slice(&hash).unwrap_or(Digest32::ZERO);
+        let at: Option<Vec<u8>> = row.get(3)?;
         let hash_at_mark = at.as_deref().and_then(Digest32::from_slice);
-        Ok(LaneRow { epoch: row.get(0)?, head: Head { seq: row.get(1)?, hash }, hash_at_mark })
+        Ok(LaneRow { epoch: row.get(0)?, head: head(mark.lane, row, (1, 2))?, hash_at_mark })
     };
     conn.query_row(text, params![mark.lane, mark.head.seq], row).optional()
 }
