@@ -576,6 +576,9 @@ impl From<MigrateError> for Failure {
             }
             MigrateError::Failed { .. } => Self::new(Code::StoreUnavailable, format!("{error}{why}"))
                 .hint("it left nothing behind and can be tried again"),
+            MigrateError::Busy => {
+                Self::new(Code::StoreUnavailable, error.to_string()).hint("wait until it has ended, and start again")
+            }
             MigrateError::Database(_) => {
                 Self::new(Code::StoreUnavailable, error.to_string()).hint("chimera doctor says which part is missing")
             }

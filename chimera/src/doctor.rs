@@ -12,7 +12,7 @@ use chimera_core::time::Timestamp;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -233,22 +233,34 @@ fn shared_access(config: &Config) -> Vec<Finding> {
 
 /// Whether a file can be made durable here; the reason names no path.
 pub(crate) fn write_probe(dir: &Path) -> Result<(), String> {
+    probed(dir).map_err(not_written)
+}
+
+fn probed(dir: &Path) -> Result<(), ErrorKind> {
     let path = dir.join("probe");
     let written = File::create(&path).and_then(|mut file| file.write_all(b"probe").and_then(|()| file.sync_all()));
     let _ = std::fs::remove_file(&path);
-    written.map_err(|error| format!("the data folder can't be written: {}", error.kind()))
+    written.map_err(|error| error.kind())
+}
+
+fn not_written(kind: ErrorKind) -> String {
+    format!("the data folder can't be written: {kind}")
 }
 
 fn folder(dir: &Path) -> Finding {
-    match write_probe(dir) {
+    match probed(dir) {
         Ok(()) => ok("data_folder", format!("{} can be written", dir.display())),
         Err(_) if !dir.exists() => warn(
             "data_folder",
             format!("{} is not there yet", dir.display()),
             "chimera dev or chimera serve creates it",
         ),
-        Err(reason) => {
-            fail("data_folder", reason, "its owner must be the user that runs chimera, on a disk that is not read-only")
+        Err(kind @ (ErrorKind::StorageFull | ErrorKind::QuotaExceeded)) => {
+            fail("data_folder", not_written(kind), "make room on its disk, or raise the quota")
+        }
+        Err(kind) => {
+            let hint = "its owner must be the user that runs chimera, on a disk that is not read-only";
+            fail("data_folder", not_written(kind), hint)
         }
     }
 }

@@ -116,6 +116,9 @@ pub enum MigrateError {
         /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// Another process holds the database's migrations, as a restore does until it has ended.
+    #[error("another process is migrating or restoring the database")]
+    Busy,
     /// The database did not answer as it should.
     #[error("the database can't be reached or read")]
     Database(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -128,7 +131,7 @@ impl MigrateError {
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Newer { .. } | Self::Changed { .. } => false,
-            Self::Database(_) => true,
+            Self::Busy | Self::Database(_) => true,
             Self::Failed { source, .. } => {
                 source.downcast_ref().is_some_and(postgres::may_pass)
                     || source.downcast_ref().is_some_and(sqlite::may_pass)

@@ -36,7 +36,7 @@ pub(super) async fn apply(
     let mut applied = Applied::default();
     loop {
         let tx = client.transaction().await.map_err(database)?;
-        tx.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await.map_err(database)?;
+        tx.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await.map_err(not_locked)?;
         tx.batch_execute("SET LOCAL client_min_messages = warning").await.map_err(database)?;
         tx.batch_execute(RECORD).await.map_err(database)?;
         let recorded = recorded(&tx).await?;
@@ -100,6 +100,10 @@ async fn recorded(client: &impl GenericClient) -> Result<Vec<Recorded>, MigrateE
     let query = "SELECT version, name, checksum FROM schema_migrations ORDER BY version";
     let rows = client.query(query, &[]).await.map_err(database)?;
     Ok(rows.iter().map(|row| Recorded { version: row.get(0), name: row.get(1), checksum: row.get(2) }).collect())
+}
+
+fn not_locked(error: tokio_postgres::Error) -> MigrateError {
+    if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) { MigrateError::Busy } else { database(error) }
 }
 
 fn database(error: tokio_postgres::Error) -> MigrateError {

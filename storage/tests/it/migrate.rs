@@ -242,3 +242,18 @@ async fn calls_that_were_in_doubt_before_there_was_a_column_for_it_are_found() {
     let row = client.query_one(&spell(FOUND), &[]).await.unwrap();
     assert_eq!((row.get(0), row.get(1), row.get(2), row.get(3)), wanted);
 }
+
+/// A restore fills a database in one transaction, and whoever starts meanwhile should hear why it waits.
+#[tokio::test]
+async fn whoever_waits_for_a_migration_that_does_not_end_is_told_so() {
+    let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+    let (mut first, mut second) = (connect(&url).await, connect(&url).await);
+    let mut under_way = first.transaction().await.unwrap();
+    migrate::postgres(&mut under_way).await.unwrap();
+    second.batch_execute("SET lock_timeout = '50ms'").await.unwrap();
+    let refused = migrate::postgres(&mut second).await.unwrap_err();
+    assert!(matches!(refused, MigrateError::Busy) && refused.may_pass(), "{refused}");
+    assert_eq!(refused.to_string(), "another process is migrating or restoring the database");
+    under_way.commit().await.unwrap();
+    assert_eq!(migrate::postgres(&mut second).await.unwrap().version, newest());
+}
