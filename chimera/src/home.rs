@@ -187,7 +187,11 @@ pub(crate) fn existing_actor_key(dir: &Path, actor: &str) -> Outcome<Option<Stri
     if actor.contains(['/', '\\']) {
         return Ok(None);
     }
-    line(&dir.join("keys").join(ACTORS).join(format!("{actor}.key")))
+    let path = dir.join("keys").join(ACTORS).join(format!("{actor}.key"));
+    match line(&path)? {
+        Some(text) if bytes(&text).is_none() => Err(damaged(&path)),
+        found => Ok(found),
+    }
 }
 
 /// How many actors have a key that `chimera dev` made.
@@ -312,5 +316,9 @@ mod tests {
         home.ledger_seed(&SystemRandom).unwrap();
         std::fs::write(ledger_key(temp.path()), "").unwrap();
         assert_eq!(home.ledger_seed(&SystemRandom).unwrap_err().code, Code::ConfigInvalid);
+        home.actor_key("admin", &SystemRandom).unwrap();
+        std::fs::write(temp.path().join("keys/actors/admin.key"), "").unwrap();
+        let refused = existing_actor_key(temp.path(), "admin").unwrap_err();
+        assert_eq!(refused.message, "keys/actors/admin.key is not 64 hex digits");
     }
 }
