@@ -114,6 +114,51 @@ impl Disk {
     }
 }
 
+/// Kills the processes that are started with [`Crash::env`] before one of their changes of files.
+pub struct Crash {
+    _folder: TempDir,
+    state: File,
+    env: [(String, String); 2],
+}
+
+impl Default for Crash {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Crash {
+    /// Nobody is killed yet.
+    #[must_use]
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let library = compiled("crash", folder.path());
+        let path = folder.path().join("state");
+        let state = File::create(&path).expect("a file");
+        let env = [("LD_PRELOAD", library), ("PRELOAD_CRASH", path)];
+        let env = env.map(|(name, path)| (name.to_owned(), path.display().to_string()));
+        let crash = Self { _folder: folder, state, env };
+        crash.never();
+        crash
+    }
+
+    /// What a process has to be started with.
+    #[must_use]
+    pub const fn env(&self) -> &[(String, String)] {
+        &self.env
+    }
+
+    /// Whoever starts from now on is killed before this change, counted from one.
+    pub fn before(&self, change: i32) {
+        self.state.write_all_at(&change.to_ne_bytes(), 0).expect("a file of four bytes");
+    }
+
+    /// Whoever starts from now on lives.
+    pub fn never(&self) {
+        self.before(0);
+    }
+}
+
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 

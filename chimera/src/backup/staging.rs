@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// Where a restore keeps what it has copied so far.
 const FOLDER: &str = "restoring";
+/// The same before it says what it is about; nothing was changed by then.
+const DRAFT: &str = "restoring-draft";
 /// The same once everything is in place; what is left of it means nothing.
 const DONE: &str = "restoring-done";
 /// What the restore is about.
@@ -22,6 +24,9 @@ const ABOUT: &str = "restore.json";
 pub(crate) struct About {
     pub(crate) from: String,
     pub(crate) made_at: String,
+    /// Whether it was allowed to put aside what is there.
+    #[serde(default)]
+    pub(crate) force: bool,
     /// Where this restore and earlier tries of it put what was there.
     pub(crate) put_aside: Vec<String>,
 }
@@ -31,7 +36,7 @@ pub(crate) fn unfinished(data: &Path) -> Option<About> {
     let folder = data.join(FOLDER);
     folder.symlink_metadata().ok()?;
     let text = std::fs::read(folder.join(ABOUT)).ok();
-    // One that was cut before it could say anything has changed nothing.
+    // It is there from the beginning: what can't be read was damaged since.
     Some(text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default())
 }
 
@@ -62,31 +67,46 @@ pub(crate) struct Staging {
 
 impl Staging {
     /// Begins a restore, or begins one anew that did not end.
-    pub(crate) fn begin(data: &Path, from: &Path, made_at: &str) -> Outcome<Self> {
+    pub(crate) fn begin(data: &Path, from: &Path, made_at: &str, force: bool) -> Outcome<Self> {
         let before = unfinished(data);
         let begun = before.is_some();
         let from = std::path::absolute(from).unwrap_or_else(|_| from.to_owned());
-        let about =
-            About { from: from.display().to_string(), made_at: made_at.to_owned(), ..before.unwrap_or_default() };
+        let about = About {
+            from: from.display().to_string(),
+            made_at: made_at.to_owned(),
+            force,
+            ..before.unwrap_or_default()
+        };
         let staging = Self { data: data.to_owned(), about };
-        match staging.prepare() {
-            Ok(()) => Ok(staging),
-            Err(failure) => {
-                if !begun {
-                    // One that could not even begin has changed nothing. What can't be removed is refused later.
-                    let _ = std::fs::remove_dir_all(staging.folder());
-                }
-                Err(failure)
-            }
+        if begun {
+            staging.tell()?;
+            staging.clear()?;
+            return Ok(staging);
         }
+        if let Err(failure) = staging.appear() {
+            // One that could not even begin has changed nothing. What can't be removed is refused later.
+            let _ = std::fs::remove_dir_all(data.join(DRAFT));
+            let _ = std::fs::remove_dir_all(staging.folder());
+            return Err(failure);
+        }
+        Ok(staging)
     }
 
-    fn prepare(&self) -> Outcome {
+    /// Makes the folder, which says from the beginning what it is about.
+    fn appear(&self) -> Outcome {
+        let (draft, folder) = (self.data.join(DRAFT), self.folder());
+        for old in [&draft, &self.data.join(DONE)] {
+            let _ = std::fs::remove_dir_all(old);
+        }
+        files::folder(&draft)?;
+        files::replace(&draft.join(ABOUT), &self.text()?)?;
+        std::fs::rename(&draft, &folder).map_err(|error| Failure::file("can't write", &folder, &error))?;
+        files::sync(&self.data)
+    }
+
+    /// Removes what an earlier try copied.
+    fn clear(&self) -> Outcome {
         let _ = std::fs::remove_dir_all(self.data.join(DONE));
-        files::folder(&self.folder())?;
-        files::sync(&self.data)?;
-        self.tell()?;
-        // What an earlier try copied may be of another backup.
         let folder = self.folder();
         let failed = |error| Failure::file("can't clear", &folder, &error);
         for entry in std::fs::read_dir(&folder).map_err(failed)? {
@@ -105,9 +125,12 @@ impl Staging {
     }
 
     fn tell(&self) -> Outcome {
+        files::replace(&self.path(ABOUT), &self.text()?)
+    }
+
+    fn text(&self) -> Outcome<Vec<u8>> {
         let text = serde_json::to_vec_pretty(&self.about);
-        let text = text.map_err(|error| Failure::new(Code::Internal, format!("the restore: {error}")))?;
-        files::replace(&self.path(ABOUT), &text)
+        text.map_err(|error| Failure::new(Code::Internal, format!("the restore: {error}")))
     }
 
     /// Where something is kept until it is put in place.
@@ -177,13 +200,13 @@ mod tests {
         let data = temp.path();
         std::fs::write(data.join("chimera.db"), "old").unwrap();
         refuse_unfinished(data).unwrap();
-        let mut staging = Staging::begin(data, Path::new("b"), "noon").unwrap();
+        let mut staging = Staging::begin(data, Path::new("b"), "noon", true).unwrap();
         staging.put_aside(&["chimera.db".to_owned()], &data.join("aside")).unwrap();
         std::fs::write(staging.path("chimera.db"), "of an earlier try").unwrap();
         drop(staging);
         let refused = refuse_unfinished(data).unwrap_err();
         assert!(refused.message.contains("/aside now") && refused.hint.unwrap().contains("--from /"));
-        let again = Staging::begin(data, Path::new("b"), "noon").unwrap();
+        let again = Staging::begin(data, Path::new("b"), "noon", true).unwrap();
         assert!(again.about.kept().contains("/aside now") && !again.path("chimera.db").exists());
         again.end().unwrap();
         refuse_unfinished(data).unwrap();

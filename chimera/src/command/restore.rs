@@ -13,7 +13,7 @@ use crate::cli::RestoreArgs;
 use crate::compose::{self, Ambient};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
-use crate::home::{Home, ledger_key};
+use crate::home::Home;
 use chimera_core::error::Code;
 use chimera_engine::port::Hold;
 use serde_json::{Value, json};
@@ -42,19 +42,20 @@ pub(crate) async fn run(scene: &Scene<'_>, args: &RestoreArgs) -> Outcome<ExitCo
     let _home = Home::take_to_restore(&config.data_dir)?;
     let now = ambient.clock.now();
     let reason = format!("it was restored from a backup of {}; run chimera resume --after-restore", manifest.made_at);
-    let begun = unfinished(&config.data_dir).is_some();
+    let before = unfinished(&config.data_dir);
+    let begun = before.is_some();
     let mut task = Task {
         config,
         from: &args.from,
         manifest,
         keys,
         hold: Hold { reason, since: now },
-        force: args.force,
+        force: args.force || before.is_some_and(|about| about.force),
         aside: config.data_dir.join(format!("before-restore-{}", now.micros())),
     };
-    // A try that began was allowed to, and what it left is in the way of the next.
+    // What a try that began has left is in the way of the next.
     task.force = task.force || task.refuse(&ambient, begun).await?;
-    let mut staging = Staging::begin(&config.data_dir, &args.from, &manifest.made_at)?;
+    let mut staging = Staging::begin(&config.data_dir, &args.from, &manifest.made_at, task.force)?;
     if let Err(failure) = task.stage(&staging) {
         if begun {
             return Err(incomplete(failure, &staging));
@@ -69,7 +70,7 @@ pub(crate) async fn run(scene: &Scene<'_>, args: &RestoreArgs) -> Outcome<ExitCo
     };
     restored.aside.splice(0..0, staging.about.put_aside.iter().cloned());
     staging.end()?;
-    doubts(config, &found);
+    doubts(&found);
     tell(scene, manifest, &restored)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -82,7 +83,7 @@ fn incomplete(failure: Failure, staging: &Staging) -> Failure {
 }
 
 /// What nobody here can say of the backup, and what a server will miss.
-fn doubts(config: &Config, found: &Verified) {
+fn doubts(found: &Verified) {
     match &found.signed_by {
         None => say("The backup is not signed: nobody can tell whether it was changed."),
         Some(key) if !found.trusted => {
@@ -91,12 +92,19 @@ fn doubts(config: &Config, found: &Verified) {
         Some(_) => {}
     }
     tell_missing(&found.manifest);
-    if config.signing_key.is_none() && !ledger_key(&config.data_dir).exists() {
-        say(
-            "There is no keys/ledger.key here, and no server starts on this ledger without it: repeat the restore with \
-             --key if the backup has the keys, or put the keys folder back.",
-        );
-    }
+}
+
+/// The keys of a data folder that a server needs, that no secret stands for, and that are not there.
+fn keys_missing(config: &Config) -> Vec<&'static str> {
+    let needed = [
+        ("keys/ledger.key", config.signing_key.is_none()),
+        ("keys/seal.key", config.access.seal_key.is_none()),
+        ("keys/token.key", config.access.token_key.is_none() && !config.access.hs256),
+        ("keys/webhook.key", config.webhook_key.is_none()),
+        ("keys/links.key", config.s3_url.is_none()),
+    ];
+    let missing = needed.into_iter().filter(|(name, needed)| *needed && !config.data_dir.join(name).exists());
+    missing.map(|(name, _)| name).collect()
 }
 
 /// What came of a restore.
@@ -104,6 +112,7 @@ struct Restored {
     aside: Vec<String>,
     keys: Option<usize>,
     missing: Vec<String>,
+    keys_missing: Vec<&'static str>,
 }
 
 /// A restore with everything that it needs.
@@ -179,7 +188,12 @@ impl Task<'_> {
                 aside.extend(kept);
             }
         }
-        Ok(Restored { aside, keys: self.keys.as_ref().map(|_| written), missing })
+        Ok(Restored {
+            aside,
+            keys: self.keys.as_ref().map(|_| written),
+            missing,
+            keys_missing: keys_missing(self.config),
+        })
     }
 
     /// Blobs and objects that the backup only lists and that are not here.
@@ -201,11 +215,12 @@ fn is_blob(part: &Part) -> bool {
 }
 
 fn tell(scene: &Scene<'_>, manifest: &Manifest, restored: &Restored) -> Outcome {
-    let Restored { aside, keys, missing } = restored;
+    let Restored { aside, keys, missing, keys_missing } = restored;
     if scene.json {
         let told = json!({
             "restored": true, "held": true, "made_at": manifest.made_at, "lanes": manifest.lanes,
-            "put_aside": (!aside.is_empty()).then(|| aside.join(" and ")), "keys_written": keys, "blobs_missing": missing,
+            "put_aside": (!aside.is_empty()).then(|| aside.join(" and ")), "keys_written": keys, "keys_missing": keys_missing,
+            "blobs_missing": missing,
         });
         return print(&format!("{told}\n"));
     }
@@ -216,6 +231,11 @@ fn tell(scene: &Scene<'_>, manifest: &Manifest, restored: &Restored) -> Outcome 
     }
     if let Some(keys) = keys {
         say(&format!("Keys that were written: {keys}."));
+    }
+    if !keys_missing.is_empty() {
+        say(&format!("Keys that are not here: {}.", keys_missing.join(", ")));
+        say("Put them back before you start: --key restores them from a backup that has them. Without the key that");
+        say("signed the ledger, or the one that sealed actors' keys, no server starts; others are made anew.");
     }
     if !missing.is_empty() {
         say(&format!("Blobs and objects that are listed in the backup and missing here: {}.", missing.len()));

@@ -2,7 +2,8 @@
 
 use crate::disk::SmallDisk;
 use crate::support::{Place, Said, until};
-use chimera_testkit::preload::WallClock;
+use chimera_testkit::postgres::PrivatePostgres;
+use chimera_testkit::preload::{Crash, WallClock};
 
 /// Makes a document, so that there is a blob.
 const PDF: &str = r##"local.markdown_to_pdf={"markdown":"# Hello"}"##;
@@ -61,7 +62,7 @@ fn a_log_without_its_data_file_is_never_lost_to_a_command_or_a_start() {
 #[test]
 fn a_resume_by_a_right_clock_counts_after_one_by_a_clock_that_was_ahead() {
     let clock = WallClock::new();
-    let place = clock.env().iter().fold(Place::new(), |place, (name, value)| place.env(name, value));
+    let place = Place::new().envs(clock.env());
     assert_eq!(place.dev(&[]).stop().0, Some(0));
     place.json(&["backup", "--out", "b"]);
     for ahead in [DAY, 0, 1] {
@@ -78,8 +79,8 @@ fn a_resume_by_a_right_clock_counts_after_one_by_a_clock_that_was_ahead() {
 }
 
 /// A place with a backup `b` of a server that made a blob.
-fn backed_up() -> Place {
-    let place = Place::new().env("CHIMERA_SECRET_BACKUP", "correct horse battery staple");
+fn backed_up(place: Place) -> Place {
+    let place = place.env("CHIMERA_SECRET_BACKUP", "correct horse battery staple");
     let server = place.dev(&[]);
     let run = place.json(&["act", "--step", PDF])["run_id"].as_str().unwrap().to_owned();
     until("the document", || {
@@ -126,7 +127,7 @@ fn goes_on(place: &Place, data: &str) {
 
 #[test]
 fn a_restore_that_was_cut_is_found_by_everybody_and_can_be_repeated() {
-    let place = backed_up();
+    let place = backed_up(Place::new());
     // Cut as soon as it had begun, in a new folder and in one with data.
     std::fs::create_dir_all(place.path("new/restoring")).unwrap();
     std::fs::create_dir(place.path(".chimera/restoring")).unwrap();
@@ -140,7 +141,7 @@ fn a_restore_that_was_cut_is_found_by_everybody_and_can_be_repeated() {
 
 #[test]
 fn a_restore_that_failed_while_things_were_put_in_place_is_not_complete_and_says_where_the_old_data_is() {
-    let place = backed_up();
+    let place = backed_up(Place::new());
     let blobs = place.path(".chimera/blobs/sha256");
     std::fs::remove_dir_all(&blobs).unwrap();
     // Nothing can be put into a file.
@@ -182,7 +183,7 @@ fn a_restore_that_does_not_fit_on_the_disk_changes_nothing_that_was_there() {
 
 #[test]
 fn a_blob_that_the_records_name_and_that_is_gone_is_missed_by_the_doctor_and_by_a_backup() {
-    let place = backed_up();
+    let place = backed_up(Place::new());
     let deep = place.run(&["doctor", "--deep"]);
     assert!(deep.status == 0 && deep.stdout.contains("whole: 1, named by records: 1"), "{}", deep.stdout);
     std::fs::rename(place.path(".chimera/blobs"), place.path("aside")).unwrap();
@@ -200,4 +201,117 @@ fn a_blob_that_the_records_name_and_that_is_gone_is_missed_by_the_doctor_and_by_
     assert_eq!(place.json(&["backup", "verify", "b"])["intact"], true);
     std::fs::rename(place.path("aside"), place.path(".chimera/blobs")).unwrap();
     assert_eq!(place.run(&["doctor", "--deep"]).status, 0);
+}
+
+/// What a start meets after a restore was killed. A folder into which nothing was written yet is as good as none.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+enum Left {
+    Nothing,
+    Unfinished,
+    Complete,
+}
+
+/// A restore that is killed again and again, each time a few changes of files later than before.
+#[derive(Clone, Copy)]
+struct Killed<'a> {
+    place: &'a Place,
+    crash: &'a Crash,
+    args: &'a [&'a str],
+    /// What is in the folder before.
+    before: &'a [&'a str],
+    step: usize,
+}
+
+impl Killed<'_> {
+    fn everywhere(&self) {
+        let mut seen: Vec<Left> = Vec::new();
+        for change in (1..).step_by(self.step) {
+            let data = format!("killed-{change}");
+            for name in self.before {
+                let to = self.place.path(&data).join(name);
+                std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+                std::fs::copy(self.place.path(".chimera").join(name), to).unwrap();
+            }
+            self.crash.before(change);
+            let args = [&["restore", "--from", "b", "--data", &data], self.args].concat();
+            let ended = self.place.start(&args).wait_with_output().unwrap();
+            self.crash.never();
+            let found = self.left(&data);
+            assert!(seen.last().is_none_or(|last| *last <= found), "{change}: {seen:?}, {found:?}");
+            seen.push(found);
+            if found == Left::Unfinished && change % 7 == 1 {
+                let mut again = args.clone();
+                again.retain(|arg| *arg != "--force");
+                let said = self.place.run(&again);
+                assert_eq!(said.status, 0, "{change}: {}", said.stderr);
+                assert_eq!(self.left(&data), Left::Complete, "{change}");
+            }
+            if self.place.path(&data).exists() {
+                std::fs::remove_dir_all(self.place.path(&data)).unwrap();
+            }
+            if ended.status.code() == Some(0) {
+                break;
+            }
+            assert_eq!(ended.status.code(), None, "{change}: {}", String::from_utf8_lossy(&ended.stderr));
+        }
+        let unfinished = seen.iter().filter(|left| **left == Left::Unfinished).count();
+        assert!(unfinished > 5 && seen.last() == Some(&Left::Complete), "{seen:?}");
+    }
+
+    /// What is there, as a start sees it. What is not refused must be all of the backup, or all that was there.
+    fn left(&self, data: &str) -> Left {
+        let folder = self.place.path(data);
+        if folder.join("restoring").exists() {
+            let refused = self.place.run(&["serve", "--listen", "127.0.0.1:0", "--data", data]);
+            assert!(refused.status == 1 && refused.stderr.contains("is not complete"), "{}", refused.stderr);
+            return Left::Unfinished;
+        }
+        let doctor = self.place.run(&["doctor", "--data", data]).stdout;
+        let blobs = std::fs::read_dir(folder.join("blobs/sha256")).map_or(0, Iterator::count);
+        if doctor.contains("it was restored from a backup of") && blobs > 0 {
+            let keys = self.args.contains(&"--key") || self.before.contains(&"keys/ledger.key");
+            assert!(blobs == 1 && folder.join("keys/ledger.key").exists() == keys, "{data}");
+            return Left::Complete;
+        }
+        let mut files = Vec::new();
+        for name in ["chimera.db", "ledger.mark", "keys/ledger.key", "keys/seal.key", "blobs"] {
+            files.extend(folder.join(name).exists().then_some(name));
+        }
+        assert_eq!(files, self.before, "{data}: {doctor}");
+        Left::Nothing
+    }
+}
+
+/// The first step of a restore says that it is under way, and the last one that it is not.
+#[test]
+fn a_restore_that_is_killed_at_any_point_is_refused_by_name_or_complete() {
+    let (crash, url) = (Crash::new(), PrivatePostgres::shared().unwrap().fresh_database().unwrap());
+    let (key, there) = (["--key", "secret://backup", "--force"], ["chimera.db", "ledger.mark", "keys/ledger.key"]);
+    for (place, step) in [(Place::new(), 1), (Place::new().env("CHIMERA_DATABASE_URL", &url), 3)] {
+        let place = backed_up(place.envs(crash.env()));
+        let killed = Killed { place: &place, crash: &crash, args: &["--force"], before: &[], step };
+        killed.everywhere();
+        // To open keys takes long on purpose.
+        Killed { args: &key, step: 10, ..killed }.everywhere();
+        if place.path(".chimera/chimera.db").exists() {
+            Killed { args: &["--force"], before: &there, ..killed }.everywhere();
+            Killed { args: &key, before: &there, step: 10, ..killed }.everywhere();
+        }
+    }
+}
+
+#[test]
+fn a_restore_on_a_machine_that_knows_no_key_says_whom_it_trusts_and_which_keys_are_missing() {
+    let place = backed_up(Place::new());
+    let said = place.run(&["restore", "--from", "b", "--data", "new"]);
+    assert_eq!(said.status, 0, "{}", said.stderr);
+    for words in [
+        "the key that it names itself: no key is trusted here yet",
+        "Keys that are not here: keys/ledger.key, keys/seal.key, keys/token.key, keys/webhook.key, keys/links.key.",
+        "no server starts",
+    ] {
+        assert!(said.stderr.contains(words), "{words}: {}", said.stderr);
+    }
+    let told = place.json(&["restore", "--from", "b", "--data", "other", "--key", "secret://backup"]);
+    assert_eq!(told["keys_missing"], serde_json::json!([]), "{told}");
 }

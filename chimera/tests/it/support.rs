@@ -35,6 +35,11 @@ impl Place {
         self
     }
 
+    pub(crate) fn envs(mut self, env: &[(String, String)]) -> Self {
+        self.env.extend_from_slice(env);
+        self
+    }
+
     /// For servers alone, not for the commands beside them.
     pub(crate) fn server_env(mut self, name: &str, value: &str) -> Self {
         self.server_env.push((name.to_owned(), value.to_owned()));
