@@ -1,9 +1,11 @@
 //! Looks after runs that nobody drives: those that were told something, whose time has come, or
 //! whose owner is gone. Hints come over the bus; looking is the truth.
 //!
-//! A lane is taken for dead when its row has not changed for longer than its lease lasts, by this
-//! process's own clock: nobody's clock is compared with another's. Its runs are then taken over; a
-//! call that its owner may still be making is waited for until its deadline.
+//! A lane is taken for dead when its row was seen unchanged for longer than its lease lasts, by this
+//! process's own clock: nobody's clock is compared with another's. Time in which nothing was seen does not
+//! count: while the store is gone nobody can renew a lease, and a process that stands still sees nothing. The
+//! runs of a dead lane are taken over; a call that its owner may still be making is waited for until its
+//! deadline.
 
 use super::node::{Stop, TOPIC};
 use super::{Flow, FlowError, load};
@@ -27,19 +29,29 @@ const MARGIN_SECONDS: i64 = 2;
 /// How often the runs of a lane of our own are looked through for one that nobody drives.
 const AGAIN_SECONDS: i64 = 10;
 
-/// What was last seen of a lane, and since when it has looked like that.
+/// How much of the time between two looks counts: a process that was held up in between has seen nothing.
+const GAP_SECONDS_MAX: i64 = 3;
+
+const SECOND_MICROS: i64 = 1_000_000;
+
+/// For how long a lane is seen to be silent before it is taken for dead.
+const SILENT_MICROS_MIN: i64 = (limits::LANE_LEASE_SECONDS + MARGIN_SECONDS) * SECOND_MICROS;
+
+/// What was last seen of a lane, and for how long it was seen to be like that.
 #[derive(Clone, Debug, PartialEq)]
 struct Seen {
     epoch: i64,
     head: i64,
     lease_until: Value,
-    since: Timestamp,
+    silent_micros: i64,
 }
 
 /// What the keeper remembers between looks.
 #[derive(Default)]
 pub struct Keeper {
     lanes: BTreeMap<i64, Seen>,
+    /// When the lanes were last read, unless the last look failed to.
+    looked_at: Option<Timestamp>,
     /// Lanes of ours whose runs were taken up: in which epoch, and when.
     mine: BTreeMap<i64, (i64, Timestamp)>,
 }
@@ -80,10 +92,11 @@ impl Flow {
 
     /// One look at everything.
     pub async fn look(&self, keeper: &mut Keeper) -> Result<(), FlowError> {
+        let looked_at = keeper.looked_at.take();
         if self.inner.parts.records.hold().is_some() {
             return Ok(());
         }
-        self.look_for_orphans(keeper).await?;
+        self.look_for_orphans(keeper, looked_at).await?;
         self.look_for_signals().await?;
         self.look_for_deadlines().await
     }
@@ -132,11 +145,14 @@ impl Flow {
     }
 
     /// Runs whose owner is gone: of lanes that are ours now but were somebody else's, and of lanes
-    /// that nobody renews.
-    async fn look_for_orphans(&self, keeper: &mut Keeper) -> Result<(), FlowError> {
-        let now = self.inner.parts.clock.steady();
+    /// that nobody renews. Gives `keeper` the time at which the lanes were read.
+    async fn look_for_orphans(&self, keeper: &mut Keeper, looked_at: Option<Timestamp>) -> Result<(), FlowError> {
+        let asked_at = self.inner.parts.clock.steady();
         let select = Select::from(&LEDGER_LANES, Scope::System);
         let lanes = load::all(&*self.inner.parts.records, select, limits::LANES_MAX).await?;
+        let now = self.inner.parts.clock.steady();
+        keeper.looked_at = Some(now);
+        let watched_micros = watched_micros(looked_at, asked_at);
         let held: BTreeMap<i64, i64> = (0..limits::LANES_MAX as u64)
             .map_while(|affinity| self.inner.parts.records.lane(affinity))
             .take(64)
@@ -157,9 +173,9 @@ impl Flow {
                 .lanes
                 .get(&lane)
                 .filter(|seen| (seen.epoch, seen.head) == (epoch, head) && seen.lease_until == lease_until);
-            let since = seen.map_or(now, |seen| seen.since);
-            let dead = self.inner.parts.alone || since.plus_seconds(limits::LANE_LEASE_SECONDS + MARGIN_SECONDS) <= now;
-            keeper.lanes.insert(lane, Seen { epoch, head, lease_until, since });
+            let silent_micros = seen.map_or(0, |seen| seen.silent_micros.saturating_add(watched_micros));
+            let dead = self.inner.parts.alone || silent_micros >= SILENT_MICROS_MIN;
+            keeper.lanes.insert(lane, Seen { epoch, head, lease_until, silent_micros });
             if dead {
                 self.adopt_runs_of(lane).await?;
             }
@@ -197,4 +213,10 @@ impl Flow {
             }
         }
     }
+}
+
+/// How much of the time since the lanes were last read counts as time in which they were watched.
+fn watched_micros(looked_at: Option<Timestamp>, asked_at: Timestamp) -> i64 {
+    let since = looked_at.map_or(0, |at| asked_at.micros().saturating_sub(at.micros()));
+    since.clamp(0, GAP_SECONDS_MAX * SECOND_MICROS)
 }

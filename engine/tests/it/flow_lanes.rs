@@ -270,3 +270,56 @@ async fn called_later(stage: &Stage, asked: &Asked) {
     }
     panic!("it was never sent again");
 }
+
+/// While the database is gone nobody can renew a lease, and nobody sees whether it would be.
+#[tokio::test(start_paused = true)]
+async fn the_time_in_which_a_node_saw_nothing_does_not_count_against_another() {
+    let (world, records) = leased();
+    let gate = Arc::new(Notify::new());
+    let tool = waits_for(&gate);
+    let (asked, tool) = (tool.asked(), tool.build());
+    let one = node(stage(1).tool(Arc::clone(&tool)), &world, &records).await;
+    let two = node(stage(1).tool(tool), &world, &Arc::new(records.beside())).await;
+    let (first, lives) = (one.renew(), two.renew());
+    let run = one.run(&chain("w", &[("a", "slow")]), SILENT).await;
+    called(&asked, 1).await;
+    two.pass(Duration::from_secs(60)).await;
+    records.refuse_reads();
+    first.abort();
+    two.pass(LEASE + NOTICED).await;
+    records.heal();
+    two.pass(Duration::from_secs(3)).await;
+    assert_eq!(two.flow.active(), 0, "its node had three seconds to renew its lease");
+    let again = one.renew();
+    two.pass(LEASE + NOTICED).await;
+    assert_eq!((one.flow.active(), two.flow.active()), (1, 0));
+    gate.notify_one();
+    assert_eq!(one.ended(run).await["status"], "completed");
+    assert_eq!(asked.count("execute"), 1);
+    again.abort();
+    lives.abort();
+}
+
+/// A process that stood still has seen nothing meanwhile either, whatever its clock says.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_stood_still_looks_for_a_whole_lease_before_it_takes_anything_over() {
+    let (world, records) = leased();
+    let tool = hangs_once("mail");
+    let (asked, tool) = (tool.asked(), tool.build());
+    let one = node(stage(1).tool(Arc::clone(&tool)), &world, &records).await;
+    let two = node(stage(1).tool(tool).unkept(), &world, &Arc::new(records.beside())).await;
+    one.run(&chain("w", &[("a", "mail")]), SILENT).await;
+    called(&asked, 1).await;
+    let keeper = &mut Keeper::default();
+    for _ in 0..3 {
+        two.flow.look(keeper).await.unwrap();
+        two.pass(LEASE + NOTICED).await;
+    }
+    two.flow.look(keeper).await.unwrap();
+    assert_eq!(two.flow.active(), 0, "four looks are not a lease of looking");
+    for _ in 0..LEASE.as_secs() + NOTICED.as_secs() {
+        two.pass(Duration::from_secs(1)).await;
+        two.flow.look(keeper).await.unwrap();
+    }
+    assert_eq!(two.flow.active(), 1);
+}

@@ -21,6 +21,7 @@ use chimera_core::record::{Page, Row, Select, Table, Tx, Value};
 use chimera_engine::commit::{Batch, Outcome, Prepared};
 use chimera_engine::port::{Blocked, Clock, CommitError, Held, Hold, Outage, ReadError, Receipt, Records, Unavailable};
 use lane::LaneLoop;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tables::Tables;
 use tokio::sync::{oneshot, watch};
@@ -71,6 +72,7 @@ struct Disk {
     watcher: Mutex<Option<Box<dyn Watcher>>>,
     clock: Option<Arc<dyn Clock>>,
     hold: Mutex<Option<Hold>>,
+    refuses_reads: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -155,8 +157,14 @@ impl MemoryRecords {
         self.inject(Box::new(move |_| Some(Outcome::Unavailable(full()))));
     }
 
-    /// Every batch is applied again.
+    /// Answers no question from now on, as a server that is gone.
+    pub fn refuse_reads(&self) {
+        self.disk.refuses_reads.store(true, Ordering::SeqCst);
+    }
+
+    /// Every batch is applied again, and every question answered.
     pub fn heal(&self) {
+        self.disk.refuses_reads.store(false, Ordering::SeqCst);
         *lock(&self.disk.fault) = None;
     }
 
@@ -209,6 +217,9 @@ impl Records for MemoryRecords {
 
     async fn read(&self, select: Select) -> Result<Page, ReadError> {
         tokio::task::yield_now().await;
+        if self.disk.refuses_reads.load(Ordering::SeqCst) {
+            return Err(Unavailable::new(Outage::Passing, "the server is gone").into());
+        }
         lock(&self.disk.tables).read(&select)
     }
 
