@@ -1,8 +1,9 @@
 //! One run under way: decide, commit, perform, and again.
 //!
-//! The task holds the run's state machine and the calls that are under way. What arrives while a
-//! turn is being committed is decided together in the next one. When a turn can't be committed the
-//! run in memory is worth nothing: it is thrown away and read again, or left to whoever owns it now.
+//! The task holds the run's state machine and the calls that are under way. They go on while a turn is
+//! being committed, and what arrives meanwhile is decided together in the next one. A turn that the store can't
+//! take now is kept as long as calls hang on it. Any other that can't be committed makes the run in memory
+//! worth nothing: it is thrown away and read again, or left to whoever owns it now.
 
 use super::entrance::Entrance;
 use super::node::{Inner, Standing, Stop};
@@ -11,7 +12,7 @@ use super::{FlowError, ask, doubt, load, observe, seal, spans};
 use crate::port::{Cancel, CommitError, ReadError};
 use chimera_core::flow::call::Answer;
 use chimera_core::flow::run::{At, Call, Effect, Env, Event, Head, Owner, Run, Turn};
-use chimera_core::flow::tables::{CACHE_ENTRIES, EFFECTS};
+use chimera_core::flow::tables::{CACHE_ENTRIES, EFFECTS, RUNS};
 use chimera_core::limits;
 use chimera_core::record::{Json, Scope, Select, Tx};
 use chimera_core::time::Timestamp;
@@ -57,6 +58,8 @@ pub(super) struct Drive {
     standing: watch::Sender<Standing>,
     calls: FuturesUnordered<BoxFuture<'static, Event>>,
     cancels: BTreeMap<At, watch::Sender<bool>>,
+    /// What calls answered while the store was waited for.
+    answered: Vec<Event>,
     /// Every call that is written down as under way is a call of this task.
     alone: bool,
     /// The owner that the store knew before the last turn.
@@ -88,6 +91,7 @@ impl Drive {
             standing,
             calls,
             cancels,
+            answered: Vec::new(),
             alone,
             owner,
             stale,
@@ -161,7 +165,7 @@ impl Drive {
         let id = self.run.head().id;
         let writes_through = match self.inner.owner(id) {
             Some(owner) => owner,
-            None => owner_once_claimed(Arc::clone(&self.inner), id).await?,
+            None => self.meanwhile(owner_once_claimed(Arc::clone(&self.inner), id)).await?,
         };
         self.owner = self.run.owner();
         let mut granted = self.inner.gate().granted(id);
@@ -180,13 +184,16 @@ impl Drive {
             }
         };
         if let Some(tx) = turn.tx.take() {
-            match commit(Arc::clone(&self.inner), Arc::clone(self.run.head()), tx, &turn).await {
+            let has_calls = !self.calls.is_empty() || !self.answered.is_empty();
+            let (inner, head) = (Arc::clone(&self.inner), Arc::clone(self.run.head()));
+            match self.meanwhile(commit(inner, head, tx, &turn, self.run.owner(), has_calls)).await {
                 Went::On => self.stale = 0,
                 Went::Stale => return self.reload().await,
                 Went::Lost => return None,
             }
         }
         let mut events = self.perform(&turn);
+        events.append(&mut self.answered);
         self.tell(&turn);
         if turn.parked {
             self.waits_in_store = turn.waits_for_slot;
@@ -196,6 +203,18 @@ impl Drive {
             events.extend(self.told().await);
         }
         Some(events)
+    }
+
+    /// Waits for the store, and lets calls that are under way go on meanwhile.
+    async fn meanwhile<T>(&mut self, wait: impl Future<Output = T>) -> T {
+        tokio::pin!(wait);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut wait => return done,
+                Some(event) = self.calls.next() => self.answered.push(event),
+            }
+        }
     }
 
     fn decide(&mut self, events: Vec<Event>, owner: Owner) -> Result<Turn, FlowError> {
@@ -224,6 +243,7 @@ impl Drive {
         let id = self.run.head().id;
         let (known, tried) = (self.owner, self.run.owner());
         self.calls = FuturesUnordered::new();
+        self.answered.clear();
         self.cancels.clear();
         let next = self.inner.gate().forget_run(id);
         self.inner.tick(next);
@@ -406,9 +426,17 @@ fn until(due: Timestamp, now: Timestamp) -> Duration {
     u64::try_from(due.micros() - now.micros()).map_or(Duration::ZERO, Duration::from_micros)
 }
 
-/// Commits a turn. A store that takes nothing now is tried again while an answer from outside
-/// would be lost otherwise; anything else is read and decided anew.
-async fn commit(inner: Arc<Inner>, head: Arc<Head>, mut tx: Tx, turn: &Turn) -> Went {
+/// Commits a turn after which the run has this owner. A store that takes nothing now is tried again while an answer
+/// from outside would be lost otherwise, or calls that are under way, until the process ends. Anything else is
+/// read and decided anew.
+async fn commit(
+    inner: Arc<Inner>,
+    head: Arc<Head>,
+    mut tx: Tx,
+    turn: &Turn,
+    owner: Option<Owner>,
+    has_calls: bool,
+) -> Went {
     if let Err(error) = seal::notes(&mut tx, &inner, &head, &turn.notes) {
         tracing::error!(run_id = %head.id, error = %error, "a turn could not be entered in the ledger");
         return Went::Lost;
@@ -421,10 +449,10 @@ async fn commit(inner: Arc<Inner>, head: Arc<Head>, mut tx: Tx, turn: &Turn) -> 
         tracing::error!(run_id = %head.id, error = %error, "nobody could be told that a call is in doubt");
         return Went::Lost;
     }
-    let settles = tx.updates.iter().any(|update| update.table == &EFFECTS);
+    let keeps = has_calls || tx.updates.iter().any(|update| update.table == &EFFECTS);
     let mut pause = PAUSE_FIRST;
     loop {
-        let spare = settles.then(|| tx.clone());
+        let spare = keeps.then(|| tx.clone());
         let error = match inner.parts.records.commit(tx).await {
             Ok(_) => return Went::On,
             Err(error) => error,
@@ -439,15 +467,51 @@ async fn commit(inner: Arc<Inner>, head: Arc<Head>, mut tx: Tx, turn: &Turn) -> 
             // into its calls.
             (CommitError::Fenced | CommitError::Blocked(_), _) => return Went::Lost,
             (CommitError::Unavailable(_) | CommitError::Overloaded, Some(again)) => {
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE_LAST);
+                let Some(held) = owner_after_pause(&inner, id, &mut pause).await else { return Went::Lost };
                 tx = again;
+                if owner.is_some_and(|owner| owner != held) {
+                    rename_owner(&mut tx, id, held);
+                }
             }
             (CommitError::Unavailable(_) | CommitError::Overloaded | CommitError::Unknown, _) => return Went::Stale,
             (error @ (CommitError::Invalid(_) | CommitError::Rejected { .. }), _) => {
                 tracing::error!(run_id = %id, error = %error, "a turn was refused by the store");
                 return Went::Lost;
             }
+        }
+    }
+}
+
+/// The lane through which a turn is tried again after a pause. None: the process ends, or nothing may be
+/// written any more.
+async fn owner_after_pause(inner: &Inner, run: Uuid, pause: &mut Duration) -> Option<Owner> {
+    let mut stopping = inner.stopping();
+    let claimed = async {
+        loop {
+            tokio::time::sleep(*pause).await;
+            *pause = (*pause * 2).min(PAUSE_LAST);
+            match inner.claimed_owner(run).await {
+                Ok(owner) => return Some(owner),
+                Err(CommitError::Unavailable(_) | CommitError::Overloaded) => {}
+                Err(_) => return None,
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = stopping.wait_for(|stop| *stop == Stop::Now) => None,
+        owner = claimed => owner,
+    }
+}
+
+/// Lets a turn name the lane through which it is written now: whoever takes that lane over finds the run, and
+/// whoever has taken the lane from before leaves it alone.
+fn rename_owner(tx: &mut Tx, run: Uuid, owner: Owner) {
+    let cells = [("owner_lane", owner.lane), ("owner_epoch", owner.epoch)];
+    for update in tx.updates.iter_mut().filter(|update| update.table == &RUNS && update.key == [run.into()]) {
+        for (at, value) in cells.iter().filter_map(|(column, value)| Some((RUNS.position(column)?, *value))) {
+            update.set.retain(|(set, _)| *set != at);
+            update.set.push((at, value.into()));
         }
     }
 }

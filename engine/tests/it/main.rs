@@ -20,6 +20,7 @@ mod flow_levels;
 mod flow_link;
 mod flow_nest;
 mod flow_order;
+mod flow_outage;
 mod flow_patch;
 mod flow_places;
 mod flow_plan;

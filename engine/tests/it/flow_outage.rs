@@ -1,0 +1,97 @@
+//! A store that is gone for a while costs no call that is under way.
+
+use chimera_core::access::Level;
+use chimera_core::flow::run::affinity;
+use chimera_core::flow::tables::RUNS;
+use chimera_core::flow::tool::Reach;
+use chimera_core::limits::LANE_LEASE_SECONDS;
+use chimera_engine::port::Records;
+use chimera_testkit::flow::{Air, Asked, Puppet, Setup, Stage, World, stage, workflow};
+use chimera_testkit::memory::{ClaimFate, MemoryRecords};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// A node whose tool `pay` takes 20 seconds and may not be repeated.
+fn pays() -> (Setup, Asked) {
+    let tool =
+        Puppet::new("pay", Reach::Write).declared(|tool| tool.timeout_ms = 30_000).takes(|_| Duration::from_secs(20));
+    let asked = tool.asked();
+    (stage(1).tool(tool.build()), asked)
+}
+
+/// Beside the payment, `b` becomes due after four seconds.
+fn beside_payment() -> Air {
+    workflow("w").function("a", "pay", json!({})).function("b", "again", json!({})).also("delay_seconds", json!(4))
+}
+
+/// The turn that begins `b` can't be written.
+async fn survives(outage: Duration) {
+    let (setup, asked) = pays();
+    let stage = setup.open().await;
+    let run = stage.run(&beside_payment(), Level::ExecuteSilent).await;
+    stage.pass(Duration::from_secs(2)).await;
+    stage.records.refuse_writes();
+    stage.pass(outage).await;
+    stage.records.heal();
+    let shown = stage.ended(run).await;
+    assert_eq!((&shown["status"], asked.count("execute")), (&json!("completed"), 1), "{outage:?}: {shown:#}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_goes_on_while_a_turn_of_its_run_can_not_be_written() {
+    survives(Duration::from_secs(5)).await;
+}
+
+/// The answer comes during the outage, and the call's time is over when the store is back.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_while_a_turn_can_not_be_written_is_kept() {
+    survives(Duration::from_secs(120)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_stopped_does_not_wait_for_the_store_to_come_back() {
+    let (setup, _) = pays();
+    let stage = setup.open().await;
+    stage.run(&beside_payment(), Level::ExecuteSilent).await;
+    stage.pass(Duration::from_secs(2)).await;
+    stage.records.refuse_writes();
+    stage.pass(Duration::from_secs(60)).await;
+    assert_eq!(stage.flow.active(), 1, "it keeps the answer");
+    stage.flow.stop();
+    stage.pass(Duration::from_secs(1)).await;
+    assert_eq!(stage.flow.active(), 0);
+}
+
+/// The lease ran out during the outage, and another node holds the lane that the turn was decided for.
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_was_kept_names_the_lane_through_which_it_is_written() {
+    let world = World::new(1);
+    let records = Arc::new(MemoryRecords::leased(1, Arc::clone(&world.clock)));
+    let (setup, asked) = pays();
+    let stage: Stage = setup.shared().world(world).on(Arc::clone(&records)).await;
+    let run = stage.run(&beside_payment(), Level::ExecuteSilent).await;
+    let lane = || records.lane(affinity(run)).map(|held| held.lane);
+    let before = lane();
+    stage.pass(Duration::from_secs(2)).await;
+    let gone = Arc::new(AtomicBool::new(true));
+    let claims = Arc::clone(&gone);
+    records.refuse_writes();
+    records.inject_claims(Box::new(
+        move || {
+            if claims.load(Ordering::Relaxed) { ClaimFate::Failed } else { ClaimFate::Taken }
+        },
+    ));
+    stage.pass(Duration::from_secs(LANE_LEASE_SECONDS.unsigned_abs() + 1)).await;
+    gone.store(false, Ordering::Relaxed);
+    let other = records.beside();
+    records.heal();
+    assert_eq!(other.lane(0).map(|held| held.lane), before);
+    stage.pass(Duration::from_secs(10)).await;
+    let row = records.row(&RUNS, vec![run.into()]).unwrap();
+    assert_ne!(lane(), before);
+    assert!(row.get("completed_at").as_time().is_some() || row.get("owner_lane").as_int() == lane(), "{row:?}");
+    let shown = stage.ended(run).await;
+    assert_eq!((&shown["status"], asked.count("execute")), (&json!("completed"), 1), "{shown:#}");
+}
