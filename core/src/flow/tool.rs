@@ -163,6 +163,24 @@ pub fn is_dry(input: &Value) -> bool {
 }
 
 impl Spec {
+    /// Stands in for a tool that was there when something was stored and is not set up any more. Nothing is
+    /// known of it, so the worst is assumed: a call of it that is under way may have changed something.
+    pub fn stand_in(name: &str) -> Result<Self, BadSchema> {
+        Ok(Self {
+            name: name.to_owned(),
+            version: "absent".to_owned(),
+            description: "It is not set up in this process.".to_owned(),
+            metadata: Metadata::default(),
+            effect: Reach::Write,
+            reads_when: None,
+            checkable: false,
+            rollback: Rollback::Unsupported,
+            timeout_ms: 0,
+            input: Schema::compile(json!({}))?,
+            output: Schema::compile(json!({}))?,
+        })
+    }
+
     /// Whether it can undo what it did.
     #[must_use]
     pub fn is_reversible(&self) -> bool {

@@ -139,7 +139,7 @@ pub(super) async fn base_graph(
         Some(version) => Some(version),
         None => workflows.newest_at(&head.tenant, &head.workflow.id, decided_at(records, head).await?).await?,
     };
-    let found = workflows.find(&head.tenant, &head.workflow.id, version).await?;
+    let found = workflows.find_stored(&head.tenant, &head.workflow.id, version).await?;
     let (version, mut graph) = found.ok_or_else(|| Damaged { what: "its workflow is gone".to_owned() })?;
     let mut before = Vec::new();
     let mut replay = head.replay.as_ref().map(|replay| replay.of);
@@ -243,7 +243,7 @@ fn patched(rows: &[Row], graph: &Arc<Graph>, workflows: &Workflows) -> Result<Ve
             let inverse = Inverse::from_value(inverse).map_err(|_| damaged())?;
             let resolved = Patch { add_edges: inverse.remove_edges, ..patch.clone() };
             let known: Vec<&str> = graph.nodes.iter().map(|node| node.node.id.as_str()).collect();
-            let next = patch::apply(&graph, &resolved, &[], &known, &workflows.running()).map_err(|_| damaged())?;
+            let next = patch::apply(&graph, &resolved, &[], &known, &workflows.stored()).map_err(|_| damaged())?;
             graph = Arc::new(next);
             applied = Some(Arc::clone(&graph));
         }

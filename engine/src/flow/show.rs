@@ -114,11 +114,11 @@ impl Flow {
     /// What a run that was not drafted calls.
     async fn plan_of(&self, permit: &Permit, row: &Row) -> Result<Value, FlowError> {
         let (id, version) = (row.text("workflow_id"), row.get("workflow_version").as_int());
-        let found = self.inner.workflows.find(permit.tenant(), id, version).await?;
+        let found = self.inner.workflows.find_stored(permit.tenant(), id, version).await?;
         let inputs = row.get("inputs").as_json().map(Json::to_value).unwrap_or_default();
         let plan = match &found {
             Some((_, graph)) => {
-                let children = self.inner.workflows.inside(permit.tenant(), graph).await?;
+                let children = self.inner.workflows.inside_stored(permit.tenant(), graph).await?;
                 Plan::of_graph(graph, &inputs, &children)
             }
             None => Plan::default(),

@@ -199,6 +199,7 @@ impl Flow {
         let head = Head::of_row(&load::steered_run(records, permit, run).await?)?;
         let repeated = Head { replay: Some(Replay { of: run, mode: ReplayMode::Retry, from: None }), ..head };
         let (_, graph) = load::base_graph(records, &self.inner.workflows, &repeated).await?;
+        self.inner.workflows.check_tools(&graph)?;
         Ok(Before { graph, inputs: repeated.inputs, workflow: repeated.workflow, level: repeated.level })
     }
 
@@ -225,6 +226,7 @@ impl Flow {
         }
         let repeated = Head { replay: Some(replay.clone()), ..original.clone() };
         let (_, graph) = load::base_graph(records, &self.inner.workflows, &repeated).await?;
+        self.inner.workflows.check_tools(&graph)?;
         if let Some(from) = &replay.from
             && graph.position(from).is_none()
         {

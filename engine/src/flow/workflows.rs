@@ -62,13 +62,20 @@ pub struct Tools<'a> {
     children: BTreeMap<(String, Option<i64>), Known>,
     /// What is answered about workflows that were not looked up.
     unknown: Known,
+    /// Tools that are not here are stood in for.
+    stands_in: bool,
 }
 
 impl<'a> Tools<'a> {
     /// A catalogue for a graph that runs already: its children are looked for when they start.
     #[must_use]
     pub const fn running(registry: &'a Registry) -> Self {
-        Self { registry, children: BTreeMap::new(), unknown: Known::Exists }
+        Self { registry, children: BTreeMap::new(), unknown: Known::Exists, stands_in: false }
+    }
+
+    /// A catalogue for a graph that was stored when every tool in it was here.
+    const fn stored(registry: &'a Registry) -> Self {
+        Self { registry, children: BTreeMap::new(), unknown: Known::Exists, stands_in: true }
     }
 }
 
@@ -83,6 +90,10 @@ impl Catalog for Tools<'_> {
 
     fn why_absent(&self, name: &str) -> Option<String> {
         self.registry.why_absent(name).map(str::to_owned)
+    }
+
+    fn stands_in(&self) -> bool {
+        self.stands_in
     }
 
     fn tool_names(&self) -> Vec<String> {
@@ -108,6 +119,21 @@ impl Workflows {
         Tools::running(&self.registry)
     }
 
+    /// The catalogue for graphs that were stored: a tool that is not set up any more is stood in for, so that
+    /// what became of their runs can be seen, and they can be stopped.
+    pub(super) fn stored(&self) -> Tools<'_> {
+        Tools::stored(&self.registry)
+    }
+
+    /// Refuses a stored graph with tools that are not set up here.
+    pub(super) fn check_tools(&self, graph: &Graph) -> Result<(), FlowError> {
+        if !graph.nodes.iter().any(|node| node.is_tool_absent) {
+            return Ok(());
+        }
+        let problems = air::compile(graph.document.clone(), &self.running()).err().unwrap_or_default();
+        Err(FlowError::problems("the stored workflow", &problems))
+    }
+
     /// Checks a document without storing it.
     pub async fn check(&self, permit: &Permit, text: &str) -> Result<Arc<Graph>, FlowError> {
         if !permit.may(WORKFLOWS_READ) {
@@ -127,7 +153,7 @@ impl Workflows {
                 entry.insert(found.map_or(Known::Missing, |(_, graph)| graph.known()));
             }
         }
-        let catalog = Tools { registry: &self.registry, children, unknown: Known::Missing };
+        let catalog = Tools { registry: &self.registry, children, unknown: Known::Missing, stands_in: false };
         let graph =
             air::compile(document, &catalog).map_err(|problems| FlowError::problems("the workflow", &problems))?;
         Ok(Arc::new(graph))
@@ -165,8 +191,16 @@ impl Workflows {
         Ok(())
     }
 
-    /// The graphs of all workflows that runs of a graph may start, as they are asked for.
+    /// The graphs of all workflows that runs of a graph may start, as they are asked for. Refuses those with
+    /// tools that are not set up here.
     pub(crate) async fn inside(&self, tenant: &str, graph: &Graph) -> Result<Children, FlowError> {
+        let found = self.inside_stored(tenant, graph).await?;
+        found.values().try_for_each(|graph| self.check_tools(graph))?;
+        Ok(found)
+    }
+
+    /// The graphs of all workflows that runs of a stored graph may have started.
+    pub(super) async fn inside_stored(&self, tenant: &str, graph: &Graph) -> Result<Children, FlowError> {
         let children = |graph: &Graph| -> Vec<(String, Option<i64>)> {
             let children = graph.document.nodes.iter().filter_map(Node::child);
             children.map(|child| (child.workflow_id.clone(), child.version)).collect()
@@ -177,7 +211,7 @@ impl Workflows {
             if found.contains_key(&asked) {
                 continue;
             }
-            let Some((_, graph)) = self.find(tenant, &asked.0, asked.1).await? else { continue };
+            let Some((_, graph)) = self.find_stored(tenant, &asked.0, asked.1).await? else { continue };
             queue.extend(children(&graph));
             found.insert(asked, graph);
         }
@@ -329,8 +363,21 @@ impl Workflows {
         Ok(self.records.read(select.take(1)).await?.rows.first().map(|row| row.int("version")))
     }
 
-    /// The compiled graph of a version, and which version it is.
+    /// The compiled graph of a version that runs can be started of, and which version it is. Refuses one with
+    /// tools that are not set up here.
     pub async fn find(
+        &self,
+        tenant: &str,
+        id: &str,
+        version: Option<i64>,
+    ) -> Result<Option<(i64, Arc<Graph>)>, FlowError> {
+        let found = self.find_stored(tenant, id, version).await?;
+        found.iter().try_for_each(|(_, graph)| self.check_tools(graph))?;
+        Ok(found)
+    }
+
+    /// The compiled graph of a version, whether or not its tools are still set up here.
+    pub(super) async fn find_stored(
         &self,
         tenant: &str,
         id: &str,
@@ -353,7 +400,7 @@ impl Workflows {
         }
         let text = row.get("document").as_json().map(|json| json.as_str().to_owned()).unwrap_or_default();
         let document = air::parse(&text).map_err(|problems| FlowError::problems("the stored workflow", &problems))?;
-        let graph = air::compile(document, &Tools::running(&self.registry))
+        let graph = air::compile(document, &self.stored())
             .map_err(|problems| FlowError::problems("the stored workflow", &problems))?;
         let graph = Arc::new(graph);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

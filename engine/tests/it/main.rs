@@ -8,6 +8,7 @@ mod commit;
 mod crash;
 mod feed;
 mod flow;
+mod flow_absent;
 mod flow_approval;
 mod flow_ask;
 mod flow_cache;

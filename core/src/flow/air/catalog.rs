@@ -15,6 +15,10 @@ pub trait Catalog {
     fn why_absent(&self, _name: &str) -> Option<String> {
         None
     }
+    /// Whether a tool that is not here is stood in for: what was stored while it was here can be read then.
+    fn stands_in(&self) -> bool {
+        false
+    }
     /// Names of tools, to guess what a mistyped one was meant to be.
     fn tool_names(&self) -> Vec<String> {
         Vec::new()

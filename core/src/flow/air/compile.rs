@@ -138,6 +138,8 @@ struct Kind {
     spec: Arc<Spec>,
     wanted: Arc<Wanted>,
     output: Type,
+    /// Nobody can call it here.
+    absent: bool,
 }
 
 struct Compiling<'a> {
@@ -191,6 +193,7 @@ impl Compiling<'_> {
             prompt: None,
             show: None,
             tool: None,
+            is_tool_absent: false,
             output_type: Type::Any,
             incoming,
             outgoing,
@@ -221,11 +224,13 @@ impl Compiling<'_> {
         if let Some(function) = node.function() {
             compiled.inputs = self.template(&Value::Object(function.inputs.clone()), &format!("{path}/inputs"));
             let kind = self.tool(&function.tool, path)?;
-            if function.cache.is_some() && kind.spec.effect == Reach::Write && kind.spec.reads_when.is_none() {
+            let writes = kind.spec.effect == Reach::Write && kind.spec.reads_when.is_none() && !kind.absent;
+            if function.cache.is_some() && writes {
                 let reason = format!("{} changes something outside, so its answers can't be used again", function.tool);
                 self.out.add(ProblemCode::NotCacheable, format!("{path}/cache"), reason);
             }
             compiled.tool = Some(kind.spec);
+            compiled.is_tool_absent = kind.absent;
             compiled.output_type = kind.output;
             return Some(kind.wanted);
         }
@@ -253,10 +258,13 @@ impl Compiling<'_> {
     fn tool(&mut self, name: &str, path: &str) -> Option<Kind> {
         let catalog = self.catalog;
         let known = self.kinds.entry(name.to_owned()).or_insert_with(|| {
-            let spec = catalog.tool(name)?;
+            let found = catalog.tool(name);
+            let absent = found.is_none();
+            let stand_in = || catalog.stands_in().then(|| Spec::stand_in(name).ok())?.map(Arc::new);
+            let spec = found.or_else(stand_in)?;
             let wanted = Arc::new(Wanted::of_tool(Arc::clone(&spec)));
             let output = Type::of_schema(spec.output.document());
-            Some(Kind { spec, wanted, output })
+            Some(Kind { spec, wanted, output, absent })
         });
         let known = known.clone();
         if known.is_none() && !self.out.is_full() {

@@ -52,6 +52,8 @@ pub struct CompiledNode {
     pub show: Option<Template>,
     /// The tool it calls, alone or for each item.
     pub tool: Option<Arc<Spec>>,
+    /// The tool is not set up in this process, and `tool` only stands in for it.
+    pub is_tool_absent: bool,
     /// Type of its outputs.
     pub output_type: Type,
     /// Positions of the edges that lead here.

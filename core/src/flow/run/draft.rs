@@ -10,7 +10,7 @@ use super::env::{Action, Env, Verdict as PolicyVerdict};
 use super::event::{Call, Effect, Mode, Verdict};
 use super::plan::Planned;
 use super::rows::{Book, Unstorable};
-use super::start::{Work, check_input};
+use super::start::{Work, check_input, tool_absent};
 use super::{At, ReplayMode, Run};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
@@ -141,6 +141,7 @@ impl Run {
             }
         }
         let line = match self.work(at) {
+            Work::Tool(spec) if self.graph.nodes[at.node].is_tool_absent => return Err(tool_absent(&spec.name)),
             Work::Tool(spec) => return self.draft_tool(at, spec, env),
             Work::Map => return self.draft_map(at, env).map(|()| Drafted::Done),
             Work::Person => json!({"node": node, "type": "hitl", "would_execute": "a person decides"}),

@@ -135,6 +135,9 @@ impl Run {
             Past::Failed(error) => return self.fail_step(at, error, env, book).map(|()| true),
             Past::Missing => return self.not_recorded(at, env, book).map(|()| true),
         }
+        if self.graph.nodes[at.node].is_tool_absent {
+            return self.give_up(at, tool_absent(&spec.name), env, book).map(|()| true);
+        }
         match self.judge(at, spec, env) {
             PolicyVerdict::Allow => {}
             PolicyVerdict::Ask(_) if self.must_wait_to_ask() => return Ok(false),
@@ -374,6 +377,12 @@ pub(crate) fn cache_key(node: &str, spec: &Spec, digest: Digest32) -> String {
     hasher.update([0]);
     hasher.update(spec.version.as_bytes());
     format!("{node}:sha256:{}", hex::encode(hasher.finalize()))
+}
+
+/// Why a place whose tool is not set up here can't go on.
+pub(crate) fn tool_absent(name: &str) -> ErrorBody {
+    let message = format!("the tool {name} is not set up in this process; set it up and retry the run");
+    ErrorBody::new(Code::ToolUnavailable, message).with("tool", name)
 }
 
 /// An input that a tool takes, with its digest.

@@ -261,6 +261,9 @@ impl Run {
         if self.task(at).is_some_and(|task| matches!(task.state, State::Failed { .. })) {
             return Err("what it gave can't be used, so nobody can tell what to undo".to_owned());
         }
+        if self.graph.nodes[at.node].is_tool_absent {
+            return Err(format!("the tool {} is not set up in this process", spec.name));
+        }
         if !spec.is_reversible() {
             return Err(format!("{} does not support rollback", spec.name));
         }
