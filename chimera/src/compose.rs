@@ -523,6 +523,7 @@ pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
     let runs = RunFacts {
         unfinished: facts.runs.driven + facts.runs.parked + facts.runs.unattended,
         overdue: facts.runs.overdue,
+        overdue_signals: facts.runs.overdue_signals,
         unattended: facts.runs.unattended,
     };
     let held = facts.hold.map(|hold| hold.reason);

@@ -75,6 +75,8 @@ pub(crate) struct RunFacts {
     pub(crate) unfinished: i64,
     /// Those that should have been taken up more than a minute ago.
     pub(crate) overdue: i64,
+    /// Signals that their runs should have taken in more than a minute ago.
+    pub(crate) overdue_signals: i64,
     /// Those that nobody would ever take up.
     pub(crate) unattended: i64,
 }
@@ -406,13 +408,19 @@ fn skew(theirs: Option<Timestamp>, now: Timestamp) -> Finding {
 }
 
 fn runs(runs: RunFacts) -> Finding {
-    let RunFacts { unfinished, overdue, unattended } = runs;
-    let message = format!("unfinished: {unfinished}, overdue: {overdue}, unattended: {unattended}");
+    let RunFacts { unfinished, overdue, overdue_signals, unattended } = runs;
+    let message = format!(
+        "unfinished: {unfinished}, overdue: {overdue}, overdue signals: {overdue_signals}, unattended: {unattended}"
+    );
     if unattended > 0 {
         return fail("runs", message, "chimera migrate makes unattended runs due, and the next start takes them up");
     }
     if overdue > 0 {
         return warn("runs", message, "overdue runs go on when a server runs on this data; see its log if one does");
+    }
+    if overdue_signals > 0 {
+        let hint = "what runs were told is taken in when a server runs on this data; see its log if one does";
+        return warn("runs", message, hint);
     }
     ok("runs", message)
 }
@@ -477,8 +485,11 @@ mod tests {
 
     #[test]
     fn runs_that_nobody_would_take_up_fail_and_late_ones_warn() {
-        let verdict = |overdue, unattended| runs(RunFacts { unfinished: 9, overdue, unattended }).verdict;
-        assert_eq!([verdict(0, 0), verdict(1, 0), verdict(0, 1)], [Verdict::Ok, Verdict::Warn, Verdict::Fail]);
+        let verdict = |overdue, overdue_signals, unattended| {
+            runs(RunFacts { unfinished: 9, overdue, overdue_signals, unattended }).verdict
+        };
+        assert_eq!([verdict(0, 0, 0), verdict(0, 0, 1)], [Verdict::Ok, Verdict::Fail]);
+        assert_eq!([verdict(1, 0, 0), verdict(0, 1, 0)], [Verdict::Warn, Verdict::Warn]);
     }
 
     #[test]

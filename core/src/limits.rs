@@ -11,6 +11,8 @@ pub const COUNT_ROWS_MAX: usize = 100_000;
 pub const METRICS_SECONDS: u64 = 5;
 /// Seconds after which a timer that nobody took up counts as overdue.
 pub const TIMER_OVERDUE_SECONDS: i64 = 5;
+/// Seconds after which a signal that its run has not taken in counts as overdue.
+pub const SIGNAL_OVERDUE_SECONDS: i64 = 60;
 /// Rows, steps and entries in one transaction at the most.
 pub const TX_ROWS_MAX: usize = 2_000;
 /// Transactions that one commit may carry.

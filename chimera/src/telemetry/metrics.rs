@@ -96,6 +96,16 @@ const METRICS: &[(&str, &[Metric])] = &[
                 &[],
                 "How long ago the time of the most overdue parked run came; 0 if none is overdue.",
             ),
+            gauge(
+                "chimera_signals_overdue",
+                &[],
+                "Signals in the store that were sent to a run more than a minute ago and that it has not taken in.",
+            ),
+            gauge(
+                "chimera_signals_overdue_oldest_age_seconds",
+                &[],
+                "How long ago the oldest of them was sent; 0 if none is overdue.",
+            ),
         ],
     ),
     (
@@ -268,7 +278,7 @@ pub(crate) fn page() -> String {
          through indexes of what is not over, never among what has ended, and stop counting at {rows}. Every node of one \
          database sees the same store: take the maximum of those over the nodes, not the sum.\n\n\
          Worth an alert: `chimera_runs_unattended > 0`, `chimera_timers_overdue_oldest_age_seconds > 60`, \
-         `chimera_calls_in_doubt > 0`, `time() - chimera_metrics_sampled_timestamp_seconds > 60`.\n",
+         `chimera_signals_overdue > 0`, `chimera_calls_in_doubt > 0`, `time() - chimera_metrics_sampled_timestamp_seconds > 60`.\n",
     );
     for (title, metrics) in METRICS {
         let _ = write!(text, "\n## {title}\n\n| metric | kind | labels | meaning |\n|---|---|---|---|\n");

@@ -1,6 +1,7 @@
 //! The real binary: what it prints, how it ends, what it leaves behind.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod absent;
 mod access;
 mod audit;
 mod backup;

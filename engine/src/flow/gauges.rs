@@ -7,7 +7,7 @@
 use super::node::Stop;
 use super::{Flow, FlowError, doubt, load};
 use chimera_core::flow::run::RunStatus;
-use chimera_core::flow::tables::{RUNS, SCOPED_APPROVALS, STEPS};
+use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
 use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::limits;
 use chimera_core::record::{Compare, Count, Counted, Scope, Select, Value};
@@ -99,6 +99,12 @@ impl Flow {
         let late = self.count(late.filter("next_deadline", Compare::AtMost, due), "next_deadline").await?;
         metrics::gauge!("chimera_timers_overdue").set(total(&late));
         metrics::gauge!("chimera_timers_overdue_oldest_age_seconds").set(age(&late, now));
+        let told = now.plus_seconds(-limits::SIGNAL_OVERDUE_SECONDS);
+        let unheard = Select::from(&RUN_SIGNALS, Scope::System).filter("created_at", Compare::AtMost, told);
+        let unheard = Count { select: unheard, by: "kind", oldest: "created_at", rows_max: limits::COUNT_ROWS_MAX };
+        let unheard = self.inner.parts.records.count(unheard).await?;
+        metrics::gauge!("chimera_signals_overdue").set(total(&unheard));
+        metrics::gauge!("chimera_signals_overdue_oldest_age_seconds").set(age(&unheard, now));
         Ok(())
     }
 

@@ -37,6 +37,8 @@ pub struct Attended {
     pub parked: i64,
     /// Parked runs whose time came more than a minute ago.
     pub overdue: i64,
+    /// Signals that were sent to a run more than a minute ago and that it has not taken in.
+    pub overdue_signals: i64,
     /// Runs that nobody drives and nobody would ever look at. There must be none.
     pub unattended: i64,
 }
@@ -44,13 +46,14 @@ pub struct Attended {
 /// The schema from which on runs say who sees to them.
 const ATTENDED_SINCE: i64 = 9;
 
-/// How many runs are driven, parked, overdue and unattended. `{overdue}` stands for the time before which a
-/// deadline should have been met, `{open}` for a rollback that has not ended.
+/// How many runs are driven, parked, overdue and unattended, and how many signals are overdue. `{overdue}` stands
+/// for the time before which a deadline should have been met, `{open}` for a rollback that has not ended.
 const ATTENDED: &str = "SELECT (SELECT count(*) FROM runs WHERE owner_lane IS NOT NULL), \
     (SELECT count(*) FROM runs WHERE next_deadline IS NOT NULL), \
     (SELECT count(*) FROM runs WHERE next_deadline < {overdue} AND owner_lane IS NULL), \
     (SELECT count(*) FROM runs WHERE workflow_id IS NOT NULL AND owner_lane IS NULL AND next_deadline IS NULL \
-        AND (completed_at IS NULL OR {open}))";
+        AND (completed_at IS NULL OR {open})), \
+    (SELECT count(*) FROM run_signals WHERE created_at < {overdue})";
 
 /// A newer schema is a fact too; whoever wants to use it is refused later.
 fn seen(status: Result<Status, MigrateError>) -> Result<Status, MigrateError> {
@@ -108,7 +111,13 @@ impl SqliteRecords {
 fn attended_sqlite(conn: &rusqlite::Connection) -> rusqlite::Result<Attended> {
     let text = ATTENDED.replace("{overdue}", "(unixepoch() - 60) * 1000000");
     conn.query_row(&text.replace("{open}", "rollback ->> '$.ended' = 0"), [], |row| {
-        Ok(Attended { driven: row.get(0)?, parked: row.get(1)?, overdue: row.get(2)?, unattended: row.get(3)? })
+        Ok(Attended {
+            driven: row.get(0)?,
+            parked: row.get(1)?,
+            overdue: row.get(2)?,
+            unattended: row.get(3)?,
+            overdue_signals: row.get(4)?,
+        })
     })
 }
 
@@ -129,8 +138,13 @@ impl PostgresRecords {
             let text = ATTENDED.replace("{overdue}", "now() - interval '1 minute'");
             let found = client.query_one(&text.replace("{open}", "rollback ->> 'ended' = 'false'"), &[]).await;
             let found = found.map_err(|_| Unavailable::new(Outage::Passing, "the runs can't be counted"))?;
-            let (driven, parked) = (found.get(0), found.get(1));
-            runs = Attended { driven, parked, overdue: found.get(2), unattended: found.get(3) };
+            runs = Attended {
+                driven: found.get(0),
+                parked: found.get(1),
+                overdue: found.get(2),
+                unattended: found.get(3),
+                overdue_signals: found.get(4),
+            };
         }
         let marks = MarkFile::read(marks).map_err(OpenError::Folder)?;
         let gone = marks.iter().find_map(|mark| mark.behind(mark.generation, None));
