@@ -1,7 +1,7 @@
 //! The pure domain of Chimera: types, state machines, canonical JSON, hashing.
 //!
 //! Nothing here is async, opens a file, reads a clock or draws a random number: time, ids and
-//! randomness come in as arguments. What every room shares (errors, ids, JSON, limits, time, records)
+//! randomness come in as arguments. What every room shares (errors, ids, JSON, limits, text, time, records)
 //! stands at the top; the rest lives in its room.
 
 pub mod access;
@@ -15,5 +15,6 @@ pub mod ledger;
 pub mod limits;
 pub mod record;
 pub mod swarm;
+pub mod text;
 pub mod time;
 mod words;

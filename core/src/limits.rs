@@ -23,7 +23,7 @@ pub const BATCH_ROWS_MAX: usize = 4_000;
 pub const LANE_QUEUE_MAX: usize = 8_192;
 /// Tries of a batch that the database refuses because of concurrency.
 pub const CONTENTION_TRIES_MAX: u32 = 8;
-/// Bytes of one ledger entry's data at the most.
+/// Bytes of one ledger entry's data at the most; more is shortened.
 pub const ENTRY_DATA_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of all other fields of one ledger entry at the most.
 pub const ENTRY_TEXT_BYTES_MAX: usize = 16 * 1024;
@@ -41,6 +41,10 @@ pub const HEAD_BYTES_MAX: usize = 64 * 1024;
 pub const TARGET_BYTES_MAX: usize = 8 * 1024;
 /// Characters of one text in an error at the most; it may repeat what the caller sent.
 pub const ERROR_TEXT_CHARS_MAX: usize = 500;
+/// Characters of an error's message at the most, and of each text in its details; it may repeat what others sent.
+pub const ERROR_MESSAGE_CHARS_MAX: usize = 2_000;
+/// Bytes of one detail of an error, beyond which what follows is left out.
+pub const ERROR_DETAIL_BYTES_MAX: usize = 32 * 1024;
 /// Bytes of an HTTP request body at the most.
 pub const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Seconds that somebody may ask an answer to wait for a run; the server's own timeout may be less.

@@ -2,8 +2,13 @@
 //!
 //! The body is the union of what the documents ask for: `code`, `message`, `error_type`,
 //! `retryable`, `details`, and `retry_after_seconds` where waiting is known to help.
+//!
+//! Messages and details repeat what callers and other systems sent, and are stored and entered in the
+//! ledger. So they are made fit for that here, where they are made: an error that can't be written
+//! down would take what it is about with it.
 
 use super::{Code, ErrorType};
+use crate::text;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -33,7 +38,7 @@ impl ErrorBody {
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
             code: code.as_str().to_owned(),
-            message: message.into(),
+            message: text::storable(message.into()),
             error_type: code.error_type(),
             retryable: code.retryable(),
             details: Map::new(),
@@ -44,8 +49,16 @@ impl ErrorBody {
     /// Adds a detail.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.details.insert(name.to_owned(), value.into());
+        self.details.insert(name.to_owned(), text::storable_value(value.into()));
         self
+    }
+
+    /// The same error with a message and details that every store can hold, for one that others made.
+    #[must_use]
+    pub fn storable(self) -> Self {
+        let details = self.details.into_iter();
+        let details = details.map(|(name, value)| (text::storable(name), text::storable_value(value))).collect();
+        Self { code: text::storable(self.code), message: text::storable(self.message), details, ..self }
     }
 
     /// Says when a retry makes sense.
@@ -95,6 +108,7 @@ impl Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits;
     use serde_json::json;
 
     /// CONTENT-135, CONTENT-133
@@ -128,6 +142,21 @@ mod tests {
             bad[field] = wrong;
             assert!(serde_json::from_value::<ErrorBody>(bad).is_err(), "{field}");
         }
+    }
+
+    #[test]
+    fn a_message_and_details_are_bounded_and_hold_nothing_that_no_store_takes() {
+        let long = format!("550 no su\0ch user\r\n{}", "é".repeat(100_000));
+        let body = ErrorBody::new(Code::ExternalServiceError, long.clone());
+        assert!(body.message.starts_with("550 no su\u{fffd}ch user\u{fffd}\n"));
+        assert_eq!(body.message.chars().count(), limits::ERROR_MESSAGE_CHARS_MAX + 1);
+        let faults: Vec<Value> = (0..10_000).map(|n| json!({"poin\0ter": n, "message": long})).collect();
+        let body = body.with("faults", faults).with("limit", 7);
+        let text = serde_json::to_string(&body).unwrap();
+        assert!(text.len() < 2 * limits::ERROR_DETAIL_BYTES_MAX && !text.contains("\\u0000"), "{}", text.len());
+        assert!(body.details["faults"].as_array().is_some_and(|faults| faults[0]["poin\u{fffd}ter"] == 0));
+        assert_eq!(body.details["limit"], 7);
+        assert_eq!(body.clone().storable(), body);
     }
 
     #[test]

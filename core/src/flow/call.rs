@@ -60,7 +60,7 @@ impl ToolError {
     /// Adds a detail.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.body.details.insert(name.to_owned(), value.into());
+        *self.body = self.body.with(name, value);
         self
     }
 

@@ -82,3 +82,14 @@ fn deeper_than(value: &Value, levels: usize, path: &mut Vec<String>) -> bool {
     path.extend(found);
     is_deeper
 }
+
+/// Whether a text of a document, or the name of a member, holds U+0000, which no store can hold.
+#[must_use]
+pub fn has_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(has_nul),
+        Value::Object(members) => members.iter().any(|(name, member)| name.contains('\0') || has_nul(member)),
+        _ => false,
+    }
+}

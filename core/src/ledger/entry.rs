@@ -7,11 +7,15 @@
 use crate::json::{self, Digest32};
 use crate::limits;
 use crate::record::escapes_nul;
+use crate::text;
 use crate::time::Timestamp;
 use crate::words::words;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
+
+/// Characters of a text that stay in data that is shortened.
+const SHORT_CHARS_MAX: usize = 256;
 
 words! {
     /// What an entry is about.
@@ -105,8 +109,22 @@ pub enum EntryError {
 }
 
 impl Entry {
-    /// Fixes the content behind `salt`.
-    pub fn seal(self, salt: [u8; 16]) -> Result<SealedEntry, EntryError> {
+    /// Fixes the content behind `salt`. Data that is more than an entry takes is shortened, and its size and digest
+    /// stand beside what is left: what happened is entered however many words somebody found for it.
+    pub fn seal(mut self, salt: [u8; 16]) -> Result<SealedEntry, EntryError> {
+        let (data_json, content) = match self.texts() {
+            Ok(texts) => texts,
+            Err(_) => {
+                self.data = shortened(self.data);
+                self.texts()?
+            }
+        };
+        let content_digest = content_digest(salt, &content);
+        Ok(SealedEntry { entry: self, data_json, salt, content_digest })
+    }
+
+    /// The canonical bytes of the data and of the whole content.
+    fn texts(&self) -> Result<(String, String), EntryError> {
         json::within_depth(&self.data, limits::JSON_DEPTH_MAX)?;
         let data_json = json::canonical(&self.data);
         if data_json.len() > limits::ENTRY_DATA_BYTES_MAX {
@@ -119,8 +137,7 @@ impl Entry {
         if escapes_nul(&content) {
             return Err(EntryError::Nul);
         }
-        let content_digest = content_digest(salt, &content);
-        Ok(SealedEntry { entry: self, data_json, salt, content_digest })
+        Ok((data_json, content))
     }
 
     /// The canonical bytes that are digested: every field of the entry.
@@ -172,6 +189,18 @@ impl SealedEntry {
     }
 }
 
+/// The data as far as a quarter of its room reaches, and the size and the digest of all of it.
+fn shortened(data: Value) -> Value {
+    let whole = json::canonical(&data);
+    let shortened = json!({"bytes": whole.len(), "digest": Digest32::of_bytes(whole.as_bytes())});
+    let mut members = match text::bounded(data, limits::ENTRY_DATA_BYTES_MAX / 4, SHORT_CHARS_MAX) {
+        Value::Object(members) => members,
+        other => Map::from_iter([("data".to_owned(), other)]),
+    };
+    members.insert("shortened".to_owned(), shortened);
+    Value::Object(members)
+}
+
 /// `SHA-256(salt ‖ content)`.
 #[must_use]
 pub fn content_digest(salt: [u8; 16], content: &str) -> Digest32 {
@@ -184,7 +213,6 @@ pub fn content_digest(salt: [u8; 16], content: &str) -> Digest32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn entry() -> Entry {
         Entry {
@@ -224,16 +252,31 @@ mod tests {
     }
 
     #[test]
-    fn a_nul_is_refused_wherever_it_stands_and_its_spelling_is_not() {
+    fn a_nul_in_a_name_is_refused_and_its_spelling_is_not() {
         assert!(matches!(Entry { subject_id: "a\0".into(), ..entry() }.seal([0; 16]), Err(EntryError::Nul)));
-        assert!(matches!(Entry { data: json!({"a": "\0"}), ..entry() }.seal([0; 16]), Err(EntryError::Nul)));
         assert!(Entry { data: json!({"a": "\\u0000"}), ..entry() }.seal([0; 16]).is_ok());
     }
 
     #[test]
-    fn what_is_beyond_its_limit_is_refused() {
-        let data = json!("x".repeat(limits::ENTRY_DATA_BYTES_MAX));
-        assert!(matches!(Entry { data, ..entry() }.seal([0; 16]), Err(EntryError::TooLarge { .. })));
+    fn data_that_no_entry_takes_is_entered_shortened() {
+        let long = "x\0\"".repeat(limits::ENTRY_DATA_BYTES_MAX);
+        let deep = (0..100).fold(json!(1), |inner, _| json!({"a": inner}));
+        let many: Vec<Value> = (0..100_000).map(|n| json!({"reason": "\n\"".repeat(400), "n": n})).collect();
+        let empty: Vec<Value> = (0..100_000).map(|_| json!([])).collect();
+        for data in
+            [json!({"a": long, "b": 1}), json!({"b": 1, "c": deep}), json!({"a": many}), json!(empty), json!(long)]
+        {
+            let digest = Digest32::of(&data);
+            let sealed = Entry { data: data.clone(), ..entry() }.seal([0; 16]).unwrap();
+            assert_eq!(sealed.entry.data["shortened"]["digest"], json!(digest));
+            assert!(sealed.is_intact() && sealed.data_json.len() < limits::ENTRY_DATA_BYTES_MAX);
+        }
+        let whole = json!({"a": "é\n\u{1}", "b": "x".repeat(limits::ENTRY_DATA_BYTES_MAX / 2)});
+        assert_eq!(Entry { data: whole.clone(), ..entry() }.seal([0; 16]).unwrap().entry.data, whole);
+    }
+
+    #[test]
+    fn a_name_beyond_its_limit_is_refused() {
         let subject_id = "x".repeat(limits::ENTRY_TEXT_BYTES_MAX);
         assert!(matches!(Entry { subject_id, ..entry() }.seal([0; 16]), Err(EntryError::TooLarge { .. })));
     }

@@ -11,15 +11,16 @@ use super::perform::execute_tool;
 use super::{FlowError, ask, doubt, load, observe, seal, spans};
 use crate::port::{Cancel, CommitError, ReadError};
 use chimera_core::flow::call::Answer;
-use chimera_core::flow::run::{At, Call, Effect, Env, Event, Head, Owner, Run, Turn};
+use chimera_core::flow::run::{At, Call, Effect, Env, Event, Head, Kept, Mode, Owner, Run, Turn};
 use chimera_core::flow::tables::{CACHE_ENTRIES, EFFECTS, RUNS};
+use chimera_core::flow::tool::Reach;
 use chimera_core::limits;
 use chimera_core::record::{Json, Scope, Select, Tx};
 use chimera_core::time::Timestamp;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -29,6 +30,9 @@ use uuid::Uuid;
 /// Pause before a refused commit is tried again; it doubles up to the last.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_LAST: Duration = Duration::from_secs(5);
+
+/// Pause before a run is tried again that can't even be ended.
+const PAUSE_UNWRITABLE: Duration = Duration::from_secs(60);
 
 /// How often a run that waits for a slot asks for one without being told.
 const LOOK_FOR_SLOT: Duration = Duration::from_secs(1);
@@ -49,6 +53,8 @@ enum Went {
     Stale,
     /// Somebody else owns the run.
     Lost,
+    /// No store takes it, however often it is tried.
+    Unwritable,
 }
 
 pub(super) struct Drive {
@@ -60,6 +66,11 @@ pub(super) struct Drive {
     cancels: BTreeMap<At, watch::Sender<bool>>,
     /// What calls answered while the store was waited for.
     answered: Vec<Event>,
+    /// Calls that reach outside and whose answers must not be lost.
+    outside: BTreeSet<Uuid>,
+    /// Turns that could not be written. What is written between them says nothing: a run may have to wait for a
+    /// slot or look for a recorded output before it comes to the same turn again.
+    unwritten: u32,
     /// Every call that is written down as under way is a call of this task.
     alone: bool,
     /// The owner that the store knew before the last turn.
@@ -84,6 +95,7 @@ impl Drive {
     ) -> Self {
         let (calls, cancels, owner) = (FuturesUnordered::new(), BTreeMap::new(), run.owner());
         let (stale, told_more, waits_since, waits_in_store) = (0, false, None, false);
+        let (outside, unwritten) = (BTreeSet::new(), 0);
         Self {
             inner,
             run,
@@ -92,6 +104,8 @@ impl Drive {
             calls,
             cancels,
             answered: Vec::new(),
+            outside,
+            unwritten,
             alone,
             owner,
             stale,
@@ -169,6 +183,7 @@ impl Drive {
         };
         self.owner = self.run.owner();
         let mut granted = self.inner.gate().granted(id);
+        let kept = self.kept(&events);
         let decided = self.decide(events, writes_through);
         // A recorded output is looked for before the slot is used.
         granted.retain(|at| !self.run.is_busy_at(*at));
@@ -180,7 +195,7 @@ impl Drive {
             Ok(turn) => turn,
             Err(error) => {
                 tracing::error!(run_id = %self.run.head().id, error = %error, "a turn could not be written");
-                return None;
+                return self.unwritable(kept).await;
             }
         };
         if let Some(tx) = turn.tx.take() {
@@ -190,7 +205,11 @@ impl Drive {
                 Went::On => self.stale = 0,
                 Went::Stale => return self.reload().await,
                 Went::Lost => return None,
+                Went::Unwritable => return self.unwritable(kept).await,
             }
+        }
+        for Kept { call, .. } in kept {
+            self.outside.remove(&call);
         }
         let mut events = self.perform(&turn);
         events.append(&mut self.answered);
@@ -215,6 +234,50 @@ impl Drive {
                 Some(event) = self.calls.next() => self.answered.push(event),
             }
         }
+    }
+
+    /// The answers among events that nobody could give again.
+    fn kept(&self, events: &[Event]) -> Vec<Kept> {
+        let mut kept = Vec::new();
+        for event in events {
+            match event {
+                Event::Answered { at, call, answer, took_ms } if self.outside.contains(call) => {
+                    let (answer, in_doubt) = (answer.clone(), self.run.is_in_doubt(*at));
+                    kept.push(Kept { at: *at, call: *call, answer, took_ms: *took_ms, in_doubt });
+                }
+                Event::Unwritten { answers, .. } => kept.extend_from_slice(answers),
+                _ => {}
+            }
+        }
+        kept
+    }
+
+    /// A turn can't be written. Once the calls under way have ended, the run is read again and goes on with what
+    /// they gave; from the second time on it only ends. If not even that can be written, it is tried again now and
+    /// then, with the answers kept. None: the process ends first, or another one has the run.
+    async fn unwritable(&mut self, mut answers: Vec<Kept>) -> Option<Vec<Event>> {
+        self.unwritten += 1;
+        let mut stopping = self.inner.stopping();
+        let answered = std::mem::take(&mut self.answered);
+        answers.extend(self.kept(&answered));
+        while !self.calls.is_empty() {
+            let ended = self.rest_of_calls(&mut stopping).await;
+            if ended.is_empty() {
+                return None;
+            }
+            answers.extend(self.kept(&ended));
+        }
+        self.outside.clear();
+        if self.unwritten > 2 {
+            tokio::select! {
+                biased;
+                () = stopped(&mut stopping) => return None,
+                () = tokio::time::sleep(PAUSE_UNWRITABLE) => {}
+            }
+        }
+        let mut events = vec![Event::Unwritten { answers, again: self.unwritten < 2 }];
+        events.extend(self.reload().await?);
+        Some(events)
     }
 
     fn decide(&mut self, events: Vec<Event>, owner: Owner) -> Result<Turn, FlowError> {
@@ -313,6 +376,11 @@ impl Drive {
     fn call(&mut self, call: Call) {
         let (sender, cancel) = Cancel::pair();
         self.cancels.insert(call.at, sender);
+        let registry = &self.inner.parts.registry;
+        let reaches_out = registry.get(&call.tool).is_some_and(|tool| tool.spec().effect != Reach::Pure);
+        if reaches_out && matches!(call.mode, Mode::Execute | Mode::Undo { .. }) {
+            self.outside.insert(call.id);
+        }
         let (inner, head) = (Arc::clone(&self.inner), Arc::clone(self.run.head()));
         self.calls.push(
             async move {
@@ -439,15 +507,15 @@ async fn commit(
 ) -> Went {
     if let Err(error) = seal::notes(&mut tx, &inner, &head, &turn.notes) {
         tracing::error!(run_id = %head.id, error = %error, "a turn could not be entered in the ledger");
-        return Went::Lost;
+        return Went::Unwritable;
     }
     if let Err(error) = ask::tell(&mut tx, &inner, &head, &turn.asked).await {
         tracing::error!(run_id = %head.id, error = %error, "nobody could be told that a run waits");
-        return Went::Lost;
+        return Went::Unwritable;
     }
     if let Err(error) = doubt::tell(&mut tx, &inner, &head, &turn.doubted).await {
         tracing::error!(run_id = %head.id, error = %error, "nobody could be told that a call is in doubt");
-        return Went::Lost;
+        return Went::Unwritable;
     }
     let keeps = has_calls || tx.updates.iter().any(|update| update.table == &EFFECTS);
     let mut pause = PAUSE_FIRST;
@@ -476,7 +544,7 @@ async fn commit(
             (CommitError::Unavailable(_) | CommitError::Overloaded | CommitError::Unknown, _) => return Went::Stale,
             (error @ (CommitError::Invalid(_) | CommitError::Rejected { .. }), _) => {
                 tracing::error!(run_id = %id, error = %error, "a turn was refused by the store");
-                return Went::Lost;
+                return Went::Unwritable;
             }
         }
     }

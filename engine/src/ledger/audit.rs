@@ -3,13 +3,15 @@
 //! It writes nothing itself: it adds the ledger entry, the `audit_logs` row and the scope that says
 //! whose row that is to the transaction of the act. So an act without its audit entry can't exist,
 //! and when the entry can't be written, the act does not happen. `commit` sends such a transaction
-//! and raises a critical alarm when the store refuses to write.
+//! and raises a critical alarm when the store refuses to write. Words of others are bounded and cleaned
+//! here, so that no act is lost because of how it was described.
 
 use crate::port::{Clock, CommitError, Random, Receipt, Records};
 use chimera_core::ledger::decision::{Outcome, Source};
 use chimera_core::ledger::tables::{AUDIT_LOGS, RECORD_SCOPES};
 use chimera_core::ledger::{ActorType, Entry, EntryError, SubjectType};
 use chimera_core::record::{Insert, InvalidTx, Json, JsonError, Tx, Value};
+use chimera_core::text;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -114,7 +116,9 @@ impl Writer<'_> {
     /// Adds a decision to `tx`: its `audit_logs` row and its ledger entry, which name each other
     /// and the trace, and the row's scope, without which no tenant could see it; gives the entry's
     /// id. On an error `tx` is as it was.
-    pub fn decision(&self, tx: &mut Tx, decision: Decision) -> Result<String, AuditError> {
+    pub fn decision(&self, tx: &mut Tx, mut decision: Decision) -> Result<String, AuditError> {
+        decision.rationale = text::storable(decision.rationale);
+        decision.policies = decision.policies.into_iter().map(text::storable).collect();
         let now = self.clock.now();
         let audit_log_id = self.random.row_id(now);
         let mut draft = Tx::default();

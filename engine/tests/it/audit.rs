@@ -29,12 +29,25 @@ fn a_decision_that_can_not_be_recorded_leaves_the_transaction_as_it_was() {
     let world = World::new(1);
     let mut tx = act(&world);
     let mut unrecordable = decision("acme");
-    unrecordable.event.data = nested(JSON_DEPTH_MAX + 1);
+    unrecordable.event.subject_id = "a\0".to_owned();
     assert!(matches!(world.writer().decision(&mut tx, unrecordable), Err(AuditError::Entry(_))));
     let mut unrecordable = decision("acme");
     unrecordable.action_data = Some(json!("\0"));
     assert!(matches!(world.writer().decision(&mut tx, unrecordable), Err(AuditError::Json(_))));
     assert_eq!(tx, act(&world));
+}
+
+#[test]
+fn a_decision_is_recorded_whatever_words_it_is_given_with() {
+    let (world, mut tx) = (World::new(1), Tx::default());
+    let mut wordy = decision("acme");
+    wordy.event.data = json!({"code": "X", "deep": nested(JSON_DEPTH_MAX + 1), "long": "é\0".repeat(100_000)});
+    wordy.rationale = "because\0 ".repeat(100_000);
+    wordy.policies = vec!["p\0".repeat(100_000)];
+    world.writer().decision(&mut tx, wordy).unwrap();
+    let data = &tx.entries[0].entry.data;
+    assert_eq!((&data["details"]["code"], data["shortened"]["digest"].is_string()), (&json!("X"), true), "{data}");
+    assert!(data["rationale"].as_str().unwrap().starts_with("because\u{fffd} because"));
 }
 
 /// CONTENT-122

@@ -38,5 +38,6 @@ mod flow_stop;
 mod flow_store;
 mod flow_undo;
 mod flow_undo_once;
+mod flow_unwritten;
 mod simulate;
 mod verify;

@@ -13,7 +13,7 @@ use super::scan::{Piece, scan};
 use super::scope::{Lookup, Nothing, Scope};
 use super::term::Term;
 use super::types::Type;
-use crate::json::within_depth;
+use crate::json::{has_nul, within_depth};
 use crate::limits::{JSON_DEPTH_MAX, TEMPLATE_EXPRESSIONS_MAX};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -115,11 +115,18 @@ impl Template {
         let budget = Budget::default();
         let evaluation = Evaluation { scope, budget: &budget };
         let value = render(&self.inner.root, &evaluation)?;
-        within_depth(&value, JSON_DEPTH_MAX).map_err(|error| RenderError {
-            expression: self.inner.root.first_source().to_owned(),
-            reason: format!("the value is {error}"),
-        })?;
+        self.check_storable(&value)?;
         Ok(value)
+    }
+
+    /// Whatever is rendered is stored: what no store can hold is refused here, with the expression.
+    fn check_storable(&self, value: &Value) -> Result<(), RenderError> {
+        let refused = |reason| RenderError { expression: self.inner.root.first_source().to_owned(), reason };
+        within_depth(value, JSON_DEPTH_MAX).map_err(|error| refused(format!("the value is {error}")))?;
+        if has_nul(value) {
+            return Err(refused("the value holds the character U+0000, which can't be stored".to_owned()));
+        }
+        Ok(())
     }
 
     /// The nodes whose outputs it names.
@@ -140,6 +147,7 @@ impl Template {
         let evaluation = Evaluation { scope, budget: &budget };
         let mut waits = Waits::default();
         let shown = preview(&self.inner.root, &evaluation, &mut waits)?;
+        self.check_storable(&shown)?;
         Ok(if waits.deferred { Preview::Deferred { shown, from: waits.from } } else { Preview::Exact(shown) })
     }
 

@@ -28,6 +28,13 @@ impl Run {
         env: &mut Env<'_>,
         book: &mut Book,
     ) -> Result<(), Unstorable> {
+        // Whatever others wrote into an error must not keep it from being written down.
+        let answer = match answer {
+            Answer::Failed(ToolError { body, sent }) => {
+                Answer::Failed(ToolError { body: Box::new(body.storable()), sent })
+            }
+            answer => answer,
+        };
         if self.draft_answered(call, &answer, took_ms, env, book)? {
             return Ok(());
         }

@@ -155,6 +155,7 @@ impl Run {
             stopped_children: BTreeSet::new(),
             doubts: BTreeMap::new(),
             in_doubt_since: None,
+            gives_up: false,
         }
     }
 

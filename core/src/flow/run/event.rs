@@ -63,6 +63,28 @@ pub enum Event {
     Signalled(Signal),
     /// A deadline may have passed, or a slot may be free.
     Tick,
+    /// The turn before could not be written, and the run was read again.
+    Unwritten {
+        /// What its calls gave meanwhile.
+        answers: Vec<Kept>,
+        /// It is given another chance; otherwise the run fails, or its rollback ends.
+        again: bool,
+    },
+}
+
+/// The answer of a call that a turn took in which could not be written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kept {
+    /// Where.
+    pub at: At,
+    /// Which call.
+    pub call: Uuid,
+    /// How it ended.
+    pub answer: Answer,
+    /// How long it took.
+    pub took_ms: i64,
+    /// An earlier send of it may have happened.
+    pub in_doubt: bool,
 }
 
 /// Something that was told from outside, as `run_signals` keeps it.

@@ -37,6 +37,7 @@ mod task;
 mod told;
 mod trail;
 mod undo;
+mod unwritten;
 
 pub use close::affinity;
 pub use create::{Head, Replay, ReplayMode, Source, WorkflowRef};
@@ -44,7 +45,7 @@ pub use demand::Demand;
 pub use doubt::Doubt;
 pub use edges::Decided;
 pub use env::{Action, Env, Gate, Policy, Slot, Verdict as PolicyVerdict};
-pub use event::{At, Call, Effect, Event, Mode, Note, Signal, Told, Turn, Verdict};
+pub use event::{At, Call, Effect, Event, Kept, Mode, Note, Signal, Told, Turn, Verdict};
 pub use load::{Damaged, Recorded, Recording, Stored, StoredPatch, behind};
 pub use restored::UnsureStep;
 pub use rows::Unstorable;
@@ -124,6 +125,8 @@ pub struct Run {
     doubts: BTreeMap<At, Timestamp>,
     /// The oldest doubt, as the row says.
     in_doubt_since: Option<Timestamp>,
+    /// What came next could not be written, twice: it only ends.
+    gives_up: bool,
 }
 
 /// The lane that a run's owner writes through.

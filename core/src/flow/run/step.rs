@@ -44,6 +44,7 @@ impl Run {
             Event::Recalled { at, hit } => self.recalled(at, hit, env, book),
             Event::Signalled(signal) => self.told(signal, env, book),
             Event::Tick => Ok(()),
+            Event::Unwritten { answers, again } => self.unwritten(answers, again, env, book),
         }
     }
 
@@ -57,6 +58,9 @@ impl Run {
         }
         if let Err(error) = self.check_inputs() {
             self.fail_with(error);
+            return Ok(());
+        }
+        if self.is_stopping() {
             return Ok(());
         }
         if self.wants_draft() {
@@ -103,7 +107,7 @@ impl Run {
         if self.status.is_final() || self.plan_waits() {
             return Ok(());
         }
-        if self.wants_draft() {
+        if self.wants_draft() && !self.is_stopping() {
             return self.begin_draft(env, book);
         }
         self.begin_nodes();

@@ -9,6 +9,7 @@ use super::rows::{Book, Unstorable};
 use super::start::Work;
 use super::task::State;
 use super::undo::Wanted;
+use super::unwritten::UNWRITABLE;
 use super::{At, EffectStatus, Run};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -31,6 +32,17 @@ impl Run {
                 self.refuse_patch(number, 1, &by, "the run has ended", book)
             }
             _ if self.status.is_final() => Ok(()),
+            Told::Patch { number, by, .. } if self.gives_up => self.refuse_patch(number, 1, &by, UNWRITABLE, book),
+            // What would let it go on means nothing to a run that only ends.
+            Told::Approved { .. }
+            | Told::Denied { .. }
+            | Told::Edited { .. }
+            | Told::PlanEdited { .. }
+            | Told::Unpatch { .. }
+                if self.gives_up =>
+            {
+                Ok(())
+            }
             Told::Approved { approval, by, notes } => self.approved(approval, by, notes, env, book),
             Told::Denied { approval, by, notes, changes } => self.denied(approval, &by, notes, changes, env, book),
             Told::Edited { step, input, by, approval } => self.edited(step, input, by, approval, env, book),

@@ -11,6 +11,7 @@ use super::event::{Call, Effect, Mode};
 use super::rows::{Book, Unstorable};
 use super::start::Work;
 use super::task::{State, Task};
+use super::unwritten::UNWRITABLE;
 use super::{At, EffectStatus, Run, RunStatus, Told, retry};
 use crate::error::{Code, ErrorBody};
 use crate::flow::call::{Answer, Sent};
@@ -23,6 +24,9 @@ use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use uuid::Uuid;
+
+/// Steps that could not be undone, as many as the entry about the end of a rollback names.
+const LEFT_SHOWN_MAX: usize = 20;
 
 /// A rollback under way.
 #[derive(Debug)]
@@ -107,6 +111,7 @@ impl Run {
             _ if self.undo.is_some() => Some("a rollback is under way"),
             RunStatus::RolledBack => Some("it was rolled back already"),
             status if !status.is_final() => Some("the run has not ended"),
+            _ if self.gives_up => Some(UNWRITABLE),
             _ => None,
         };
         if let Some(why) = refusal {
@@ -165,6 +170,10 @@ impl Run {
                 return Ok(());
             }
             let Some(at) = undo.queue.pop_front() else { return self.undo_done(env, book) };
+            if self.gives_up {
+                self.leave(at, UNWRITABLE);
+                continue;
+            }
             if let Some(child) = self.task(at).and_then(|task| task.child) {
                 return self.undo_child(at, child, env, book);
             }
@@ -381,6 +390,16 @@ impl Run {
         Ok(())
     }
 
+    /// The undo that was under way was not lost: its answer is about to be taken in.
+    pub(crate) fn expect_undo(&mut self, at: At, call: Uuid, in_doubt: bool) -> bool {
+        let current = self.undo.as_mut().and_then(|undo| undo.current.as_mut());
+        let Some(current) = current.filter(|current| current.at == at && current.lost) else { return false };
+        (current.call, current.lost, current.in_doubt) = (Some(call), false, in_doubt);
+        self.calls.insert(at);
+        self.undo.iter_mut().for_each(|undo| undo.retry_at = None);
+        true
+    }
+
     /// The process that drove it is gone, and with it the undo that was under way.
     pub(crate) fn undo_is_lost(&mut self) {
         let Some(undo) = &mut self.undo else { return };
@@ -399,7 +418,10 @@ impl Run {
             return Ok(());
         }
         let (at, lost, attempt) = (current.at, std::mem::take(&mut current.lost), current.attempt);
-        if lost && !(self.undo_repeats(at) && attempt < limits::RESENDS_MAX) {
+        if self.gives_up && !lost {
+            return self.undo_failed(at, &ErrorBody::new(Code::Internal, UNWRITABLE), env, book);
+        }
+        if lost && (self.gives_up || !(self.undo_repeats(at) && attempt < limits::RESENDS_MAX)) {
             return self.undo_failed(at, &ErrorBody::new(Code::OutcomeUnknown, LOST), env, book);
         }
         self.send_undo(env, book)
@@ -474,7 +496,11 @@ impl Run {
         self.write_undo(true, book)?;
         let Some(undo) = self.undo.take() else { return Ok(()) };
         let whole = undo.left.is_empty() && !undo.part;
-        let data = json!({"undone": undo.undone.len(), "left": undo.left, "reason": undo.reason});
+        // The run's own row has all of them.
+        let shown = &undo.left[..undo.left.len().min(LEFT_SHOWN_MAX)];
+        let data = json!({
+            "undone": undo.undone.len(), "left": shown, "left_count": undo.left.len(), "reason": undo.reason,
+        });
         if whole {
             self.status = RunStatus::RolledBack;
             book.status = Some(RunStatus::RolledBack);

@@ -16,6 +16,7 @@ const SHARED: &[(&str, &str, &str)] = &[
     ("core", "json", "canonical documents and their digests"),
     ("core", "limits", "every limit on one page"),
     ("core", "record", "tables, transactions and reads as data"),
+    ("core", "text", "words of others, made fit to be stored"),
     ("core", "time", "the one spelling of an instant"),
     ("core", "words", "enums whose values are words of a table"),
     ("engine", "commit", "the one way to change state"),

@@ -1,0 +1,183 @@
+//! Turns that no store takes: what came from outside is kept, and nothing is tried for ever.
+
+use chimera_core::access::Level;
+use chimera_core::error::Code;
+use chimera_core::flow::tables::{EFFECTS, TOOL_CALLS};
+use chimera_core::flow::tool::{Reach, Rollback};
+use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
+use chimera_core::limits;
+use chimera_core::record::Tx;
+use chimera_engine::commit::Outcome;
+use chimera_engine::port::ToolError;
+use chimera_testkit::flow::{Puppet, Stage, chain, stage, until, workflow};
+use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+const SILENT: Level = Level::ExecuteSilent;
+
+/// Refuses every transaction that this holds for, until it is told otherwise.
+fn refuse(stage: &Stage, refused: impl Fn(&Tx) -> bool + Send + 'static) -> Arc<AtomicBool> {
+    let refuses = Arc::new(AtomicBool::new(true));
+    let on = Arc::clone(&refuses);
+    stage.records.inject(Box::new(move |batch| {
+        let hit = on.load(Ordering::SeqCst) && batch.txs.iter().any(&refused);
+        hit.then(|| Outcome::Refused("a rule of the database".to_owned()))
+    }));
+    refuses
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_that_leaves_many_steps_ends_and_can_be_finished_by_hand() {
+    let stage =
+        stage(1).tool(Puppet::new("post", Reach::Write).declared(|tool| tool.rollback = Rollback::Unsupported).build());
+    let stage = stage.open().await;
+    let list: Vec<usize> = (0..600).collect();
+    let air = workflow("w").map("m", json!("${inputs.list}"), 50, "post", json!({"n": "${item}"}));
+    let run = stage.run_with(&air, SILENT, json!({"list": list})).await;
+    stage.ended(run).await;
+    let ann = stage.permit("user_ann");
+    stage.flow.rollback(&ann, run, None, None).await.unwrap();
+    let shown = stage.until(run, |shown| shown["rollback"]["ended"] == true).await;
+    assert_eq!(shown["rollback"]["left"].as_array().unwrap().len(), 600);
+    let entries = stage.rows(&AUDIT_LOG_ENTRIES);
+    let ended = entries.iter().find(|entry| entry.text("event_type") == "run.rollback_ended").expect("an entry");
+    let data = ended.get("data_json").as_json().unwrap().to_value();
+    assert_eq!(data["left_count"], 600);
+    assert!(data["left"].as_array().unwrap().len() < 600);
+    stage.flow.mark_rolled_back(&ann, run, None).await.unwrap();
+    stage.status(run, "rolled_back").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_kept_when_the_step_behind_it_fails_with_more_words_than_an_entry_takes() {
+    let post = Puppet::new("post", Reach::Write).answers(|_, _| Ok(json!({"id": 7})));
+    let asked = post.asked();
+    let stage = stage(1).tool(post.build()).open().await;
+    let air = workflow("w")
+        .function("a", "post", json!({}))
+        .function("b", "pure", json!({"v": "${nodes.a.outputs[inputs.t]}"}))
+        .edge("a", "b");
+    let run = stage.run_with(&air, SILENT, json!({"t": "x".repeat(100_000)})).await;
+    let shown = stage.ended(run).await;
+    assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("VALIDATION_FAILED")));
+    assert!(shown["error"]["message"].as_str().unwrap().chars().count() <= limits::ERROR_MESSAGE_CHARS_MAX + 1);
+    assert_eq!(stage.step(run, "a", "completed").await["output"]["id"], 7);
+    assert_eq!((stage.rows_of(&EFFECTS, run)[0].text("status"), asked.count("execute")), ("succeeded", 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_stays_certain_whatever_characters_it_is_told_with() {
+    let mail = Puppet::new("mail", Reach::Write)
+        .answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "550 no su\0ch user").with("a\0", "\0")));
+    let stage = stage(1).tool(mail.build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "mail")]), SILENT).await;
+    let shown = stage.ended(run).await;
+    assert_eq!((&shown["status"], &shown["error"]["message"]), (&json!("failed"), &json!("550 no su\u{fffd}ch user")));
+    assert_eq!(stage.rows_of(&EFFECTS, run)[0].text("status"), "failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_condition_or_a_text_with_a_character_that_no_store_takes_fails_the_run_once() {
+    let look = Puppet::new("look", Reach::Read);
+    let asked = look.asked();
+    let stage = stage(1).tool(look.build()).open().await;
+    let condition = workflow("condition").function("a", "look", json!({})).function("b", "pure", json!({})).edge_if(
+        "a",
+        "b",
+        r"${nodes.a.outputs['q\u0000'] == true}",
+    );
+    let prompt = workflow("prompt")
+        .function("a", "look", json!({}))
+        .node(json!({"id": "h", "type": "hitl", "prompt": r"hi ${'\u0000'}"}));
+    let list =
+        workflow("list").function("a", "look", json!({})).map("m", json!(r"${['\u0000']}"), 1, "pure", json!({}));
+    for (air, calls) in [(condition, 1), (prompt, 2), (list, 3)] {
+        let run = stage.run(&air, SILENT).await;
+        let shown = stage.ended(run).await;
+        assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("VALIDATION_FAILED")));
+        stage.pass(Duration::from_secs(60)).await;
+        assert_eq!(asked.count("execute"), calls);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_turns_are_refused_fails_with_what_its_calls_gave() {
+    let post = Puppet::new("post", Reach::Write).answers(|_, _| Ok(json!({"id": 7}))).takes(|_| Duration::from_secs(5));
+    let slow = Puppet::new("slow", Reach::Write).takes(|_| Duration::from_secs(20));
+    let (posted, waited) = (post.asked(), slow.asked());
+    let stage = stage(1).tool(post.build()).tool(slow.build()).open().await;
+    let air = workflow("w")
+        .function("a", "post", json!({}))
+        .function("b", "slow", json!({}))
+        .function("c", "post", json!({}))
+        .edge("a", "c");
+    let run = stage.run(&air, SILENT).await;
+    until("both are sent", || posted.count("execute") + waited.count("execute") == 2).await;
+    // Whatever would send another call is refused.
+    refuse(&stage, |tx| tx.inserts.iter().any(|row| row.table == &EFFECTS));
+    let shown = stage.ended(run).await;
+    assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("INTERNAL")));
+    assert_eq!(stage.step(run, "a", "completed").await["output"]["id"], 7);
+    stage.step(run, "b", "completed").await;
+    assert_eq!((posted.count("execute"), waited.count("execute")), (1, 1));
+    assert!(stage.rows_of(&EFFECTS, run).iter().all(|effect| effect.text("status") == "succeeded"));
+}
+
+/// What is written on the way to the refused turn, each time anew, is no reason to go there again for ever.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_looks_for_a_recorded_output_before_each_refused_turn_fails_all_the_same() {
+    let look = Puppet::new("look", Reach::Read);
+    let asked = look.asked();
+    let stage = stage(1).tool(look.build()).open().await;
+    let air = chain("w", &[("a", "look")]).also("delay_seconds", json!(2)).also("cache", json!({"ttl_seconds": 60}));
+    let run = stage.run(&air, SILENT).await;
+    refuse(&stage, |tx| tx.inserts.iter().any(|row| row.table == &TOOL_CALLS));
+    let shown = stage.ended(run).await;
+    assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("INTERNAL")));
+    assert!(asked.count("execute") <= 2, "{}", asked.count("execute"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undo_that_was_answered_is_not_in_doubt_when_the_turn_behind_it_is_refused() {
+    let post = Puppet::new("post", Reach::Write).declared(|tool| tool.rollback = Rollback::Once);
+    let asked = post.asked();
+    let stage = stage(1).tool(post.build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "post"), ("b", "post")]), SILENT).await;
+    stage.ended(run).await;
+    // The turn that takes in the first answer and sends the second undo.
+    refuse(&stage, |tx| {
+        let settles = tx.updates.iter().any(|row| row.table == &EFFECTS);
+        settles && tx.inserts.iter().any(|row| row.table == &EFFECTS)
+    });
+    stage.flow.rollback(&stage.permit("user_ann"), run, None, None).await.unwrap();
+    let shown = stage.until(run, |shown| shown["rollback"]["ended"] == true).await;
+    assert_eq!((shown["rollback"]["undone"][0]["node"].as_str(), asked.count("rollback")), (Some("b"), 1));
+    assert_eq!(shown["rollback"]["left"][0]["node"], "a", "{shown}");
+    assert_eq!(shown["doubts"], json!([]));
+}
+
+/// What a store refuses altogether waits for it, with the answer, and without asking it all the time.
+#[tokio::test(start_paused = true)]
+async fn an_answer_waits_for_a_store_that_takes_not_even_the_end_of_the_run() {
+    let post = Puppet::new("post", Reach::Write).answers(|_, _| Ok(json!({"id": 7}))).takes(|_| Duration::from_secs(5));
+    let asked = post.asked();
+    let stage = stage(1).tool(post.build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "post")]), SILENT).await;
+    until("it is sent", || asked.count("execute") == 1).await;
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&tries);
+    let refuses = refuse(&stage, move |tx| {
+        let settles = tx.updates.iter().any(|row| row.table == &EFFECTS);
+        counted.fetch_add(usize::from(settles), Ordering::SeqCst);
+        settles
+    });
+    stage.pass(Duration::from_secs(3_600)).await;
+    assert!((3..100).contains(&tries.load(Ordering::SeqCst)), "{tries:?}");
+    refuses.store(false, Ordering::SeqCst);
+    let shown = stage.ended(run).await;
+    assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("INTERNAL")));
+    assert_eq!(stage.step(run, "a", "completed").await["output"]["id"], 7);
+    assert_eq!((stage.rows_of(&EFFECTS, run)[0].text("status"), asked.count("execute")), ("succeeded", 1));
+}
