@@ -137,6 +137,8 @@ pub const SECRET_BYTES_MAX: usize = 64 * 1024;
 pub const SECRET_MASK_BYTES_MIN: usize = 6;
 /// Faults of one document that are told at the most.
 pub const SCHEMA_FAULTS_MAX: usize = 16;
+/// Characters of a fault's pointer, and of what is said about it.
+pub const FAULT_CHARS_MAX: usize = 300;
 /// Bytes of a workflow document at the most.
 pub const WORKFLOW_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Nodes of a workflow at the most.

@@ -2,9 +2,10 @@
 //!
 //! A schema is closed over itself: references to other documents are refused, so that checking a
 //! value never reads a file or the network. What is wrong is told with the pointer into the
-//! caller's own document; at most a handful of faults, because the first one is usually the cause.
+//! caller's own document, never with what stands there, because faults are stored and logged; at
+//! most a handful of them, because the first one is usually the cause.
 
-use crate::limits::SCHEMA_FAULTS_MAX;
+use crate::limits::{FAULT_CHARS_MAX, SCHEMA_FAULTS_MAX};
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
@@ -59,10 +60,18 @@ impl Schema {
             return Ok(());
         }
         let fault = |error: jsonschema::ValidationError<'_>| Fault {
-            pointer: error.instance_path().to_string(),
-            message: error.to_string(),
+            pointer: cut(error.instance_path().to_string()),
+            message: cut(error.masked().to_string()),
         };
         Err(self.validator.iter_errors(value).take(SCHEMA_FAULTS_MAX).map(fault).collect())
+    }
+}
+
+/// Names of members are the caller's, and as long as they like.
+fn cut(text: String) -> String {
+    match text.char_indices().nth(FAULT_CHARS_MAX) {
+        None => text,
+        Some((end, _)) => format!("{}…", &text[..end]),
     }
 }
 
@@ -83,5 +92,27 @@ fn remote(schema: &Value) -> Option<&str> {
 impl fmt::Debug for Schema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.document.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_fault_says_where_it_is_and_never_what_stands_there() {
+        let properties = json!({"n": {"type": "integer"}, "s": {"pattern": "^a"}, "e": {"enum": [1]}});
+        let schema = Schema::compile(json!({"type": "object", "properties": properties})).unwrap();
+        for sent in ["hunter2".to_owned(), "hunter2".repeat(20_000)] {
+            let faults = schema.check(&json!({"n": sent, "s": sent, "e": sent})).unwrap_err();
+            let mut places: Vec<&str> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
+            places.sort_unstable();
+            assert_eq!(places, ["/e", "/n", "/s"]);
+            assert!(faults.iter().all(|fault| !fault.message.contains("hunter2")), "{faults:?}");
+        }
+        let strict = Schema::compile(json!({"additionalProperties": {"type": "integer"}})).unwrap();
+        let faults = strict.check(&json!({"x".repeat(100_000): "no"})).unwrap_err();
+        assert!(faults.iter().all(|fault| fault.pointer.len() + fault.message.len() < 2_000));
     }
 }

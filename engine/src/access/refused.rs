@@ -11,8 +11,36 @@ use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::SubjectType;
 use chimera_core::ledger::decision::{Outcome, Source};
 use chimera_core::record::Tx;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
+
+/// Bytes of a detail that is entered.
+const DETAIL_BYTES_MAX: usize = 300;
+
+/// Faults and other lines of a detail whose pointers are entered.
+const POINTERS_MAX: usize = 32;
+
+/// What the ledger keeps of an error's details: limits, ids and short words. Of a list of faults it keeps
+/// where they are, since what is said about them may repeat what was sent.
+fn entered(details: &Map<String, Value>) -> Value {
+    let short = |value: &Value| match value {
+        Value::String(text) => text.len() <= DETAIL_BYTES_MAX,
+        Value::Array(_) | Value::Object(_) => false,
+        _ => true,
+    };
+    let kept = details.iter().filter_map(|(name, value)| {
+        let kept = match value {
+            Value::Array(lines) => {
+                let pointers = lines.iter().filter_map(|line| line.get("pointer")).filter(|pointer| short(pointer));
+                Value::Array(pointers.take(POINTERS_MAX).cloned().collect())
+            }
+            value if short(value) => value.clone(),
+            _ => return None,
+        };
+        Some((name.clone(), kept))
+    });
+    Value::Object(kept.collect())
+}
 
 /// Enters a refusal; gives it back, or the reason why it could not be entered.
 pub(super) async fn enter(
@@ -32,7 +60,7 @@ pub(super) async fn enter(
             actor_type: permit.map_or(kind_of(actor), Permit::kind),
             actor_id: Some(actor.to_owned()),
             data: json!({
-                "code": body.code, "details": body.details, "target": shown.target,
+                "code": body.code, "details": entered(&body.details), "target": shown.target,
                 "body_sha256": hex::encode(Sha256::digest(shown.body)), "body_bytes": shown.body.len(),
                 "peer": shown.peer.map(|peer| peer.to_string()),
             }),

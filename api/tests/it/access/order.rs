@@ -4,7 +4,7 @@
 use super::porch::{Answer, Porch, by, entry, harmless, porch, porch_with, sent};
 use chimera_core::limits::BODY_BYTES_MAX;
 use chimera_testkit::access::{settings, token};
-use chimera_testkit::flow::TENANT;
+use chimera_testkit::flow::{TENANT, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -177,4 +177,25 @@ async fn whatever_somebody_may_not_do_is_entered() {
     }
     let entered: Vec<Value> = porch.refusals().iter().map(|entry| entry["target"].clone()).collect();
     assert_eq!(entered, [json!("GET /actors"), json!("PUT /actors/{id}"), json!("POST /workflows/{id}/call")]);
+}
+
+/// What was sent is not repeated: an entry stays for good, and says where a fault is.
+#[tokio::test]
+async fn an_input_that_is_refused_is_entered_with_the_place_of_its_faults_and_not_with_what_stood_there() {
+    let porch = porch().await;
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": false});
+    let air = workflow("counted").with("inputs", schema).function("a", "local.summarize", json!({"text": "One."}));
+    porch.house.stage.apply(&air).await;
+    for size in [1, 10_000] {
+        let sent = "hunter2".repeat(size);
+        let inputs = json!({"n": sent, (sent.clone()): 1});
+        let answer = porch.act("n8n_workflow_1", json!({"workflow_id": "counted", "inputs": inputs})).await;
+        assert_eq!((answer.status, answer.code()), (422, "VALIDATION_FAILED"), "{answer:?}");
+        let entry = porch.refusals().pop().unwrap();
+        assert_eq!(entry["code"], "VALIDATION_FAILED");
+        assert!(entry["details"]["faults"].as_array().unwrap().contains(&json!("/n")), "{entry}");
+        assert!(!entry.to_string().contains("hunter2"), "{entry}");
+        assert!(answer.body.to_string().len() < 10_000);
+    }
+    assert_eq!(porch.refusals().len(), 2);
 }

@@ -111,14 +111,14 @@ fn inputs_fit_the_schema_of_the_tool() {
             "sentence",
             "there is no input sentence (did you mean sentences?)",
         ),
-        (json!({"text": ""}), "invalid_input", "text", "\"\" is shorter than 1 character"),
+        (json!({"text": ""}), "invalid_input", "text", "value is shorter than 1 character"),
         (
             json!({"text": "${run_id}", "sentences": 99}),
             "invalid_input",
             "sentences",
-            "99 is greater than the maximum of 50",
+            "value is greater than the maximum of 50",
         ),
-        (json!({"text": 5}), "invalid_input", "text", "5 is not of type \"string\""),
+        (json!({"text": 5}), "invalid_input", "text", "value is not of type \"string\""),
         (
             json!({"text": "x", "sentences": "${run_id}"}),
             "type_mismatch",
