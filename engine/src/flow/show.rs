@@ -102,7 +102,10 @@ impl Flow {
             members.insert("approve_url".to_owned(), json!(approve_url));
             members.insert("doubts".to_owned(), self.doubts(permit, &row).await?.into());
             members.insert("result".to_owned(), json("result").unwrap_or_default());
-            members.insert("error".to_owned(), json("error_data").unwrap_or_default());
+            // Until a run has ended, the column says why it is stopping.
+            let ended = RunStatus::parse(row.text("status")).is_some_and(RunStatus::is_final);
+            let error = json("error_data").filter(|_| ended);
+            members.insert("error".to_owned(), error.unwrap_or_default());
             members.insert("rollback".to_owned(), json("rollback").unwrap_or_default());
             members.insert("notify".to_owned(), json("notify").unwrap_or_default());
             members.insert("messages".to_owned(), self.messages(permit, &row).await?.into());

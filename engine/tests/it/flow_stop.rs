@@ -3,8 +3,9 @@
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::{Signal, Told};
-use chimera_core::flow::tables::{APPROVAL_REQUESTS, EFFECTS, RUN_SIGNALS};
+use chimera_core::flow::tables::{APPROVAL_REQUESTS, EFFECTS, RUN_SIGNALS, RUNS};
 use chimera_core::flow::tool::Reach;
+use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::record::Tx;
 use chimera_engine::flow::StartRun;
 use chimera_engine::port::{Records, ToolError};
@@ -214,4 +215,43 @@ async fn a_person_may_make_the_pause_of_a_service_their_own() {
     assert_eq!(code_of(stage.flow.pause(&ann, run).await), "INVALID_TRANSITION");
     stage.flow.resume(&ann, run).await.unwrap();
     stage.until(run, |run| run["paused"] == false).await;
+}
+
+/// Who stopped a run, and why, is known after a crash too.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_read_again_between_its_cancel_and_its_end_names_whoever_cancelled_it() {
+    let deaf = || Puppet::new("writes", Reach::Write).acts(|_, _| std::future::pending());
+    let first = stage(1).tool(deaf().build()).open().await;
+    let run = first.run(&chain("w", &[("a", "writes")]), SILENT).await;
+    cancel(&first, run).await;
+    let step = first.step(run, "a", "outcome_unknown").await;
+    assert_eq!(first.show(run).await["error"], json!(null), "it has not ended");
+    first.flow.stop();
+    let second = first.restart(stage(1).tool(deaf().build())).await;
+    let bob = second.permit("user_bob");
+    second.flow.resolve(&bob, run, id_of(&step["step_id"]), false, None, None).await.unwrap();
+    let shown = second.ended(run).await;
+    assert_eq!((&shown["status"], &shown["error"]["message"]), (&json!("cancelled"), &json!("enough")));
+    let entries = second.rows(&AUDIT_LOG_ENTRIES);
+    let ended = entries.iter().find(|entry| entry.text("event_type") == "run.cancelled").expect("an entry");
+    assert_eq!((ended.text("actor_id"), ended.text("actor_type")), ("user_ann", "human"));
+    assert_eq!(ended.get("data_json").as_json().unwrap().to_value()["reason"], "enough");
+}
+
+/// A run that has begun to fail does not think better of it.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_read_again_after_its_time_was_up_fails_for_that() {
+    let deaf = || Puppet::new("writes", Reach::Write).acts(|_, _| std::future::pending());
+    let first = stage(1).tool(deaf().build()).open().await;
+    let air = chain("w", &[("a", "writes"), ("b", "writes")]).with("timeout_seconds", json!(10));
+    let run = first.run(&air, SILENT).await;
+    let step = first.step(run, "a", "outcome_unknown").await;
+    let row = &first.rows(&RUNS)[0];
+    assert_eq!(row.get("error_data").as_json().unwrap().to_value()["error"]["code"], "REQUEST_TIMEOUT");
+    assert_eq!(first.show(run).await["error"], json!(null));
+    first.flow.stop();
+    let second = first.restart(stage(1).tool(deaf().build())).await;
+    let bob = second.permit("user_bob");
+    second.flow.resolve(&bob, run, id_of(&step["step_id"]), true, None, None).await.unwrap();
+    assert_eq!(second.ended(run).await["error"]["code"], "REQUEST_TIMEOUT");
 }

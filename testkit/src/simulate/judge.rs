@@ -2,15 +2,17 @@
 //!
 //! | of     | must hold                                                                            |
 //! |--------|--------------------------------------------------------------------------------------|
-//! | run    | one version at a time; its entries are numbered without gap; what ended stays ended   |
+//! | run    | one version at a time; its entries are numbered without gap; what ended stays ended;  |
+//! |        | whoever cancelled it is named at its end                                              |
 //! | step   | what settled keeps its output, and can only be undone                                 |
 //! | effect | `dispatched` first; what succeeded stays so                                           |
 
 use crate::memory::{Changed, Watcher};
 use chimera_core::flow::run::RunStatus;
-use chimera_core::ledger::SealedEntry;
+use chimera_core::ledger::{Entry, SealedEntry};
 use chimera_core::record::{Row, Value};
 use chimera_engine::port::Clock;
+use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,6 +30,8 @@ struct Seen {
     entries: BTreeMap<Uuid, i64>,
     /// What the rows of runs say about it, to be compared once the batch is complete.
     rows: BTreeMap<Uuid, i64>,
+    /// Who cancelled each run, and why.
+    cancels: BTreeMap<Uuid, (Option<String>, Json)>,
     commits: u64,
     sent: u64,
 }
@@ -120,6 +124,9 @@ impl Watcher for AtStore {
 
     fn entered(&mut self, sealed: &SealedEntry) {
         let now = self.0.clock.steady().micros();
+        if let Some(wrong) = self.cancelled(&sealed.entry) {
+            self.0.fault(wrong);
+        }
         let gap = {
             let mut seen = self.0.seen();
             seen.story.update(now.to_be_bytes());
@@ -151,6 +158,22 @@ impl Watcher for AtStore {
 }
 
 impl AtStore {
+    /// Whoever asked is named at the end, with their reason, however often the run was read in between.
+    fn cancelled(&self, entry: &Entry) -> Option<String> {
+        let (run, told) = (entry.run_id?, (entry.actor_id.clone(), entry.data["reason"].clone()));
+        match entry.event_type.as_str() {
+            "run.cancel_requested" => {
+                self.0.seen().cancels.insert(run, told);
+                None
+            }
+            "run.cancelled" => {
+                let asked = self.0.seen().cancels.get(&run).cloned();
+                (asked.as_ref() != Some(&told)).then(|| format!("run {run}: {asked:?} asked, {told:?} is named"))
+            }
+            _ => None,
+        }
+    }
+
     fn run(&self, changed: Changed<'_>) -> Option<String> {
         let Some(after) = changed.after else { return Some("a run is gone".to_owned()) };
         let id = after.uuid("id");

@@ -4,11 +4,55 @@ use super::env::Env;
 use super::event::Effect;
 use super::rows::{Book, Unstorable};
 use super::task::State;
-use super::{At, Run};
+use super::{At, Damaged, Run};
+use crate::error::ErrorBody;
 use crate::limits;
+use crate::record::{Json, Row, Value};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+/// Why a run only waits for what is under way, in `runs.error_data` until it has ended: whoever reads it after a
+/// crash ends it for the same reason, in the same name.
+#[derive(Serialize, Deserialize)]
+struct Stopping {
+    error: Option<ErrorBody>,
+    cancelled_by: Option<String>,
+    reason: Option<String>,
+}
+
 impl Run {
+    /// Writes down why the run is stopping, once for each reason.
+    pub(crate) fn write_stopping(&mut self, book: &mut Book) -> Result<(), Unstorable> {
+        let reasons = (self.failure.is_some(), self.cancelled_by.is_some());
+        if reasons == self.stopping_kept {
+            return Ok(());
+        }
+        self.stopping_kept = reasons;
+        let (cancelled_by, reason) = self.cancelled_by.clone().unzip();
+        let stopping = Stopping { error: self.failure.as_deref().cloned(), cancelled_by, reason: reason.flatten() };
+        book.set("error_data", Json::of(&stopping)?);
+        Ok(())
+    }
+
+    /// Why a run that has not ended was stopping when it was written.
+    pub(crate) fn load_stopping(&mut self, row: &Row) -> Result<(), Damaged> {
+        if self.status.is_final() {
+            return Ok(());
+        }
+        if let Some(document) = row.get("error_data").as_json() {
+            let damaged = |_| Damaged { what: "error_data".to_owned() };
+            let stopping: Stopping = serde_json::from_value(document.to_value()).map_err(damaged)?;
+            self.failure = stopping.error.map(Box::new);
+            self.cancelled_by = stopping.cancelled_by.map(|by| (by, stopping.reason));
+        }
+        // A version that did not write down who it was has begun to cancel it.
+        if self.cancelled_by.is_none() && row.get("cancel_requested") == &Value::Bool(true) {
+            self.cancelled_by = Some(("system".to_owned(), row.get("error_message").as_text().map(str::to_owned)));
+        }
+        self.stopping_kept = (self.failure.is_some(), self.cancelled_by.is_some());
+        Ok(())
+    }
+
     /// Somebody wants the run stopped: nothing new starts, calls are told to stop.
     pub(crate) fn stop(
         &mut self,

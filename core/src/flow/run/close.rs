@@ -163,6 +163,8 @@ impl Run {
             let failure = self.failure.as_deref();
             book.set("error_data", failure.map(Json::of).transpose()?);
             book.set("error_message", failure.map(|error| error.message.clone()));
+        } else if !self.status.is_final() {
+            self.write_stopping(book)?;
         }
         self.write_doubts(book);
         let mut cells = book.take_run();

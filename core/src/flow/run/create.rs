@@ -156,6 +156,7 @@ impl Run {
             doubts: BTreeMap::new(),
             in_doubt_since: None,
             gives_up: false,
+            stopping_kept: (false, false),
         }
     }
 

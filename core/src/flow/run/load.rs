@@ -203,9 +203,7 @@ impl Run {
         run.asked_at = asked_at.unwrap_or(run.asked_at);
         run.result = row.get("result").as_json().map(crate::record::Json::to_value);
         run.completed_at = row.get("completed_at").as_time();
-        if row.get("cancel_requested") == &crate::record::Value::Bool(true) {
-            run.cancelled_by = Some(("system".to_owned(), row.get("error_message").as_text().map(str::to_owned)));
-        }
+        run.load_stopping(row)?;
         run.load_patches(stored.patches, &stored.approvals);
         run.load_plan(row, &stored.approvals);
         run.load_steps(&stored.steps, &stored.effects, &stored.approvals)?;

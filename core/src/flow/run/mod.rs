@@ -79,6 +79,8 @@ pub struct Run {
     cancelled_by: Option<(String, Option<String>)>,
     /// The first failure that nothing in the graph dealt with.
     failure: Option<Box<ErrorBody>>,
+    /// Whether the row says that it failed, and that it was cancelled.
+    stopping_kept: (bool, bool),
     result: Option<Value>,
     completed_at: Option<Timestamp>,
     approvals: u32,
