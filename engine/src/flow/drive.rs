@@ -3,19 +3,21 @@
 //! The task holds the run's state machine and the calls that are under way. They go on while a turn is
 //! being committed, and what arrives meanwhile is decided together in the next one. A turn that the store can't
 //! take now is kept as long as calls hang on it. Any other that can't be committed makes the run in memory
-//! worth nothing: it is thrown away and read again, or left to whoever owns it now.
+//! worth nothing: it is thrown away and read again, with its calls if nobody else wrote it, or left to whoever
+//! owns it now.
 
+use super::commit_turn::{PAUSE_FIRST, PAUSE_LAST, Went, commit, owner_once_claimed};
 use super::entrance::Entrance;
 use super::node::{Inner, Standing, Stop};
 use super::perform::execute_tool;
-use super::{FlowError, ask, doubt, load, observe, seal, spans};
-use crate::port::{Cancel, CommitError, ReadError};
+use super::{FlowError, load, observe, spans};
+use crate::port::{Cancel, ReadError};
 use chimera_core::flow::call::Answer;
-use chimera_core::flow::run::{At, Call, Effect, Env, Event, Head, Kept, Mode, Owner, Run, Turn};
-use chimera_core::flow::tables::{CACHE_ENTRIES, EFFECTS, RUNS};
+use chimera_core::flow::run::{At, Call, Effect, Env, Event, Kept, Mode, Owner, Run, Turn, UnderWay};
+use chimera_core::flow::tables::CACHE_ENTRIES;
 use chimera_core::flow::tool::Reach;
 use chimera_core::limits;
-use chimera_core::record::{Json, Scope, Select, Tx};
+use chimera_core::record::{Json, Scope, Select};
 use chimera_core::time::Timestamp;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -26,10 +28,6 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tracing::Instrument;
 use uuid::Uuid;
-
-/// Pause before a refused commit is tried again; it doubles up to the last.
-const PAUSE_FIRST: Duration = Duration::from_millis(50);
-const PAUSE_LAST: Duration = Duration::from_secs(5);
 
 /// Pause before a run is tried again that can't even be ended.
 const PAUSE_UNWRITABLE: Duration = Duration::from_secs(60);
@@ -46,15 +44,22 @@ pub(super) enum Nudge {
     Tick,
 }
 
-/// What came of a turn.
-enum Went {
-    On,
-    /// The run in memory is not what stands in the store.
-    Stale,
-    /// Somebody else owns the run.
-    Lost,
-    /// No store takes it, however often it is tried.
-    Unwritable,
+/// What a turn begins with, should it be thrown away.
+#[derive(Default)]
+struct Before {
+    /// The calls under way; none if they can't be kept.
+    calls: Option<UnderWay>,
+    /// What they answered, or others before a turn that could not be written.
+    answers: Vec<Event>,
+    /// Where something was under way.
+    busy: Vec<At>,
+}
+
+impl Before {
+    fn of(run: &Run, events: &[Event]) -> Self {
+        let answers = events.iter().filter(|event| matches!(event, Event::Answered { .. } | Event::Unwritten { .. }));
+        Self { calls: run.under_way(), answers: answers.cloned().collect(), busy: run.busy_places() }
+    }
 }
 
 pub(super) struct Drive {
@@ -182,6 +187,7 @@ impl Drive {
             None => self.meanwhile(owner_once_claimed(Arc::clone(&self.inner), id)).await?,
         };
         self.owner = self.run.owner();
+        let before = Before::of(&self.run, &events);
         let mut granted = self.inner.gate().granted(id);
         let kept = self.kept(&events);
         let decided = self.decide(events, writes_through);
@@ -203,7 +209,7 @@ impl Drive {
             let (inner, head) = (Arc::clone(&self.inner), Arc::clone(self.run.head()));
             match self.meanwhile(commit(inner, head, tx, &turn, self.run.owner(), has_calls)).await {
                 Went::On => self.stale = 0,
-                Went::Stale => return self.reload().await,
+                Went::Stale => return self.reload(before).await,
                 Went::Lost => return None,
                 Went::Unwritable => return self.unwritable(kept).await,
             }
@@ -276,7 +282,7 @@ impl Drive {
             }
         }
         let mut events = vec![Event::Unwritten { answers, again: self.unwritten < 2 }];
-        events.extend(self.reload().await?);
+        events.extend(self.reload(Before::default()).await?);
         Some(events)
     }
 
@@ -301,33 +307,34 @@ impl Drive {
         Ok(turn)
     }
 
-    /// Reads the run again after its state in memory has become worthless.
-    async fn reload(&mut self) -> Option<Vec<Event>> {
-        let id = self.run.head().id;
+    /// Reads the run again after its state in memory has become worthless. Calls go on if they are still its
+    /// own then.
+    async fn reload(&mut self, before: Before) -> Option<Vec<Event>> {
+        let (inner, id) = (Arc::clone(&self.inner), self.run.head().id);
         let (known, tried) = (self.owner, self.run.owner());
-        self.calls = FuturesUnordered::new();
-        self.answered.clear();
-        self.cancels.clear();
-        let next = self.inner.gate().forget_run(id);
-        self.inner.tick(next);
+        let Before { calls, answers, mut busy } = before;
+        busy.extend(self.run.busy_places());
+        if calls.is_none() {
+            self.drop_calls();
+        }
         self.stale += 1;
         let mut pause = (PAUSE_FIRST * self.stale).min(PAUSE_LAST);
         loop {
-            if !self.inner.goes_on() {
+            if !inner.goes_on() && (self.calls.is_empty() || inner.is_over()) {
                 return None;
             }
-            tokio::time::sleep(pause).await;
+            self.meanwhile(tokio::time::sleep(pause)).await;
             pause = (pause * 2).min(PAUSE_LAST);
-            let row = match load::run_row(&*self.inner.parts.records, id).await {
+            let row = match self.meanwhile(load::run_row(&*inner.parts.records, id)).await {
                 Ok(Some(row)) => row,
                 Ok(None) | Err(FlowError::Read(ReadError::Schema(_))) => return None,
                 Err(_) => continue,
             };
             let owner = row.get("owner_lane").as_int();
-            if owner.is_some() && owner != self.inner.owner(id).map(|owner| owner.lane) && !self.inner.parts.alone {
+            if owner.is_some() && owner != inner.owner(id).map(|owner| owner.lane) && !inner.parts.alone {
                 return None;
             }
-            match load::load(&*self.inner.parts.records, &self.inner.workflows, row).await {
+            match self.meanwhile(load::load(&*inner.parts.records, &inner.workflows, row)).await {
                 Ok(run) => self.run = run,
                 Err(FlowError::Read(_)) => continue,
                 Err(error) => {
@@ -336,12 +343,40 @@ impl Drive {
                 }
             }
             let stored = self.run.owner();
-            // The calls of this task were dropped just now. If another node had the run meanwhile,
-            // its calls may be under way still.
-            self.alone &= stored.is_none() || stored == known || stored == tried || self.inner.parts.alone;
-            let mut events = vec![Event::Begun { alone: self.alone }];
+            // If another node had the run meanwhile, its calls may be under way still.
+            self.alone &= stored.is_none() || stored == known || stored == tried || inner.parts.alone;
+            let mut events = Vec::new();
+            let begun = Event::Begun { alone: self.alone };
+            if calls.is_some_and(|calls| self.run.keep_calls(calls)) {
+                self.leave_slots(&busy);
+                let (unwritten, answers): (Vec<_>, Vec<_>) =
+                    answers.into_iter().partition(|event| matches!(event, Event::Unwritten { .. }));
+                events.extend(unwritten.into_iter().chain([begun]).chain(answers));
+                events.append(&mut self.answered);
+            } else {
+                self.drop_calls();
+                events.push(begun);
+            }
             events.extend(self.told().await);
             return Some(events);
+        }
+    }
+
+    /// Drops the calls that are under way, and gives their slots back.
+    fn drop_calls(&mut self) {
+        self.calls = FuturesUnordered::new();
+        self.answered.clear();
+        self.cancels.clear();
+        self.outside.clear();
+        let next = self.inner.gate().forget_run(self.run.head().id);
+        self.inner.tick(next);
+    }
+
+    /// Gives back the slots of places where nothing is under way after all.
+    fn leave_slots(&self, places: &[At]) {
+        for at in places.iter().filter(|at| !self.run.is_busy_at(**at)) {
+            let next = self.inner.gate().leave(self.run.head().id, *at);
+            self.inner.tick(next);
         }
     }
 
@@ -492,116 +527,6 @@ impl Drive {
 
 fn until(due: Timestamp, now: Timestamp) -> Duration {
     u64::try_from(due.micros() - now.micros()).map_or(Duration::ZERO, Duration::from_micros)
-}
-
-/// Commits a turn after which the run has this owner. A store that takes nothing now is tried again while an answer
-/// from outside would be lost otherwise, or calls that are under way, until the process ends. Anything else is
-/// read and decided anew.
-async fn commit(
-    inner: Arc<Inner>,
-    head: Arc<Head>,
-    mut tx: Tx,
-    turn: &Turn,
-    owner: Option<Owner>,
-    has_calls: bool,
-) -> Went {
-    if let Err(error) = seal::notes(&mut tx, &inner, &head, &turn.notes) {
-        tracing::error!(run_id = %head.id, error = %error, "a turn could not be entered in the ledger");
-        return Went::Unwritable;
-    }
-    if let Err(error) = ask::tell(&mut tx, &inner, &head, &turn.asked).await {
-        tracing::error!(run_id = %head.id, error = %error, "nobody could be told that a run waits");
-        return Went::Unwritable;
-    }
-    if let Err(error) = doubt::tell(&mut tx, &inner, &head, &turn.doubted).await {
-        tracing::error!(run_id = %head.id, error = %error, "nobody could be told that a call is in doubt");
-        return Went::Unwritable;
-    }
-    let keeps = has_calls || tx.updates.iter().any(|update| update.table == &EFFECTS);
-    let mut pause = PAUSE_FIRST;
-    loop {
-        let spare = keeps.then(|| tx.clone());
-        let error = match inner.parts.records.commit(tx).await {
-            Ok(_) => return Went::On,
-            Err(error) => error,
-        };
-        let id = head.id;
-        match (error, spare) {
-            (CommitError::Conflict(conflict), _) => {
-                tracing::debug!(run_id = %id, conflict = %conflict, "a turn met another change");
-                return Went::Stale;
-            }
-            // Whoever works with the new schema, or after the store was resumed, takes the run over and looks
-            // into its calls.
-            (CommitError::Fenced | CommitError::Blocked(_), _) => return Went::Lost,
-            (CommitError::Unavailable(_) | CommitError::Overloaded, Some(again)) => {
-                let Some(held) = owner_after_pause(&inner, id, &mut pause).await else { return Went::Lost };
-                tx = again;
-                if owner.is_some_and(|owner| owner != held) {
-                    rename_owner(&mut tx, id, held);
-                }
-            }
-            (CommitError::Unavailable(_) | CommitError::Overloaded | CommitError::Unknown, _) => return Went::Stale,
-            (error @ (CommitError::Invalid(_) | CommitError::Rejected { .. }), _) => {
-                tracing::error!(run_id = %id, error = %error, "a turn was refused by the store");
-                return Went::Unwritable;
-            }
-        }
-    }
-}
-
-/// The lane through which a turn is tried again after a pause. None: the process ends, or nothing may be
-/// written any more.
-async fn owner_after_pause(inner: &Inner, run: Uuid, pause: &mut Duration) -> Option<Owner> {
-    let mut stopping = inner.stopping();
-    let claimed = async {
-        loop {
-            tokio::time::sleep(*pause).await;
-            *pause = (*pause * 2).min(PAUSE_LAST);
-            match inner.claimed_owner(run).await {
-                Ok(owner) => return Some(owner),
-                Err(CommitError::Unavailable(_) | CommitError::Overloaded) => {}
-                Err(_) => return None,
-            }
-        }
-    };
-    tokio::select! {
-        biased;
-        _ = stopping.wait_for(|stop| *stop == Stop::Now) => None,
-        owner = claimed => owner,
-    }
-}
-
-/// Lets a turn name the lane through which it is written now: whoever takes that lane over finds the run, and
-/// whoever has taken the lane from before leaves it alone.
-fn rename_owner(tx: &mut Tx, run: Uuid, owner: Owner) {
-    let cells = [("owner_lane", owner.lane), ("owner_epoch", owner.epoch)];
-    for update in tx.updates.iter_mut().filter(|update| update.table == &RUNS && update.key == [run.into()]) {
-        for (at, value) in cells.iter().filter_map(|(column, value)| Some((RUNS.position(column)?, *value))) {
-            update.set.retain(|(set, _)| *set != at);
-            update.set.push((at, value.into()));
-        }
-    }
-}
-
-/// The lane that the next turn is written through. While none is held the run waits: calls under way
-/// go on and are taken in afterwards. None: the process ends first.
-async fn owner_once_claimed(inner: Arc<Inner>, run: Uuid) -> Option<Owner> {
-    let (mut stopping, mut pause) = (inner.stopping(), PAUSE_FIRST);
-    let claimed = async {
-        loop {
-            if let Ok(owner) = inner.claimed_owner(run).await {
-                return owner;
-            }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_LAST);
-        }
-    };
-    tokio::select! {
-        biased;
-        _ = stopping.wait_for(|stop| *stop == Stop::Now) => None,
-        owner = claimed => Some(owner),
-    }
 }
 
 async fn stopped(stopping: &mut watch::Receiver<Stop>) {

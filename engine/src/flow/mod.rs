@@ -3,6 +3,7 @@
 mod artifacts;
 mod ask;
 mod calls;
+mod commit_turn;
 mod decide;
 mod doubt;
 mod drive;

@@ -284,6 +284,11 @@ impl Inner {
         *self.stopping.borrow() == Stop::No
     }
 
+    /// Whether nothing goes on any more, not even what is under way.
+    pub(super) fn is_over(&self) -> bool {
+        *self.stopping.borrow() == Stop::Now
+    }
+
     /// Commits the first turn of a run and drives it. The run has its place here before it is in
     /// the store, so that nobody in this process takes it for an orphan; and it goes on even if
     /// whoever asked for it has stopped waiting. Calls that were made for it already are told then.

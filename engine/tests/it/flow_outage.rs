@@ -5,6 +5,8 @@ use chimera_core::flow::run::affinity;
 use chimera_core::flow::tables::RUNS;
 use chimera_core::flow::tool::Reach;
 use chimera_core::limits::LANE_LEASE_SECONDS;
+use chimera_core::record::Conflict;
+use chimera_engine::commit::{Loss, Outcome};
 use chimera_engine::port::Records;
 use chimera_testkit::flow::{Air, Asked, Puppet, Setup, Stage, World, stage, workflow};
 use chimera_testkit::memory::{ClaimFate, MemoryRecords};
@@ -94,4 +96,30 @@ async fn a_turn_that_was_kept_names_the_lane_through_which_it_is_written() {
     assert!(row.get("completed_at").as_time().is_some() || row.get("owner_lane").as_int() == lane(), "{row:?}");
     let shown = stage.ended(run).await;
     assert_eq!((&shown["status"], asked.count("execute")), (&json!("completed"), 1), "{shown:#}");
+}
+
+/// The next turn loses against somebody else's change, and is decided anew.
+fn conflict_once(records: &MemoryRecords) {
+    let mut met = false;
+    records.inject(Box::new(move |batch| {
+        let update = batch.txs.iter().find_map(|tx| tx.updates.first()).filter(|_| !met)?;
+        met = true;
+        let lost = (0..batch.txs.len()).map(|at| (at, Loss::Conflict(Conflict::Stale(update.row_key()))));
+        Some(Outcome::Lost(lost.collect()))
+    }));
+}
+
+/// `b` begins after four seconds, the payment is answered after twenty.
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_lost_against_another_change_costs_no_call_and_no_answer() {
+    for seconds in [2, 19] {
+        let (setup, asked) = pays();
+        let stage = setup.open().await;
+        let run = stage.run(&beside_payment(), Level::ExecuteSilent).await;
+        stage.pass(Duration::from_secs(seconds)).await;
+        conflict_once(&stage.records);
+        let shown = stage.ended(run).await;
+        assert_eq!((&shown["status"], asked.count("execute")), (&json!("completed"), 1), "{seconds}: {shown:#}");
+        assert_eq!(stage.flow.calls_under_way(), 0, "slots are given back");
+    }
 }

@@ -36,6 +36,7 @@ mod step;
 mod task;
 mod told;
 mod trail;
+mod under_way;
 mod undo;
 mod unwritten;
 
@@ -52,6 +53,7 @@ pub use rows::Unstorable;
 pub use rows_people::Requested;
 pub use status::{EffectStatus, RunStatus, StepStatus};
 pub use trail::Traced;
+pub use under_way::UnderWay;
 
 use crate::error::ErrorBody;
 use crate::flow::air::Graph;

@@ -1,0 +1,139 @@
+//! Writes a turn of a run down: with its notes, its messages and through a lane that this process holds.
+//!
+//! A store that takes nothing now is tried again only while something hangs on the turn that deciding it anew
+//! would lose.
+
+use super::node::{Inner, Stop};
+use super::{ask, doubt, seal};
+use crate::port::CommitError;
+use chimera_core::flow::run::{Head, Owner, Turn};
+use chimera_core::flow::tables::{EFFECTS, RUNS};
+use chimera_core::record::Tx;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Pause before a refused commit is tried again; it doubles up to the last.
+pub(super) const PAUSE_FIRST: Duration = Duration::from_millis(50);
+pub(super) const PAUSE_LAST: Duration = Duration::from_secs(5);
+
+/// What came of a turn.
+pub(super) enum Went {
+    On,
+    /// The run in memory is not what stands in the store.
+    Stale,
+    /// Somebody else owns the run.
+    Lost,
+    /// No store takes it, however often it is tried.
+    Unwritable,
+}
+
+/// Commits a turn after which the run has this owner. A store that takes nothing now is tried again while an answer
+/// from outside would be lost otherwise, or calls that are under way, until the process ends. Anything else is
+/// read and decided anew.
+pub(super) async fn commit(
+    inner: Arc<Inner>,
+    head: Arc<Head>,
+    mut tx: Tx,
+    turn: &Turn,
+    owner: Option<Owner>,
+    has_calls: bool,
+) -> Went {
+    if let Err(error) = seal::notes(&mut tx, &inner, &head, &turn.notes) {
+        tracing::error!(run_id = %head.id, error = %error, "a turn could not be entered in the ledger");
+        return Went::Unwritable;
+    }
+    if let Err(error) = ask::tell(&mut tx, &inner, &head, &turn.asked).await {
+        tracing::error!(run_id = %head.id, error = %error, "nobody could be told that a run waits");
+        return Went::Unwritable;
+    }
+    if let Err(error) = doubt::tell(&mut tx, &inner, &head, &turn.doubted).await {
+        tracing::error!(run_id = %head.id, error = %error, "nobody could be told that a call is in doubt");
+        return Went::Unwritable;
+    }
+    let keeps = has_calls || tx.updates.iter().any(|update| update.table == &EFFECTS);
+    let mut pause = PAUSE_FIRST;
+    loop {
+        let spare = keeps.then(|| tx.clone());
+        let error = match inner.parts.records.commit(tx).await {
+            Ok(_) => return Went::On,
+            Err(error) => error,
+        };
+        let id = head.id;
+        match (error, spare) {
+            (CommitError::Conflict(conflict), _) => {
+                tracing::debug!(run_id = %id, conflict = %conflict, "a turn met another change");
+                return Went::Stale;
+            }
+            // Whoever works with the new schema, or after the store was resumed, takes the run over and looks
+            // into its calls.
+            (CommitError::Fenced | CommitError::Blocked(_), _) => return Went::Lost,
+            (CommitError::Unavailable(_) | CommitError::Overloaded, Some(again)) => {
+                let Some(held) = owner_after_pause(&inner, id, &mut pause).await else { return Went::Lost };
+                tx = again;
+                if owner.is_some_and(|owner| owner != held) {
+                    rename_owner(&mut tx, id, held);
+                }
+            }
+            (CommitError::Unavailable(_) | CommitError::Overloaded | CommitError::Unknown, _) => return Went::Stale,
+            (error @ (CommitError::Invalid(_) | CommitError::Rejected { .. }), _) => {
+                tracing::error!(run_id = %id, error = %error, "a turn was refused by the store");
+                return Went::Unwritable;
+            }
+        }
+    }
+}
+
+/// The lane through which a turn is tried again after a pause. None: the process ends, or nothing may be
+/// written any more.
+async fn owner_after_pause(inner: &Inner, run: Uuid, pause: &mut Duration) -> Option<Owner> {
+    let mut stopping = inner.stopping();
+    let claimed = async {
+        loop {
+            tokio::time::sleep(*pause).await;
+            *pause = (*pause * 2).min(PAUSE_LAST);
+            match inner.claimed_owner(run).await {
+                Ok(owner) => return Some(owner),
+                Err(CommitError::Unavailable(_) | CommitError::Overloaded) => {}
+                Err(_) => return None,
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = stopping.wait_for(|stop| *stop == Stop::Now) => None,
+        owner = claimed => owner,
+    }
+}
+
+/// Lets a turn name the lane through which it is written now: whoever takes that lane over finds the run, and
+/// whoever has taken the lane from before leaves it alone.
+fn rename_owner(tx: &mut Tx, run: Uuid, owner: Owner) {
+    let cells = [("owner_lane", owner.lane), ("owner_epoch", owner.epoch)];
+    for update in tx.updates.iter_mut().filter(|update| update.table == &RUNS && update.key == [run.into()]) {
+        for (at, value) in cells.iter().filter_map(|(column, value)| Some((RUNS.position(column)?, *value))) {
+            update.set.retain(|(set, _)| *set != at);
+            update.set.push((at, value.into()));
+        }
+    }
+}
+
+/// The lane that the next turn is written through. While none is held the run waits: calls under way
+/// go on and are taken in afterwards. None: the process ends first.
+pub(super) async fn owner_once_claimed(inner: Arc<Inner>, run: Uuid) -> Option<Owner> {
+    let (mut stopping, mut pause) = (inner.stopping(), PAUSE_FIRST);
+    let claimed = async {
+        loop {
+            if let Ok(owner) = inner.claimed_owner(run).await {
+                return owner;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_LAST);
+        }
+    };
+    tokio::select! {
+        biased;
+        _ = stopping.wait_for(|stop| *stop == Stop::Now) => None,
+        owner = claimed => Some(owner),
+    }
+}
