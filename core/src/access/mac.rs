@@ -10,7 +10,13 @@ const BLOCK: usize = 64;
 /// The signature of a body.
 #[must_use]
 pub fn sign(key: &Secret, body: &[u8]) -> String {
-    hex::encode(keyed(key).chain_update(body).finalize().into_bytes())
+    hex::encode(bytes(key, body))
+}
+
+/// The same as bytes.
+#[must_use]
+pub fn bytes(key: &Secret, body: &[u8]) -> [u8; 32] {
+    keyed(key).chain_update(body).finalize().into_bytes().into()
 }
 
 /// The function of a key. Filling the block is the function's own first step; done here it can't fail.
@@ -34,10 +40,13 @@ pub fn is_signed<'a>(keys: impl IntoIterator<Item = &'a Secret>, body: &[u8], si
     let mut presented = [0_u8; 32];
     let lower = signature.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     let read = signature.len() == 64 && lower && hex::decode_to_slice(signature, &mut presented).is_ok();
-    keys.into_iter().fold(false, |signed, key| {
-        let fits = keyed(key).chain_update(body).verify_slice(&presented).is_ok();
-        signed | (fits & read)
-    })
+    is_made_by(keys, body, &presented) & read
+}
+
+/// The same for a signature in bytes.
+#[must_use]
+pub fn is_made_by<'a>(keys: impl IntoIterator<Item = &'a Secret>, body: &[u8], signature: &[u8]) -> bool {
+    keys.into_iter().fold(false, |signed, key| signed | keyed(key).chain_update(body).verify_slice(signature).is_ok())
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ pub mod risk;
 pub mod scope;
 pub mod seal;
 mod secret;
+pub mod signature;
 pub mod tables;
 pub mod token;
 pub mod window;

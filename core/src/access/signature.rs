@@ -1,0 +1,425 @@
+//! HTTP Message Signatures (RFC 9421) with an actor's key: what of a request is signed, and by whom.
+//!
+//! A signature covers at least the method, the path, the query and, when there is a body, its digest
+//! (`Content-Digest`, RFC 9530): a signed decision about one run says nothing about another. Callers
+//! may cover more, in any order and under any label.
+
+use super::{Secret, mac};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use core::fmt::Write as _;
+use sfv::{BareItem, Dictionary, InnerList, Item, KeyRef, ListEntry, ListSerializer, Parser, StringRef};
+use sha2::{Digest as _, Sha256};
+
+/// The one algorithm.
+pub const ALGORITHM: &str = "hmac-sha256";
+
+/// What every signature covers, whatever the request.
+pub const REQUIRED: [&str; 3] = ["@method", "@path", "@query"];
+
+/// What the signature of a request with a body covers as well.
+pub const CONTENT_DIGEST: &str = "content-digest";
+
+/// Components of a signature at the most.
+const COMPONENTS_MAX: usize = 32;
+
+/// The parts of a request that a signature can cover.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts<'a> {
+    /// The method, as it was received.
+    pub method: &'a str,
+    /// `http` or `https`, as callers see it.
+    pub scheme: &'a str,
+    /// The host that was asked, with its port.
+    pub authority: &'a str,
+    /// The path, as callers see it, not decoded.
+    pub path: &'a str,
+    /// What stands behind the `?`.
+    pub query: Option<&'a str>,
+    /// Header fields: names in lower case, values in the order in which they arrived.
+    pub fields: &'a [(&'a str, &'a str)],
+    /// The body, as it was received.
+    pub body: &'a [u8],
+}
+
+/// Why a request counts as unsigned.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unsigned {
+    /// A header is missing.
+    #[error("the header {0} is missing")]
+    Missing(&'static str),
+    /// A header is no structured field, or of another shape.
+    #[error("the header {0} can't be read: {1}")]
+    Unreadable(&'static str, &'static str),
+    /// No signature names the caller's key.
+    #[error("no signature has the keyid {0:?}, the actor of the token")]
+    OtherKey(String),
+    /// A parameter is missing or wrong.
+    #[error("the parameter {0} of the signature {1}")]
+    Parameter(&'static str, &'static str),
+    /// Something that has to be covered isn't.
+    #[error("the signature does not cover {0:?}")]
+    NotCovered(&'static str),
+    /// Something is covered that this server can't see.
+    #[error("the signature covers {0}, which is not known here")]
+    UnknownComponent(String),
+    /// The digest of the body is of another body.
+    #[error("the digest in the header content-digest is not the SHA-256 of the {0} bytes that arrived")]
+    OtherBody(usize),
+    /// The signature was made with another key, or over something else.
+    #[error("the signature does not fit the request")]
+    Mismatch,
+}
+
+impl Unsigned {
+    /// A word for programs.
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        match self {
+            Self::Missing(_) => "missing",
+            Self::Unreadable(..) => "unreadable",
+            Self::OtherKey(_) => "keyid",
+            Self::Parameter(..) => "parameter",
+            Self::NotCovered(_) => "not_covered",
+            Self::UnknownComponent(_) => "unknown_component",
+            Self::OtherBody(_) => "content_digest",
+            Self::Mismatch => "mismatch",
+        }
+    }
+}
+
+/// A signature that a request carries, before it is known whether it fits.
+#[derive(Clone, Debug)]
+pub struct Claimed {
+    /// When it was made, in Unix seconds.
+    pub created: i64,
+    /// When it ends, in Unix seconds.
+    pub expires: Option<i64>,
+    /// What makes it usable once.
+    pub nonce: String,
+    /// What was signed, as this server sees it.
+    pub base: String,
+    mac: Vec<u8>,
+}
+
+impl Claimed {
+    /// The signature of `actor` that a request carries, with everything checked that needs no key.
+    pub fn read(parts: &Parts<'_>, actor: &str) -> Result<Self, Unsigned> {
+        let inputs = parts.dictionary("signature-input")?;
+        let macs = parts.dictionary("signature")?;
+        let of_actor = |list: &InnerList| text(list, "keyid").is_some_and(|keyid| keyid == actor);
+        let found = inputs.iter().find_map(|(label, entry)| match entry {
+            ListEntry::InnerList(list) if of_actor(list) => Some((label, list)),
+            _ => None,
+        });
+        let (label, list) = found.ok_or_else(|| Unsigned::OtherKey(actor.to_owned()))?;
+        let mac = macs.get(label).ok_or(Unsigned::Unreadable("signature", "it lacks the label of signature-input"))?;
+        let mac = bytes(mac).ok_or(Unsigned::Unreadable("signature", "a signature is a byte sequence"))?;
+        if list.params.contains_key("alg") && text(list, "alg") != Some(ALGORITHM) {
+            return Err(Unsigned::Parameter("alg", "is not hmac-sha256"));
+        }
+        let created = seconds(list, "created")?.ok_or(Unsigned::Parameter("created", "is missing"))?;
+        let nonce = text(list, "nonce").ok_or(Unsigned::Parameter("nonce", "is missing"))?.to_owned();
+        let expires = seconds(list, "expires")?;
+        let covered = covered(list)?;
+        let required = REQUIRED.iter().chain((!parts.body.is_empty()).then_some(&CONTENT_DIGEST));
+        if let Some(missing) = required.copied().find(|name| !covered.contains(name)) {
+            return Err(Unsigned::NotCovered(missing));
+        }
+        if covered.contains(&CONTENT_DIGEST) {
+            parts.check_digest()?;
+        }
+        let base = parts.base(&covered, list)?;
+        Ok(Self { created, expires, nonce, base, mac })
+    }
+
+    /// Whether one of the keys has made it.
+    pub fn verify<'k>(&self, keys: impl IntoIterator<Item = &'k Secret>) -> Result<(), Unsigned> {
+        let signed = mac::is_made_by(keys, self.base.as_bytes(), &self.mac);
+        if signed { Ok(()) } else { Err(Unsigned::Mismatch) }
+    }
+}
+
+impl Parts<'_> {
+    /// A field as one value: its lines in order, without the space around them.
+    fn field(&self, name: &str) -> Option<String> {
+        let mut values = self.fields.iter().filter(|(field, _)| *field == name).map(|(_, value)| value.trim());
+        let mut joined = values.next()?.to_owned();
+        for value in values {
+            joined.push_str(", ");
+            joined.push_str(value);
+        }
+        Some(joined)
+    }
+
+    fn dictionary(&self, name: &'static str) -> Result<Dictionary, Unsigned> {
+        let value = self.field(name).ok_or(Unsigned::Missing(name))?;
+        Parser::new(&value).parse().map_err(|_| Unsigned::Unreadable(name, "it is no structured dictionary"))
+    }
+
+    fn check_digest(&self) -> Result<(), Unsigned> {
+        let digests = self.dictionary(CONTENT_DIGEST)?;
+        let digest = digests.get("sha-256").and_then(bytes);
+        let digest = digest.ok_or(Unsigned::Unreadable(CONTENT_DIGEST, "it has no sha-256"))?;
+        let same = digest == Sha256::digest(self.body).as_slice();
+        if same { Ok(()) } else { Err(Unsigned::OtherBody(self.body.len())) }
+    }
+
+    /// What a component stands for.
+    fn component(&self, name: &str) -> Option<String> {
+        let path = if self.path.is_empty() { "/" } else { self.path };
+        let query = self.query.map(|query| format!("?{query}"));
+        Some(match name {
+            "@method" => self.method.to_owned(),
+            "@scheme" => self.scheme.to_ascii_lowercase(),
+            "@authority" => self.authority(),
+            "@path" => path.to_owned(),
+            "@query" => query.unwrap_or_else(|| "?".to_owned()),
+            "@request-target" => format!("{path}{}", query.unwrap_or_default()),
+            "@target-uri" => format!("{}://{}{path}{}", self.scheme, self.authority(), query.unwrap_or_default()),
+            _ if name.starts_with('@') => return None,
+            _ => self.field(name)?,
+        })
+    }
+
+    /// The host in lower case, without the port that its scheme has anyway.
+    fn authority(&self) -> String {
+        let usual = if self.scheme.eq_ignore_ascii_case("https") { ":443" } else { ":80" };
+        self.authority.strip_suffix(usual).unwrap_or(self.authority).to_ascii_lowercase()
+    }
+
+    /// The signature base: a line for every component, and one for the parameters.
+    fn base(&self, covered: &[&str], list: &InnerList) -> Result<String, Unsigned> {
+        let mut base = String::new();
+        for name in covered {
+            let value = self.component(name).ok_or_else(|| Unsigned::UnknownComponent((*name).to_owned()))?;
+            // Writing to a text can't fail.
+            let _ = writeln!(base, "\"{name}\": {value}");
+        }
+        let _ = write!(base, "\"@signature-params\": {}", in_text(list));
+        Ok(base)
+    }
+
+    /// Signs the request. The path is the one that the caller asks for.
+    #[must_use]
+    pub fn sign(&self, actor: &str, key: &Secret, created: i64, nonce: &str) -> Option<Signed> {
+        let content_digest = (!self.body.is_empty()).then(|| content_digest(self.body));
+        let mut fields = self.fields.to_vec();
+        fields.extend(content_digest.as_deref().map(|digest| (CONTENT_DIGEST, digest)));
+        let parts = Parts { fields: &fields, ..*self };
+        let names = REQUIRED.into_iter().chain(content_digest.is_some().then_some(CONTENT_DIGEST));
+        let covered: Vec<&str> = names.collect();
+        let items = covered.iter().map(|name| Some(Item::new(StringRef::from_str(name).ok()?.to_owned())));
+        let mut list = InnerList::new(items.collect::<Option<_>>()?);
+        let quoted = |text: &str| Some(BareItem::String(StringRef::from_str(text).ok()?.to_owned()));
+        let created = BareItem::Integer(sfv::Integer::try_from(created).ok()?);
+        let params =
+            [("created", created), ("nonce", quoted(nonce)?), ("keyid", quoted(actor)?), ("alg", quoted(ALGORITHM)?)];
+        for (name, value) in params {
+            list.params.insert(KeyRef::from_str(name).ok()?.to_owned(), value);
+        }
+        let base = parts.base(&covered, &list).ok()?;
+        let mac = mac::bytes(key, base.as_bytes());
+        let input = format!("sig1={}", in_text(&list));
+        let signature = format!("sig1=:{}:", STANDARD.encode(mac));
+        Some(Signed { content_digest, input, signature, base })
+    }
+}
+
+/// The headers of a signed request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signed {
+    /// `Content-Digest`, when there is a body.
+    pub content_digest: Option<String>,
+    /// `Signature-Input`.
+    pub input: String,
+    /// `Signature`.
+    pub signature: String,
+    /// What was signed.
+    pub base: String,
+}
+
+/// The value of `Content-Digest` for a body.
+#[must_use]
+pub fn content_digest(body: &[u8]) -> String {
+    format!("sha-256=:{}:", STANDARD.encode(Sha256::digest(body)))
+}
+
+/// The names that a signature covers, in its order. Each stands once, and without parameters: nothing
+/// that we cover has any, and one that changes a value unseen would be a hole.
+fn covered(list: &InnerList) -> Result<Vec<&str>, Unsigned> {
+    let unreadable = |why| Unsigned::Unreadable("signature-input", why);
+    if list.items.len() > COMPONENTS_MAX {
+        return Err(unreadable("it covers too many components"));
+    }
+    let mut names: Vec<&str> = Vec::with_capacity(list.items.len());
+    for item in &list.items {
+        let BareItem::String(name) = &item.bare_item else { return Err(unreadable("a component is no text")) };
+        if !item.params.is_empty() {
+            return Err(Unsigned::UnknownComponent(format!("{name} with parameters")));
+        }
+        if names.contains(&name.as_str()) {
+            return Err(unreadable("a component stands twice"));
+        }
+        names.push(name.as_str());
+    }
+    Ok(names)
+}
+
+fn text<'a>(list: &'a InnerList, name: &str) -> Option<&'a str> {
+    match list.params.get(name)? {
+        BareItem::String(text) => Some(text.as_str()),
+        _ => None,
+    }
+}
+
+fn seconds(list: &InnerList, name: &'static str) -> Result<Option<i64>, Unsigned> {
+    match list.params.get(name) {
+        None => Ok(None),
+        Some(BareItem::Integer(seconds)) => Ok(Some(i64::from(*seconds))),
+        Some(_) => Err(Unsigned::Parameter(name, "is not in Unix seconds")),
+    }
+}
+
+fn bytes(entry: &ListEntry) -> Option<Vec<u8>> {
+    match entry {
+        ListEntry::Item(Item { bare_item: BareItem::ByteSequence(bytes), .. }) => Some(bytes.clone()),
+        _ => None,
+    }
+}
+
+/// A list with its parameters, as the standard writes it.
+fn in_text(list: &InnerList) -> String {
+    let mut text = ListSerializer::new();
+    let mut inner = text.inner_list();
+    inner.items(&list.items);
+    inner.finish().parameters(&list.params);
+    text.finish().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BODY: &[u8] = br#"{"decision":"approve"}"#;
+
+    fn parts<'a>(fields: &'a [(&'a str, &'a str)], body: &'a [u8]) -> Parts<'a> {
+        let (scheme, authority) = ("http", "127.0.0.1:8080");
+        Parts { method: "POST", scheme, authority, path: "/runs/7/approve", query: None, fields, body }
+    }
+
+    fn signed(body: &[u8]) -> Signed {
+        parts(&[], body).sign("user_ann", &Secret::new("key"), 1_700_000_000, "n1").unwrap()
+    }
+
+    fn read(signed: &Signed, change: impl FnOnce(&mut Parts<'_>), body: &[u8]) -> Result<(), Unsigned> {
+        let mut fields = vec![("signature-input", signed.input.as_str()), ("signature", signed.signature.as_str())];
+        fields.extend(signed.content_digest.as_deref().map(|digest| ("content-digest", digest)));
+        let mut parts = parts(&fields, body);
+        change(&mut parts);
+        Claimed::read(&parts, "user_ann")?.verify([&Secret::new("key")])
+    }
+
+    /// RFC 9421, B.2.5
+    #[test]
+    fn the_standards_own_example_gives_the_standards_signature() {
+        let fields = [("date", "Tue, 20 Apr 2021 02:07:55 GMT"), ("content-type", "application/json")];
+        let parts = Parts { scheme: "https", authority: "Example.com:443", ..parts(&fields, b"") };
+        let input = r#"sig-b25=("date" "@authority" "content-type");created=1618884473;keyid="test-shared-secret""#;
+        let inputs: Dictionary = Parser::new(input).parse().unwrap();
+        let Some(ListEntry::InnerList(list)) = inputs.get("sig-b25") else { panic!("a list") };
+        let base = parts.base(&covered(list).unwrap(), list).unwrap();
+        assert_eq!(
+            base,
+            "\"date\": Tue, 20 Apr 2021 02:07:55 GMT\n\"@authority\": example.com\n\"content-type\": application/json\n\
+             \"@signature-params\": (\"date\" \"@authority\" \"content-type\");created=1618884473;keyid=\"test-shared-secret\""
+        );
+        let key = "uzvJfB4u3N0Jy4T7NZ75MDVcr8zSTInedJtkgcu46YW4XByzNJjxBdtjUkdJPBtbmHhIDi6pcl8jsasjlTMtDQ==";
+        let key = STANDARD.decode(key).unwrap();
+        let mac = mac::bytes(&Secret::new(key), base.as_bytes());
+        assert_eq!(STANDARD.encode(mac), "pxcQw6G3AjtMBQjwo8XzkZf/bws5LelbaMk5rGIGtE8=");
+    }
+
+    #[test]
+    fn a_signed_request_is_taken_and_any_other_is_not() {
+        for body in [BODY, b""] {
+            let signed = signed(body);
+            assert_eq!(read(&signed, |_| {}, body), Ok(()));
+            assert_eq!(read(&signed, |parts| parts.method = "PUT", body), Err(Unsigned::Mismatch));
+            assert_eq!(read(&signed, |parts| parts.path = "/runs/8/approve", body), Err(Unsigned::Mismatch));
+            assert_eq!(read(&signed, |parts| parts.query = Some("x=1"), body), Err(Unsigned::Mismatch));
+            assert_eq!(read(&signed, |parts| parts.authority = "other:1", body), Ok(()), "a proxy may change it");
+        }
+        assert_eq!(read(&signed(BODY), |_| {}, b"{}"), Err(Unsigned::OtherBody(2)));
+        assert_eq!(read(&signed(BODY), |_| {}, b""), Err(Unsigned::OtherBody(0)));
+        assert_eq!(read(&signed(b""), |_| {}, BODY), Err(Unsigned::NotCovered("content-digest")));
+    }
+
+    #[test]
+    fn labels_order_and_further_components_are_the_callers_choice() {
+        let fields = [("host", "a.example"), ("x-order", " 1 "), ("x-order", "2")];
+        let mut parts = parts(&fields, b"");
+        let covered = ["x-order", "@query", "@target-uri", "@path", "@authority", "@method"];
+        let names = covered.map(|name| format!("\"{name}\"")).join(" ");
+        let input = format!(r#"({names});keyid="user_ann";nonce="n";created=7"#);
+        let header = format!(r#"other=("@method");keyid="x", mine={input}"#);
+        let inputs: Dictionary = Parser::new(&header).parse().unwrap();
+        let Some(ListEntry::InnerList(list)) = inputs.get("mine") else { panic!("a list") };
+        let base = parts.base(&covered, list).unwrap();
+        assert!(
+            base.starts_with(
+                "\"x-order\": 1, 2\n\"@query\": ?\n\"@target-uri\": http://127.0.0.1:8080/runs/7/approve\n"
+            )
+        );
+        let signature = format!("mine=:{}:", STANDARD.encode(mac::bytes(&Secret::new("key"), base.as_bytes())));
+        let mut all = fields.to_vec();
+        all.extend([("signature-input", header.as_str()), ("signature", signature.as_str())]);
+        parts.fields = &all;
+        let claimed = Claimed::read(&parts, "user_ann").unwrap();
+        assert_eq!((claimed.created, claimed.expires, claimed.nonce.as_str()), (7, None, "n"));
+        assert_eq!(claimed.verify([&Secret::new("other"), &Secret::new("key")]), Ok(()));
+        assert_eq!(claimed.verify([]), Err(Unsigned::Mismatch));
+        assert_eq!(Claimed::read(&parts, "user_bob").unwrap_err(), Unsigned::OtherKey("user_bob".to_owned()));
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_named() {
+        let all = r#"("@method" "@path" "@query")"#;
+        let cases = [
+            ("", Unsigned::OtherKey("a".to_owned())),
+            ("(", Unsigned::Unreadable("signature-input", "it is no structured dictionary")),
+            (r#"s=("@method" "@path");keyid="a";created=1;nonce="n""#, Unsigned::NotCovered("@query")),
+            (&format!(r#"s={all};keyid="a";nonce="n""#), Unsigned::Parameter("created", "is missing")),
+            (
+                &format!(r#"s={all};keyid="a";created="x";nonce="n""#),
+                Unsigned::Parameter("created", "is not in Unix seconds"),
+            ),
+            (&format!(r#"s={all};keyid="a";created=1"#), Unsigned::Parameter("nonce", "is missing")),
+            (
+                &format!(r#"s={all};keyid="a";created=1;nonce="n";alg="none""#),
+                Unsigned::Parameter("alg", "is not hmac-sha256"),
+            ),
+            (
+                r#"s=("@method" "@path" "@query" "@method");keyid="a";created=1;nonce="n""#,
+                Unsigned::Unreadable("signature-input", "a component stands twice"),
+            ),
+            (
+                r#"s=("@method" "@path" "@query" "@status");keyid="a";created=1;nonce="n""#,
+                Unsigned::UnknownComponent("@status".to_owned()),
+            ),
+            (
+                r#"s=("@method" "@path";req "@query");keyid="a";created=1;nonce="n""#,
+                Unsigned::UnknownComponent("@path with parameters".to_owned()),
+            ),
+            (
+                r#"s=("@method" "@path" "@query" "x-no");keyid="a";created=1;nonce="n""#,
+                Unsigned::UnknownComponent("x-no".to_owned()),
+            ),
+        ];
+        for (input, wrong) in cases {
+            let fields = [("signature-input", input), ("signature", "s=:AAAA:")];
+            assert_eq!(Claimed::read(&parts(&fields, b""), "a").unwrap_err(), wrong, "{input}");
+        }
+        assert_eq!(Claimed::read(&parts(&[], b""), "a").unwrap_err(), Unsigned::Missing("signature-input"));
+    }
+}
