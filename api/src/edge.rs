@@ -2,6 +2,7 @@
 
 use crate::ops::readyz::KeptAnswer;
 use crate::trace::{Origin, TraceContext};
+use axum::http::Uri;
 use chimera_core::limits::EVENT_STREAMS_MAX;
 use chimera_engine::access::Access;
 use chimera_engine::flow::Flow;
@@ -44,6 +45,28 @@ impl Check {
     }
 }
 
+/// What callers see of the server's address and a proxy may have changed on the way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PublicUrl(Option<Arc<(String, String)>>);
+
+impl PublicUrl {
+    fn of(url: &str) -> Self {
+        let Ok(uri) = url.parse::<Uri>() else { return Self::default() };
+        let prefix = uri.path().trim_end_matches('/').to_owned();
+        Self(Some(Arc::new((uri.scheme_str().unwrap_or("http").to_owned(), prefix))))
+    }
+
+    /// `http` or `https`.
+    pub(crate) fn scheme(&self) -> &str {
+        self.0.as_ref().map_or("http", |parts| &parts.0)
+    }
+
+    /// What stands before every path, without a slash at its end.
+    pub(crate) fn prefix(&self) -> &str {
+        self.0.as_ref().map_or("", |parts| &parts.1)
+    }
+}
+
 /// The state of the HTTP edge. Every layer copies it for each request, so a copy costs one count.
 #[derive(Clone)]
 pub struct Edge {
@@ -65,6 +88,7 @@ pub struct Parts {
     pub(crate) metrics: Arc<dyn Fn() -> String + Send + Sync>,
     pub(crate) link: Option<TraceLink>,
     pub(crate) request_timeout: Duration,
+    pub(crate) public: PublicUrl,
     stopping: Arc<AtomicBool>,
 }
 
@@ -85,6 +109,7 @@ impl Edge {
             metrics: Arc::new(String::new),
             link: None,
             request_timeout: Duration::from_secs(30),
+            public: PublicUrl::default(),
             stopping: Arc::default(),
         };
         Self { parts: Arc::new(parts) }
@@ -147,6 +172,12 @@ impl Edge {
     #[must_use]
     pub fn with_request_timeout(self, timeout: Duration) -> Self {
         self.with(|parts| parts.request_timeout = timeout)
+    }
+
+    /// Sets the address under which callers see this server.
+    #[must_use]
+    pub fn with_public_url(self, url: &str) -> Self {
+        self.with(|parts| parts.public = PublicUrl::of(url))
     }
 
     /// From now on readiness says no, so that nobody sends more.

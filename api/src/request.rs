@@ -5,6 +5,7 @@
 
 use crate::edge::Edge;
 use crate::problem::{ApiError, Attached, PROBLEM_JSON, Worded, told};
+use crate::routes;
 use crate::trace::{Origin, RunSeed, TraceContext};
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
@@ -22,9 +23,6 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
 
-/// Where a run is asked for: such a request begins the run's trace.
-const STARTS_RUNS: [&str; 2] = ["/act", "/workflows/{id}/call"];
-
 /// Characters of a correlation id at the most.
 const CORRELATION_CHARS_MAX: usize = 128;
 
@@ -37,7 +35,8 @@ pub(crate) async fn observe(State(edge): State<Edge>, mut request: Request, next
     let instance = told(request.uri().path().to_owned(), TARGET_BYTES_MAX);
     let correlation = correlation_id(request.headers()).unwrap_or_else(|| edge.random.opaque_id());
     let caller = header_text(request.headers(), &TRACEPARENT).and_then(TraceContext::parse);
-    let run = (method == "POST" && STARTS_RUNS.contains(&route.as_str())).then(|| edge.random.row_id(began));
+    let acts = routes::route(request.method(), &route).is_some_and(|route| route.rules.acts);
+    let run = acts.then(|| edge.random.row_id(began));
     let origin = Origin { run, caller: caller.as_ref() };
     let span = tracing::info_span!(
         "http_request",

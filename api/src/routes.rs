@@ -1,6 +1,6 @@
 //! The route table, and the OpenAPI document made from the same handlers.
 //!
-//! A test compares both: a route without documentation and a documented path without a route fail.
+//! Each route stands once, with everything that it demands of whoever asks.
 
 use crate::access::{act, actor_get, actor_key, actor_list, actor_put, gate, jwks, token, token_refresh, token_revoke};
 use crate::edge::Edge;
@@ -15,123 +15,104 @@ use crate::ledger::audit_list;
 use crate::ops::{docs, errors, healthz, metrics, openapi, readyz, schema, webhooks};
 use crate::problem::ApiError;
 use crate::request;
+use crate::route::{self, Route, Rules, Signed};
 use axum::Router;
 use axum::http::{Method, Uri};
 use axum::middleware::from_fn_with_state;
-use axum::routing::{MethodRouter, delete, get, post};
+use axum::routing::{MethodFilter, MethodRouter, get, on};
 use chimera_core::error::Code;
+use std::sync::LazyLock;
 use tower_http::catch_panic::CatchPanicLayer;
-use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::security::{
+    ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+};
 use utoipa::{Modify, OpenApi};
 
-/// What anybody may ask for.
-fn open() -> Vec<(&'static str, MethodRouter<Edge>)> {
-    vec![
-        ("/healthz", get(healthz::healthz)),
-        ("/readyz", get(readyz::readyz)),
-        ("/metrics", get(metrics::metrics)),
-        ("/openapi.json", get(openapi::openapi)),
-        ("/docs", get(docs::docs)),
-        ("/docs/errors/{code}", get(errors::error)),
-        ("/.well-known/webhooks.json", get(webhooks::keys)),
-        ("/approvals/{token}", get(link_open::open).post(link_decide::decide)),
-        ("/artifacts/{sha256}", get(artifact::artifact)),
-        ("/.well-known/jwks.json", get(jwks::jwks)),
-        ("/auth/token", post(token::sign_in)),
-        ("/auth/refresh", post(token_refresh::refresh)),
-    ]
+/// Makes the route table, the router's part and the OpenAPI document of one list.
+macro_rules! routes {
+    ($($method:ident $path:literal $module:ident::$handler:ident $rules:ident;)*) => {
+        /// The route table.
+        static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
+            vec![$(Route { method: Method::$method, path: $path, rules: &route::$rules }),*]
+        });
+
+        /// Every route with its handler.
+        fn handlers() -> Vec<MethodRouter<Edge>> {
+            vec![$(on(MethodFilter::$method, $module::$handler)),*]
+        }
+
+        #[derive(OpenApi)]
+        #[openapi(paths($($module::$handler),*))]
+        struct Operations;
+    };
 }
 
-/// What only those may ask for whom the door lets in.
-fn guarded() -> Vec<(&'static str, MethodRouter<Edge>)> {
-    vec![
-        ("/auth/revoke", post(token_revoke::revoke)),
-        ("/act", post(act::act)),
-        ("/actors", get(actor_list::list)),
-        ("/actors/{id}", get(actor_get::get).put(actor_put::put)),
-        ("/actors/{id}/keys", post(actor_key::add)),
-        ("/tools", get(tool_list::list)),
-        ("/tool-calls", get(call_list::list)),
-        ("/doubts", get(doubt_list::list)),
-        ("/audit", get(audit_list::list)),
-        ("/workflows", get(workflow_list::list)),
-        ("/workflows/{id}", get(workflow_get::get).put(workflow_apply::apply)),
-        ("/workflows/{id}/check", post(workflow_check::check)),
-        ("/workflows/{id}/cache", delete(cache_forget::forget)),
-        ("/workflows/{id}/call", post(run_call::call)),
-        ("/runs", get(run_list::list)),
-        ("/runs/{id}", get(run_get::get).patch(run_mark::mark)),
-        ("/runs/{id}/steps", get(run_steps::steps)),
-        ("/runs/{id}/steps/{step}/resolve", post(step_resolve::resolve)),
-        ("/runs/{id}/steps/{step}/edit", post(step_edit::edit)),
-        ("/runs/{id}/events", get(run_events::events)),
-        ("/runs/{id}/approve", post(run_approve::approve)),
-        ("/runs/{id}/reject", post(run_reject::reject)),
-        ("/runs/{id}/cancel", post(run_cancel::cancel)),
-        ("/runs/{id}/pause", post(run_pause::pause)),
-        ("/runs/{id}/resume", post(run_resume::resume)),
-        ("/runs/{id}/rollback", post(run_rollback::rollback)),
-        ("/runs/{id}/retry", post(run_retry::retry)),
-        ("/runs/{id}/replay", post(run_replay::replay)),
-        ("/runs/{id}/patch", post(run_patch::patch)),
-        ("/runs/{id}/patches/{number}", delete(run_unpatch::unpatch)),
-    ]
+routes! {
+    GET "/healthz" healthz::healthz OPEN;
+    GET "/readyz" readyz::readyz OPEN;
+    GET "/metrics" metrics::metrics OPEN;
+    GET "/openapi.json" openapi::openapi OPEN;
+    GET "/docs" docs::docs OPEN;
+    GET "/docs/errors/{code}" errors::error OPEN;
+    GET "/.well-known/webhooks.json" webhooks::keys OPEN;
+    GET "/.well-known/jwks.json" jwks::jwks OPEN;
+    GET "/approvals/{token}" link_open::open OPEN;
+    POST "/approvals/{token}" link_decide::decide OPEN;
+    GET "/artifacts/{sha256}" artifact::artifact OPEN;
+    POST "/auth/token" token::sign_in SIGN_IN;
+    POST "/auth/refresh" token_refresh::refresh REFRESH;
+    POST "/auth/revoke" token_revoke::revoke CHANGE;
+    POST "/act" act::act ACT;
+    GET "/actors" actor_list::list READ;
+    GET "/actors/{id}" actor_get::get READ;
+    PUT "/actors/{id}" actor_put::put CHANGE;
+    POST "/actors/{id}/keys" actor_key::add CHANGE;
+    GET "/tools" tool_list::list READ;
+    GET "/tool-calls" call_list::list READ;
+    GET "/doubts" doubt_list::list READ;
+    GET "/audit" audit_list::list READ;
+    GET "/workflows" workflow_list::list READ;
+    GET "/workflows/{id}" workflow_get::get READ;
+    PUT "/workflows/{id}" workflow_apply::apply CHANGE;
+    POST "/workflows/{id}/check" workflow_check::check CHECK;
+    DELETE "/workflows/{id}/cache" cache_forget::forget CHANGE;
+    POST "/workflows/{id}/call" run_call::call CALL;
+    GET "/runs" run_list::list READ;
+    GET "/runs/{id}" run_get::get READ;
+    PATCH "/runs/{id}" run_mark::mark CHANGE;
+    GET "/runs/{id}/steps" run_steps::steps READ;
+    POST "/runs/{id}/steps/{step}/resolve" step_resolve::resolve CHANGE;
+    POST "/runs/{id}/steps/{step}/edit" step_edit::edit CHANGE;
+    GET "/runs/{id}/events" run_events::events READ;
+    POST "/runs/{id}/approve" run_approve::approve CHANGE;
+    POST "/runs/{id}/reject" run_reject::reject CHANGE;
+    POST "/runs/{id}/cancel" run_cancel::cancel CHANGE;
+    POST "/runs/{id}/pause" run_pause::pause CHANGE;
+    POST "/runs/{id}/resume" run_resume::resume CHANGE;
+    POST "/runs/{id}/rollback" run_rollback::rollback CHANGE;
+    POST "/runs/{id}/retry" run_retry::retry CHANGE;
+    POST "/runs/{id}/replay" run_replay::replay CHANGE;
+    POST "/runs/{id}/patch" run_patch::patch CHANGE;
+    DELETE "/runs/{id}/patches/{number}" run_unpatch::unpatch CHANGE;
+}
+
+/// The line of the table for a request that was matched.
+pub(crate) fn route(method: &Method, path: &str) -> Option<&'static Route> {
+    let method = if *method == Method::HEAD { &Method::GET } else { method };
+    ROUTES.iter().find(|route| route.path == path && route.method == *method)
+}
+
+/// The route table.
+#[must_use]
+pub fn table() -> &'static [Route] {
+    &ROUTES
 }
 
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Chimera", description = "Lets AI agents act, and keeps every act under control."),
-    paths(
-        healthz::healthz,
-        readyz::readyz,
-        metrics::metrics,
-        openapi::openapi,
-        docs::docs,
-        errors::error,
-        webhooks::keys,
-        link_open::open,
-        link_decide::decide,
-        artifact::artifact,
-        jwks::jwks,
-        token::sign_in,
-        token_refresh::refresh,
-        token_revoke::revoke,
-        act::act,
-        actor_list::list,
-        actor_get::get,
-        actor_put::put,
-        actor_key::add,
-        tool_list::list,
-        call_list::list,
-        doubt_list::list,
-        audit_list::list,
-        workflow_list::list,
-        workflow_get::get,
-        workflow_apply::apply,
-        workflow_check::check,
-        cache_forget::forget,
-        run_call::call,
-        run_list::list,
-        run_get::get,
-        run_mark::mark,
-        run_steps::steps,
-        step_resolve::resolve,
-        step_edit::edit,
-        run_events::events,
-        run_approve::approve,
-        run_reject::reject,
-        run_cancel::cancel,
-        run_pause::pause,
-        run_resume::resume,
-        run_rollback::rollback,
-        run_retry::retry,
-        run_replay::replay,
-        run_patch::patch,
-        run_unpatch::unpatch,
-    ),
     components(schemas(schema::ProblemDocument)),
-    modifiers(&Credentials),
-    security(("bearer" = [])),
     tags(
         (name = "ops", description = "Health, metrics, documentation"),
         (name = "access", description = "Who calls, and what they ask for"),
@@ -151,28 +132,61 @@ impl Modify for Credentials {
         let token = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
             .bearer_format("JWT")
-            .description(Some("An access token of `/auth/token`. A request with a body is signed as well."))
+            .description(Some("An access token of `/auth/token`"))
             .build();
-        let signature = ApiKeyValue::with_description(
+        let body = ApiKeyValue::with_description(
             "X-HMAC-Signature",
             "Lower-case hex of the HMAC-SHA256 of the raw body, with the actor's key",
         );
+        let message = ApiKeyValue::with_description(
+            "Signature",
+            "An HTTP message signature (RFC 9421) with the actor's key, `alg=\"hmac-sha256\"`, over `@method`, `@path`, \
+             `@query` and, with a body, `content-digest`; `Signature-Input` has `created`, `nonce` and `keyid`, the actor",
+        );
         let components = document.components.get_or_insert_default();
         components.add_security_scheme("bearer", SecurityScheme::Http(token));
-        components.add_security_scheme("hmac", SecurityScheme::ApiKey(ApiKey::Header(signature)));
+        components.add_security_scheme("hmac", SecurityScheme::ApiKey(ApiKey::Header(body)));
+        components.add_security_scheme("signature", SecurityScheme::ApiKey(ApiKey::Header(message)));
+        for route in table() {
+            let operations = document.paths.paths.get_mut(route.path).into_iter();
+            for operation in operations.filter_map(|item| operation(item, &route.method)) {
+                operation.security = Some(vec![demanded(route.rules)]);
+            }
+        }
     }
+}
+
+fn operation<'a>(item: &'a mut PathItem, method: &Method) -> Option<&'a mut Operation> {
+    let slot = match method.as_str() {
+        "GET" => &mut item.get,
+        "PUT" => &mut item.put,
+        "POST" => &mut item.post,
+        "DELETE" => &mut item.delete,
+        "PATCH" => &mut item.patch,
+        _ => return None,
+    };
+    slot.as_mut()
+}
+
+/// What a route demands, in the words of OpenAPI.
+fn demanded(rules: &Rules) -> SecurityRequirement {
+    let none: [&str; 0] = [];
+    let token = rules.token.then_some("bearer");
+    let signed = match rules.signed {
+        Signed::No => None,
+        Signed::Body => Some("hmac"),
+        Signed::Message => Some("signature"),
+    };
+    token.into_iter().chain(signed).fold(SecurityRequirement::default(), |all, name| all.add(name, none))
 }
 
 /// The OpenAPI 3.1 document.
 #[must_use]
 pub fn document() -> utoipa::openapi::OpenApi {
-    Document::openapi()
-}
-
-/// Every path of the route table.
-#[must_use]
-pub fn paths() -> Vec<&'static str> {
-    open().into_iter().chain(guarded()).map(|(path, _)| path).collect()
+    let mut document = Document::openapi();
+    document.merge(Operations::openapi());
+    Credentials.modify(&mut document);
+    document
 }
 
 /// The whole edge as one service.
@@ -182,15 +196,16 @@ pub fn router(edge: Edge) -> Router {
 
 /// The whole edge with further routes under the same layers.
 pub fn with_routes(edge: Edge, more: Router<Edge>) -> Router {
-    let add = |router: Router<Edge>, (path, methods)| router.route(path, methods);
-    let guarded = guarded()
-        .into_iter()
-        .fold(Router::new(), add)
-        .route_layer(from_fn_with_state(edge.clone(), gate::authenticate));
-    open()
-        .into_iter()
-        .fold(more, add)
-        .merge(guarded)
+    table()
+        .iter()
+        .zip(handlers())
+        .fold(more, |router, (route, handler)| {
+            let handler = match route.rules.token {
+                true => handler.route_layer(from_fn_with_state(edge.clone(), gate::authenticate)),
+                false => handler,
+            };
+            router.route(route.path, handler)
+        })
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(CatchPanicLayer::custom(request::after_panic))

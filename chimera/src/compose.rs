@@ -402,7 +402,7 @@ pub(crate) async fn records_to_read(config: &Config, ambient: &Ambient) -> Outco
 }
 
 /// Where links of this server lead.
-fn base_url(config: &Config, address: SocketAddr) -> String {
+pub(crate) fn base_url(config: &Config, address: SocketAddr) -> String {
     config.public_url.clone().unwrap_or_else(|| format!("http://{address}"))
 }
 

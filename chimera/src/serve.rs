@@ -110,6 +110,7 @@ pub(crate) async fn serve(
         .with_checks(parts.checks.iter().map(|check| config.mask.check(check)).collect())
         .with_blobs(parts.blobs.clone())
         .with_metrics(telemetry.render_metrics())
+        .with_public_url(&compose::base_url(config, address))
         .with_request_timeout(config.request_timeout);
     if let Some(flow) = parts.flow() {
         if purpose == (Purpose::Trying { examples: true }) && flow.hold().is_none() {

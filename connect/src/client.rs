@@ -5,6 +5,7 @@
 //! was cut by ending; whoever wants the rest asks again behind the last event that came.
 
 use bytes::BytesMut;
+use chimera_core::access::signature::Parts;
 use chimera_core::access::{Secret, mac};
 use chimera_core::error::{ErrorBody, Problem};
 use chimera_engine::port::{Clock, Random};
@@ -18,6 +19,9 @@ use tokio::sync::OnceCell;
 
 /// The header with the signature of a body.
 const SIGNATURE: &str = "x-hmac-signature";
+
+/// Where the body alone is signed.
+const BODY_SIGNED: [&str; 3] = ["act", "auth/token", "auth/refresh"];
 
 /// How long an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -103,11 +107,8 @@ impl Server {
 
     /// Asks, and gives status and document of the answer. `path` begins without a slash.
     pub async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Result<(u16, Value), ServerError> {
-        let mut request =
-            self.request(method, path)?.header(AUTHORIZATION, self.token().await?).timeout(ANSWER_TIMEOUT);
-        if let Some(body) = body {
-            request = self.signed(request, body);
-        }
+        let request = self.request(method, path)?.header(AUTHORIZATION, self.token().await?).timeout(ANSWER_TIMEOUT);
+        let request = self.signed(request, method, path, body)?;
         let answer = self.accepted(request.send().await).await?;
         let status = answer.status().as_u16();
         let bytes = answer.bytes().await.map_err(|error| self.silent(&error))?;
@@ -144,13 +145,43 @@ impl Server {
         Ok(self.http.request(method, url))
     }
 
-    /// A request with a body, signed if there is a key.
-    fn signed(&self, request: reqwest::RequestBuilder, body: String) -> reqwest::RequestBuilder {
-        let request = request.header(CONTENT_TYPE, "application/json");
-        match &self.credentials.key {
-            Some(key) => request.header(SIGNATURE, mac::sign(key, body.as_bytes())).body(body),
-            None => request.body(body),
+    /// A request with its body, signed as the server demands it there.
+    fn signed(
+        &self,
+        request: reqwest::RequestBuilder,
+        method: &str,
+        path: &str,
+        body: Option<String>,
+    ) -> Result<reqwest::RequestBuilder, ServerError> {
+        let Credentials { actor, key, clock, random, .. } = &self.credentials;
+        let mut request = request;
+        let bytes = body.as_deref().unwrap_or_default().as_bytes();
+        if let Some(key) = key.as_ref().filter(|_| method != "GET") {
+            if BODY_SIGNED.contains(&path) {
+                request = request.header(SIGNATURE, mac::sign(key, bytes));
+            } else {
+                let unusable = |what: &str| ServerError::Unusable(format!("the request can't be signed: {what}"));
+                let url = self.base.join(path).map_err(|error| unusable(&error.to_string()))?;
+                let parts = Parts {
+                    method,
+                    scheme: url.scheme(),
+                    authority: url.authority(),
+                    path: url.path(),
+                    prefix: "",
+                    query: url.query(),
+                    fields: &[],
+                    body: bytes,
+                };
+                let created = clock.now().millis().div_euclid(1_000);
+                let signed = parts.sign(actor, key, created, &random.opaque_id());
+                let signed = signed.ok_or_else(|| unusable("the actor's name is not plain text"))?;
+                request = signed.headers().fold(request, |request, (name, value)| request.header(name, value));
+            }
         }
+        Ok(match body {
+            Some(body) => request.header(CONTENT_TYPE, "application/json").body(body),
+            None => request,
+        })
     }
 
     /// Signs in with the key: the server's answer with its tokens, narrowed to `scopes` if there are any.
@@ -164,7 +195,8 @@ impl Server {
             body["scopes"] = scopes.into();
         }
         let request = self.request("POST", "auth/token")?.timeout(ANSWER_TIMEOUT);
-        let answer = self.accepted(self.signed(request, body.to_string()).send().await).await?;
+        let request = self.signed(request, "POST", "auth/token", Some(body.to_string()))?;
+        let answer = self.accepted(request.send().await).await?;
         let status = answer.status().as_u16();
         answer.json().await.map_err(|_| self.strange(status))
     }

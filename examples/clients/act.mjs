@@ -3,10 +3,11 @@
 //   CHIMERA_SERVER=http://127.0.0.1:8080 \
 //   SERVICE=n8n_workflow_demo SERVICE_KEY=… PERSON=user_ada PERSON_KEY=… node act.mjs
 //
-// The signature covers the exact bytes of the body. So a body is made into a string once, and that
-// string is both signed and sent.
+// Signing in and acting, the body alone is signed. Everything else that changes something is signed over
+// method, path, query and body, as HTTP message signatures (RFC 9421) are. A signature covers exact bytes.
+// So a body is made into a string once, and that string is both signed and sent.
 
-import { createHmac, randomBytes } from "node:crypto";
+import { createHash, createHmac, randomBytes } from "node:crypto";
 import { setTimeout as pause } from "node:timers/promises";
 
 const {
@@ -18,6 +19,18 @@ const {
 } = process.env;
 const text = "Chimera lets agents act. Every act is written down. What was done can be undone.";
 
+// The headers of an HTTP message signature. A path with a query would be split at its `?`.
+function signed(actor, key, method, path, body) {
+  const digest = `sha-256=:${createHash("sha256").update(body).digest("base64")}:`;
+  const covered = { "@method": method, "@path": path, "@query": "?", "content-digest": digest };
+  const names = Object.keys(covered).map((name) => `"${name}"`).join(" ");
+  const [created, nonce] = [Math.floor(Date.now() / 1000), randomBytes(16).toString("hex")];
+  const params = `(${names});created=${created};nonce="${nonce}";keyid="${actor}"`;
+  const lines = Object.entries(covered).map(([name, value]) => `"${name}": ${value}\n`).join("");
+  const made = createHmac("sha256", key).update(`${lines}"@signature-params": ${params}`).digest("base64");
+  return { "content-digest": digest, "signature-input": `sig=${params}`, signature: `sig=:${made}:` };
+}
+
 // Chimera, as one actor sees it.
 async function chimera(actor, key) {
   let token;
@@ -27,7 +40,11 @@ async function chimera(actor, key) {
     if (document !== undefined) {
       body = JSON.stringify(document);
       headers["content-type"] = "application/json";
-      headers["x-hmac-signature"] = createHmac("sha256", key).update(body).digest("hex");
+      if (["/auth/token", "/act"].includes(path)) {
+        headers["x-hmac-signature"] = createHmac("sha256", key).update(body).digest("hex");
+      } else {
+        Object.assign(headers, signed(actor, key, "POST", path, body));
+      }
     }
     const answer = await fetch(url + path, { method: body ? "POST" : "GET", headers, body });
     if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);

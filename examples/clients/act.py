@@ -5,10 +5,12 @@ and approves.
     CHIMERA_SERVER=http://127.0.0.1:8080 \
     SERVICE=n8n_workflow_demo SERVICE_KEY=… PERSON=user_ada PERSON_KEY=… python3 act.py
 
-The signature covers the exact bytes of the body. So a body is made into bytes once, and those bytes are
-both signed and sent.
+Signing in and acting, the body alone is signed. Everything else that changes something is signed over
+method, path, query and body, as HTTP message signatures (RFC 9421) are. A signature covers exact bytes. So a
+body is made into bytes once, and those bytes are both signed and sent.
 """
 
+import base64
 import hashlib
 import hmac
 import json
@@ -26,7 +28,7 @@ class Chimera:
     """Chimera, as one actor sees it."""
 
     def __init__(self, actor, key):
-        self.key = key.encode()
+        self.actor, self.key = actor, key.encode()
         self.token = None
         signed_in = self.ask("/auth/token", {"actor": actor, "issued_at": time.time(), "nonce": secrets.token_hex(16)})
         self.token = signed_in["access_token"]  # good for an hour
@@ -37,7 +39,10 @@ class Chimera:
         if document is not None:
             body = json.dumps(document).encode()
             headers["Content-Type"] = "application/json"
-            headers["X-HMAC-Signature"] = hmac.new(self.key, body, hashlib.sha256).hexdigest()
+            if path in ("/auth/token", "/act"):
+                headers["X-HMAC-Signature"] = hmac.new(self.key, body, hashlib.sha256).hexdigest()
+            else:
+                headers.update(self.signed("POST", path, body))
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
         try:
@@ -45,6 +50,17 @@ class Chimera:
                 return json.load(answer)
         except urllib.error.HTTPError as refused:
             raise SystemExit(f"{path}: {refused.code} {refused.read().decode()}") from None
+
+    def signed(self, method, path, body):
+        """The headers of an HTTP message signature. A path with a query would be split at its `?`."""
+        digest = base64.b64encode(hashlib.sha256(body).digest()).decode()
+        covered = {"@method": method, "@path": path, "@query": "?", "content-digest": f"sha-256=:{digest}:"}
+        names = " ".join(f'"{name}"' for name in covered)
+        params = f'({names});created={int(time.time())};nonce="{secrets.token_hex(16)}";keyid="{self.actor}"'
+        base = "".join(f'"{name}": {value}\n' for name, value in covered.items()) + f'"@signature-params": {params}'
+        made = base64.b64encode(hmac.new(self.key, base.encode(), hashlib.sha256).digest()).decode()
+        signature = {"Signature-Input": f"sig={params}", "Signature": f"sig=:{made}:"}
+        return {"Content-Digest": covered["content-digest"], **signature}
 
 
 def main():

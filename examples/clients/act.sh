@@ -4,9 +4,11 @@
 #   CHIMERA_SERVER=http://127.0.0.1:8080 \
 #   SERVICE=n8n_workflow_demo SERVICE_KEY=… PERSON=user_ada PERSON_KEY=… ./act.sh
 #
-# The signature covers the exact bytes of the body. So each body is made once, as one string, and that
-# string is both signed and sent; --data-binary keeps curl from changing it. On a machine that others use,
-# take another client: openssl gets the key as an argument, which they can see.
+# Signing in and acting, the body alone is signed. Everything else that changes something is signed over
+# method, path, query and body, as HTTP message signatures (RFC 9421) are. A signature covers exact bytes. So
+# each body is made once, as one string, and that string is both signed and sent; --data-binary keeps curl from
+# changing it. On a machine that others use, take another client: openssl gets the key as an argument, which
+# they can see.
 set -euo pipefail
 
 url=${CHIMERA_SERVER:-http://127.0.0.1:8080}
@@ -18,6 +20,20 @@ sign() { printf '%s' "$2" | openssl dgst -sha256 -mac HMAC -macopt "key:$1" -r |
 
 # The text behind a member of a JSON document; enough for answers whose shape we know.
 member() { sed -n "s/.*\"$1\":\"\([^\"]*\)\".*/\1/p" | head -n 1; }
+
+# change PATH ACTOR KEY TOKEN BODY: posts what changes something, under an HTTP message signature.
+change() {
+    local digest params base made
+    digest="sha-256=:$(printf '%s' "$5" | openssl dgst -sha256 -binary | base64):"
+    params='("@method" "@path" "@query" "content-digest")'
+    params+=";created=$(date +%s);nonce=\"$(openssl rand -hex 16)\";keyid=\"$2\""
+    base=$(printf '"@method": POST\n"@path": %s\n"@query": ?\n"content-digest": %s\n"@signature-params": %s' \
+        "$1" "$digest" "$params")
+    made=$(printf '%s' "$base" | openssl dgst -sha256 -mac HMAC -macopt "key:$3" -binary | base64)
+    curl -sS --fail-with-body -H 'Content-Type: application/json' -H "Authorization: Bearer $4" \
+        -H "Content-Digest: $digest" -H "Signature-Input: sig=$params" -H "Signature: sig=:$made:" \
+        --data-binary "$5" "$url$1"
+}
 
 # post PATH KEY TOKEN BODY
 post() {
@@ -50,7 +66,7 @@ run=$(member run_id <<<"$draft")
 digest=$(sed -n 's/.*"plan":{"digest":"\([0-9a-f]*\)".*/\1/p' <<<"$draft")
 echo "L1: $(member status <<<"$draft") $run"
 decision='{"decision":"approve","digest":"'$digest'"}'
-echo "approve: $(post "/runs/$run/approve" "$PERSON_KEY" "$token" "$decision" | member approval_status)"
+echo "approve: $(change "/runs/$run/approve" "$person" "$PERSON_KEY" "$token" "$decision" | member approval_status)"
 status=""
 while [ "$status" != completed ]; do
     sleep 0.2

@@ -1,10 +1,11 @@
-"""Signs what schemathesis sends: a token of the operator, and the signature of the very bytes that leave.
+"""Signs what schemathesis sends: a token of the operator, and signatures of the very bytes that leave.
 
 Two things would end the run early: revoking without a body takes back the token of the request, so each
 such request gets a token of its own; and an entry for the operator would count for all that follows, so
 nobody writes one.
 """
 
+import base64
 import copy
 import hashlib
 import hmac
@@ -12,6 +13,7 @@ import itertools
 import json
 import os
 import time
+import urllib.parse
 import urllib.request
 import uuid
 
@@ -25,6 +27,21 @@ KEY = os.environ["CHIMERA_HMAC_KEY"].encode()
 
 def signature(body: bytes) -> str:
     return hmac.new(KEY, body, hashlib.sha256).hexdigest()
+
+
+def message(method: str, url: str, body: bytes) -> dict:
+    """The headers of an HTTP message signature (RFC 9421) over the very request that leaves."""
+    place = urllib.parse.urlsplit(url)
+    covered = {"@method": method, "@path": place.path or "/", "@query": f"?{place.query}"}
+    headers = {}
+    if body:
+        digest = base64.b64encode(hashlib.sha256(body).digest()).decode()
+        covered["content-digest"] = headers["Content-Digest"] = f"sha-256=:{digest}:"
+    names = " ".join(f'"{name}"' for name in covered)
+    params = f'({names});created={int(time.time())};nonce="{uuid.uuid4().hex}";keyid="{ACTOR}";alg="hmac-sha256"'
+    base = "".join(f'"{name}": {value}\n' for name, value in covered.items()) + f'"@signature-params": {params}'
+    made = base64.b64encode(hmac.new(KEY, base.encode(), hashlib.sha256).digest()).decode()
+    return {**headers, "Signature-Input": f"sig={params}", "Signature": f"sig=:{made}:"}
 
 
 def sign_in() -> str:
@@ -49,6 +66,7 @@ class Signed(requests.auth.AuthBase):
             body = body.encode()
         request.headers["Authorization"] = f"Bearer {sign_in() if revokes else Signed.token}"
         request.headers["X-HMAC-Signature"] = signature(body)
+        request.headers.update(message(request.method, request.url, body))
         return request
 
 

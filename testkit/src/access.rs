@@ -1,5 +1,6 @@
 //! A front door for tests: actors whose keys follow from their names, and tokens for them.
 
+use chimera_core::access::signature::Parts as MessageParts;
 use chimera_core::access::token::{Claims, TokenKey};
 use chimera_core::access::{Entry, Level, Secret, SecretName, mac};
 use chimera_core::limits::RATE_HITS_MAX;
@@ -8,6 +9,7 @@ use chimera_engine::access::{Access, Directory, Door, Parts, Rates, Settings, Wi
 use chimera_engine::flow::Flow;
 use chimera_engine::port::{Bus, Clock, Counters, Random, Records, SecretError, Secrets};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The actors whom tests act as.
@@ -37,6 +39,39 @@ pub fn key_of(actor: &str) -> String {
 #[must_use]
 pub fn signature(actor: &str, body: &[u8]) -> String {
     mac::sign(&Secret::new(key_of(actor)), body)
+}
+
+/// The headers of a request that an actor has signed with a key, made now: the signature of its body
+/// and, unless it only asks, the one of the whole request.
+#[must_use]
+pub fn signed_with(
+    key: &str,
+    actor: &str,
+    now: Timestamp,
+    (method, target): (&str, &str),
+    body: &[u8],
+) -> Vec<(&'static str, String)> {
+    static NONCES: AtomicU64 = AtomicU64::new(0);
+    let key = Secret::new(key);
+    let mut headers = Vec::new();
+    if !body.is_empty() {
+        headers.push(("x-hmac-signature", mac::sign(&key, body)));
+    }
+    if !["GET", "HEAD"].contains(&method) {
+        let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+        let parts = MessageParts { method, scheme: "http", authority: "", path, prefix: "", query, fields: &[], body };
+        let nonce = format!("{}-{}", std::process::id(), NONCES.fetch_add(1, Ordering::Relaxed));
+        let signed = parts.sign(actor, &key, now.millis().div_euclid(1_000), &nonce);
+        let signed = signed.expect("an actor and a nonce that can stand in a header");
+        headers.extend(signed.headers().map(|(name, value)| (name, value.to_owned())));
+    }
+    headers
+}
+
+/// The same with the key that follows from the actor's name.
+#[must_use]
+pub fn signed(actor: &str, now: Timestamp, asked: (&str, &str), body: &[u8]) -> Vec<(&'static str, String)> {
+    signed_with(&key_of(actor), actor, now, asked, body)
 }
 
 /// What time it is for a server that the test has started.

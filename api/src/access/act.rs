@@ -158,7 +158,6 @@ impl Notify {
     post,
     path = "/act",
     tag = "access",
-    security(("bearer" = [], "hmac" = [])),
     request_body = ActBody,
     responses(
         (

@@ -5,35 +5,42 @@
 //! last, in the handler, because they are nobody's business before the caller is known.
 
 use super::headers::{SIGNATURE, bearer, single, tell};
-use crate::edge::Edge;
+use crate::edge::{Edge, PublicUrl};
 use crate::extract;
 use crate::json;
 use crate::problem::{ApiError, Attached};
+use crate::route::{Dated, Limit, Rules, Signed};
+use crate::routes;
 use crate::server::Peer;
 use crate::trace::TraceContext;
 use axum::body::{Body, HttpBody};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use chimera_core::access::signature;
 use chimera_core::error::Code;
 use chimera_core::limits::BODY_BYTES_MAX;
-use chimera_engine::access::{Door, Permit, Presented, Rate, Turned};
+use chimera_engine::access::{Door, Permit, Presented, Proof, Rate, Turned};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// The front door.
-const ACT: &str = "POST /act";
-
 /// What a request shows, owned, so that it outlives the request's parts.
 pub(crate) struct Shown {
     bearer: Option<String>,
+    /// The signature of the body alone.
     signature: Option<String>,
     pub(crate) body: Bytes,
+    rules: &'static Rules,
     method: Method,
+    uri: Uri,
+    /// What a signature of the whole request can cover, if one is demanded.
+    fields: Vec<(String, String)>,
+    public: PublicUrl,
     peer: Option<std::net::IpAddr>,
     target: String,
     trace_id: Option<String>,
@@ -44,7 +51,10 @@ impl Shown {
     /// like anything else: counted, and entered in the ledger.
     pub(crate) async fn read(edge: &Edge, request: Request) -> Result<(Self, Request), Response> {
         let (parts, body) = request.into_parts();
-        let mut shown = Self::of(&parts);
+        let Some(mut shown) = Self::of(edge, &parts) else {
+            // A route that the table doesn't know is a fault of ours: nobody gets through it.
+            return Err(ApiError::internal().into_response());
+        };
         match shown.fill(&parts.headers, body).await {
             Ok(()) => {
                 let body = Body::from(shown.body.clone());
@@ -55,17 +65,25 @@ impl Shown {
     }
 
     /// What stands in a request's head and needs no trust.
-    fn of(parts: &Parts) -> Self {
-        let route = parts.extensions.get::<MatchedPath>().map_or(parts.uri.path(), MatchedPath::as_str);
-        Self {
+    fn of(edge: &Edge, parts: &Parts) -> Option<Self> {
+        let path = parts.extensions.get::<MatchedPath>()?.as_str();
+        let route = routes::route(&parts.method, path)?;
+        Some(Self {
             bearer: None,
             signature: None,
             body: Bytes::new(),
+            rules: route.rules,
             method: parts.method.clone(),
+            uri: parts.uri.clone(),
+            fields: match route.rules.signed {
+                Signed::Message => fields(&parts.headers),
+                Signed::Body | Signed::No => Vec::new(),
+            },
+            public: edge.public.clone(),
             peer: parts.extensions.get::<Peer>().map(|peer| peer.0),
-            target: format!("{} {route}", parts.method),
+            target: format!("{} {path}", parts.method),
             trace_id: parts.extensions.get::<TraceContext>().map(|context| context.trace_id.clone()),
-        }
+        })
     }
 
     async fn fill(&mut self, headers: &HeaderMap, body: Body) -> Result<(), ApiError> {
@@ -101,27 +119,44 @@ impl Shown {
         self.bearer.as_deref().unwrap_or_default()
     }
 
-    /// Whether it asks for something to be done.
-    fn acts(&self) -> bool {
-        matches!(self.target.as_str(), ACT | "POST /workflows/{id}/call")
-    }
-
     /// As the door wants to see it.
     pub(crate) fn presented(&self) -> Presented<'_> {
-        let acts = self.target == ACT;
+        let signature = self.signature.as_deref();
         Presented {
             bearer: self.bearer.as_deref(),
-            signature: self.signature.as_deref(),
+            proof: match self.rules.signed {
+                Signed::No => Proof::Token,
+                Signed::Body => Proof::Body { signature, dated: self.rules.dated == Dated::IfSaid },
+                Signed::Message => Proof::Message(self.parts()),
+            },
             body: &self.body,
-            // A key is worth more than the token that asks for it.
-            signed: acts || self.target == "POST /actors/{id}/keys",
-            dated: acts,
-            reads: matches!(self.method, Method::GET | Method::HEAD),
+            reads: self.rules.limit == Limit::Reads,
             peer: self.peer,
             target: &self.target,
             trace_id: self.trace_id.as_deref(),
         }
     }
+
+    /// What a signature of the whole request can cover.
+    fn parts(&self) -> signature::Parts<'_> {
+        let host = self.fields.iter().find(|(name, _)| name == "host").map(|(_, value)| value.as_str());
+        signature::Parts {
+            method: self.method.as_str(),
+            scheme: self.public.scheme(),
+            authority: self.uri.authority().map(Authority::as_str).or(host).unwrap_or_default(),
+            path: self.uri.path(),
+            prefix: self.public.prefix(),
+            query: self.uri.query(),
+            fields: &self.fields,
+            body: &self.body,
+        }
+    }
+}
+
+/// Header fields as a signature can cover them; those that are no text can't be.
+fn fields(headers: &HeaderMap) -> Vec<(String, String)> {
+    let text = |(name, value): (&HeaderName, &HeaderValue)| Some((name.to_string(), value.to_str().ok()?.to_owned()));
+    headers.iter().filter_map(text).collect()
 }
 
 /// Reads a request whole and finds out who sent it; its handler gets a permit.
@@ -150,12 +185,25 @@ async fn rate_limit_middleware(
     request: Request,
     call_next: Next,
 ) -> Response {
-    match door.count(permit, &shown.presented()).await {
-        Ok(rate) => {
-            let response = entered(door, permit, shown, call_next.run(request).await).await;
-            with_rate(response, &rate)
-        }
-        Err(turned) => turned_away(turned),
+    let rate = match door.count(permit, &shown.presented()).await {
+        Ok(rate) => rate,
+        Err(turned) => return turned_away(turned),
+    };
+    let response = match door.check_once(permit, &shown.presented()).await {
+        Ok(()) => finished(door, permit, call_next.run(request).await).await,
+        Err(body) => return with_rate(ApiError::from(body).into_response(), &rate),
+    };
+    with_rate(entered(door, permit, shown, response).await, &rate)
+}
+
+/// A request that was obeyed counts no second time, also if it changed nothing.
+async fn finished(door: &Door, permit: &Permit, response: Response) -> Response {
+    if !response.status().is_success() {
+        return response;
+    }
+    match door.finish(permit).await {
+        Ok(()) => response,
+        Err(body) => ApiError::from(body).into_response(),
     }
 }
 
@@ -164,7 +212,7 @@ async fn rate_limit_middleware(
 async fn entered(door: &Door, permit: &Permit, shown: &Shown, mut response: Response) -> Response {
     let counts = |error: &ApiError| match error.code.status() {
         403 => true,
-        status => shown.acts() && status < 500,
+        status => shown.rules.acts && status < 500,
     };
     match response.extensions_mut().remove::<Attached>() {
         Some(Attached(error)) if counts(&error) => {

@@ -22,7 +22,6 @@ pub(crate) struct KeySet {
     get,
     path = "/.well-known/jwks.json",
     tag = "access",
-    security(()),
     responses((status = 200, body = KeySet, description = "The keys"))
 )]
 pub(crate) async fn jwks(State(edge): State<Edge>) -> Response {

@@ -59,7 +59,6 @@ pub(crate) struct TokenDocument {
     post,
     path = "/auth/token",
     tag = "access",
-    security(("hmac" = [])),
     request_body = SignInBody,
     responses((status = 200, body = TokenDocument, description = "Tokens"), Entering)
 )]

@@ -25,7 +25,6 @@ pub(crate) struct RefreshBody {
     post,
     path = "/auth/refresh",
     tag = "access",
-    security(("hmac" = [])),
     request_body = RefreshBody,
     responses((status = 200, body = TokenDocument, description = "The next tokens"), Entering)
 )]

@@ -60,7 +60,10 @@ async fn a_correlation_id_is_echoed_and_a_dangerous_one_is_replaced() {
 async fn ask_for_a_run(house: &House, path: &str) -> (TraceContext, Value) {
     let request = house.client.post(house.server.url(path)).bearer_auth(house.token("admin"));
     let body = if path == "/act" { json!({"workflow_id": "w"}) } else { json!({}) };
-    let answer = signed(request.header("traceparent", CALLER), "admin", &body).send().await.unwrap();
+    let answer = signed(request.header("traceparent", CALLER), house.stage.world.clock.now(), "admin", &body)
+        .send()
+        .await
+        .unwrap();
     let context = TraceContext::parse(answer.headers()["traceparent"].to_str().unwrap()).unwrap();
     (context, answer.json().await.unwrap())
 }

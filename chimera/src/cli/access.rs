@@ -92,6 +92,13 @@ pub(crate) struct SignArgs {
     /// The body; `-` reads stdin. Every byte counts, a newline at the end too.
     #[arg(default_value = "-")]
     pub(crate) file: PathBuf,
+    /// The request that is signed, such as `'POST /runs/ID/approve'`: gives the headers of an HTTP message
+    /// signature. Without it the body alone is signed, as `/act` and `/auth` demand it.
+    #[arg(long, value_name = "METHOD PATH")]
+    pub(crate) request: Option<String>,
+    /// The request has no body.
+    #[arg(long, requires = "request", conflicts_with = "file")]
+    pub(crate) no_body: bool,
     /// The key; without it the actor's of the settings or of the data folder.
     #[arg(long)]
     pub(crate) key: Option<String>,

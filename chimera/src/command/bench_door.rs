@@ -35,9 +35,10 @@ pub(crate) async fn door(scene: &Scene<'_>, at: SocketAddr, store: Option<BenchS
         .with_flow(bench.flow.clone())
         .with_access(bench.access.clone())
         .with_request_timeout(config.request_timeout);
-    let url = format!("http://{address}/workflows/three/call");
+    let url = format!("http://{address}/act");
     let token = crate::access::token(&bench.access, &bench.actor.actor)?;
-    let body = "{}";
+    // The body alone is signed there, so that a load generator can send one request again and again.
+    let body = r#"{"workflow_id":"three","wait":10}"#;
     let signature = crate::access::sign(&bench.actor.hmac_key, body);
     print(&match scene.json {
         true => format!("{}\n", json!({"url": url, "token": token, "body": body, "signature": signature})),

@@ -1,15 +1,17 @@
-//! `chimera sign`: the signature of a body.
+//! `chimera sign`: the signature of a body, or the headers of a signed request.
 //!
 //! The bytes are taken exactly as they are. Whoever signs what an editor saved and sends it without the
 //! newline at its end has signed something else.
 
 use super::{Scene, bytes_of, print};
 use crate::cli::SignArgs;
+use crate::compose::Ambient;
 use crate::failure::{Failure, Outcome};
 use crate::flow::desk::key_of;
+use chimera_core::access::signature::Parts;
 use chimera_core::access::{ADMIN, Secret, mac};
 use chimera_core::error::Code;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::process::ExitCode;
 
 pub(crate) fn run(scene: &Scene<'_>, args: &SignArgs) -> Outcome<ExitCode> {
@@ -24,11 +26,42 @@ pub(crate) fn run(scene: &Scene<'_>, args: &SignArgs) -> Outcome<ExitCode> {
         failure.hint("set CHIMERA_HMAC_KEY, or name the data folder of chimera dev with --data")
     };
     let key = Secret::new(key.ok_or_else(none)?);
-    let body = bytes_of(&args.file)?;
+    let body = if args.no_body { Vec::new() } else { bytes_of(&args.file)? };
+    if let Some(request) = &args.request {
+        return message(scene, actor, &key, request, &body);
+    }
     let signature = mac::sign(&key, &body);
     print(&match scene.json {
         true => format!("{}\n", json!({"actor": actor, "signature": signature, "bytes": body.len()})),
         false => format!("{signature}\n"),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The headers of a signed request.
+fn message(scene: &Scene<'_>, actor: &str, key: &Secret, request: &str, body: &[u8]) -> Outcome<ExitCode> {
+    let refused = |what: &str| Failure::new(Code::MalformedArgs, what).hint("such as --request 'POST /runs/ID/cancel'");
+    let (method, target) = request.split_once(' ').ok_or_else(|| refused("a request is a method and a path"))?;
+    if !target.starts_with('/') || !method.bytes().all(|byte| byte.is_ascii_uppercase()) {
+        return Err(refused("a request is a method in capitals and a path that begins with a slash"));
+    }
+    let (path, query) = target.split_once('?').map_or((target, None), |(path, query)| (path, Some(query)));
+    let parts = Parts { method, scheme: "http", authority: "", path, prefix: "", query, fields: &[], body };
+    let ambient = Ambient::new();
+    let (now, nonce) = (ambient.clock.now().millis().div_euclid(1_000), ambient.random.opaque_id());
+    let signed = parts.sign(actor, key, now, &nonce).ok_or_else(|| refused("the actor's name is not plain text"))?;
+    let name = |name: &str| match name {
+        "content-digest" => "Content-Digest",
+        "signature-input" => "Signature-Input",
+        _ => "Signature",
+    };
+    print(&match scene.json {
+        true => {
+            let headers: serde_json::Map<String, Value> =
+                signed.headers().map(|(header, value)| (name(header).to_owned(), value.into())).collect();
+            format!("{}\n", json!({"actor": actor, "headers": headers, "signature_base": signed.base}))
+        }
+        false => signed.headers().map(|(header, value)| format!("{}: {value}\n", name(header))).collect(),
     })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -345,9 +345,11 @@ fn a_server_of_its_own_configuration_lets_in_whoever_has_its_token() {
 
     let closed = Place::new().trusting().env("CHIMERA_TOKEN", "anything").file("note.json", NOTE);
     let server = closed.serve(&[]);
-    let refused = closed.run(&["workflow", "apply", "note.json"]);
+    let refused = closed.run(&["workflow", "list", "--server", &format!("http://{}", server.address)]);
     assert_eq!(refused.status, 1);
     assert!(refused.stderr.contains("error[UNAUTHENTICATED]"), "{}", refused.stderr);
+    let unsigned = closed.run(&["workflow", "apply", "note.json"]);
+    assert!(unsigned.stderr.contains("a token alone only reads"), "{}", unsigned.stderr);
     server.stop();
 }
 

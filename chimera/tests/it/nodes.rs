@@ -2,8 +2,8 @@
 //! and a lost Redis lets nobody through uncounted.
 
 use crate::support::{Place, Server};
-use chimera_core::access::{Secret, mac};
-use chimera_testkit::access::unix_seconds;
+use chimera_core::time::Timestamp;
+use chimera_testkit::access::{signed_with, unix_seconds};
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::redis::PrivateRedis;
 use futures::StreamExt;
@@ -52,7 +52,9 @@ impl Pair {
         let text = body.to_string();
         let url = format!("http://{}{path}", self.nodes[node].1.address);
         let request = self.client.post(url).header("content-type", "application/json");
-        let request = request.header("x-hmac-signature", mac::sign(&Secret::new(KEY), text.as_bytes())).body(text);
+        let now = Timestamp::from_micros(i64::try_from(unix_seconds()).unwrap() * 1_000_000);
+        let signed = signed_with(KEY, ACTOR, now, ("POST", path), text.as_bytes());
+        let request = signed.into_iter().fold(request, |request, (name, value)| request.header(name, value)).body(text);
         let request = match token {
             Some(token) => request.bearer_auth(token),
             None => request,

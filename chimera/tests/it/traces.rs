@@ -3,6 +3,8 @@
 use crate::flow::one_request;
 use crate::otlp::collector;
 use crate::support::{Place, Server, until};
+use chimera_core::time::Timestamp;
+use chimera_testkit::access::{signed_with, unix_seconds};
 use chimera_testkit::redis::PrivateRedis;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Plain;
@@ -79,10 +81,12 @@ fn only<'a>(trace: &BTreeMap<String, &'a Span>, name: &str) -> &'a Span {
 /// Asks as whoever the server lets in: the `traceparent` of the answer, and its body.
 fn ask(server: &Server, method: &str, path: &str, body: &Value) -> (String, Value) {
     let (token, body) = (server.ready["token"].as_str().unwrap(), body.to_string());
-    let signature = server.signature("admin", &body);
+    let now = Timestamp::from_micros(i64::try_from(unix_seconds()).unwrap() * 1_000_000);
+    let signed = signed_with(&server.key("admin"), "admin", now, (method, path), body.as_bytes());
+    let signed: String = signed.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let head = format!(
         "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\
-         traceparent: 00-{CALLER}-00f067aa0ba902b7-01\r\nx-hmac-signature: {signature}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+         traceparent: 00-{CALLER}-00f067aa0ba902b7-01\r\n{signed}content-type: application/json\r\ncontent-length: {}\r\n\r\n",
         body.len()
     );
     let mut stream = server.connect();

@@ -32,12 +32,14 @@ pub struct Parts<'a> {
     pub scheme: &'a str,
     /// The host that was asked, with its port.
     pub authority: &'a str,
-    /// The path, as callers see it, not decoded.
+    /// The path, as it was received, not decoded.
     pub path: &'a str,
+    /// What stands before the path where callers see it, if a proxy takes that away.
+    pub prefix: &'a str,
     /// What stands behind the `?`.
     pub query: Option<&'a str>,
     /// Header fields: names in lower case, values in the order in which they arrived.
-    pub fields: &'a [(&'a str, &'a str)],
+    pub fields: &'a [(String, String)],
     /// The body, as it was received.
     pub body: &'a [u8],
 }
@@ -99,6 +101,8 @@ pub struct Claimed {
     pub nonce: String,
     /// What was signed, as this server sees it.
     pub base: String,
+    /// The same, as callers see it before a proxy takes the front of the path away.
+    outer: Option<String>,
     mac: Vec<u8>,
 }
 
@@ -130,12 +134,15 @@ impl Claimed {
             parts.check_digest()?;
         }
         let base = parts.base(&covered, list)?;
-        Ok(Self { created, expires, nonce, base, mac })
+        let whole = (!parts.prefix.is_empty()).then(|| format!("{}{}", parts.prefix, parts.path));
+        let outer = whole.map(|path| Parts { path: &path, ..*parts }.base(&covered, list)).transpose()?;
+        Ok(Self { created, expires, nonce, base, outer, mac })
     }
 
     /// Whether one of the keys has made it.
-    pub fn verify<'k>(&self, keys: impl IntoIterator<Item = &'k Secret>) -> Result<(), Unsigned> {
-        let signed = mac::is_made_by(keys, self.base.as_bytes(), &self.mac);
+    pub fn verify<'k>(&self, keys: impl IntoIterator<Item = &'k Secret> + Clone) -> Result<(), Unsigned> {
+        let fits = |base: &String| mac::is_made_by(keys.clone(), base.as_bytes(), &self.mac);
+        let signed = fits(&self.base) || self.outer.as_ref().is_some_and(fits);
         if signed { Ok(()) } else { Err(Unsigned::Mismatch) }
     }
 }
@@ -143,7 +150,7 @@ impl Claimed {
 impl Parts<'_> {
     /// A field as one value: its lines in order, without the space around them.
     fn field(&self, name: &str) -> Option<String> {
-        let mut values = self.fields.iter().filter(|(field, _)| *field == name).map(|(_, value)| value.trim());
+        let mut values = self.fields.iter().filter(|(field, _)| field == name).map(|(_, value)| value.trim());
         let mut joined = values.next()?.to_owned();
         for value in values {
             joined.push_str(", ");
@@ -200,12 +207,12 @@ impl Parts<'_> {
         Ok(base)
     }
 
-    /// Signs the request. The path is the one that the caller asks for.
+    /// Signs the request.
     #[must_use]
     pub fn sign(&self, actor: &str, key: &Secret, created: i64, nonce: &str) -> Option<Signed> {
         let content_digest = (!self.body.is_empty()).then(|| content_digest(self.body));
         let mut fields = self.fields.to_vec();
-        fields.extend(content_digest.as_deref().map(|digest| (CONTENT_DIGEST, digest)));
+        fields.extend(content_digest.clone().map(|digest| (CONTENT_DIGEST.to_owned(), digest)));
         let parts = Parts { fields: &fields, ..*self };
         let names = REQUIRED.into_iter().chain(content_digest.is_some().then_some(CONTENT_DIGEST));
         let covered: Vec<&str> = names.collect();
@@ -237,6 +244,15 @@ pub struct Signed {
     pub signature: String,
     /// What was signed.
     pub base: String,
+}
+
+impl Signed {
+    /// The headers by their names.
+    pub fn headers(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let digest = self.content_digest.as_deref().map(|digest| (CONTENT_DIGEST, digest));
+        let signature = [("signature-input", self.input.as_str()), ("signature", self.signature.as_str())];
+        digest.into_iter().chain(signature)
+    }
 }
 
 /// The value of `Content-Digest` for a body.
@@ -303,9 +319,13 @@ mod tests {
 
     const BODY: &[u8] = br#"{"decision":"approve"}"#;
 
-    fn parts<'a>(fields: &'a [(&'a str, &'a str)], body: &'a [u8]) -> Parts<'a> {
-        let (scheme, authority) = ("http", "127.0.0.1:8080");
-        Parts { method: "POST", scheme, authority, path: "/runs/7/approve", query: None, fields, body }
+    fn parts<'a>(fields: &'a [(String, String)], body: &'a [u8]) -> Parts<'a> {
+        let (scheme, authority, path) = ("http", "127.0.0.1:8080", "/runs/7/approve");
+        Parts { method: "POST", scheme, authority, path, prefix: "", query: None, fields, body }
+    }
+
+    fn owned(fields: &[(&str, &str)]) -> Vec<(String, String)> {
+        fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
     fn signed(body: &[u8]) -> Signed {
@@ -315,6 +335,7 @@ mod tests {
     fn read(signed: &Signed, change: impl FnOnce(&mut Parts<'_>), body: &[u8]) -> Result<(), Unsigned> {
         let mut fields = vec![("signature-input", signed.input.as_str()), ("signature", signed.signature.as_str())];
         fields.extend(signed.content_digest.as_deref().map(|digest| ("content-digest", digest)));
+        let fields = owned(&fields);
         let mut parts = parts(&fields, body);
         change(&mut parts);
         Claimed::read(&parts, "user_ann")?.verify([&Secret::new("key")])
@@ -324,6 +345,7 @@ mod tests {
     #[test]
     fn the_standards_own_example_gives_the_standards_signature() {
         let fields = [("date", "Tue, 20 Apr 2021 02:07:55 GMT"), ("content-type", "application/json")];
+        let fields = owned(&fields);
         let parts = Parts { scheme: "https", authority: "Example.com:443", ..parts(&fields, b"") };
         let input = r#"sig-b25=("date" "@authority" "content-type");created=1618884473;keyid="test-shared-secret""#;
         let inputs: Dictionary = Parser::new(input).parse().unwrap();
@@ -349,6 +371,9 @@ mod tests {
             assert_eq!(read(&signed, |parts| parts.path = "/runs/8/approve", body), Err(Unsigned::Mismatch));
             assert_eq!(read(&signed, |parts| parts.query = Some("x=1"), body), Err(Unsigned::Mismatch));
             assert_eq!(read(&signed, |parts| parts.authority = "other:1", body), Ok(()), "a proxy may change it");
+            let behind = |parts: &mut Parts<'_>| (parts.prefix, parts.path) = ("/runs", "/7/approve");
+            assert_eq!(read(&signed, behind, body), Ok(()), "a proxy may take the front of the path away");
+            assert_eq!(read(&signed, |parts| parts.prefix = "/chimera", body), Ok(()), "or the caller may know of it");
         }
         assert_eq!(read(&signed(BODY), |_| {}, b"{}"), Err(Unsigned::OtherBody(2)));
         assert_eq!(read(&signed(BODY), |_| {}, b""), Err(Unsigned::OtherBody(0)));
@@ -358,6 +383,7 @@ mod tests {
     #[test]
     fn labels_order_and_further_components_are_the_callers_choice() {
         let fields = [("host", "a.example"), ("x-order", " 1 "), ("x-order", "2")];
+        let fields = owned(&fields);
         let mut parts = parts(&fields, b"");
         let covered = ["x-order", "@query", "@target-uri", "@path", "@authority", "@method"];
         let names = covered.map(|name| format!("\"{name}\"")).join(" ");
@@ -372,8 +398,8 @@ mod tests {
             )
         );
         let signature = format!("mine=:{}:", STANDARD.encode(mac::bytes(&Secret::new("key"), base.as_bytes())));
-        let mut all = fields.to_vec();
-        all.extend([("signature-input", header.as_str()), ("signature", signature.as_str())]);
+        let mut all = fields.clone();
+        all.extend(owned(&[("signature-input", header.as_str()), ("signature", signature.as_str())]));
         parts.fields = &all;
         let claimed = Claimed::read(&parts, "user_ann").unwrap();
         assert_eq!((claimed.created, claimed.expires, claimed.nonce.as_str()), (7, None, "n"));
@@ -417,7 +443,7 @@ mod tests {
             ),
         ];
         for (input, wrong) in cases {
-            let fields = [("signature-input", input), ("signature", "s=:AAAA:")];
+            let fields = owned(&[("signature-input", input), ("signature", "s=:AAAA:")]);
             assert_eq!(Claimed::read(&parts(&fields, b""), "a").unwrap_err(), wrong, "{input}");
         }
         assert_eq!(Claimed::read(&parts(&[], b""), "a").unwrap_err(), Unsigned::Missing("signature-input"));

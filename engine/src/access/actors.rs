@@ -324,6 +324,7 @@ impl Directory {
             trace_id: None,
         };
         Writer { random: &*self.parts.random, clock: &*self.parts.clock }.event(tx, event)?;
+        permit.stamp(tx);
         Ok(())
     }
 }

@@ -1,20 +1,22 @@
 //! The door: who are you, is it you, is it now, how often.
 //!
 //! The checks come in one order, and the first that fails answers: token, its time, its revocation,
-//! the signature of the body, its freshness, the rate. Whoever is turned away is counted by address
-//! and entered in the ledger; whoever is let in gets a permit, and that is the only way to get one.
+//! the signature, its time, the rate, the nonce. Whoever is turned away is counted by address and
+//! entered in the ledger; whoever is let in gets a permit, and that is the only way to get one.
 
 use super::directory::Directory;
+use super::once::Once;
 use super::permit::Permit;
 use super::rate::{Rate, Rates};
 use super::{AccessError, refused};
-use crate::port::{Clock, CommitError, CounterError, Counters};
-use chimera_core::access::tables::{NONCES, REVOKED_TOKENS, TOKEN_FAMILIES};
+use crate::port::{CounterError, Counters};
+use chimera_core::access::signature::{Claimed, Parts, Unsigned};
+use chimera_core::access::tables::{REVOKED_TOKENS, TOKEN_FAMILIES};
 use chimera_core::access::token::{self, Claims, InvalidToken};
 use chimera_core::access::{ANONYMOUS, mac, scope};
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::limits::{CLOCK_SKEW_SECONDS, NONCE_CHARS_MAX, TOKENS_KNOWN_MAX};
-use chimera_core::record::{Conflict, Insert, Scope, Select, Tx};
+use chimera_core::limits::{CLOCK_SKEW_SECONDS, TOKENS_KNOWN_MAX};
+use chimera_core::record::{Scope, Select};
 use chimera_core::time::Timestamp;
 use core::net::IpAddr;
 use serde::Deserialize;
@@ -29,14 +31,10 @@ use uuid::Uuid;
 pub struct Presented<'a> {
     /// The bearer token.
     pub bearer: Option<&'a str>,
-    /// The signature of the body.
-    pub signature: Option<&'a str>,
+    /// What shows that the request is the actor's own.
+    pub proof: Proof<'a>,
     /// The body as it was received.
     pub body: &'a [u8],
-    /// A signature is needed, whether there is a body or not.
-    pub signed: bool,
-    /// The body may say when it was made, and that it is used once.
-    pub dated: bool,
     /// It only asks.
     pub reads: bool,
     /// From where.
@@ -45,6 +43,22 @@ pub struct Presented<'a> {
     pub target: &'a str,
     /// The trace that the request belongs to.
     pub trace_id: Option<&'a str>,
+}
+
+/// What shows, beside the token, that a request is the actor's own.
+#[derive(Clone, Copy, Debug)]
+pub enum Proof<'a> {
+    /// Nothing more is needed.
+    Token,
+    /// A signature of the body alone.
+    Body {
+        /// It, if there is one.
+        signature: Option<&'a str>,
+        /// The body may say when it was made, and that it is used once.
+        dated: bool,
+    },
+    /// A signature of method, path, query and body.
+    Message(Parts<'a>),
 }
 
 /// Somebody who was turned away.
@@ -137,13 +151,46 @@ impl Door {
             return Err(jwt(InvalidToken::Revoked));
         }
         let permit = self.permit(&claims).map_err(|body| (None, body))?;
-        if shown.signed || !shown.body.is_empty() {
-            self.validate_hmac(permit.actor(), shown, now).map_err(|body| (Some(permit.clone()), body))?;
+        let nonce = self.is_own(permit.actor(), shown, now).map_err(|body| (Some(permit.clone()), body))?;
+        let once = nonce.map(|nonce| Once::new(permit.actor(), &nonce, &*self.directory.parts.clock)).transpose();
+        match once {
+            Ok(once) => Ok(permit.once(once)),
+            Err(body) => Err((Some(permit), body)),
         }
-        if shown.dated {
-            self.check_fresh(permit.actor(), shown.body, now).await.map_err(|body| (Some(permit.clone()), body))?;
+    }
+
+    /// Whether a request is the actor's own and made now; gives what makes it usable once.
+    fn is_own(&self, actor: &str, shown: &Presented<'_>, now: Timestamp) -> Result<Option<String>, ErrorBody> {
+        match &shown.proof {
+            Proof::Token => Ok(None),
+            Proof::Body { signature, dated } => {
+                self.validate_hmac(actor, shown.body, *signature, now)?;
+                if *dated { dated_body(shown.body, now) } else { Ok(None) }
+            }
+            Proof::Message(parts) => self.validate_message(actor, parts, now).map(Some),
         }
-        Ok(permit)
+    }
+
+    /// Whether the actor has signed what the request asks for; gives its nonce. Whoever is refused learns
+    /// what they should have signed.
+    fn validate_message(&self, actor: &str, parts: &Parts<'_>, now: Timestamp) -> Result<String, ErrorBody> {
+        let refused = |why: &Unsigned| {
+            ErrorBody::new(Code::SignatureInvalid, format!("the request is not signed: {why}"))
+                .with("reason", why.reason())
+                .with("header", "signature-input")
+        };
+        let claimed = Claimed::read(parts, actor).map_err(|why| refused(&why))?;
+        let snapshot = self.directory.snapshot();
+        let keys: Vec<_> = snapshot.keys(actor, now).map(|key| &key.secret).collect();
+        claimed.verify(keys).map_err(|why| refused(&why).with("signature_base", claimed.base.as_str()))?;
+        is_made_now("created", claimed.created.saturating_mul(1_000), now)?;
+        match claimed.expires {
+            Some(expires) if expires < now.millis().div_euclid(1_000) => {
+                let body = ErrorBody::new(Code::ExpiredTtl, "the signature has expired");
+                Err(body.with("reason", "expired").with("now", now.to_string()))
+            }
+            _ => Ok(claimed.nonce),
+        }
     }
 
     /// What a token says, if one of our keys has signed it and its time has not run out. A signature that
@@ -223,46 +270,37 @@ impl Door {
 
     /// Whether the actor has signed the very bytes that arrived. Clients that change them on the way
     /// learn how many there were, and their digest.
-    pub(super) fn validate_hmac(&self, actor: &str, shown: &Presented<'_>, now: Timestamp) -> Result<(), ErrorBody> {
+    pub(super) fn validate_hmac(
+        &self,
+        actor: &str,
+        body: &[u8],
+        signature: Option<&str>,
+        now: Timestamp,
+    ) -> Result<(), ErrorBody> {
         let snapshot = self.directory.snapshot();
         let keys: Vec<_> = snapshot.keys(actor, now).map(|key| &key.secret).collect();
-        if mac::is_signed(keys, shown.body, shown.signature.unwrap_or_default()) {
+        if mac::is_signed(keys, body, signature.unwrap_or_default()) {
             return Ok(());
         }
         let body = ErrorBody::new(Code::SignatureInvalid, "Invalid HMAC signature")
-            .with("reason", if shown.signature.is_none() { "missing" } else { "mismatch" })
+            .with("reason", if signature.is_none() { "missing" } else { "mismatch" })
             .with("header", "x-hmac-signature")
-            .with("bytes_received", shown.body.len())
-            .with("sha256", hex::encode(Sha256::digest(shown.body)));
+            .with("bytes_received", body.len())
+            .with("sha256", hex::encode(Sha256::digest(body)));
         Err(body)
     }
 
-    /// Whether a request that says when it was made was made now, and is not repeated.
-    async fn check_fresh(&self, actor: &str, body: &[u8], now: Timestamp) -> Result<(), ErrorBody> {
-        let mentions = |word: &str| body.windows(word.len()).any(|part| part == word.as_bytes());
-        if !mentions("issued_at") && !mentions("nonce") {
-            return Ok(());
-        }
-        // A body that can't be read is refused later, by its schema.
-        let Ok(Dated { issued_at, nonce }) = serde_json::from_slice(body) else { return Ok(()) };
-        if let Some(issued_at) = &issued_at {
-            is_now(issued_at, now)?;
-        }
-        match nonce.as_ref().and_then(Value::as_str) {
-            None => Ok(()),
-            Some(nonce) => self.use_nonce(actor, nonce, now).await,
+    /// Refuses a request that was obeyed before; enters that, as anything that somebody known is refused.
+    pub async fn check_once(&self, permit: &Permit, shown: &Presented<'_>) -> Result<(), ErrorBody> {
+        match permit.check_once(&*self.directory.parts.records).await {
+            Ok(()) => Ok(()),
+            Err(body) => Err(self.enter(permit, shown, body).await),
         }
     }
 
-    /// Uses a nonce up.
-    async fn use_nonce(&self, actor: &str, nonce: &str, now: Timestamp) -> Result<(), ErrorBody> {
-        let row = nonce_row(actor, nonce, now, &*self.directory.parts.clock)?;
-        let committed = self.directory.parts.records.commit(Tx { inserts: vec![row], ..Tx::default() }).await;
-        match committed {
-            Ok(_) => Ok(()),
-            Err(CommitError::Conflict(Conflict::Exists(_))) => Err(used_before()),
-            Err(error) => Err(AccessError::from(error).body()),
-        }
+    /// Uses up the nonce of a request that was obeyed and changed nothing.
+    pub async fn finish(&self, permit: &Permit) -> Result<(), ErrorBody> {
+        permit.finish(&*self.directory.parts.records).await
     }
 
     /// Refuses somebody before it is looked who they are: what they sent can't be read.
@@ -309,28 +347,6 @@ fn internal() -> ErrorBody {
     ErrorBody::new(Code::Internal, "the request could not be worked on")
 }
 
-pub(super) fn used_before() -> ErrorBody {
-    ErrorBody::new(Code::ExpiredTtl, "the nonce was used before").with("reason", "nonce_used")
-}
-
-/// The row of a nonce that is used up.
-pub(super) fn nonce_row(actor: &str, nonce: &str, now: Timestamp, clock: &dyn Clock) -> Result<Insert, ErrorBody> {
-    if !(1..=NONCE_CHARS_MAX).contains(&nonce.chars().count()) || nonce.contains('\0') {
-        let message = format!("a nonce has 1 to {NONCE_CHARS_MAX} characters");
-        return Err(ErrorBody::new(Code::SchemaInvalid, message).with("pointer", "/nonce"));
-    }
-    // A request counts as made now from one end of the skew to the other, both included. A clock that is
-    // set back makes old requests fresh again, so it is kept by the later of both.
-    let until = clock.later().plus_seconds(2 * CLOCK_SKEW_SECONDS + 1);
-    let cells = vec![
-        ("actor_id", actor.into()),
-        ("nonce", nonce.into()),
-        ("seen_at", now.into()),
-        ("expires_at", until.into()),
-    ];
-    Insert::into(&NONCES, cells).map_err(|_| internal())
-}
-
 /// Whether a time is now, as far as clocks agree: Unix seconds or RFC 3339.
 pub(super) fn is_now(issued_at: &Value, now: Timestamp) -> Result<(), ErrorBody> {
     let said = match issued_at {
@@ -342,11 +358,41 @@ pub(super) fn is_now(issued_at: &Value, now: Timestamp) -> Result<(), ErrorBody>
         let body = ErrorBody::new(Code::SchemaInvalid, "issued_at is Unix seconds or an RFC 3339 time");
         return Err(body.with("pointer", "/issued_at"));
     };
+    is_made_now("issued_at", said, now)
+}
+
+/// Whether a time in milliseconds is now, as far as clocks agree.
+fn is_made_now(what: &str, said: i64, now: Timestamp) -> Result<(), ErrorBody> {
     let off_ms = now.millis().abs_diff(said);
     if off_ms <= CLOCK_SKEW_SECONDS.unsigned_abs() * 1_000 {
         return Ok(());
     }
     let side = if said < now.millis() { "behind" } else { "ahead of" };
-    let message = format!("issued_at is {} seconds {side} our clock", off_ms.div_ceil(1_000));
+    let message = format!("{what} is {} seconds {side} our clock", off_ms.div_ceil(1_000));
     Err(ErrorBody::new(Code::ExpiredTtl, message).with("reason", "stale").with("now", now.to_string()))
+}
+
+/// Whether a body that says when it was made was made now; gives what makes it usable once. One without
+/// the other is no protection, so they come together or not at all.
+fn dated_body(body: &[u8], now: Timestamp) -> Result<Option<String>, ErrorBody> {
+    let mentions = |word: &str| body.windows(word.len()).any(|part| part == word.as_bytes());
+    if !mentions("issued_at") && !mentions("nonce") {
+        return Ok(None);
+    }
+    // A body that can't be read is refused later, by its schema.
+    let Ok(Dated { issued_at, nonce }) = serde_json::from_slice(body) else { return Ok(None) };
+    let alone = |pointer: &str| {
+        let body = ErrorBody::new(Code::SchemaInvalid, "issued_at and nonce come together or not at all");
+        Err(body.with("pointer", pointer))
+    };
+    match (issued_at, nonce) {
+        (None, None) => Ok(None),
+        (Some(_), None) => alone("/nonce"),
+        (None, Some(_)) => alone("/issued_at"),
+        (Some(issued_at), Some(nonce)) => {
+            is_now(&issued_at, now)?;
+            // Anything but a text is refused by the schema.
+            Ok(nonce.as_str().map(str::to_owned))
+        }
+    }
 }

@@ -8,6 +8,7 @@ mod door;
 mod error;
 mod guard;
 mod keys;
+mod once;
 mod permit;
 mod planner;
 mod rate;
@@ -20,9 +21,10 @@ mod tokens;
 pub use act::{Access, Act, Acted, Begun, OnDuplicate, Summary, What};
 pub use actors::{NewKey, Shown};
 pub use directory::{Directory, Parts, Snapshot};
-pub use door::{Door, Presented, Turned};
+pub use door::{Door, Presented, Proof, Turned};
 pub use error::AccessError;
 pub use guard::Guard;
+pub(crate) use once::{is_repeated, used_before};
 pub use permit::{
     ACTORS_READ, ACTORS_WRITE, APPROVALS_DECIDE, AUDIT_READ, AUTONOMY_OVERRIDE, Permit, RUNS_MANAGE, RUNS_READ,
     WORKFLOWS_READ, WORKFLOWS_WRITE, lacking,

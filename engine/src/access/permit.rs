@@ -3,10 +3,13 @@
 //! A permit says who, for whom, and with which scopes: those of the registry, narrowed by the token.
 //! What belongs to an actor itself needs no scope: its own runs, and decisions about its own drafts.
 
+use super::once::Once;
+use crate::port::Records;
 use chimera_core::access::{ADMIN, Entry, Kind, Level, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::tool::Spec;
 use chimera_core::ledger::ActorType;
+use chimera_core::record::Tx;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -30,17 +33,18 @@ pub const AUDIT_READ: &str = "audit.read";
 pub const AUTONOMY_OVERRIDE: &str = "autonomy.override";
 
 /// Somebody may act for a tenant.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Permit {
     entry: Arc<Entry>,
     actor: Arc<str>,
     scopes: Arc<[String]>,
+    once: Option<Arc<Once>>,
 }
 
 impl Permit {
     /// For somebody whose credentials were checked.
     pub(super) fn new(entry: Arc<Entry>, actor: &str, scopes: Vec<String>) -> Self {
-        Self { entry, actor: actor.into(), scopes: scopes.into() }
+        Self { entry, actor: actor.into(), scopes: scopes.into(), once: None }
     }
 
     /// The operator at the machine itself, who can read the data folder anyway.
@@ -54,7 +58,8 @@ impl Permit {
     /// process on somebody's behalf, and for tests.
     #[must_use]
     pub fn of(entry: Entry) -> Self {
-        Self { actor: entry.id.as_str().into(), scopes: entry.scopes.clone().into(), entry: Arc::new(entry) }
+        let (actor, scopes) = (entry.id.as_str().into(), entry.scopes.clone().into());
+        Self { actor, scopes, entry: Arc::new(entry), once: None }
     }
 
     /// Of the person to whom a link was sent that is valid: whoever has read the link's row may ask. The
@@ -62,6 +67,39 @@ impl Permit {
     pub(crate) fn of_link(tenant: &str, actor: &str) -> Self {
         let scopes = vec![APPROVALS_DECIDE.to_owned()];
         Self::of(Entry { kind: Kind::Human, scopes, ..Entry::unmatched(actor, tenant) })
+    }
+
+    /// For one request, if that is to count once.
+    #[must_use]
+    pub(super) fn once(self, once: Option<Once>) -> Self {
+        Self { once: once.map(Arc::new), ..self }
+    }
+
+    /// For what happens beside the request itself.
+    #[must_use]
+    pub(crate) fn beside(&self) -> Self {
+        Self { once: None, ..self.clone() }
+    }
+
+    /// Lets a transaction use the request up, if that is to count once.
+    pub(crate) fn stamp(&self, tx: &mut Tx) {
+        if let Some(once) = &self.once {
+            once.stamp(tx);
+        }
+    }
+
+    pub(super) async fn check_once(&self, records: &dyn Records) -> Result<(), ErrorBody> {
+        match &self.once {
+            Some(once) => once.check(records).await,
+            None => Ok(()),
+        }
+    }
+
+    pub(super) async fn finish(&self, records: &dyn Records) -> Result<(), ErrorBody> {
+        match &self.once {
+            Some(once) => once.finish(records).await,
+            None => Ok(()),
+        }
     }
 
     /// For whom.

@@ -6,7 +6,8 @@
 //! taken again, because callers that work side by side share what they were given.
 
 use super::AccessError;
-use super::door::{Door, Presented, Turned, is_now, nonce_row, revoked_key, used_before};
+use super::door::{Door, Presented, Proof, Turned, is_now, revoked_key};
+use super::once;
 use super::permit::{ACTORS_WRITE, Permit};
 use super::rate::Rate;
 use crate::ledger::audit::{self, Event, Writer};
@@ -80,7 +81,7 @@ impl Door {
             let body = ErrorBody::new(Code::SchemaInvalid, registry::BadEntry::Name.to_string());
             return Err(body.with("pointer", "/actor"));
         }
-        self.validate_hmac(&ask.actor, shown, now)?;
+        self.signed_body(&ask.actor, shown, now)?;
         if let Some(TokenKey::Hs256 { only: Some(only), .. }) = self.directory.settings.token_keys.first()
             && *only != ask.actor
         {
@@ -92,6 +93,15 @@ impl Door {
             return Err(ErrorBody::new(Code::RbacForbidden, "the actor is disabled"));
         }
         Ok(())
+    }
+
+    /// Whether the actor has signed the body, which is all that it shows before it has a token.
+    fn signed_body(&self, actor: &str, shown: &Presented<'_>, now: Timestamp) -> Result<(), ErrorBody> {
+        let signature = match shown.proof {
+            Proof::Body { signature, .. } => signature,
+            Proof::Token | Proof::Message(_) => None,
+        };
+        self.validate_hmac(actor, shown.body, signature, now)
     }
 
     async fn begin_family(&self, grant: &Grant<'_>, nonce: &str, now: Timestamp) -> Result<Tokens, AccessError> {
@@ -110,15 +120,11 @@ impl Door {
         )?;
         // The sign-in must be there before its token; so they are ordered.
         let steps = vec![chimera_core::record::Step::Insert(family), chimera_core::record::Step::Insert(refresh)];
-        let mut tx = Tx {
-            inserts: vec![nonce_row(grant.actor, nonce, now, &*self.directory.parts.clock)?],
-            steps,
-            ..Tx::default()
-        };
+        let mut tx =
+            Tx { inserts: vec![once::row(grant.actor, nonce, &*self.directory.parts.clock)?], steps, ..Tx::default() };
         self.note(&mut tx, grant, "token.issued", json!({"expires_in": TOKEN_SECONDS}))?;
         match audit::commit(&*self.directory.parts.records, tx).await {
             Ok(_) => Ok(tokens),
-            Err(CommitError::Conflict(Conflict::Exists(row))) if row.table == "nonces" => Err(used_before().into()),
             Err(error) => Err(error.into()),
         }
     }
@@ -138,7 +144,7 @@ impl Door {
         let invalid = || AccessError::refused(Code::Unauthenticated, "the refresh token is not valid");
         let Some((row, family)) = self.refresh_rows(text).await? else { return Err(invalid().into()) };
         let actor = family.text("actor_id").to_owned();
-        self.validate_hmac(&actor, shown, now).map_err(AccessError::from)?;
+        self.signed_body(&actor, shown, now).map_err(AccessError::from)?;
         let over = |row: &Row| row.get("expires_at").as_time().is_none_or(|until| until <= now);
         if !family.get("revoked_at").is_null() || over(&row) || over(&family) {
             return Err(invalid().into());

@@ -1,5 +1,6 @@
 //! Why a use case of the flow room did not happen.
 
+use crate::access::{is_repeated, used_before};
 use crate::ledger::audit::AuditError;
 use crate::port::{Blocked, CommitError, ReadError, SchemaMismatch};
 use chimera_core::error::{Code, ErrorBody};
@@ -128,6 +129,7 @@ fn schema_body(error: SchemaMismatch) -> ErrorBody {
 
 fn commit_body(error: &CommitError) -> ErrorBody {
     match error {
+        error if is_repeated(error) => used_before(),
         CommitError::Conflict(_) => ErrorBody::new(Code::OccConflict, "somebody else changed it first"),
         CommitError::Overloaded => ErrorBody::new(Code::Overloaded, "too many changes are waiting").retry_after(1),
         CommitError::Unavailable(why) => why.body("the store takes no changes now"),

@@ -151,7 +151,7 @@ impl Flow {
             created_at: now,
             timeout_at: Some(Head::timeout_of(&graph, now)),
         };
-        self.begin_once(head, graph).await
+        self.begin_once(permit, head, graph).await
     }
 
     /// Refuses a run that promises to tell somebody who can't be told.
@@ -173,13 +173,13 @@ impl Flow {
 
     /// Begins a run unless its key was used before by the same actor. Keys are unique in the store, so
     /// one that somebody else holds is kept in another form: nobody meets another's run by its key.
-    async fn begin_once(&self, head: Head, graph: Arc<Graph>) -> Result<Started, FlowError> {
-        let Some(key) = head.idempotency_key.clone() else { return self.begin(head, graph, None).await };
+    async fn begin_once(&self, permit: &Permit, head: Head, graph: Arc<Graph>) -> Result<Started, FlowError> {
+        let Some(key) = head.idempotency_key.clone() else { return self.begin(permit, head, graph, None).await };
         for own in [false, true] {
             let key = if own { own_key(&head.tenant, &head.actor, &key) } else { key.clone() };
             let (tenant, actor) = (head.tenant.as_str(), head.actor.as_str());
             let head = Head { idempotency_key: Some(key.clone()), ..head.clone() };
-            match self.begin(head, Arc::clone(&graph), None).await {
+            match self.begin(permit, head, Arc::clone(&graph), None).await {
                 Err(FlowError::Commit(CommitError::Conflict(Conflict::Exists(row))))
                     if row.columns == ["idempotency_key"] => {}
                 begun => return begun,
@@ -252,10 +252,16 @@ impl Flow {
             timeout_at: Some(Head::timeout_of(&graph, now)),
             ..original
         };
-        self.begin(head, graph, Some(recorded)).await
+        self.begin(permit, head, graph, Some(recorded)).await
     }
 
-    async fn begin(&self, head: Head, graph: Arc<Graph>, recorded: Option<Recorded>) -> Result<Started, FlowError> {
+    async fn begin(
+        &self,
+        permit: &Permit,
+        head: Head,
+        graph: Arc<Graph>,
+        recorded: Option<Recorded>,
+    ) -> Result<Started, FlowError> {
         let inner = &self.inner;
         if let Some(hold) = inner.parts.records.hold() {
             return Err(CommitError::from(Blocked::from(hold)).into());
@@ -301,6 +307,7 @@ impl Flow {
         let mut tx = turn.tx.take().unwrap_or_default();
         seal::notes(&mut tx, inner, run.head(), &turn.notes)?;
         ask::tell(&mut tx, inner, run.head(), &turn.asked).await?;
+        permit.stamp(&mut tx);
         slots.keep();
         let launched = inner.launch(run, turn, tx, made);
         launched.durable.await.unwrap_or(Err(CommitError::Unknown))?;

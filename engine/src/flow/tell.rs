@@ -5,7 +5,7 @@
 
 use super::error::check_words;
 use super::{Flow, FlowError, load};
-use crate::access::{Permit, WORKFLOWS_WRITE};
+use crate::access::{Permit, WORKFLOWS_WRITE, is_repeated};
 use crate::ledger::audit::{Event, Writer};
 use crate::port::CommitError;
 use chimera_core::access::kind_of;
@@ -246,7 +246,7 @@ impl Flow {
         self.enter(&mut tx, permit, Some(run), run.to_string(), "run.told", data)?;
         match self.inner.parts.records.commit(tx).await {
             Ok(_) => self.inner.wake(run),
-            Err(CommitError::Conflict(_)) => {
+            Err(error @ CommitError::Conflict(_)) if !is_repeated(&error) => {
                 return Err(FlowError::refused(Code::OccConflict, "somebody else changed the run at the same time"));
             }
             Err(error) => return Err(error.into()),
@@ -278,6 +278,7 @@ impl Flow {
         };
         let writer = Writer { random: &*self.inner.parts.random, clock: &*self.inner.parts.clock };
         writer.event(tx, event)?;
+        permit.stamp(tx);
         Ok(())
     }
 }

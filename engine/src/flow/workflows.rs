@@ -4,7 +4,7 @@
 //! same document again gives the version that is there.
 
 use super::{FlowError, Registry};
-use crate::access::{Permit, WORKFLOWS_READ, WORKFLOWS_WRITE};
+use crate::access::{Permit, WORKFLOWS_READ, WORKFLOWS_WRITE, is_repeated};
 use crate::ledger::audit::{Event, Writer};
 use crate::port::{Clock, CommitError, Random, Records};
 use chimera_core::access::Children;
@@ -251,7 +251,7 @@ impl Workflows {
         document: &serde_json::Value,
     ) -> Result<(), FlowError> {
         if self.find(permit.tenant(), id, None).await?.is_none() {
-            self.store(permit, id, &document.to_string()).await?;
+            self.store(&permit.beside(), id, &document.to_string()).await?;
         }
         Ok(())
     }
@@ -277,7 +277,7 @@ impl Workflows {
                     self.forget_newest(permit.tenant(), id);
                     return Ok(applied(version, true));
                 }
-                Err(CommitError::Conflict(_)) => {}
+                Err(error @ CommitError::Conflict(_)) if !is_repeated(&error) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -314,6 +314,7 @@ impl Workflows {
             trace_id: None,
         };
         Writer { random: &*self.random, clock: &*self.clock }.event(&mut tx, event)?;
+        permit.stamp(&mut tx);
         Ok(tx)
     }
 

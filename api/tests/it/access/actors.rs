@@ -61,7 +61,7 @@ async fn a_token_alone_or_a_narrow_one_makes_no_key() {
     assert_eq!((unsigned.status, unsigned.code()), (401, "SIGNATURE_INVALID"));
     let narrow = porch.token_with("admin", |claims| claims.scopes = Some(vec!["runs.read".to_owned()]));
     let request = porch.house.client.post(&url).bearer_auth(narrow);
-    let narrowed = sent(crate::flow::signed(request, "admin", &json!({}))).await;
+    let narrowed = sent(crate::flow::signed(request, porch.house.stage.world.clock.now(), "admin", &json!({}))).await;
     assert_eq!((narrowed.status, narrowed.code()), (403, "RBAC_FORBIDDEN"));
 }
 

@@ -61,7 +61,12 @@ async fn a_narrow_token_decides_nothing_of_others() {
     let narrow = porch.token_with("user_cat", |claims| claims.scopes = Some(vec!["notion.read".into()]));
     let url = porch.house.server.url(draft["approve_url"].as_str().unwrap());
     let body = json!({"decision": "approve"});
-    let request = crate::flow::signed(porch.house.client.post(url).bearer_auth(narrow), "user_cat", &body);
+    let request = crate::flow::signed(
+        porch.house.client.post(url).bearer_auth(narrow),
+        porch.house.stage.world.clock.now(),
+        "user_cat",
+        &body,
+    );
     assert_eq!(request.send().await.unwrap().status(), 403);
 }
 
@@ -75,7 +80,13 @@ async fn a_narrow_token_approves_of_its_own_only_what_it_could_ask_for() {
         let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
         let narrow = porch.token_with("user_ann", |claims| claims.scopes = Some(scopes));
         let body = json!({"decision": "approve"});
-        sent(crate::flow::signed(porch.house.client.post(&url).bearer_auth(narrow), "user_ann", &body)).await
+        sent(crate::flow::signed(
+            porch.house.client.post(&url).bearer_auth(narrow),
+            porch.house.stage.world.clock.now(),
+            "user_ann",
+            &body,
+        ))
+        .await
     };
     let refused = approve(&["github.read"]).await;
     assert_eq!((refused.status, refused.detail("required_scope")), (403, &json!("local.summarize")), "{refused:?}");

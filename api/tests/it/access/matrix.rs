@@ -5,6 +5,7 @@
 
 use crate::flow::{House, code, front, furnished, house, path, reviewed, setup, signed};
 use crate::support::client;
+use chimera_api::{Dated, Limit, Rules, Signed};
 use chimera_core::access::Entry;
 use chimera_core::access::token::Claims;
 use chimera_core::limits::RATE_HITS_MAX;
@@ -154,7 +155,14 @@ async fn whoever_shows_no_valid_token_is_turned_away_everywhere() {
     let tampered = format!("{}x", &valid[..valid.len() - 1]);
     for (operation, body, _, _) in CASES {
         let (method, path) = placed(operation, &run);
-        let request = || signed(house.client.request(method.clone(), house.server.url(&path)), "admin", &body());
+        let request = || {
+            signed(
+                house.client.request(method.clone(), house.server.url(&path)),
+                house.stage.world.clock.now(),
+                "admin",
+                &body(),
+            )
+        };
         let twice = request().bearer_auth(&valid).bearer_auth(&valid);
         let basic = request().basic_auth("admin", Some(&valid));
         let (expired, tampered) = (request().bearer_auth(&expired), request().bearer_auth(&tampered));
@@ -170,25 +178,114 @@ async fn whoever_shows_no_valid_token_is_turned_away_everywhere() {
     }
 }
 
+/// What a route demands, by its line in the table.
+fn rules(operation: &str) -> &'static Rules {
+    let (method, path) = operation.split_once(' ').unwrap();
+    let line = chimera_api::table().iter().find(|route| route.method == method && route.path == path);
+    line.unwrap_or_else(|| panic!("{operation} is not in the table")).rules
+}
+
+#[test]
+fn whatever_changes_something_is_signed_over_what_it_does() {
+    let exempt = ["POST /act", "POST /workflows/{id}/check"];
+    for (operation, _, _, _) in CASES {
+        let signed = match *operation {
+            read if read.starts_with("GET ") => Signed::No,
+            "POST /act" => Signed::Body,
+            "POST /workflows/{id}/check" => Signed::No,
+            _ => Signed::Message,
+        };
+        let rules = rules(operation);
+        assert!(rules.token, "{operation}");
+        assert_eq!(rules.signed, signed, "{operation}");
+        assert_eq!(rules.dated == Dated::Always, signed == Signed::Message, "{operation}");
+        assert_eq!(rules.limit == Limit::Reads, operation.starts_with("GET "), "{operation}");
+        assert!(signed != Signed::No || operation.starts_with("GET ") || exempt.contains(operation), "{operation}");
+    }
+    for (operation, _) in OPEN {
+        let signed = if operation.starts_with("POST /auth/") { Signed::Body } else { Signed::No };
+        assert_eq!((rules(operation).token, rules(operation).signed), (false, signed), "{operation}");
+    }
+}
+
 /// CORE-104, CORE-107
 #[tokio::test]
-async fn a_body_that_its_caller_has_not_signed_is_turned_away_everywhere() {
+async fn what_its_caller_has_not_signed_is_turned_away_everywhere() {
     let (house, run) = divided().await;
-    for (operation, body, _, _) in CASES.iter().filter(|case| !case.1().is_null()) {
+    let now = house.stage.world.clock.now();
+    for (operation, body, _, _) in CASES.iter().filter(|case| rules(case.0).signed != Signed::No) {
         let (method, path) = placed(operation, &run);
-        let text = body().to_string();
-        let request = || {
-            let request =
-                house.client.request(method.clone(), house.server.url(&path)).bearer_auth(house.token("admin"));
-            request.header("content-type", "application/json").body(text.clone())
-        };
-        let others = request().header("x-hmac-signature", signature("user_bob", text.as_bytes()));
-        let of_another_body = request().header("x-hmac-signature", signature("admin", b"{}x"));
-        for request in [request(), others, of_another_body] {
-            let answer = request.send().await.unwrap();
+        let text = if body().is_null() { String::new() } else { body().to_string() };
+        let send = async |headers: Vec<(&'static str, String)>, text: &str| {
+            let request = house.client.request(method.clone(), house.server.url(&path));
+            let request = request.bearer_auth(house.token("admin")).header("content-type", "application/json");
+            let request = headers.into_iter().fold(request, |request, (name, value)| request.header(name, value));
+            let answer = request.body(text.to_owned()).send().await.unwrap();
             let (status, problem): (_, Value) = (answer.status(), answer.json().await.unwrap());
             assert_eq!((status.as_u16(), code(&problem)), (401, "SIGNATURE_INVALID"), "{operation}: {problem}");
-            assert_eq!(problem["detail"], "Invalid HMAC signature");
+            problem["error"]["details"].clone()
+        };
+        let by = |actor: &str, method: &str, path: &str, body: &str| {
+            chimera_testkit::access::signed(actor, now, (method, path), body.as_bytes())
+        };
+        send(Vec::new(), &text).await;
+        send(by("user_bob", method.as_str(), &path, &text), &text).await;
+        send(by("admin", method.as_str(), &path, &format!("{text} ")), &text).await;
+        if rules(operation).signed == Signed::Body {
+            continue;
+        }
+        let body_alone = vec![("x-hmac-signature", signature("admin", text.as_bytes()))];
+        assert_eq!(send(body_alone, &text).await["reason"], "missing", "{operation}");
+        assert_eq!(send(by("user_bob", method.as_str(), &path, &text), &text).await["reason"], "keyid", "{operation}");
+        let other = if method == Method::POST { "PUT" } else { "POST" };
+        for (method, path) in [
+            (method.as_str(), format!("{path}x")),
+            (method.as_str(), format!("{path}?a=1")),
+            (method.as_str(), "/runs/019f2c1e-7a54-7d31-8c1e-5f0e2b9a6d10/approve".to_owned()),
+            (other, path.clone()),
+        ] {
+            let details = send(by("admin", method, &path, &text), &text).await;
+            let base = details["signature_base"].as_str().unwrap();
+            assert_eq!(details["reason"], "mismatch", "{operation}");
+            assert!(base.contains("\"@path\": /") && base.contains("keyid=\"admin\""), "{base}");
+        }
+    }
+}
+
+/// A signed request is obeyed once, whether it changed something or not, and only while it is fresh.
+#[tokio::test]
+async fn a_signed_request_is_obeyed_once_and_only_while_it_is_fresh() {
+    let (house, run) = divided().await;
+    let now = house.stage.world.clock.now();
+    for (operation, body, _, _) in CASES.iter().filter(|case| rules(case.0).signed == Signed::Message) {
+        let (method, path) = placed(operation, &run);
+        let text = if body().is_null() { String::new() } else { body().to_string() };
+        let send = async |headers: &[(&'static str, String)]| {
+            let request = house.client.request(method.clone(), house.server.url(&path));
+            let request = request.bearer_auth(house.token("admin")).header("content-type", "application/json");
+            let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, value));
+            let answer = request.body(text.clone()).send().await.unwrap();
+            let status = answer.status().as_u16();
+            (status, answer.json::<Value>().await.unwrap_or_default())
+        };
+        let asked = (method.as_str(), path.as_str());
+        for off in [-61, 61] {
+            let stale = chimera_testkit::access::signed("admin", now.plus_seconds(off), asked, text.as_bytes());
+            let (status, problem) = send(&stale).await;
+            assert_eq!((status, code(&problem)), (401, "EXPIRED_TTL"), "{operation}: {problem}");
+            assert_eq!(problem["error"]["details"]["reason"], "stale", "{operation}");
+        }
+        let fresh = chimera_testkit::access::signed("admin", now, asked, text.as_bytes());
+        let (first, answer) = send(&fresh).await;
+        assert_ne!(first, 401, "{operation}: {answer}");
+        let (second, problem) = send(&fresh).await;
+        match first {
+            200..300 => {
+                assert_eq!((second, code(&problem)), (401, "EXPIRED_TTL"), "{operation}: {problem}");
+                assert_eq!(problem["error"]["details"]["reason"], "nonce_used", "{operation}");
+            }
+            // What was refused changed nothing, and is refused again for the same reason.
+            _ => assert_eq!(second, first, "{operation}: {problem}"),
         }
     }
 }
@@ -236,7 +333,8 @@ async fn only_the_actors_own_signature_signs_in() {
         ("/auth/refresh", json!({"refresh_token": "x"})),
     ] {
         let request = || house.client.post(house.server.url(path)).json(&body);
-        let foreign = signed(house.client.post(house.server.url(path)), "user_bob", &body);
+        let foreign =
+            signed(house.client.post(house.server.url(path)), house.stage.world.clock.now(), "user_bob", &body);
         for request in [request(), foreign] {
             assert_eq!(request.send().await.unwrap().status(), 401, "{path}");
         }

@@ -17,6 +17,7 @@ enum Wrong {
     Hmac,
     Freshness,
     Rate,
+    Nonce,
     Schema,
     Actor,
     Idempotency,
@@ -25,10 +26,12 @@ enum Wrong {
     Autonomy,
     Policy,
 }
-use Wrong::{Actor, Autonomy, Freshness, Hmac, Idempotency, Jwt, Plan, Policy, Rate, Revocation, Schema, Scopes, Size};
+use Wrong::{
+    Actor, Autonomy, Freshness, Hmac, Idempotency, Jwt, Nonce, Plan, Policy, Rate, Revocation, Schema, Scopes, Size,
+};
 
-const ORDER: [Wrong; 13] =
-    [Size, Jwt, Revocation, Hmac, Freshness, Rate, Schema, Actor, Idempotency, Plan, Scopes, Autonomy, Policy];
+const ORDER: [Wrong; 14] =
+    [Size, Jwt, Revocation, Hmac, Freshness, Rate, Nonce, Schema, Actor, Idempotency, Plan, Scopes, Autonomy, Policy];
 
 /// What is answered: the status, the code, and a detail that tells it from others with that code.
 fn told(wrong: Wrong) -> (u16, &'static str, &'static str, Value) {
@@ -39,6 +42,7 @@ fn told(wrong: Wrong) -> (u16, &'static str, &'static str, Value) {
         Hmac => (401, "SIGNATURE_INVALID", "reason", json!("mismatch")),
         Freshness => (401, "EXPIRED_TTL", "reason", json!("stale")),
         Rate => (429, "RATE_LIMITED", "limit", json!(0)),
+        Nonce => (401, "EXPIRED_TTL", "reason", json!("nonce_used")),
         Schema => (400, "SCHEMA_INVALID", "pointer", json!("/surprise")),
         Actor => (403, "RBAC_FORBIDDEN", "pointer", json!("/actor")),
         Idempotency => (409, "CONFLICT_IDEMPOTENCY", "request_differs", json!(true)),
@@ -56,7 +60,9 @@ async fn prepared() -> Porch {
     }];
     let porch = porch_with(settings(TENANT, many), None).await;
     for actor in ["user_ann", "user_bob"] {
-        let used = json!({"steps": harmless(), "idempotency_key": "used"});
+        let used = json!({
+            "steps": harmless(), "idempotency_key": "used", "issued_at": porch.now(), "nonce": "used",
+        });
         assert_eq!(porch.act(actor, used).await.status, 200);
         let taken = porch.token_with(actor, |claims| claims.jti = Some(format!("taken from {actor}")));
         let body = json!({"token": taken});
@@ -87,6 +93,7 @@ async fn send(porch: &Porch, wrong: &[Wrong]) -> Answer {
     steps.push(harmless()[0].clone());
     let mut body = json!({"steps": steps, "idempotency_key": if is(Idempotency) { "used" } else { "fresh" }});
     body["issued_at"] = json!(porch.now() - if is(Freshness) { 100 } else { 0 });
+    body["nonce"] = if is(Nonce) { "used".into() } else { format!("{wrong:?}").into() };
     if is(Idempotency) {
         body["correlation_id"] = "another request".into();
     }

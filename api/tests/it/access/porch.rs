@@ -247,7 +247,7 @@ impl Porch {
     pub(crate) fn request(&self, actor: &str, method: Method, path: &str, body: &Value) -> RequestBuilder {
         let token = token(actor, self.clock.now());
         let request = self.house.client.request(method, self.house.server.url(path)).bearer_auth(token);
-        crate::flow::signed(request, actor, body)
+        crate::flow::signed(request, self.clock.now(), actor, body)
     }
 
     /// Asks for something to be done.
@@ -276,7 +276,8 @@ impl Porch {
 
     /// Posts a signed body without a token.
     pub(crate) async fn post(&self, actor: &str, path: &str, body: &Value) -> Answer {
-        sent(crate::flow::signed(self.house.client.post(self.house.server.url(path)), actor, body)).await
+        sent(crate::flow::signed(self.house.client.post(self.house.server.url(path)), self.clock.now(), actor, body))
+            .await
     }
 
     /// Signs somebody in.

@@ -265,7 +265,7 @@ fn redis(server: &PrivateRedis) -> Option<Arc<dyn Counters>> {
 
 async fn revoke(porch: &Porch, actor: &str, token: &str, body: &Value) -> Answer {
     let request = porch.house.client.post(porch.house.server.url("/auth/revoke")).bearer_auth(token);
-    sent(crate::flow::signed(request, actor, body)).await
+    sent(crate::flow::signed(request, porch.clock.now(), actor, body)).await
 }
 
 /// CORE-116

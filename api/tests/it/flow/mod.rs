@@ -10,10 +10,11 @@ mod workflows;
 use crate::support::{Served, client, edge, served};
 use chimera_api::Edge;
 use chimera_core::flow::tool::Reach;
+use chimera_core::time::Timestamp;
 use chimera_engine::access::{Access, Settings};
 use chimera_storage::bus::LocalBus;
 use chimera_storage::counter::LocalCounters;
-use chimera_testkit::access::{Ground, everybody, settings, signature, token};
+use chimera_testkit::access::{Ground, everybody, settings, token};
 use chimera_testkit::flow::{Air, Puppet, Setup, Stage, TENANT, id_of, stage};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -78,7 +79,7 @@ impl House {
     /// Asks as somebody.
     pub(crate) async fn ask_as(&self, actor: &str, method: Method, path: &str, body: Value) -> (u16, Value) {
         let request = self.client.request(method, self.server.url(path)).bearer_auth(self.token(actor));
-        let answer = signed(request, actor, &body).send().await.unwrap();
+        let answer = signed(request, self.stage.world.clock.now(), actor, &body).send().await.unwrap();
         let status = answer.status().as_u16();
         let text = answer.text().await.unwrap();
         (status, if text.is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap() })
@@ -145,14 +146,20 @@ async fn soon<T>(waiting: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), waiting).await.expect("it never came to that")
 }
 
-/// A request with a body that somebody has signed; without one if there is none.
-pub(crate) fn signed(request: reqwest::RequestBuilder, actor: &str, body: &Value) -> reqwest::RequestBuilder {
-    if body.is_null() {
-        return request;
-    }
-    let text = body.to_string();
-    let request = request.header("x-hmac-signature", signature(actor, text.as_bytes()));
-    request.header("content-type", "application/json").body(text)
+/// A request that somebody has signed, with its body if there is one.
+pub(crate) fn signed(
+    request: reqwest::RequestBuilder,
+    now: Timestamp,
+    actor: &str,
+    body: &Value,
+) -> reqwest::RequestBuilder {
+    let text = if body.is_null() { String::new() } else { body.to_string() };
+    let built = request.try_clone().unwrap().build().unwrap();
+    let url = built.url();
+    let target = url.query().map_or_else(|| url.path().to_owned(), |query| format!("{}?{query}", url.path()));
+    let headers = chimera_testkit::access::signed(actor, now, (built.method().as_str(), &target), text.as_bytes());
+    let request = headers.into_iter().fold(request, |request, (name, value)| request.header(name, value));
+    if text.is_empty() { request } else { request.header("content-type", "application/json").body(text) }
 }
 
 /// The code of a problem document.

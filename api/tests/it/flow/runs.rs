@@ -32,7 +32,10 @@ async fn without_waiting_the_run_is_durable_and_named_at_once() {
     let house = house().await;
     house.apply(&chain("w", &[("a", "think")])).await;
     let request = house.client.post(house.server.url("/act")).bearer_auth(house.token("admin"));
-    let answer = signed(request, "admin", &json!({"workflow_id": "w", "wait": 0})).send().await.unwrap();
+    let answer = signed(request, house.stage.world.clock.now(), "admin", &json!({"workflow_id": "w", "wait": 0}))
+        .send()
+        .await
+        .unwrap();
     assert_eq!(answer.status(), 202);
     let place = answer.headers()["location"].to_str().unwrap().to_owned();
     let started: Value = answer.json().await.unwrap();

@@ -110,8 +110,10 @@ async fn a_body_that_is_no_json_of_its_type_is_refused() {
     let house = house().await;
     let send = |kind: &'static str, body: &'static [u8]| {
         let request = house.client.put(house.server.url("/workflows/w")).bearer_auth(house.token("admin"));
-        let signature = chimera_testkit::access::signature("admin", body);
-        request.header("content-type", kind).header("x-hmac-signature", signature).body(body).send()
+        let now = house.stage.world.clock.now();
+        let signed = chimera_testkit::access::signed("admin", now, ("PUT", "/workflows/w"), body);
+        let request = signed.into_iter().fold(request, |request, (name, value)| request.header(name, value));
+        request.header("content-type", kind).body(body).send()
     };
     assert_eq!(send("text/plain", b"{}").await.unwrap().status(), 415);
     assert_eq!(send("application/json", b"\xff").await.unwrap().status(), 400);

@@ -39,6 +39,7 @@ const SHARED: &[(&str, &str, &str)] = &[
     ("api", "page", "pages for people, all with one look"),
     ("api", "problem", "every error as problem+json"),
     ("api", "request", "what surrounds every request"),
+    ("api", "route", "what a route demands of whoever asks"),
     ("api", "routes", "the route table on a page"),
     ("api", "server", "connections and their limits"),
     ("api", "trace", "W3C trace context in and out"),

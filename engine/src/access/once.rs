@@ -1,0 +1,84 @@
+//! Requests that count once.
+//!
+//! The nonce of a request goes into the transaction of what the request asks for, so that both are
+//! there or neither is: a request that was refused or lost can be sent again as it is, and one that was
+//! obeyed can't.
+
+use super::AccessError;
+use crate::port::{Clock, CommitError, Records};
+use chimera_core::access::tables::NONCES;
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::limits::{CLOCK_SKEW_SECONDS, NONCE_CHARS_MAX};
+use chimera_core::record::{Conflict, Insert, Scope, Select, Tx};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What makes a request usable once.
+#[derive(Debug)]
+pub(super) struct Once {
+    actor: String,
+    nonce: String,
+    row: Insert,
+    used: AtomicBool,
+}
+
+impl Once {
+    /// The nonce of an actor's request.
+    pub(super) fn new(actor: &str, nonce: &str, clock: &dyn Clock) -> Result<Self, ErrorBody> {
+        let row = row(actor, nonce, clock)?;
+        Ok(Self { actor: actor.to_owned(), nonce: nonce.to_owned(), row, used: AtomicBool::new(false) })
+    }
+
+    /// Uses it up with a transaction.
+    pub(super) fn stamp(&self, tx: &mut Tx) {
+        self.used.store(true, Ordering::Relaxed);
+        if !tx.inserts.contains(&self.row) {
+            tx.inserts.push(self.row.clone());
+        }
+    }
+
+    /// Refuses a request that was obeyed before.
+    pub(super) async fn check(&self, records: &dyn Records) -> Result<(), ErrorBody> {
+        let select = Select::from(&NONCES, Scope::System).with("actor_id", self.actor.as_str());
+        let found = records.read(select.with("nonce", self.nonce.as_str()).take(1)).await;
+        let found = found.map_err(|error| AccessError::from(error).body())?;
+        if found.rows.is_empty() { Ok(()) } else { Err(used_before()) }
+    }
+
+    /// Uses it up alone, if what was asked for changed nothing.
+    pub(super) async fn finish(&self, records: &dyn Records) -> Result<(), ErrorBody> {
+        if self.used.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut tx = Tx::default();
+        self.stamp(&mut tx);
+        records.commit(tx).await.map(drop).map_err(|error| AccessError::from(error).body())
+    }
+}
+
+/// Whether a transaction failed because its request was obeyed before.
+pub(crate) fn is_repeated(error: &CommitError) -> bool {
+    matches!(error, CommitError::Conflict(Conflict::Exists(key)) if key.table == NONCES.name)
+}
+
+/// The refusal of a request that was obeyed before.
+pub(crate) fn used_before() -> ErrorBody {
+    ErrorBody::new(Code::ExpiredTtl, "the nonce was used before").with("reason", "nonce_used")
+}
+
+/// The row of a nonce that is used up.
+pub(super) fn row(actor: &str, nonce: &str, clock: &dyn Clock) -> Result<Insert, ErrorBody> {
+    if !(1..=NONCE_CHARS_MAX).contains(&nonce.chars().count()) || nonce.contains('\0') {
+        let message = format!("a nonce has 1 to {NONCE_CHARS_MAX} characters");
+        return Err(ErrorBody::new(Code::SchemaInvalid, message).with("pointer", "/nonce"));
+    }
+    // A request counts as made now from one end of the skew to the other, both included. A clock that is
+    // set back makes old requests fresh again, so it is kept by the later of both.
+    let until = clock.later().plus_seconds(2 * CLOCK_SKEW_SECONDS + 1);
+    let cells = vec![
+        ("actor_id", actor.into()),
+        ("nonce", nonce.into()),
+        ("seen_at", clock.now().into()),
+        ("expires_at", until.into()),
+    ];
+    Insert::into(&NONCES, cells).map_err(|_| ErrorBody::new(Code::Internal, "the request could not be worked on"))
+}
