@@ -156,6 +156,10 @@ impl Server {
         let Credentials { actor, key, clock, random, .. } = &self.credentials;
         let mut request = request;
         let bytes = body.as_deref().unwrap_or_default().as_bytes();
+        if key.is_none() && method != "GET" && !path.ends_with("/check") {
+            let what = format!("there is no key of {actor} to sign with; a token alone only reads");
+            return Err(ServerError::Unusable(what));
+        }
         if let Some(key) = key.as_ref().filter(|_| method != "GET") {
             if BODY_SIGNED.contains(&path) {
                 request = request.header(SIGNATURE, mac::sign(key, bytes));

@@ -63,6 +63,12 @@ async fn an_address_that_is_none_and_a_lack_of_credentials_are_refused_in_words(
     assert!(matches!(client::Server::new("http://x", credentials(Some("a\nb"))), Err(ServerError::Unusable(_))));
     let bare = client::Server::new("http://127.0.0.1:9", Credentials { key: None, ..credentials(None) }).unwrap();
     assert!(matches!(bare.ask("GET", "runs", None).await, Err(ServerError::Unusable(_))));
+    let server = Server::saying(200, json!({})).await;
+    let reader = Credentials { key: None, ..credentials(Some("sesame")) };
+    let reader = client::Server::new(&server.url(""), reader).unwrap();
+    assert!(reader.ask("GET", "runs", None).await.is_ok(), "a token alone reads");
+    assert!(matches!(reader.ask("POST", "runs/x/cancel", None).await, Err(ServerError::Unusable(_))));
+    assert_eq!(server.seen().len(), 1);
 }
 
 #[tokio::test]

@@ -12,12 +12,13 @@ use async_trait::async_trait;
 use chimera_connect::flow::Toolbox;
 use chimera_connect::flow::declared;
 use chimera_connect::flow::http::HttpRequest;
+use chimera_core::access::Secret;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::{EFFECTS, STEPS};
 use chimera_core::record::{Scope, Select};
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
-use chimera_engine::flow::{Asking, Flow, FlowError, Parts, Registry, StartRun};
+use chimera_engine::flow::{Asking, Flow, FlowError, Parts, Registry, RunKey, StartRun};
 use chimera_engine::port::{NoSpans, Records, Tool};
 use chimera_storage::records::{Access, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_testkit::crash::Store;
@@ -230,7 +231,8 @@ impl Play {
         let (admin, ann) = (self.world.actor("admin"), self.world.actor("user_ann"));
         let document = workflow(&self.other.server.address.to_string()).to_string();
         flow.workflows().apply(&admin, "cut", &document).await.unwrap();
-        let ask = StartRun { idempotency_key: Some("the only one".to_owned()), ..StartRun::of("cut", json!({})) };
+        let key = RunKey::new(&Secret::new("the seal"), &ann, "the only one");
+        let ask = StartRun { idempotency_key: Some(key), ..StartRun::of("cut", json!({})) };
         let run = match flow.start(&ann, ask).await {
             Ok(started) => started.run_id,
             Err(FlowError::Refused(body)) if body.code == Code::ConflictIdempotency.as_str() => {

@@ -361,7 +361,7 @@ impl Access {
             source: Source::Act,
             request: Some(ask.request),
             risk: Some(Arc::clone(&risk)),
-            idempotency_key: ask.idempotency_key.clone(),
+            idempotency_key: ask.idempotency_key.as_deref().map(|key| self.run_key(permit, key)),
             correlation_id: ask.correlation_id,
             notify: ask.notify.or(own),
             run_id: Some(run_id),

@@ -10,6 +10,7 @@ use super::AccessError;
 use super::act::{Access, Acted, OnDuplicate};
 use super::permit::Permit;
 use super::settings::WithoutCounters;
+use crate::flow::RunKey;
 use crate::port::{Claim, CounterError, Counters};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::tables::RUNS;
@@ -38,7 +39,7 @@ impl Access {
         permit: &Permit,
         key: &str,
     ) -> Result<(bool, Option<Row>), AccessError> {
-        let row = self.flow.by_key(permit, key).await?;
+        let row = self.flow.by_key(permit, &self.run_key(permit, key)).await?;
         Ok((row.is_some(), row))
     }
 
@@ -64,7 +65,7 @@ impl Access {
             };
             // In this order: a run that is there is found by its key as well, unless it is somebody else's.
             let is_run = self.is_run(&held).await?;
-            if self.flow.by_key(permit, key).await?.is_some() {
+            if self.flow.by_key(permit, &self.run_key(permit, key)).await?.is_some() {
                 return Ok(Claimed::Run);
             }
             if is_run {
@@ -77,6 +78,11 @@ impl Access {
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
+    }
+
+    /// A key with the form that is only this actor's.
+    pub(super) fn run_key(&self, permit: &Permit, said: &str) -> RunKey {
+        RunKey::new(&self.directory.parts.seal, permit, said)
     }
 
     async fn is_run(&self, id: &str) -> Result<bool, AccessError> {

@@ -2,6 +2,7 @@
 
 use super::entrance::Entrance;
 use super::error::check_words;
+use super::key::RunKey;
 use super::node::Inner;
 use super::perform::execute_tool;
 use super::{Flow, FlowError, Standing, ask, load, seal, spans};
@@ -17,7 +18,6 @@ use chimera_core::limits;
 use chimera_core::record::{Conflict, Json, Row, Scope, Select};
 use futures::FutureExt;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -47,7 +47,7 @@ pub struct StartRun {
     /// How risky it looked to whoever let it in.
     pub risk: Option<Arc<Value>>,
     /// The key under which it is asked for.
-    pub idempotency_key: Option<String>,
+    pub idempotency_key: Option<RunKey>,
     /// The caller's own id for it.
     pub correlation_id: Option<String>,
     /// Who is told when it ends.
@@ -145,13 +145,13 @@ impl Flow {
             inputs: Arc::new(ask.inputs),
             request,
             risk: ask.risk,
-            idempotency_key: ask.idempotency_key,
+            idempotency_key: None,
             correlation_id: ask.correlation_id,
             notify: ask.notify,
             created_at: now,
             timeout_at: Some(Head::timeout_of(&graph, now)),
         };
-        self.begin_once(permit, head, graph).await
+        self.begin_once(permit, ask.idempotency_key, head, graph).await
     }
 
     /// Refuses a run that promises to tell somebody who can't be told.
@@ -173,24 +173,34 @@ impl Flow {
 
     /// Begins a run unless its key was used before by the same actor. Keys are unique in the store, so
     /// one that somebody else holds is kept in another form: nobody meets another's run by its key.
-    async fn begin_once(&self, permit: &Permit, head: Head, graph: Arc<Graph>) -> Result<Started, FlowError> {
-        let Some(key) = head.idempotency_key.clone() else { return self.begin(permit, head, graph, None).await };
-        for own in [false, true] {
-            let key = if own { own_key(&head.tenant, &head.actor, &key) } else { key.clone() };
-            let (tenant, actor) = (head.tenant.as_str(), head.actor.as_str());
-            let head = Head { idempotency_key: Some(key.clone()), ..head.clone() };
+    async fn begin_once(
+        &self,
+        permit: &Permit,
+        key: Option<RunKey>,
+        head: Head,
+        graph: Arc<Graph>,
+    ) -> Result<Started, FlowError> {
+        let Some(key) = key else { return self.begin(permit, head, graph, None).await };
+        let used = |row: Option<&Row>| {
+            let body = ErrorBody::new(Code::ConflictIdempotency, "a run was asked for under this key before");
+            let body = row.into_iter().fold(body, |body, row| {
+                body.with("run_id", row.uuid("id").to_string()).with("status", row.text("status"))
+            });
+            FlowError::Refused(Box::new(body))
+        };
+        for form in key.forms() {
+            let head = Head { idempotency_key: Some(form.to_owned()), ..head.clone() };
             match self.begin(permit, head, Arc::clone(&graph), None).await {
                 Err(FlowError::Commit(CommitError::Conflict(Conflict::Exists(row))))
                     if row.columns == ["idempotency_key"] => {}
                 begun => return begun,
             }
-            if let Some(row) = self.holder(tenant, actor, &key).await? {
-                let body = ErrorBody::new(Code::ConflictIdempotency, "a run was asked for under this key before");
-                let body = body.with("run_id", row.uuid("id").to_string()).with("status", row.text("status"));
-                return Err(FlowError::Refused(Box::new(body)));
+            // Somebody has the form: their own run, one that they asked for before, or one of another.
+            if let Some(row) = self.by_key(permit, &key).await? {
+                return Err(used(Some(&row)));
             }
         }
-        Err(FlowError::refused(Code::ConflictIdempotency, "a run was asked for under this key before"))
+        Err(used(None))
     }
 
     /// What a run was to do, for somebody who may steer it.
@@ -330,17 +340,21 @@ impl Flow {
     }
 
     /// The run that somebody asked for under a key.
-    pub async fn by_key(&self, permit: &Permit, key: &str) -> Result<Option<Row>, FlowError> {
-        let (tenant, actor) = (permit.tenant(), permit.actor());
-        match self.held_by(key).await? {
-            None => Ok(None),
-            Some(row) if is_of(&row, tenant, actor) => Ok(Some(row)),
-            Some(_) => self.holder(tenant, actor, &own_key(tenant, actor, key)).await,
+    pub async fn by_key(&self, permit: &Permit, key: &RunKey) -> Result<Option<Row>, FlowError> {
+        let own = |row: &Row| row.text("tenant_id") == permit.tenant() && row.text("actor") == permit.actor();
+        let said = self.held_by(key.said()).await?;
+        match said {
+            // A form of one's own is taken only when somebody else has the key as it was said.
+            None if !key.is_own_form() => return Ok(None),
+            Some(row) if own(&row) => return Ok(Some(row)),
+            _ => {}
         }
-    }
-
-    async fn holder(&self, tenant: &str, actor: &str, key: &str) -> Result<Option<Row>, FlowError> {
-        Ok(self.held_by(key).await?.filter(|row| is_of(row, tenant, actor)))
+        for form in key.own() {
+            if let Some(row) = self.held_by(form).await?.filter(own) {
+                return Ok(Some(row));
+            }
+        }
+        Ok(None)
     }
 
     /// The run that has a key, whosever it is: a key has one holder in the whole store.
@@ -372,16 +386,6 @@ impl Drop for HeldSlots<'_> {
     }
 }
 
-fn is_of(row: &Row, tenant: &str, actor: &str) -> bool {
-    row.text("tenant_id") == tenant && row.text("actor") == actor
-}
-
-/// A key in the form that only one actor can have.
-fn own_key(tenant: &str, actor: &str, key: &str) -> String {
-    let hasher = Sha256::new().chain_update(tenant).chain_update([0]).chain_update(actor).chain_update([0]);
-    format!("own:{}", hex::encode(hasher.chain_update(key).finalize()))
-}
-
 fn check(graph: &Graph, ask: &StartRun) -> Result<(), FlowError> {
     if let Some(problem) = graph.unsupported_problem() {
         return Err(FlowError::problems("the workflow", &[problem]));
@@ -389,10 +393,11 @@ fn check(graph: &Graph, ask: &StartRun) -> Result<(), FlowError> {
     if !(1..=10).contains(&ask.priority) {
         return Err(FlowError::refused(Code::ValidationFailed, "priority is a number from 1 to 10"));
     }
-    check_words("idempotency key", ask.idempotency_key.as_deref())?;
+    let key = ask.idempotency_key.as_ref().map(RunKey::said);
+    check_words("idempotency key", key)?;
     check_words("correlation id", ask.correlation_id.as_deref())?;
     let chars_max = limits::IDEMPOTENCY_KEY_CHARS_MAX;
-    if ask.idempotency_key.as_ref().is_some_and(|key| !(1..=chars_max).contains(&key.chars().count())) {
+    if key.is_some_and(|key| !(1..=chars_max).contains(&key.chars().count())) {
         let message = format!("an idempotency key has 1 to {chars_max} characters");
         return Err(FlowError::refused(Code::ValidationFailed, message));
     }

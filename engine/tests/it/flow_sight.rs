@@ -1,12 +1,14 @@
 //! What can be seen of runs, and by whom: events without gaps, and no tenant sees another.
 
-use chimera_core::access::Level;
+use chimera_core::access::{Level, Secret};
 use chimera_core::flow::tables::RUNS;
 use chimera_core::json::Digest32;
-use chimera_engine::flow::{Again, Decide, Decision, Filter, StartRun};
+use chimera_engine::access::Permit;
+use chimera_engine::flow::{Again, Decide, Decision, Filter, RunKey, StartRun};
 use chimera_testkit::flow::{Stage, chain, code_of, stage, until, workflow};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use sha2::Digest as _;
 use uuid::Uuid;
 
 const SILENT: Level = Level::ExecuteSilent;
@@ -100,21 +102,50 @@ async fn a_key_is_one_actors_own_and_never_shows_anothers_run() {
     stage.apply(&chain("w", &[("a", "pure")])).await;
     let text = chain("w", &[("a", "pure")]).document().to_string();
     stage.flow.workflows().apply(&stage.permit_of("other", "admin"), "w", &text).await.unwrap();
-    let ask = || StartRun { idempotency_key: Some("k".to_owned()), ..StartRun::of("w", json!({})) };
+    let seal = Secret::new("the seal");
+    let key = |permit: &Permit| RunKey::new(&seal, permit, "k");
+    let ask = |permit: &Permit| StartRun { idempotency_key: Some(key(permit)), ..StartRun::of("w", json!({})) };
     let people = [("acme", "user_ann"), ("acme", "user_bob"), ("other", "user_ann")];
     let mut runs = Vec::new();
     for (tenant, actor) in people {
-        runs.push(stage.flow.start(&stage.permit_of(tenant, actor), ask()).await.unwrap().run_id);
+        let permit = stage.permit_of(tenant, actor);
+        runs.push(stage.flow.start(&permit, ask(&permit)).await.unwrap().run_id);
     }
     for ((tenant, actor), run) in people.iter().zip(&runs) {
         let permit = stage.permit_of(tenant, actor);
-        let refused = stage.flow.start(&permit, ask()).await.err().unwrap().body();
+        let refused = stage.flow.start(&permit, ask(&permit)).await.err().unwrap().body();
         assert_eq!((refused.code.as_str(), &refused.details["run_id"]), ("CONFLICT_IDEMPOTENCY", &json!(run)));
-        assert_eq!(stage.flow.by_key(&permit, "k").await.unwrap().unwrap().uuid("id"), *run);
+        assert_eq!(stage.flow.by_key(&permit, &key(&permit)).await.unwrap().unwrap().uuid("id"), *run);
     }
     assert_eq!(stage.rows(&RUNS).len(), 3);
-    let long = StartRun { idempotency_key: Some("k".repeat(257)), ..StartRun::of("w", json!({})) };
-    assert_eq!(code_of(stage.flow.start(&stage.permit("user_ann"), long).await), "VALIDATION_FAILED");
+    let ann = stage.permit("user_ann");
+    let long = RunKey::new(&seal, &ann, &"k".repeat(257));
+    let long = StartRun { idempotency_key: Some(long), ..StartRun::of("w", json!({})) };
+    assert_eq!(code_of(stage.flow.start(&ann, long).await), "VALIDATION_FAILED");
+}
+
+/// Whoever knows another's name and key can't take both forms of it, and so answer for them.
+#[tokio::test(start_paused = true)]
+async fn nobody_takes_the_key_that_another_would_get() {
+    let stage = stage(1).open().await;
+    stage.apply(&chain("w", &[("a", "pure")])).await;
+    let seal = Secret::new("the seal");
+    let start = async |actor: &str, said: &str| {
+        let permit = stage.permit(actor);
+        let key = RunKey::new(&seal, &permit, said);
+        stage.flow.start(&permit, StartRun { idempotency_key: Some(key), ..StartRun::of("w", json!({})) }).await
+    };
+    let guessed = format!("own:{}", hex::encode(sha2::Sha256::digest("acme\0user_ann\0order-17")));
+    for said in ["order-17", guessed.as_str()] {
+        start("user_bob", said).await.unwrap();
+    }
+    let run = start("user_ann", "order-17").await.unwrap().run_id;
+    let again = start("user_ann", "order-17").await.err().unwrap().body();
+    assert_eq!((again.code.as_str(), &again.details["run_id"]), ("CONFLICT_IDEMPOTENCY", &json!(run)));
+    for said in [guessed.as_str(), "order-17"] {
+        assert_eq!(start("user_bob", said).await.err().unwrap().body().code, "CONFLICT_IDEMPOTENCY", "{said}");
+    }
+    assert_eq!(stage.rows(&RUNS).len(), 3);
 }
 
 /// What one tenant tries on the run of another.

@@ -1,12 +1,12 @@
 //! Spans: the run, its steps, their calls, in one tree however often the run changed hands.
 
-use chimera_core::access::Level;
+use chimera_core::access::{Level, Secret};
 use chimera_core::error::Code;
 use chimera_core::flow::tool::Reach;
 use chimera_core::flow::trace::{SpanId, traceparent};
-use chimera_engine::flow::StartRun;
+use chimera_engine::flow::{RunKey, StartRun};
 use chimera_engine::port::{Span, SpanKind, ToolError};
-use chimera_testkit::flow::{Listener, Puppet, Setup, chain, id_of, stage, workflow};
+use chimera_testkit::flow::{Listener, Puppet, Setup, Stage, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -55,6 +55,10 @@ async fn a_run_is_one_tree_though_the_approval_comes_days_and_a_restart_later() 
     assert!(ask.end.micros() - ask.start.micros() >= 3 * 86_400 * 1_000_000, "the wait for a person is part of it");
 }
 
+fn key(stage: &Stage, said: &str) -> RunKey {
+    RunKey::new(&Secret::new("the seal"), &stage.permit("user_ann"), said)
+}
+
 /// CORE-127, CORE-128
 #[tokio::test(start_paused = true)]
 async fn the_span_of_a_run_says_whose_it_is_and_how_freely_it_acts_and_hangs_under_its_request() {
@@ -67,7 +71,7 @@ async fn the_span_of_a_run_says_whose_it_is_and_how_freely_it_acts_and_hangs_und
     let seeded = StartRun {
         run_id: Some(id),
         parent_span: Some(request),
-        idempotency_key: Some("once".to_owned()),
+        idempotency_key: Some(key(&stage, "once")),
         level: Level::ExecuteNotify,
         ..ask()
     };
@@ -93,7 +97,7 @@ async fn a_request_that_comes_twice_leaves_no_span_of_a_run_that_never_was() {
     let stage = setup().open().await;
     stage.apply(&chain("w", &[("a", "pure")])).await;
     let id = Uuid::parse_str("01920000-0000-7000-8000-000000000002").unwrap();
-    let ask = || StartRun { idempotency_key: Some("k".to_owned()), ..StartRun::of("w", json!({})) };
+    let ask = || StartRun { idempotency_key: Some(key(&stage, "k")), ..StartRun::of("w", json!({})) };
     let run = stage.start(ask()).await;
     listener.until(run, RUN).await;
     let refused = stage.flow.start(&stage.permit("user_ann"), StartRun { run_id: Some(id), ..ask() }).await;

@@ -5,13 +5,15 @@ use super::late::LateLane;
 use super::{IN_DOUBT, Store, workflow};
 use crate::flow::{Nobody, World};
 use crate::simulate::wire::{Link, Moment, Wire, WiredRecords, WiredTool};
-use chimera_core::access::Level;
+use chimera_core::access::{Level, Secret};
 use chimera_core::error::Code;
 use chimera_core::flow::tables::{RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
 use chimera_core::record::{Compare, Scope, Select, Table};
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
-use chimera_engine::flow::{Asking, Decide, Decision, Filter, Flow, FlowError, Parts, Registry, Settle, StartRun};
+use chimera_engine::flow::{
+    Asking, Decide, Decision, Filter, Flow, FlowError, Parts, Registry, RunKey, Settle, StartRun,
+};
 use chimera_engine::port::{NoSpans, Records};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -162,7 +164,7 @@ impl Person<'_> {
         }
         let ask = StartRun {
             level: self.level,
-            idempotency_key: Some(KEY.to_owned()),
+            idempotency_key: Some(RunKey::new(&Secret::new("the seal"), &ann, KEY)),
             ..StartRun::of("whole", json!({"list": [1, 2, 3]}))
         };
         match flow.start(&ann, ask).await {

@@ -11,13 +11,13 @@ use crate::build::NOON;
 use crate::flow::Outside;
 use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
-use chimera_core::access::Level;
 use chimera_core::access::tables::TENANTS;
+use chimera_core::access::{Level, Secret};
 use chimera_core::flow::run::{Signal, affinity};
 use chimera_core::record::{Insert, Tx};
 use chimera_core::time::Timestamp;
 use chimera_engine::flow::gate::Slots;
-use chimera_engine::flow::{Places, StartRun};
+use chimera_engine::flow::{Places, RunKey, StartRun};
 use chimera_engine::port::{Clock, Random, Records};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -317,10 +317,12 @@ impl Story {
         let list: Vec<u64> = (0..dice.below(4)).collect();
         let level =
             *dice.pick(&[Level::ExecuteSilent, Level::ExecuteSilent, Level::ExecuteNotify, Level::Ask, Level::Draft]);
+        let who = people::actor("user_ann");
+        let key = |said: String| RunKey::new(&Secret::new("the seal"), &who, &said);
         let ask = StartRun {
             level,
             dry_run: dice.below(12) == 0,
-            idempotency_key: (dice.below(2) == 0).then(|| format!("key-{}", dice.below(4))),
+            idempotency_key: (dice.below(2) == 0).then(|| key(format!("key-{}", dice.below(4)))),
             ..StartRun::of(
                 format!("w{}", dice.below(self.workflows)),
                 json!({"flag": dice.below(2) == 0, "list": list}),
@@ -330,7 +332,7 @@ impl Story {
         // Whoever asks may hang up before the answer is there.
         let patience = *dice.pick(&[PATIENCE, PATIENCE, Duration::from_millis(1 + dice.below(60))]);
         tokio::spawn(async move {
-            let started = tokio::time::timeout(patience, flow.start(&people::actor("user_ann"), ask)).await;
+            let started = tokio::time::timeout(patience, flow.start(&who, ask)).await;
             judge.tell(|| format!("started: {:?}", started.map(|started| started.map(|started| started.run_id))));
         });
     }

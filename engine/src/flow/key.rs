@@ -1,0 +1,55 @@
+//! Keys under which runs are asked for, each at most once.
+//!
+//! A key is unique in the whole store, because the documents say so, and yet an actor's own: whoever
+//! finds theirs taken by somebody else gets another form of it. That form can't be worked out by others,
+//! or they could take it first; and nobody can say it, because whatever looks like it is kept in the
+//! other form itself.
+
+use crate::access::Permit;
+use chimera_core::access::{Secret, mac};
+use sha2::{Digest, Sha256};
+
+/// How the form that is an actor's own begins.
+const OWN: &str = "own:";
+
+/// A key under which somebody asks for a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunKey {
+    said: String,
+    own: String,
+    /// The form of earlier versions, under which runs may be there.
+    before: String,
+}
+
+impl RunKey {
+    /// What somebody said, sealed for them.
+    #[must_use]
+    pub fn new(seal: &Secret, permit: &Permit, said: &str) -> Self {
+        let place = format!("{}\0{}\0{said}", permit.tenant(), permit.actor());
+        let own = format!("{OWN}{}", mac::sign(seal, format!("idempotency\0{place}").as_bytes()));
+        let before = format!("{OWN}{}", hex::encode(Sha256::digest(place.as_bytes())));
+        Self { said: said.to_owned(), own, before }
+    }
+
+    /// As it was said.
+    #[must_use]
+    pub fn said(&self) -> &str {
+        &self.said
+    }
+
+    /// The forms in which a new run may have it, in the order in which they are tried.
+    pub(super) fn forms(&self) -> impl Iterator<Item = &str> {
+        let said = (!self.is_own_form()).then_some(self.said.as_str());
+        said.into_iter().chain([self.own.as_str()])
+    }
+
+    /// Whether it looks like the form that is an actor's own.
+    pub(super) fn is_own_form(&self) -> bool {
+        self.said.starts_with(OWN)
+    }
+
+    /// The forms that only its own actor's runs have.
+    pub(super) fn own(&self) -> [&str; 2] {
+        [&self.own, &self.before]
+    }
+}
