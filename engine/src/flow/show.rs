@@ -79,10 +79,11 @@ impl Flow {
     /// One run, with all that is needed to approve it.
     pub async fn show(&self, permit: &Permit, run: Uuid) -> Result<Value, FlowError> {
         let records = &*self.inner.parts.records;
-        let row = load::seen_run(records, permit, run).await?;
         let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
-        // A run has few requests; all that wait anywhere would be many.
+        // A run has few requests; all that wait anywhere would be many. They are read before the run: whoever is
+        // shown a digest is shown what it stands for, or something newer, and then the digest is refused.
         let asked = load::all(records, select, limits::RUN_ROWS_MAX).await?;
+        let row = load::seen_run(records, permit, run).await?;
         let waiting = asked.iter().filter(|row| row.text("status") == "pending");
         let mut document = summary(&row);
         let json = |column: &str| row.get(column).as_json().map(Json::to_value);

@@ -9,6 +9,7 @@ use chimera_engine::flow::FlowError;
 use chimera_engine::port::Records;
 use chimera_testkit::flow::{Stage, TENANT, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
+use std::time::Duration;
 use uuid::Uuid;
 
 /// Tells the run something in the way in which another node would, and waits until it has taken it in.
@@ -42,6 +43,33 @@ async fn an_edit_of_an_older_question_does_not_change_the_one_that_waits_now() {
     stage.approve("user_ann", run).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
     assert_eq!(stage.world.outside.sent()[0].input, json!({"n": "newer"}));
+}
+
+/// Whoever looks while a plan is edited never sees the new digest beside the old plan: they would approve what
+/// they have not seen.
+#[tokio::test(start_paused = true)]
+async fn a_digest_is_never_shown_beside_an_older_plan() {
+    let stage = stage(1).open().await;
+    let run = stage.run(&chain("w", &[("a", "again")]), Level::Draft).await;
+    stage.asks(run).await;
+    stage.records.slow_reads(Duration::from_millis(3));
+    for n in 0..20 {
+        let (admin, ann) = (stage.permit("admin"), stage.permit("user_ann"));
+        let edit = stage.flow.edit_planned(&ann, run, "a", json!({"n": n}));
+        let looks = async {
+            for look in 0.. {
+                let shown = stage.flow.show(&admin, run).await.unwrap();
+                let (asked, plan) = (&shown["approvals"][0]["digest"], &shown["plan"]);
+                let new = plan["steps"][0]["input"]["n"] == n;
+                assert!(asked.is_null() || *asked == plan["digest"] || new, "edit {n}, look {look}: {shown:#}");
+                if new && *asked == plan["digest"] {
+                    return;
+                }
+                stage.pass(Duration::from_millis(n)).await;
+            }
+        };
+        futures::join!(edit, looks).0.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]

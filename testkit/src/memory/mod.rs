@@ -21,8 +21,9 @@ use chimera_core::record::{Page, Row, Select, Table, Tx, Value};
 use chimera_engine::commit::{Batch, Outcome, Prepared};
 use chimera_engine::port::{Blocked, Clock, CommitError, Held, Hold, Outage, ReadError, Receipt, Records, Unavailable};
 use lane::LaneLoop;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tables::Tables;
 use tokio::sync::{oneshot, watch};
 
@@ -73,6 +74,7 @@ struct Disk {
     clock: Option<Arc<dyn Clock>>,
     hold: Mutex<Option<Hold>>,
     refuses_reads: AtomicBool,
+    slow_reads_ms: AtomicU64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -162,6 +164,11 @@ impl MemoryRecords {
         self.disk.refuses_reads.store(true, Ordering::SeqCst);
     }
 
+    /// Every answer takes a while on its way from now on, so that things change between two of them.
+    pub fn slow_reads(&self, by: Duration) {
+        self.disk.slow_reads_ms.store(u64::try_from(by.as_millis()).unwrap_or(u64::MAX), Ordering::SeqCst);
+    }
+
     /// Every batch is applied again, and every question answered.
     pub fn heal(&self) {
         self.disk.refuses_reads.store(false, Ordering::SeqCst);
@@ -220,7 +227,12 @@ impl Records for MemoryRecords {
         if self.disk.refuses_reads.load(Ordering::SeqCst) {
             return Err(Unavailable::new(Outage::Passing, "the server is gone").into());
         }
-        lock(&self.disk.tables).read(&select)
+        let page = lock(&self.disk.tables).read(&select);
+        let slow = self.disk.slow_reads_ms.load(Ordering::SeqCst);
+        if slow > 0 {
+            tokio::time::sleep(Duration::from_millis(slow)).await;
+        }
+        page
     }
 
     fn lane(&self, affinity: u64) -> Option<Held> {
