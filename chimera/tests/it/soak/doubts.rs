@@ -55,15 +55,19 @@ impl Clients {
 
     /// The calls in doubt; none if nobody says.
     fn doubts(&self) -> Vec<Value> {
-        match self.ask("GET", "/doubts?limit=1000", None) {
-            Some((200, mut said)) => serde_json::from_value(said["items"].take()).unwrap(),
-            _ => Vec::new(),
+        let (mut doubts, mut path) = (Vec::new(), "/doubts?limit=1000".to_owned());
+        loop {
+            let Some((200, mut said)) = self.ask("GET", &path, None) else { return Vec::new() };
+            let items: Vec<Value> = serde_json::from_value(said["items"].take()).unwrap();
+            doubts.extend(items);
+            let Some(cursor) = said["next_cursor"].as_str() else { return doubts };
+            path = format!("/doubts?limit=1000&cursor={cursor}");
         }
     }
 
-    /// Whether something is in doubt in a run or in one that it started.
-    pub(crate) fn is_in_doubt(&self, run: &str) -> bool {
-        self.doubts().iter().any(|doubt| self.root(doubt).is_some_and(|root| root == run))
+    /// The runs in which something is in doubt, or in one that they started.
+    pub(crate) fn runs_in_doubt(&self) -> BTreeSet<String> {
+        self.doubts().iter().filter_map(|doubt| self.root(doubt)).collect()
     }
 
     /// The run that a client knows, of a doubt in it or in its child.
