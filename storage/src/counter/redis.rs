@@ -31,6 +31,9 @@ if previous * (window - elapsed) <= (limit - current - 1) * window then
 end
 return {previous, current}";
 
+/// Milliseconds for which it is remembered that somebody asked whether it is ready.
+const READY_MS: u64 = 1_000;
+
 /// Counters in a Redis server.
 pub struct RedisCounters {
     redis: Redis,
@@ -99,7 +102,12 @@ impl Counters for RedisCounters {
         Ok(quota.decide(previous, current, now))
     }
 
+    /// Whether it takes a write: a server that is full, or a replica, answers every question and counts nothing.
     async fn ready(&self) -> Result<(), CounterError> {
-        self.redis.ping().await.map_err(unavailable)
+        let mut connection = self.connection().await?;
+        let mut command = ::redis::cmd("SET");
+        command.arg("ready").arg("1").arg("PX").arg(READY_MS);
+        let outcome = command.query_async::<String>(&mut connection).await;
+        self.settle(outcome).await.map(drop)
     }
 }

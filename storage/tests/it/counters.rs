@@ -185,3 +185,23 @@ async fn a_redis_that_refuses_us_says_why_without_our_password() {
     assert_eq!(Redis::new("http://u:pw@host").err(), Some(InvalidRedisUrl));
     assert!(!InvalidRedisUrl.to_string().contains("pw"));
 }
+
+/// A server that answers and takes no writes counts nothing, so it is not ready.
+#[tokio::test]
+async fn a_redis_that_takes_no_writes_is_not_ready() {
+    let server = PrivateRedis::start();
+    let counters = RedisCounters::new(Redis::new(&server.url()).unwrap());
+    let quota = Quota::new(10, 60).unwrap();
+    for (refuse, heal, code) in [
+        (&["config", "set", "maxmemory", "1"][..], &["config", "set", "maxmemory", "0"][..], "OOM"),
+        (&["replicaof", "127.0.0.1", "1"], &["replicaof", "no", "one"], "READONLY"),
+    ] {
+        assert_eq!(counters.ready().await, Ok(()));
+        let _ = server.ask(refuse);
+        let refused = counters.ready().await.unwrap_err();
+        assert!(refused.to_string().contains(code), "{refused}");
+        assert!(counters.hit("key", quota, NOW).await.is_err(), "nothing is counted meanwhile");
+        let _ = server.ask(heal);
+    }
+    assert_eq!(counters.ready().await, Ok(()));
+}
