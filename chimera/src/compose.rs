@@ -175,9 +175,7 @@ pub(crate) async fn open(
     examples: &[Example],
 ) -> Outcome<Parts> {
     if config.database_url.is_none() && home.lost_data() {
-        tracing::warn!(
-            "there is a ledger's key but no data file; if it was removed, put it back: an empty one is made now"
-        );
+        tracing::warn!("there is a ledger's key but no data file; if it was removed, stop and put it back");
     }
     let node = ambient.random.opaque_id();
     let existing = existing_signer(config).await?;

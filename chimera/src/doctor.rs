@@ -169,6 +169,11 @@ pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> 
             Err(reason) => fail(check.name, reason, "check its URL in the configuration and that the server runs"),
         });
     }
+    let blobs = config.data_dir.join("blobs");
+    if config.s3_url.is_none() && blobs.exists() && !blobs.is_dir() {
+        let hint = "move what is there out of the way; the folder comes back with a backup";
+        findings.push(fail("blobs", "blobs in the data folder is not a folder".to_owned(), hint));
+    }
     findings
 }
 

@@ -25,6 +25,7 @@ pub(crate) async fn run(scene: &Scene<'_>, args: BackupArgs) -> Outcome<ExitCode
     }
     let ambient = Ambient::new();
     let draft = draft_of(&out, &ambient.random.opaque_id());
+    let asked_for_keys = args.key.is_some();
     let task = Task { scene, ambient: &ambient, draft: &draft, with_blobs: args.with_blobs, key: args.key };
     let made = async {
         files::folder(&draft)?;
@@ -40,7 +41,7 @@ pub(crate) async fn run(scene: &Scene<'_>, args: BackupArgs) -> Outcome<ExitCode
         let _ = std::fs::remove_dir_all(&draft);
     }
     let made = made?;
-    tell(scene, &out, &made)?;
+    tell(scene, &out, &made, asked_for_keys)?;
     Ok(exit(&made))
 }
 
@@ -164,7 +165,7 @@ fn progress(scene: &Scene<'_>) -> ProgressBar {
     }
 }
 
-fn tell(scene: &Scene<'_>, out: &Path, manifest: &Manifest) -> Outcome {
+fn tell(scene: &Scene<'_>, out: &Path, manifest: &Manifest, asked_for_keys: bool) -> Outcome {
     if scene.json {
         return print(&format!("{}\n", summary(out, manifest)));
     }
@@ -180,11 +181,11 @@ fn tell(scene: &Scene<'_>, out: &Path, manifest: &Manifest) -> Outcome {
         BlobsAre::Whole => say("Blobs and buckets are in it."),
         BlobsAre::Elsewhere => say("Blobs and buckets are in object storage and are not in it."),
     }
-    if manifest.keys_sealed {
-        say("The keys of the data folder are in it, sealed.");
-    } else {
-        say("The keys of the data folder are NOT in it; --key names a secret to seal them under.");
-    }
+    say(match (manifest.keys_sealed, asked_for_keys) {
+        (true, _) => "The keys of the data folder are in it, sealed.",
+        (false, true) => "The data folder holds no keys, so none are in it.",
+        (false, false) => "The keys of the data folder are NOT in it; --key names a secret to seal them under.",
+    });
     tell_missing(manifest);
     Ok(())
 }
