@@ -13,10 +13,13 @@ use chimera_core::flow::tool::{Reach, is_dry};
 use chimera_core::flow::trace::{self, SpanId};
 use futures::FutureExt;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 /// How long a call may go on after it was told to stop.
 const GRACE: Duration = Duration::from_secs(5);
+
+const LATE: &str = "it did not answer in time";
 
 /// Makes the call and gives its answer.
 pub(super) async fn execute_tool(
@@ -62,12 +65,20 @@ pub(super) async fn execute_tool(
     {
         return answer;
     }
-    // Time comes first: a process that stood still must not send what others have given up.
+    // A process that stood still must not send what others have given up. Timers fire only when the runtime
+    // looks at them, and it may run a task that was ready before that: so the clock is read before each poll.
+    let late = || clock.steady() >= call.deadline;
+    let in_time =
+        std::future::poll_fn(
+            |cx| {
+                if late() { Poll::Ready(dropped(spec.effect, LATE)) } else { work.as_mut().poll(cx) }
+            },
+        );
     tokio::select! {
         biased;
-        () = tokio::time::sleep(time_left) => dropped(spec.effect, "it did not answer in time"),
+        () = tokio::time::sleep(time_left) => dropped(spec.effect, LATE),
         () = stop => dropped(spec.effect, "it was told to stop and did not answer"),
-        answer = &mut work => answer,
+        answer = in_time => answer,
     }
 }
 

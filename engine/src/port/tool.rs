@@ -17,7 +17,9 @@ use uuid::Uuid;
 /// **Dry.** With `dry_run: true` in the input nothing outside is touched or changed; only tools
 /// whose metadata says `dry_run_supported` are called so, and they answer with `Spec::simulated`.
 /// **Bounded.** It answers before `CallContext::deadline` and stops soon after `cancelled`; the
-/// caller drops the call a little later in any case.
+/// caller drops the call a little later in any case. Once the deadline has passed it sends nothing that could
+/// have an effect, even if the process stood still in the middle of the call: it reads the clock right before
+/// it sends, since another node may have taken the call over.
 /// **Honest.** An error says whether anything may have been sent. `Sent::No` is a promise.
 /// **Once.** A write under one `idempotency_key` has one effect, as far as the tool can see to it.
 #[async_trait]

@@ -5,10 +5,13 @@ use chimera_core::access::Level;
 use chimera_core::flow::tool::Reach;
 use chimera_core::limits::LANE_LEASE_SECONDS;
 use chimera_engine::flow::{Decision, Keeper, StartRun};
+use chimera_testkit::build::NOON;
 use chimera_testkit::flow::{Air, Asked, Puppet, Setup, Stage, World, chain, stage, until, workflow};
 use chimera_testkit::memory::MemoryRecords;
+use chimera_testkit::seeded::FakeClock;
 use serde_json::json;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -322,4 +325,27 @@ async fn a_node_that_stood_still_looks_for_a_whole_lease_before_it_takes_anythin
         two.flow.look(keeper).await.unwrap();
     }
     assert_eq!(two.flow.active(), 1);
+}
+
+/// A node that stands still in the middle of a call, and is woken when another one has done the work, goes on with
+/// whatever it was about to do before any of its timers fires.
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_time_ran_out_while_its_process_stood_still_sends_nothing() {
+    let clock = Arc::new(FakeClock::at(NOON));
+    let sent = Arc::new(AtomicBool::new(false));
+    let (stopped, noted) = (Arc::clone(&clock), Arc::clone(&sent));
+    let tool = Puppet::new("pay", Reach::Write).acts(move |_, _| {
+        let (clock, sent) = (Arc::clone(&stopped), Arc::clone(&noted));
+        async move {
+            clock.advance(3_600_000_000);
+            tokio::task::yield_now().await;
+            sent.store(true, Ordering::Relaxed);
+            Ok(json!({}))
+        }
+    });
+    let world = World { clock, ..World::new(1) };
+    let stage = stage(1).world(world).tool(tool.build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "pay")]), SILENT).await;
+    stage.step(run, "a", "outcome_unknown").await;
+    assert!(!sent.load(Ordering::Relaxed));
 }

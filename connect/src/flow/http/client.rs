@@ -7,7 +7,7 @@
 
 use super::answer::Answer;
 use super::egress::{Egress, Pass, Refused};
-use super::failure::{failed, lasting, refused, sent, transport};
+use super::failure::{Late, failed, lasting, refused, sent, transport};
 use super::request::{Call, Care, Request};
 use super::resolve::Checked;
 use bytes::{Bytes, BytesMut};
@@ -23,13 +23,13 @@ use reqwest::header::{
 };
 use reqwest::{Method, Response, Url};
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::time::Instant;
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
@@ -145,7 +145,7 @@ impl Client {
         // Set once an answer says "done, now look there": from then on nothing counts as unsent.
         let mut done = false;
         for redirects in 0.. {
-            let response = self.exchange(&request, begun, done).await?;
+            let response = self.exchange(call, &request, begun, done).await?;
             match target(&response, &request) {
                 Some(next) if redirects < request.redirects_max => {
                     done |= redirect(&mut request, response.status().as_u16(), next)
@@ -163,7 +163,13 @@ impl Client {
     }
 
     /// One request and the head of its answer.
-    async fn exchange(&self, request: &Request, begun: &Arc<AtomicBool>, done: bool) -> Result<Response, ToolError> {
+    async fn exchange(
+        &self,
+        call: &Call,
+        request: &Request,
+        begun: &Arc<AtomicBool>,
+        done: bool,
+    ) -> Result<Response, ToolError> {
         let pass = self.egress.judge(&request.url).map_err(|why| refused(sent(request.care, done), request, why))?;
         let client = if pass == Pass::Listed { &self.listed } else { &self.public };
         let mut out = client.request(request.method.clone(), request.url.clone()).headers(request.headers.clone());
@@ -174,7 +180,7 @@ impl Client {
                 out = out.header(CONTENT_LENGTH, 0);
             }
         } else {
-            let body = Marked { left: request.body.clone(), begun: Arc::clone(begun) };
+            let body = Timely { left: request.body.clone(), until: call.until, begun: Arc::clone(begun) };
             out = out.body(reqwest::Body::wrap(body));
         }
         let result = out.send().await;
@@ -289,20 +295,28 @@ fn redirect(request: &mut Request, status: u16, next: Url) -> Result<bool, Refus
     Ok(becomes_get && request.care != Care::Read)
 }
 
-/// A body that notes when it is asked for.
-struct Marked {
+/// A body that notes when it is asked for, and is not given any more once the call's time is over.
+///
+/// The connection asks for it when it has buffered the head and is about to write both. A process that stood
+/// still in between wakes up right there, before any timer fires: whoever took its work over may have sent the same
+/// request meanwhile. An error closes the connection with nothing written.
+struct Timely {
     left: Bytes,
+    until: Instant,
     begun: Arc<AtomicBool>,
 }
 
-impl Body for Marked {
+impl Body for Timely {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = Late;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        if Instant::now() >= self.until && !self.begun.load(Ordering::Acquire) {
+            return Poll::Ready(Some(Err(Late)));
+        }
         self.begun.store(true, Ordering::Release);
         let chunk = std::mem::take(&mut self.left);
         Poll::Ready((!chunk.is_empty()).then(|| Ok(Frame::data(chunk))))
@@ -320,6 +334,33 @@ impl Body for Marked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chimera_engine::port::Sent;
+    use chimera_testkit::build::NOON;
+    use chimera_testkit::seeded::FakeClock;
+    use tokio::io::AsyncReadExt;
+
+    #[tokio::test]
+    async fn nothing_of_a_request_leaves_when_its_time_is_over_by_then() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let (egress, clock) = (Egress::new([address.as_str()]).unwrap(), Arc::new(FakeClock::at(NOON)));
+        let client = Client::new(Settings { egress, clock, names: BTreeMap::new() }).unwrap();
+        let heard = tokio::spawn(async move {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            let mut heard = [0; 1024];
+            connection.read(&mut heard).await.unwrap()
+        });
+        let cancel = chimera_engine::port::Cancel::pair().1;
+        let until = Instant::now();
+        let call = Call { until, cancel, idempotency_key: "key".to_owned(), traceparent: "trace".to_owned() };
+        let url = Url::parse(&format!("http://{address}/")).unwrap();
+        let request = Request::new(Method::POST, url, Care::Once).json(&serde_json::json!({"pay": 1}));
+        // Past the timer: a process that stood still wakes up wherever it was.
+        let error = client.follow(&call, request, &Arc::default()).await.err().unwrap();
+        assert_eq!((error.sent, error.body.code.as_str()), (Sent::No, Code::RequestTimeout.as_str()), "{error:?}");
+        drop(client);
+        assert_eq!(heard.await.unwrap(), 0, "bytes were sent");
+    }
 
     #[test]
     fn no_redirect_leads_from_https_to_anything_less() {

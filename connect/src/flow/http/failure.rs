@@ -35,10 +35,18 @@ pub(super) fn refused(sent: Sent, request: &Request, why: Refused) -> ToolError 
         .with("host", request.shown.unwrap_or_else(|| request.url.host_str().unwrap_or_default()))
 }
 
+/// The call's time was over when its request was about to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the call's time was over before it was sent")]
+pub(super) struct Late;
+
 /// What the connection says, told as a tool's error. `begun` is whether the request may have left.
 pub(super) fn transport(error: &reqwest::Error, request: &Request, begun: bool, done_before: bool) -> ToolError {
     if let Some(why) = find::<Refused>(error) {
         return refused(sent(request.care, done_before), request, *why);
+    }
+    if find::<Late>(error).is_some() {
+        return failed(sent(request.care, done_before), Code::RequestTimeout, format!("{}: {Late}", request.shown()));
     }
     if error.is_connect() {
         let what = if error.is_dns() {
