@@ -13,6 +13,9 @@ const SINCE_BACKUP: &str = "after the backup was taken";
 /// Doubts that are settled with commands after each restore; the others are settled over HTTP.
 const BY_COMMAND: usize = 2;
 
+/// People who settle doubts at a time: a restore may bring thousands.
+const PEOPLE: usize = 8;
+
 /// The doubts that were settled so far.
 #[derive(Default)]
 pub(crate) struct Settled {
@@ -30,11 +33,12 @@ impl Settled {
         (self.cut.lock().unwrap().len(), self.restored.lock().unwrap().len())
     }
 
-    fn note(&self, doubt: &Value) {
+    /// Notes that a doubt was settled; gives whether that is new.
+    fn note(&self, doubt: &Value) -> bool {
         let text = |name: &str| doubt[name].as_str().unwrap().to_owned();
         let by_restore = text("reason").contains(SINCE_BACKUP);
         let settled = if by_restore { &self.restored } else { &self.cut };
-        settled.lock().unwrap().insert((text("step_id"), text("since")));
+        settled.lock().unwrap().insert((text("step_id"), text("since")))
     }
 }
 
@@ -44,10 +48,17 @@ impl Clients {
         while !self.are_done() {
             self.nodes.until_up();
             let unpaused = self.pause.read().unwrap();
-            for doubt in self.doubts() {
-                // Who can't be asked now is asked again.
-                let _ = self.settle(&doubt);
-            }
+            let doubts = self.doubts();
+            std::thread::scope(|scope| {
+                for share in doubts.chunks(doubts.len().div_ceil(PEOPLE).max(1)) {
+                    scope.spawn(move || {
+                        for doubt in share {
+                            // Who can't be asked now is asked again.
+                            let _ = self.settle(doubt);
+                        }
+                    });
+                }
+            });
             drop(unpaused);
             self.outside.look_up(self.outside.count() + 10);
         }
@@ -105,7 +116,7 @@ impl Clients {
         };
         // Whether it counted shows when the run goes on.
         if let (202, _) = self.ask("POST", doubt["settle_url"].as_str().unwrap(), Some(&found))? {
-            self.settled.note(doubt);
+            self.note_settled(doubt);
         }
         Some(())
     }
@@ -123,7 +134,13 @@ impl Clients {
             let words: Vec<&str> = command.split(' ').skip(1).collect();
             let said = place.run(&words);
             assert_eq!(said.status, 0, "{command}: {}{}", said.stdout, said.stderr);
-            self.settled.note(doubt);
+            self.note_settled(doubt);
+        }
+    }
+
+    fn note_settled(&self, doubt: &Value) {
+        if self.settled.note(doubt) {
+            self.outside.settled();
         }
     }
 }

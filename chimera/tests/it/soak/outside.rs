@@ -32,6 +32,8 @@ struct Noted {
     asked: BTreeMap<Place, Asked>,
     notes: BTreeMap<String, Vec<Value>>,
     count: u64,
+    /// Calls in doubt that a person has settled: work goes on, although nobody is asked for anything.
+    settled: u64,
     connections: usize,
 }
 
@@ -127,13 +129,25 @@ impl Outside {
         self.noted().count
     }
 
+    /// A person has settled a call.
+    pub(crate) fn settled(&self) {
+        self.noted().settled += 1;
+        self.more.notify_all();
+    }
+
     /// Waits until so many more things were asked for; repetitions don't count, or nobody would get on.
     pub(crate) fn more(&self, things: usize) {
-        let noted = self.noted();
+        let mut noted = self.noted();
         let wanted = noted.asked.len() + things;
-        let (noted, waited) =
-            self.more.wait_timeout_while(noted, PATIENCE, |noted| noted.asked.len() < wanted).unwrap();
-        assert!(!waited.timed_out(), "nothing happens outside any more: {} of {wanted}", noted.asked.len());
+        while noted.asked.len() < wanted {
+            let before = (noted.asked.len(), noted.settled);
+            let (now, waited) = self
+                .more
+                .wait_timeout_while(noted, PATIENCE, |noted| (noted.asked.len(), noted.settled) == before)
+                .unwrap();
+            noted = now;
+            assert!(!waited.timed_out(), "nothing happens outside any more: {} of {wanted}", noted.asked.len());
+        }
     }
 
     /// Waits for another request, but not long: what is waited for may need none.
