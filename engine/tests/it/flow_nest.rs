@@ -4,7 +4,9 @@ use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::RUNS;
 use chimera_core::flow::tool::Reach;
+use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits;
+use chimera_core::record::{Row, Value as Cell};
 use chimera_engine::flow::StartRun;
 use chimera_engine::port::ToolError;
 use chimera_testkit::flow::{Air, Puppet, Stage, Watch, chain, id_of, stage, workflow};
@@ -164,6 +166,34 @@ async fn a_child_is_stopped_with_its_parent() {
     stage.flow.cancel(&stage.permit("user_ann"), run, Some("enough".to_owned())).await.unwrap();
     assert_eq!(stage.ended(child).await["status"], "cancelled");
     assert_eq!(stage.ended(run).await["status"], "cancelled");
+    let stopped = |run: Uuid| {
+        let entries = stage.rows(&AUDIT_LOG_ENTRIES).into_iter().filter(move |entry| {
+            matches!(entry.text("event_type"), "run.cancel_requested" | "run.cancelled")
+                && entry.get("run_id") == &Cell::from(run)
+        });
+        entries
+            .map(|entry| (entry.text("actor_id").to_owned(), entry.text("actor_type").to_owned()))
+            .collect::<Vec<_>>()
+    };
+    let ann = || ("user_ann".to_owned(), "human".to_owned());
+    assert_eq!(stopped(child), [ann(), ann()], "not whoever the run belongs to");
+    assert_eq!(stopped(run), stopped(child));
+}
+
+/// Nobody cancelled the child of a run that failed.
+#[tokio::test(start_paused = true)]
+async fn a_child_that_is_stopped_because_its_parent_failed_names_the_system() {
+    let bad = Puppet::new("bad", Reach::Read).takes(|_| Duration::from_secs(1));
+    let bad = bad.answers(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "no")));
+    let stage = stage(1).tool(bad.build()).open().await;
+    stage.apply(&workflow("waits").node(json!({"id": "ask", "type": "hitl"}))).await;
+    let parent = parent("waits").function("bad", "bad", json!({}));
+    let run = stage.run_with(&parent, SILENT, json!({"n": 1})).await;
+    let child = child_of(&stage, run).await;
+    assert_eq!(stage.ended(child).await["status"], "cancelled");
+    let entries = stage.rows(&AUDIT_LOG_ENTRIES);
+    let ended = |entry: &&Row| entry.text("event_type") == "run.cancelled" && entry.get("run_id") == &Cell::from(child);
+    assert_eq!(entries.iter().find(ended).expect("an entry").text("actor_id"), "system");
 }
 
 #[tokio::test(start_paused = true)]

@@ -112,6 +112,11 @@ impl Run {
         Ok(())
     }
 
+    /// Whoever cancelled the run; nobody did if it stops for a failure of its own.
+    fn stopped_by(&self) -> String {
+        self.cancelled_by.as_ref().map_or_else(|| "system".to_owned(), |(by, _)| by.clone())
+    }
+
     fn is_mapping(&self, node: usize) -> bool {
         matches!(self.nodes[node].state, State::Mapping(_))
     }
@@ -137,7 +142,7 @@ impl Run {
                     let child = *run;
                     if self.stopped_children.insert(child) {
                         let reason = Some("the run that waits for it was stopped".to_owned());
-                        let by = self.head.actor.clone();
+                        let by = self.stopped_by();
                         book.signal(&self.head.tenant, child, &super::Told::Cancel { by, reason }, env)?;
                         book.effects.push(Effect::Wake(child));
                     }
