@@ -372,7 +372,12 @@ fn item(value: &Value, at: usize) -> Result<&Value, Halt> {
 
 fn indexed<'t>(value: &'t Value, at: &Value) -> Result<&'t Value, Halt> {
     match at {
-        Value::String(name) => member(value, name),
+        // The name was computed: it may be anything that somebody sent, and a fault goes into the ledger.
+        Value::String(name) if value.is_object() => match value.get(name) {
+            Some(value) => Ok(value),
+            None => fault("there is no member of the name that was computed"),
+        },
+        Value::String(_) => fault(format!("{} has no members", type_word(value))),
         Value::Number(number) => match number.as_i64().and_then(|at| usize::try_from(at).ok()) {
             Some(at) => item(value, at),
             None => fault("a list is indexed by whole numbers from 0"),

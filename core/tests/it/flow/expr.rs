@@ -124,6 +124,9 @@ fn what_can_not_be_evaluated_says_why() {
     ] {
         assert_eq!(fault(expression), reason, "{expression}");
     }
+    for expression in ["inputs[inputs.name]", "inputs.tags[inputs.name]", "inputs.deep[inputs.name + inputs.name]"] {
+        assert!(!fault(expression).contains("Ada"), "a fault goes into the ledger, and names nothing that was sent");
+    }
     let error = run().render(json!({"a": ["x ${ inputs.missing }"]})).unwrap_err();
     assert_eq!(error.to_string(), "${inputs.missing}: there is no member missing");
 }
