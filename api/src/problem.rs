@@ -174,9 +174,7 @@ impl From<BlobError> for ApiError {
             }
             BlobError::Interrupted => Self::new(Code::SchemaInvalid, "the content ended before its end"),
             BlobError::Damaged(_) => Self::internal(),
-            BlobError::Unavailable { .. } => {
-                Self::new(Code::StoreUnavailable, "the store is not available").retry_after(1)
-            }
+            BlobError::Unavailable(why) => why.body("the store is not available").into(),
         }
     }
 }

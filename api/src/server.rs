@@ -12,6 +12,7 @@ mod stall;
 pub use direct::Direct;
 
 use axum::{Extension, Router};
+use chimera_core::error::io_reason;
 use chimera_core::limits::HEAD_BYTES_MAX;
 use futures::FutureExt;
 use hyper::server::conn::http1;
@@ -84,7 +85,7 @@ pub async fn serve_until(
                     connections.spawn(converse(stream, slot, router, limits.header_timeout, stopping.subscribe()));
                 }
                 Err(error) => {
-                    tracing::warn!(reason = %error.kind(), "a connection could not be accepted");
+                    tracing::warn!(reason = io_reason(&error), "a connection could not be accepted");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             }

@@ -34,7 +34,7 @@ use crate::home::{self, Home};
 use checks::{Upkeep, blobs_check, clock_check, data_folder, records_check, redis_check};
 use chimera_api::Check;
 use chimera_core::access::{Secret, SecretName};
-use chimera_core::error::Code;
+use chimera_core::error::{Code, io_reason};
 use chimera_core::ledger::checkpoint::{CheckpointFault, Signer};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
@@ -555,7 +555,7 @@ impl From<OpenError> for Failure {
                 .hint("--force puts what is there aside, under a name that is told"),
             OpenError::Migrate(reason) => reason.into(),
             OpenError::Folder(reason) => {
-                Self::new(Code::StoreUnavailable, format!("the data folder can't be used: {}", reason.kind()))
+                Self::of_io(format!("the data folder can't be used: {}", io_reason(&reason)), &reason)
             }
         }
     }
@@ -578,9 +578,11 @@ impl From<MigrateError> for Failure {
             MigrateError::Busy => {
                 Self::new(Code::StoreUnavailable, error.to_string()).hint("wait until it has ended, and start again")
             }
-            MigrateError::Database(_) => {
-                Self::new(Code::StoreUnavailable, error.to_string()).hint("chimera doctor says which part is missing")
-            }
+            MigrateError::Database(_) => match error.outage() {
+                Some(unavailable) => unavailable.into(),
+                None => Self::new(Code::StoreUnavailable, error.to_string())
+                    .hint("chimera doctor says which part is missing"),
+            },
         }
     }
 }

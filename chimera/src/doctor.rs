@@ -5,14 +5,14 @@ pub(crate) mod deep;
 use crate::backup::staging::refuse_unfinished;
 use crate::compose::{self, Ambient};
 use crate::config::Config;
-use crate::failure::Outcome;
+use crate::failure::{Outcome, hint_for};
 use crate::home;
-use chimera_core::error::Code;
+use chimera_core::error::{Code, io_reason};
 use chimera_core::time::Timestamp;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -240,18 +240,18 @@ fn shared_access(config: &Config) -> Vec<Finding> {
 
 /// Whether a file can be made durable here; the reason names no path.
 pub(crate) fn write_probe(dir: &Path) -> Result<(), String> {
-    probed(dir).map_err(not_written)
+    probed(dir).map_err(|error| not_written(&error))
 }
 
-fn probed(dir: &Path) -> Result<(), ErrorKind> {
+fn probed(dir: &Path) -> std::io::Result<()> {
     let path = dir.join("probe");
     let written = File::create(&path).and_then(|mut file| file.write_all(b"probe").and_then(|()| file.sync_all()));
     let _ = std::fs::remove_file(&path);
-    written.map_err(|error| error.kind())
+    written
 }
 
-fn not_written(kind: ErrorKind) -> String {
-    format!("the data folder can't be written: {kind}")
+fn not_written(error: &std::io::Error) -> String {
+    format!("the data folder can't be written: {}", io_reason(error))
 }
 
 fn folder(dir: &Path) -> Finding {
@@ -262,12 +262,9 @@ fn folder(dir: &Path) -> Finding {
             format!("{} is not there yet", dir.display()),
             "chimera dev or chimera serve creates it",
         ),
-        Err(kind @ (ErrorKind::StorageFull | ErrorKind::QuotaExceeded)) => {
-            fail("data_folder", not_written(kind), "make room on its disk, or raise the quota")
-        }
-        Err(kind) => {
+        Err(error) => {
             let hint = "its owner must be the user that runs chimera, on a disk that is not read-only";
-            fail("data_folder", not_written(kind), hint)
+            fail("data_folder", not_written(&error), hint_for(&error).unwrap_or(hint))
         }
     }
 }
@@ -299,7 +296,7 @@ fn secret_sources(config: &Config) -> Vec<Finding> {
         Ok(()) => ok(name, format!("{} can be read", path.display())),
         Err(error) => fail(
             name,
-            format!("{} can't be read: {}", path.display(), error.kind()),
+            format!("{} can't be read: {}", path.display(), io_reason(&error)),
             "correct the setting, or let the user that runs chimera read it",
         ),
     };
@@ -352,11 +349,14 @@ async fn signing_key(config: &Config) -> Finding {
 
 fn store(facts: &StoreFacts) -> Vec<Finding> {
     let mut findings = vec![match (facts.writable, facts.schema_version) {
-        (false, _) => fail(
-            "store",
-            format!("{} can be read but not written", facts.kind),
-            "chimera.db in the data folder must belong to the user that runs chimera, who may write it",
-        ),
+        (false, _) => {
+            let hint = if facts.clock.is_some() {
+                "it is a standby, or default_transaction_read_only is on: name the primary, or let its user write"
+            } else {
+                "chimera.db in the data folder must belong to the user that runs chimera, who may write it"
+            };
+            fail("store", format!("{} can be read but not written", facts.kind), hint)
+        }
         (true, 0) => ok("store", format!("{}, without data yet", facts.kind)),
         (true, _) => ok("store", format!("{} answers", facts.kind)),
     }];

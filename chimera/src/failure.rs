@@ -5,11 +5,12 @@
 //! 130 stopped by a second signal.
 
 use crate::mask::Mask;
-use chimera_core::error::{Code, ErrorBody};
+use chimera_core::error::{Code, ErrorBody, io_reason};
 use chimera_engine::flow::FlowError;
 use chimera_engine::port::{Blocked, CommitError, Outage, ReadError, SchemaMismatch, Unavailable};
 use serde_json::{Map, Value};
 use std::fmt::Write;
+use std::io::{self, ErrorKind};
 
 /// What ended a command.
 #[derive(Debug)]
@@ -46,8 +47,17 @@ impl Failure {
     }
 
     /// A failure of the file system. The path is the operator's own, so it may be named here.
-    pub(crate) fn file(what: &str, path: &std::path::Path, error: &std::io::Error) -> Self {
-        Self::new(Code::StoreUnavailable, format!("{what} {}: {}", path.display(), error.kind()))
+    pub(crate) fn file(what: &str, path: &std::path::Path, error: &io::Error) -> Self {
+        Self::of_io(format!("{what} {}: {}", path.display(), io_reason(error)), error)
+    }
+
+    /// A failure of the file system in words that need no path.
+    pub(crate) fn of_io(message: String, error: &io::Error) -> Self {
+        let failure = Self::new(Outage::of_io(error).code(), message);
+        match hint_for(error) {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
     }
 
     /// The exit status of the process.
@@ -94,6 +104,25 @@ impl Failure {
     }
 }
 
+/// What an operator can do about an error of the file system, where that follows from it.
+pub(crate) fn hint_for(error: &io::Error) -> Option<&'static str> {
+    Some(match error.kind() {
+        ErrorKind::ReadOnlyFilesystem => "its disk is mounted read-only: mount it for writing, or name another place",
+        ErrorKind::PermissionDenied => "its owner must be the user that runs chimera",
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "make room on its disk, or raise the quota",
+        ErrorKind::NotADirectory | ErrorKind::IsADirectory | ErrorKind::AlreadyExists => {
+            "something else has this name: move it out of the way"
+        }
+        _ if Outage::of_io(error) == Outage::Faulty => "look at the system's log: the disk may be failing",
+        _ if matches!(error.raw_os_error(), Some(ENFILE | EMFILE)) => "raise the limit of open files (ulimit -n)",
+        _ => return None,
+    })
+}
+
+/// Too many open files: in the whole system, and in this process.
+const ENFILE: i32 = 23;
+const EMFILE: i32 = 24;
+
 impl From<FlowError> for Failure {
     fn from(error: FlowError) -> Self {
         Self::told(error.body())
@@ -118,6 +147,7 @@ impl From<Unavailable> for Failure {
                 "keep a copy of the data, let chimera doctor --deep say what is damaged, and restore a backup; \
                  docs/guides/operations.md describes it"
             }
+            Outage::Unusable => "a retry does not help: correct that first; chimera doctor looks at every part",
             _ => "chimera doctor says which part is missing",
         };
         Self::new(error.outage.code(), error.to_string()).hint(hint)

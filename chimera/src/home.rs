@@ -46,10 +46,7 @@ impl Home {
         made.map_err(|error| Failure::file("can't create the data folder", dir, &error))?;
         let path = dir.join("lock");
         let lock = private().read(true).write(true).create(true).truncate(false).open(&path);
-        let lock = lock.map_err(|error| {
-            Failure::file("can't write to the data folder", dir, &error)
-                .hint("its owner must be the user that runs chimera")
-        })?;
+        let lock = lock.map_err(|error| Failure::file("can't write to the data folder", dir, &error))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { dir: dir.to_owned(), served_before: ledger_key(dir).exists(), _lock: Some(lock) }),
             Err(TryLockError::WouldBlock) => {

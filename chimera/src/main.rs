@@ -52,7 +52,10 @@ fn run(cli: Cli) -> Outcome<ExitCode> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let internal = |error: std::io::Error| {
-        Failure::new(chimera_core::error::Code::Internal, format!("no runtime: {}", error.kind()))
+        Failure::new(
+            chimera_core::error::Code::Internal,
+            format!("no runtime: {}", chimera_core::error::io_reason(&error)),
+        )
     };
     let runtime = runtime.map_err(internal)?;
     let outcome = runtime.block_on(command::run(cli, &loaded, &environment));

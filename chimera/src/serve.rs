@@ -12,7 +12,7 @@ use crate::failure::{Failure, Outcome};
 use crate::home::Home;
 use crate::telemetry::{self, Terminal};
 use chimera_api::{Edge, ServerLimits};
-use chimera_core::error::Code;
+use chimera_core::error::{Code, io_reason};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -183,8 +183,8 @@ pub(crate) async fn listen(at: &Listen) -> Outcome<(TcpListener, SocketAddr)> {
     for address in addresses {
         match TcpListener::bind(address).await.and_then(|listener| Ok((listener.local_addr()?, listener))) {
             Ok((bound, listener)) => return Ok((listener, bound)),
-            Err(error) if address.to_string() == at.to_string() => refusals.push(error.kind().to_string()),
-            Err(error) => refusals.push(format!("{} at {address}", error.kind())),
+            Err(error) if address.to_string() == at.to_string() => refusals.push(io_reason(&error)),
+            Err(error) => refusals.push(format!("{} at {address}", io_reason(&error))),
         }
     }
     Err(failed(&refusals.join(", ")))
@@ -199,7 +199,7 @@ pub(crate) struct Signals {
 impl Signals {
     pub(crate) fn listen() -> Outcome<Self> {
         let failed =
-            |error: std::io::Error| Failure::new(Code::Internal, format!("can't listen to signals: {}", error.kind()));
+            |error: std::io::Error| Failure::new(Code::Internal, format!("can't listen to signals: {}", io_reason(&error)));
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let ((tell_first, first), (tell_second, second)) = (oneshot::channel(), oneshot::channel());

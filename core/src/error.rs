@@ -7,7 +7,9 @@
 mod body;
 mod code;
 mod context;
+mod os;
 
 pub use body::{ErrorBody, Problem};
 pub use code::{Code, EQUIVALENTS, Equivalent, ErrorType};
 pub use context::{ErrorContext, ErrorReport, Timestamps};
+pub use os::io_reason;

@@ -7,7 +7,7 @@ use chimera_api::{Edge, ServerLimits};
 use chimera_core::ledger::{BlobId, Digest32};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{
-    Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, Outgoing, PresentedLink, PresignedUrl,
+    Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, Outage, Outgoing, PresentedLink, PresignedUrl, Unavailable,
 };
 use futures::{StreamExt, stream};
 use std::sync::Arc;
@@ -184,7 +184,9 @@ async fn content_that_is_shorter_or_longer_than_announced_never_looks_whole() {
         let taken = fetch(&server).await.bytes().await;
         assert!(taken.is_err(), "{count} pieces looked like {size} bytes");
     }
-    let broken = || stream::iter([piece(), piece(), Err(BlobError::Unavailable { reason: "gone".into() })]).boxed();
+    let broken = || {
+        stream::iter([piece(), piece(), Err(BlobError::Unavailable(Unavailable::new(Outage::Passing, "gone")))]).boxed()
+    };
     let server = served(with(2 * PIECE as u64, broken)).await;
     assert!(fetch(&server).await.bytes().await.is_err());
     let server = served(with(2 * PIECE as u64, move || pieces(2))).await;

@@ -26,7 +26,7 @@ use crate::compose::{self, Ambient};
 use crate::config::{Loaded, Origin};
 use crate::failure::{Failure, Outcome};
 use crate::telemetry::{self, Telemetry, Terminal};
-use chimera_core::error::Code;
+use chimera_core::error::{Code, io_reason};
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -114,7 +114,7 @@ pub(crate) fn print(text: &str) -> Outcome {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Failure::new(Code::Internal, format!("can't write the output: {}", error.kind())))
+            Err(Failure::new(Code::Internal, format!("can't write the output: {}", io_reason(&error))))
         }
         _ => Ok(()),
     }
@@ -128,17 +128,17 @@ pub(crate) fn bytes_of(file: &Path) -> Outcome<Vec<u8>> {
     } else {
         std::fs::read(file)
     };
-    read.map_err(|error| unreadable(file, error.kind()))
+    read.map_err(|error| unreadable(file, &error))
 }
 
 /// The text of a file that a command names; `-` is stdin.
 pub(crate) fn text_of(file: &Path) -> Outcome<String> {
     let text = String::from_utf8(bytes_of(file)?);
-    text.map_err(|_| unreadable(file, std::io::ErrorKind::InvalidData))
+    text.map_err(|_| unreadable(file, &std::io::ErrorKind::InvalidData.into()))
 }
 
-fn unreadable(file: &Path, why: std::io::ErrorKind) -> Failure {
-    Failure::new(Code::MalformedArgs, format!("{} can't be read: {why}", file.display()))
+fn unreadable(file: &Path, why: &std::io::Error) -> Failure {
+    Failure::new(Code::MalformedArgs, format!("{} can't be read: {}", file.display(), io_reason(why)))
 }
 
 /// The JSON document of a file that a command names.

@@ -9,7 +9,7 @@ use crate::cli::ResumeArgs;
 use crate::compose::{self, Ambient};
 use crate::failure::{Failure, Outcome};
 use crate::flow::table::table;
-use chimera_core::error::Code;
+use chimera_core::error::{Code, io_reason};
 use chimera_engine::flow::{Lapsed, RestoredRun, Resume, Survey};
 use chimera_engine::port::Hold;
 use serde_json::{Value, json};
@@ -135,7 +135,7 @@ fn agreed() -> Outcome<bool> {
         say("The input is not a terminal, so nobody is asked, and an answer that is piped in is not read.");
         return Ok(false);
     }
-    let failed = |error: std::io::Error| Failure::new(Code::Internal, format!("no answer: {}", error.kind()));
+    let failed = |error: std::io::Error| Failure::new(Code::Internal, format!("no answer: {}", io_reason(&error)));
     let mut stderr = std::io::stderr();
     write!(stderr, "Go on from this state? Type yes: ").and_then(|()| stderr.flush()).map_err(failed)?;
     let mut answer = String::new();

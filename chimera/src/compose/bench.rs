@@ -11,7 +11,7 @@ use crate::home;
 use async_trait::async_trait;
 use chimera_connect::flow::local_tools;
 use chimera_core::access::Secret;
-use chimera_core::error::Code;
+use chimera_core::error::{Code, io_reason};
 use chimera_engine::access::{Access, Guard, WordPlanner};
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
@@ -175,7 +175,7 @@ impl Subject for Bench {
 impl Scratch {
     async fn remove(&self) {
         let removed = match self {
-            Self::Folder(folder) => std::fs::remove_dir_all(folder).map_err(|error| error.kind().to_string()),
+            Self::Folder(folder) => std::fs::remove_dir_all(folder).map_err(|error| io_reason(&error)),
             Self::Schema(schema, folder) => {
                 // Marks without their schema mean nothing, and there may be none.
                 let _ = std::fs::remove_dir_all(folder);

@@ -12,7 +12,7 @@ use chimera_connect::flow::webhook::{Key, WebhookSender, own_key};
 use chimera_connect::flow::{MailSettings, MailTls, Toolbox, declared, http_tools, local_tools, mail_tool, s3_tool};
 use chimera_core::access::tables::TENANTS;
 use chimera_core::access::{Secret, SecretName};
-use chimera_core::error::Code;
+use chimera_core::error::{Code, io_reason};
 use chimera_core::flow::run::Policy;
 use chimera_core::limits::DECLARED_FILE_BYTES_MAX;
 use chimera_core::record::{Insert, Scope, Select, Tx};
@@ -307,7 +307,7 @@ fn registry(
 /// The files that declare tools, in the order of their names.
 fn tool_files(dir: Option<&Path>) -> Outcome<Vec<PathBuf>> {
     let Some(dir) = dir else { return Ok(Vec::new()) };
-    let failed = |error: std::io::Error| invalid("flow.tools_dir", format!("{}: {}", dir.display(), error.kind()));
+    let failed = |error: std::io::Error| invalid("flow.tools_dir", format!("{}: {}", dir.display(), io_reason(&error)));
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
@@ -320,11 +320,11 @@ fn tool_files(dir: Option<&Path>) -> Outcome<Vec<PathBuf>> {
 }
 
 pub(super) fn read(path: &Path, bytes_max: usize) -> Result<String, String> {
-    let size = path.metadata().map_err(|error| error.kind().to_string())?.len();
+    let size = path.metadata().map_err(|error| io_reason(&error))?.len();
     if size > bytes_max as u64 {
         return Err(format!("it has more than {bytes_max} bytes"));
     }
-    std::fs::read_to_string(path).map_err(|error| error.kind().to_string())
+    std::fs::read_to_string(path).map_err(|error| io_reason(&error))
 }
 
 fn mail(config: &Config, toolbox: &Toolbox) -> Outcome<Option<Arc<dyn Tool>>> {
@@ -332,7 +332,7 @@ fn mail(config: &Config, toolbox: &Toolbox) -> Outcome<Option<Arc<dyn Tool>>> {
     let MailConfig { server, port, tls, from, user, password, roots_file } = mail.clone();
     let from = from.ok_or_else(|| invalid("mail.from", "mails must be from somebody"))?;
     let password = password.map(|name| name.parse()).transpose().map_err(|error| invalid("mail.password", error))?;
-    let roots = |path: &PathBuf| std::fs::read(path).map_err(|error| invalid("mail.roots_file", error.kind()));
+    let roots = |path: &PathBuf| std::fs::read(path).map_err(|error| invalid("mail.roots_file", io_reason(&error)));
     let settings = MailSettings {
         server,
         port,

@@ -10,7 +10,7 @@ use super::{Config, Loaded, Origin, SecretVariables, Value};
 use crate::ambient::Environment;
 use crate::failure::{Failure, Outcome};
 use chimera_core::access::Secret;
-use chimera_core::error::Code;
+use chimera_core::error::{Code, io_reason};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
@@ -97,7 +97,7 @@ fn file(named: Option<&Path>) -> Outcome<Option<(PathBuf, String)>> {
         Err(error) if named.is_none() && error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Failure::new(
             Code::ConfigInvalid,
-            format!("the configuration file {} can't be read: {}", path.display(), error.kind()),
+            format!("the configuration file {} can't be read: {}", path.display(), io_reason(&error)),
         )),
     }
 }

@@ -10,7 +10,7 @@ use crate::compose::{self, Ambient};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
 use chimera_api::{Check, Edge, ServerLimits};
-use chimera_core::error::Code;
+use chimera_core::error::{Code, io_reason};
 use chimera_engine::port::Clock;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub(super) async fn until_the_clock_agrees(
     tracing::error!(critical = true, hint = found.hint(), "{found}; this node begins nothing until it is right");
     let told = Arc::new(Mutex::new(found));
     let edge = edge.with_checks(vec![check(&told)]);
-    let failed = |error: std::io::Error| Failure::new(Code::Internal, format!("can't listen: {}", error.kind()));
+    let failed = |error: std::io::Error| Failure::new(Code::Internal, format!("can't listen: {}", io_reason(&error)));
     let second = second(listener).map_err(failed)?;
     let mut stopped = false;
     let stop = async {

@@ -108,7 +108,7 @@ fn what_is_no_whole_export_is_refused_in_words() {
         assert!(said.stderr.contains("the end is missing or does not match"), "{name}: {}", said.stderr);
     }
     let place = Place::new();
-    for (path, words) in [(".", "is a directory"), ("none.jsonl", "entity not found")] {
+    for (path, words) in [(".", "is a directory"), ("none.jsonl", "no such file or directory (ENOENT)")] {
         let said = place.run(&["audit", "verify", path]);
         assert_eq!((said.status, said.stdout.as_str()), (1, ""), "{}", said.stderr);
         assert!(said.stderr.contains(&format!("can't read the export {path}: {words}")), "{}", said.stderr);

@@ -12,6 +12,7 @@ mod commands;
 mod configuration;
 mod crash;
 mod damage;
+mod degraded;
 mod disk;
 mod doubts;
 mod faults;

@@ -32,7 +32,8 @@ fn failed(error: BlobError) -> ToolError {
         BlobError::NotFound(_) => Code::NotFound,
         BlobError::TooLarge { .. } => Code::PayloadTooLarge,
         BlobError::Damaged(_) => Code::Internal,
-        BlobError::Interrupted | BlobError::Unavailable { .. } => Code::StoreUnavailable,
+        BlobError::Interrupted => Code::StoreUnavailable,
+        BlobError::Unavailable(ref why) => why.outage.code(),
     };
     ToolError::not_sent(code, error.to_string())
 }

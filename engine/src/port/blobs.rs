@@ -1,5 +1,6 @@
 //! Blobs: content by its address.
 
+use super::Unavailable;
 use async_trait::async_trait;
 use bytes::Bytes;
 use chimera_core::ledger::BlobId;
@@ -121,9 +122,6 @@ pub enum BlobError {
     #[error("the content broke off before its end")]
     Interrupted,
     /// The store can't be reached or can't write.
-    #[error("the blob store is unavailable: {reason}")]
-    Unavailable {
-        /// What an operator should know: no path, no key, no address.
-        reason: String,
-    },
+    #[error("the blob store is unavailable: {}", .0.reason)]
+    Unavailable(Unavailable),
 }

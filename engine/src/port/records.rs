@@ -4,6 +4,11 @@ use async_trait::async_trait;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::record::{Conflict, Count, Counted, InvalidCursor, InvalidTx, Page, Select, Tx};
 use chimera_core::time::Timestamp;
+use std::io;
+
+/// Errors of a disk that have no kind of their own in the standard library.
+const EIO: i32 = 5;
+const EUCLEAN: i32 = 117;
 
 /// A durable store of rows and ledger entries.
 ///
@@ -204,6 +209,23 @@ pub enum Outage {
 }
 
 impl Outage {
+    /// The kind of trouble that an error of the operating system is. What no retry mends is not `Passing`.
+    #[must_use]
+    pub fn of_io(error: &io::Error) -> Self {
+        use io::ErrorKind as Kind;
+        match error.kind() {
+            Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => Self::Full,
+            Kind::ReadOnlyFilesystem
+            | Kind::PermissionDenied
+            | Kind::NotADirectory
+            | Kind::IsADirectory
+            | Kind::AlreadyExists
+            | Kind::InvalidFilename => Self::Unusable,
+            _ if matches!(error.raw_os_error(), Some(EIO | EUCLEAN)) => Self::Faulty,
+            _ => Self::Passing,
+        }
+    }
+
     /// The code that everybody is told. Whether a retry makes sense follows from it.
     #[must_use]
     pub const fn code(self) -> Code {

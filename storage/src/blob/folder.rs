@@ -9,11 +9,12 @@ use super::content::{Measured, verified};
 use super::{LinkSigner, folder_of, id_of, key, unavailable};
 use async_trait::async_trait;
 use bytes::Bytes;
+use chimera_core::error::io_reason;
 use chimera_core::ledger::BlobId;
 use chimera_core::limits::BLOB_BYTES_MAX;
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{
-    Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, PresentedLink, PresignedUrl, Random,
+    Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, Outage, PresentedLink, PresignedUrl, Random, Unavailable,
 };
 use futures::StreamExt;
 use futures::stream;
@@ -213,19 +214,19 @@ async fn blocking<T: Send + 'static>(act: impl FnOnce() -> io::Result<T> + Send 
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => {
             tracing::debug!(%error, "blob folder failed");
-            Err(unavailable(reason(error.kind())))
+            Err(BlobError::Unavailable(Unavailable::new(Outage::of_io(&error), reason(&error))))
         }
         Err(_) => Err(unavailable("the process is stopping")),
     }
 }
 
 /// What an operator should know, without the path.
-fn reason(kind: ErrorKind) -> String {
-    match kind {
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => "the disk is full".into(),
         ErrorKind::ReadOnlyFilesystem => "the folder is read-only".into(),
         ErrorKind::PermissionDenied => "the folder can't be written".into(),
         ErrorKind::NotADirectory | ErrorKind::AlreadyExists => "the folder is not a folder".into(),
-        other => format!("the folder failed: {other}"),
+        _ => format!("the folder failed: {}", io_reason(error)),
     }
 }

@@ -14,7 +14,7 @@ pub use s3_url::{InvalidS3Url, S3Url};
 
 use chimera_core::ledger::BlobId;
 use chimera_core::limits::PRESIGN_SECONDS_MAX;
-use chimera_engine::port::BlobError;
+use chimera_engine::port::{BlobError, Outage, Unavailable};
 
 /// The place of a blob below its root: `sha256/ab/cdef…`, so that no folder grows too wide.
 fn key(id: BlobId) -> String {
@@ -39,5 +39,5 @@ fn link_seconds(seconds: u64) -> u64 {
 }
 
 fn unavailable(reason: impl Into<String>) -> BlobError {
-    BlobError::Unavailable { reason: reason.into() }
+    BlobError::Unavailable(Unavailable::new(Outage::Passing, reason))
 }

@@ -14,7 +14,7 @@ use chimera_core::ledger::BlobId;
 use chimera_core::limits::BLOB_BYTES_MAX;
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{
-    Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, PresentedLink, PresignedUrl, Random,
+    Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, Outage, PresentedLink, PresignedUrl, Random, Unavailable,
 };
 use futures::{StreamExt, TryStreamExt};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
@@ -258,10 +258,11 @@ fn missing_or_failed(id: BlobId, error: Error) -> BlobError {
 /// What an operator should know; the error itself names the place and goes to the log only.
 fn failed(error: Error) -> BlobError {
     tracing::debug!(%error, "object store failed");
-    unavailable(match error {
-        Error::Unauthenticated { .. } | Error::PermissionDenied { .. } => "the object store denies access",
-        Error::NotFound { .. } => "the bucket is missing",
-        Error::NotSupported { .. } | Error::NotImplemented { .. } => "the object store lacks an operation",
-        _ => "the object store can't be reached or does not answer as it should",
-    })
+    let unusable = |reason| BlobError::Unavailable(Unavailable::new(Outage::Unusable, reason));
+    match error {
+        Error::Unauthenticated { .. } | Error::PermissionDenied { .. } => unusable("the object store denies access"),
+        Error::NotFound { .. } => unusable("the bucket is missing"),
+        Error::NotSupported { .. } | Error::NotImplemented { .. } => unusable("the object store lacks an operation"),
+        _ => unavailable("the object store can't be reached or does not answer as it should"),
+    }
 }

@@ -7,7 +7,8 @@
 use super::{check_names, escaped};
 use async_trait::async_trait;
 use bytes::Bytes;
-use chimera_engine::port::{BucketError, Buckets, Object};
+use chimera_core::error::io_reason;
+use chimera_engine::port::{BucketError, Buckets, Object, Outage};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
@@ -164,7 +165,10 @@ async fn blocking<T: Send + 'static>(
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
                 BucketError::Unavailable("the disk is full".to_owned())
             }
-            _ => BucketError::Unavailable("the folder can't be read or written".to_owned()),
+            _ if Outage::of_io(&error) == Outage::Unusable => {
+                BucketError::Refused(format!("the folder can't be read or written: {}", io_reason(&error)))
+            }
+            _ => BucketError::Unavailable(format!("the folder can't be read or written: {}", io_reason(&error))),
         }
     })
 }

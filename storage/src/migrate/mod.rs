@@ -20,6 +20,8 @@ pub use postgres::{postgres, postgres_status, postgres_to};
 pub(crate) use sqlite::sqlite_version;
 pub use sqlite::{sqlite, sqlite_status};
 
+use crate::records;
+use chimera_engine::port::Unavailable;
 use sha2::{Digest, Sha256};
 
 /// One migration, with a text for each store.
@@ -125,13 +127,22 @@ pub enum MigrateError {
 }
 
 impl MigrateError {
+    /// What keeps the store from being used, if that is why: it could not be asked, or takes no changes.
+    #[must_use]
+    pub fn outage(&self) -> Option<Unavailable> {
+        let Self::Database(source) = self else { return None };
+        let told = source.downcast_ref().map(records::unavailable_postgres);
+        told.or_else(|| source.downcast_ref().map(records::unavailable_sqlite))
+    }
+
     /// Whether the same may succeed later without anybody correcting anything: a lock, a full disk, a
     /// lost connection.
     #[must_use]
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Newer { .. } | Self::Changed { .. } => false,
-            Self::Busy | Self::Database(_) => true,
+            Self::Busy => true,
+            Self::Database(_) => self.outage().is_none_or(|why| why.outage.retry_after_seconds().is_some()),
             Self::Failed { source, .. } => {
                 source.downcast_ref().is_some_and(postgres::may_pass)
                     || source.downcast_ref().is_some_and(sqlite::may_pass)

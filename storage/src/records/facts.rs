@@ -130,7 +130,8 @@ impl PostgresRecords {
         let schema = seen(migrate::postgres_status(&client).await)?;
         let text = "SELECT current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on' \
                     AND current_setting('synchronous_commit') <> 'off', \
-                    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+                    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, \
+                    current_setting('transaction_read_only') = 'off'";
         let row = client.query_one(text, &[]).await;
         let row = row.map_err(|_| Unavailable::new(Outage::Passing, "the database does not answer"))?;
         let mut runs = Attended::default();
@@ -153,7 +154,7 @@ impl PostgresRecords {
             _ => pg_state::seen(&client, &marks, now).await?,
         };
         let clock = Some(Timestamp::from_micros(row.get(1)));
-        Ok(Facts { schema, durable: row.get(0), writable: true, clock, runs, hold })
+        Ok(Facts { schema, durable: row.get(0), writable: row.get(2), clock, runs, hold })
     }
 
     /// Brings the database's schema up to date.

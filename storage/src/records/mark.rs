@@ -4,6 +4,7 @@
 //! mark is written after its commit is durable and reaches the disk a moment later: what a power cut
 //! loses of it makes it older, never newer, than the store.
 
+use chimera_core::error::io_reason;
 use chimera_core::ledger::{MARK_BYTES, Mark};
 use chimera_core::limits;
 use std::collections::BTreeMap;
@@ -114,7 +115,7 @@ impl MarkFile {
 
     fn complain(&self, error: &io::Error) {
         if !self.failing.swap(true, Ordering::Relaxed) {
-            tracing::warn!(reason = %error.kind(), "the mark of the ledger can't be written; a restore may go unnoticed");
+            tracing::warn!(reason = io_reason(error), "the mark of the ledger can't be written; a restore may go unnoticed");
         }
     }
 }

@@ -57,7 +57,11 @@ pub enum OpenError {
     Migrate(#[from] crate::migrate::MigrateError),
 }
 
-fn unavailable_sqlite(error: &rusqlite::Error) -> Unavailable {
+pub(crate) fn unavailable_postgres(error: &tokio_postgres::Error) -> Unavailable {
+    postgres::failure::unavailable(error)
+}
+
+pub(crate) fn unavailable_sqlite(error: &rusqlite::Error) -> Unavailable {
     sqlite::failure::unavailable(error)
 }
 

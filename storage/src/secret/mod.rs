@@ -15,6 +15,7 @@ pub use file::FileSecrets;
 
 use async_trait::async_trait;
 use chimera_core::access::{Secret, SecretName};
+use chimera_core::error::io_reason;
 use chimera_core::limits::SECRET_BYTES_MAX;
 use chimera_engine::port::{SecretError, Secrets};
 use std::io::{self, ErrorKind, Read};
@@ -62,11 +63,11 @@ async fn read_file(path: &Path, bytes_max: usize) -> io::Result<Option<Vec<u8>>>
     read.await.unwrap_or_else(|_| Err(ErrorKind::Other.into()))
 }
 
-/// The one spelling of an I/O failure: its kind, which names no path.
+/// The one spelling of an I/O failure, which names no path.
 fn unreadable(name: &SecretName, error: &io::Error) -> SecretError {
     match error.kind() {
         ErrorKind::FileTooLarge => SecretError::TooLarge(name.clone()),
-        kind => SecretError::Unreadable { name: name.clone(), reason: kind.to_string() },
+        _ => SecretError::Unreadable { name: name.clone(), reason: io_reason(error) },
     }
 }
 

@@ -3,7 +3,7 @@
 use chimera_core::access::Secret;
 use chimera_core::ledger::BlobId;
 use chimera_core::time::Timestamp;
-use chimera_engine::port::{BlobError, Blobs, LinkRefused, PresentedLink, Random};
+use chimera_engine::port::{BlobError, Blobs, LinkRefused, Outage, PresentedLink, Random, Unavailable};
 use chimera_storage::blob::{FolderBlobs, LinkSigner, S3Blobs, S3Credentials};
 use chimera_testkit::s3::PrivateS3;
 use chimera_testkit::suite::blobs::{Fixture, all, contract, id_of, incoming, sample};
@@ -45,8 +45,8 @@ fn bucket(server: &PrivateS3, prefix: &str, secret: &str) -> S3Blobs {
     S3Blobs::new(&server.url(prefix).parse().unwrap(), Some(&credentials), random()).unwrap()
 }
 
-fn unavailable(reason: &str) -> BlobError {
-    BlobError::Unavailable { reason: reason.into() }
+fn unavailable(outage: Outage, reason: &str) -> BlobError {
+    BlobError::Unavailable(Unavailable::new(outage, reason))
 }
 
 #[tokio::test]
@@ -93,7 +93,7 @@ async fn a_folder_that_can_not_be_written_is_unavailable_until_it_can() {
     std::fs::write(&root, "in the way").unwrap();
     let blobs = folder(&root);
     for error in [blobs.put(incoming(b"x")).await.unwrap_err(), blobs.ready().await.unwrap_err()] {
-        assert_eq!(error, unavailable("the folder is not a folder"));
+        assert_eq!(error, unavailable(Outage::Unusable, "the folder is not a folder"));
         assert!(!error.to_string().contains('/'), "no path in {error}");
     }
     std::fs::remove_file(&root).unwrap();
@@ -126,11 +126,11 @@ async fn a_full_disk_is_said_to_be_full_and_works_again_when_it_is_not() {
     let (small, large) = (sample(1_000, 1), sample(1_000_000, 2));
     let kept = blobs.put(incoming(&small)).await.unwrap();
     limit_files_to("4096");
-    assert_eq!(blobs.put(incoming(&large)).await, Err(unavailable("the disk is full")));
+    assert_eq!(blobs.put(incoming(&large)).await, Err(unavailable(Outage::Full, "the disk is full")));
     assert_eq!(blobs.stat(id_of(&large)).await, Ok(None));
     assert_eq!(std::fs::read_dir(home.path().join("tmp")).unwrap().count(), 0, "no half-written file takes space");
     limit_files_to("0");
-    assert_eq!(blobs.ready().await, Err(unavailable("the disk is full")));
+    assert_eq!(blobs.ready().await, Err(unavailable(Outage::Full, "the disk is full")));
     assert_eq!(all(blobs.get(kept.id).await.unwrap()).await.unwrap(), small, "reading goes on");
     limit_files_to("unlimited");
     assert_eq!(blobs.ready().await, Ok(()));
@@ -143,7 +143,7 @@ async fn a_lost_bucket_is_unavailable_until_it_is_back() {
     let blobs = bucket(&server, "p", PrivateS3::SECRET_ACCESS_KEY);
     let stat = blobs.put(incoming(b"kept")).await.unwrap();
     server.stop();
-    let gone = unavailable("the object store can't be reached or does not answer as it should");
+    let gone = unavailable(Outage::Passing, "the object store can't be reached or does not answer as it should");
     assert_eq!(blobs.ready().await, Err(gone.clone()));
     assert_eq!(blobs.put(incoming(b"lost")).await, Err(gone.clone()));
     assert_eq!(blobs.put(incoming(&sample(9 << 20, 1))).await, Err(gone.clone()));
@@ -161,7 +161,7 @@ async fn a_bucket_does_not_open_to_a_wrong_key() {
     let server = PrivateS3::start();
     let blobs = bucket(&server, "p", "another secret");
     let error = blobs.put(incoming(b"x")).await.unwrap_err();
-    assert_eq!(error, unavailable("the object store denies access"));
+    assert_eq!(error, unavailable(Outage::Unusable, "the object store denies access"));
     assert_eq!(blobs.ready().await, Err(error));
 }
 

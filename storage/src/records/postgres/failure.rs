@@ -15,12 +15,15 @@ pub(in super::super) fn unavailable(error: &Error) -> Unavailable {
     Unavailable::new(outage, reason)
 }
 
+/// What is said of a server that takes no changes.
+const READ_ONLY: &str = "the database is read-only: it is a standby, or default_transaction_read_only is on";
+
 /// What a code of the server means, and words for it if there are any.
 fn kind(code: &SqlState) -> (Outage, Option<&'static str>) {
     let named = [
         (SqlState::DISK_FULL, Outage::Full, "the database's disk is full"),
-        // A server that has just become a standby: another one takes changes soon.
-        (SqlState::READ_ONLY_SQL_TRANSACTION, Outage::Passing, "the database is read-only"),
+        // A server that has just become a standby may be left for another one soon, but not by asking again.
+        (SqlState::READ_ONLY_SQL_TRANSACTION, Outage::Unusable, READ_ONLY),
         (SqlState::INVALID_CATALOG_NAME, Outage::Unusable, "the database does not exist"),
         (SqlState::TOO_MANY_CONNECTIONS, Outage::Passing, "the database has no free connection"),
         (SqlState::CANNOT_CONNECT_NOW, Outage::Passing, "the database is starting or stopping"),
@@ -96,7 +99,7 @@ mod tests {
                 Outage::Faulty,
                 Outage::Full,
                 Outage::Passing,
-                Outage::Passing,
+                Outage::Unusable,
                 Outage::Unusable,
                 Outage::Unusable,
                 Outage::Passing,

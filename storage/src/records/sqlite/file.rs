@@ -1,9 +1,13 @@
 //! The data file: how it is opened, and how its lane is taken.
 
 use super::failure::{head, unavailable};
+use chimera_core::error::io_reason;
 use chimera_engine::commit::{Batch, Lane, Settled};
 use chimera_engine::port::{Outage, Unavailable};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
+use rustix::fs::{Access, access};
+use std::fs::File;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -63,13 +67,35 @@ fn lone_log(path: &Path, empty: bool) -> String {
 /// Opens a data file that is there for writing, with every commit forced to the disk.
 pub(crate) fn open_writer(path: &Path) -> Result<Connection, Unavailable> {
     is_there(path)?;
-    writer(path, OpenFlags::empty()).map_err(|error| unavailable(&error))
+    writer(path, OpenFlags::empty()).map_err(|error| with_cause(path, unavailable(&error)))
 }
 
 /// The same, and makes the file if there is none.
 pub(crate) fn create_writer(path: &Path) -> Result<Connection, Unavailable> {
     is_there(path)?;
-    writer(path, OpenFlags::SQLITE_OPEN_CREATE).map_err(|error| unavailable(&error))
+    writer(path, OpenFlags::SQLITE_OPEN_CREATE).map_err(|error| with_cause(path, unavailable(&error)))
+}
+
+/// The same trouble with the system's own reason, where there is one: SQLite says that a file can't be opened or
+/// written, not why.
+pub(super) fn with_cause(path: &Path, told: Unavailable) -> Unavailable {
+    let obstacle = matches!(told.outage, Outage::Passing | Outage::Faulty).then(|| obstacle(path)).flatten();
+    obstacle.map_or(told, |error| {
+        Unavailable::new(Outage::of_io(&error), format!("the data folder can't be used: {}", io_reason(&error)))
+    })
+}
+
+/// What keeps the data file from being written. The file itself is not opened: to close a second handle of it
+/// would give up the locks that this process has on it.
+fn obstacle(path: &Path) -> Option<io::Error> {
+    let folder = path.parent()?;
+    let writable = access(path, Access::READ_OK | Access::WRITE_OK).map_err(io::Error::from);
+    let writable = match writable {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        told => told,
+    };
+    let within = || access(folder, Access::WRITE_OK | Access::EXEC_OK).map_err(io::Error::from);
+    writable.and_then(|()| within()).and_then(|()| File::open(folder).map(drop)).err()
 }
 
 fn writer(path: &Path, more: OpenFlags) -> rusqlite::Result<Connection> {
@@ -101,7 +127,7 @@ pub(crate) fn forces_commits(conn: &Connection) -> rusqlite::Result<bool> {
 /// nothing can be written.
 pub(crate) fn open_reader(path: &Path) -> Result<Connection, Unavailable> {
     is_there(path)?;
-    reader(path).map_err(|error| unavailable(&error))
+    reader(path).map_err(|error| with_cause(path, unavailable(&error)))
 }
 
 fn reader(path: &Path) -> rusqlite::Result<Connection> {

@@ -125,7 +125,10 @@ impl Writer {
             return Outcome::Unavailable(reason);
         }
         let Some(conn) = &self.conn else { return Outcome::Unavailable(closed()) };
-        let outcome = execute::execute(conn, &mut self.texts, batch);
+        let outcome = match execute::execute(conn, &mut self.texts, batch) {
+            Outcome::Unavailable(reason) => Outcome::Unavailable(file::with_cause(&self.path, reason)),
+            outcome => outcome,
+        };
         match &outcome {
             // Whoever waits is told the reason; the claim that follows looks again.
             Outcome::Fenced => drop(self.look(conn)),
@@ -196,7 +199,7 @@ impl Writer {
             self.conn = self.hold.get().map(|_| conn);
             return Err(reason);
         }
-        let lane = file::claim(&conn, lease_until)?;
+        let lane = file::claim(&conn, lease_until).map_err(|reason| file::with_cause(&self.path, reason))?;
         self.conn = Some(conn);
         self.held.set(lane);
         self.mark(lane);

@@ -71,9 +71,36 @@ fn error_messages_begin_in_lower_case() {
     assert_none(&tree::rust().iter().flat_map(capitals).collect::<Vec<_>>());
 }
 
+/// The one place that has the kind's words, for errors that the system gave no number.
+const WORDS: &str = "core/src/error/os.rs";
+
+/// Kinds of `io::Error` are compared; what people read says `io_reason`.
+fn printed_kinds(file: &Rust) -> Vec<Finding> {
+    let compares = ["==", "!=", "match ", "matches!("];
+    let prints = |line: &usize| {
+        let text = file.text.lines().nth(line - 1).unwrap_or_default();
+        file.path != WORDS && !compares.iter().any(|word| text.contains(word))
+    };
+    let lines = ["error.kind()", "reason.kind()"].into_iter().flat_map(|call| file.lines_outside_tests(call));
+    let what = "many errors of the system have no kind: print chimera_core::error::io_reason(&error)";
+    lines.filter(prints).map(|line| Finding::new(&file.path, line, what)).collect()
+}
+
+#[test]
+fn what_the_system_said_is_told_in_its_words_and_not_as_a_kind() {
+    assert_none(&tree::rust().iter().flat_map(printed_kinds).collect::<Vec<_>>());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kind_that_is_printed_is_found() {
+        let text = "fn f() {\n    warn!(reason = %error.kind());\n    if error.kind() == K {}\n}\n";
+        let found = printed_kinds(&Rust::new("core/src/x.rs", text));
+        assert_eq!(found.iter().map(|found| found.line).collect::<Vec<_>>(), [2]);
+    }
 
     #[test]
     fn an_error_with_nine_variants_is_found() {

@@ -1,0 +1,103 @@
+//! What a node says and does while it can't work: a database that hangs or takes no changes, a disk that fails,
+//! a mark that is no file. It says what is wrong, what to do, and whether it is worth asking again.
+
+use crate::disk::SmallDisk;
+use crate::support::{Place, Server, until};
+use chimera_testkit::postgres::PrivatePostgres;
+use chimera_testkit::preload::Disk;
+use serde_json::Value;
+
+/// What ended a command, as JSON.
+fn refusal(place: &Place, args: &[&str]) -> Value {
+    let said = place.run(&[args, &["--json"]].concat());
+    assert_ne!(said.status, 0, "{}", said.stdout);
+    let last = said.stderr.lines().last().unwrap();
+    serde_json::from_str::<Value>(last).unwrap_or_else(|_| panic!("{}", said.stderr))["error"].take()
+}
+
+/// One finding of the doctor.
+fn finding(place: &Place, name: &str) -> Value {
+    let said = place.run(&["doctor", "--json"]);
+    let report: Value = serde_json::from_str(&said.stdout).unwrap();
+    let found = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == name);
+    found.unwrap_or_else(|| panic!("{report}")).clone()
+}
+
+fn start_refused(place: &Place) -> Value {
+    refusal(place, &["serve", "--listen", "127.0.0.1:0"])
+}
+
+fn act(place: &Place) -> Value {
+    refusal(place, &["act", "--step", r#"local.echo={"message":"hi"}"#])
+}
+
+fn acts(place: &Place) {
+    until("an act", || {
+        let said = place.run(&["act", "--step", r#"local.echo={"message":"hi"}"#]);
+        (said.status != 0).then_some(said.stderr)
+    });
+}
+
+#[test]
+fn a_database_that_is_read_only_is_not_worth_asking_again_and_when_it_takes_changes_the_node_goes_on() {
+    let postgres = PrivatePostgres::shared().unwrap();
+    let url = postgres.fresh_database().unwrap();
+    let place = Place::new().trusting().env("CHIMERA_DATABASE_URL", &url);
+    let server = place.dev(&[]);
+    acts(&place);
+    let name = url.rsplit('/').next().unwrap();
+    let set = |value: &str| {
+        let sql = format!("ALTER DATABASE {name} SET default_transaction_read_only = {value}");
+        postgres.execute(&postgres.url(), &sql).unwrap();
+        let cut = format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'");
+        postgres.execute(&postgres.url(), &cut).unwrap();
+    };
+    set("on");
+    server.until_not_ready("records", "the database is read-only: it is a standby, or default_transaction_read_only");
+    let refused = act(&place);
+    assert_eq!((&refused["code"], &refused["retryable"]), (&"STORE_UNUSABLE".into(), &false.into()), "{refused}");
+    let second = Place::new().env("CHIMERA_DATABASE_URL", &url);
+    let refused = start_refused(&second);
+    assert_eq!((&refused["code"], &refused["retryable"]), (&"STORE_UNUSABLE".into(), &false.into()), "{refused}");
+    assert!(refused["message"].as_str().unwrap().contains("the database is read-only"), "{refused}");
+    let found = finding(&second, "store");
+    assert_eq!(found["message"], "PostgreSQL can be read but not written");
+    assert!(found["hint"].as_str().unwrap().contains("standby"), "{found}");
+    set("off");
+    server.until_ready();
+    acts(&place);
+    assert_eq!(server.stop().0, Some(0));
+}
+
+#[test]
+fn a_data_folder_on_a_read_only_disk_is_not_worth_asking_again() {
+    let disk = SmallDisk::new(64);
+    let data = disk.data();
+    let place = Place::new().via(disk.entrance()).env("CHIMERA_DATA_DIR", &data);
+    assert_eq!(place.serve(&[]).stop().0, Some(0));
+    disk.make_read_only();
+    for args in [&["serve", "--listen", "127.0.0.1:0"][..], &["migrate"]] {
+        let refused = refusal(&place, args);
+        assert_eq!((&refused["code"], &refused["retryable"]), (&"STORE_UNUSABLE".into(), &false.into()), "{refused}");
+        assert!(refused["message"].as_str().unwrap().contains("read-only file system (EROFS)"), "{refused}");
+        assert!(refused["details"]["hint"].as_str().unwrap().contains("mounted read-only"), "{refused}");
+    }
+    let found = finding(&place, "data_folder");
+    assert_eq!(found["message"], "the data folder can't be written: read-only file system (EROFS)");
+    assert!(found["hint"].as_str().unwrap().contains("mounted read-only"), "{found}");
+    disk.make_writable();
+}
+
+#[test]
+fn a_disk_that_fails_is_told_in_the_systems_words() {
+    let disk = Disk::new();
+    let place = disk.env().iter().fold(Place::new(), |place, (name, value)| place.server_env(name, value));
+    let server: Server = place.serve(&[]);
+    server.until_ready();
+    disk.fail_flushes();
+    server.until_not_ready("data_folder", "the data folder can't be written: input/output error (EIO)");
+    server.until_not_ready("blobs", "the folder failed: input/output error (EIO)");
+    disk.slow(0);
+    server.until_ready();
+    assert_eq!(server.stop().0, Some(0));
+}
