@@ -69,6 +69,9 @@ const CHECKPOINT_TICK: Duration = Duration::from_secs(1);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(15);
 /// The file of marks of a shared database, in the data folder of each node.
 const POSTGRES_MARK_FILE: &str = "ledger.postgres.mark";
+/// What to do about a file of marks that can't be used.
+pub(crate) const MARK_HINT: &str = "let the user that runs chimera read and write it, or move what is there out of the \
+    way: it is made anew, but only the file as it was tells whether the data is the newest";
 /// Whose the system's own ledger entries are.
 const SYSTEM_TENANT: &str = "system";
 
@@ -385,8 +388,7 @@ fn marks(config: &Config) -> PathBuf {
 
 /// How many entries of the ledger are known outside the store.
 pub(crate) fn entries_marked(config: &Config) -> Outcome<u64> {
-    let path = marks(config);
-    marked_entries(&path).map_err(|error| Failure::file("can't read", &path, &error))
+    Ok(marked_entries(&marks(config))?)
 }
 
 /// The record store for a command that only reads, beside whoever writes.
@@ -550,6 +552,9 @@ impl From<OpenError> for Failure {
                 Self::new(Code::NotFound, error.to_string()).hint("chimera dev creates it; --data names another folder")
             }
             OpenError::Url { reason } => Self::new(Code::ConfigInvalid, format!("`database_url`: {reason}")),
+            OpenError::Marks { path, source } => {
+                Self::file("the ledger's mark can't be used:", &path, &source).hint(MARK_HINT)
+            }
             OpenError::Schema(mismatch) => mismatch.into(),
             OpenError::NotEmpty => Self::new(Code::OccConflict, error.to_string())
                 .hint("--force puts what is there aside, under a name that is told"),

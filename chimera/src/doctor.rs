@@ -109,6 +109,9 @@ pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> 
             let against = clock(config, ambient).await;
             findings.push(against.unwrap_or_else(|| skew(facts.clock, ambient.clock.now())));
         }
+        Err(failure) if dir.is_dir() && compose::entries_marked(config).is_err() => {
+            findings.push(fail("ledger_mark", failure.message, compose::MARK_HINT));
+        }
         Err(failure) if failure.code == Code::SchemaMismatch => {
             findings.push(fail("schema", failure.message, "use the build of Chimera that migrated it"));
         }

@@ -101,3 +101,30 @@ fn a_disk_that_fails_is_told_in_the_systems_words() {
     server.until_ready();
     assert_eq!(server.stop().0, Some(0));
 }
+
+#[test]
+fn a_mark_of_the_ledger_that_is_no_file_is_named_as_that() {
+    for url in [None, Some(PrivatePostgres::shared().unwrap().fresh_database().unwrap())] {
+        let place = url.iter().fold(Place::new(), |place, url| place.env("CHIMERA_DATABASE_URL", url));
+        let name = if url.is_some() { "ledger.postgres.mark" } else { "ledger.mark" };
+        let mark = place.path(&format!(".chimera/{name}"));
+        let server = place.serve(&[]);
+        server.until_ready();
+        std::fs::rename(&mark, place.path("aside")).unwrap();
+        std::fs::create_dir(&mark).unwrap();
+        let words = format!("the ledger's mark {name} can't be used: is a directory (EISDIR)");
+        server.until_not_ready("records", &words);
+        std::fs::remove_dir(&mark).unwrap();
+        server.until_ready();
+        assert_eq!(server.stop().0, Some(0));
+        std::fs::remove_file(&mark).unwrap();
+        std::fs::create_dir(&mark).unwrap();
+        let refused = start_refused(&place);
+        assert_eq!((&refused["code"], &refused["retryable"]), (&"STORE_UNUSABLE".into(), &false.into()), "{refused}");
+        let told = refused["message"].as_str().unwrap();
+        assert!(told.starts_with("the ledger's mark can't be used: ") && told.contains(name), "{told}");
+        assert!(refused["details"]["hint"].as_str().unwrap().contains("out of the way"), "{refused}");
+        let found = finding(&place, "ledger_mark");
+        assert_eq!((&found["verdict"], found["message"].as_str()), (&"fail".into(), Some(told)), "{found}");
+    }
+}

@@ -90,7 +90,7 @@ impl SqliteRecords {
         let failed = |error: rusqlite::Error| OpenError::from(unavailable_sqlite(&error));
         let mut conn = file::open_writer(&file::path_in(folder))?;
         migrate::sqlite(&mut conn)?;
-        let known = Furthest::of(&MarkFile::read(marks).map_err(OpenError::Folder)?);
+        let known = Furthest::of(&MarkFile::read(marks)?);
         state::hold(&conn, hold, known).map_err(failed)?;
         close(conn).map_err(failed)
     }
@@ -210,7 +210,7 @@ impl PostgresRecords {
     ) -> Result<Option<String>, OpenError> {
         let mut client = Server::parse(url)?.connect().await?;
         check(&client).await?;
-        let known = Furthest::of(&MarkFile::read(marks).map_err(OpenError::Folder)?);
+        let known = Furthest::of(&MarkFile::read(marks)?);
         let mut tx = client.transaction().await.map_err(CopyError::from)?;
         let patient = "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0";
         tx.batch_execute(patient).await.map_err(CopyError::from)?;

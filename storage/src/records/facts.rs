@@ -68,7 +68,7 @@ impl SqliteRecords {
     /// held if it says so, and if it is older than `marks` say.
     pub fn facts(folder: &Path, marks: &Path, now: Timestamp) -> Result<Facts, OpenError> {
         let path = file::path_in(folder);
-        let marks = MarkFile::read(marks).map_err(OpenError::Folder)?;
+        let marks = MarkFile::read(marks)?;
         let gone = marks.iter().find_map(|mark| mark.behind(mark.generation, None));
         let mut hold = gone.map(|behind| Hold { reason: reason(&behind), since: now });
         let none = Status { version: 0, pending: migrate::MIGRATIONS.iter().map(|migration| migration.name).collect() };
@@ -147,7 +147,7 @@ impl PostgresRecords {
                 overdue_signals: found.get(4),
             };
         }
-        let marks = MarkFile::read(marks).map_err(OpenError::Folder)?;
+        let marks = MarkFile::read(marks)?;
         let gone = marks.iter().find_map(|mark| mark.behind(mark.generation, None));
         let hold = match schema.version {
             0 => gone.map(|behind| Hold { reason: reason(&behind), since: now }),

@@ -4,16 +4,18 @@
 //! mark is written after its commit is durable and reaches the disk a moment later: what a power cut
 //! loses of it makes it older, never newer, than the store.
 
+use super::OpenError;
 use chimera_core::error::io_reason;
 use chimera_core::ledger::{MARK_BYTES, Mark};
 use chimera_core::limits;
+use chimera_engine::port::{Outage, Unavailable};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The file's name in a data folder.
 pub const MARK_FILE: &str = "ledger.mark";
@@ -24,8 +26,8 @@ pub(crate) struct MarkFile {
     inner: Mutex<Inner>,
     /// Something was written that the disk may not have yet.
     fresh: AtomicBool,
-    /// It was said already that marks can't be written.
-    failing: AtomicBool,
+    /// Why marks can't be kept, once it was said.
+    failing: Mutex<Option<Unavailable>>,
 }
 
 struct Inner {
@@ -36,7 +38,11 @@ struct Inner {
 
 impl MarkFile {
     /// Opens the file, or makes an empty one.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
+        Self::opened(path).map_err(|source| OpenError::Marks { path: path.to_owned(), source })
+    }
+
+    fn opened(path: &Path) -> io::Result<Self> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder)?;
         }
@@ -53,16 +59,17 @@ impl MarkFile {
             tracing::warn!("the file of the ledger's mark holds none; whether the data is the newest can't be told");
         }
         let inner = Mutex::new(Inner { file, marks });
-        Ok(Self { path: path.to_owned(), inner, fresh: AtomicBool::new(false), failing: AtomicBool::new(false) })
+        Ok(Self { path: path.to_owned(), inner, fresh: AtomicBool::new(false), failing: Mutex::default() })
     }
 
     /// What a file says, without making one.
-    pub(crate) fn read(path: &Path) -> io::Result<Vec<Mark>> {
-        match File::open(path) {
-            Ok(file) => Ok(places(&file)?.marks.into_values().map(|(mark, _)| mark).collect()),
+    pub(crate) fn read(path: &Path) -> Result<Vec<Mark>, OpenError> {
+        let read = match File::open(path) {
+            Ok(file) => places(&file).map(|found| found.marks.into_values().map(|(mark, _)| mark).collect()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
             Err(error) => Err(error),
-        }
+        };
+        read.map_err(|source| OpenError::Marks { path: path.to_owned(), source })
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -93,34 +100,68 @@ impl MarkFile {
         }
     }
 
-    /// Waits until everything that was written is on the disk. A file that somebody removed is made
-    /// anew.
+    /// Waits until everything that was written is on the disk. A file that somebody removed or replaced is
+    /// made anew.
     pub(crate) fn sync(&self) {
-        if !self.fresh.swap(false, Ordering::Relaxed) {
-            return;
+        if self.fresh.swap(false, Ordering::Relaxed) {
+            self.settle(self.kept());
         }
+    }
+
+    /// Whether marks can be kept now. What kept them from it before is tried again.
+    pub(crate) fn check(&self) -> Result<(), Unavailable> {
+        let failed = self.failing().is_some();
+        if failed || !self.inner().is_at(&self.path) {
+            self.settle(self.kept());
+        }
+        self.failing().clone().map_or(Ok(()), Err)
+    }
+
+    fn kept(&self) -> io::Result<()> {
         let mut inner = self.inner();
-        if inner.file.metadata().is_ok_and(|meta| meta.nlink() == 0)
-            && let Err(error) = inner.rewrite(&self.path)
-        {
-            return self.complain(&error);
+        if self.failing().is_some() || !inner.is_at(&self.path) {
+            inner.rewrite(&self.path)?;
         }
         // Whoever writes meanwhile need not wait for the disk.
         let file = inner.file.try_clone();
         drop(inner);
-        if let Err(error) = file.and_then(|file| file.sync_data()) {
-            self.complain(&error);
+        file?.sync_data()
+    }
+
+    fn settle(&self, kept: io::Result<()>) {
+        match kept {
+            Ok(()) => *self.failing() = None,
+            Err(error) => self.complain(&error),
         }
     }
 
     fn complain(&self, error: &io::Error) {
-        if !self.failing.swap(true, Ordering::Relaxed) {
-            tracing::warn!(reason = io_reason(error), "the mark of the ledger can't be written; a restore may go unnoticed");
+        let reason = unusable(&self.path, error);
+        let before = self.failing().replace(Unavailable::new(Outage::of_io(error), reason.clone()));
+        if before.is_none() {
+            tracing::warn!(reason, "the mark of the ledger can't be written; a restore may go unnoticed");
         }
+    }
+
+    fn failing(&self) -> MutexGuard<'_, Option<Unavailable>> {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// What is wrong with a file of marks; the words name the file and not its folder.
+fn unusable(path: &Path, error: &io::Error) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    format!("the ledger's mark {name} can't be used: {}", io_reason(error))
+}
+
 impl Inner {
+    /// Whether the path still leads to the file that is written.
+    fn is_at(&self, path: &Path) -> bool {
+        let identity = |meta: std::fs::Metadata| (meta.dev(), meta.ino());
+        let (open, found) = (self.file.metadata().map(identity), path.metadata().map(identity));
+        open.is_ok_and(|open| found.is_ok_and(|found| found == open))
+    }
+
     fn rewrite(&mut self, path: &Path) -> io::Result<()> {
         self.file = create(path)?;
         for (mark, place) in self.marks.values() {
@@ -167,8 +208,15 @@ fn places(file: &File) -> io::Result<Places> {
     Ok(Places { marks, unreadable })
 }
 
+/// Whether the marks of a store can be kept, asked where a slow disk keeps nobody waiting.
+pub(crate) async fn kept(marks: Option<&Arc<MarkFile>>) -> Result<(), Unavailable> {
+    let Some(marks) = marks.cloned() else { return Ok(()) };
+    let asked = tokio::task::spawn_blocking(move || marks.check()).await;
+    asked.unwrap_or_else(|_| Err(Unavailable::new(Outage::Passing, "the store is stopped")))
+}
+
 /// How many entries the marks in a file know of.
-pub fn marked_entries(path: &Path) -> io::Result<u64> {
+pub fn marked_entries(path: &Path) -> Result<u64, OpenError> {
     Ok(MarkFile::read(path)?.iter().map(|mark| mark.head.seq.unsigned_abs()).sum())
 }
 
@@ -193,6 +241,23 @@ mod tests {
         assert_eq!(MarkFile::read(&path).unwrap(), [mark(1, 5), mark(3, 9)]);
         assert_eq!(MarkFile::open(&path).unwrap().marks(), file.marks());
         assert_eq!(MarkFile::read(&folder.path().join("none")).unwrap(), []);
+    }
+
+    #[test]
+    fn a_file_that_can_not_be_written_any_more_is_named_until_it_can() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(MARK_FILE);
+        let file = MarkFile::open(&path).unwrap();
+        file.write(mark(1, 1));
+        assert_eq!(file.check(), Ok(()));
+        std::fs::rename(&path, folder.path().join("aside")).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        let told =
+            Unavailable::new(Outage::Unusable, "the ledger's mark ledger.mark can't be used: is a directory (EISDIR)");
+        assert_eq!(file.check(), Err(told), "nobody has to write before it is noticed");
+        std::fs::remove_dir(&path).unwrap();
+        assert_eq!(file.check(), Ok(()));
+        assert_eq!(MarkFile::read(&path).unwrap(), [mark(1, 1)]);
     }
 
     #[test]

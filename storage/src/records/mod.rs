@@ -40,6 +40,14 @@ pub enum OpenError {
     /// The folder can't be used.
     #[error("the data folder can't be used")]
     Folder(#[source] std::io::Error),
+    /// The file of marks can't be used, so nobody can tell whether the store is the newest.
+    #[error("the ledger's mark can't be used")]
+    Marks {
+        /// Where it is.
+        path: std::path::PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
     /// The address of the database can't be read, or asks for what is not supported.
     #[error("the database URL can't be used: {reason}")]
     Url {

@@ -21,7 +21,7 @@ use super::health::Health;
 use super::held::HeldLane;
 use super::hold::{Furthest, HoldCell, not_ready};
 use super::inbox::Message;
-use super::mark::MarkFile;
+use super::mark::{self, MarkFile};
 use super::schema::{self, SchemaWatch};
 use crate::migrate;
 use async_trait::async_trait;
@@ -78,6 +78,8 @@ pub struct PostgresRecords {
     schema: SchemaWatch,
     server: Server,
     health: Arc<Health>,
+    /// The marks that this process keeps.
+    marks: Option<Arc<MarkFile>>,
 }
 
 impl PostgresRecords {
@@ -87,7 +89,7 @@ impl PostgresRecords {
         let mut client = server.connect().await?;
         connect::check(&client).await?;
         migrate::postgres(&mut client).await?;
-        let marks = options.marks.as_deref().map(MarkFile::open).transpose().map_err(OpenError::Folder)?.map(Arc::new);
+        let marks = options.marks.as_deref().map(MarkFile::open).transpose()?.map(Arc::new);
         let hold = HoldCell::default();
         // Known before anybody asks: a server that starts on a held database looks at it first.
         let known = marks.as_ref().map(|marks| marks.marks()).unwrap_or_default();
@@ -118,12 +120,13 @@ impl PostgresRecords {
         }
         let (watching, stop) = oneshot::channel();
         if !options.resume {
-            tasks.push(tokio::spawn(watch::watch(server.clone(), hold.clone(), marks, stop)));
+            tasks.push(tokio::spawn(watch::watch(server.clone(), hold.clone(), marks.clone(), stop)));
         }
         let watching = Mutex::new(Some(watching));
         let readers = reader::Readers::new(server.clone());
         let (tasks, health) = (Mutex::new(tasks), Arc::default());
-        Ok(Self { readers, lanes, held, hold, watching, tasks, schema, server, health })
+        let marks = marks.filter(|_| !options.resume);
+        Ok(Self { readers, lanes, held, hold, watching, tasks, schema, server, health, marks })
     }
 
     /// Opens for reading only: no lane is taken and nothing is migrated.
@@ -140,6 +143,7 @@ impl PostgresRecords {
             schema: SchemaWatch::default(),
             server,
             health: Arc::default(),
+            marks: None,
         })
     }
 
@@ -226,7 +230,8 @@ impl Records for PostgresRecords {
                 Ok(_) => {}
             }
         }
-        self.health.verdict()
+        self.health.verdict()?;
+        mark::kept(self.marks.as_ref()).await
     }
 
     async fn close(&self) {

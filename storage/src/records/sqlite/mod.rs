@@ -19,7 +19,7 @@ use super::health::Health;
 use super::held::HeldLane;
 use super::hold::{Furthest, HoldCell, not_ready};
 use super::inbox::Message;
-use super::mark::{MARK_FILE, MarkFile};
+use super::mark::{self, MARK_FILE, MarkFile};
 use super::schema::{self, SchemaWatch};
 use crate::migrate;
 use async_trait::async_trait;
@@ -55,6 +55,8 @@ pub struct SqliteRecords {
 }
 
 struct Writing {
+    /// The marks that this process keeps.
+    marks: Option<Arc<MarkFile>>,
     held: HeldLane,
     hold: HoldCell,
     inbox: SyncSender<Message>,
@@ -92,7 +94,7 @@ impl SqliteRecords {
         // On a connection of its own: what it reads is not kept, so that later readers meet the disk.
         look::glance(&file::open_reader(&path)?)?;
         migrate::sqlite(&mut conn)?;
-        let marks = Arc::new(MarkFile::open(marks).map_err(OpenError::Folder)?);
+        let marks = Arc::new(MarkFile::open(marks)?);
         let (held, hold) = (HeldLane::default(), HoldCell::default());
         // Known before anybody asks: nothing begins on data that is held.
         let found = state::check(&conn, &marks.marks(), clock.now()).map_err(|error| failure::unavailable(&error))?;
@@ -106,11 +108,12 @@ impl SqliteRecords {
         let wal = wal::Keeper::start(path.clone(), Arc::clone(&marks)).map_err(OpenError::Folder)?;
         let identity = file::Identity::of(&path);
         let schema = SchemaWatch::default();
+        let kept = (!resumes).then_some(marks);
         let writer = Writer {
             schema: schema.clone(),
             held: held.clone(),
             hold: hold.clone(),
-            marks: (!resumes).then_some(marks),
+            marks: kept.clone(),
             generation: 0,
             identity,
             log: None,
@@ -123,7 +126,7 @@ impl SqliteRecords {
         };
         let thread = std::thread::Builder::new().name("chimera-writer".to_owned());
         let thread = thread.spawn(move || writer.run()).map_err(OpenError::Folder)?;
-        let writing = Some(Writing { held, hold, inbox, thread: Mutex::new(Some(thread)) });
+        let writing = Some(Writing { marks: kept, held, hold, inbox, thread: Mutex::new(Some(thread)) });
         Ok(Self { readers, writing, schema, health: Arc::default() })
     }
 
@@ -207,7 +210,8 @@ impl Records for SqliteRecords {
                 Ok(_) => {}
             }
         }
-        self.health.verdict()
+        self.health.verdict()?;
+        mark::kept(self.writing.as_ref().and_then(|writing| writing.marks.as_ref())).await
     }
 
     async fn close(&self) {
