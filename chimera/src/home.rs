@@ -1,15 +1,16 @@
 //! The data folder: who may use it, and the small files in it that are not records.
 //!
-//! One process at a time writes here. The lock belongs to the open file, so it ends with its
-//! process however that ends, and a leftover file means nothing. Commands that only read take no
-//! lock.
+//! One process at a time writes here. The lock belongs to open handles, so it ends with its
+//! process however that ends, and a leftover file means nothing. It is on the file `lock` and on the
+//! folder itself: a file that is removed can be made and locked anew, the folder can't. Commands that only
+//! read take no lock.
 
 use crate::backup::staging::refuse_unfinished;
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
 use chimera_engine::port::Random;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -28,7 +29,14 @@ pub(crate) struct Home {
     dir: PathBuf,
     /// Whether a server has signed a ledger with a key of this folder before.
     served_before: bool,
-    _lock: Option<File>,
+    _lock: Option<Lock>,
+}
+
+/// Handles whose locks end with them.
+#[derive(Debug)]
+struct Lock {
+    _file: File,
+    _folder: File,
 }
 
 impl Home {
@@ -47,15 +55,14 @@ impl Home {
         let path = dir.join("lock");
         let lock = private().read(true).write(true).create(true).truncate(false).open(&path);
         let lock = lock.map_err(|error| Failure::file("can't write to the data folder", dir, &error))?;
-        match lock.try_lock() {
-            Ok(()) => Ok(Self { dir: dir.to_owned(), served_before: ledger_key(dir).exists(), _lock: Some(lock) }),
-            Err(TryLockError::WouldBlock) => {
-                let message = format!("another chimera process is using the data folder {}", dir.display());
-                let hint = "stop it first, or let it do the work; commands that only read can run beside it";
-                Err(Failure::new(Code::DataDirLocked, message).hint(hint))
-            }
-            Err(TryLockError::Error(error)) => Err(Failure::file("can't lock the data folder", dir, &error)),
+        lock.try_lock().map_err(|error| not_locked(dir, error))?;
+        let folder = File::open(dir).map_err(|error| Failure::file("can't read the data folder", dir, &error))?;
+        match folder.try_lock() {
+            Err(TryLockError::Error(error)) if !locks_folders(&error) => {}
+            locked => locked.map_err(|error| not_locked(dir, error))?,
         }
+        let lock = Some(Lock { _file: lock, _folder: folder });
+        Ok(Self { dir: dir.to_owned(), served_before: ledger_key(dir).exists(), _lock: lock })
     }
 
     /// The folder of whoever else is using it, for a command that only looks.
@@ -174,6 +181,27 @@ impl Home {
     }
 }
 
+fn not_locked(dir: &Path, error: TryLockError) -> Failure {
+    match error {
+        TryLockError::WouldBlock => {
+            let message = format!("another chimera process is using the data folder {}", dir.display());
+            let hint = "stop it first, or let it do the work; commands that only read can run beside it";
+            Failure::new(Code::DataDirLocked, message).hint(hint)
+        }
+        TryLockError::Error(error) => Failure::file("can't lock the data folder", dir, &error),
+    }
+}
+
+/// Whether a file system has locks for folders at all; NFS refuses them, and there the file's has to do.
+fn locks_folders(error: &std::io::Error) -> bool {
+    !matches!(error.raw_os_error(), Some(EBADF | ENOLCK | EOPNOTSUPP)) && error.kind() != ErrorKind::Unsupported
+}
+
+/// How Linux says that a lock can't be had on this handle, here, or in this way.
+const EBADF: i32 = 9;
+const ENOLCK: i32 = 37;
+const EOPNOTSUPP: i32 = 95;
+
 /// Where the process that uses the folder serves, as far as it says so.
 pub(crate) fn address(dir: &Path) -> Outcome<Option<String>> {
     line(&dir.join(ADDRESS))
@@ -257,7 +285,7 @@ fn line(path: &Path) -> Outcome<Option<String>> {
     let mut text = String::new();
     match File::open(path).and_then(|file| file.take(4_096).read_to_string(&mut text)) {
         Ok(_) => Ok(Some(text.trim().to_owned())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Failure::file("can't read", path, &error)),
     }
 }
@@ -283,6 +311,23 @@ mod tests {
         assert_eq!((refused.code, refused.exit()), (Code::DataDirLocked, 5));
         drop(home);
         Home::take(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_lock_file_that_is_removed_or_replaced_lets_nobody_else_in() {
+        let temp = tempfile::tempdir().unwrap();
+        let home = Home::take(temp.path()).unwrap();
+        let lock = temp.path().join("lock");
+        std::fs::remove_file(&lock).unwrap();
+        for _ in 0..2 {
+            let refused = Home::take(temp.path()).unwrap_err();
+            assert_eq!(refused.code, Code::DataDirLocked, "the first refusal left a file of its own behind");
+        }
+        std::fs::write(temp.path().join("other"), "").unwrap();
+        std::fs::rename(temp.path().join("other"), &lock).unwrap();
+        assert_eq!(Home::take(temp.path()).unwrap_err().code, Code::DataDirLocked);
+        drop(home);
+        Home::take(temp.path()).unwrap();
     }
 
     #[test]

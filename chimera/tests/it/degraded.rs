@@ -128,3 +128,13 @@ fn a_mark_of_the_ledger_that_is_no_file_is_named_as_that() {
         assert_eq!((&found["verdict"], found["message"].as_str()), (&"fail".into(), Some(told)), "{found}");
     }
 }
+
+#[test]
+fn a_second_node_is_refused_though_the_lock_file_was_removed() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    std::fs::remove_file(place.path(".chimera/lock")).unwrap();
+    assert_eq!(start_refused(&place)["code"], "DATA_DIR_LOCKED");
+    server.until_ready();
+    assert_eq!(server.stop().0, Some(0));
+}
