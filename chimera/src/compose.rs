@@ -9,6 +9,7 @@ mod bench;
 mod checks;
 mod database;
 mod flow;
+mod node;
 mod restore;
 mod server;
 mod traced;
@@ -18,6 +19,7 @@ pub(crate) use artifacts::{artifacts, missing, told_missing};
 pub(crate) use bench::{FlowBench, bench_subject};
 pub(crate) use database::{disagreement, while_answering};
 pub(crate) use flow::{operator, reader, workflow_facts};
+pub(crate) use node::{Parts, Prepared, begin, prepare};
 pub(crate) use restore::{
     RECORDS_FILE, Resumer, accept_clock, backup_key, copy_records, fill_database, hold_of, inspect_records,
     refuse_filled, resumer, stage_data, store_kind,
@@ -31,7 +33,7 @@ use crate::doctor::deep::Progress;
 use crate::doctor::{RunFacts, StoreFacts};
 use crate::failure::{Failure, Outcome};
 use crate::home::{self, Home};
-use checks::{Upkeep, blobs_check, clock_check, data_folder, records_check, redis_check};
+use checks::{blobs_check, redis_check};
 use chimera_api::Check;
 use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::{Code, io_reason};
@@ -39,13 +41,10 @@ use chimera_core::ledger::checkpoint::{CheckpointFault, Signer};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
 use chimera_core::time::Timestamp;
-use chimera_engine::access::{Access as FrontDoor, WordPlanner};
-use chimera_engine::flow::Flow;
 use chimera_engine::ledger::audit::{Event, Writer};
-use chimera_engine::ledger::checkpoint::{Checkpointer, Pace, known};
+use chimera_engine::ledger::checkpoint::known;
 use chimera_engine::ledger::{LedgerError, last_checkpoint};
 use chimera_engine::port::{Blobs, Clock, NoSpans, Random, Records, SchemaMismatch, Secrets, Spans};
-use chimera_engine::pulse::Pulse;
 use chimera_storage::Redis;
 use chimera_storage::blob::{FolderBlobs, InvalidS3Url, LinkSigner, S3Blobs, S3Credentials, S3Url};
 use chimera_storage::migrate::{MigrateError, newest};
@@ -56,17 +55,8 @@ use chimera_storage::secret::{DirectorySecrets, EnvironmentSecrets, FileSecrets,
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use traced::TracedRecords;
 
-/// How many new entries make a checkpoint due before its time.
-const CHECKPOINT_ENTRIES: i64 = 10_000;
-/// How often it is looked whether a checkpoint is due.
-const CHECKPOINT_TICK: Duration = Duration::from_secs(1);
-/// How long the record store may take to finish at a stop.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(15);
 /// The file of marks of a shared database, in the data folder of each node.
 const POSTGRES_MARK_FILE: &str = "ledger.postgres.mark";
 /// What to do about a file of marks that can't be used.
@@ -147,112 +137,9 @@ async fn named_seed(config: &Config) -> Outcome<Option<[u8; 32]>> {
     home::seed(found.expose_text().unwrap_or_default().trim()).map(Some)
 }
 
-/// What a server runs on.
-pub(crate) struct Parts {
-    /// What readiness asks.
-    pub(crate) checks: Vec<Check>,
-    /// Artifacts.
-    pub(crate) blobs: Arc<dyn Blobs>,
-    /// Who lets callers in.
-    pub(crate) access: Arc<FrontDoor>,
-    /// What runs workflows.
-    running: Option<flow::Running>,
-    records: Arc<dyn Records>,
-    ambient: Ambient,
-    node: String,
-    checkpoints: (watch::Sender<bool>, JoinHandle<()>),
-    clock_watch: JoinHandle<()>,
-}
-
 /// Whether other nodes of the same database would not find the blobs of this one.
 pub(crate) const fn alone_with_blobs(config: &Config) -> bool {
     config.database_url.is_some() && config.s3_url.is_none()
-}
-
-/// Opens everything that a server needs; `address` is where its own links lead.
-pub(crate) async fn open(
-    config: &Config,
-    home: &Home,
-    ambient: &Ambient,
-    address: SocketAddr,
-    examples: &[Example],
-) -> Outcome<Parts> {
-    if config.database_url.is_none() && home.lost_data() {
-        tracing::warn!("there is a ledger's key but no data file; if it was removed, stop and put it back");
-    }
-    let node = ambient.random.opaque_id();
-    let existing = existing_signer(config).await?;
-    let records = records(config, ambient, &node).await?;
-    // Before one is made: a key that was lost must not be replaced.
-    may_sign(config, existing.as_ref(), &*records).await?;
-    let signer = Arc::new(signer(config, home, ambient).await?);
-    let blobs = blobs(config, home, ambient, address).await?;
-    let mut checks = vec![
-        data_folder(&config.data_dir),
-        records_check(&records),
-        blobs_check(&blobs),
-        clock_check(&ambient.machine),
-    ];
-    if config.access.refuse_without_redis {
-        checks.extend(redis_check(config, ambient).await?);
-    }
-    let (stop, stopped) = watch::channel(false);
-    let checkpointer = Checkpointer {
-        records: Arc::clone(&records),
-        signer: Arc::clone(&signer),
-        trusted: config.trusted_keys.clone(),
-        clock: Arc::clone(&ambient.clock),
-        origin: format!("chimera/{}", signer.public_key().id()),
-        pace: Pace { seconds: seconds(config.checkpoint_interval), entries: CHECKPOINT_ENTRIES },
-        tick: CHECKPOINT_TICK,
-        pulse: Pulse::begin(ambient.clock.steady()),
-    };
-    let mut upkeep = Upkeep::new(Arc::clone(&ambient.clock));
-    upkeep.beats("checkpoints were", &checkpointer.pulse);
-    let checkpoints = (stop, tokio::spawn(checkpointer.run(stopped)));
-    flow::found_tenant(ambient, &*records).await?;
-    let bus = flow::bus(config, ambient).await?;
-    let directory = access::directory(config, home, ambient, &records, Arc::clone(&bus), examples).await?;
-    let (base_url, webhook_seed) = (base_url(config, address), home.webhook_seed(&*ambient.random)?);
-    let voice = flow::Voice { base_url, webhook_seed, bus, directory: Arc::clone(&directory) };
-    let mut running = flow::start(config, ambient, &records, &blobs, voice).await?;
-    running.watch(&directory);
-    let door = access::door(config, ambient, &directory).await?;
-    let access = Arc::new(FrontDoor::new(directory, door, running.flow.clone(), Arc::new(WordPlanner)));
-    let clock_watch = tokio::spawn(crate::ambient::watch::watch(Arc::clone(&ambient.machine)));
-    upkeep.until_stopped(&running.flow);
-    upkeep.beats("runs were", running.flow.pulse());
-    access.directory().pulse().iter().for_each(|pulse| upkeep.beats("actors were", pulse));
-    upkeep.runs(running.loops().chain([&checkpoints.1, &clock_watch]));
-    checks.push(upkeep.check());
-    let ambient = ambient.clone();
-    let parts =
-        Parts { checks, blobs, running: Some(running), access, records, ambient, node, checkpoints, clock_watch };
-    if config.database_url.is_some() && config.signing_key.is_none() {
-        tracing::warn!(
-            "the ledger is signed with this folder's own key; several nodes should share ledger.signing_key"
-        );
-    }
-    if config.database_url.is_some() && config.webhook_key.is_none() {
-        tracing::warn!("webhooks are signed with this folder's own key; several nodes should share notify.webhook_key");
-    }
-    if config.database_url.is_some() && (config.access.token_key.is_none() || config.access.seal_key.is_none()) {
-        tracing::warn!(
-            "tokens and keys are this folder's own; several nodes share access.token_key and access.seal_key"
-        );
-    }
-    if config.database_url.is_some() && config.redis_url.is_none() {
-        tracing::warn!("requests are counted by this node alone; several nodes need redis_url");
-    }
-    if alone_with_blobs(config) {
-        tracing::warn!("the database can be shared, but blobs and buckets lie in this node's data folder; set s3_url");
-    }
-    match parts.record("NodeStarted").await {
-        // It starts all the same: people have to see what is held.
-        Err(failure) if failure.code == Code::StoreHeld => {}
-        other => other?,
-    }
-    Ok(parts)
 }
 
 /// Refuses a key that would sign behind one that nobody here knows: verification with the known
@@ -310,52 +197,6 @@ async fn record(
     written.map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
     records.commit(tx).await?;
     Ok(())
-}
-
-impl Parts {
-    /// The flow engine, until it is stopped.
-    pub(crate) fn flow(&self) -> Option<Flow> {
-        self.running.as_ref().map(|running| running.flow.clone())
-    }
-
-    async fn record(&self, event_type: &str) -> Outcome {
-        let told = (event_type, serde_json::json!({}));
-        record(&*self.records, &self.ambient, &self.node, Tx::default(), told).await
-    }
-
-    /// Begins no more runs and calls, and waits until the calls under way have ended, or the grace time
-    /// has.
-    pub(crate) async fn drain(&self, grace: Duration) {
-        if let Some(running) = &self.running {
-            running.drain(grace).await;
-        }
-    }
-
-    /// Finishes what is queued, seals the ledger and closes, as long as the store still answers.
-    pub(crate) async fn close(self) {
-        if tokio::time::timeout(CLOSE_TIMEOUT, self.finish()).await.is_err() {
-            tracing::warn!("the record store was not closed in time; what was acknowledged is durable");
-        }
-    }
-
-    async fn finish(mut self) {
-        if let Some(running) = self.running.take() {
-            running.stop().await;
-        }
-        if let Err(failure) = self.record("NodeStopped").await {
-            tracing::warn!(reason = failure.message, "the stop is not in the ledger");
-        }
-        let (stop, checkpoints) = self.checkpoints;
-        let _ = stop.send(true);
-        // A checkpointer that broke has said so itself.
-        let _ = checkpoints.await;
-        self.clock_watch.abort();
-        self.records.close().await;
-    }
-}
-
-fn seconds(duration: Duration) -> i64 {
-    i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// The record store to write to; the caller holds the folder's lock.

@@ -1,7 +1,7 @@
 //! A running server, from the lock to the last flushed line.
 //!
-//! Order matters at both ends. Start: lock, telemetry, address, clock, stores, workflows, then the word
-//! that it is ready. Stop: readiness says no, nothing new begins, calls under way end, no new
+//! Order matters at both ends. Start: lock, telemetry, address, an answer to whoever asks, clock, stores,
+//! workflows, then the word that it is ready. Stop: readiness says no, nothing new begins, calls under way end, no new
 //! connection, running requests finish, stores close, spans are sent.
 
 mod waiting;
@@ -15,15 +15,17 @@ use chimera_api::{Edge, ServerLimits};
 use chimera_core::error::{Code, io_reason};
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use waiting::Compared;
+use waiting::Waiting;
 
-/// How long requests may go on at the least, when calls have used up the grace time.
-const REQUEST_GRACE: Duration = Duration::from_secs(1);
+/// How long requests may go on, the stores may take to close and spans to be sent at the least, when calls have used
+/// up the grace time.
+const FLOOR: Duration = Duration::from_secs(1);
 
 /// How a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,21 +89,20 @@ pub(crate) async fn serve(
     let edge = Edge::new(ambient.clock.clone(), ambient.random.clone())
         .with_metrics(telemetry.render_metrics())
         .with_request_timeout(config.request_timeout);
-    match waiting::until_the_clock_agrees(config, &ambient, &mut signals, &listener, edge, limits).await? {
-        Compared::Agrees { waited: false } => {}
-        // Times begin with the clock as it is now.
-        Compared::Agrees { waited: true } => ambient = Ambient { spans: telemetry.spans(), ..Ambient::new() },
-        Compared::Stopped => {
-            telemetry.flush().await;
-            return Ok(Ended::Whole);
-        }
-    }
-    let Signals { first, second } = signals;
-    let examples = match purpose {
-        Purpose::Trying { .. } => compose::examples(config, &home, &ambient)?,
-        Purpose::Serving => Vec::new(),
+    let waiting = Waiting::begin(config, &listener, edge, limits)?;
+    let started = tokio::select! {
+        biased;
+        // Nothing is driven yet, so nothing has to end.
+        _ = &mut signals.first => None,
+        started = start(config, &home, &mut ambient, address, purpose, &waiting) => Some(started?),
     };
-    let parts = compose::open(config, &home, &ambient, address, &examples).await?;
+    let Some((prepared, examples)) = started else {
+        tracing::info!("stopped before it had started");
+        telemetry.flush(FLOOR).await;
+        return Ok(Ended::Whole);
+    };
+    let Signals { first, second } = signals;
+    let parts = waiting::answered(config, compose::begin(config, &ambient, prepared)).await?;
     let token = match examples.first() {
         Some(example) => Some(crate::access::token(&parts.access, &example.actor)?),
         None => None,
@@ -122,8 +123,10 @@ pub(crate) async fn serve(
     if let Some(link) = telemetry.link() {
         edge = edge.with_link(link);
     }
-    let stopping = Stopping { first, delay: config.shutdown_delay, grace: config.shutdown_grace };
+    let until = OnceLock::new();
+    let stopping = Stopping { first, delay: config.shutdown_delay, grace: config.shutdown_grace, until: &until };
     let url = format!("http://{address}");
+    waiting.end().await;
     home.announce(&url)?;
     ready(&Ready { url, token, examples })?;
     tracing::info!(address = %address, "serving");
@@ -135,9 +138,9 @@ pub(crate) async fn serve(
             tracing::warn!(connections = cut, "requests were cut because the grace time was over");
         }
         home.retract();
-        parts.close().await;
+        parts.close(left(&until)).await;
         tracing::info!("stopped");
-        telemetry.flush().await;
+        telemetry.flush(left(&until)).await;
         Ended::Whole
     };
     tokio::select! {
@@ -147,14 +150,37 @@ pub(crate) async fn serve(
     }
 }
 
+/// Opens what the node runs on, once its clock agrees. `ambient` begins anew if that took time.
+async fn start(
+    config: &Config,
+    home: &Home,
+    ambient: &mut Ambient,
+    address: SocketAddr,
+    purpose: Purpose,
+    waiting: &Waiting,
+) -> Outcome<(compose::Prepared, Vec<Example>)> {
+    if waiting.until_the_clock_agrees(config, ambient).await? {
+        // Times begin with the clock as it is now.
+        *ambient = Ambient { spans: Arc::clone(&ambient.spans), ..Ambient::new() };
+    }
+    let examples = match purpose {
+        Purpose::Trying { .. } => compose::examples(config, home, ambient)?,
+        Purpose::Serving => Vec::new(),
+    };
+    let prepared = waiting::answered(config, compose::prepare(config, home, ambient, address, &examples)).await?;
+    Ok((prepared, examples))
+}
+
 /// How a server comes to its end.
-struct Stopping {
+struct Stopping<'a> {
     first: oneshot::Receiver<()>,
     delay: Duration,
     grace: Duration,
+    /// The end of the grace time, once it has begun.
+    until: &'a OnceLock<Instant>,
 }
 
-impl Stopping {
+impl Stopping<'_> {
     /// Waits for the signal and for the calls that are under way then; connections are served until the
     /// end of that, so that whoever asks hears that this server stops. Gives how long requests may go on.
     async fn drained(self, edge: &Edge, parts: &compose::Parts) -> Duration {
@@ -162,10 +188,15 @@ impl Stopping {
         edge.begin_stopping();
         tracing::info!("stopping: running requests may finish");
         tokio::time::sleep(self.delay).await;
-        let until = Instant::now() + self.grace;
+        let until = self.until.get_or_init(|| Instant::now() + self.grace);
         parts.drain(self.grace).await;
-        until.saturating_duration_since(Instant::now()).max(REQUEST_GRACE.min(self.grace))
+        until.saturating_duration_since(Instant::now()).max(FLOOR.min(self.grace))
     }
+}
+
+/// What is left of the grace time; never less than it takes to end in order where everything answers.
+fn left(until: &OnceLock<Instant>) -> Duration {
+    until.get().map_or(FLOOR, |until| until.saturating_duration_since(Instant::now())).max(FLOOR)
 }
 
 /// Listens at the first address of the host that can be had: those that only this machine reaches
@@ -198,8 +229,9 @@ pub(crate) struct Signals {
 
 impl Signals {
     pub(crate) fn listen() -> Outcome<Self> {
-        let failed =
-            |error: std::io::Error| Failure::new(Code::Internal, format!("can't listen to signals: {}", io_reason(&error)));
+        let failed = |error: std::io::Error| {
+            Failure::new(Code::Internal, format!("can't listen to signals: {}", io_reason(&error)))
+        };
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let ((tell_first, first), (tell_second, second)) = (oneshot::channel(), oneshot::channel());

@@ -41,6 +41,9 @@ pub(crate) struct Scene<'a> {
     pub(crate) terminal: Terminal,
 }
 
+/// How long the logs of a command may take to be sent.
+const FLUSH_PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+
 /// Runs the command.
 pub(crate) async fn run(cli: Cli, loaded: &Loaded, environment: &Environment) -> Outcome<ExitCode> {
     let terminal = Terminal { attached: stderr_is_terminal(), no_color: environment.no_color };
@@ -52,7 +55,7 @@ pub(crate) async fn run(cli: Cli, loaded: &Loaded, environment: &Environment) ->
         _ => compose::while_answering(&loaded.config, scene.perform(cli.command)).await,
     };
     if let Some(logs) = logs {
-        logs.flush().await;
+        logs.flush(FLUSH_PATIENCE).await;
     }
     outcome
 }

@@ -30,11 +30,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 /// Whose everything is until there are several.
 pub(super) const TENANT: &str = "default";
 
-/// How long a message that is being sent may take.
+/// How long loops may take to end, such as one that is sending a message.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long runs may take to finish the turn that they are in.
@@ -77,16 +78,18 @@ impl Running {
         }
     }
 
-    /// Lets every run finish its turn. What was started stays durable, and goes on with the next start.
-    pub(super) async fn stop(self) {
+    /// Lets every run finish its turn, and every loop what it is doing. What was started stays durable, and goes on
+    /// with the next start.
+    pub(super) async fn stop(self, patience: Duration) {
+        let until = Instant::now() + patience.min(STOP_TIMEOUT);
         self.flow.stop();
-        self.quiet(TURN_TIMEOUT).await;
+        self.quiet(patience.min(TURN_TIMEOUT)).await;
         self.stop.iter().for_each(|stop| {
             let _ = stop.send_replace(true);
         });
         for mut task in self.loops {
             // A message that is being sent is tried again later.
-            if tokio::time::timeout(STOP_TIMEOUT, &mut task).await.is_err() {
+            if tokio::time::timeout_at(until, &mut task).await.is_err() {
                 task.abort();
             }
         }

@@ -415,7 +415,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "shutdown.grace_seconds",
         seconds(0, 600),
         Some("20"),
-        "How long calls of tools and requests that are under way may go on after a stop was asked for; nothing new begins meanwhile.",
+        "How long calls of tools and requests that are under way may go on after a stop was asked for; nothing new begins meanwhile. The stores are closed within it too, so a database that does not answer delays a stop by a second or two beyond it at the most.",
     ),
     Setting::new(
         "shutdown.delay_seconds",

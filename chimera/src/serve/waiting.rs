@@ -1,90 +1,145 @@
-//! A node that may not begin yet, because its clock can't be right.
+//! A node that does not serve yet: it says that it lives, and why it is not ready.
 //!
-//! Deadlines in the store are times of day: with a wrong clock approvals would expire early or timers
-//! stand still. So nothing is opened, driven or written. Whoever asks for readiness hears why, and
-//! the node begins by itself as soon as its clock agrees.
+//! It takes connections as soon as it has its address, so whoever asks is answered, however long the store
+//! takes. Until then nothing is driven or written.
+//!
+//! A clock that can't be right is waited for, too. Deadlines in the store are times of day: with a wrong
+//! clock approvals would expire early or timers stand still. The node begins by itself as soon as its clock
+//! agrees.
 
-use super::Signals;
 use crate::ambient::{Disagreement, SystemClock};
 use crate::compose::{self, Ambient};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
-use chimera_api::{Check, Edge, ServerLimits};
+use chimera_api::{Check, Drained, Edge, ServerLimits};
 use chimera_core::error::{Code, io_reason};
+use chimera_core::limits::DATABASE_SILENCE_SECONDS_MAX;
 use chimera_engine::port::Clock;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 /// How often the clocks are compared.
 const COMPARE_EVERY: Duration = Duration::from_secs(1);
 /// How long a request may go on when the node begins.
 const GRACE: Duration = Duration::from_secs(1);
+/// How long a store may take before it is said that it is waited for.
+const SLOW: Duration = Duration::from_secs(1);
 
-/// What became of a node that compared its clock.
-pub(super) enum Compared {
-    /// It agrees, from the beginning on or since then.
-    Agrees { waited: bool },
-    /// It was stopped while it waited.
-    Stopped,
+/// What speaks against the clock, as far as it is known.
+type Clocks = Arc<Mutex<Option<Disagreement>>>;
+
+/// A server that only says why it is not ready.
+pub(super) struct Waiting {
+    clocks: Clocks,
+    stop: oneshot::Sender<()>,
+    served: JoinHandle<Drained>,
 }
 
-/// Waits until the clock agrees, or for a signal. Serves readiness meanwhile.
-pub(super) async fn until_the_clock_agrees(
-    config: &Config,
-    ambient: &Ambient,
-    signals: &mut Signals,
-    listener: &TcpListener,
-    edge: Edge,
-    limits: ServerLimits,
-) -> Outcome<Compared> {
-    // What keeps the store from being asked is told by whoever opens it.
-    let Ok(found) = compose::disagreement(config, &*ambient.clock).await else {
-        return Ok(Compared::Agrees { waited: false });
-    };
-    let Some(found) = found else { return Ok(Compared::Agrees { waited: false }) };
-    if !found.stops() {
-        tracing::warn!(hint = found.hint(), "{found}");
-        return Ok(Compared::Agrees { waited: false });
+impl Waiting {
+    /// Answers whoever connects, until it ends.
+    pub(super) fn begin(config: &Config, listener: &TcpListener, edge: Edge, limits: ServerLimits) -> Outcome<Self> {
+        let failed =
+            |error: std::io::Error| Failure::new(Code::Internal, format!("can't listen: {}", io_reason(&error)));
+        let second = second(listener).map_err(failed)?;
+        let clocks = Clocks::default();
+        let router = chimera_api::waiting_router(edge.with_checks(vec![clock(&clocks), records(config, &clocks)]));
+        let (stop, stopped) = oneshot::channel();
+        let stopped = async {
+            let _: Result<(), _> = stopped.await;
+            GRACE
+        };
+        let served = tokio::spawn(chimera_api::serve_until(second, router, limits, stopped));
+        Ok(Self { clocks, stop, served })
     }
-    tracing::error!(critical = true, hint = found.hint(), "{found}; this node begins nothing until it is right");
-    let told = Arc::new(Mutex::new(found));
-    let edge = edge.with_checks(vec![check(&told)]);
-    let failed = |error: std::io::Error| Failure::new(Code::Internal, format!("can't listen: {}", io_reason(&error)));
-    let second = second(listener).map_err(failed)?;
-    let mut stopped = false;
-    let stop = async {
-        tokio::select! {
-            biased;
-            _ = &mut signals.first => stopped = true,
-            () = agreed(config, &told) => tracing::warn!("the clock is right now; this node begins"),
+
+    /// Lets requests finish and takes no more: from now on somebody else answers.
+    pub(super) async fn end(self) {
+        drop(self.stop);
+        let _ = self.served.await;
+    }
+
+    /// Waits until the clock agrees; says whether that took any time.
+    pub(super) async fn until_the_clock_agrees(&self, config: &Config, ambient: &Ambient) -> Outcome<bool> {
+        let found = match answered(config, compose::disagreement(config, &*ambient.clock)).await {
+            // It would be asked in vain a second time.
+            Err(failure) if config.database_url.is_some() && failure.code == Code::StoreUnavailable => {
+                return Err(failure);
+            }
+            // What else keeps the store from being asked is told by whoever opens it.
+            Err(_) | Ok(None) => return Ok(false),
+            Ok(Some(found)) => found,
+        };
+        if !found.stops() {
+            tracing::warn!(hint = found.hint(), "{found}");
+            return Ok(false);
         }
-        GRACE
-    };
-    chimera_api::serve_until(second, chimera_api::waiting_router(edge), limits, stop).await;
-    Ok(if stopped { Compared::Stopped } else { Compared::Agrees { waited: true } })
+        tracing::error!(critical = true, hint = found.hint(), "{found}; this node begins nothing until it is right");
+        self.tell(Some(found));
+        self.agreed(config).await;
+        self.tell(None);
+        tracing::warn!("the clock is right now; this node begins");
+        Ok(true)
+    }
+
+    async fn agreed(&self, config: &Config) {
+        loop {
+            tokio::time::sleep(COMPARE_EVERY).await;
+            // The machine's clock as it is: nobody goes by it yet, so a jump need not last first.
+            let clock = SystemClock::default();
+            match compose::disagreement(config, &clock as &dyn Clock).await {
+                Ok(Some(found)) if found.stops() => self.tell(Some(found)),
+                Ok(_) => return,
+                // A store that does not answer says nothing about the clock.
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn tell(&self, found: Option<Disagreement>) {
+        *self.clocks.lock().unwrap_or_else(PoisonError::into_inner) = found;
+    }
 }
 
-fn check(told: &Arc<Mutex<Disagreement>>) -> Check {
-    let told = Arc::clone(told);
-    Check::new("clock", move || {
-        let found = *told.lock().unwrap_or_else(PoisonError::into_inner);
-        std::future::ready(Err(found.to_string()))
+/// Does what has to be done with the store before a node begins, as long as the store answers. What takes
+/// long is told.
+pub(super) async fn answered<T>(config: &Config, work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+    let mut work = pin!(compose::while_answering(config, work));
+    if let Ok(done) = tokio::time::timeout(SLOW, &mut work).await {
+        return done;
+    }
+    if config.database_url.is_some() {
+        let seconds_max = DATABASE_SILENCE_SECONDS_MAX;
+        tracing::warn!(seconds_max, "waiting for the database; the start fails if it answers nothing for so long");
+    } else {
+        tracing::warn!("waiting for the data folder to be opened");
+    }
+    work.await
+}
+
+fn known(clocks: &Clocks) -> Option<Disagreement> {
+    *clocks.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn clock(clocks: &Clocks) -> Check {
+    let clocks = Arc::clone(clocks);
+    Check::new("clock", move || std::future::ready(known(&clocks).map_or(Ok(()), |found| Err(found.to_string()))))
+}
+
+fn records(config: &Config, clocks: &Clocks) -> Check {
+    let clocks = Arc::clone(clocks);
+    let waits = if config.database_url.is_some() {
+        "starting: waiting for the database"
+    } else {
+        "starting: the data folder is being opened"
+    };
+    Check::new("records", move || {
+        let reason = known(&clocks).map_or(waits, |_| "starting: waiting for the clock to be right");
+        std::future::ready(Err(reason.to_owned()))
     })
-}
-
-async fn agreed(config: &Config, told: &Mutex<Disagreement>) {
-    loop {
-        tokio::time::sleep(COMPARE_EVERY).await;
-        // The machine's clock as it is: nobody goes by it yet, so a jump need not last first.
-        let clock = SystemClock::default();
-        match compose::disagreement(config, &clock as &dyn Clock).await {
-            Ok(Some(found)) if found.stops() => *told.lock().unwrap_or_else(PoisonError::into_inner) = found,
-            Ok(_) => return,
-            // A store that does not answer says nothing about the clock.
-            Err(_) => {}
-        }
-    }
 }
 
 /// A second handle of the same socket: whoever connects is served by one or the other.

@@ -98,10 +98,10 @@ impl Telemetry {
         self.spans.as_ref().map_or_else(|| Arc::new(NoSpans) as Arc<dyn Spans>, otlp::Spans::port)
     }
 
-    /// Sends what is left.
-    pub(crate) async fn flush(self) {
+    /// Sends what is left, unless that takes longer than this.
+    pub(crate) async fn flush(self, patience: std::time::Duration) {
         if let Some(spans) = self.spans {
-            spans.flush().await;
+            let _ = tokio::time::timeout(patience, spans.flush()).await;
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::support::{Place, Server, until};
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::preload::Disk;
 use serde_json::Value;
+use std::time::Duration;
 
 /// What ended a command, as JSON.
 fn refusal(place: &Place, args: &[&str]) -> Value {
@@ -25,6 +26,49 @@ fn finding(place: &Place, name: &str) -> Value {
 
 fn start_refused(place: &Place) -> Value {
     refusal(place, &["serve", "--listen", "127.0.0.1:0"])
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "how long the stop takes is what is tested")]
+fn a_stop_beside_a_database_that_answers_nothing_ends_with_the_grace_time() {
+    let postgres = PrivatePostgres::options().without_fsync().start().unwrap();
+    let place = Place::new().env("CHIMERA_DATABASE_URL", &postgres.url()).env("CHIMERA_SHUTDOWN__GRACE_SECONDS", "2");
+    let server = place.serve(&[]);
+    server.until_ready();
+    let frozen = postgres.freeze().unwrap();
+    let begun = std::time::Instant::now();
+    let (status, log) = server.stop();
+    let took = begun.elapsed();
+    drop(frozen);
+    assert_eq!(status, Some(0), "{log}");
+    assert!(log.contains("did not answer within the grace time"), "{log}");
+    assert!(took < Duration::from_secs(7), "{took:?} instead of two seconds and a little");
+}
+
+#[test]
+fn a_start_beside_a_database_that_answers_nothing_says_what_it_waits_for_and_ends_in_words() {
+    let postgres = PrivatePostgres::options().without_fsync().start().unwrap();
+    let place = Place::new().env("CHIMERA_DATABASE_URL", &postgres.url());
+    let frozen = postgres.freeze().unwrap();
+    let (patient, stopped) = (place.listening(), Place::new().env("CHIMERA_DATABASE_URL", &postgres.url()));
+    let stopped = stopped.listening();
+    for server in [&patient, &stopped] {
+        assert!(server.ask("GET /healthz HTTP/1.1").starts_with("HTTP/1.1 200"));
+        let (status, said) = server.readiness();
+        let records = &said["error"]["details"]["checks"][1];
+        assert_eq!((status, &records["name"]), (503, &"records".into()), "{said}");
+        assert_eq!(records["reason"], "starting: waiting for the database");
+        assert!(server.ask("GET /runs HTTP/1.1").contains("NOT_READY"));
+    }
+    let (status, log) = stopped.stop();
+    assert_eq!(status, Some(0), "a signal ends the wait: {log}");
+    let (status, log) = patient.wait();
+    drop(frozen);
+    assert_eq!(status, Some(1), "{log}");
+    assert!(log.contains("waiting for the database"), "{log}");
+    let last = log.lines().filter(|line| line.starts_with("error[")).collect::<Vec<_>>();
+    assert_eq!(last, ["error[STORE_UNAVAILABLE]: the record store is unavailable: the database does not answer"]);
+    assert_eq!(place.serve(&[]).stop().0, Some(0));
 }
 
 fn act(place: &Place) -> Value {

@@ -1,0 +1,209 @@
+//! A node as a whole: what it opens before it begins, what it runs on, and how it is closed.
+//!
+//! Until everything is prepared nothing is driven, so whoever waits for a store that does not answer may
+//! be cut. From then on a node has to be stopped in order.
+
+use super::checks::{Upkeep, blobs_check, clock_check, data_folder, records_check, redis_check};
+use super::{
+    Ambient, Example, access, alone_with_blobs, base_url, blobs, existing_signer, flow, may_sign, record, records,
+    signer,
+};
+use crate::config::Config;
+use crate::failure::Outcome;
+use crate::home::Home;
+use chimera_api::Check;
+use chimera_core::error::Code;
+use chimera_core::ledger::checkpoint::Signer;
+use chimera_core::record::Tx;
+use chimera_engine::access::{Access as FrontDoor, Directory, WordPlanner};
+use chimera_engine::flow::Flow;
+use chimera_engine::ledger::checkpoint::{Checkpointer, Pace};
+use chimera_engine::port::{Blobs, Bus, Records};
+use chimera_engine::pulse::Pulse;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// How many new entries make a checkpoint due before its time.
+const CHECKPOINT_ENTRIES: i64 = 10_000;
+/// How often it is looked whether a checkpoint is due.
+const CHECKPOINT_TICK: Duration = Duration::from_secs(1);
+
+/// What a node has opened before it begins. Nothing is driven yet.
+pub(crate) struct Prepared {
+    node: String,
+    records: Arc<dyn Records>,
+    signer: Arc<Signer>,
+    blobs: Arc<dyn Blobs>,
+    checks: Vec<Check>,
+    bus: Arc<dyn Bus>,
+    directory: Arc<Directory>,
+    address: SocketAddr,
+    webhook_seed: [u8; 32],
+}
+
+/// Opens everything that a server needs; `address` is where its own links lead.
+pub(crate) async fn prepare(
+    config: &Config,
+    home: &Home,
+    ambient: &Ambient,
+    address: SocketAddr,
+    examples: &[Example],
+) -> Outcome<Prepared> {
+    if config.database_url.is_none() && home.lost_data() {
+        tracing::warn!("there is a ledger's key but no data file; if it was removed, stop and put it back");
+    }
+    let node = ambient.random.opaque_id();
+    let existing = existing_signer(config).await?;
+    let records = records(config, ambient, &node).await?;
+    // Before one is made: a key that was lost must not be replaced.
+    may_sign(config, existing.as_ref(), &*records).await?;
+    let signer = Arc::new(signer(config, home, ambient).await?);
+    let blobs = blobs(config, home, ambient, address).await?;
+    let mut checks = vec![
+        data_folder(&config.data_dir),
+        records_check(&records),
+        blobs_check(&blobs),
+        clock_check(&ambient.machine),
+    ];
+    if config.access.refuse_without_redis {
+        checks.extend(redis_check(config, ambient).await?);
+    }
+    flow::found_tenant(ambient, &*records).await?;
+    let bus = flow::bus(config, ambient).await?;
+    let directory = access::directory(config, home, ambient, &records, Arc::clone(&bus), examples).await?;
+    let webhook_seed = home.webhook_seed(&*ambient.random)?;
+    Ok(Prepared { node, records, signer, blobs, checks, bus, directory, address, webhook_seed })
+}
+
+/// What a server runs on.
+pub(crate) struct Parts {
+    /// What readiness asks.
+    pub(crate) checks: Vec<Check>,
+    /// Artifacts.
+    pub(crate) blobs: Arc<dyn Blobs>,
+    /// Who lets callers in.
+    pub(crate) access: Arc<FrontDoor>,
+    /// What runs workflows.
+    running: Option<flow::Running>,
+    records: Arc<dyn Records>,
+    ambient: Ambient,
+    node: String,
+    checkpoints: (watch::Sender<bool>, JoinHandle<()>),
+    clock_watch: JoinHandle<()>,
+}
+
+/// Begins to run on what was prepared.
+pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: Prepared) -> Outcome<Parts> {
+    let Prepared { node, records, signer, blobs, mut checks, bus, directory, address, webhook_seed } = prepared;
+    let (stop, stopped) = watch::channel(false);
+    let checkpointer = Checkpointer {
+        records: Arc::clone(&records),
+        signer: Arc::clone(&signer),
+        trusted: config.trusted_keys.clone(),
+        clock: Arc::clone(&ambient.clock),
+        origin: format!("chimera/{}", signer.public_key().id()),
+        pace: Pace { seconds: seconds(config.checkpoint_interval), entries: CHECKPOINT_ENTRIES },
+        tick: CHECKPOINT_TICK,
+        pulse: Pulse::begin(ambient.clock.steady()),
+    };
+    let mut upkeep = Upkeep::new(Arc::clone(&ambient.clock));
+    upkeep.beats("checkpoints were", &checkpointer.pulse);
+    let checkpoints = (stop, tokio::spawn(checkpointer.run(stopped)));
+    let voice =
+        flow::Voice { base_url: base_url(config, address), webhook_seed, bus, directory: Arc::clone(&directory) };
+    let mut running = flow::start(config, ambient, &records, &blobs, voice).await?;
+    running.watch(&directory);
+    let door = access::door(config, ambient, &directory).await?;
+    let access = Arc::new(FrontDoor::new(directory, door, running.flow.clone(), Arc::new(WordPlanner)));
+    let clock_watch = tokio::spawn(crate::ambient::watch::watch(Arc::clone(&ambient.machine)));
+    upkeep.until_stopped(&running.flow);
+    upkeep.beats("runs were", running.flow.pulse());
+    access.directory().pulse().iter().for_each(|pulse| upkeep.beats("actors were", pulse));
+    upkeep.runs(running.loops().chain([&checkpoints.1, &clock_watch]));
+    checks.push(upkeep.check());
+    let ambient = ambient.clone();
+    let parts =
+        Parts { checks, blobs, running: Some(running), access, records, ambient, node, checkpoints, clock_watch };
+    warn_of_own_parts(config);
+    match parts.record("NodeStarted").await {
+        // It starts all the same: people have to see what is held.
+        Err(failure) if failure.code == Code::StoreHeld => {}
+        other => other?,
+    }
+    Ok(parts)
+}
+
+/// Says what several nodes of one database would have to share.
+fn warn_of_own_parts(config: &Config) {
+    if config.database_url.is_some() && config.signing_key.is_none() {
+        tracing::warn!(
+            "the ledger is signed with this folder's own key; several nodes should share ledger.signing_key"
+        );
+    }
+    if config.database_url.is_some() && config.webhook_key.is_none() {
+        tracing::warn!("webhooks are signed with this folder's own key; several nodes should share notify.webhook_key");
+    }
+    if config.database_url.is_some() && (config.access.token_key.is_none() || config.access.seal_key.is_none()) {
+        tracing::warn!(
+            "tokens and keys are this folder's own; several nodes share access.token_key and access.seal_key"
+        );
+    }
+    if config.database_url.is_some() && config.redis_url.is_none() {
+        tracing::warn!("requests are counted by this node alone; several nodes need redis_url");
+    }
+    if alone_with_blobs(config) {
+        tracing::warn!("the database can be shared, but blobs and buckets lie in this node's data folder; set s3_url");
+    }
+}
+
+impl Parts {
+    /// The flow engine, until it is stopped.
+    pub(crate) fn flow(&self) -> Option<Flow> {
+        self.running.as_ref().map(|running| running.flow.clone())
+    }
+
+    async fn record(&self, event_type: &str) -> Outcome {
+        let told = (event_type, serde_json::json!({}));
+        record(&*self.records, &self.ambient, &self.node, Tx::default(), told).await
+    }
+
+    /// Begins no more runs and calls, and waits until the calls under way have ended, or the grace time
+    /// has.
+    pub(crate) async fn drain(&self, grace: Duration) {
+        if let Some(running) = &self.running {
+            running.drain(grace).await;
+        }
+    }
+
+    /// Finishes what is queued, seals the ledger and closes, as long as the store still answers and there is time.
+    pub(crate) async fn close(self, left: Duration) {
+        if tokio::time::timeout(left, self.finish(left / 2)).await.is_err() {
+            tracing::warn!(
+                "the record store did not answer within the grace time and was left as it is; what was acknowledged is \
+                 durable"
+            );
+        }
+    }
+
+    async fn finish(mut self, loops: Duration) {
+        if let Some(running) = self.running.take() {
+            running.stop(loops).await;
+        }
+        if let Err(failure) = self.record("NodeStopped").await {
+            tracing::warn!(reason = failure.message, "the stop is not in the ledger");
+        }
+        let (stop, checkpoints) = self.checkpoints;
+        let _ = stop.send(true);
+        // A checkpointer that broke has said so itself.
+        let _ = checkpoints.await;
+        self.clock_watch.abort();
+        self.records.close().await;
+    }
+}
+
+fn seconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
+}
