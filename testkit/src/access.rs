@@ -8,6 +8,7 @@ use chimera_core::time::Timestamp;
 use chimera_engine::access::{Access, Directory, Door, Parts, Rates, Settings, WithoutCounters, WordPlanner};
 use chimera_engine::flow::Flow;
 use chimera_engine::port::{Bus, Clock, Counters, Random, Records, SecretError, Secrets};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -102,6 +103,7 @@ pub fn settings(tenant: &str, entries: Vec<Entry>) -> Settings {
     Settings {
         tenant: tenant.to_owned(),
         entries,
+        tenants: BTreeMap::new(),
         keys: ACTORS.iter().map(|actor| ((*actor).to_owned(), Secret::new(key_of(actor)))).collect(),
         token_keys: vec![token_key()],
         audience: "chimera".to_owned(),

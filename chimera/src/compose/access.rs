@@ -8,6 +8,7 @@ use crate::failure::{Failure, Outcome};
 use crate::home::{self, Home};
 use chimera_core::access::registry::{Entry, Kind, shipped};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS};
+use chimera_core::access::tenant::{Tenant, is_domain};
 use chimera_core::access::token::TokenKey;
 use chimera_core::access::{Level, Secret};
 use chimera_core::error::Code;
@@ -19,7 +20,7 @@ use chimera_storage::bus::LocalBus;
 use chimera_storage::counter::{LocalCounters, RedisCounters};
 use chimera_storage::secret::LayeredSecrets;
 use serde::Deserialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,9 +66,11 @@ pub(super) async fn directory(
         }
         keys.push((access.hmac_actor.clone(), shared(config, "access.hmac_secret", key).await?));
     }
+    let Registered { entries, tenants } = registered(access)?;
     let settings = Settings {
         tenant: TENANT.to_owned(),
-        entries: entries(access)?,
+        entries,
+        tenants,
         keys,
         token_keys: token_keys(config, home, ambient).await?,
         audience: access.audience.clone(),
@@ -118,7 +121,7 @@ pub(crate) async fn actor_store(config: &Config, home: Home, ambient: &Ambient) 
 /// and those that `chimera dev` keeps.
 pub(crate) async fn actor_facts(config: &Config, ambient: &Ambient) -> Outcome<(usize, usize)> {
     let mut names: BTreeSet<String> = shipped(TENANT).into_iter().map(|entry| entry.id).collect();
-    names.extend(entries(&config.access)?.into_iter().map(|entry| entry.id));
+    names.extend(registered(&config.access)?.entries.into_iter().map(|entry| entry.id));
     let mut keys = usize::from(config.access.hmac_secret.is_some()) + home::existing_actor_keys(&config.data_dir);
     let records = match super::records_to_read(config, ambient).await {
         Ok(records) => records,
@@ -289,6 +292,17 @@ async fn named_seed(config: &Config, setting: &str, name: &str) -> Outcome<[u8; 
 struct ActorFile {
     #[serde(default)]
     actor: Vec<Written>,
+    #[serde(default)]
+    tenant: Vec<WrittenTenant>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenTenant {
+    id: Option<String>,
+    #[serde(default)]
+    domains: Vec<String>,
+    notify: Option<Notify>,
 }
 
 #[derive(Deserialize)]
@@ -315,9 +329,24 @@ struct Notify {
     email: Option<String>,
 }
 
-/// The actors of the configuration, over the shipped ones.
-pub(super) fn entries(access: &AccessConfig) -> Outcome<Vec<Entry>> {
-    let Some(path) = &access.actors_file else { return Ok(Vec::new()) };
+/// What the file of actors registers.
+#[derive(Default)]
+pub(super) struct Registered {
+    /// The actors, over the shipped ones.
+    pub(super) entries: Vec<Entry>,
+    /// What tenants registered, by their ids.
+    pub(super) tenants: BTreeMap<String, Tenant>,
+}
+
+impl Notify {
+    fn value(self) -> Option<serde_json::Value> {
+        serde_json::to_value(self).ok()
+    }
+}
+
+/// The actors and tenants of the configuration.
+pub(super) fn registered(access: &AccessConfig) -> Outcome<Registered> {
+    let Some(path) = &access.actors_file else { return Ok(Registered::default()) };
     let refused = |why: &dyn std::fmt::Display| invalid("access.actors_file", format!("{}: {why}", path.display()));
     let text = super::flow::read(path, DECLARED_FILE_BYTES_MAX).map_err(|error| refused(&error))?;
     let file: ActorFile = toml::from_str(&text).map_err(|error| refused(&error.message()))?;
@@ -332,14 +361,26 @@ pub(super) fn entries(access: &AccessConfig) -> Outcome<Vec<Entry>> {
             scopes: written.scopes,
             quota_per_minute: written.quota_per_minute.unwrap_or(plain.quota_per_minute),
             level: written.autonomy_level,
-            notify: written.notify.and_then(|notify| serde_json::to_value(notify).ok()),
+            notify: written.notify.and_then(Notify::value),
             disabled: written.disabled,
             id: plain.id,
         };
         entry.check().map_err(|error| refused(&format!("{}: {error}", entry.id)))?;
         Ok(entry)
     };
-    file.actor.into_iter().map(entry).collect()
+    let entries = file.actor.into_iter().map(entry).collect::<Outcome<_>>()?;
+    let mut tenants = BTreeMap::new();
+    for written in file.tenant {
+        let id = written.id.unwrap_or_else(|| TENANT.to_owned());
+        if let Some(domain) = written.domains.iter().find(|domain| !is_domain(domain)) {
+            return Err(refused(&format!("{domain:?} is not a domain: write names in lower case, like acme.example")));
+        }
+        let tenant = Tenant { domains: written.domains, notify: written.notify.and_then(Notify::value) };
+        if tenants.insert(id.clone(), tenant).is_some() {
+            return Err(refused(&format!("the tenant {id} is listed twice")));
+        }
+    }
+    Ok(Registered { entries, tenants })
 }
 
 /// The actor that a benchmark acts as.
@@ -368,6 +409,7 @@ pub(super) async fn bench_directory(
     let settings = Settings {
         tenant: TENANT.to_owned(),
         entries: vec![entry, operator],
+        tenants: BTreeMap::new(),
         keys: vec![(actor.actor.clone(), Secret::new(actor.hmac_key.as_bytes()))],
         token_keys: vec![TokenKey::from_seed(&bytes)],
         audience: "chimera".to_owned(),

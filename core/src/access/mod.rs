@@ -13,6 +13,7 @@ pub mod seal;
 mod secret;
 pub mod signature;
 pub mod tables;
+pub mod tenant;
 pub mod token;
 pub mod window;
 
@@ -23,3 +24,4 @@ pub use plan::{Plan, PlanStep};
 pub use planner::PlanError;
 pub use registry::{ANONYMOUS, BadEntry, Entry, Kind, Registry};
 pub use secret::{InvalidSecretName, Secret, SecretName};
+pub use tenant::Tenant;

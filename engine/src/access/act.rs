@@ -201,6 +201,7 @@ impl Access {
         let score = proposal.score();
         let Decided { level, because } = self.level(permit, ask.level, &proposal, &score).await?;
         self.check_policy(permit, &proposal, level)?;
+        self.flow.check_notify(permit, level, ask.notify.as_ref())?;
         self.execute_with_autonomy(permit, ask, proposal, level, Arc::new(told(&score, because))).await
     }
 

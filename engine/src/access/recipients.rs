@@ -3,13 +3,16 @@
 //! A person decides about their own drafts, so nobody else is disturbed by those. What a service wants
 //! is everybody's business who may decide and has an address in the registry. A call in doubt is a fault,
 //! so everybody who manages runs hears of it.
+//!
+//! Whose address it is says the registry, never the request: a mail to somebody who may decide carries their
+//! link, whoever named the address.
 
 use super::directory::Directory;
 use super::permit::{APPROVALS_DECIDE, RUNS_MANAGE};
 use crate::flow::OfRun;
 use crate::port::{Recipient, Recipients};
 use async_trait::async_trait;
-use chimera_core::access::{Entry, Kind, Level, scope};
+use chimera_core::access::{Entry, Kind, Level, Registry, scope};
 use chimera_core::flow::run::Head;
 use std::sync::Arc;
 
@@ -29,28 +32,39 @@ impl Deciders {
 #[async_trait]
 impl Recipients for Deciders {
     async fn of(&self, head: &Head) -> Vec<Recipient> {
-        let mut told = OfRun.of(head).await;
         let snapshot = self.directory.snapshot();
+        let named = named(&snapshot.registry, head).await;
         if snapshot.registry.resolve(&head.actor).kind == Kind::Human {
-            return told;
+            return named;
         }
         let decides =
-            |entry: &&Arc<Entry>| is_person(entry, head) && scope::check_scope(&entry.scopes, APPROVALS_DECIDE);
-        told.extend(snapshot.registry.entries().filter(decides).filter_map(|entry| mail(entry)));
-        told
+            |entry: &&Arc<Entry>| is_person(entry, &head.tenant) && scope::check_scope(&entry.scopes, APPROVALS_DECIDE);
+        let deciders = snapshot.registry.entries().filter(decides).filter_map(|entry| mail(entry));
+        // Those who decide come first: whom a request names takes nobody's place.
+        deciders.chain(named).collect()
     }
 
     async fn who_settles(&self, head: &Head) -> Vec<Recipient> {
         // Whoever acts at L3 is told nothing; those who look after runs are.
         let silent = head.level == Level::ExecuteSilent;
-        let mut told = if silent { Vec::new() } else { OfRun.of(head).await };
         let snapshot = self.directory.snapshot();
+        let named = if silent { Vec::new() } else { named(&snapshot.registry, head).await };
         let settles = |entry: &&Arc<Entry>| {
             let own = entry.id == head.actor && !silent;
-            is_person(entry, head) && (own || scope::check_scope(&entry.scopes, RUNS_MANAGE))
+            is_person(entry, &head.tenant) && (own || scope::check_scope(&entry.scopes, RUNS_MANAGE))
         };
-        told.extend(snapshot.registry.entries().filter(settles).filter_map(|entry| mail(entry)));
-        told
+        snapshot.registry.entries().filter(settles).filter_map(|entry| mail(entry)).chain(named).collect()
+    }
+
+    fn is_registered(&self, tenant: &str, actor: &str, channel: &str, target: &str) -> bool {
+        let holds = |notify: Option<&serde_json::Value>| notify.is_some_and(|notify| notify[channel] == *target);
+        let snapshot = self.directory.snapshot();
+        let own = snapshot.registry.resolve(actor);
+        let shared = self.directory.settings.tenants.get(tenant).and_then(|tenant| tenant.notify.as_ref());
+        let of_person = |entry: &Arc<Entry>| is_person(entry, tenant) && holds(entry.notify.as_ref());
+        own.tenant == tenant && holds(own.notify.as_ref())
+            || holds(shared)
+            || channel == "email" && snapshot.registry.entries().any(of_person)
     }
 
     fn may_still_decide(&self, tenant: &str, person: &str, requester: &str) -> bool {
@@ -60,9 +74,25 @@ impl Recipients for Deciders {
     }
 }
 
-/// Whether an entry is a person of the run's tenant.
-fn is_person(entry: &Entry, head: &Head) -> bool {
-    entry.kind == Kind::Human && !entry.disabled && !entry.is_pattern() && entry.tenant == head.tenant
+/// Those whom a run names. A mail address that the registry has for a person is that person's; another one
+/// counts as that of whoever asked.
+async fn named(registry: &Registry, head: &Head) -> Vec<Recipient> {
+    let mut named = OfRun.of(head).await;
+    for recipient in named.iter_mut().filter(|recipient| recipient.channel == "email") {
+        let holds = |entry: &&Arc<Entry>| {
+            is_person(entry, &head.tenant) && mail(entry).is_some_and(|mail| mail.target == recipient.target)
+        };
+        let own = registry.entry(&head.actor).filter(holds);
+        if let Some(entry) = own.or_else(|| registry.entries().find(holds)) {
+            recipient.person = Some(entry.id.clone());
+        }
+    }
+    named
+}
+
+/// Whether an entry is a person of a tenant.
+fn is_person(entry: &Entry, tenant: &str) -> bool {
+    entry.kind == Kind::Human && !entry.disabled && !entry.is_pattern() && entry.tenant == tenant
 }
 
 /// The mail of an entry, if it has one.

@@ -1,8 +1,9 @@
 //! How the door is set up.
 
-use chimera_core::access::Secret;
 use chimera_core::access::registry::Entry;
 use chimera_core::access::token::TokenKey;
+use chimera_core::access::{Secret, Tenant};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What decides when the shared counters can't be reached.
@@ -21,6 +22,8 @@ pub struct Settings {
     pub tenant: String,
     /// Entries of the configuration, over the shipped ones.
     pub entries: Vec<Entry>,
+    /// What tenants registered, by their ids.
+    pub tenants: BTreeMap<String, Tenant>,
     /// Keys of actors that the configuration holds.
     pub keys: Vec<(String, Secret)>,
     /// Keys of access tokens; the first one signs.

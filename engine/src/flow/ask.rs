@@ -83,11 +83,15 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Reque
     Ok(())
 }
 
-/// Everybody once, as many as are told at the most.
+/// Everybody once, as many as are told at the most. People who share an address are told each: one may decide
+/// where the other may not, and a link is one person's.
 pub(super) fn distinct(all: Vec<Recipient>) -> Vec<Recipient> {
     let mut recipients: Vec<Recipient> = Vec::new();
     for recipient in all {
-        let known = |known: &Recipient| known.channel == recipient.channel && known.target == recipient.target;
+        let known = |known: &Recipient| {
+            let same = known.channel == recipient.channel && known.target == recipient.target;
+            same && (recipient.person.is_none() || known.person == recipient.person)
+        };
         if !recipients.iter().any(known) {
             recipients.push(recipient);
         }

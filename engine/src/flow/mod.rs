@@ -24,6 +24,7 @@ mod patch;
 mod perform;
 mod places;
 pub mod policy;
+mod receiver;
 mod registry;
 mod restore;
 mod seal;

@@ -118,7 +118,7 @@ impl Flow {
         let found = self.inner.workflows.find(permit.tenant(), &ask.workflow_id, ask.version).await?;
         let (version, graph) = found.ok_or_else(|| FlowError::no_workflow(&ask.workflow_id, ask.version))?;
         check(&graph, &ask)?;
-        self.check_notify(&ask)?;
+        self.check_notify(permit, ask.level, ask.notify.as_ref())?;
         let now = self.inner.parts.clock.steady();
         let plain = || {
             json!({
@@ -152,23 +152,6 @@ impl Flow {
             timeout_at: Some(Head::timeout_of(&graph, now)),
         };
         self.begin_once(permit, ask.idempotency_key, head, graph).await
-    }
-
-    /// Refuses a run that promises to tell somebody who can't be told.
-    fn check_notify(&self, ask: &StartRun) -> Result<(), FlowError> {
-        let Some(notify) = &ask.notify else { return Ok(()) };
-        let refused = |pointer: &str, body: ErrorBody| Err(FlowError::Refused(Box::new(body.with("pointer", pointer))));
-        if ask.level == Level::ExecuteSilent {
-            let body = ErrorBody::new(Code::ValidationFailed, "a run at L3_ExecuteSilent tells nobody how it ended");
-            return refused("/notify", body);
-        }
-        for channel in ["webhook", "email"] {
-            let Some(target) = notify.get(channel).and_then(Value::as_str) else { continue };
-            if let Err(error) = self.inner.parts.notifier.check(channel, target) {
-                return refused(&format!("/notify/{channel}"), *error.body);
-            }
-        }
-        Ok(())
     }
 
     /// Begins a run unless its key was used before by the same actor. Keys are unique in the store, so
@@ -244,6 +227,7 @@ impl Flow {
         }
         let recorded = load::recorded(records, &replay, &graph).await?;
         let now = self.inner.parts.clock.steady();
+        let level = again.level.map_or(original.level, |level| level.min(original.level));
         let request = Arc::new(json!({"replay_of": replay.of, "mode": replay.mode.as_str(), "from": replay.from}));
         let head = Head {
             id: self.inner.id(),
@@ -252,10 +236,14 @@ impl Flow {
             parent: None,
             depth: 0,
             // Nobody is told of what did not happen.
-            notify: original.notify.clone().filter(|_| replay.mode == ReplayMode::Retry),
+            notify: original
+                .notify
+                .as_ref()
+                .filter(|_| replay.mode == ReplayMode::Retry)
+                .and_then(|notify| self.still_told(permit, level, &original.actor, notify)),
             replay: Some(replay),
             request,
-            level: again.level.map_or(original.level, |level| level.min(original.level)),
+            level,
             risk: again.risk,
             idempotency_key: None,
             created_at: now,

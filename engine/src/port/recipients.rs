@@ -31,6 +31,12 @@ pub trait Recipients: Send + Sync {
         self.of(head).await
     }
 
+    /// Whether somebody registered this address: for the actor itself, for its tenant, or as the mail of a
+    /// person of that tenant. Telling anybody else is sending a message, which needs the scope for that.
+    fn is_registered(&self, _tenant: &str, _actor: &str, _channel: &str, _target: &str) -> bool {
+        false
+    }
+
     /// Whether a person whom a link was sent to may still decide about what `requester` asked for.
     fn may_still_decide(&self, _tenant: &str, _person: &str, _requester: &str) -> bool {
         true

@@ -1,0 +1,102 @@
+//! Whom a run may tell: nobody gets a message that its actor could not send by a tool.
+
+use super::porch::{Porch, entry, harmless, porch_with};
+use chimera_core::access::{Entry, Tenant};
+use chimera_core::flow::tables::{APPROVAL_LINKS, NOTIFICATIONS};
+use chimera_core::record::Row;
+use chimera_testkit::access::settings;
+use chimera_testkit::flow::{TENANT, id_of};
+use serde_json::{Value, json};
+
+/// An entry with an address.
+fn told(id: &str, scopes: &[&str], notify: Value) -> Entry {
+    Entry { notify: Some(notify), ..entry(id, scopes) }
+}
+
+/// A bot that may only summarize, a person who decides, and a tenant with a channel of its own.
+async fn house(more: &[&str]) -> Porch {
+    let scopes: Vec<&str> = ["local.summarize", "notion.notes.write"].iter().chain(more).copied().collect();
+    let people = [
+        told("service_bot", &scopes, json!({"webhook": "https://bot.acme.example/hook"})),
+        told(
+            "user_ann",
+            &["approvals.decide"],
+            json!({"email": "ann@acme.example", "webhook": "https://ann.example/"}),
+        ),
+        entry("admin", &["*"]),
+    ];
+    let mut settings = settings(TENANT, people.to_vec());
+    let channel = Some(json!({"email": "ops@acme.example"}));
+    settings.tenants.insert(TENANT.to_owned(), Tenant { domains: vec!["acme.example".to_owned()], notify: channel });
+    porch_with(settings, None).await
+}
+
+fn messages(porch: &Porch, run: &Value) -> Vec<Row> {
+    porch.house.stage.rows_of(&NOTIFICATIONS, id_of(&run["run_id"]))
+}
+
+#[tokio::test]
+async fn who_may_only_summarize_sends_no_words_to_strangers() {
+    let porch = house(&[]).await;
+    for (channel, target, scope) in [
+        ("email", "stranger@elsewhere.example", "email.send"),
+        ("email", "ann@acme.example.evil.test", "email.send"),
+        ("webhook", "https://evil.test/collect", "http.request"),
+        ("webhook", "https://ann.example/", "http.request"),
+    ] {
+        let ask = json!({"steps": harmless(), "notify": {channel: target}, "wait": 10});
+        let refused = porch.act("service_bot", ask).await;
+        let pointer = json!(format!("/notify/{channel}"));
+        assert_eq!((refused.status, refused.code()), (403, "RBAC_FORBIDDEN"), "{target}: {refused:?}");
+        assert_eq!((refused.detail("required_scope"), refused.detail("pointer")), (&json!(scope), &pointer));
+    }
+    assert_eq!(porch.traces(), (0, 0, 0));
+    assert!(porch.house.stage.rows(&NOTIFICATIONS).is_empty());
+}
+
+#[tokio::test]
+async fn registered_addresses_are_told_without_a_scope() {
+    let porch = house(&[]).await;
+    for (channel, target) in
+        [("webhook", "https://bot.acme.example/hook"), ("email", "ops@acme.example"), ("email", "ann@acme.example")]
+    {
+        let ask = json!({"steps": harmless(), "notify": {channel: target}, "wait": 10});
+        let answer = porch.act("service_bot", ask).await;
+        assert_eq!(answer.status, 200, "{target}: {answer:?}");
+        let rows = messages(&porch, &answer.body);
+        let told: Vec<_> = rows.iter().map(|row| (row.text("channel"), row.text("target"))).collect();
+        assert_eq!(told, [(channel, target)]);
+    }
+}
+
+#[tokio::test]
+async fn whoever_may_send_mail_or_requests_may_have_anybody_told() {
+    let cases = [
+        ("email.send", "email", "ann@acme.example.test"),
+        ("http.request", "webhook", "https://x.test/y"),
+        ("webhook.send", "webhook", "https://x.test/y"),
+    ];
+    for (scope, channel, target) in cases {
+        let porch = house(&[scope]).await;
+        let answer = porch.act("service_bot", json!({"steps": harmless(), "notify": {channel: target}})).await;
+        assert_eq!(answer.status, 200, "{scope}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn naming_a_deciders_address_does_not_take_their_link() {
+    let porch = house(&[]).await;
+    let note = json!([{"tool": "notion.note", "input": {"n": 1}}]);
+    for notify in [json!(null), json!({"email": "ann@acme.example"})] {
+        let ask = json!({"steps": note, "autonomy_level": "L0_Ask", "notify": notify});
+        let waiting = porch.act("service_bot", ask).await;
+        assert_eq!(waiting.body["status"], "awaiting_approval", "{waiting:?}");
+        let rows = messages(&porch, &waiting.body);
+        let mail: Vec<&Row> = rows.iter().filter(|row| row.text("target") == "ann@acme.example").collect();
+        assert_eq!(mail.len(), 1, "{notify}");
+        let payload = mail[0].get("payload").as_json().unwrap().to_value();
+        assert!(payload["data"]["link"].is_string(), "{notify}: {payload}");
+        let links = porch.house.stage.rows_of(&APPROVAL_LINKS, id_of(&waiting.body["run_id"]));
+        assert_eq!(links.iter().map(|row| row.text("actor")).collect::<Vec<_>>(), ["user_ann"], "{notify}");
+    }
+}
