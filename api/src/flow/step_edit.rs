@@ -44,7 +44,7 @@ pub(crate) async fn edit(
     let run = place::run(&id)?;
     match place::step(&caller, run, &step).await {
         Ok(step) => caller.flow.edit(&caller.permit, run, step, body.input).await?,
-        // What is only planned has no step yet and goes by its node.
+        // What is only planned and was not tried dry has no step yet and goes by its node.
         Err(absent) if absent.code == Code::NotFound && !step.contains(char::is_control) => {
             caller.flow.edit_planned(&caller.permit, run, &step, body.input).await?;
         }

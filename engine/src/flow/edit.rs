@@ -8,7 +8,7 @@ use super::{Flow, FlowError};
 use crate::access::Permit;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::{StepStatus, Told, Unstorable};
-use chimera_core::flow::tables::{APPROVAL_REQUESTS, SCOPED_APPROVALS};
+use chimera_core::flow::tables::{APPROVAL_REQUESTS, SCOPED_APPROVALS, STEPS};
 use chimera_core::json::within_depth;
 use chimera_core::ledger::ActorType;
 use chimera_core::limits::JSON_DEPTH_MAX;
@@ -22,6 +22,9 @@ impl Flow {
         if permit.kind() != ActorType::Human {
             return Err(FlowError::refused(Code::RbacForbidden, "only people change what waits for approval"));
         }
+        if let Some(node) = self.drafted(permit, run, step).await? {
+            return self.edit_planned(permit, run, &node, input).await;
+        }
         let row = self.step_in(permit, run, step, StepStatus::AwaitingApproval).await?;
         let tool = row.get("tool").as_text().ok_or_else(no_input)?;
         self.takes(permit, tool, &input)?;
@@ -30,6 +33,15 @@ impl Flow {
         let approval = request.uuid("approval_request_id");
         let told = Told::Edited { step, input, by: permit.actor().to_owned(), approval: Some(approval) };
         self.tell_with(permit, run, told, self.taken_back(permit, approval)?).await
+    }
+
+    /// The node of a step that was tried dry and has not had its turn.
+    async fn drafted(&self, permit: &Permit, run: Uuid, step: Uuid) -> Result<Option<String>, FlowError> {
+        let scope = Scope::Tenant(permit.tenant().to_owned());
+        let select = Select::from(&STEPS, scope).with("id", step).with("run_id", run).take(1);
+        let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
+        let waits = |row: &Row| row.text("status") == StepStatus::Pending.as_str() && row.get("retry_at").is_null();
+        Ok(row.filter(waits).map(|row| row.text("node_id").to_owned()))
     }
 
     /// Changes the input of a step of a plan that waits for approval; the plan waits anew, with a new

@@ -1,11 +1,12 @@
 //! Dry runs: asked for by the request, by the step's input, and by L1.
 
 use chimera_core::access::Level;
-use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, TOOL_CALLS};
+use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, STEPS, TOOL_CALLS};
 use chimera_core::flow::tool::Reach;
 use chimera_engine::flow::{Decision, StartRun};
 use chimera_testkit::flow::{Puppet, chain, stage, workflow};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 const LEVELS: [Level; 4] = [Level::Ask, Level::Draft, Level::ExecuteNotify, Level::ExecuteSilent];
 
@@ -178,4 +179,41 @@ async fn a_draft_after_a_restart_is_made_again() {
     assert_eq!(second.asks(run).await.len(), 1);
     second.approve("user_ann", run).await;
     assert_eq!(second.ended(run).await["status"], "completed");
+}
+
+/// What was tried dry is found by the document's own audit query, which joins calls to their steps.
+#[tokio::test(start_paused = true)]
+async fn every_dry_call_belongs_to_a_step_of_its_run() {
+    let each = json!({"type": "function", "fn": "write", "inputs": {"n": "${item}"}});
+    let air = workflow("w")
+        .function("a", "write", json!({"n": 1}))
+        .node(json!({"id": "each", "type": "map", "over": "${inputs.list}", "do": each}))
+        .edge("a", "each");
+    for (decision, dry_run, left) in [
+        (Some(Decision::Approve), false, "completed"),
+        (Some(Decision::Reject), false, "cancelled"),
+        (None, true, "skipped"),
+    ] {
+        let stage = stage(1).tool(Puppet::new("write", Reach::Write).build()).open().await;
+        stage.apply(&air).await;
+        let run =
+            stage.start(StartRun { level: Level::Draft, dry_run, ..StartRun::of("w", json!({"list": [1, 2]})) }).await;
+        if let Some(decision) = decision {
+            stage.asks(run).await;
+            stage.decide("user_ann", run, decision, None).await.unwrap();
+        }
+        stage.ended(run).await;
+        let steps = stage.rows_of(&STEPS, run);
+        let nodes: BTreeMap<_, _> = steps.iter().map(|row| (row.uuid("id"), row.text("node_id").to_owned())).collect();
+        let calls = stage.rows_of(&TOOL_CALLS, run);
+        let dry: Vec<&str> = calls
+            .iter()
+            .filter(|row| row.text("outcome") == "dry_run")
+            .map(|row| nodes[&row.get("step_id").as_uuid().expect("a dry call has a step")].as_str())
+            .collect();
+        assert_eq!(dry, ["a", "each", "each"], "{decision:?}");
+        let of_nodes = steps.iter().filter(|row| row.get("map_index").is_null());
+        assert!(of_nodes.clone().all(|row| row.text("status") == left), "{left}: {steps:?}");
+        assert_eq!(of_nodes.count(), 2, "one step a node, dry or not");
+    }
 }

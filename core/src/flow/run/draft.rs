@@ -43,8 +43,15 @@ pub(crate) struct Draft {
     planned: BTreeMap<String, Planned>,
     /// Who must approve it.
     demand: Demand,
-    calls: Vec<Insert>,
+    calls: Vec<DryCall>,
     waiting: Option<(Uuid, At, Arc<Spec>, Arc<Value>)>,
+}
+
+/// A dry call that ended, and the node whose step it belongs to. The items of a map have no steps before it
+/// begins, so what is tried for them belongs to the map's own.
+struct DryCall {
+    node: usize,
+    row: Insert,
 }
 
 /// What comes of drafting one place.
@@ -228,7 +235,7 @@ impl Run {
             self.draft_result(at, &spec, mock, false);
             return Drafted::Done;
         }
-        let (id, step) = ((env.ids)(), (env.ids)());
+        let (id, step) = ((env.ids)(), self.ensure_step(At::node(at.node), env));
         let ms = i64::try_from(spec.timeout_ms).unwrap_or(60_000);
         let deadline = Timestamp::from_micros(env.now.micros().saturating_add(ms * 1_000));
         let key = format!("{}:dry", self.effect_key(at, &Mode::Dry));
@@ -327,6 +334,7 @@ impl Run {
             return Ok(false);
         };
         self.calls.remove(&at);
+        let step = self.ensure_step(At::node(at.node), env);
         let (result, error) = match answer {
             Answer::Output(output) => (output.clone(), None),
             Answer::Failed(error) => {
@@ -338,6 +346,7 @@ impl Run {
             &crate::flow::tables::TOOL_CALLS,
             vec![
                 ("id", call.into()),
+                ("step_id", step.into()),
                 ("tool_name", spec.name.as_str().into()),
                 ("tool_input", Json::of(&*input)?.into()),
                 ("tool_output", Json::of(&result)?.into()),
@@ -354,9 +363,10 @@ impl Run {
             ],
         )?;
         if let Some(draft) = &mut self.draft {
-            draft.calls.push(row);
+            draft.calls.push(DryCall { node: at.node, row });
             if draft.calls.len() >= CALLS_GATHERED_MAX {
-                draft.calls.drain(..).for_each(|row| book.insert(row));
+                let calls = std::mem::take(&mut draft.calls);
+                keep_calls(calls, book);
             }
         }
         let real = error.is_none();
@@ -389,7 +399,15 @@ impl Run {
             "lines": covered.collect::<Vec<_>>(),
         });
         let digest = Digest32::of(&subject);
-        draft.calls.into_iter().for_each(|row| book.insert(row));
+        keep_calls(draft.calls, book);
         self.fix_plan(digest, draft.planned, &draft.lines, draft.demand, env, book)
+    }
+}
+
+/// Writes dry calls, and with them the steps that they belong to.
+fn keep_calls(calls: Vec<DryCall>, book: &mut Book) {
+    for DryCall { node, row } in calls {
+        book.dirty.insert(At::node(node));
+        book.insert(row);
     }
 }

@@ -4,8 +4,9 @@ use super::env::Env;
 use super::event::{Effect, Told};
 use super::rows::{Book, Unstorable};
 use super::scope::View;
+use super::task::State;
 use super::undo::Undo;
-use super::{ReplayMode, Run, RunStatus};
+use super::{At, ReplayMode, Run, RunStatus};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::json::Digest32;
@@ -87,6 +88,7 @@ impl Run {
         book.status = Some(status);
         book.ended = true;
         self.close_patches(env, book)?;
+        self.close_drafted(status, book);
         if self.replays() == Some(ReplayMode::Shadow) {
             self.result = Some(json!({"result": self.result, "differences": self.differences()}));
         }
@@ -114,6 +116,17 @@ impl Run {
             book.notify(&self.head, status, self.result.as_ref(), self.failure.as_deref(), env)?;
         }
         Ok(())
+    }
+
+    /// Steps that were tried dry and never had their turn don't wait for it any more.
+    fn close_drafted(&mut self, status: RunStatus, book: &mut Book) {
+        for (node, task) in self.nodes.iter_mut().enumerate() {
+            if matches!(task.state, State::Pending { .. }) && task.step.is_some() {
+                let done = status == RunStatus::Completed;
+                task.state = if done { State::Skipped } else { State::Cancelled { items: Vec::new() } };
+                book.dirty.insert(At::node(node));
+            }
+        }
     }
 
     /// At L0 nothing else is asked for while something waits for a person.

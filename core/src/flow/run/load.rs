@@ -322,7 +322,11 @@ impl Run {
         let output = || Arc::new(json("output").unwrap_or_default());
         let id = row.uuid("id");
         Ok(match status {
-            StepStatus::Pending => due.map_or(State::Ready, |until| State::Delayed { until }),
+            StepStatus::Pending => match due {
+                Some(until) => State::Delayed { until },
+                // It was tried dry, and has not had its turn.
+                None => self.load_pending(row)?,
+            },
             StepStatus::Ready | StepStatus::Judging | StepStatus::Paused => State::Ready,
             StepStatus::AwaitingApproval => match asked(approvals, |row| row.uuid("step_id") == id) {
                 Some(asked) => State::Asking(asked),
@@ -344,6 +348,11 @@ impl Run {
             StepStatus::Cancelled => State::Cancelled { items: Vec::new() },
             StepStatus::RolledBack => State::RolledBack { output: output() },
         })
+    }
+
+    fn load_pending(&self, row: &Row) -> Result<State, Damaged> {
+        let incoming = self.graph.nodes[self.position(row)?].incoming.len();
+        Ok(State::Pending { undecided: u32::try_from(incoming).unwrap_or(u32::MAX), taken: false })
     }
 
     fn load_running(&self, row: &Row, effect: Option<&Row>) -> State {
