@@ -1,12 +1,12 @@
 //! `POST /runs/{id}/approve`: a person decides about what a run wants to do.
 //!
 //! A decision covers a digest. Without a digest or a step it counts only while exactly one first
-//! approval waits.
+//! approval waits. A request without a body approves, under the same rule.
 
 use super::place;
 use super::refusals::Changing;
 use crate::access::Caller;
-use crate::extract::ApiJson;
+use crate::extract::OptionalJson;
 use crate::problem::ApiError;
 use axum::Json;
 use axum::extract::Path;
@@ -16,10 +16,11 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 /// What a person says.
-#[derive(Clone, Copy, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Word {
     /// It may run.
+    #[default]
     Approve,
     /// It may not.
     Reject,
@@ -38,7 +39,7 @@ impl From<Word> for Decision {
 }
 
 /// A decision.
-#[derive(Deserialize, ToSchema)]
+#[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DecisionBody {
     /// What is said.
@@ -92,13 +93,13 @@ pub(crate) struct DecidedDocument {
     path = "/runs/{id}/approve",
     tag = "flow",
     params(("id" = String, Path, description = "The run's id")),
-    request_body = DecisionBody,
+    request_body(content = Option<DecisionBody>, description = "May be left out, which approves"),
     responses((status = 200, body = DecidedDocument, description = "What became of the request"), Changing)
 )]
 pub(crate) async fn approve(
     caller: Caller,
     Path(id): Path<String>,
-    ApiJson(body): ApiJson<DecisionBody>,
+    OptionalJson(body): OptionalJson<DecisionBody>,
 ) -> Result<Json<DecidedDocument>, ApiError> {
     let DecisionBody { decision, step_id, digest, approval_id, reason } = body;
     decide(&caller, &id, decision.into(), About { step_id, digest, approval_id, reason }).await.map(Json)

@@ -85,6 +85,24 @@ async fn a_second_click_does_not_approve_the_next_step() {
     house.until(&run, "completed").await;
 }
 
+/// CORE-075, CORE-076
+#[tokio::test]
+async fn a_bare_post_to_the_approve_url_approves_the_only_first_approval_and_nothing_more() {
+    let house = house().await;
+    let draft =
+        house.run(&workflow("d").function("go", "change", json!({})), json!({"autonomy_level": "L1_Draft"})).await;
+    let url = draft["approve_url"].as_str().unwrap();
+    let (status, decided) = house.ask_as("user_ann", Method::POST, url, NOTHING).await;
+    assert_eq!((status, &decided["decision"]), (200, &json!("approve")), "{decided}");
+    house.until(&draft, "completed").await;
+    let run = house.run(&twice(), json!({})).await;
+    assert_eq!(approve(&house, "admin", &run, NOTHING).await.0, 200);
+    house.step(&run, "second", "awaiting_approval").await;
+    let (status, problem) = approve(&house, "admin", &run, NOTHING).await;
+    assert_eq!((status, code(&problem)), (409, "INVALID_TRANSITION"), "a second click approves nothing");
+    assert_eq!(approve(&house, "admin", &run, json!({})).await.0, 400, "a body says what is decided");
+}
+
 #[tokio::test]
 async fn a_rejected_draft_is_cancelled_with_the_reason_and_a_persons_no_fails_its_node() {
     let house = house().await;
