@@ -2,6 +2,7 @@
 
 use crate::server::{Known, Reply, Seen, Server, call, call_as, ctx, gist, local, toolbox};
 use chimera_connect::flow::{Toolbox, http_tools, vendor};
+use chimera_core::access::scope;
 use chimera_core::flow::tool::{Metadata, Reach, Risk};
 use chimera_engine::flow::Registry;
 use chimera_engine::port::{Done, Found, Sent, Tool};
@@ -65,6 +66,45 @@ async fn every_vendor_has_the_metadata_of_the_document() {
 }
 
 /// CORE-064
+/// Every grant that the document gives as an example reaches the tools that it speaks of, and no others.
+///
+/// CORE-002, CORE-007, CORE-008, CORE-077, CORE-078, CORE-087, CORE-088
+#[tokio::test]
+async fn the_grants_of_the_documents_examples_reach_the_tools_they_speak_of() {
+    let server = nobody().await;
+    let tools = http_tools(&toolbox(SECRETS, VENDORS, &server)).unwrap();
+    let reached = |scopes: &[&str]| -> Vec<String> {
+        let may = |tool: &&Arc<dyn Tool>| scope::missing(scopes, tool.spec(), false).is_none();
+        let mut names: Vec<String> = tools.iter().filter(may).map(|tool| tool.spec().name.clone()).collect();
+        names.sort_unstable();
+        names
+    };
+    let github_reads = ["github.issues.list", "github.repos.read"];
+    for (scopes, expected) in [
+        // §1, the definition of an actor.
+        (vec!["notion.read", "github.write", "local.summarize"], vec!["github.issues.create", "notion.search"]),
+        // §1, the registry.
+        (
+            vec!["notion.*", "google.*", "github.read", "outlook.send"],
+            [&github_reads[..], &["google.drive.search", "notion.create_page", "notion.search", "outlook.send"]]
+                .concat(),
+        ),
+        (vec!["local.summarize", "github.read", "notion.read"], [&github_reads[..], &["notion.search"]].concat()),
+        (vec![], vec![]),
+        // §5, the taxonomy, and what its tools declare.
+        (vec!["notion.pages.read"], vec!["notion.search"]),
+        (vec!["notion.pages.create"], vec!["notion.create_page"]),
+        (vec!["notion.write"], vec!["notion.create_page"]),
+        (vec!["github.repos.read"], vec!["github.repos.read"]),
+        (vec!["github.issues.create"], vec!["github.issues.create"]),
+        // §7, the claims of a token.
+        (vec!["notion.*", "github.read"], [&github_reads[..], &["notion.create_page", "notion.search"]].concat()),
+    ] {
+        assert_eq!(reached(&scopes), expected, "{scopes:?}");
+    }
+    assert_eq!(reached(&["*"]).len(), tools.len());
+}
+
 #[tokio::test]
 async fn every_tool_takes_dry_run_and_has_a_name_of_its_own() {
     let server = nobody().await;

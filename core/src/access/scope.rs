@@ -1,10 +1,11 @@
 //! Scopes: what an actor may do, and what a tool asks for.
 //!
 //! `check_scope` knows the document's rules and no others: the same name, a parent with `.*`, and `*`.
-//! Its own registry needs two more, which can be switched off (`scopes.strict`): a scope that is a
-//! tool's name grants that tool, and `{adapter}.{action}` also covers `{adapter}.{resource}.{action}`.
+//! Its own examples need more, which can be switched off (`scopes.strict`): a scope that is a tool's name
+//! grants that tool, and `{adapter}.{action}` covers `{adapter}.{resource}.{action}` and every capability of
+//! that adapter whose tool declares that class of act: `github.write` covers `github.issues.create`.
 
-use crate::flow::tool::Spec;
+use crate::flow::tool::{Class, Spec};
 use crate::limits::SCOPE_CHARS_MAX;
 
 /// Whether one of the scopes gives the capability, by the document's rules.
@@ -65,7 +66,14 @@ pub fn missing<'a, S: AsRef<str>>(scopes: &[S], tool: &'a Spec, strict: bool) ->
     if !strict && scopes.iter().any(|scope| scope.as_ref() == tool.name) {
         return None;
     }
-    required(tool).into_iter().find(|name| !check_scope(scopes, name) && (strict || !covered_in_two(scopes, name)))
+    let covered = |name: &str| covered_in_two(scopes, name) || covered_by_class(scopes, name, tool.class());
+    required(tool).into_iter().find(|name| !check_scope(scopes, name) && (strict || !covered(name)))
+}
+
+/// Whether `{adapter}.{class}` stands for a capability of that adapter.
+fn covered_by_class<S: AsRef<str>>(scopes: &[S], required: &str, class: Class) -> bool {
+    let Some((adapter, _)) = required.split_once('.') else { return false };
+    scopes.iter().any(|scope| scope.as_ref().split_once('.') == Some((adapter, class.as_str())))
 }
 
 /// Whether `{adapter}.{action}` stands for `{adapter}.{resource}.{action}`.
@@ -154,6 +162,25 @@ mod tests {
         for (scope, name) in [("github.repos.read", "github.repos.read"), ("github.*", "github.issues.create")] {
             assert!(check_scope(&[scope], name));
         }
+    }
+
+    /// CORE-078
+    #[test]
+    fn a_grant_of_a_class_covers_what_the_tools_of_its_adapter_declare() {
+        let writes = |name, capabilities: &[&str]| Spec { effect: Reach::Write, ..tool(name, capabilities) };
+        let create = writes("notion.create_page", &["notion.pages.create", "notion.write"]);
+        assert_eq!(missing(&["notion.write"], &create, false), None);
+        assert_eq!(missing(&["notion.read"], &create, false), Some("notion.pages.create"));
+        assert_eq!(missing(&["github.write"], &create, false), Some("notion.pages.create"));
+        assert_eq!(missing(&["notion.write"], &create, true), Some("notion.pages.create"), "strict");
+        let list = Spec { effect: Reach::Read, ..tool("github.issues.list", &["github.issues.list"]) };
+        assert_eq!(missing(&["github.read"], &list, false), None);
+        assert_eq!(missing(&["github.write"], &list, false), Some("github.issues.list"));
+        let remove = writes("github.repos.remove", &["github.repos.delete"]);
+        assert_eq!(missing(&["github.write"], &remove, false), Some("github.repos.delete"), "deleting is not writing");
+        assert_eq!(missing(&["github.delete"], &remove, false), None);
+        let both = writes("x.copy", &["a.b.make", "c.d.make"]);
+        assert_eq!(missing(&["a.write"], &both, false), Some("c.d.make"));
     }
 
     #[test]

@@ -54,7 +54,42 @@ pub struct ReadsWhen {
     pub member: &'static str,
     /// The values with which it asks; the first one counts when the member is absent.
     pub values: &'static [&'static str],
+    /// The values with which it deletes.
+    pub deletes: &'static [&'static str],
 }
+
+/// What kind of act a call is. A two-part scope such as `github.write` names one of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Nothing outside is changed.
+    Read,
+    /// Something outside is made or changed.
+    Write,
+    /// Something outside is deleted.
+    Delete,
+}
+
+impl Class {
+    /// Its word in a scope.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+/// By this word among its capabilities, or at the end of one, a tool says that it deletes.
+pub const DELETES: &str = "delete";
+
+/// By this word among its capabilities, or at the end of one, a tool says that it writes to somebody: to the
+/// addresses in `to`, `cc` and `bcc`, or to the host in `url`.
+pub const SENDS: &str = "send";
+
+/// The members of an input that say whom a message goes to.
+const DESTINATIONS: [&str; 4] = ["to", "cc", "bcc", "url"];
 
 /// What policies decide by.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -200,6 +235,53 @@ impl Spec {
         }
     }
 
+    /// What kind of act the tool is declared for, at the most.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match self.effect {
+            Reach::Pure | Reach::Read => Class::Read,
+            Reach::Write if self.declares(DELETES) => Class::Delete,
+            Reach::Write => Class::Write,
+        }
+    }
+
+    /// Whether one of its capabilities is this word or ends with it.
+    fn declares(&self, act: &str) -> bool {
+        self.metadata.capabilities.iter().any(|name| name.rsplit('.').next() == Some(act))
+    }
+
+    /// What kind of act a call with this input is. What is not known yet is taken for the worst.
+    #[must_use]
+    pub fn class_of(&self, input: &Value) -> Class {
+        if self.reach(input) != Reach::Write {
+            return Class::Read;
+        }
+        match &self.reads_when {
+            Some(when) if !when.deletes.is_empty() => {
+                let said = input.get(when.member).and_then(Value::as_str).unwrap_or_default();
+                let open = said.is_empty() || said.contains("${");
+                if open || when.deletes.contains(&said) { Class::Delete } else { self.class() }
+            }
+            _ => self.class(),
+        }
+    }
+
+    /// Whom a call with this input writes to; nothing for a tool that sends no messages. A destination that is
+    /// not known yet is empty.
+    #[must_use]
+    pub fn destinations<'a>(&self, input: &'a Value) -> Option<Vec<&'a str>> {
+        if !self.declares(SENDS) {
+            return None;
+        }
+        let members = DESTINATIONS.iter().filter_map(|name| input.get(*name)).filter(|value| !value.is_null());
+        let texts = members.flat_map(|value| match value {
+            Value::Array(items) => items.iter().map(|item| item.as_str().unwrap_or_default()).collect(),
+            one => vec![one.as_str().unwrap_or_default()],
+        });
+        let texts: Vec<&str> = texts.collect();
+        Some(if texts.is_empty() { vec![""] } else { texts })
+    }
+
     /// The blobs that an output names, where the tool declares that it names one.
     #[must_use]
     pub fn artifacts(&self, output: &Value) -> Vec<BlobId> {
@@ -274,6 +356,37 @@ mod tests {
         let found = spec.artifacts(&json!({"kept": address, "said": address, "before": null}));
         assert_eq!(found.iter().map(BlobId::to_string).collect::<Vec<_>>().concat(), address);
         assert!(spec.artifacts(&Spec::simulated(json!({"kept": address}), "keep it")).is_empty());
+    }
+
+    #[test]
+    fn a_call_is_of_the_class_that_its_input_says_or_of_the_worst() {
+        let when = ReadsWhen { member: "method", values: &["GET"], deletes: &["DELETE"] };
+        let http = Spec { effect: Reach::Write, reads_when: Some(when), ..declared().compile().unwrap() };
+        for (input, class) in [
+            (json!({}), Class::Read),
+            (json!({"method": "GET"}), Class::Read),
+            (json!({"method": "POST"}), Class::Write),
+            (json!({"method": "DELETE"}), Class::Delete),
+            (json!({"method": "${inputs.method}"}), Class::Delete),
+        ] {
+            assert_eq!(http.class_of(&input), class, "{input}");
+        }
+        let mut gone = Spec { effect: Reach::Write, ..declared().compile().unwrap() };
+        assert_eq!(gone.class_of(&json!({})), Class::Write);
+        gone.metadata.capabilities = vec!["x.y".to_owned(), DELETES.to_owned()];
+        assert_eq!(gone.class_of(&json!({})), Class::Delete);
+    }
+
+    #[test]
+    fn a_message_goes_to_everybody_whom_its_input_names() {
+        let mut mail = declared().compile().unwrap();
+        assert_eq!(mail.destinations(&json!({"to": "ann@acme.example"})), None, "it says nothing of messages");
+        mail.metadata.capabilities = vec!["mail.send".to_owned()];
+        let input = json!({"to": ["a@x", "b@x"], "cc": "c@x", "bcc": ["d@x"], "subject": "e@x"});
+        assert_eq!(mail.destinations(&input), Some(vec!["a@x", "b@x", "c@x", "d@x"]));
+        assert_eq!(mail.destinations(&json!({"url": "https://x/"})), Some(vec!["https://x/"]));
+        assert_eq!(mail.destinations(&json!({"to": {"who": 1}})), Some(vec![""]), "not known");
+        assert_eq!(mail.destinations(&json!({})), Some(vec![""]));
     }
 
     fn declared() -> Declared {

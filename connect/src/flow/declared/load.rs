@@ -11,7 +11,7 @@ use super::plan::{CursorInto, Declaration, HeaderText, Lookup, Next, Pages, Plan
 use super::template::{Hole, Text, Tree};
 use chimera_core::access::SecretName;
 use chimera_core::flow::schema::Schema;
-use chimera_core::flow::tool::{Reach, Rollback, Spec, with_dry_run};
+use chimera_core::flow::tool::{DELETES, Reach, Rollback, Spec, with_dry_run};
 use chimera_core::limits::{
     DECLARED_FILE_BYTES_MAX, DECLARED_PAGES_MAX, DECLARED_TOOLS_MAX, TOOL_NAME_CHARS_MAX, TOOL_TIMEOUT_MS_MAX,
 };
@@ -329,11 +329,15 @@ fn tool(entry: &Entry, at: &At<'_>) -> Result<(Spec, Plan), DeclareError> {
     at.child("dry_run").demand(dry, "given if, and only if, metadata.dry_run_supported is true")?;
     let capable = !entry.metadata.capabilities.is_empty();
     at.child("metadata.capabilities").demand(capable, "name at least one")?;
+    let mut metadata = entry.metadata.clone();
+    if writes && entry.request.method == "DELETE" && !metadata.capabilities.iter().any(|word| word == DELETES) {
+        metadata.capabilities.push(DELETES.to_owned());
+    }
     let spec = Spec {
         name: entry.name.clone(),
         version: entry.version.clone(),
         description: entry.description.clone(),
-        metadata: entry.metadata.clone(),
+        metadata,
         effect: entry.effect,
         reads_when: None,
         checkable: entry.check.is_some(),

@@ -83,7 +83,7 @@ impl HttpRequest {
                 risk_level: Risk::Medium,
             },
             effect: Reach::Write,
-            reads_when: Some(ReadsWhen { member: "method", values: &["GET", "HEAD", "OPTIONS"] }),
+            reads_when: Some(ReadsWhen { member: "method", values: &["GET", "HEAD", "OPTIONS"], deletes: &["DELETE"] }),
             checkable: false,
             rollback: Rollback::Unsupported,
             timeout_ms: 30_000,

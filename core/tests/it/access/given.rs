@@ -27,7 +27,7 @@ pub(super) fn tool(name: &str) -> Option<Spec> {
         "payment.send" => ("payment.send", Reach::Write, Risk::High, "payment.send", true),
         _ => return None,
     };
-    let reads_when = ReadsWhen { member: "method", values: &["GET", "HEAD"] };
+    let reads_when = ReadsWhen { member: "method", values: &["GET", "HEAD"], deletes: &["DELETE"] };
     let declared = Declared {
         name,
         version: "1",
