@@ -2,8 +2,8 @@
 //!
 //! The level is the smaller one of a choice and a cap. The choice: a level that the request asks
 //! for, by an actor that may override; else a tool that demands approval; else the actor's default;
-//! else the risk score. The caps hold on every branch: a high-risk tool or too many steps, an actor
-//! that isn't trusted to act in silence, and, where it is switched on, something done for the first
+//! else the risk score. The caps hold on every branch: a high-risk tool, a deletion, a message to
+//! outsiders or too many steps, an actor that isn't trusted to act in silence, and, where it is switched on, something done for the first
 //! time.
 //!
 //! Asking for more supervision is always fine; asking for less without the permission is refused,
@@ -59,6 +59,10 @@ words! {
         RiskScore = "risk_score",
         /// A tool can do much harm.
         HighRiskTool = "high_risk_tool",
+        /// Something is deleted.
+        Deletes = "deletes",
+        /// Somebody outside the tenant's domains gets a message.
+        MessageToOutsiders = "message_to_outsiders",
         /// The plan has too many steps.
         ManySteps = "many_steps",
         /// This actor never acts in silence.
@@ -81,6 +85,10 @@ pub struct Facts<'a> {
     pub requested: Option<Level>,
     /// The plan's tools.
     pub tools: &'a [&'a Spec],
+    /// A call of the plan deletes something.
+    pub deletes: bool,
+    /// Somebody outside the tenant's domains gets a message.
+    pub outsiders: bool,
     /// How many steps the plan has.
     pub steps: usize,
     /// The plan's risk score.
@@ -152,6 +160,8 @@ impl Facts<'_> {
         let untrusted = never_silent(self.actor);
         let caps = [
             (high, Level::Draft, Because::HighRiskTool),
+            (self.deletes, Level::Draft, Because::Deletes),
+            (self.outsiders, Level::Draft, Because::MessageToOutsiders),
             (self.steps > PLAN_STEPS_FREE_MAX, Level::Draft, Because::ManySteps),
             (self.cautious && self.first_time, Level::Draft, Because::FirstTime),
             (untrusted, Level::ExecuteNotify, Because::UntrustedActor),

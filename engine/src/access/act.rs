@@ -8,14 +8,16 @@ use super::directory::Directory;
 use super::door::Door;
 use super::keys::{Asked, Claimed, Lately, check_key, duplicate};
 use super::permit::{AUTONOMY_OVERRIDE, Permit, lacking};
-use crate::flow::{Flow, FlowError, PLAN_PREFIX, StartRun, Started};
+use crate::flow::{Flow, FlowError, PLAN_PREFIX, StartRun, Started, named};
 use crate::port::{Planner, Records};
-use chimera_core::access::{Because, Decided, Facts, Level, Plan, PlanStep, determine_autonomy_level, risk, scope};
+use chimera_core::access::{
+    Because, Decided, Facts, Level, Plan, PlanStep, Tenant, determine_autonomy_level, risk, scope,
+};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::run::{Action, PolicyVerdict, Source};
 use chimera_core::flow::tables::RUNS;
-use chimera_core::flow::tool::Spec;
+use chimera_core::flow::tool::{Class, Spec};
 use chimera_core::flow::trace::SpanId;
 use chimera_core::limits::PLAN_STEPS_MAX;
 use chimera_core::record::{Scope, Select, Value as Cell};
@@ -131,6 +133,32 @@ pub(super) struct Proposal {
 }
 
 impl Proposal {
+    /// Whether a call of it deletes something. A tool none of whose calls is shown is taken for the worst.
+    fn deletes(&self) -> bool {
+        let call = |tool: &Spec, input: &Value| tool.class_of(input) == Class::Delete;
+        self.calls().any(|(tool, input)| call(tool, input)) || self.unseen().any(|tool| call(tool, &Value::Null))
+    }
+
+    /// Whether somebody outside the tenant's domains gets a message.
+    fn writes_outside(&self, tenant: &Tenant) -> bool {
+        let outside = |tool: &Spec, input: &Value| {
+            let named = tool.destinations(input);
+            named.is_some_and(|named| named.iter().any(|destination| tenant.is_outside(destination)))
+        };
+        self.calls().any(|(tool, input)| outside(tool, input)) || self.unseen().any(|tool| outside(tool, &Value::Null))
+    }
+
+    fn calls(&self) -> impl Iterator<Item = (&Spec, &Value)> {
+        let tool = |name: &str| self.tools.iter().find(|tool| tool.name == name);
+        self.plan.steps.iter().filter_map(move |step| Some((&**tool(&step.tool)?, &step.input)))
+    }
+
+    /// Tools of which there may be calls that the plan does not show.
+    fn unseen(&self) -> impl Iterator<Item = &Spec> {
+        let shown = |tool: &Arc<Spec>| self.plan.steps.iter().any(|step| step.tool == tool.name);
+        self.tools.iter().filter(move |tool| self.plan.more || !shown(tool)).map(|tool| &**tool)
+    }
+
     /// How risky it looks.
     pub(super) fn score(&self) -> risk::Score {
         risk::score(&self.plan, &|name: &str| self.tools.iter().find(|tool| tool.name == name).cloned())
@@ -199,7 +227,7 @@ impl Access {
         let proposal = self.propose(permit, &ask).await?;
         self.check_scopes(permit, &proposal)?;
         let score = proposal.score();
-        let Decided { level, because } = self.level(permit, ask.level, &proposal, &score).await?;
+        let Decided { level, because } = self.level(permit, ask.level, &proposal, &score, ask.notify.as_ref()).await?;
         self.check_policy(permit, &proposal, level)?;
         self.flow.check_notify(permit, level, ask.notify.as_ref())?;
         self.execute_with_autonomy(permit, ask, proposal, level, Arc::new(told(&score, because))).await
@@ -288,8 +316,12 @@ impl Access {
         requested: Option<Level>,
         proposal: &Proposal,
         score: &risk::Score,
+        notify: Option<&Value>,
     ) -> Result<Decided, AccessError> {
         let tools: Vec<&Spec> = proposal.tools.iter().map(|tool| &**tool).collect();
+        let tenant = self.directory.tenant(permit.tenant());
+        let told = notify.into_iter().flat_map(named);
+        let mut strangers = told.filter(|(channel, target)| self.flow.is_stranger(permit, channel, target));
         let cautious = self.directory.settings.cautious;
         let facts = Facts {
             actor: permit.actor(),
@@ -297,6 +329,8 @@ impl Access {
             may_override: permit.may(AUTONOMY_OVERRIDE),
             requested,
             tools: &tools,
+            deletes: proposal.deletes(),
+            outsiders: proposal.writes_outside(tenant) || strangers.any(|(_, target)| tenant.is_outside(target)),
             steps: proposal.plan.steps.len(),
             score,
             cautious,

@@ -24,7 +24,7 @@ impl Access {
         let proposal = self.laid_out(permit, &before.graph, (id, before.workflow.version), &before.inputs).await?;
         self.check_scopes(permit, &proposal)?;
         let score = proposal.score();
-        let Decided { level, because } = self.level(permit, None, &proposal, &score).await?;
+        let Decided { level, because } = self.level(permit, None, &proposal, &score, None).await?;
         let level = level.min(before.level);
         self.check_policy(permit, &proposal, level)?;
         let again = Again { level: Some(level), risk: Some(Arc::new(told(&score, because))) };
@@ -67,7 +67,7 @@ impl Access {
             return Ok(());
         }
         added.tools.retain(|tool| added.plan.steps.iter().any(|step| step.tool == tool.name));
-        let Decided { level, because } = self.level(permit, None, &added, &added.score()).await?;
+        let Decided { level, because } = self.level(permit, None, &added, &added.score(), None).await?;
         if level < patched.level {
             let (would, goes_on) = (level.as_str(), patched.level.as_str());
             let message = format!("what it adds you would do at {would}, and the run goes on at {goes_on}");

@@ -12,7 +12,7 @@ use crate::pulse::Pulse;
 use bytes::Bytes;
 use chimera_core::access::registry::{Entry, Kind, Registry, shipped};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
-use chimera_core::access::{Level, Secret, SecretName, seal};
+use chimera_core::access::{Level, Secret, SecretName, Tenant, seal};
 use chimera_core::limits;
 use chimera_core::record::{Compare, Condition, Json, Row, RowCount, Scope, Select, Step, Table, Tx, Value};
 use chimera_core::time::Timestamp;
@@ -124,6 +124,12 @@ impl Directory {
     #[must_use]
     pub fn pulse(&self) -> Option<&Pulse> {
         (!self.parts.alone).then_some(&self.pulse)
+    }
+
+    /// What a tenant registered.
+    pub(super) fn tenant(&self, id: &str) -> &Tenant {
+        static NOTHING: Tenant = Tenant { domains: Vec::new(), notify: None };
+        self.settings.tenants.get(id).unwrap_or(&NOTHING)
     }
 
     /// What is known now.

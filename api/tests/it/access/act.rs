@@ -145,8 +145,10 @@ async fn at_l3_the_answer_is_only_that_it_was_begun_and_nobody_is_told() {
     assert_eq!((&ended["messages"], &ended["notify"]), (&json!([]), &Value::Null));
     let row = porch.house.stage.rows(&RUNS).remove(0);
     assert_eq!((row.text("autonomy_level"), row.text("status")), ("L3_ExecuteSilent", "completed"));
-    let loud = json!({"steps": notes(), "notify": {"email": "ann@example.com"}});
-    let refused = porch.act("admin", loud).await;
+    let notify = json!({"email": "ann@example.com"});
+    let registered = Entry { notify: Some(notify.clone()), ..entry("admin", &["*"]) };
+    let porch = porch_with(settings(TENANT, vec![registered]), None).await;
+    let refused = porch.act("admin", json!({"steps": notes(), "notify": notify})).await;
     assert_eq!((refused.status, refused.detail("pointer")), (422, &json!("/notify")), "{refused:?}");
 }
 

@@ -100,3 +100,34 @@ async fn naming_a_deciders_address_does_not_take_their_link() {
         assert_eq!(links.iter().map(|row| row.text("actor")).collect::<Vec<_>>(), ["user_ann"], "{notify}");
     }
 }
+
+/// CORE-036
+#[tokio::test]
+async fn deletions_and_messages_to_outsiders_wait_for_a_person_whoever_asks() {
+    let porch = house(&[]).await;
+    let one = |tool: &str, input: Value| json!([{"tool": tool, "input": input}]);
+    for (steps, because) in [
+        (one("http.request", json!({"method": "DELETE", "url": "https://api.acme.example/1"})), "deletes"),
+        (one("webhook_send", json!({"url": "https://hooks.elsewhere.example/"})), "message_to_outsiders"),
+        (one("webhook_send", json!({})), "message_to_outsiders"),
+    ] {
+        for forced in [None, Some("L3_ExecuteSilent")] {
+            let asked = porch.act("admin", json!({"steps": steps, "autonomy_level": forced})).await;
+            assert_eq!(asked.body["autonomy_level"], "L1_Draft", "{steps}: {asked:?}");
+            assert_eq!(asked.body["risk"]["level_because"], because, "{asked:?}");
+        }
+    }
+    let inside = one("webhook_send", json!({"url": "https://hooks.acme.example/"}));
+    let made = one("http.request", json!({"method": "POST", "url": "https://api.acme.example/1"}));
+    for steps in [inside, made] {
+        let begun = porch.act("admin", json!({"steps": steps})).await;
+        assert_eq!(begun.body["autonomy_level"], "L3_ExecuteSilent", "{begun:?}");
+    }
+    let told =
+        json!({"steps": harmless(), "autonomy_level": "L2_ExecuteNotify", "notify": {"email": "x@elsewhere.example"}});
+    let asked = porch.act("admin", told).await;
+    assert_eq!(
+        asked.body["risk"]["level_because"], "message_to_outsiders",
+        "what a run tells is a message too: {asked:?}"
+    );
+}

@@ -7,7 +7,7 @@ use chimera_core::access::Entry;
 use chimera_core::access::token::Claims;
 use chimera_core::flow::run::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::tables::RUNS;
-use chimera_core::flow::tool::{Reach, Risk, Rollback, Spec};
+use chimera_core::flow::tool::{Reach, ReadsWhen, Risk, Rollback, Spec};
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, AUDIT_LOGS, IDEMPOTENCY_RECORDS};
 use chimera_core::time::Timestamp;
 use chimera_engine::access::{Deciders, Directory, Guard, Settings};
@@ -140,6 +140,10 @@ fn tools() -> Vec<Puppet> {
         careful(says("outlook.send", Reach::Write, &["outlook.send", "external_api"]), Risk::High)
             .declared(|tool| tool.rollback = Rollback::Unsupported),
         says("local.forbidden", Reach::Pure, &["local.summarize"]),
+        says("http.request", Reach::Write, &["http.request", "external_api"]).declared(|tool| {
+            tool.reads_when = Some(ReadsWhen { member: "method", values: &["GET"], deletes: &["DELETE"] });
+        }),
+        says("webhook_send", Reach::Write, &["webhook.send", "external_api"]),
         broken.answers(|_, _| Err(ToolError::not_sent(chimera_core::error::Code::MalformedArgs, "it never works"))),
     ]
 }

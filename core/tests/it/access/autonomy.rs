@@ -30,6 +30,8 @@ fn decide(
         may_override: false,
         requested: None,
         tools: &tools,
+        deletes: false,
+        outsiders: false,
         steps: plan.steps.len(),
         score: &score,
         cautious: false,
@@ -234,4 +236,23 @@ fn every_use_case_gets_its_level() {
         seen[of(case["requirement"].as_str().unwrap())] += 1;
     }
     assert!(seen.iter().all(|count| *count >= 4), "{seen:?}");
+}
+
+/// CORE-036: what the document lists as high-risk operations asks a person, whoever wants it and however.
+#[test]
+fn deletions_and_messages_to_outsiders_ask_a_person_and_no_override_lifts_that() {
+    for (actor, default) in ACTORS {
+        for (deletes, outsiders, because) in
+            [(true, false, Because::Deletes), (false, true, Because::MessageToOutsiders)]
+        {
+            let told = |facts: &mut Facts<'_>| (facts.deletes, facts.outsiders) = (deletes, outsiders);
+            let plain = decide((actor, default), &fetch(), told).unwrap();
+            assert!(plain.level <= Level::Draft, "{actor}: {plain:?}");
+            let forced = decide((actor, default), &fetch(), |facts| {
+                forced(Level::ExecuteSilent)(facts);
+                told(facts);
+            });
+            assert_eq!(forced.unwrap(), Decided { level: Level::Draft, because }, "{actor}");
+        }
+    }
 }
