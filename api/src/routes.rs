@@ -5,10 +5,10 @@
 use crate::access::{act, actor_get, actor_key, actor_list, actor_put, gate, jwks, token, token_refresh, token_revoke};
 use crate::edge::Edge;
 use crate::flow::{
-    cache_forget, call_list, doubt_list, link_decide, link_open, run_approve, run_call, run_cancel, run_events,
-    run_get, run_list, run_mark, run_patch, run_pause, run_reject, run_replay, run_resume, run_retry, run_rollback,
-    run_steps, run_unpatch, step_edit, step_resolve, tool_list, workflow_apply, workflow_check, workflow_get,
-    workflow_list,
+    cache_forget, call_list, doubt_list, inbox_list, link_decide, link_open, run_approve, run_call, run_cancel,
+    run_events, run_get, run_list, run_mark, run_patch, run_pause, run_reject, run_replay, run_resume, run_retry,
+    run_rollback, run_steps, run_unpatch, step_edit, step_resolve, tool_list, workflow_apply, workflow_check,
+    workflow_get, workflow_list,
 };
 use crate::intent::artifact;
 use crate::ledger::audit_list;
@@ -71,6 +71,7 @@ routes! {
     GET "/tools" tool_list::list READ;
     GET "/tool-calls" call_list::list READ;
     GET "/doubts" doubt_list::list READ;
+    GET "/inbox" inbox_list::list READ;
     GET "/audit" audit_list::list READ;
     GET "/workflows" workflow_list::list READ;
     GET "/workflows/{id}" workflow_get::get READ;

@@ -97,6 +97,8 @@ pub(crate) enum Command {
     /// Watch and steer runs.
     #[command(subcommand)]
     Runs(RunsCommand),
+    /// List what you were told and have no other channel for.
+    Inbox(PageOf),
     /// Look at the configuration.
     #[command(subcommand)]
     Config(ConfigCommand),

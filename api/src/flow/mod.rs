@@ -4,6 +4,7 @@ pub(crate) mod answer;
 pub(crate) mod cache_forget;
 pub(crate) mod call_list;
 pub(crate) mod doubt_list;
+pub(crate) mod inbox_list;
 pub(crate) mod link_decide;
 pub(crate) mod link_open;
 pub(crate) mod place;

@@ -11,6 +11,7 @@ mod bench_flow;
 mod config;
 mod dev;
 mod doctor;
+mod inbox;
 mod migrate;
 mod restore;
 mod resume;
@@ -90,6 +91,7 @@ impl Scene<'_> {
             Command::Actor(command) => actor::run(self, command).await,
             Command::Workflow(command) => workflow::run(self, command).await,
             Command::Runs(command) => runs::run(self, command).await,
+            Command::Inbox(page) => inbox::run(self, page).await,
             Command::Audit(AuditCommand::List(list)) => audit::list::run(self, &list).await,
             Command::Audit(AuditCommand::Verify { path, keys }) => {
                 audit::verify::run(self, path.as_deref(), &keys).await

@@ -174,6 +174,17 @@ impl Desk {
         }
     }
 
+    /// A page of the actor's own inbox.
+    pub(crate) async fn inbox(&self, limit: usize, cursor: Option<&str>) -> Outcome<Value> {
+        match self {
+            Self::Server(server) => {
+                let pairs = [("limit", Some(&*limit.to_string())), ("cursor", cursor)];
+                server.ask("GET", &query("inbox", &pairs), None).await
+            }
+            Self::Store(flow, permit) => Ok(flow.inbox(permit, limit, cursor).await?),
+        }
+    }
+
     /// A run.
     pub(crate) async fn run(&self, run: Uuid) -> Outcome<Value> {
         match self {

@@ -388,7 +388,8 @@ impl Access {
             self.flow.workflows().keep_plan(permit, &proposal.workflow_id, document).await?;
         }
         let run_id = ask.run_id.unwrap_or_else(|| self.directory.parts.random.row_id(self.directory.parts.clock.now()));
-        let own = permit.notify().filter(|_| level != Level::ExecuteSilent).cloned();
+        let shared = self.directory.tenant(permit.tenant()).notify.as_ref();
+        let own = permit.notify().or(shared).filter(|_| level != Level::ExecuteSilent).cloned();
         let start = StartRun {
             version: proposal.version,
             level,

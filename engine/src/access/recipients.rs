@@ -1,7 +1,7 @@
 //! Who is told about a run: those whom it names, and people who decide about others' runs or manage them.
 //!
 //! A person decides about their own drafts, so nobody else is disturbed by those. What a service wants
-//! is everybody's business who may decide and has an address in the registry. A call in doubt is a fault,
+//! is everybody's business who may decide, by mail if the registry has theirs, else in their inbox. A call in doubt is a fault,
 //! so everybody who manages runs hears of it.
 //!
 //! Whose address it is says the registry, never the request: a mail to somebody who may decide carries their
@@ -39,7 +39,7 @@ impl Recipients for Deciders {
         }
         let decides =
             |entry: &&Arc<Entry>| is_person(entry, &head.tenant) && scope::check_scope(&entry.scopes, APPROVALS_DECIDE);
-        let deciders = snapshot.registry.entries().filter(decides).filter_map(|entry| mail(entry));
+        let deciders = snapshot.registry.entries().filter(decides).map(|entry| reached_at(entry));
         // Those who decide come first: whom a request names takes nobody's place.
         deciders.chain(named).collect()
     }
@@ -53,7 +53,7 @@ impl Recipients for Deciders {
             let own = entry.id == head.actor && !silent;
             is_person(entry, &head.tenant) && (own || scope::check_scope(&entry.scopes, RUNS_MANAGE))
         };
-        snapshot.registry.entries().filter(settles).filter_map(|entry| mail(entry)).chain(named).collect()
+        snapshot.registry.entries().filter(settles).map(|entry| reached_at(entry)).chain(named).collect()
     }
 
     fn is_registered(&self, tenant: &str, actor: &str, channel: &str, target: &str) -> bool {
@@ -99,4 +99,9 @@ fn is_person(entry: &Entry, tenant: &str) -> bool {
 fn mail(entry: &Entry) -> Option<Recipient> {
     let target = entry.notify.as_ref()?["email"].as_str()?.to_owned();
     Some(Recipient { channel: "email".to_owned(), target, person: Some(entry.id.clone()) })
+}
+
+/// Where a person is told: by mail, or in their inbox if the registry has no mail of them.
+fn reached_at(entry: &Entry) -> Recipient {
+    mail(entry).unwrap_or_else(|| Recipient::inbox(&entry.id))
 }

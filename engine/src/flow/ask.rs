@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chimera_core::access::kind_of;
-use chimera_core::flow::run::{Head, Requested, Unstorable};
+use chimera_core::flow::run::{Head, Requested, Unstorable, posting};
 use chimera_core::flow::tables::{APPROVAL_LINKS, NOTIFICATIONS};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::{ActorType, Redactor};
@@ -67,7 +67,7 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Reque
         return Ok(());
     }
     let asking = &inner.parts.asking;
-    let recipients = distinct(asking.recipients.of(head).await);
+    let recipients = reached(asking.recipients.of(head).await, head);
     let (now, steady) = (inner.parts.clock.now(), inner.parts.clock.steady());
     for requested in asked {
         for recipient in &recipients {
@@ -83,9 +83,18 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Reque
     Ok(())
 }
 
+/// Everybody once; the actor's inbox if there is nobody: what must be told is told to somebody.
+pub(super) fn reached(all: Vec<Recipient>, head: &Head) -> Vec<Recipient> {
+    let mut recipients = distinct(all);
+    if recipients.is_empty() {
+        recipients.push(Recipient::inbox(&head.actor));
+    }
+    recipients
+}
+
 /// Everybody once, as many as are told at the most. People who share an address are told each: one may decide
 /// where the other may not, and a link is one person's.
-pub(super) fn distinct(all: Vec<Recipient>) -> Vec<Recipient> {
+fn distinct(all: Vec<Recipient>) -> Vec<Recipient> {
     let mut recipients: Vec<Recipient> = Vec::new();
     for recipient in all {
         let known = |known: &Recipient| {
@@ -142,22 +151,19 @@ pub(super) fn message_row(
     payload: &Value,
     now: Timestamp,
 ) -> Result<Insert, Unstorable> {
-    Ok(Insert::into(
-        &NOTIFICATIONS,
-        vec![
-            ("id", id.into()),
-            ("tenant_id", head.tenant.as_str().into()),
-            ("run_id", head.id.into()),
-            ("approval_id", approval.into()),
-            ("channel", recipient.channel.as_str().into()),
-            ("target", recipient.target.as_str().into()),
-            ("payload", Json::of(payload)?.into()),
-            ("status", "pending".into()),
-            ("next_attempt_at", now.into()),
-            ("created_at", now.into()),
-            ("state_version", 1.into()),
-        ],
-    )?)
+    let mut cells = vec![
+        ("id", id.into()),
+        ("tenant_id", head.tenant.as_str().into()),
+        ("run_id", head.id.into()),
+        ("approval_id", approval.into()),
+        ("channel", recipient.channel.as_str().into()),
+        ("target", recipient.target.as_str().into()),
+        ("payload", Json::of(payload)?.into()),
+        ("created_at", now.into()),
+        ("state_version", 1.into()),
+    ];
+    cells.extend(posting(&recipient.channel, now));
+    Ok(Insert::into(&NOTIFICATIONS, cells)?)
 }
 
 fn payload(head: &Head, requested: &Requested, base_url: &str, link: Option<String>, now: Timestamp) -> Value {

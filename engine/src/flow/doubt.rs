@@ -113,7 +113,7 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, doubts: &[Doub
         return Ok(());
     }
     let asking = &inner.parts.asking;
-    let recipients = ask::distinct(asking.recipients.who_settles(head).await);
+    let recipients = ask::reached(asking.recipients.who_settles(head).await, head);
     let (now, steady) = (inner.parts.clock.now(), inner.parts.clock.steady());
     for doubt in doubts {
         let payload = json!({"type": OUTCOME_UNKNOWN, "timestamp": now.to_string(), "data": data(head, doubt, asking)});

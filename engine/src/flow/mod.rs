@@ -13,6 +13,7 @@ mod error;
 mod feed;
 pub mod gate;
 mod gauges;
+mod inbox;
 mod keeper;
 mod key;
 mod link;

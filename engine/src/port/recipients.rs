@@ -1,18 +1,26 @@
 //! Who is told that a run waits for a person.
 
 use async_trait::async_trait;
-use chimera_core::flow::run::Head;
+use chimera_core::flow::run::{Head, INBOX};
 
 /// Somebody who is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipient {
-    /// `webhook` or `email`.
+    /// `webhook`, `email` or `inbox`.
     pub channel: String,
-    /// The address.
+    /// The address; of an inbox, the actor.
     pub target: String,
     /// The actor whose address it is, if it is one actor's own. Only a person's mail gets a link by
     /// which they decide.
     pub person: Option<String>,
+}
+
+impl Recipient {
+    /// The inbox of an actor.
+    #[must_use]
+    pub fn inbox(actor: &str) -> Self {
+        Self { channel: INBOX.to_owned(), target: actor.to_owned(), person: Some(actor.to_owned()) }
+    }
 }
 
 /// Knows whom to tell. It is asked each time a run begins to wait for an approval, never for a run at L3, and

@@ -67,6 +67,7 @@ migrations! {
     17 = "0017_restores",
     18 = "0018_doubts",
     19 = "0019_trace_index",
+    20 = "0020_inbox",
 }
 
 /// The version of the schema that this binary works with.

@@ -48,6 +48,7 @@ const CASES: &[Case] = &[
     ("GET /tools", none, Nothing, Own),
     ("GET /tool-calls", none, Nothing, Nothing),
     ("GET /doubts", none, Nothing, Nothing),
+    ("GET /inbox", none, Nothing, Nothing),
     ("GET /audit", none, Forbidden, Own),
     ("GET /workflows", none, Forbidden, Nothing),
     ("GET /workflows/{id}", none, Forbidden, NotThere),

@@ -131,3 +131,37 @@ async fn deletions_and_messages_to_outsiders_wait_for_a_person_whoever_asks() {
         "what a run tells is a message too: {asked:?}"
     );
 }
+
+/// CORE-026, CORE-027
+#[tokio::test]
+async fn at_l2_somebody_is_told_though_nobody_is_named() {
+    let porch = house(&[]).await;
+    let told = async |actor: &str| {
+        let run =
+            porch.act(actor, json!({"steps": harmless(), "autonomy_level": "L2_ExecuteNotify", "wait": 10})).await;
+        assert_eq!(run.body["status"], "completed", "{run:?}");
+        let rows = messages(&porch, &run.body);
+        rows.iter().map(|row| (row.text("channel").to_owned(), row.text("target").to_owned())).collect::<Vec<_>>()
+    };
+    let one = |channel: &str, target: &str| vec![(channel.to_owned(), target.to_owned())];
+    assert_eq!(told("service_bot").await, one("webhook", "https://bot.acme.example/hook"), "the actor's own channel");
+    assert_eq!(told("n8n_workflow_1").await, one("email", "ops@acme.example"), "the tenant's default channel");
+    let bare = super::porch::porch().await;
+    let run = bare.act("n8n_workflow_1", json!({"steps": harmless(), "wait": 10})).await;
+    let inbox = bare.get("n8n_workflow_1", "/inbox").await;
+    assert_eq!((inbox.status, inbox.body["items"].as_array().map(Vec::len)), (200, Some(1)), "{inbox:?}");
+    let item = &inbox.body["items"][0];
+    assert_eq!((&item["type"], &item["run_id"]), (&json!("run.completed"), &run.body["run_id"]));
+    assert_eq!(item["data"]["result"], run.body["result"]);
+    assert_eq!(bare.get("n8n_workflow_123", "/inbox").await.body["items"], json!([]), "an inbox is its actor's own");
+}
+
+#[tokio::test]
+async fn who_decides_and_has_no_address_finds_the_request_in_the_inbox() {
+    let porch = super::porch::porch().await;
+    let note = json!([{"tool": "notion.note", "input": {"n": 1}}]);
+    let waiting = porch.act("n8n_workflow_1", json!({"steps": note, "autonomy_level": "L1_Draft"})).await;
+    let inbox = porch.get("admin", "/inbox").await.body;
+    assert_eq!(inbox["items"][0]["type"], "approval.requested", "{inbox}");
+    assert_eq!(inbox["items"][0]["run_id"], waiting.body["run_id"]);
+}

@@ -112,7 +112,9 @@ impl Run {
             book.signal(&self.head.tenant, parent, &told, env)?;
             book.effects.push(Effect::Wake(parent));
         }
-        if self.head.level != Level::ExecuteSilent && self.head.parent.is_none() && !self.head.dry_run {
+        // Nobody is told of what did not happen.
+        let real = !self.head.dry_run && self.replays().is_none_or(|mode| mode == ReplayMode::Retry);
+        if self.head.level != Level::ExecuteSilent && self.head.parent.is_none() && real {
             book.notify(&self.head, status, self.result.as_ref(), self.failure.as_deref(), env)?;
         }
         Ok(())

@@ -50,7 +50,7 @@ pub use event::{At, Call, Effect, Event, Kept, Mode, Note, Signal, Told, Turn, V
 pub use load::{Damaged, Recorded, Recording, Stored, StoredPatch, behind};
 pub use restored::UnsureStep;
 pub use rows::Unstorable;
-pub use rows_people::Requested;
+pub use rows_people::{INBOX, Requested, posting};
 pub use status::{EffectStatus, RunStatus, StepStatus};
 pub use trail::Traced;
 pub use under_way::UnderWay;

@@ -124,7 +124,7 @@ impl Book {
         Ok(())
     }
 
-    /// Tells those who want to know that the run has ended.
+    /// Tells those who want to know that the run has ended; the actor's inbox if nobody else is told.
     pub(crate) fn notify(
         &mut self,
         head: &Head,
@@ -133,7 +133,6 @@ impl Book {
         failure: Option<&ErrorBody>,
         env: &mut Env<'_>,
     ) -> Result<(), Unstorable> {
-        let Some(notify) = &head.notify else { return Ok(()) };
         let payload = json!({
             "type": format!("run.{}", status.as_str()),
             "timestamp": env.now.to_string(),
@@ -142,25 +141,43 @@ impl Book {
                 "result": result, "error": failure, "trace_id": id::trace_id(head.id),
             },
         });
-        for channel in ["webhook", "email"] {
-            let Some(target) = notify.get(channel).and_then(serde_json::Value::as_str) else { continue };
-            self.insert(Insert::into(
-                &NOTIFICATIONS,
-                vec![
-                    ("id", (env.ids)().into()),
-                    ("tenant_id", head.tenant.as_str().into()),
-                    ("run_id", head.id.into()),
-                    ("channel", channel.into()),
-                    ("target", target.into()),
-                    ("payload", Json::of(&payload)?.into()),
-                    ("status", "pending".into()),
-                    ("next_attempt_at", env.now.into()),
-                    ("created_at", env.now.into()),
-                    ("state_version", 1.into()),
-                ],
-            )?);
-            self.effects.push(Effect::Notify);
+        let named = |channel: &'static str| {
+            let target = head.notify.as_ref()?.get(channel)?.as_str()?;
+            Some((channel, target))
+        };
+        let mut told: Vec<(&str, &str)> = ["webhook", "email"].into_iter().filter_map(named).collect();
+        if told.is_empty() {
+            told.push((INBOX, &head.actor));
+        }
+        for (channel, target) in told {
+            let mut cells = vec![
+                ("id", (env.ids)().into()),
+                ("tenant_id", head.tenant.as_str().into()),
+                ("run_id", head.id.into()),
+                ("channel", channel.into()),
+                ("target", target.into()),
+                ("payload", Json::of(&payload)?.into()),
+                ("created_at", env.now.into()),
+                ("state_version", 1.into()),
+            ];
+            cells.extend(posting(channel, env.now));
+            self.insert(Insert::into(&NOTIFICATIONS, cells)?);
+            if channel != INBOX {
+                self.effects.push(Effect::Notify);
+            }
         }
         Ok(())
+    }
+}
+
+/// The channel that needs no sending: messages that the actor reads here.
+pub const INBOX: &str = "inbox";
+
+/// The columns that say whether a message has to be sent.
+#[must_use]
+pub fn posting(channel: &str, now: Timestamp) -> [(&'static str, Value); 2] {
+    match channel {
+        INBOX => [("status", "sent".into()), ("sent_at", now.into())],
+        _ => [("status", "pending".into()), ("next_attempt_at", now.into())],
     }
 }

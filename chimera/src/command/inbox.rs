@@ -1,0 +1,39 @@
+//! `chimera inbox`: what the actor was told and has no other channel for.
+
+use super::{Scene, page_words, print};
+use crate::cli::PageOf;
+use crate::failure::Outcome;
+use crate::flow::desk::Desk;
+use crate::flow::table::{table, text};
+use serde_json::Value;
+use std::process::ExitCode;
+
+pub(super) async fn run(scene: &Scene<'_>, page: PageOf) -> Outcome<ExitCode> {
+    let desk = Desk::to_read(&scene.loaded.config).await?;
+    let found = desk.inbox(page.limit, page.cursor.as_deref()).await?;
+    if scene.json {
+        print(&format!("{found}\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let items = found["items"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if !items.is_empty() {
+        let rows: Vec<Vec<String>> = items.iter().map(line).collect();
+        print(&table(&["AT", "WHAT", "RUN", "ABOUT"], &rows))?;
+    }
+    page_words(&found, items.is_empty(), "messages");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// When, what, of which run, and the one thing that a reader wants to know of it.
+fn line(item: &Value) -> Vec<String> {
+    let data = &item["data"];
+    let about = match item["type"].as_str().unwrap_or_default() {
+        "approval.requested" => format!("{} of {} waits for a decision", text(&data["tool"]), text(&data["actor"])),
+        "step.outcome_unknown" => format!("nobody knows whether {} happened", text(&data["tool"])),
+        _ => match data["error"]["message"].as_str() {
+            Some(reason) => reason.replace(char::is_control, " "),
+            None => text(&data["workflow_id"]),
+        },
+    };
+    vec![text(&item["at"]), text(&item["type"]), text(&item["run_id"]), about]
+}
