@@ -6,11 +6,11 @@ use super::{Ambient, Redis, plain, secret, secrets};
 use crate::config::{AccessConfig, Config, Secretive, Token};
 use crate::failure::{Failure, Outcome};
 use crate::home::{self, Home};
-use chimera_core::access::registry::{Entry, Kind, shipped};
+use chimera_core::access::registry::{Entry, Kind, is_name, shipped};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS};
 use chimera_core::access::tenant::{Tenant, is_domain};
 use chimera_core::access::token::TokenKey;
-use chimera_core::access::{Level, Secret};
+use chimera_core::access::{Level, Secret, fits};
 use chimera_core::error::Code;
 use chimera_core::limits::{ACTORS_MAX, DECLARED_FILE_BYTES_MAX, RATE_HITS_MAX};
 use chimera_core::record::{Row, Scope, Select, Tx};
@@ -61,9 +61,7 @@ pub(super) async fn directory(
     let mut keys: Vec<(String, Secret)> =
         examples.iter().map(|example| (example.actor.clone(), Secret::new(example.hmac_key.as_bytes()))).collect();
     if let Some(key) = &access.hmac_secret {
-        if !chimera_core::access::registry::is_name(&access.hmac_actor) || access.hmac_actor.contains('*') {
-            return Err(invalid("access.hmac_actor", "the key is one actor's, not a pattern's"));
-        }
+        check_key_holder(&access.hmac_actor)?;
         keys.push((access.hmac_actor.clone(), shared(config, "access.hmac_secret", key).await?));
     }
     let Registered { entries, tenants } = registered(access)?;
@@ -91,6 +89,20 @@ pub(super) async fn directory(
     let directory = Arc::new(Directory::new(parts, settings));
     directory.refresh().await.map_err(|error| Failure::told(error.body()))?;
     Ok(directory)
+}
+
+/// Refuses a name that nobody has, and a pattern of people: whoever holds a key that they share could decide as
+/// any of them.
+fn check_key_holder(holder: &str) -> Outcome<()> {
+    let refused = |why: &str| Err(invalid("access.hmac_actor", format!("{holder:?} {why}")));
+    if !is_name(holder) {
+        return refused("is not the name of an actor");
+    }
+    let people = holder.contains('*') && ["admin", "user_", "user_x"].iter().any(|person| fits(holder, person));
+    if people {
+        return refused("matches people, who never share a key: name a pattern of services, such as n8n_workflow_*");
+    }
+    Ok(())
 }
 
 /// The registry in the store itself, for whoever may write there. It holds the data folder's lock.

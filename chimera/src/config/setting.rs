@@ -263,13 +263,13 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "access.hmac_actor",
         Kind::Text,
         Some("n8n_workflow_default"),
-        "The one actor that `access.hmac_secret` is the key of.",
+        "The actor that `access.hmac_secret` is the key of, or a pattern of services whose names share it.",
     ),
     Setting::new(
         "access.hmac_secret",
         Kind::Token,
         None,
-        "Key of one actor, for the set-up with a single key; or the name of the secret that holds it.",
+        "Key of one actor or pattern, for the set-up with a single key; or the name of the secret that holds it.",
     )
     .alias("HMAC_SECRET_KEY"),
     Setting::new(

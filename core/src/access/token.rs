@@ -5,7 +5,7 @@
 //! the clock that the whole process uses. Nothing else of the JOSE family is understood: a header with
 //! `crit` is refused.
 
-use super::{registry, scope};
+use super::{fits, registry, scope};
 use crate::limits::{ACTOR_SCOPES_MAX, TOKEN_BYTES_MAX};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -97,7 +97,8 @@ pub enum TokenKey {
     EdDsa(Box<SigningKey>),
     /// Checks only: of before, or of another node.
     EdDsaPublic(VerifyingKey),
-    /// Signs and checks, with HMAC-SHA256. `only` names the one actor that its tokens count for.
+    /// Signs and checks, with HMAC-SHA256. `only` names the one actor, or the pattern, that its
+    /// tokens count for.
     Hs256 {
         /// The key.
         secret: super::Secret,
@@ -228,7 +229,7 @@ pub fn verify(token: &str, keys: &[TokenKey], audience: &str) -> Result<Claims, 
 
 impl Claims {
     fn check(&self, key: &TokenKey, audience: &str) -> Result<(), InvalidToken> {
-        let another = |only: &String| *only != self.sub;
+        let another = |only: &String| !fits(only, &self.sub);
         let narrow = self.scopes.as_deref().unwrap_or_default();
         let well_formed = narrow.len() <= ACTOR_SCOPES_MAX && narrow.iter().all(|name| scope::is_well_formed(name));
         if !registry::is_name(&self.sub) || self.sub.contains('*') || !well_formed || self.iat > self.exp {

@@ -227,7 +227,10 @@ impl Directory {
         // Whoever makes a key for somebody can be that somebody.
         self.check_rank(permit, &shown.entry)?;
         if actor.contains('*') {
-            return Err(AccessError::refused(Code::ValidationFailed, "a pattern has no key: every actor has its own"));
+            return Err(AccessError::refused(
+                Code::ValidationFailed,
+                "a pattern has no key in the store: every actor has its own, or access.hmac_actor names the pattern",
+            ));
         }
         let now = self.parts.clock.now();
         let (key, id) = (self.key(given)?, self.parts.random.row_id(now));
@@ -238,7 +241,7 @@ impl Directory {
         let before_until = overlap_seconds.map(|seconds| now.plus_seconds(seconds.max(0)));
         let snapshot = self.snapshot();
         let mut held = 0;
-        for key in snapshot.keys(actor, now) {
+        for key in snapshot.own_keys(actor, now) {
             held += 1;
             let Some(until) = before_until.filter(|until| key.until.is_none_or(|before| *until < before)) else {
                 continue;

@@ -66,6 +66,8 @@ pub struct Snapshot {
     /// The registry.
     pub registry: Registry,
     keys: BTreeMap<String, Vec<HeldKey>>,
+    /// Keys of the configuration that patterns share.
+    shared: BTreeMap<String, Vec<HeldKey>>,
     revoked: BTreeSet<String>,
     /// More was revoked than is held here.
     more_revoked: bool,
@@ -76,6 +78,8 @@ pub struct Snapshot {
 /// A key that counts for a while.
 pub(super) struct HeldKey {
     pub(super) id: Uuid,
+    /// The actor, or the pattern that shares it.
+    pub(super) of: String,
     /// It has a row; else it is the configuration's.
     pub(super) stored: bool,
     pub(super) secret: Secret,
@@ -84,8 +88,16 @@ pub(super) struct HeldKey {
 }
 
 impl Snapshot {
-    /// The keys of an actor that count now.
+    /// The keys of an actor that count now: its own, and the one that its pattern shares.
     pub(super) fn keys(&self, actor: &str, now: Timestamp) -> impl Iterator<Item = &HeldKey> {
+        let entry = self.registry.resolve(actor);
+        // An actor with an entry of its own may be allowed more than its pattern.
+        let shared = self.shared.get(&entry.id).filter(|_| entry.is_pattern());
+        self.own_keys(actor, now).chain(shared.into_iter().flatten())
+    }
+
+    /// The keys of an actor alone that count now.
+    pub(super) fn own_keys(&self, actor: &str, now: Timestamp) -> impl Iterator<Item = &HeldKey> {
         let counts = move |key: &&HeldKey| key.from <= now && key.until.is_none_or(|until| now < until);
         self.keys.get(actor).into_iter().flatten().filter(counts)
     }
@@ -159,7 +171,8 @@ impl Directory {
         sources.extend(entries.iter().map(|entry| (entry.id.clone(), "registry")));
         let keys = self.keys().await?;
         let (revoked, more_revoked) = self.revoked(now).await?;
-        self.set(Snapshot { registry: self.registry(&entries), keys, revoked, more_revoked, sources });
+        let (shared, keys) = keys.into_iter().partition(|(actor, _)| actor.contains('*'));
+        self.set(Snapshot { registry: self.registry(&entries), keys, shared, revoked, more_revoked, sources });
         self.pulse.beat(self.parts.clock.steady());
         Ok(())
     }
@@ -178,9 +191,14 @@ impl Directory {
             // A key of the configuration that was replaced has a row, and ends as that says.
             let id = configured_id(actor, secret);
             if !stored.contains(&id) {
-                let key =
-                    HeldKey { id, stored: false, secret: secret.clone(), from: Timestamp::from_micros(0), until: None };
-                keys.entry(actor.clone()).or_default().push(key);
+                keys.entry(actor.clone()).or_default().push(HeldKey {
+                    id,
+                    of: actor.clone(),
+                    stored: false,
+                    secret: secret.clone(),
+                    from: Timestamp::from_micros(0),
+                    until: None,
+                });
             }
         }
         for row in rows {
@@ -195,6 +213,7 @@ impl Directory {
             let from = row.get("not_before").as_time().unwrap_or(now);
             keys.entry(row.text("actor_id").to_owned()).or_default().push(HeldKey {
                 id: row.uuid("id"),
+                of: row.text("actor_id").to_owned(),
                 stored: true,
                 secret,
                 from,

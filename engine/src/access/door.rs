@@ -4,7 +4,7 @@
 //! the signature, its time, the rate, the nonce. Whoever is turned away is counted by address and
 //! entered in the ledger; whoever is let in gets a permit, and that is the only way to get one.
 
-use super::directory::Directory;
+use super::directory::{Directory, HeldKey};
 use super::once::Once;
 use super::permit::Permit;
 use super::rate::{Rate, Rates};
@@ -78,6 +78,13 @@ pub struct Door {
     pub(super) claims: Option<Arc<dyn Counters>>,
     /// Tokens whose signature was checked, by digest.
     known: Mutex<BTreeMap<[u8; 32], Arc<Claims>>>,
+}
+
+/// The key that has signed a request: its id, and the actor or the pattern whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct KeyUsed {
+    pub(super) id: Uuid,
+    pub(super) of: String,
 }
 
 /// When a request says that it was made.
@@ -164,7 +171,7 @@ impl Door {
         match &shown.proof {
             Proof::Token => Ok(None),
             Proof::Body { signature, dated } => {
-                self.validate_hmac(actor, shown.body, *signature, now)?;
+                let _: KeyUsed = self.validate_hmac(actor, shown.body, *signature, now)?;
                 if *dated { dated_body(shown.body, now) } else { Ok(None) }
             }
             Proof::Message(parts) => self.validate_message(actor, parts, now).map(Some),
@@ -276,11 +283,13 @@ impl Door {
         body: &[u8],
         signature: Option<&str>,
         now: Timestamp,
-    ) -> Result<(), ErrorBody> {
+    ) -> Result<KeyUsed, ErrorBody> {
         let snapshot = self.directory.snapshot();
-        let keys: Vec<_> = snapshot.keys(actor, now).map(|key| &key.secret).collect();
-        if mac::is_signed(keys, body, signature.unwrap_or_default()) {
-            return Ok(());
+        // Every key is tried, so the answer's delay tells nothing.
+        let signed = |key: &&HeldKey| mac::is_signed([&key.secret], body, signature.unwrap_or_default());
+        let made: Vec<&HeldKey> = snapshot.keys(actor, now).filter(signed).collect();
+        if let Some(key) = made.first() {
+            return Ok(KeyUsed { id: key.id, of: key.of.clone() });
         }
         let body = ErrorBody::new(Code::SignatureInvalid, "Invalid HMAC signature")
             .with("reason", if signature.is_none() { "missing" } else { "mismatch" })

@@ -6,7 +6,7 @@
 //! taken again, because callers that work side by side share what they were given.
 
 use super::AccessError;
-use super::door::{Door, Presented, Proof, Turned, is_now, revoked_key};
+use super::door::{Door, KeyUsed, Presented, Proof, Turned, is_now, revoked_key};
 use super::once;
 use super::permit::{ACTORS_WRITE, Permit};
 use super::rate::Rate;
@@ -14,7 +14,7 @@ use crate::ledger::audit::{self, Event, Writer};
 use crate::port::CommitError;
 use chimera_core::access::tables::{REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
 use chimera_core::access::token::{self, Audience, Claims, TokenKey};
-use chimera_core::access::{Entry, registry, scope};
+use chimera_core::access::{Entry, fits, registry, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::SubjectType;
 use chimera_core::limits::{ACTOR_CHARS_MAX, REFRESH_GRACE_SECONDS, REFRESH_SECONDS, TOKEN_SECONDS};
@@ -58,32 +58,35 @@ impl Door {
     /// Signs somebody in.
     pub async fn sign_in(&self, ask: &SignIn, shown: &Presented<'_>) -> Result<Tokens, Turned> {
         let now = self.directory.parts.clock.now();
-        if let Err(body) = self.check_sign_in(ask, shown, now) {
-            // Whoever looks into the ledger wants to know as whom somebody tried to come in.
-            let tried: String = ask.actor.chars().take(ACTOR_CHARS_MAX).collect();
-            return Err(self.turn_away(shown, None, body.with("actor", tried)).await);
-        }
+        let key = match self.check_sign_in(ask, shown, now) {
+            Ok(key) => key,
+            Err(body) => {
+                // Whoever looks into the ledger wants to know as whom somebody tried to come in.
+                let tried: String = ask.actor.chars().take(ACTOR_CHARS_MAX).collect();
+                return Err(self.turn_away(shown, None, body.with("actor", tried)).await);
+            }
+        };
         let entry = self.directory.snapshot().registry.resolve(&ask.actor);
         let permit = Permit::new(Arc::clone(&entry), &ask.actor, Vec::new());
         let rate = self.count(&permit, shown).await?;
         let family = self.directory.parts.random.row_id(now);
         let scopes = ask.scopes.as_ref().map(|narrow| scope::narrowed(&entry.scopes, narrow));
         let granted = Grant { family, actor: &ask.actor, entry: &entry, narrow: scopes, rate };
-        match self.begin_family(&granted, &ask.nonce, now).await {
+        match self.begin_family(&granted, &key, &ask.nonce, now).await {
             Ok(tokens) => Ok(tokens),
             Err(AccessError::Refused(body)) => Err(self.turn_away(shown, None, *body).await),
             Err(error) => Err(Turned { body: error.body(), rate: Some(rate) }),
         }
     }
 
-    fn check_sign_in(&self, ask: &SignIn, shown: &Presented<'_>, now: Timestamp) -> Result<(), ErrorBody> {
+    fn check_sign_in(&self, ask: &SignIn, shown: &Presented<'_>, now: Timestamp) -> Result<KeyUsed, ErrorBody> {
         if !registry::is_name(&ask.actor) || ask.actor.contains('*') {
             let body = ErrorBody::new(Code::SchemaInvalid, registry::BadEntry::Name.to_string());
             return Err(body.with("pointer", "/actor"));
         }
-        self.signed_body(&ask.actor, shown, now)?;
+        let key = self.signed_body(&ask.actor, shown, now)?;
         if let Some(TokenKey::Hs256 { only: Some(only), .. }) = self.directory.settings.token_keys.first()
-            && *only != ask.actor
+            && !fits(only, &ask.actor)
         {
             return Err(ErrorBody::new(Code::RbacForbidden, format!("this server signs tokens for {only} alone")));
         }
@@ -92,11 +95,11 @@ impl Door {
         if entry.disabled {
             return Err(ErrorBody::new(Code::RbacForbidden, "the actor is disabled"));
         }
-        Ok(())
+        Ok(key)
     }
 
     /// Whether the actor has signed the body, which is all that it shows before it has a token.
-    fn signed_body(&self, actor: &str, shown: &Presented<'_>, now: Timestamp) -> Result<(), ErrorBody> {
+    fn signed_body(&self, actor: &str, shown: &Presented<'_>, now: Timestamp) -> Result<KeyUsed, ErrorBody> {
         let signature = match shown.proof {
             Proof::Body { signature, .. } => signature,
             Proof::Token | Proof::Message(_) => None,
@@ -104,7 +107,13 @@ impl Door {
         self.validate_hmac(actor, shown.body, signature, now)
     }
 
-    async fn begin_family(&self, grant: &Grant<'_>, nonce: &str, now: Timestamp) -> Result<Tokens, AccessError> {
+    async fn begin_family(
+        &self,
+        grant: &Grant<'_>,
+        key: &KeyUsed,
+        nonce: &str,
+        now: Timestamp,
+    ) -> Result<Tokens, AccessError> {
         let (tokens, refresh) = self.mint(grant, now)?;
         let scopes = grant.narrow.clone().unwrap_or_else(|| vec!["*".to_owned()]);
         let family = Insert::into(
@@ -122,7 +131,12 @@ impl Door {
         let steps = vec![chimera_core::record::Step::Insert(family), chimera_core::record::Step::Insert(refresh)];
         let mut tx =
             Tx { inserts: vec![once::row(grant.actor, nonce, &*self.directory.parts.clock)?], steps, ..Tx::default() };
-        self.note(&mut tx, grant, "token.issued", json!({"expires_in": TOKEN_SECONDS}))?;
+        self.note(
+            &mut tx,
+            grant,
+            "token.issued",
+            json!({"expires_in": TOKEN_SECONDS, "key_id": key.id, "key_of": key.of}),
+        )?;
         match audit::commit(&*self.directory.parts.records, tx).await {
             Ok(_) => Ok(tokens),
             Err(error) => Err(error.into()),
@@ -144,7 +158,7 @@ impl Door {
         let invalid = || AccessError::refused(Code::Unauthenticated, "the refresh token is not valid");
         let Some((row, family)) = self.refresh_rows(text).await? else { return Err(invalid().into()) };
         let actor = family.text("actor_id").to_owned();
-        self.signed_body(&actor, shown, now).map_err(AccessError::from)?;
+        let key = self.signed_body(&actor, shown, now).map_err(AccessError::from)?;
         let over = |row: &Row| row.get("expires_at").as_time().is_none_or(|until| until <= now);
         if !family.get("revoked_at").is_null() || over(&row) || over(&family) {
             return Err(invalid().into());
@@ -173,7 +187,12 @@ impl Door {
             let used = Update::of(&REFRESH_TOKENS, key, unused, vec![("used_at", now.into())]);
             tx.updates.push(used.map_err(AccessError::from)?);
         }
-        self.note(&mut tx, &grant, "token.refreshed", json!({"again": used_at.is_some()}))?;
+        self.note(
+            &mut tx,
+            &grant,
+            "token.refreshed",
+            json!({"again": used_at.is_some(), "key_id": key.id, "key_of": key.of}),
+        )?;
         match audit::commit(&*self.directory.parts.records, tx).await {
             Ok(_) => Ok(tokens),
             // Somebody beside us used it in this very moment: within the grace, so it counts again.

@@ -498,3 +498,40 @@ async fn an_old_key_counts_beside_the_new_one_for_as_long_as_was_said() {
     let foreign = porch.ask("user_ann", Method::POST, "/actors/user_new/keys", json!({})).await;
     assert_eq!((foreign.status, foreign.detail("required_scope")), (403, &json!("actors.write")));
 }
+
+/// CORE-099, CORE-100: one secret for many workflows, as an n8n set-up has it.
+#[tokio::test]
+async fn a_key_that_a_pattern_shares_counts_for_every_name_the_pattern_stands_for() {
+    let own = super::porch::entry("n8n_workflow_special", &["local.summarize"]);
+    let mut settings = chimera_testkit::access::settings(chimera_testkit::flow::TENANT, vec![own]);
+    let shared = chimera_testkit::access::key_of("n8n_workflow_*");
+    settings.keys.push(("n8n_workflow_*".to_owned(), chimera_core::access::Secret::new(shared.as_str())));
+    let porch = super::porch::porch_with(settings, None).await;
+    let sign_in = async |actor: &str, nonce: &str| {
+        let body = json!({"actor": actor, "issued_at": porch.now(), "nonce": nonce});
+        let now = chimera_core::time::Timestamp::from_micros(porch.now() * 1_000_000);
+        let target = ("POST", "/auth/token");
+        let text = body.to_string();
+        let headers = chimera_testkit::access::signed_with(&shared, actor, now, target, text.as_bytes());
+        let request =
+            porch.house.client.post(porch.house.server.url("/auth/token")).header("content-type", "application/json");
+        let request = headers.into_iter().fold(request, |request, (name, value)| request.header(name, value));
+        super::porch::sent(request.body(text)).await.status
+    };
+    assert_eq!(sign_in("n8n_workflow_orders", "1").await, 200);
+    assert_eq!(sign_in("n8n_workflow_mails", "2").await, 200);
+    assert_eq!(sign_in("n8n_workflow_special", "3").await, 401, "an entry of its own has keys of its own");
+    assert_eq!(sign_in("service_bot", "4").await, 401);
+    assert_eq!(sign_in("n8n_workflow_*", "5").await, 400, "a pattern is nobody");
+    let entries = porch.house.stage.rows(&chimera_core::ledger::tables::AUDIT_LOG_ENTRIES);
+    let issued = entries.iter().filter(|row| row.text("event_type") == "token.issued");
+    let told: Vec<(String, Value)> = issued
+        .map(|row| {
+            let data = row.get("data_json").as_json().unwrap().to_value();
+            (row.text("actor_id").to_owned(), data["details"]["key_of"].clone())
+        })
+        .collect();
+    let expected =
+        ["n8n_workflow_orders", "n8n_workflow_mails"].map(|actor| (actor.to_owned(), json!("n8n_workflow_*")));
+    assert_eq!(told, expected);
+}
