@@ -1,4 +1,4 @@
-//! `PATCH /runs/{id}`: a person has undone by hand what a run did, and says so. Nothing is called, and
+//! `PATCH /runs/{id}`: a person has undone by hand what a failed run did, or what a rollback left, and says so. Nothing is called, and
 //! nothing else of a run can be set.
 
 use super::place;
@@ -35,7 +35,7 @@ pub(crate) struct MarkBody {
     reason: Option<String>,
 }
 
-/// Marks a run that has ended as rolled back.
+/// Marks a run that has failed, or of which a rollback left something, as rolled back.
 #[utoipa::path(
     patch,
     path = "/runs/{id}",

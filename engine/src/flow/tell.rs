@@ -155,6 +155,14 @@ impl Flow {
         if permit.kind() != ActorType::Human {
             return Err(FlowError::refused(Code::RbacForbidden, "only people say that a run was undone by hand"));
         }
+        // A run that did not fail is undone by calls, unless such a rollback left something.
+        if row.text("status") != RunStatus::Failed.as_str() && row.get("rollback").is_null() {
+            let message = format!(
+                "a run that is {} is not marked as undone by hand: undo it with POST /runs/{{id}}/rollback first",
+                row.text("status")
+            );
+            return Err(FlowError::refused(Code::InvalidTransition, message));
+        }
         self.tell(permit, row.uuid("id"), Told::MarkRolledBack { by: permit.actor().to_owned(), reason }).await
     }
 

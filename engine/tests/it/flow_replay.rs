@@ -298,6 +298,7 @@ async fn a_retry_builds_on_nothing_that_was_undone() {
     assert_eq!(sent_by(&stage, retried), ["a", "b", "c"], "what it took over is gone too");
 
     let marked = three(&stage).await;
+    undo(&stage, marked, Some("c")).await;
     stage.flow.mark_rolled_back(&stage.permit("user_ann"), marked, None).await.unwrap();
     stage.status(marked, "rolled_back").await;
     let retried = again(&stage, marked, ReplayMode::Retry, Some("c")).await;

@@ -317,23 +317,44 @@ async fn a_person_may_say_that_a_run_was_undone_by_hand_and_nothing_is_called() 
     let waits = stage.run(&chain("v", &[("a", "write")]), Level::Ask).await;
     stage.asks(waits).await;
     assert_eq!(code_of(stage.flow.mark_rolled_back(&ann, waits, None).await), "INVALID_TRANSITION");
-    for (air, status) in
-        [(chain("w", &[("a", "write"), ("b", "down")]), "failed"), (chain("x", &[("a", "write")]), "completed")]
-    {
-        let run = stage.run(&air, SILENT).await;
-        assert_eq!(stage.ended(run).await["status"], status);
-        assert_eq!(code_of(stage.flow.mark_rolled_back(&robot, run, None).await), "RBAC_FORBIDDEN");
-        stage.flow.mark_rolled_back(&ann, run, Some("deleted in their console".to_owned())).await.unwrap();
-        stage.status(run, "rolled_back").await;
-        let events = stage.flow.events(&ann, run, 0, 100).await.unwrap();
-        let marked = events.iter().find(|event| event["event_type"] == "run.rolled_back").expect("an entry");
-        assert_eq!(
-            (&marked["actor_id"], &marked["data"]["reason"]),
-            (&json!("user_ann"), &json!("deleted in their console"))
-        );
-        assert_eq!(code_of(stage.flow.mark_rolled_back(&ann, run, None).await), "INVALID_TRANSITION");
-    }
+    let run = stage.run(&chain("w", &[("a", "write"), ("b", "down")]), SILENT).await;
+    assert_eq!(stage.ended(run).await["status"], "failed");
+    assert_eq!(code_of(stage.flow.mark_rolled_back(&robot, run, None).await), "RBAC_FORBIDDEN");
+    stage.flow.mark_rolled_back(&ann, run, Some("deleted in their console".to_owned())).await.unwrap();
+    stage.status(run, "rolled_back").await;
+    let events = stage.flow.events(&ann, run, 0, 100).await.unwrap();
+    let marked = events.iter().find(|event| event["event_type"] == "run.rolled_back").expect("an entry");
+    assert_eq!(
+        (&marked["actor_id"], &marked["data"]["reason"]),
+        (&json!("user_ann"), &json!("deleted in their console"))
+    );
+    assert_eq!(code_of(stage.flow.mark_rolled_back(&ann, run, None).await), "INVALID_TRANSITION");
     assert!(undone.lock().unwrap().is_empty());
+}
+
+/// CORE-141
+#[tokio::test(start_paused = true)]
+async fn what_did_not_fail_is_not_marked_as_undone_unless_a_rollback_left_something() {
+    let undone = Arc::default();
+    let stuck = Puppet::new("stuck", Reach::Write)
+        .undoes(|_, _| Err(ToolError::not_sent(Code::ValidationFailed, "it can't be undone here")));
+    let stage = stage(1).tool(writes("write", &undone).build()).tool(stuck.build()).open().await;
+    let ann = stage.permit("user_ann");
+    let done = stage.run(&chain("x", &[("a", "write")]), SILENT).await;
+    stage.ended(done).await;
+    let stopped = stage.run(&chain("y", &[("a", "write")]), Level::Ask).await;
+    stage.asks(stopped).await;
+    stage.flow.cancel(&ann, stopped, None).await.unwrap();
+    stage.ended(stopped).await;
+    for (run, status) in [(done, "completed"), (stopped, "cancelled")] {
+        assert_eq!(code_of(stage.flow.mark_rolled_back(&ann, run, None).await), "INVALID_TRANSITION", "{status}");
+        assert_eq!(stage.ended(run).await["status"], status);
+    }
+    let left = stage.run(&chain("z", &[("a", "stuck")]), SILENT).await;
+    stage.ended(left).await;
+    assert_eq!(roll_back(&stage, left, None).await["status"], "completed");
+    stage.flow.mark_rolled_back(&ann, left, None).await.unwrap();
+    stage.status(left, "rolled_back").await;
 }
 
 #[tokio::test(start_paused = true)]

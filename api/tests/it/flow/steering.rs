@@ -56,7 +56,7 @@ async fn what_was_done_is_undone_and_told() {
 
 /// CORE-141
 #[tokio::test]
-async fn a_run_that_has_ended_can_be_marked_as_undone_by_hand_and_set_to_nothing_else() {
+async fn a_run_that_has_failed_can_be_marked_as_undone_by_hand_and_set_to_nothing_else() {
     let puppet = Puppet::new("send", Reach::Write);
     let asked = puppet.asked();
     let house = furnished(setup().tool(puppet.build()), |edge| edge).await;
@@ -68,6 +68,10 @@ async fn a_run_that_has_ended_can_be_marked_as_undone_by_hand_and_set_to_nothing
     };
     let (status, problem) = mark(&waits, "rolled_back").await;
     assert_eq!((status, code(&problem)), (409, "INVALID_TRANSITION"));
+    let good = house.run(&chain("good", &[("a", "send")]), json!({})).await;
+    assert_eq!(good["status"], "completed", "{good}");
+    let (status, problem) = mark(&good, "rolled_back").await;
+    assert_eq!((status, code(&problem)), (409, "INVALID_TRANSITION"), "what did not fail is undone by calls");
     let bad = house.run(&chain("bad", &[("a", "send"), ("b", "broken")]), json!({})).await;
     assert_eq!(bad["status"], "failed", "{bad}");
     for word in ["completed", "pending", "cancelled", ""] {

@@ -4,9 +4,9 @@
 //! |---------------------|---------------------------------------------------------------------|
 //! | `running`           | `awaiting_approval`, `completed`, `failed`, `cancelled`             |
 //! | `awaiting_approval` | `running`, `failed`, `cancelled`                                    |
-//! | `completed`         | `rolled_back`                                                       |
-//! | `failed`            | `rolled_back`                                                       |
-//! | `cancelled`         | `rolled_back`                                                       |
+//! | `completed`         | `rolled_back`, by a rollback                                        |
+//! | `failed`            | `rolled_back`, by a rollback or by a person's word                  |
+//! | `cancelled`         | `rolled_back`, by a rollback                                        |
 //!
 //! `pending` is a run that nobody has taken up yet. A paused run keeps its status and says
 //! `pause_requested`; so does one that is being cancelled.
