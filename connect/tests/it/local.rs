@@ -41,15 +41,15 @@ fn local_tools_say_of_themselves_what_the_document_says() {
 
 /// CORE-060, CORE-132, CORE-133, CORE-135
 #[tokio::test]
-async fn a_tool_without_rollback_is_a_tool_and_nobody_changes_what_it_says_of_itself() {
+async fn a_tool_without_rollback_is_a_tool_and_says_the_same_of_itself_whatever_it_did() {
     let (_home, echo) = tool("local.echo");
+    let before = echo.spec().metadata.clone();
     let input = json!({"message": "hi"});
     let output = echo.execute(&call(1), &input).await.unwrap();
     assert_eq!(output, input);
     let refused = echo.rollback(&call(1), &Done { input, output }).await.unwrap_err();
     assert_eq!(refused.body.message, "local.echo does not support rollback");
-    let mut theirs = Arc::clone(echo.spec());
-    assert!(Arc::get_mut(&mut theirs).is_none(), "whoever reads it shares it with the tool itself");
+    assert_eq!(echo.spec().metadata, before);
 }
 
 /// CORE-070

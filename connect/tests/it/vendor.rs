@@ -103,6 +103,14 @@ async fn the_grants_of_the_documents_examples_reach_the_tools_they_speak_of() {
         assert_eq!(reached(&scopes), expected, "{scopes:?}");
     }
     assert_eq!(reached(&["*"]).len(), tools.len());
+    for tool in &tools {
+        let dotted = tool.spec().metadata.capabilities.iter().filter(|name| name.contains('.'));
+        for name in dotted {
+            let parts: Vec<&str> = name.split('.').collect();
+            assert!((2..=3).contains(&parts.len()) && scope::is_well_formed(name), "{name}");
+            assert!(tool.spec().name.starts_with(&format!("{}.", parts[0])), "{name} begins with its adapter");
+        }
+    }
 }
 
 #[tokio::test]
@@ -369,6 +377,17 @@ async fn an_issue_that_is_not_there_after_a_while_never_was() {
     hurried.time_left = std::time::Duration::from_secs(5);
     let tool = tool("github.issues.create", &server);
     assert_eq!(tool.check(&hurried, &example("github.issues.create")).await.unwrap(), Found::Unknowable);
+}
+
+/// CORE-062, CORE-135, CORE-136
+#[tokio::test]
+async fn a_mail_whose_answer_is_an_error_is_not_sent_a_second_time() {
+    for status in [500, 503] {
+        let server = Server::start(move |_| Reply::status(status)).await;
+        let tool = tool("outlook.send", &server);
+        let error = call(tool.as_ref(), example("outlook.send")).await.unwrap_err();
+        assert_eq!((server.seen().len(), error.sent), (1, Sent::Maybe), "{status}: {error:?}");
+    }
 }
 
 /// CORE-062, CORE-135, CORE-136

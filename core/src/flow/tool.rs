@@ -91,7 +91,16 @@ pub const SENDS: &str = "send";
 /// The members of an input that say whom a message goes to.
 const DESTINATIONS: [&str; 4] = ["to", "cc", "bcc", "url"];
 
-/// What policies decide by.
+/// What policies decide by. Whoever looks at a tool's can't change it (CORE-060):
+///
+/// ```compile_fail,E0594
+/// use chimera_core::flow::tool::Spec;
+/// use std::sync::Arc;
+///
+/// fn loosen(spec: &Arc<Spec>) {
+///     spec.metadata.requires_approval = false;
+/// }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Metadata {

@@ -133,6 +133,10 @@ async fn l1_tries_every_tool_dry_in_the_order_of_the_plan_even_if_the_step_says_
     assert_eq!(shown["approve_url"], format!("/runs/{run}/approve"));
     let nodes: Vec<_> = shown["plan"]["steps"].as_array().unwrap().iter().map(|line| line["node"].clone()).collect();
     assert_eq!(nodes, ["a", "b", "c"]);
+    let tried: Vec<_> = results(&shown).iter().map(|result| result["step_id"].clone()).collect();
+    assert_eq!(tried, ["a", "b", "c"], "as many results as steps, in their order");
+    let asked: Vec<_> = written.of("dry").iter().map(|call| call.input["n"].clone()).collect();
+    assert_eq!(asked, [1, 3]);
     assert!(results(&shown).iter().all(|result| result["status"] == "dry_run"));
     assert_eq!((written.count("dry"), written.count("execute"), faxed.all().len()), (2, 0, 0));
 }

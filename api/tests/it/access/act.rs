@@ -4,8 +4,9 @@ use super::porch::{Answer, Porch, entry, harmless, porch, porch_with};
 use crate::flow::NOTHING;
 use chimera_core::access::Entry;
 use chimera_core::access::registry::shipped;
-use chimera_core::flow::tables::RUNS;
+use chimera_core::flow::tables::{NOTIFICATIONS, RUNS};
 use chimera_core::ledger::SealedEntry;
+use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_engine::access::Settings;
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::{TENANT, id_of, workflow};
@@ -131,7 +132,9 @@ async fn at_l2_the_result_comes_if_it_is_there_in_time_and_a_place_to_look_other
     assert_eq!((failed.status, &failed.body["status"]), (200, &json!("failed")), "{failed:?}");
     assert_eq!(failed.body["error"]["code"], "MALFORMED_ARGS", "{failed:?}");
     let rows = porch.house.stage.rows(&RUNS);
-    assert_eq!(rows.len(), 3, "every run is in the table");
+    let mut statuses: Vec<&str> = rows.iter().map(|row| row.text("status")).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, ["completed", "completed", "failed"], "every run is in the table, whatever became of it");
     assert!(rows.iter().all(|row| row.text("actor") == "n8n_workflow_1" && row.text("trace_id").len() == 32));
 }
 
@@ -143,13 +146,64 @@ async fn at_l3_the_answer_is_only_that_it_was_begun_and_nobody_is_told() {
     assert_eq!((begun.status, &begun.body["autonomy_level"]), (202, &json!("L3_ExecuteSilent")), "{begun:?}");
     let ended = until(&porch, &begun.body, "completed").await;
     assert_eq!((&ended["messages"], &ended["notify"]), (&json!([]), &Value::Null));
-    let row = porch.house.stage.rows(&RUNS).remove(0);
-    assert_eq!((row.text("autonomy_level"), row.text("status")), ("L3_ExecuteSilent", "completed"));
+    let broken = json!([{"tool": "notion.broken", "input": {}}]);
+    let failed = porch.act("admin", json!({"steps": broken})).await;
+    until(&porch, &failed.body, "failed").await;
+    let kept: BTreeMap<Uuid, String> =
+        porch.house.stage.rows(&RUNS).iter().map(|row| (row.uuid("id"), row.text("status").to_owned())).collect();
+    for (run, status) in [(&begun, "completed"), (&failed, "failed")] {
+        let id = id_of(&run.body["run_id"]);
+        assert_eq!(kept.get(&id).map(String::as_str), Some(status), "every run at L3 is on record");
+        let entries = porch.house.stage.rows_of(&AUDIT_LOG_ENTRIES, id);
+        for event in ["run.started".to_owned(), format!("run.{status}")] {
+            assert!(entries.iter().any(|entry| entry.text("event_type") == event), "{event}");
+        }
+        assert!(porch.house.stage.rows_of(&NOTIFICATIONS, id).is_empty());
+    }
+    assert_eq!(kept.len(), 2);
     let notify = json!({"email": "ann@example.com"});
     let registered = Entry { notify: Some(notify.clone()), ..entry("admin", &["*"]) };
     let porch = porch_with(settings(TENANT, vec![registered]), None).await;
     let refused = porch.act("admin", json!({"steps": notes(), "notify": notify})).await;
     assert_eq!((refused.status, refused.detail("pointer")), (422, &json!("/notify")), "{refused:?}");
+}
+
+/// The use cases of the document, seen from outside: what waits, what is only tried, and what runs unseen.
+///
+/// CORE-021, CORE-025, CORE-033
+#[tokio::test]
+async fn every_use_case_behaves_as_its_level_says() {
+    let porch = porch().await;
+    let step = |tool: &str, input: Value| json!({"tool": tool, "input": input});
+    let delete = step("http.request", json!({"method": "DELETE", "url": "https://api.example/7"}));
+    let mail = step("outlook.send", json!({"to": "ana@example.com"}));
+    let note = step("notion.note", json!({"n": 1}));
+    for plan in [json!([delete, note]), json!([mail, note]), json!([note, note])] {
+        let before = porch.effects();
+        let waits = porch.act("admin", json!({"steps": plan, "autonomy_level": "L0_Ask"})).await.body;
+        assert_eq!((&waits["status"], len(&waits["approvals"])), (&json!("awaiting_approval"), 1), "{waits:#}");
+        assert_eq!(approve(&porch, "admin", &waits, NOTHING).await.status, 200);
+        let next = porch.house.sees(&waits, |run| run["approvals"][0]["node_id"] == "s2").await;
+        assert_eq!((&next["status"], porch.effects()), (&json!("awaiting_approval"), before + 1), "step by step");
+    }
+    let depends = json!([step("notion.search", json!({})), step("notion.note", json!({"n": "${nodes.s1.outputs.x}"}))]);
+    for plan in [depends, Value::from(vec![note.clone(); 11]), json!([note])] {
+        let before = porch.effects();
+        let drafted = porch.act("n8n_workflow_1", json!({"steps": plan, "autonomy_level": "L1_Draft"})).await;
+        assert_eq!(drafted.body["status"], "awaiting_approval", "{drafted:?}");
+        assert_eq!(len(&drafted.body["dry_run_results"]), len(&plan), "{drafted:?}");
+        assert_eq!(porch.effects(), before, "drafted, not executed");
+    }
+    let health = step("http.request", json!({"method": "GET", "url": "https://api.example/health"}));
+    let tidy = step("notion.note", json!({"cache": "old", "rows": []}));
+    for plan in [json!([step("notion.search", json!({}))]), json!([health]), json!([tidy])] {
+        let before = porch.effects();
+        let begun = porch.act("admin", json!({"steps": plan})).await;
+        assert_eq!((begun.status, &begun.body["autonomy_level"]), (202, &json!("L3_ExecuteSilent")), "{begun:?}");
+        until(&porch, &begun.body, "completed").await;
+        assert_eq!(porch.effects(), before + 1);
+        assert!(porch.house.stage.rows_of(&NOTIFICATIONS, id_of(&begun.body["run_id"])).is_empty(), "silently");
+    }
 }
 
 /// CORE-063

@@ -136,6 +136,11 @@ async fn deletions_and_messages_to_outsiders_wait_for_a_person_whoever_asks() {
 #[tokio::test]
 async fn at_l2_somebody_is_told_though_nobody_is_named() {
     let porch = house(&[]).await;
+    let forbidden =
+        json!([{"tool": "local.summarize", "input": {"text": "x"}}, {"tool": "local.forbidden", "input": {}}]);
+    let refused = porch.act("service_bot", json!({"steps": forbidden, "wait": 10})).await;
+    assert_eq!((refused.status, refused.code()), (403, "POLICY_DENIED"), "the guard comes first: {refused:?}");
+    assert_eq!(porch.traces(), (0, 0, 0), "and nothing ran");
     let told = async |actor: &str| {
         let run =
             porch.act(actor, json!({"steps": harmless(), "autonomy_level": "L2_ExecuteNotify", "wait": 10})).await;

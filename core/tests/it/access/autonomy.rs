@@ -3,7 +3,7 @@
 use super::given::{cases, note, plan, scored, tool};
 use chimera_core::access::risk::Score;
 use chimera_core::access::{Because, Decided, Facts, Level, OverrideForbidden, Plan, determine_autonomy_level};
-use chimera_core::flow::tool::Spec;
+use chimera_core::flow::tool::{Class, Spec};
 use serde_json::{Value, json};
 
 /// The shipped actors and their defaults.
@@ -30,7 +30,10 @@ fn decide(
         may_override: false,
         requested: None,
         tools: &tools,
-        deletes: false,
+        deletes: plan
+            .steps
+            .iter()
+            .any(|step| tool(&step.tool).is_some_and(|it| it.class_of(&step.input) == Class::Delete)),
         outsiders: false,
         steps: plan.steps.len(),
         score: &score,
@@ -81,8 +84,10 @@ fn the_lower_two_levels_need_a_person() {
 /// CORE-015
 #[test]
 fn a_high_risk_tool_is_never_used_without_a_person() {
-    for name in ["payment.send", "email_send", "sms.send", "local.high"] {
-        let plan = plan([("local.note", json!({})), (name, json!({}))]);
+    let delete = json!({"method": "DELETE", "url": "https://example.com/users/7"});
+    let risky = ["payment.send", "email_send", "sms.send", "local.high"].map(|name| (name, json!({})));
+    for (name, input) in risky.into_iter().chain([("http.request", delete)]) {
+        let plan = plan([("local.note", json!({})), (name, input)]);
         for actor in ACTORS {
             assert!(level(actor, &plan).needs_approval(), "{actor:?} {name}");
             for asked in Level::ALL {

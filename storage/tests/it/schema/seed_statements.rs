@@ -8,26 +8,41 @@ async fn rows(client: &Client, sql: &str) -> Vec<tokio_postgres::Row> {
     client.query(sql, &[]).await.unwrap()
 }
 
-async fn two_runs(client: &Client) {
-    let statements = "
-        INSERT INTO runs (id, actor, request_payload, status, trace_id, tenant_id, error_message)
-        VALUES ('00000000-0000-7000-8000-000000000001', 'n8n_workflow_123', '{}', 'failed', 'trace1', 't1', 'broken'),
-            ('00000000-0000-7000-8000-000000000002', 'user_1', '{}', 'completed', 'trace2', 't1', NULL);
-        INSERT INTO steps (id, run_id, tenant_id, node_id, position, status)
-        VALUES ('00000000-0000-7000-8000-000000000003', '00000000-0000-7000-8000-000000000001', 't1', 'a', 1, 'failed');
-        INSERT INTO tool_calls (id, step_id, tool_name, tool_input, actor, tenant_id, run_id, created_at)
-        VALUES ('00000000-0000-7000-8000-000000000004', '00000000-0000-7000-8000-000000000003', 'first', '{}',
-                'n8n_workflow_123', 't1', '00000000-0000-7000-8000-000000000001', NOW() - INTERVAL '1 minute'),
-            ('00000000-0000-7000-8000-000000000005', '00000000-0000-7000-8000-000000000003', 'second', '{}',
-                'n8n_workflow_123', 't1', '00000000-0000-7000-8000-000000000001', NOW());";
-    client.batch_execute(statements).await.unwrap();
+/// Runs of two actors, fresh and old, each with a step and calls: what the queries must find, and what they
+/// must leave out.
+async fn seeded(client: &Client) {
+    let id = |n: u32| format!("'00000000-0000-7000-8000-{n:012}'");
+    // The run's number, its actor, how it ended, and how old it is.
+    let runs = [
+        (1, "n8n_workflow_123", "failed", "1 hour"),
+        (2, "user_1", "completed", "1 hour"),
+        (3, "n8n_workflow_123", "completed", "25 hours"),
+        (4, "user_1", "failed", "6 days"),
+        (5, "user_1", "failed", "8 days"),
+    ];
+    for (n, actor, status, age) in runs {
+        let (run, step) = (id(n), id(100 + n));
+        let why = if status == "failed" { format!("'broken {n}'") } else { "NULL".to_owned() };
+        let statements = format!(
+            "INSERT INTO runs (id, actor, request_payload, status, trace_id, tenant_id, error_message, created_at)
+            VALUES ({run}, '{actor}', '{{}}', '{status}', 'trace{n}', 't1', {why}, NOW() - INTERVAL '{age}');
+            INSERT INTO steps (id, run_id, tenant_id, node_id, position, status)
+            VALUES ({step}, {run}, 't1', 'a', 1, 'failed');
+            INSERT INTO tool_calls (id, step_id, tool_name, tool_input, actor, tenant_id, run_id, created_at, dry_run)
+            VALUES ({}, {step}, 'first of {n}', '{{}}', '{actor}', 't1', {run}, NOW() - INTERVAL '1 minute', TRUE),
+                ({}, {step}, 'second of {n}', '{{}}', '{actor}', 't1', {run}, NOW(), FALSE);",
+            id(200 + n),
+            id(300 + n),
+        );
+        client.batch_execute(&statements).await.unwrap();
+    }
 }
 
 /// CORE-124
 #[tokio::test]
 async fn the_audit_query_for_all_actions_of_an_actor_runs_as_written() {
     let Store::Postgres(client, _turn) = postgres().await else { unreachable!() };
-    two_runs(&client).await;
+    seeded(&client).await;
     let query = "
         SELECT r.id, r.actor, r.status, tc.tool_name, tc.created_at
         FROM runs r
@@ -37,14 +52,14 @@ async fn the_audit_query_for_all_actions_of_an_actor_runs_as_written() {
           AND r.created_at > NOW() - INTERVAL '24 hours'
         ORDER BY tc.created_at DESC;";
     let tools: Vec<String> = rows(&client, query).await.iter().map(|row| row.get("tool_name")).collect();
-    assert_eq!(tools, ["second", "first"]);
+    assert_eq!(tools, ["second of 1", "first of 1"]);
 }
 
 /// CORE-125
 #[tokio::test]
 async fn the_audit_query_for_failed_executions_runs_as_written() {
     let Store::Postgres(client, _turn) = postgres().await else { unreachable!() };
-    two_runs(&client).await;
+    seeded(&client).await;
     let query = "
         SELECT r.id, r.actor, r.error_message, r.trace_id
         FROM runs r
@@ -52,8 +67,8 @@ async fn the_audit_query_for_failed_executions_runs_as_written() {
           AND r.created_at > NOW() - INTERVAL '7 days'
         ORDER BY r.created_at DESC;";
     let found = rows(&client, query).await;
-    assert_eq!(found.len(), 1);
-    assert_eq!((found[0].get("error_message"), found[0].get("trace_id")), ("broken", "trace1"));
+    let told: Vec<(&str, &str)> = found.iter().map(|row| (row.get("error_message"), row.get("trace_id"))).collect();
+    assert_eq!(told, [("broken 1", "trace1"), ("broken 4", "trace4")]);
 }
 
 const LOOKUP: &str = "SELECT * FROM skill_invocations WHERE idempotency_key = $1 AND agent_id = $2 \
