@@ -3,10 +3,11 @@
 //! A clause may need more than its own step: `post a summary of https://…` fetches and summarises
 //! first. Such steps are made only by tools that change nothing.
 
+use super::account::{self, Facts};
 use super::choose::{Profile, choose, producer};
-use super::clause::Clause;
+use super::clause::{Clause, Use};
 use super::error::{PlanError, excerpt};
-use super::fill::Fill;
+use super::fill::{Fill, may_hold};
 use super::lexicon::{self, stem};
 use super::slot::{self, Class, Slot, slots};
 use super::token::{Kind, Token};
@@ -31,11 +32,14 @@ pub(super) struct Builder<'a> {
     given: BTreeSet<String>,
     /// The repository that was spoken of last.
     repo: Option<(Value, Value)>,
+    /// What the steps of the present clause were made of.
+    facts: Facts<'a>,
 }
 
 impl<'a> Builder<'a> {
     pub(super) fn new(goal: &'a str, inputs: &'a Value, tools: &'a [Profile]) -> Self {
-        Self { goal, inputs: inputs.as_object(), tools, steps: Vec::new(), given: BTreeSet::new(), repo: None }
+        let inputs = inputs.as_object();
+        Self { goal, inputs, tools, steps: Vec::new(), given: BTreeSet::new(), repo: None, facts: Facts::default() }
     }
 
     /// The finished plan.
@@ -50,14 +54,24 @@ impl<'a> Builder<'a> {
 
     /// Adds the steps of one clause.
     pub(super) fn clause(&mut self, clause: &mut Clause) -> Result<(), PlanError> {
+        self.facts = Facts::default();
         self.unconditional(clause, clause.verb.map_or(0, |verb| verb + 1))?;
         let tool = choose(self.tools, self.goal, clause)?;
-        self.step(tool, clause, &[])?;
-        self.again(clause)?;
+        let made = self.step(tool, clause, &[]).and_then(|()| self.again(clause));
+        if matches!(made, Err(PlanError::MissingInput { .. })) {
+            // Something that nobody knows is told before something that is not there: it may be why.
+            self.facts.carried = true;
+            self.facts.wired = true;
+            self.facts.given = true;
+        }
+        account::settle(clause, &self.facts);
         self.unconditional(clause, clause.tokens.len())?;
-        match clause.unused().find(|(_, token)| must_be_placed(token)) {
-            Some((_, token)) => Err(PlanError::Unplaced { text: excerpt(&token.text) }),
-            None => Ok(()),
+        match made {
+            Err(missing @ PlanError::MissingInput { .. }) => {
+                Err(account::unknown(self.goal, clause).unwrap_or(missing))
+            }
+            Err(other) => Err(other),
+            Ok(()) => account::leftover(self.goal, clause).map_or(Ok(()), Err),
         }
     }
 
@@ -75,13 +89,13 @@ impl<'a> Builder<'a> {
         let tools: &'a [Profile] = self.tools;
         let tool = &tools[at];
         let above: Vec<usize> = above.iter().copied().chain([at]).collect();
-        let before = self.steps.len();
-        let slots = slots(&tool.spec);
+        self.facts.tools.push(tool);
         let mut fill = Fill {
             goal: self.goal,
-            slots,
+            slots: slots(&tool.spec),
             input: Map::new(),
             wired: BTreeSet::new(),
+            tool,
             searches: tool.does("search"),
             tells: tool.does("send") || tool.does("post"),
             asks: above.len() > 1 && tool.spec.reads_when.is_some(),
@@ -90,11 +104,13 @@ impl<'a> Builder<'a> {
             // Nobody asked for this call in words, so it only asks.
             fill.slots.retain(|slot| slot.name != reads.member);
         }
-        self.outcome_of_a_noun(&fill, clause, &above)?;
+        let outcome = self.outcome_of_a_noun(&fill, clause, &above)?;
         fill.read(clause);
         self.remember_repo(&mut fill);
-        if self.steps.len() > before {
-            self.flow(&mut fill, tool, 1, wire::given);
+        if let Some(noun) = outcome
+            && !self.flow(&mut fill, tool, 1, wire::given)
+        {
+            return Err(PlanError::Unplaced { text: excerpt(&clause.tokens[noun].text) });
         }
         let refers = self.refer(&mut fill, tool, clause);
         self.take_inputs(&mut fill, false);
@@ -107,9 +123,15 @@ impl<'a> Builder<'a> {
     }
 
     /// `a summary of X` is made before what is done with it, unless it is there already.
-    fn outcome_of_a_noun(&mut self, fill: &Fill<'a>, clause: &mut Clause, above: &[usize]) -> Result<(), PlanError> {
+    /// Gives the noun's place.
+    fn outcome_of_a_noun(
+        &mut self,
+        fill: &Fill<'a>,
+        clause: &mut Clause,
+        above: &[usize],
+    ) -> Result<Option<usize>, PlanError> {
         if above.len() > DEPTH_MAX {
-            return Ok(());
+            return Ok(None);
         }
         let found = clause.words().filter(|(place, _)| Some(*place) != clause.verb).find_map(|(place, word)| {
             let at = lexicon::is_outcome(word).then(|| self.tools.iter().position(|tool| tool.makes(word)))??;
@@ -119,7 +141,7 @@ impl<'a> Builder<'a> {
             let kept = above.contains(&at) || made || (definite && handed);
             (!kept).then_some((place, at))
         });
-        let Some((from, at)) = found else { return Ok(()) };
+        let Some((from, at)) = found else { return Ok(None) };
         let ends = |token: &Token| token.is_mark() || token.word().is_some_and(|word| NOUN_ENDS.contains(&word));
         let end =
             (from + 1..clause.tokens.len()).find(|place| ends(&clause.tokens[*place])).unwrap_or(clause.tokens.len());
@@ -131,12 +153,13 @@ impl<'a> Builder<'a> {
         let from = from - attributes.count();
         let mut part = clause.clone();
         part.verb = None;
-        (0..part.used.len()).filter(|place| !(from..end).contains(place)).for_each(|place| part.used[place] = true);
-        part.used[noun] = true;
+        (0..part.tokens.len())
+            .filter(|place| !(from..end).contains(place))
+            .for_each(|place| part.take(place, Use::Form));
+        part.take(noun, Use::Thing);
         self.step(at, &mut part, above)?;
-        // What the part could not use stays to be placed by the clause.
-        (from..end).for_each(|place| clause.used[place] = part.used[place] || !must_be_placed(&clause.tokens[place]));
-        Ok(())
+        (from..end).for_each(|place| clause.uses[place] = part.uses[place]);
+        Ok(Some(noun))
     }
 
     /// `its issues`: a repository is spoken of until another is named.
@@ -168,6 +191,7 @@ impl<'a> Builder<'a> {
             if let Some(value) = inputs.get(name).filter(|_| wanted) {
                 fill.put(name, value.clone());
                 self.given.insert(name.to_owned());
+                self.facts.given |= fill.is_content(name);
             }
         }
     }
@@ -182,7 +206,7 @@ impl<'a> Builder<'a> {
     /// Puts what one of the last `back` steps gives, the latest first, into the first place for what
     /// is handed on that can hold it.
     fn flow(
-        &self,
+        &mut self,
         fill: &mut Fill<'a>,
         tool: &Profile,
         back: usize,
@@ -193,15 +217,14 @@ impl<'a> Builder<'a> {
             return false;
         }
         let places: Vec<&Slot<'_>> = fill.open().filter(|slot| slot.is_content()).collect();
-        let found = self
-            .steps
-            .iter()
-            .rev()
-            .take(back)
-            .find_map(|step| places.iter().find_map(|slot| value(step, slot).map(|value| (slot.name, value))));
+        let found = self.steps.iter().rev().take(back).find_map(|step| {
+            places.iter().find_map(|slot| value(step, slot).map(|value| (slot.name, value, step.tool)))
+        });
         match found {
-            Some((name, value)) => {
+            Some((name, value, tool)) => {
                 fill.wire(name, value);
+                self.facts.wired = true;
+                self.facts.tools.push(tool);
                 true
             }
             None => false,
@@ -209,13 +232,10 @@ impl<'a> Builder<'a> {
     }
 
     /// Nouns and pronouns that point at earlier steps. Says whether something is pointed at.
-    fn refer(&self, fill: &mut Fill<'a>, tool: &Profile, clause: &Clause) -> bool {
+    fn refer(&mut self, fill: &mut Fill<'a>, tool: &Profile, clause: &mut Clause) -> bool {
+        let noun = self.refer_by_noun(fill, tool, clause, PLAN_STEPS_MAX);
         let words: Vec<&str> =
             clause.words().filter(|(at, _)| Some(*at) != clause.verb).map(|(_, word)| word).collect();
-        let nouns = || words.iter().filter(|word| !lexicon::is_pronoun(word) && !lexicon::is_preposition(word));
-        let noun = nouns().any(|word| {
-            !tool.has_thing(word) && self.flow(fill, tool, PLAN_STEPS_MAX, |step, slot| wire::by_noun(step, slot, word))
-        });
         let pronoun = words.iter().any(|word| lexicon::is_pronoun(word));
         // `the text` is what the caller gave under that name.
         if !noun && let Some(text) = words.iter().find_map(|word| self.text(word)) {
@@ -237,9 +257,28 @@ impl<'a> Builder<'a> {
             let lacks = slot::missing(&tool.spec, &fill.input).is_some();
             if let Some((name, value)) = found.filter(|_| lacks) {
                 fill.wire(name, value);
+                self.facts.wired = true;
             }
         }
         words.iter().any(|word| matches!(*word, "it" | "them"))
+    }
+
+    /// Hands on what a noun names: `the titles` before `the issues`, because it says more.
+    fn refer_by_noun(&mut self, fill: &mut Fill<'a>, tool: &Profile, clause: &mut Clause, back: usize) -> bool {
+        let small = |word: &str| lexicon::is_pronoun(word) || lexicon::is_preposition(word);
+        let verb = clause.verb;
+        let named = |(at, word): &(usize, &str)| Some(*at) != verb && !small(word) && !tool.has_thing(word);
+        let nouns: Vec<(usize, String)> =
+            clause.words().filter(named).map(|(at, word)| (at, word.to_owned())).collect();
+        for of_item in [true, false] {
+            for (at, word) in &nouns {
+                if self.flow(fill, tool, back, |step, slot| wire::by_noun(step, slot, word, of_item)) {
+                    clause.take(*at, Use::Reference);
+                    return true;
+                }
+            }
+        }
+        false
     }
 
     /// A text of the caller's that no step has yet.
@@ -248,17 +287,18 @@ impl<'a> Builder<'a> {
     }
 
     /// Puts a text of the caller's into a place for what is handed on that has another name.
-    fn flow_literal(&self, fill: &mut Fill<'a>, tool: &Profile, text: &Value) {
+    fn flow_literal(&mut self, fill: &mut Fill<'a>, tool: &Profile, text: &Value) {
         let filled = fill.slots.iter().any(|slot| slot.is_content() && fill.input.contains_key(slot.name));
         let place = |slot: &&Slot<'_>| slot.is_content() && slot.class == Class::Text && slot.name != "artifact";
         let name = fill.open().find(place).map(|slot| slot.name);
         if let Some(name) = name.filter(|_| !filled && fill.writes() && !tool.does("search")) {
             fill.put(name, text.clone());
+            self.facts.given = true;
         }
     }
 
     /// `fetch …, post to #ops`: what was made is handed on without being named.
-    fn implicit(&self, fill: &mut Fill<'a>, tool: &Profile) {
+    fn implicit(&mut self, fill: &mut Fill<'a>, tool: &Profile) {
         let needed = fill.open().any(|slot| slot.required && slot.is_content());
         if needed || tool.hands_on() {
             self.flow(fill, tool, 1, wire::given);
@@ -284,7 +324,7 @@ impl<'a> Builder<'a> {
         let made = self.step(maker, clause, above);
         clause.verb = verb;
         made?;
-        self.flow(fill, tool, 1, wire::given);
+        let _ = self.refer_by_noun(fill, tool, clause, 1) || self.flow(fill, tool, 1, wire::given);
         Ok(())
     }
 
@@ -296,6 +336,10 @@ impl<'a> Builder<'a> {
             input: name.to_owned(),
             hint: why.unwrap_or_else(|| hint(&fill.slots, name)),
         };
+        for slot in fill.slots.iter().filter(|slot| fill.input.contains_key(slot.name)) {
+            self.facts.fill(slot);
+            self.facts.carried |= slot.is_content();
+        }
         if let Some(name) = slot::missing(spec, &fill.input) {
             return Err(missing(name, None));
         }
@@ -339,21 +383,17 @@ impl<'a> Builder<'a> {
                 (_, Some((owner, repo))) => vec![("owner", owner.into()), ("repo", repo.into())],
                 _ => continue,
             };
-            if clause.used[at] || !others.iter().all(|(name, _)| last.input.contains_key(*name)) {
+            let same = |(name, _): &(&str, Value)| last.input.contains_key(*name) && may_hold(name, clause, at);
+            if clause.is_used(at) || !others.iter().all(same) {
                 continue;
             }
             let (tool, mut input) = (last.tool, last.input.clone());
             others.into_iter().for_each(|(name, value)| drop(input.insert(name.to_owned(), value)));
-            clause.used[at] = true;
+            clause.take(at, Use::Value);
             self.push(tool, input)?;
         }
         Ok(())
     }
-}
-
-/// What must not be left out of a plan; words may just be manners.
-const fn must_be_placed(token: &Token) -> bool {
-    !matches!(token.kind, Kind::Word(_) | Kind::Mark(_))
 }
 
 /// A value in which no text is an expression, whatever it looks like.

@@ -30,6 +30,10 @@ pub(super) struct Profile {
     things: BTreeSet<String>,
     house: Option<String>,
     described: BTreeSet<String>,
+    /// What it gives lists of.
+    items: BTreeSet<String>,
+    /// What is known of each item.
+    members: BTreeSet<String>,
 }
 
 impl Profile {
@@ -49,7 +53,29 @@ impl Profile {
         let house = spec.name.split_once('.').map(|(house, _)| lexicon::thing(house)).filter(|h| things.contains(h));
         let words = spec.description.split(|c: char| !c.is_alphanumeric());
         let described = words.filter(|word| word.len() > 3).map(lexicon::thing).collect();
-        Self { spec: Arc::clone(spec), acts, things, house, described }
+        let outputs = spec.output.document()["properties"].as_object().into_iter().flatten();
+        let lists = outputs.filter(|(_, schema)| schema["items"]["type"] == "object");
+        let (mut items, mut members) = (BTreeSet::new(), BTreeSet::new());
+        for (name, schema) in lists {
+            items.insert(stem(name));
+            members.extend(schema["items"]["properties"].as_object().into_iter().flatten().map(|(name, _)| stem(name)));
+        }
+        Self { spec: Arc::clone(spec), acts, things, house, described, items, members }
+    }
+
+    /// What it is about and gives lists of.
+    pub(super) fn items(&self) -> BTreeSet<String> {
+        self.things.union(&self.items).cloned().chain([stem("result"), stem("item")]).collect()
+    }
+
+    /// Whether a noun names something of each item that it lists.
+    pub(super) fn tells_of_items(&self, word: &str) -> bool {
+        self.members.contains(&stem(word))
+    }
+
+    /// Whether a noun names what it gives a list of.
+    pub(super) fn lists(&self, word: &str) -> bool {
+        self.items.contains(&stem(word))
     }
 
     pub(super) fn does(&self, act: &str) -> bool {
@@ -188,7 +214,9 @@ pub(super) fn producer(tools: &[Profile], clause: &Clause, besides: &[usize]) ->
     let evidence = Evidence::of(clause);
     let fit = |(at, tool): (usize, &Profile)| {
         let (score, any) = evidence.things(tool);
-        let able = any && tool.can_ask() && !tool.things.is_empty() && !besides.contains(&at) && !tool.does("search");
+        // What is searched must be named; a text alone may be meant for anything.
+        let asked = !tool.does("search") || tool.things.iter().any(|thing| evidence.words.contains(thing));
+        let able = any && tool.can_ask() && !tool.things.is_empty() && !besides.contains(&at) && asked;
         able.then_some((score, at))
     };
     let fitting: Vec<(i32, usize)> = tools.iter().enumerate().filter_map(fit).collect();

@@ -10,6 +10,35 @@ use super::token::{Kind, Token};
 /// Small words that may stand between `and` and a verb.
 const FILLERS_MAX: usize = 8;
 
+/// What a token has become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// The verb.
+    Act,
+    /// An input holds it.
+    Value,
+    /// It is one of the few words that an input takes.
+    Choice,
+    /// It announces a value.
+    Label,
+    /// It names the tool, or what the tool is about.
+    Thing,
+    /// It points at what an earlier step gives, or at what is handed on.
+    Reference,
+    /// It is there for the grammar alone.
+    Form,
+}
+
+/// What a token stands behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Governor<'a> {
+    Preposition(&'a str),
+    /// A word that is neither a preposition nor the verb, nor a noun that only describes it.
+    Word(&'a str),
+    /// The verb, another value, or nothing.
+    None,
+}
+
 /// What is to be done once.
 #[derive(Clone, Debug)]
 pub(super) struct Clause {
@@ -17,8 +46,8 @@ pub(super) struct Clause {
     pub(super) tokens: Vec<Token>,
     /// Where its verb stands.
     pub(super) verb: Option<usize>,
-    /// Tokens that have found their place in a plan.
-    pub(super) used: Vec<bool>,
+    /// What each token has become so far.
+    pub(super) uses: Vec<Option<Use>>,
 }
 
 impl Clause {
@@ -27,7 +56,43 @@ impl Clause {
         if let Some(verb) = verb {
             fold_speech(goal, &mut tokens, verb);
         }
-        Self { used: vec![false; tokens.len()], tokens, verb }
+        Self { uses: vec![None; tokens.len()], tokens, verb }
+    }
+
+    pub(super) fn is_used(&self, at: usize) -> bool {
+        self.uses[at].is_some()
+    }
+
+    /// Takes a token. Whoever came first keeps it.
+    pub(super) fn take(&mut self, at: usize, becomes: Use) {
+        self.uses[at].get_or_insert(becomes);
+    }
+
+    /// What decides the part that a token plays: `to #a` is not `from #a`. Members of a list have
+    /// the governor of its first one.
+    pub(super) fn governor(&self, at: usize) -> Governor<'_> {
+        let mut place = at;
+        while let Some(before) = place.checked_sub(1).filter(|before| self.verb != Some(*before)) {
+            place = before;
+            let token = &self.tokens[before];
+            let joins = token.is("and") || token.kind == Kind::Mark(',');
+            match token.word() {
+                _ if joins => {
+                    let first = (0..before).rev().find(|at| !self.tokens[*at].is_mark());
+                    let alike = |first: &usize| {
+                        std::mem::discriminant(&self.tokens[*first].kind)
+                            == std::mem::discriminant(&self.tokens[at].kind)
+                    };
+                    return first.filter(alike).map_or(Governor::None, |first| self.governor(first));
+                }
+                None if token.kind == Kind::Mark(':') && self.tokens[at].kind != Kind::Text => {}
+                None => return Governor::None,
+                Some(word) if lexicon::is_preposition(word) => return Governor::Preposition(word),
+                Some(word) if lexicon::is_determiner(word) || lexicon::describes(word) => {}
+                Some(word) => return Governor::Word(word),
+            }
+        }
+        Governor::None
     }
 
     /// The word of the verb.
@@ -37,7 +102,7 @@ impl Clause {
 
     /// Positions and tokens that are not used yet.
     pub(super) fn unused(&self) -> impl DoubleEndedIterator<Item = (usize, &Token)> {
-        self.tokens.iter().enumerate().filter(|(at, _)| !self.used[*at])
+        self.tokens.iter().enumerate().filter(|(at, _)| !self.is_used(*at))
     }
 
     /// Words that are not used yet, with their positions.

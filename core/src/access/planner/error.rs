@@ -33,7 +33,9 @@ pub enum PlanError {
         tools: Vec<String>,
     },
     /// A part of the goal would be left out of the plan.
-    #[error("{text:?} has no place in the plan")]
+    #[error(
+        "{text:?} has no place in the plan: leave it out, put a text in quotes, or write a workflow (docs/guides/goals.md)"
+    )]
     Unplaced {
         /// The part.
         text: String,
@@ -71,7 +73,7 @@ impl PlanError {
 
 /// The beginning of a text that an error repeats.
 pub(super) fn excerpt(text: &str) -> String {
-    const CHARS_MAX: usize = 80;
+    const CHARS_MAX: usize = 160;
     match text.char_indices().nth(CHARS_MAX) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),

@@ -1,24 +1,46 @@
-//! Inputs from the words of a clause: values behind labels, things told by their look, numbers,
-//! words of a choice, quoted texts.
+//! Inputs from the words of a clause: things told by their look, numbers, words of a choice, quoted
+//! texts.
 //!
-//! What is taken is marked as used, so that it can't be taken twice and what is left over shows.
-//! A text without quotes is taken only where a label announces it.
+//! What is taken can't be taken twice, and what is left over shows. What stands in front of a value
+//! decides whether it may go into a place: `to #a` is a channel to post to, `from #a` is not.
 
-use super::clause::Clause;
+use super::choose::Profile;
+use super::clause::{Clause, Governor, Use};
+use super::label::SOUGHT;
 use super::lexicon::{self, stem};
 use super::slot::{Class, Slot};
 use super::token::{Kind, Token};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
-/// Places that a word without quotes may fill.
-const BARE: &[&str] = &["bucket", "channel_alias", "labels", "assignee", "assignees", "event_type", "language"];
-/// Words between a label and its value.
-const BETWEEN: &[&str] = &["is", "of", "to", "the", "it", "with", "line", "a", "an", "being", "says", "that", "="];
-/// Words before a number that say it is a limit.
-const AT_MOST: &[&str] = &["first", "top", "latest", "last", "newest", "most", "limit", "recent", "only"];
-/// Words that announce what is looked for, the surest first.
-const SOUGHT: &[&str] = &["about", "containing", "matching", "mentioning", "for"];
+/// Words around a number that say it is a limit.
+const LIMITS: &[&str] = &["first", "top", "at", "most", "up", "to", "limit", "only"];
+/// Words around a number that say it counts from the newest on.
+const NEWEST: &[&str] = &["latest", "last", "newest", "recent", "most"];
+/// Words that say by what something is called.
+const NAMING: &[&str] = &["named", "called", "titled"];
+
+/// Prepositions that may stand before a value of an input; inputs that are not listed take any.
+const PLACES: &[(&[&str], &[&str])] = &[
+    (&["to"], &["to", "at", "for", "with"]),
+    (&["channel_alias"], &["to", "in", "on", "into", "onto", "at", "via", "through", "with"]),
+    (&["owner", "repo"], &["in", "of", "from", "for", "on", "at", "about", "to", "into", "within", "inside"]),
+    (&["url"], &["to", "from", "at", "of", "in", "into", "on", "via"]),
+    (&["bucket", "key"], &["to", "in", "into", "onto", "at", "on", "under", "as", "inside", "within"]),
+    (&["since"], &["since", "from"]),
+    (&["artifact"], &["of", "from", "with"]),
+];
+
+/// Whether a value may go into an input, by what stands in front of it.
+pub(super) fn may_hold(input: &str, clause: &Clause, at: usize) -> bool {
+    match clause.governor(at) {
+        Governor::Preposition(word) => {
+            let row = PLACES.iter().find(|(inputs, _)| inputs.contains(&input));
+            row.is_none_or(|(_, allowed)| allowed.contains(&word))
+        }
+        Governor::Word(_) | Governor::None => true,
+    }
+}
 
 /// A call in the making.
 pub(super) struct Fill<'a> {
@@ -27,6 +49,7 @@ pub(super) struct Fill<'a> {
     pub(super) input: Map<String, Value>,
     /// Inputs that hold what an earlier step gives; all others are taken as they are.
     pub(super) wired: BTreeSet<String>,
+    pub(super) tool: &'a Profile,
     pub(super) searches: bool,
     pub(super) tells: bool,
     /// It may only ask.
@@ -51,6 +74,10 @@ impl<'a> Fill<'a> {
         self.slots.iter().any(|slot| slot.name == name)
     }
 
+    pub(super) fn is_content(&self, name: &str) -> bool {
+        self.slots.iter().any(|slot| slot.name == name && slot.is_content())
+    }
+
     fn takes(&self, name: &str) -> bool {
         self.has(name) && !self.input.contains_key(name)
     }
@@ -59,134 +86,55 @@ impl<'a> Fill<'a> {
     pub(super) fn read(&mut self, clause: &mut Clause) {
         self.labelled(clause);
         self.looks(clause);
-        self.numbers(clause);
         self.choices(clause);
+        self.numbers(clause);
         self.sought(clause);
         self.texts(clause);
     }
 
-    fn labelled(&mut self, clause: &mut Clause) {
-        let open: Vec<Slot<'a>> = self.open().cloned().collect();
-        for slot in open {
-            let labels = lexicon::labels(slot.name);
-            for at in 0..clause.tokens.len() {
-                let said = clause.tokens[at].word().is_some_and(|word| labels.contains(&word));
-                if !said || clause.used[at] || clause.verb == Some(at) {
-                    continue;
-                }
-                let taken = self.behind(&slot, clause, at).or_else(|| before(&slot, clause, at));
-                if let Some((value, places)) = taken {
-                    self.put(slot.name, value);
-                    places.into_iter().chain([at]).for_each(|place| clause.used[place] = true);
-                    break;
-                }
-            }
-        }
-    }
-
-    /// The value behind a label, and the places it takes.
-    fn behind(&self, slot: &Slot<'_>, clause: &Clause, at: usize) -> Option<(Value, Vec<usize>)> {
-        let skips = |token: &Token| token.word().is_some_and(|w| BETWEEN.contains(&w)) || token.kind == Kind::Mark(':');
-        let from = (at + 1..clause.tokens.len()).find(|next| !skips(&clause.tokens[*next]))?;
-        let token = &clause.tokens[from];
-        if clause.used[from] {
-            return None;
-        }
-        let one = |value: Value| Some((value, vec![from]));
-        let bare = BARE.contains(&slot.name) && token.word().is_some_and(|w| !lexicon::is_preposition(w));
-        match (slot.class, &token.kind) {
-            (Class::Address, Kind::Email) => several(slot, clause, from, &|t| t.kind == Kind::Email),
-            (Class::Count, Kind::Number(number)) => one(Value::from(*number)),
-            (Class::Texts, Kind::Text) => several(slot, clause, from, &|t| t.kind == Kind::Text),
-            (Class::Texts, Kind::Word(_) | Kind::Handle) if bare || token.kind == Kind::Handle => {
-                several(slot, clause, from, &|t| matches!(t.kind, Kind::Word(_) | Kind::Handle))
-            }
-            (Class::Text, Kind::Text) => one(Value::from(token.text.as_str())),
-            (Class::Text, Kind::Name) if matches!(slot.name, "key" | "event_type" | "bucket") => {
-                one(Value::from(token.text.as_str()))
-            }
-            (Class::Text, Kind::Moment) if slot.name == "since" => one(Value::from(token.text.as_str())),
-            (Class::Text, Kind::Handle) if bare || slot.name == "assignee" => one(Value::from(token.text.as_str())),
-            (Class::Text, Kind::Word(_)) if slot.name == "labels" => {
-                several(slot, clause, from, &|t| t.word().is_some())
-            }
-            (Class::Text, Kind::Word(_)) if bare => one(Value::from(token.text.as_str())),
-            (Class::Text, Kind::Word(_)) if slot.is_head() && !clause.tokens[at].is(slot.name) => {
-                self.run(clause, from).map(|(text, places)| (Value::from(text), places))
-            }
-            (Class::Open, Kind::Json(value)) => one(value.clone()),
-            _ => None,
-        }
-    }
-
-    /// Words without quotes, up to a mark, a label, or a place such as `in Notion` or `to #ops`.
-    fn run(&self, clause: &Clause, from: usize) -> Option<(String, Vec<usize>)> {
-        let tokens = &clause.tokens;
-        let ends = |at: usize| {
-            let token = &tokens[at];
-            let next = |ahead: usize| tokens.get(at + ahead);
-            let placed = |t: &Token| {
-                t.is_entity()
-                    || t.word().is_some_and(|w| {
-                        lexicon::is_thing(w) || matches!(w, "google" | "notion" | "github" | "outlook")
-                    })
-            };
-            let place = token.word().is_some_and(lexicon::is_preposition)
-                && (next(1).is_some_and(placed)
-                    || (next(1).and_then(Token::word).is_some_and(lexicon::is_determiner)
-                        && next(2).is_some_and(placed)));
-            let label = token
-                .word()
-                .is_some_and(|w| w == "with" || w == "saying" || w == "labelled" || w == "cc" || w == "bcc");
-            clause.used[at]
-                || token.is_mark()
-                || place
-                || label
-                || (token.is_entity() && !matches!(token.kind, Kind::Number(_) | Kind::Name))
-        };
-        let end = (from..tokens.len()).find(|at| ends(*at)).unwrap_or(tokens.len());
-        if end <= from {
-            return None;
-        }
-        let text = self.goal.get(tokens[from].start..tokens[end - 1].end)?;
-        Some((text.to_owned(), (from..end).collect()))
-    }
-
     fn looks(&mut self, clause: &mut Clause) {
         for at in 0..clause.tokens.len() {
-            if clause.used[at] {
+            if clause.is_used(at) {
                 continue;
             }
             let token = clause.tokens[at].clone();
+            if token.kind == Kind::Email {
+                self.receivers(clause);
+                continue;
+            }
             let repo = token.repo().filter(|_| self.takes("owner") && self.takes("repo"));
+            let text = || Value::from(token.text.as_str());
             let taken: Vec<(&str, Value)> = match (&token.kind, repo) {
                 (_, Some((owner, name))) => vec![("owner", owner.into()), ("repo", name.into())],
-                (Kind::Email, _) => {
-                    let Some(slot) = self.slots.iter().find(|slot| slot.name == "to").cloned() else { continue };
-                    if let Some((value, places)) =
-                        (!self.input.contains_key("to")).then(|| everyone(&slot, clause)).flatten()
-                    {
-                        self.put("to", value);
-                        places.into_iter().for_each(|place| clause.used[place] = true);
-                    }
-                    continue;
-                }
-                (Kind::Channel, _) => vec![("channel_alias", Value::from(token.text.as_str()))],
-                (Kind::Url, _) => vec![("url", Value::from(token.text.as_str()))],
-                (Kind::Secret, _) => vec![("secret", Value::from(token.text.as_str()))],
-                (Kind::Artifact, _) => vec![("artifact", Value::from(token.text.as_str()))],
+                (Kind::Channel, _) => vec![("channel_alias", text())],
+                (Kind::Url, _) => vec![("url", text())],
+                (Kind::Secret, _) => vec![("secret", text())],
+                (Kind::Artifact, _) => vec![("artifact", text())],
                 (Kind::Object, _) => object(&token.text),
                 (Kind::Json(value), _) if self.takes("json") => vec![("json", value.clone())],
                 (Kind::Json(value), _) => vec![("data", value.clone())],
-                (Kind::Name, _) => vec![("key", Value::from(token.text.as_str()))],
-                (Kind::Moment, _) => vec![("since", Value::from(token.text.as_str()))],
-                (Kind::Id, _) => self.parent(clause, at).into_iter().map(|n| (n, token.text.as_str().into())).collect(),
+                (Kind::Name, _) => vec![("key", text())],
+                (Kind::Moment, _) if clause.governor(at) == Governor::Preposition("from") => vec![("since", text())],
+                (Kind::Id, _) => self.parent(clause, at).into_iter().map(|name| (name, text())).collect(),
                 _ => Vec::new(),
             };
-            if !taken.is_empty() && taken.iter().all(|(name, _)| self.takes(name)) {
+            let fits = taken.iter().all(|(name, _)| self.takes(name) && may_hold(name, clause, at));
+            if !taken.is_empty() && fits {
                 taken.into_iter().for_each(|(name, value)| self.put(name, value));
-                clause.used[at] = true;
+                clause.take(at, Use::Value);
             }
+        }
+    }
+
+    /// All addresses that no label has taken and that something is sent to.
+    fn receivers(&mut self, clause: &mut Clause) {
+        let Some(slot) = self.slots.iter().find(|slot| slot.name == "to").filter(|_| self.takes("to")) else { return };
+        let sent_to = |(at, token): &(usize, &Token)| token.kind == Kind::Email && may_hold("to", clause, *at);
+        let (places, texts): (Vec<usize>, Vec<String>) =
+            clause.unused().filter(sent_to).map(|(at, token)| (at, token.text.clone())).unzip();
+        if let Some(value) = slot.list(texts) {
+            self.put("to", value);
+            places.into_iter().for_each(|place| clause.take(place, Use::Value));
         }
     }
 
@@ -203,77 +151,80 @@ impl<'a> Fill<'a> {
     fn numbers(&mut self, clause: &mut Clause) {
         for at in 0..clause.tokens.len() {
             let Kind::Number(number) = clause.tokens[at].kind else { continue };
-            if clause.used[at] {
+            if clause.is_used(at) {
                 continue;
             }
-            let next = clause.tokens.get(at + 1).and_then(Token::word).unwrap_or_default().to_owned();
-            let before = at.checked_sub(1).and_then(|at| clause.tokens[at].word()).unwrap_or_default();
-            let counts = self.open().filter(|slot| slot.class == Class::Count);
-            let named = |slot: &&Slot<'_>| {
-                stem(slot.name) == stem(&next) || lexicon::labels(slot.name).contains(&next.as_str())
+            let next = clause.tokens.get(at + 1).and_then(Token::word).unwrap_or_default();
+            let named = |slot: &&Slot<'_>| stem(slot.name) == stem(next) || lexicon::labels(slot.name).contains(&next);
+            let counts = |slot: &&Slot<'a>| slot.class == Class::Count;
+            let counted = self.open().filter(counts).find(named).map(|slot| slot.name);
+            let limit = || self.takes("limit").then(|| self.limit(clause, at)).flatten();
+            let (name, places) = match counted {
+                Some(name) => (name, around(clause, at, LIMITS).into_iter().chain([at + 1]).collect()),
+                None => match limit() {
+                    Some(places) => ("limit", places),
+                    None => continue,
+                },
             };
-            let counted: Vec<&Slot<'_>> = counts.collect();
-            let limit =
-                || counted.iter().find(|slot| slot.name == "limit" && (AT_MOST.contains(&before) || !next.is_empty()));
-            if let Some(name) = counted.iter().copied().find(named).or_else(|| limit().copied()).map(|slot| slot.name) {
-                let labelled = stem(name) == stem(&next) || lexicon::labels(name).contains(&next.as_str());
-                self.put(name, Value::from(number));
-                clause.used[at] = true;
-                if labelled {
-                    clause.used[at + 1] = true;
-                }
-            }
+            self.put(name, Value::from(number));
+            clause.take(at, Use::Value);
+            places.into_iter().for_each(|place| clause.take(place, Use::Label));
         }
     }
 
-    fn choices(&mut self, clause: &Clause) {
+    /// The words that make a number a limit of how much is listed: `at most 10 files`, `the latest 5
+    /// open issues`; `the last 7 days` are none.
+    fn limit(&self, clause: &Clause, at: usize) -> Option<Vec<usize>> {
+        let items = self.tool.items();
+        let words = if self.searches { vec![LIMITS] } else { vec![LIMITS, NEWEST] };
+        let places = around(clause, at, &words.concat());
+        let end = places.iter().copied().filter(|place| *place > at).max().unwrap_or(at);
+        let item = (end + 1..clause.tokens.len()).find(|place| clause.uses[*place] != Some(Use::Choice));
+        let counts = match item.and_then(|place| clause.tokens[place].word()) {
+            Some(word) => items.contains(&stem(word)) || items.contains(&lexicon::thing(word)),
+            None => false,
+        };
+        let said = places.iter().any(|place| clause.tokens[*place].is("most") || clause.tokens[*place].is("limit"));
+        let ends = item.is_none_or(|place| {
+            clause.tokens[place]
+                .word()
+                .map_or(clause.tokens[place].is_mark(), |word| lexicon::is_preposition(word) || word == "and")
+        });
+        (counts || (said && ends)).then_some(places)
+    }
+
+    fn choices(&mut self, clause: &mut Clause) {
         let open: Vec<Slot<'a>> = self.open().filter(|slot| slot.class == Class::Choice).cloned().collect();
         for slot in open {
-            let default = slot.schema.get("default");
-            let values = slot.schema["enum"].as_array().into_iter().flatten();
-            let said = |value: &&Value| {
+            let values: Vec<&Value> = slot.schema["enum"].as_array().into_iter().flatten().collect();
+            let said = |value: &Value| -> Vec<usize> {
                 let text = value.as_str().unwrap_or_default();
                 // A blog post is not a POST: words in capitals count as such, or as the verb.
                 let loud = text.bytes().all(|b| b.is_ascii_uppercase());
-                let means = |(at, word): (usize, &str)| {
-                    let meant = !loud || clause.verb == Some(at) || clause.tokens[at].text == text;
-                    meant && (word == text.to_lowercase() || stem(word) == stem(text))
+                let means = |(at, word): &(usize, &str)| {
+                    let meant = !loud || clause.verb == Some(*at) || clause.tokens[*at].text == text;
+                    // `the names of` are asked for, not looked at.
+                    meant
+                        && !text.is_empty()
+                        && !self.tool.tells_of_items(word)
+                        && (*word == text.to_lowercase() || stem(word) == stem(text))
                 };
-                Some(*value) != default && !text.is_empty() && clause.words().any(means)
+                clause.words().filter(means).map(|(at, _)| at).collect()
             };
-            if let Some(value) = values.clone().find(said) {
-                self.put(slot.name, value.clone());
+            let mut found: Vec<(&Value, Vec<usize>)> =
+                values.into_iter().map(|value| (value, said(value))).filter(|(_, places)| !places.is_empty()).collect();
+            // `all open issues` are the open ones.
+            if found.len() > 1 {
+                found.retain(|(value, _)| *value != "all");
             }
-        }
-    }
-
-    /// What is looked for, without quotes.
-    fn sought(&mut self, clause: &mut Clause) {
-        let quoted = clause.unused().any(|(_, token)| token.kind == Kind::Text);
-        let open = self.open().find(|slot| slot.required && slot.class == Class::Text).map(|slot| slot.name);
-        let (true, false, Some(name)) = (self.searches, quoted, open) else { return };
-        for label in SOUGHT {
-            let at = clause.words().find(|(_, word)| word == label).map(|(at, _)| at + 1);
-            let article = |at: &usize| clause.tokens.get(*at).and_then(Token::word).is_some_and(lexicon::is_determiner);
-            let at = at.map(|at| at + usize::from(article(&at)));
-            if let Some((text, places)) = at.and_then(|at| self.run(clause, at)) {
-                self.put(name, Value::from(text));
-                places.into_iter().for_each(|place| clause.used[place] = true);
-                return;
+            // `open or closed` is no choice; both stay over.
+            if let [(value, places)] = &found[..] {
+                if slot.schema.get("default") != Some(*value) {
+                    self.put(slot.name, (*value).clone());
+                }
+                let verb = clause.verb;
+                places.iter().filter(|at| Some(**at) != verb).for_each(|at| clause.take(*at, Use::Choice));
             }
-        }
-        // `find our brand guidelines`: what is looked for stands behind the verb.
-        let Some(from) = clause.verb.map(|verb| verb + 1) else { return };
-        let small = |token: &Token| token.word().is_some_and(|w| lexicon::is_determiner(w) || lexicon::is_filler(w));
-        let from = (from..clause.tokens.len()).find(|at| !small(&clause.tokens[*at])).unwrap_or(from);
-        let Some((text, places)) = self.run(clause, from) else { return };
-        let says = |place: &usize| {
-            let word = clause.tokens[*place].word().unwrap_or_default();
-            !lexicon::is_preposition(word) && !lexicon::is_generic(word) && !lexicon::is_thing(word) && word != "pages"
-        };
-        if places.iter().all(says) {
-            self.put(name, Value::from(text));
-            places.into_iter().for_each(|place| clause.used[place] = true);
         }
     }
 
@@ -284,7 +235,7 @@ impl<'a> Fill<'a> {
             // An address right behind `post` or `send` is itself what is told.
             let link =
                 self.tells && clause.tokens[at].kind == Kind::Url && clause.verb.is_some_and(|verb| verb + 1 == at);
-            if clause.used[at] || !(clause.tokens[at].kind == Kind::Text || link) {
+            if clause.is_used(at) || !(clause.tokens[at].kind == Kind::Text || link) || !self.is_told(clause, at) {
                 continue;
             }
             let filled = self.slots.iter().any(|slot| slot.is_content() && self.input.contains_key(slot.name));
@@ -295,8 +246,45 @@ impl<'a> Fill<'a> {
             let slot = needed.or_else(|| self.open().find(content).filter(|_| !filled && writes));
             if let Some((name, value)) = slot.map(|slot| (slot.name, slot.text(&clause.tokens[at].text))) {
                 self.put(name, value);
-                clause.used[at] = true;
+                clause.take(at, Use::Value);
+                self.announced(clause, at);
             }
+        }
+    }
+
+    /// Whether a quoted text without a label is what the tool is to have, not what something else is
+    /// called or about.
+    fn is_told(&self, clause: &Clause, at: usize) -> bool {
+        match clause.governor(at) {
+            Governor::Preposition(word) if self.searches => SOUGHT.contains(&word),
+            Governor::Preposition(word) if self.tells => word == "with",
+            Governor::Preposition(word) => matches!(word, "of" | "from" | "with"),
+            Governor::Word(word) if self.searches => {
+                SOUGHT.contains(&word) || !lexicon::is_label(word) || self.by_name(word).is_some()
+            }
+            Governor::Word(word) => !lexicon::is_label(word),
+            Governor::None => true,
+        }
+    }
+
+    /// The choice that makes a search look at names: `named "…"`.
+    fn by_name(&self, word: &str) -> Option<&'a str> {
+        let names = |slot: &&Slot<'a>| {
+            slot.class == Class::Choice
+                && slot.schema["enum"].as_array().is_some_and(|all| all.contains(&"name".into()))
+        };
+        self.open().filter(|_| NAMING.contains(&word)).find(names).map(|slot| slot.name)
+    }
+
+    /// Takes the word that announced a text which is looked for.
+    fn announced(&mut self, clause: &mut Clause, at: usize) {
+        let Some(before) = at.checked_sub(1).filter(|_| self.searches) else { return };
+        let Some(word) = clause.tokens[before].word().map(str::to_owned) else { return };
+        if let Some(choice) = self.by_name(&word) {
+            self.put(choice, "name".into());
+            clause.take(before, Use::Label);
+        } else if SOUGHT.contains(&word.as_str()) {
+            clause.take(before, Use::Label);
         }
     }
 
@@ -306,51 +294,22 @@ impl<'a> Fill<'a> {
     }
 }
 
-/// A value in front of its label: `the reports bucket`, `the ops channel`.
-fn before(slot: &Slot<'_>, clause: &Clause, at: usize) -> Option<(Value, Vec<usize>)> {
-    let place = at.checked_sub(1).filter(|_| matches!(slot.name, "bucket" | "channel_alias"))?;
-    let token = &clause.tokens[place];
-    let word = token.word().filter(|_| !clause.used[place])?;
-    let small = lexicon::is_determiner(word) || lexicon::is_preposition(word) || lexicon::is_thing(word);
-    (!small && lexicon::acts(word).is_empty()).then(|| (Value::from(token.text.as_str()), vec![place]))
-}
-
-/// Values with commas and `and` between them.
-fn several(
-    slot: &Slot<'_>,
-    clause: &Clause,
-    from: usize,
-    fits: &dyn Fn(&Token) -> bool,
-) -> Option<(Value, Vec<usize>)> {
-    let mut places = vec![from];
-    let mut at = from + 1;
-    loop {
-        let joins = |t: &Token| t.is("and") || t.kind == Kind::Mark(',');
-        let next = (at..clause.tokens.len()).find(|next| !joins(&clause.tokens[*next]));
-        match next {
-            Some(next) if next > at && fits(&clause.tokens[next]) && !clause.used[next] => {
-                if clause.tokens[next].word().is_some_and(lexicon::is_label) {
-                    break;
-                }
-                places.push(next);
-                at = next + 1;
-            }
-            _ => break,
-        }
+/// The places of such words right before and behind a number.
+fn around(clause: &Clause, at: usize, words: &[&str]) -> Vec<usize> {
+    let is = |place: &usize| {
+        !clause.is_used(*place)
+            && clause.verb != Some(*place)
+            && clause.tokens[*place].word().is_some_and(|word| words.contains(&word))
+    };
+    let front = (0..at).rev().take_while(is);
+    let newest = |place: &usize| is(place) && clause.tokens[*place].word().is_some_and(|word| NEWEST.contains(&word));
+    let back = (at + 1..clause.tokens.len()).take_while(newest);
+    let mut places: Vec<usize> = front.chain(back).collect();
+    // `to 5 files`, `at 5`: a preposition alone makes no limit.
+    if places.iter().all(|place| clause.tokens[*place].word().is_some_and(lexicon::is_preposition)) {
+        places.clear();
     }
-    let values = places.iter().map(|place| clause.tokens[*place].text.clone()).collect();
-    slot.list(values).map(|value| (value, places))
-}
-
-/// All addresses that no label has taken.
-fn everyone(slot: &Slot<'_>, clause: &Clause) -> Option<(Value, Vec<usize>)> {
-    let from = |at: usize| at > 0 && clause.tokens[at - 1].is("from");
-    let (places, texts): (Vec<usize>, Vec<String>) = clause
-        .unused()
-        .filter(|(at, token)| token.kind == Kind::Email && !from(*at))
-        .map(|(at, token)| (at, token.text.clone()))
-        .unzip();
-    slot.list(texts).map(|value| (value, places))
+    places
 }
 
 /// Bucket and key of `bucket/key`.

@@ -4,6 +4,7 @@
 //! Tools bring words of their own (their names); the tables only say which other words people use
 //! for the same. A tool nobody thought of here is still found by the words of its name.
 
+use super::token::Kind;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -123,7 +124,9 @@ const LABELS: &[(&str, &[&str])] = &[
     ("channel_alias", &["channel"]),
     ("since", &["since", "after"]),
     ("max_chars", &["characters", "chars", "letters"]),
-    ("query", &["query"]),
+    ("query", &["query", "titled", "called", "named"]),
+    ("secret", &["secret", "signed"]),
+    ("page_size", &["paper"]),
     ("reply_to", &["reply-to"]),
     ("mailbox", &["mailbox", "from"]),
 ];
@@ -271,6 +274,69 @@ const CONDITIONS: &[&str] = &[
     "twice",
 ];
 
+/// Words that belong to a verb without saying more.
+const PARTICLES: &[(&str, &[&str])] = &[
+    ("look", &["up", "for"]),
+    ("sum", &["up"]),
+    ("boil", &["down"]),
+    ("back", &["up"]),
+    ("let", &["know"]),
+    ("what", &["is", "are", "does", "do", "know", "knows"]),
+    ("which", &["are", "is", "does"]),
+];
+
+/// Services that are no things of the table.
+const SERVICES: &[&str] = &["google", "notion", "github", "outlook"];
+
+/// Manners, wherever they stand.
+const COURTESIES: &[&str] = &["please", "kindly", "thanks", "also", "too", "now"];
+
+const POSSESSIVES: &[&str] = &["my", "our", "your", "its", "their"];
+
+/// Words after `what it` that ask for what a step gives.
+const CONTENT_QUESTIONS: &[&str] = &["says", "said", "returns", "returned", "contains"];
+
+/// What is told to somebody, by whatever tool.
+const MISSIVES: &[&str] = &["message", "note", "notification"];
+
+/// What may be handed on beside the goal.
+const DOCUMENTS: &[&str] =
+    &["report", "text", "file", "document", "update", "data", "content", "newsletter", "minutes", "letter"];
+
+/// Nouns that describe the address or text right behind them.
+const WEB_NOUNS: &[&str] = &[
+    "page", "post", "blog", "article", "site", "website", "document", "file", "report", "endpoint", "api", "feed",
+    "url", "link", "address",
+];
+const TEXT_NOUNS: &[&str] = &["text", "message", "note", "words", "following", "sentence", "markdown", "document"];
+const PATH_NOUNS: &[&str] = &["repo", "repository", "project", "file", "key", "path"];
+const DATA_NOUNS: &[&str] = &["json", "data", "payload", "object"];
+
+/// Words that stand for somebody or something that was named elsewhere, and so can't be a name.
+const NOBODY: &[&str] = &[
+    "me",
+    "us",
+    "you",
+    "him",
+    "her",
+    "them",
+    "it",
+    "myself",
+    "ourselves",
+    "nobody",
+    "noone",
+    "none",
+    "anybody",
+    "anyone",
+    "somebody",
+    "someone",
+    "everybody",
+    "everyone",
+    "no",
+    "any",
+    "all",
+];
+
 /// Verbs after which `that` begins what is said.
 const SAYING: &[&str] = &["tell", "notify", "inform", "let", "announce", "say", "remind", "message", "ping"];
 
@@ -360,6 +426,66 @@ pub(super) fn is_generic(word: &str) -> bool {
 
 pub(super) fn is_nounish(word: &str) -> bool {
     NOUNISH.contains(&word)
+}
+
+pub(super) fn is_possessive(word: &str) -> bool {
+    POSSESSIVES.contains(&word)
+}
+
+pub(super) fn is_courtesy(word: &str) -> bool {
+    COURTESIES.contains(&word)
+}
+
+pub(super) fn is_particle(verb: &str, word: &str) -> bool {
+    PARTICLES.iter().any(|(known, words)| stem(known) == stem(verb) && words.contains(&word))
+}
+
+pub(super) fn is_content_question(word: &str) -> bool {
+    CONTENT_QUESTIONS.contains(&word)
+}
+
+/// Whether a noun is what is told: a message, a note.
+pub(super) fn is_missive(word: &str) -> bool {
+    MISSIVES.iter().any(|known| stem(known) == stem(word))
+}
+
+/// Whether a noun may name what the caller gave beside the goal.
+pub(super) fn is_document(word: &str) -> bool {
+    DOCUMENTS.iter().any(|known| stem(known) == stem(word))
+}
+
+/// Whether a noun may stand right before a token of this kind and say what it is.
+pub(super) fn apposes(word: &str, kind: &Kind) -> bool {
+    let nouns = match kind {
+        Kind::Url => WEB_NOUNS,
+        Kind::Text => TEXT_NOUNS,
+        Kind::Name => PATH_NOUNS,
+        Kind::Json(_) => DATA_NOUNS,
+        Kind::Email => &["address"],
+        Kind::Handle => &["user"],
+        Kind::Id => &["id"],
+        _ => &[],
+    };
+    nouns.contains(&word)
+}
+
+/// Whether a noun only says what the value behind it is, so that what stands before it decides.
+pub(super) fn describes(word: &str) -> bool {
+    is_thing(word)
+        || is_generic(word)
+        || WEB_NOUNS.contains(&word)
+        || PATH_NOUNS.contains(&word)
+        || SERVICES.contains(&word)
+}
+
+/// Whether a word can't be anybody's or anything's name.
+pub(super) fn is_nobody(word: &str) -> bool {
+    NOBODY.contains(&word)
+}
+
+/// Whether a word names a service.
+pub(super) fn is_service(word: &str) -> bool {
+    SERVICES.contains(&word)
 }
 
 pub(super) fn is_condition(word: &str) -> bool {

@@ -3,14 +3,16 @@
 //! The goal is cut into clauses; each clause picks a tool by its verb and by what it speaks of; the
 //! tool's schema says which inputs are needed; they come from the clause, from the caller's
 //! `inputs`, or from what an earlier step gives. The same goal, inputs and tools always give the
-//! same plan. Nothing is made up: an input that is nowhere is told to be missing, and a part of the
-//! goal that would be left out is an error.
+//! same plan. Nothing is made up: an input that is nowhere is told to be missing. Every token of the
+//! goal becomes exactly one thing (see [`clause::Use`]); one that becomes nothing refuses the goal.
 
+mod account;
 mod build;
 mod choose;
 mod clause;
 mod error;
 mod fill;
+mod label;
 mod lexicon;
 mod slot;
 mod token;

@@ -47,14 +47,15 @@ impl<'a> Made<'a> {
     }
 }
 
-/// The output of a step that a noun names.
-pub(super) fn by_noun(step: &Made<'_>, slot: &Slot<'_>, word: &str) -> Option<Value> {
+/// The output of a step that a noun names: a member of the items that it lists (`titles`), or else
+/// an output or what it makes.
+pub(super) fn by_noun(step: &Made<'_>, slot: &Slot<'_>, word: &str, of_item: bool) -> Option<Value> {
     let (wanted, shape) = (stem(word), &step.shape);
     let also =
         |(own, nouns): &(&str, &[&str]), name: &str| *own == name && nouns.iter().any(|noun| stem(noun) == wanted);
     let called = |name: &str| stem(name) == wanted || NOUNS.iter().any(|row| also(row, name));
-    let own = shape.named.iter().find(|(name, _)| called(name) && usable(name, slot));
-    let direct = own.and_then(|(name, kind)| convert(&step.path(name), kind, slot, None));
+    let own = || shape.named.iter().find(|(name, _)| called(name) && usable(name, slot));
+    let direct = || own().and_then(|(name, kind)| convert(&step.path(name), kind, slot, None));
     let item = || {
         shape.named.iter().find_map(|(name, kind)| {
             let Type::List(item) = kind else { return None };
@@ -64,7 +65,7 @@ pub(super) fn by_noun(step: &Made<'_>, slot: &Slot<'_>, word: &str) -> Option<Va
         })
     };
     let makes = step.tool.has_thing(word) || lexicon::nominal(word).is_some_and(|act| step.tool.does(act));
-    direct.or_else(item).or_else(|| given(step, slot).filter(|_| makes))
+    if of_item { item() } else { direct().or_else(|| given(step, slot).filter(|_| makes)) }
 }
 
 /// Where a step put something.
@@ -148,7 +149,10 @@ fn list(path: &str, kind: &Type, member: Option<&str>) -> Option<String> {
         Type::Text => Some(path.to_owned()),
         Type::Object(shape) => {
             let known = |name: &&str| matches!(shape.named.get(*name), Some(Type::Text));
-            let name = member.filter(|name| known(name)).or_else(|| ITEM_NAMES.iter().copied().find(known))?;
+            let name = match member {
+                Some(member) => Some(member).filter(known)?,
+                None => ITEM_NAMES.iter().copied().find(known)?,
+            };
             let there =
                 if shape.required.contains(name) { String::new() } else { format!(".filter(x, has(x.{name}))") };
             Some(format!("{path}{there}.map(x, x.{name})"))

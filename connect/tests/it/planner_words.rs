@@ -1,0 +1,221 @@
+//! No word of a goal is left out of its plan: whatever is put into a goal that can be planned, the
+//! plan carries it or the refusal names it. And goals as people type them who have read the guide
+//! alone: a plan is the right one, or there is none.
+
+use crate::given::every_tool;
+use chimera_core::access::planner::plan;
+use chimera_core::access::{Plan, PlanError};
+use chimera_core::flow::tool::Spec;
+use chimera_engine::flow::Registry;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngSeed, TestRunner};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// What people add to a wish.
+const CLAUSES: &[&str] = &[
+    "created by octocat",
+    "by Quentin",
+    "except drafts",
+    "only if the build is green",
+    "unless it rains",
+    "from last week",
+    "from the last 7 days",
+    "before Friday",
+    "in an hour",
+    "at 10:30",
+    "assigned to me",
+    "sorted by age",
+    "without duplicates",
+    "like last time",
+    "for Quentin",
+    "as Quentin",
+    "older than 3 months",
+    "twice",
+];
+
+/// Goals with their inputs that have a plan.
+fn planned() -> Vec<(String, Value)> {
+    let known: Value = serde_json::from_str(include_str!("../data/goals.json")).unwrap();
+    let typed: Value = serde_json::from_str(include_str!("../data/goals_as_typed.json")).unwrap();
+    let all = known["planned"].as_array().unwrap().iter().chain(typed.as_array().unwrap());
+    all.filter(|goal| goal["steps"].is_array())
+        .map(|goal| (goal["goal"].as_str().unwrap().to_owned(), goal["inputs"].clone()))
+        .collect()
+}
+
+async fn tools() -> Vec<Arc<Spec>> {
+    let home = TempDir::new().unwrap();
+    let mut registry = Registry::default();
+    every_tool(home.path()).await.into_iter().for_each(|tool| registry.add(tool).unwrap());
+    registry.specs().cloned().collect()
+}
+
+/// Where a word can be put into a goal: at spaces outside of quotes and JSON, and at both ends.
+fn gaps(goal: &str) -> Vec<usize> {
+    let mut gaps = vec![0];
+    let mut closing: Option<char> = None;
+    let mut depth = 0_i32;
+    let mut before = ' ';
+    for (at, sign) in goal.char_indices() {
+        match closing {
+            Some(close) if sign == close => closing = None,
+            Some(_) => {}
+            None => match sign {
+                '"' | '`' => closing = Some(sign),
+                '“' => closing = Some('”'),
+                '\'' if before == ' ' => closing = Some('\''),
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                ' ' if depth == 0 => gaps.push(at),
+                _ => {}
+            },
+        }
+        before = sign;
+    }
+    gaps.push(goal.len());
+    gaps
+}
+
+fn with(goal: &str, gap: usize, words: &str) -> String {
+    format!("{} {words} {}", &goal[..gap], &goal[gap..]).trim().to_owned()
+}
+
+/// Words of a clause that mean something by themselves.
+fn meant(clause: &str) -> Vec<String> {
+    const SMALL: &[&str] = &["by", "the", "is", "it", "from", "in", "an", "at", "to", "for", "as", "than"];
+    clause.split(' ').filter(|word| !SMALL.contains(word)).map(str::to_lowercase).collect()
+}
+
+/// What became of a goal with more words in it.
+enum Outcome {
+    /// Another plan that holds all of them, or a refusal that names one.
+    Sound,
+    /// A refusal that names what they displaced: in `titled bavok` they are themselves the title.
+    Displaced,
+    /// They are gone.
+    Lost(String),
+}
+
+fn outcome(before: &Plan, after: &Result<Plan, PlanError>, words: &[String]) -> Outcome {
+    let holds = |text: &str, word: &String| text.to_lowercase().contains(word.as_str());
+    match after {
+        Ok(plan) if plan == before => Outcome::Lost("the same plan".to_owned()),
+        Ok(plan) => {
+            let inputs: String = plan.steps.iter().map(|step| step.input.to_string()).collect();
+            let lost = words.iter().find(|word| !holds(&inputs, word));
+            lost.map_or(Outcome::Sound, |word| Outcome::Lost(format!("{word} is not in {inputs}")))
+        }
+        Err(error) => {
+            let text = serde_json::to_string(error).unwrap();
+            if words.iter().any(|word| holds(&text, word)) { Outcome::Sound } else { Outcome::Displaced }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_clause_that_is_put_into_a_goal_is_carried_or_named() {
+    let tools = tools().await;
+    let (mut lost, mut displaced, mut all) = (Vec::new(), Vec::new(), 0);
+    for (number, (goal, inputs)) in planned().into_iter().enumerate() {
+        let Ok(before) = plan(&goal, &inputs, &tools) else { continue };
+        for (place, gap) in gaps(&goal).into_iter().enumerate() {
+            // Each goal meets other clauses at other places; all of them at all places take a minute.
+            for clause in (0..2).map(|at| CLAUSES[(number + 3 * place + 7 * at) % CLAUSES.len()]) {
+                let longer = with(&goal, gap, clause);
+                all += 1;
+                match outcome(&before, &plan(&longer, &inputs, &tools), &meant(clause)) {
+                    Outcome::Sound => {}
+                    Outcome::Displaced => displaced.push(longer),
+                    Outcome::Lost(why) => lost.push(format!("{longer}\n  {why}")),
+                }
+            }
+        }
+    }
+    assert!(lost.is_empty(), "{}:\n{}", lost.len(), lost.join("\n"));
+    assert!(displaced.len() * 50 < all, "{} of {all}:\n{}", displaced.len(), displaced.join("\n"));
+}
+
+#[tokio::test]
+async fn a_word_that_nobody_knows_is_carried_or_named() {
+    let tools = tools().await;
+    let goals: Vec<(String, Value, Plan)> = planned()
+        .into_iter()
+        .filter_map(|(goal, inputs)| plan(&goal, &inputs, &tools).ok().map(|plan| (goal, inputs, plan)))
+        .collect();
+    let places: Vec<(usize, usize)> = goals
+        .iter()
+        .enumerate()
+        .flat_map(|(at, (goal, ..))| gaps(goal).into_iter().map(move |gap| (at, gap)))
+        .collect();
+    let config = Config { cases: 2_000, failure_persistence: None, rng_seed: RngSeed::Fixed(14), ..Config::default() };
+    let cases = (prop::sample::select(places), "[b-df-hj-np-tv-xz][aeiou][kzvx][a-z]{2,6}[kzvx]");
+    TestRunner::new(config)
+        .run(&cases, |((at, gap), word)| {
+            let (goal, inputs, before) = &goals[at];
+            let longer = with(goal, gap, &word);
+            if let Outcome::Lost(why) = outcome(before, &plan(&longer, inputs, &tools), &[word]) {
+                prop_assert!(false, "{longer}: {why}");
+            }
+            Ok(())
+        })
+        .unwrap();
+}
+
+/// The blocks of the guide that begin with this fence.
+fn blocks<'a>(guide: &'a str, fence: &str) -> Vec<&'a str> {
+    guide.split(fence).skip(1).map(|rest| rest.split("\n```").next().unwrap().trim()).collect()
+}
+
+#[tokio::test]
+async fn every_form_in_the_guide_works() {
+    let tools = tools().await;
+    let guide = include_str!("../../../docs/guides/goals.md");
+    let forms: Vec<&str> = blocks(guide, "\n```text\n").into_iter().flat_map(str::lines).collect();
+    assert!(forms.len() >= 20, "{}", forms.len());
+    for goal in forms {
+        if let Err(error) = plan(goal, &Value::Null, &tools) {
+            panic!("{goal}: {error}");
+        }
+    }
+    let json: Vec<Value> =
+        blocks(guide, "\n```json\n").iter().map(|block| serde_json::from_str(block).unwrap()).collect();
+    let goal = json[0]["goal"].as_str().unwrap();
+    let steps = plan(goal, &Value::Null, &tools).unwrap().steps;
+    assert_eq!(serde_json::to_value(steps).unwrap(), json[1]["steps"], "{goal}");
+    for request in json.iter().filter(|block| block["goal"].is_string()) {
+        let goal = request["goal"].as_str().unwrap();
+        plan(goal, &request["inputs"], &tools).unwrap_or_else(|error| panic!("{goal}: {error}"));
+    }
+    let rows = guide.lines().filter(|line| line.starts_with("| `") && !line.starts_with("| `reason`"));
+    for cells in rows.map(|row| row.split('|').map(str::trim).collect::<Vec<_>>()).filter(|cells| cells[3].len() > 2) {
+        let (reason, goal) = (cells[1].trim_matches('`'), cells[3].trim_matches('*'));
+        let refused = plan(goal, &Value::Null, &tools).expect_err(goal).body();
+        assert_eq!(refused.details["reason"], reason, "{goal}");
+    }
+}
+
+#[tokio::test]
+async fn goals_as_people_type_them_have_the_right_plan_or_none() {
+    let tools = tools().await;
+    let typed: Vec<Value> = serde_json::from_str(include_str!("../data/goals_as_typed.json")).unwrap();
+    assert_eq!(typed.len(), 60);
+    let (mut right, mut wrong) = (BTreeSet::new(), Vec::new());
+    for case in &typed {
+        let goal = case["goal"].as_str().unwrap();
+        let outcome = plan(goal, &Value::Null, &tools);
+        let steps = |plan: &Plan| -> Vec<Value> {
+            plan.steps.iter().map(|step| json!({"tool": step.tool, "input": step.input})).collect()
+        };
+        match (&outcome, case["steps"].as_array()) {
+            (Ok(plan), Some(expected)) if steps(plan) == *expected => drop(right.insert(goal)),
+            (Ok(plan), _) => wrong.push(format!("{goal}\n  {}", json!(steps(plan)))),
+            (Err(_), None) => drop(right.insert(goal)),
+            (Err(_), Some(_)) => {}
+        }
+    }
+    assert!(wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(right.len() >= 57, "{} of {}", right.len(), typed.len());
+}

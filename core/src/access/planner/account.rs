@@ -1,0 +1,203 @@
+//! The account of a clause: what each of its tokens has become.
+//!
+//! A token is taken exactly once: as a value, as the word that announces one, as the name of a
+//! tool's thing, as a pointer at an earlier step. Words that carry nothing themselves (articles,
+//! prepositions, manners) are taken only beside something that is; they are settled from the end to
+//! the beginning, so that `from` stays over with the `last week` behind it. What nobody has taken
+//! refuses the goal, so a word that the planner does not know can't change nothing.
+
+use super::choose::Profile;
+use super::clause::{Clause, Use};
+use super::error::{PlanError, excerpt};
+use super::lexicon::{self, stem};
+use super::slot::Slot;
+use super::token::{Kind, Token};
+
+/// What the steps of one clause were made of.
+#[derive(Default)]
+pub(super) struct Facts<'a> {
+    /// The tools of its steps, and of the steps that they point at.
+    pub(super) tools: Vec<&'a Profile>,
+    /// Labels of inputs that are filled.
+    pub(super) labels: Vec<&'a str>,
+    /// Something of an earlier step flows into one of them.
+    pub(super) wired: bool,
+    /// Something that is handed on comes from the caller's `inputs`.
+    pub(super) given: bool,
+    /// Something is handed on, wherever it comes from.
+    pub(super) carried: bool,
+}
+
+impl<'a> Facts<'a> {
+    /// Notes an input that is filled.
+    pub(super) fn fill(&mut self, slot: &Slot<'a>) {
+        self.labels.extend(lexicon::labels(slot.name));
+        self.labels.extend(slot.name.split('_'));
+    }
+
+    fn names(&self, word: &str) -> bool {
+        self.tools.iter().any(|tool| tool.has_thing(word) || tool.lists(word) || tool.does(word) || tool.makes(word))
+    }
+
+    fn lists(&self, word: &str) -> bool {
+        self.tools.iter().any(|tool| tool.lists(word) || (tool.does("list") && tool.has_thing(word)))
+    }
+}
+
+/// Settles what is left of a clause once its steps are made.
+pub(super) fn settle(clause: &mut Clause, facts: &Facts<'_>) {
+    for at in (0..clause.tokens.len()).rev() {
+        if !clause.is_used(at)
+            && let Some(becomes) = role(clause, facts, at)
+        {
+            clause.take(at, becomes);
+        }
+    }
+}
+
+/// What an unused token is good for.
+fn role(clause: &Clause, facts: &Facts<'_>, at: usize) -> Option<Use> {
+    let token = &clause.tokens[at];
+    if token.is_mark() {
+        return Some(Use::Form);
+    }
+    let word = token.word()?;
+    if clause.verb == Some(at) {
+        return Some(Use::Act);
+    }
+    if lexicon::is_condition(word) {
+        return None;
+    }
+    let noun = || noun(clause, facts, at, word);
+    small(clause, facts, at, word).or_else(noun)
+}
+
+/// Words that are only there for the grammar.
+fn small(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Use> {
+    let next = behind(clause, at);
+    let leads = clause.verb.is_some_and(|verb| at < verb);
+    let before = at.checked_sub(1);
+    let verb = clause.verb_word().unwrap_or_default();
+    let after_verb = before.is_some() && before == clause.verb;
+    let possessive = lexicon::is_possessive(word);
+    let form = (leads && (lexicon::is_filler(word) || word == "use"))
+        || lexicon::is_courtesy(word)
+        || lexicon::is_particle(verb, word)
+        || word == "and"
+        || (matches!(word, "me" | "us") && (after_verb || before.is_some_and(|at| clause.tokens[at].is("for"))))
+        || ((lexicon::is_determiner(word) && !possessive || lexicon::is_preposition(word))
+            && next.is_some_and(|next| clause.is_used(next)));
+    if form {
+        return Some(Use::Form);
+    }
+    if possessive {
+        // `my drive` is where the tool looks anyway; `my issues` would be some of them.
+        let own = next.is_some_and(|next| match clause.uses[next] {
+            Some(Use::Value | Use::Reference) => true,
+            Some(Use::Thing) => !clause.tokens[next].word().is_some_and(|word| facts.lists(word)),
+            _ => false,
+        });
+        let theirs = matches!(word, "its" | "their") && (facts.wired || next.is_some_and(|next| clause.is_used(next)));
+        return (own || theirs).then_some(Use::Reference);
+    }
+    // `what it says` is what it gives.
+    let says = facts.wired && lexicon::is_content_question(word);
+    let asks = |ahead: usize, words: &[&str]| {
+        clause.tokens.get(at + ahead).and_then(Token::word).is_some_and(|word| words.contains(&word))
+    };
+    let question =
+        (word == "what" && asks(1, &["it", "they"])) || (says && before.is_some_and(|at| clause.tokens[at].is("it")));
+    (question && facts.wired).then_some(Use::Reference)
+}
+
+/// Nouns that name a tool's thing, an input, or what is handed on.
+fn noun(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Use> {
+    let next = clause.tokens.get(at + 1).filter(|_| clause.is_used(at + 1));
+    let value = |place: usize| matches!(clause.uses.get(place), Some(Some(Use::Value | Use::Choice | Use::Reference)));
+    let beside = value(at + 1) || at.checked_sub(1).is_some_and(value);
+    if facts.names(word) {
+        return Some(Use::Thing);
+    }
+    if facts.labels.iter().any(|label| stem(label) == stem(word)) && (beside || facts.wired) {
+        return Some(Use::Label);
+    }
+    // `create a repository acme/web` asks for something else than an issue in it.
+    if lexicon::is_thing(word) && object_of_verb(clause, at) {
+        return None;
+    }
+    // `the blog post https://…`, `the text "…"`.
+    let apposed = next.is_some_and(|next| lexicon::apposes(word, &next.kind) && value(at + 1))
+        || next.and_then(Token::word).is_some_and(|next| {
+            lexicon::apposes(word, &Kind::Url) && lexicon::apposes(next, &Kind::Url) && value_follows(clause, at + 1)
+        });
+    if apposed {
+        return Some(Use::Form);
+    }
+    let pointed = match word {
+        "this" | "these" | "that" | "those" | "following" | "everything" => facts.carried,
+        _ => lexicon::is_pronoun(word) && facts.wired,
+    };
+    if pointed {
+        return Some(Use::Reference);
+    }
+    let definite =
+        at.checked_sub(1).is_some_and(|before| clause.tokens[before].is("the") || clause.tokens[before].is("this"));
+    let mailed = lexicon::thing(word) == lexicon::thing("mail") && facts.labels.contains(&"subject");
+    let told = mailed || (lexicon::is_missive(word) && facts.tools.iter().any(|tool| tool.hands_on()));
+    let handed = lexicon::is_document(word) && definite && facts.given && object_of_verb(clause, at);
+    (told || handed).then_some(Use::Reference)
+}
+
+/// Whether only articles stand between the verb and this noun.
+fn object_of_verb(clause: &Clause, at: usize) -> bool {
+    let Some(verb) = clause.verb.filter(|verb| *verb < at) else { return false };
+    clause.tokens[verb + 1..at].iter().all(|token| {
+        token.word().is_some_and(|word| lexicon::is_determiner(word) || matches!(word, "up" | "me" | "us"))
+    })
+}
+
+/// Whether nouns that describe it lead from here to a value.
+fn value_follows(clause: &Clause, at: usize) -> bool {
+    let value = |token: &Token| token.is_entity();
+    (at..clause.tokens.len()).find(|place| clause.tokens[*place].word().is_none()).is_some_and(|place| {
+        value(&clause.tokens[place]) && clause.is_used(place) && (at..place).all(|place| clause.is_used(place))
+    })
+}
+
+/// The token behind, past a colon.
+fn behind(clause: &Clause, at: usize) -> Option<usize> {
+    let next = (at + 1..clause.tokens.len()).find(|next| clause.tokens[*next].kind != Kind::Mark(':'))?;
+    (!clause.tokens[next].is_mark()).then_some(next)
+}
+
+/// The refusal that names what is left of a clause, if anything is.
+pub(super) fn leftover(goal: &str, clause: &Clause) -> Option<PlanError> {
+    named(goal, clause, |_| true)
+}
+
+/// The refusal that names the words of a clause that nobody knows, if there are any. What a step
+/// could have taken, had it been made, is none of them.
+pub(super) fn unknown(goal: &str, clause: &Clause) -> Option<PlanError> {
+    let known = |word: &str| {
+        lexicon::is_preposition(word)
+            || lexicon::is_determiner(word)
+            || lexicon::is_generic(word)
+            || lexicon::is_label(word)
+            || lexicon::describes(word)
+    };
+    named(goal, clause, |token| token.word().is_some_and(|word| !known(word)))
+}
+
+fn named(goal: &str, clause: &Clause, counts: impl Fn(&Token) -> bool) -> Option<PlanError> {
+    let mut spans: Vec<(usize, usize)> = Vec::new();
+    let mut last = None;
+    for (at, token) in clause.unused().filter(|(_, token)| counts(token)) {
+        match spans.last_mut() {
+            Some(span) if at > 0 && last == Some(at - 1) && token.start >= span.1 => span.1 = token.end,
+            _ => spans.push((token.start, token.end)),
+        }
+        last = Some(at);
+    }
+    let texts: Vec<&str> = spans.iter().filter_map(|(start, end)| goal.get(*start..*end)).collect();
+    (!texts.is_empty()).then(|| PlanError::Unplaced { text: excerpt(&texts.join(" … ")) })
+}

@@ -1,0 +1,223 @@
+//! Values that a word announces: `subject "…"`, `labelled bug and urgent`, `the reports bucket`, and
+//! what a search is about.
+//!
+//! The words between a label and its value are taken together with it. A value without quotes is
+//! taken only where one word can hold it and something ends it; names can't be pronouns.
+
+use super::clause::{Clause, Use};
+use super::fill::Fill;
+use super::lexicon;
+use super::slot::{Class, Slot};
+use super::token::{Kind, Token};
+use serde_json::Value;
+
+/// Places that a word without quotes may fill.
+const BARE: &[&str] = &["bucket", "channel_alias", "labels", "assignee", "assignees", "event_type", "language"];
+/// Words between a label and its value.
+const BETWEEN: &[&str] = &["is", "of", "to", "the", "it", "with", "line", "a", "an", "being", "says", "that", "="];
+/// Words that announce what is looked for, the surest first.
+pub(super) const SOUGHT: &[&str] = &["about", "containing", "matching", "mentioning", "for"];
+/// Words before `since` that say nothing else.
+const CHANGED: &[&str] = &["changed", "updated", "modified"];
+
+/// A value and the places of the tokens that hold it.
+type Found = Option<(Value, Vec<usize>)>;
+
+impl<'a> Fill<'a> {
+    /// Everything that stands behind or before a label.
+    pub(super) fn labelled(&mut self, clause: &mut Clause) {
+        let open: Vec<Slot<'a>> = self.open().cloned().collect();
+        for slot in open {
+            let labels = lexicon::labels(slot.name);
+            for at in 0..clause.tokens.len() {
+                let said = clause.tokens[at].word().is_some_and(|word| labels.contains(&word));
+                if !said || clause.is_used(at) || clause.verb == Some(at) {
+                    continue;
+                }
+                let from = value_at(clause, at, &labels);
+                let behind = from.and_then(|from| self.behind(&slot, clause, at, from).map(|found| (found, from)));
+                if let Some(((value, places), from)) = behind {
+                    self.put(slot.name, value);
+                    places.into_iter().for_each(|place| clause.take(place, Use::Value));
+                    (at..from).for_each(|place| clause.take(place, Use::Label));
+                    let changed = |place: &usize| clause.tokens[*place].word().is_some_and(|w| CHANGED.contains(&w));
+                    if let Some(place) = at.checked_sub(1).filter(changed).filter(|_| slot.name == "since") {
+                        clause.take(place, Use::Label);
+                    }
+                    break;
+                }
+                if let Some((value, place)) = before(&slot, clause, at) {
+                    self.put(slot.name, value);
+                    clause.take(place, Use::Value);
+                    clause.take(at, Use::Label);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The value behind a label, and the places it takes.
+    fn behind(&self, slot: &Slot<'_>, clause: &Clause, at: usize, from: usize) -> Found {
+        let token = &clause.tokens[from];
+        let one = |value: Value| Some((value, vec![from]));
+        let name = |place: usize| is_name(clause, place) && !(is_person(slot) && articled(clause, place));
+        let bare = BARE.contains(&slot.name) && name(from);
+        match (slot.class, &token.kind) {
+            (Class::Address, Kind::Email) => {
+                several(slot, clause, from, &|place| clause.tokens[place].kind == Kind::Email)
+            }
+            (Class::Count, Kind::Number(number)) => one(Value::from(*number)),
+            (Class::Texts, Kind::Text) => several(slot, clause, from, &|place| clause.tokens[place].kind == Kind::Text),
+            (Class::Texts, Kind::Word(_) | Kind::Handle) if bare || token.kind == Kind::Handle => {
+                several(slot, clause, from, &|place| name(place) || clause.tokens[place].kind == Kind::Handle)
+            }
+            (Class::Text, Kind::Text) => one(Value::from(token.text.as_str())),
+            (Class::Text, Kind::Name) if matches!(slot.name, "key" | "event_type" | "bucket") => {
+                one(Value::from(token.text.as_str()))
+            }
+            (Class::Text, Kind::Secret) if slot.name == "secret" => one(Value::from(token.text.as_str())),
+            (Class::Text, Kind::Moment) if slot.name == "since" => one(Value::from(token.text.as_str())),
+            (Class::Text, Kind::Handle) if slot.name == "assignee" => one(Value::from(token.text.as_str())),
+            (Class::Text, Kind::Word(_)) if slot.name == "labels" && bare => several(slot, clause, from, &name),
+            (Class::Text, Kind::Word(_)) if bare => one(Value::from(token.text.as_str())),
+            (Class::Text, Kind::Word(_)) if slot.is_head() && !self.searches && !clause.tokens[at].is(slot.name) => {
+                self.run(clause, from, false).map(|(text, places)| (Value::from(text), places))
+            }
+            (Class::Open, Kind::Json(value)) => one(value.clone()),
+            _ => None,
+        }
+    }
+
+    /// Words without quotes, up to a mark, a label, a condition, or a place such as `in Notion` or
+    /// `to #ops`. What is looked for ends at any preposition: behind it may stand what the tool
+    /// can't do, such as `from last week`.
+    fn run(&self, clause: &Clause, from: usize, sought: bool) -> Option<(String, Vec<usize>)> {
+        let tokens = &clause.tokens;
+        let ends = |at: usize| {
+            let token = &tokens[at];
+            let next = |ahead: usize| tokens.get(at + ahead);
+            let placed =
+                |t: &Token| t.is_entity() || t.word().is_some_and(|w| lexicon::is_thing(w) || lexicon::is_service(w));
+            let word = token.word().unwrap_or_default();
+            let place = lexicon::is_preposition(word)
+                && (next(1).is_some_and(placed)
+                    || (next(1).and_then(Token::word).is_some_and(lexicon::is_determiner)
+                        && next(2).is_some_and(placed))
+                    || (sought && word != "of"));
+            let label = matches!(word, "with" | "saying" | "labelled" | "cc" | "bcc");
+            clause.is_used(at)
+                || token.is_mark()
+                || place
+                || label
+                || lexicon::is_condition(word)
+                || (token.is_entity() && !matches!(token.kind, Kind::Number(_) | Kind::Name))
+        };
+        let end = (from..tokens.len()).find(|at| ends(*at)).unwrap_or(tokens.len());
+        // A text in quotes right behind is what was announced.
+        if tokens.get(end).is_some_and(|token| token.kind == Kind::Text && !clause.is_used(end)) {
+            return None;
+        }
+        if end <= from || tokens[from].word().is_some_and(lexicon::is_nobody) {
+            return None;
+        }
+        let text = self.goal.get(tokens[from].start..tokens[end - 1].end)?;
+        Some((text.to_owned(), (from..end).collect()))
+    }
+
+    /// What is looked for, without quotes.
+    pub(super) fn sought(&mut self, clause: &mut Clause) {
+        let quoted = clause.unused().any(|(_, token)| token.kind == Kind::Text);
+        let open = self.open().find(|slot| slot.required && slot.class == Class::Text).map(|slot| slot.name);
+        let (true, false, Some(name)) = (self.searches, quoted, open) else { return };
+        for label in SOUGHT {
+            let Some((at, _)) = clause.words().find(|(_, word)| word == label) else { continue };
+            let article = clause.tokens.get(at + 1).and_then(Token::word).is_some_and(lexicon::is_determiner);
+            let from = at + 1 + usize::from(article);
+            if let Some((text, places)) = self.run(clause, from, true) {
+                self.put(name, Value::from(text));
+                places.into_iter().for_each(|place| clause.take(place, Use::Value));
+                (at..from).for_each(|place| clause.take(place, Use::Label));
+                return;
+            }
+        }
+        // `find our brand guidelines`: what is looked for stands behind the verb.
+        let Some(verb) = clause.verb.map(|verb| verb + 1) else { return };
+        let small = |token: &Token| token.word().is_some_and(|w| lexicon::is_determiner(w) || lexicon::is_filler(w));
+        let from = (verb..clause.tokens.len()).find(|at| !small(&clause.tokens[*at])).unwrap_or(verb);
+        let Some((text, places)) = self.run(clause, from, true) else { return };
+        let says = |place: &usize| {
+            let word = clause.tokens[*place].word().unwrap_or_default();
+            !lexicon::is_preposition(word) && !lexicon::is_generic(word) && !lexicon::is_thing(word) && word != "pages"
+        };
+        if places.iter().all(says) {
+            self.put(name, Value::from(text));
+            places.into_iter().for_each(|place| clause.take(place, Use::Value));
+        }
+    }
+}
+
+/// Where the value of a label stands: past small words and further labels of the same input.
+fn value_at(clause: &Clause, at: usize, labels: &[&str]) -> Option<usize> {
+    let skips = |token: &Token| {
+        token.word().is_some_and(|word| BETWEEN.contains(&word) || labels.contains(&word))
+            || token.kind == Kind::Mark(':')
+    };
+    let from = (at + 1..clause.tokens.len()).find(|next| !skips(&clause.tokens[*next]))?;
+    (at + 1..=from).all(|place| !clause.is_used(place)).then_some(from)
+}
+
+/// Whether a word can be a name, and nothing that belongs to it follows.
+fn is_name(clause: &Clause, place: usize) -> bool {
+    let Some(word) = clause.tokens[place].word() else { return false };
+    let ends = |token: &Token| match token.word() {
+        Some(next) => {
+            next == "and" || lexicon::is_preposition(next) || lexicon::is_label(next) || lexicon::is_courtesy(next)
+        }
+        None => token.is_mark(),
+    };
+    let small = lexicon::is_preposition(word)
+        || lexicon::is_determiner(word)
+        || lexicon::is_nobody(word)
+        || lexicon::is_condition(word)
+        || lexicon::is_label(word);
+    !small && clause.tokens.get(place + 1).is_none_or(ends)
+}
+
+/// Whether an input holds somebody's name.
+fn is_person(slot: &Slot<'_>) -> bool {
+    matches!(slot.name, "assignee" | "assignees")
+}
+
+/// `the team` is not somebody's name.
+fn articled(clause: &Clause, place: usize) -> bool {
+    place.checked_sub(1).and_then(|before| clause.tokens[before].word()).is_some_and(lexicon::is_determiner)
+}
+
+/// A value in front of its label: `the reports bucket`, `the ops channel`.
+fn before(slot: &Slot<'_>, clause: &Clause, at: usize) -> Option<(Value, usize)> {
+    let place = at.checked_sub(1).filter(|_| matches!(slot.name, "bucket" | "channel_alias"))?;
+    let token = &clause.tokens[place];
+    let word = token.word().filter(|_| !clause.is_used(place))?;
+    let articled = articled(clause, place);
+    let small = lexicon::is_determiner(word) || lexicon::is_preposition(word) || lexicon::is_thing(word);
+    (!small && articled && lexicon::acts(word).is_empty()).then(|| (Value::from(token.text.as_str()), place))
+}
+
+/// Values with commas and `and` between them.
+fn several(slot: &Slot<'_>, clause: &Clause, from: usize, fits: &dyn Fn(usize) -> bool) -> Found {
+    let mut places = vec![from];
+    let mut at = from + 1;
+    loop {
+        let joins = |t: &Token| t.is("and") || t.kind == Kind::Mark(',');
+        let next = (at..clause.tokens.len()).find(|next| !joins(&clause.tokens[*next]));
+        match next {
+            Some(next) if next > at && fits(next) && !clause.is_used(next) => {
+                places.push(next);
+                at = next + 1;
+            }
+            _ => break,
+        }
+    }
+    let values = places.iter().map(|place| clause.tokens[*place].text.clone()).collect();
+    slot.list(values).map(|value| (value, places))
+}
