@@ -6,6 +6,7 @@
 
 use crate::limits::{ERROR_DETAIL_BYTES_MAX, ERROR_MESSAGE_CHARS_MAX};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 
 /// Nesting of a document at the most; what lies deeper is left out.
 const DEPTH_MAX: usize = 16;
@@ -26,6 +27,39 @@ pub fn storable_value(value: Value) -> Value {
 #[must_use]
 pub fn bounded(value: Value, bytes_max: usize, chars_max: usize) -> Value {
     Room { bytes_left: bytes_max, chars_max }.fit(value, DEPTH_MAX)
+}
+
+/// A text in which no character hides and none turns others around, for those who decide about it: what
+/// has no shape of its own is spelled as in JSON. Lines and tabs stay, and so does what chooses the look of
+/// the symbol before it.
+#[must_use]
+pub fn visible(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() && !text.contains(is_shapeless) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut before = '\0';
+    for c in text.chars() {
+        let chooses_look = matches!(c, '\u{fe0e}' | '\u{fe0f}') && before >= '\u{203c}' && !is_shapeless(before);
+        if is_shapeless(c) && !chooses_look {
+            let mut units = [0; 2];
+            shown.extend(c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
+        } else {
+            shown.push(c);
+        }
+        before = c;
+    }
+    Cow::Owned(shown)
+}
+
+/// Whether a character shows nothing: controls, zero width, directions, fillers, selectors, tags.
+const fn is_shapeless(c: char) -> bool {
+    matches!(c,
+        '\0'..='\u{8}' | '\u{b}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{34f}' | '\u{61c}'
+        | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}'
+        | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 fn cut(text: String, chars_max: usize) -> String {
@@ -86,5 +120,37 @@ impl Room {
 
     const fn spend(&mut self, bytes: usize) {
         self.bytes_left = self.bytes_left.saturating_sub(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_hides_is_spelled_out() {
+        for (text, shown) in [
+            ("a\u{202e}moc.live", "a\\u202emoc.live"),
+            ("pay\u{200b}pal", "pay\\u200bpal"),
+            ("\u{2066}x\u{2069}", "\\u2066x\\u2069"),
+            ("ok\u{e0041}", "ok\\udb40\\udc41"),
+            ("a\u{feff}\u{ad}\u{3164}b", "a\\ufeff\\u00ad\\u3164b"),
+            ("bell\u{7}", "bell\\u0007"),
+            ("x\u{fe0f}\u{fe0f}", "x\\ufe0f\\ufe0f"),
+            ("lines\nand\ttabs, ü, 漢字, ❤\u{fe0f}", "lines\nand\ttabs, ü, 漢字, ❤\u{fe0f}"),
+        ] {
+            assert_eq!(visible(text), shown);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn two_texts_that_differ_are_shown_differently(text in "[a-z]{1,8}", at in 0_usize..8, hidden in prop::sample::select(vec!['\u{200d}', '\u{202e}', '\u{e0100}', '\u{2064}', '\0'])) {
+            let mut other = text.clone();
+            other.insert(at.min(text.len()), hidden);
+            prop_assert_ne!(visible(&text).into_owned(), visible(&other).into_owned());
+            prop_assert!(!visible(&other).contains(hidden));
+        }
     }
 }

@@ -12,6 +12,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use chimera_core::error::Code;
 use chimera_core::limits::NOTES_BYTES_MAX;
+use chimera_core::text::visible;
 use chimera_engine::flow::{Flow, Opened};
 use serde_json::Value;
 
@@ -113,16 +114,7 @@ fn exact(page: &mut String, title: &str, value: &Value) {
 
 /// A document as JSON, in which no character hides and none turns others around.
 fn exactly(value: &Value) -> String {
-    let mut shown = String::new();
-    for c in format!("{value:#}").chars() {
-        match c {
-            '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{61c}' | '\u{feff}' => {
-                shown.push_str(&format!("\\u{:04x}", u32::from(c)));
-            }
-            c => shown.push(c),
-        }
-    }
-    shown
+    visible(&format!("{value:#}")).into_owned()
 }
 
 fn steps(page: &mut String, steps: &Value) {

@@ -8,11 +8,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::Code;
-use chimera_core::ledger::{REDACTED, Redactor};
-use chimera_core::limits::{ERROR_TEXT_CHARS_MAX, SECRET_MASK_BYTES_MIN};
+use chimera_core::ledger::Redactor;
+use chimera_core::limits::ERROR_TEXT_CHARS_MAX;
 use chimera_engine::port::{SecretError, Secrets, ToolError};
 use reqwest::header::HeaderValue;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 const SCHEME: &str = "secret://";
@@ -65,36 +66,11 @@ impl Keyring {
         sensitive(&format!("{prefix}{}", secret.expose_text().unwrap_or_default()), name)
     }
 
-    /// What stands for `value` in an output: every secret in it masked.
+    /// What stands for `value` in an output: every secret in it masked, however it is spelled.
     pub(crate) fn mask(&self, value: &mut Value) {
-        match value {
-            Value::String(text) => {
-                if let Some(masked) = self.masked(text) {
-                    *text = masked;
-                }
-            }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.mask(item)),
-            Value::Object(members) => {
-                members.values_mut().for_each(|member| self.mask(member));
-                if members.keys().any(|name| self.masked(name).is_some()) {
-                    let renamed = std::mem::take(members).into_iter();
-                    *members = renamed.map(|(name, member)| (self.masked(&name).unwrap_or(name), member)).collect();
-                }
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        if !self.used.is_empty() {
+            mask(&Redactor::new(&self.used), value);
         }
-    }
-
-    /// The text without its secrets, if it has any.
-    fn masked(&self, text: &str) -> Option<String> {
-        let mut masked: Option<String> = None;
-        for needle in self.used.iter().filter_map(Secret::expose_text) {
-            let current = masked.as_deref().unwrap_or(text);
-            if needle.len() >= SECRET_MASK_BYTES_MIN && current.contains(needle) {
-                masked = Some(current.replace(needle, REDACTED));
-            }
-        }
-        masked
     }
 
     /// Words of the other side, short and without anything that is or looks like a secret.
@@ -102,6 +78,25 @@ impl Keyring {
         let clean = Redactor::new(&self.used).text(text).into_owned();
         let printable = clean.chars().map(|c| if c.is_control() { ' ' } else { c });
         printable.take(ERROR_TEXT_CHARS_MAX).collect::<String>().trim().to_owned()
+    }
+}
+
+fn mask(redactor: &Redactor, value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let Cow::Owned(masked) = redactor.values(text) {
+                *text = masked;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| mask(redactor, item)),
+        Value::Object(members) => {
+            members.values_mut().for_each(|member| mask(redactor, member));
+            if members.keys().any(|name| matches!(redactor.values(name), Cow::Owned(_))) {
+                let renamed = std::mem::take(members).into_iter();
+                *members = renamed.map(|(name, member)| (redactor.values(&name).into_owned(), member)).collect();
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 

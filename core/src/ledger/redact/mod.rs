@@ -1,18 +1,20 @@
 //! Masks what must not be read: in log lines, error details, stored copies of requests.
 //!
-//! Two nets. Values of secrets that were resolved are masked wherever they stand, also inside
-//! JSON strings and URLs. What merely looks like a credential (bearer tokens, JWTs, `password=…`,
+//! Two nets. Values of secrets that were resolved are masked wherever they stand, also escaped for JSON
+//! or a URL, in base64 and in hex. What merely looks like a credential (bearer tokens, JWTs, `password=…`,
 //! fields named like secrets, user info of URLs, private keys) is masked by pattern. Masking too
 //! much is a nuisance, too little a leak; still, ordinary words near these patterns stay. A
 //! reference such as `secret://smtp` is a name and stays readable.
 
 mod name;
 mod pattern;
+mod spelling;
 
 use crate::access::Secret;
 use crate::limits::{JSON_DEPTH_MAX, SECRET_MASK_BYTES_MIN};
 use pattern::Span;
 use serde_json::Value;
+use spelling::Needle;
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use zeroize::Zeroizing;
@@ -23,7 +25,7 @@ pub const REDACTED: &str = "[redacted]";
 /// Knows the values and patterns to mask.
 #[derive(Clone, Default)]
 pub struct Redactor {
-    needles: Vec<Zeroizing<String>>,
+    needles: Vec<Needle>,
 }
 
 impl Redactor {
@@ -37,9 +39,13 @@ impl Redactor {
 
     /// Masks this value too from now on, and if it is a URL also what it carries.
     pub fn learn(&mut self, secret: &Secret) {
-        let Some(text) = secret.expose_text().map(str::trim) else { return };
-        self.learn_text(text);
-        self.learn_url(text);
+        match secret.expose_text().map(str::trim) {
+            Some(text) => {
+                self.learn_text(text);
+                self.learn_url(text);
+            }
+            None => self.learn_bytes(secret.expose()),
+        }
     }
 
     /// Masks from now on what this URL carries: its password, and parameters named like secrets.
@@ -52,18 +58,25 @@ impl Redactor {
         }
     }
 
-    /// As it is, and as JSON and URLs spell it. Values that are very short are left to the patterns.
+    /// Values that are very short are left to the patterns.
     fn learn_text(&mut self, plain: &str) {
-        if plain.len() < SECRET_MASK_BYTES_MIN || pattern::is_harmless(plain) {
-            return;
+        if !pattern::is_harmless(plain) {
+            self.learn_bytes(plain.as_bytes());
         }
-        let quoted = Zeroizing::new(Value::from(plain).to_string());
-        let encoded = Zeroizing::new(percent_encoded(plain));
-        for spelling in [plain, &quoted[1..quoted.len() - 1], &encoded] {
-            if !self.needles.iter().any(|known| known.as_str() == spelling) {
-                self.needles.push(Zeroizing::new(spelling.to_owned()));
-            }
+    }
+
+    fn learn_bytes(&mut self, plain: &[u8]) {
+        if plain.len() >= SECRET_MASK_BYTES_MIN && !self.needles.iter().any(|known| known.is(plain)) {
+            self.needles.push(Needle::of(plain));
         }
+    }
+
+    /// `text` without the values that were learned, whatever else it holds; borrowed when there are none.
+    #[must_use]
+    pub fn values<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut spans = Vec::new();
+        self.needles.iter().for_each(|needle| needle.find(text, &mut spans));
+        if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(masked(text, spans)) }
     }
 
     /// Whether a field of this name is to be masked whole, whatever it holds.
@@ -76,9 +89,7 @@ impl Redactor {
     #[must_use]
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut spans = Vec::new();
-        for needle in &self.needles {
-            spans.extend(text.match_indices(needle.as_str()).map(|(at, _)| Span::from(at..at + needle.len())));
-        }
+        self.needles.iter().for_each(|needle| needle.find(text, &mut spans));
         pattern::find(text, &mut spans);
         if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(masked(text, spans)) }
     }
@@ -147,18 +158,6 @@ fn masked(text: &str, mut spans: Vec<Span>) -> String {
         done = done.max(range.end);
     }
     out.push_str(&text[done..]);
-    out
-}
-
-fn percent_encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
     out
 }
 

@@ -1,6 +1,6 @@
 //! Finds what looks like a credential, in one pass over the bytes.
 //!
-//! Every pattern hangs on one byte (`=`, `:`, `e`, `b`, `-`), so that a line without credentials
+//! Every pattern hangs on one byte (`=`, `:`, `e`, `b`, `-`, `a`, `%`), so that a line without credentials
 //! costs one look at each byte and no allocation. All patterns begin and end at ASCII bytes or at
 //! the ends of the text, so that a span always lies on character boundaries.
 
@@ -45,6 +45,7 @@ pub(super) fn find(text: &str, spans: &mut Vec<Span>) {
             b'e' => jwt(bytes, at).map(Span::from),
             b'B' | b'b' => after_scheme(bytes, at).map(Span::from),
             b'-' => private_key(text, at).map(Span::from),
+            b'a' | b'A' | b'%' => link_token(bytes, at).map(Span::from),
             _ => None,
         };
         match found {
@@ -204,6 +205,36 @@ fn is_opaque(word: &[u8]) -> bool {
 
 fn begins_word(bytes: &[u8], at: usize) -> bool {
     at == 0 || !(bytes[at - 1].is_ascii_alphanumeric() || bytes[at - 1] == b'_')
+}
+
+/// What follows `/approvals/`: whoever has it may decide. The path may be spelled with escapes.
+fn link_token(bytes: &[u8], at: usize) -> Option<Range<usize>> {
+    let spelled = |at: usize| match bytes.get(at..)? {
+        [b'%', rest @ ..] => {
+            // A `%` may itself be escaped: `%252F`.
+            let escapes = rest.chunks(2).take_while(|pair| *pair == b"25").count() * 2;
+            let byte = hex::decode(rest.get(escapes..escapes + 2)?).ok()?;
+            Some((byte[0], 3 + escapes))
+        }
+        [byte, ..] => Some((*byte, 1)),
+        [] => None,
+    };
+    let mut end = at;
+    for wanted in b"approvals" {
+        let (byte, len) = spelled(end)?;
+        if !byte.eq_ignore_ascii_case(wanted) {
+            return None;
+        }
+        end += len;
+    }
+    let name = end;
+    while let Some((b'/' | b'\\', len)) = spelled(end) {
+        end += len;
+    }
+    let start = end;
+    let value = start..end_of(bytes, start, b" \t\r\n?#&\"'`<>,;)}]\\");
+    // The route is written with a placeholder.
+    (start > name && is_opaque(&bytes[value.clone()])).then_some(value)
 }
 
 /// The parameter of `Bearer …` or `Basic …`.

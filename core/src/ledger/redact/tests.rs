@@ -283,6 +283,76 @@ fn a_bottomless_document_is_cut_off() {
     assert!(document.to_string().contains(REDACTED));
 }
 
+/// What `/approvals/` leads to, however the path is spelled.
+#[test]
+fn the_token_of_an_approval_link_is_masked() {
+    const TOKEN: &str = "kB3xYq0ZsT9uVw1aCd4eFg5hIj6kLm7nOp8qRs2tUv3";
+    let escaped: String = TOKEN.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    for (before, behind) in [
+        ("GET /approvals/", ""),
+        ("nothing is at /approvals/", "/"),
+        ("https://c.example/approvals/", "?from=mail"),
+        ("/approvals//", "/decide"),
+        ("/approvals%2F", "%2f"),
+        ("/approvals%252f", ""),
+        ("/%61pproval%73/", "/"),
+        ("\"url\":\"https://c.example/Approvals/", "\"}"),
+    ] {
+        for token in [TOKEN, escaped.as_str()] {
+            let masked = patterns(&format!("{before}{token}{behind}"));
+            assert!(masked.starts_with(before) && masked.contains(REDACTED), "{masked}");
+            assert!(!masked.contains(token) && !masked.contains(&TOKEN[4..]), "{masked}");
+        }
+    }
+    for text in ["POST /approvals/{token}", "approvals/rejections", "GET /approvals/ 404", "all approvals"] {
+        assert_eq!(patterns(text), text);
+    }
+}
+
+#[test]
+fn a_known_value_is_masked_in_every_spelling() {
+    let value = "s3cr\"t/é 💥\\x+y";
+    let redactor = Redactor::new([&Secret::new(value)]);
+    let json = serde_json::to_string(value).unwrap();
+    let units: String = value.encode_utf16().map(|unit| format!("\\u{unit:04X}")).collect();
+    let twice = serde_json::to_string(&json).unwrap();
+    let percent: String = value.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    let form = percent.replace("%20", "+");
+    let escaped_twice = percent.replace('%', "%25");
+    let hex = hex::encode(value);
+    for spelled in
+        [&json[1..json.len() - 1], &units, &twice[1..], &percent, &form, &escaped_twice, &hex, &hex.to_uppercase()]
+    {
+        let masked = redactor.text(&format!("before {spelled} after")).into_owned();
+        assert!(masked.starts_with("before ") && masked.contains(REDACTED), "{spelled}: {masked}");
+        assert!(!masked.contains(&spelled[spelled.len() / 2..]), "{spelled}: {masked}");
+    }
+    let bytes = Redactor::new([&Secret::new([0xff, 0xfe, 1, 2, 3, 4, 5, 6])]);
+    assert_eq!(bytes.text("fffe010203040506"), REDACTED);
+    assert_eq!(redactor.values("password=other"), "password=other", "patterns are for others");
+}
+
+proptest! {
+    #[test]
+    fn a_known_value_never_survives_in_base64(
+        before in prop::collection::vec(any::<u8>(), 0..7),
+        value in "[!-~]{8,40}",
+        after in prop::collection::vec(any::<u8>(), 0..7),
+        url_safe in any::<bool>(),
+    ) {
+        use base64::Engine;
+        use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+        let redactor = Redactor::new([&Secret::new(value.as_str())]);
+        let all = [before.as_slice(), value.as_bytes(), after.as_slice()].concat();
+        let text = if url_safe { URL_SAFE_NO_PAD.encode(&all) } else { STANDARD.encode(&all) };
+        let masked = redactor.values(&text).into_owned();
+        prop_assert!(masked.contains(REDACTED), "{masked}");
+        // Nothing of the value is left: what stays is no longer than its neighbours.
+        let left = masked.len() - REDACTED.len();
+        prop_assert!(left <= (before.len() + after.len()) * 8 / 6 + 4, "{masked}");
+    }
+}
+
 proptest! {
     #[test]
     fn a_masked_json_line_is_still_json(

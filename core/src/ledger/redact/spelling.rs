@@ -1,0 +1,172 @@
+//! How a value is spelled by those who repeat it: as it is, escaped for JSON or a URL, in base64, in hex.
+//!
+//! Escapes are a choice that every writer makes for every character (`%41`, `\u0041`, `\/`), so they
+//! are read while comparing. Base64 has three spellings of the same bytes, by how many bytes stand
+//! before them; what depends on the neighbours is left out of the comparison and masked with the rest.
+
+use super::pattern::Span;
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+use std::ops::Range;
+use zeroize::Zeroizing;
+
+/// A value to be found.
+#[derive(Clone)]
+pub(super) struct Needle {
+    plain: Zeroizing<Vec<u8>>,
+    encoded: Vec<Encoded>,
+}
+
+/// One spelling whose characters stand for themselves.
+#[derive(Clone)]
+struct Encoded {
+    text: Zeroizing<String>,
+    /// Whether the characters before and behind hold a part of the value too.
+    shares: (bool, bool),
+}
+
+impl Needle {
+    pub(super) fn of(plain: &[u8]) -> Self {
+        let hex = Zeroizing::new(hex::encode(plain));
+        let upper = Zeroizing::new(hex.to_uppercase());
+        let whole = |text: Zeroizing<String>| Encoded { text, shares: (false, false) };
+        let mut encoded = vec![whole(hex), whole(upper)];
+        for before in 0..3 {
+            let mut bytes = Zeroizing::new(vec![0; before]);
+            bytes.extend_from_slice(plain);
+            for engine in [STANDARD, URL_SAFE] {
+                let text = Zeroizing::new(engine.encode(&*bytes));
+                // Characters of six bits: the first that is all the value's, and the last.
+                let (from, to) = ((before * 8).div_ceil(6), bytes.len() * 8 / 6);
+                let middle = Zeroizing::new(text[from..to].to_owned());
+                let shares = (before > 0, !(bytes.len() * 8).is_multiple_of(6));
+                if !encoded.iter().any(|known| *known.text == *middle) {
+                    encoded.push(Encoded { text: middle, shares });
+                }
+            }
+        }
+        Self { plain: Zeroizing::new(plain.to_vec()), encoded }
+    }
+
+    pub(super) fn is(&self, plain: &[u8]) -> bool {
+        *self.plain == plain
+    }
+
+    /// Appends where the value stands in a text.
+    pub(super) fn find(&self, text: &str, spans: &mut Vec<Span>) {
+        let bytes = text.as_bytes();
+        for Encoded { text: needle, shares } in &self.encoded {
+            spans.extend(
+                text.match_indices(needle.as_str())
+                    .map(|(at, _)| Span::from(widened(bytes, at..at + needle.len(), *shares))),
+            );
+        }
+        if let Ok(plain) = std::str::from_utf8(&self.plain) {
+            spans.extend(text.match_indices(plain).map(|(at, _)| Span::from(at..at + plain.len())));
+        }
+        if !bytes.iter().any(|b| matches!(b, b'%' | b'\\' | b'+')) {
+            return;
+        }
+        let mut at = 0;
+        while at < bytes.len() {
+            match self.escaped_at(bytes, at) {
+                Some(end) if text.is_char_boundary(at) && text.is_char_boundary(end) => {
+                    spans.push(Span::from(at..end));
+                    at = end;
+                }
+                _ => at += 1,
+            }
+        }
+    }
+
+    /// Where the value ends, if it begins here, however each of its characters is spelled.
+    fn escaped_at(&self, text: &[u8], start: usize) -> Option<usize> {
+        let (mut at, mut rest) = (start, &self.plain[..]);
+        while !rest.is_empty() {
+            let (spelled, meant) = unescaped(text.get(at..)?, rest)?;
+            at += spelled;
+            rest = &rest[meant..];
+        }
+        Some(at)
+    }
+}
+
+/// How many bytes of the text stand for how many of the value, if the text goes on like the value.
+fn unescaped(text: &[u8], value: &[u8]) -> Option<(usize, usize)> {
+    let (first, wanted) = (*text.first()?, *value.first()?);
+    if first == b'%' {
+        // A `%` may itself be escaped, any number of times: `%252F`.
+        let mut at = 1;
+        while text.get(at..at + 2).is_some_and(|pair| pair == b"25") && text.len() > at + 3 && wanted != b'%' {
+            at += 2;
+        }
+        let byte = text.get(at..at + 2).and_then(|pair| hex::decode(pair).ok());
+        if byte.is_some_and(|byte| byte[0] == wanted) {
+            return Some((at + 2, 1));
+        }
+    }
+    if first == b'\\'
+        && let Some(found) = after_backslashes(text, value)
+    {
+        return Some(found);
+    }
+    if first == wanted || (first == b'+' && wanted == b' ') {
+        return Some((1, 1));
+    }
+    None
+}
+
+/// `\u0041`, `\n`, `\/` and the like, behind any number of backslashes.
+fn after_backslashes(text: &[u8], value: &[u8]) -> Option<(usize, usize)> {
+    let slashes = text.iter().take_while(|b| **b == b'\\').count();
+    if text.get(slashes) == Some(&b'u')
+        && let Some((spelled, meant)) = code_point(text, slashes)
+    {
+        let mut buffer = [0; 4];
+        let meant = meant.encode_utf8(&mut buffer).as_bytes();
+        if value.starts_with(meant) {
+            return Some((spelled, meant.len()));
+        }
+    }
+    // Backslashes of the value, each spelled as one or several.
+    let own = value.iter().take_while(|b| **b == b'\\').count();
+    if own > 0 {
+        return (slashes >= own).then_some((slashes, own));
+    }
+    let kind = *text.get(slashes)?;
+    let meant = match kind {
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        b'b' => 0x08,
+        b'f' => 0x0c,
+        other => other,
+    };
+    (value[0] == meant && !meant.is_ascii_alphanumeric()).then_some((slashes + 1, 1))
+}
+
+/// The character of `\uXXXX`, or of two of them, and the bytes that spell it.
+fn code_point(text: &[u8], slashes: usize) -> Option<(usize, char)> {
+    let unit = |at: usize| {
+        let digits = std::str::from_utf8(text.get(at..at + 4)?).ok()?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let first = unit(slashes + 1)?;
+    let after = slashes + 5;
+    if let Some(c) = char::from_u32(u32::from(first)) {
+        return Some((after, c));
+    }
+    let between = text.get(after..)?.iter().take_while(|b| **b == b'\\').count();
+    let second = (text.get(after + between) == Some(&b'u')).then(|| unit(after + between + 1)).flatten()?;
+    let c = char::decode_utf16([first, second]).next()?.ok()?;
+    Some((after + between + 5, c))
+}
+
+/// The range with the characters that hold a part of the value beside others, and the padding.
+fn widened(text: &[u8], range: Range<usize>, (before, behind): (bool, bool)) -> Range<usize> {
+    let digit = |at: usize| text.get(at).is_some_and(|b| b.is_ascii_alphanumeric() || b"+/-_".contains(b));
+    let start = range.start - usize::from(before && range.start > 0 && digit(range.start - 1));
+    let mut end = range.end + usize::from(behind && digit(range.end));
+    end += text[end..].iter().take(2).take_while(|b| **b == b'=' && (behind || before)).count();
+    start..end
+}
