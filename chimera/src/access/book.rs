@@ -10,11 +10,58 @@ use crate::flow::desk::{Desk, escaped, key_of};
 use crate::home::Home;
 use chimera_core::access::{ADMIN, Entry, Kind, Level};
 use chimera_core::error::Code;
-use chimera_engine::access::{Directory, Permit, Shown};
+use chimera_engine::access::{
+    ACTORS_READ, ACTORS_WRITE, APPROVALS_DECIDE, AUDIT_READ, AUTONOMY_OVERRIDE, Directory, Permit, RUNS_MANAGE,
+    RUNS_READ, Shown, WORKFLOWS_READ, WORKFLOWS_WRITE,
+};
 use serde_json::{Map, Value, json};
 
 /// How long keys before a new one count when nobody says otherwise.
 const OVERLAP_SECONDS: u32 = 86_400;
+
+/// What Chimera itself asks for.
+const OWN_SCOPES: &[&str] = &[
+    RUNS_READ,
+    RUNS_MANAGE,
+    APPROVALS_DECIDE,
+    WORKFLOWS_READ,
+    WORKFLOWS_WRITE,
+    ACTORS_READ,
+    ACTORS_WRITE,
+    AUDIT_READ,
+    AUTONOMY_OVERRIDE,
+];
+
+/// What the tools ask for that come with it, and their names; where no server is, others are not known.
+const TOOL_SCOPES: &[&str] = &[
+    "email.send",
+    "email_send",
+    "external_api",
+    "github.issues.create",
+    "github.issues.list",
+    "github.issues.read",
+    "github.repos.read",
+    "github.write",
+    "google.drive.read",
+    "google.drive.search",
+    "http.request",
+    "local.convert",
+    "local.echo",
+    "local.markdown_to_pdf",
+    "local.summarize",
+    "notion.create_page",
+    "notion.pages.create",
+    "notion.pages.read",
+    "notion.search",
+    "notion.write",
+    "outlook.send",
+    "s3.upload",
+    "s3_upload",
+    "slack.post",
+    "slack_post",
+    "webhook.send",
+    "webhook_send",
+];
 
 /// Where actors are looked after.
 pub(crate) enum Book {
@@ -71,6 +118,20 @@ impl Book {
                 Ok(shown.into_iter().map(document).collect())
             }
         }
+    }
+
+    /// Every scope that something asks for, and the names of tools, which are scopes too.
+    pub(crate) async fn scopes(&self) -> Outcome<Vec<String>> {
+        let mut known: Vec<String> = OWN_SCOPES.iter().chain(TOOL_SCOPES).map(|scope| (*scope).to_owned()).collect();
+        if let Self::Server(desk) = self {
+            let tools = desk.tell("GET", "tools", None).await?;
+            for tool in tools["items"].as_array().into_iter().flatten() {
+                let capabilities = tool["metadata"]["capabilities"].as_array().or(tool["capabilities"].as_array());
+                let names = capabilities.into_iter().flatten().chain([&tool["name"]]);
+                known.extend(names.filter_map(Value::as_str).map(str::to_owned));
+            }
+        }
+        Ok(known)
     }
 
     /// The entry that counts for somebody.
@@ -159,4 +220,27 @@ fn entry(actor: &str, body: &Value) -> Outcome<Entry> {
         notify: body.get("notify").cloned(),
         disabled: body["disabled"] == true,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scopes_of_every_tool_are_known() {
+        let reference = include_str!("../../../docs/reference/tools.md");
+        let quoted = |text: &str| text.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+        for line in reference.lines() {
+            let names = match line.strip_prefix("### ") {
+                Some(name) => quoted(name),
+                None if ["| read", "| write", "| pure"].iter().any(|effect| line.starts_with(effect)) => {
+                    quoted(line.rsplit('|').nth(1).unwrap_or_default())
+                }
+                None => continue,
+            };
+            for name in names {
+                assert!(TOOL_SCOPES.contains(&name.as_str()), "{name}");
+            }
+        }
+    }
 }

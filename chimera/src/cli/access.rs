@@ -112,8 +112,16 @@ pub(crate) struct SignArgs {
 /// write to the store itself, so that whoever may read it can make the first key.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ActorCommand {
-    /// List the registry.
+    /// List everybody who has an entry or a key.
     List {
+        #[command(flatten)]
+        acting: Acting,
+    },
+    /// Show what counts for an actor, and where it comes from.
+    Show {
+        /// The actor, or the pattern of an entry.
+        #[arg(id = "name", value_name = "ACTOR")]
+        actor: String,
         #[command(flatten)]
         acting: Acting,
     },
@@ -133,6 +141,27 @@ pub(crate) enum ActorCommand {
         /// The keys before it end now.
         #[arg(long)]
         revoke_old: bool,
+        /// The actor has neither an entry nor a key yet.
+        #[arg(long)]
+        new: bool,
+        #[command(flatten)]
+        acting: Acting,
+    },
+    /// Change the entry of an actor; what the flags leave open stays.
+    ///
+    /// An entry of the configuration is not changed: another one is written over it.
+    Edit {
+        #[command(flatten)]
+        args: AddArgs,
+        /// Let a disabled actor in again.
+        #[arg(long)]
+        enable: bool,
+    },
+    /// Let an actor in no more; its entry and keys stay.
+    Disable {
+        /// The actor.
+        #[arg(id = "name", value_name = "ACTOR")]
+        actor: String,
         #[command(flatten)]
         acting: Acting,
     },
@@ -147,6 +176,9 @@ pub(crate) struct AddArgs {
     /// What it may do, separated by commas, such as `notion.*,github.read`.
     #[arg(long, value_name = "SCOPES", value_delimiter = ',')]
     pub(crate) scopes: Option<Vec<String>>,
+    /// Take scopes that no tool and no part of Chimera asks for.
+    #[arg(long, requires = "scopes")]
+    pub(crate) allow_unknown_scope: bool,
     /// Requests a minute.
     #[arg(long, value_name = "N")]
     pub(crate) quota: Option<u32>,

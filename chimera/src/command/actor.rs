@@ -6,27 +6,113 @@ use crate::access::book::Book;
 use crate::cli::{Acting, ActorCommand, AddArgs, KindWord};
 use crate::failure::{Failure, Outcome};
 use crate::flow::table::{table, text};
+use chimera_core::access::scope::check_scope;
 use chimera_core::error::Code;
+use chimera_core::flow::air::did_you_mean;
 use serde_json::{Map, Value, json};
 use std::process::ExitCode;
 
 pub(crate) async fn run(scene: &Scene<'_>, command: ActorCommand) -> Outcome<ExitCode> {
     let acting: &Acting = match &command {
-        ActorCommand::List { acting } | ActorCommand::Secret { acting, .. } => acting,
-        ActorCommand::Add(args) => &args.acting,
+        ActorCommand::List { acting }
+        | ActorCommand::Show { acting, .. }
+        | ActorCommand::Secret { acting, .. }
+        | ActorCommand::Disable { acting, .. } => acting,
+        ActorCommand::Add(args) | ActorCommand::Edit { args, .. } => &args.acting,
     };
     let book = Book::open(&scene.loaded.config, acting.actor.as_deref()).await?;
-    let outcome = match command {
-        ActorCommand::List { .. } => list(scene, &book).await,
-        ActorCommand::Add(args) => add(scene, &book, args).await,
-        ActorCommand::Secret { actor, overlap, revoke_old, .. } => {
-            let made = book.add_key(&actor, if revoke_old { Some(0) } else { overlap }).await;
-            made.and_then(|made| tell(scene, &made))
-        }
-    };
+    let outcome = carry_out(scene, &book, command).await;
     book.close().await;
     outcome.map(|()| ExitCode::SUCCESS)
 }
+
+async fn carry_out(scene: &Scene<'_>, book: &Book, command: ActorCommand) -> Outcome {
+    match command {
+        ActorCommand::List { .. } => list(scene, book).await,
+        ActorCommand::Show { actor, .. } => shown(scene, &known(book, &actor).await?),
+        ActorCommand::Add(args) => add(scene, book, args).await,
+        ActorCommand::Secret { actor, overlap, revoke_old, new, .. } => {
+            if !new {
+                known(book, &actor).await.map_err(|failure| {
+                    failure.hint(format!("chimera actor secret {actor} --new makes a key for a new actor"))
+                })?;
+            }
+            let made = book.add_key(&actor, if revoke_old { Some(0) } else { overlap }).await?;
+            tell(scene, &made)
+        }
+        ActorCommand::Edit { args, enable } => {
+            let actor = args.actor.clone();
+            known(book, &actor).await?;
+            known_scopes(book, &args).await?;
+            let mut over = entry(args);
+            if enable {
+                over.insert("disabled".to_owned(), false.into());
+            }
+            if over.is_empty() {
+                let failure = Failure::new(Code::ValidationFailed, format!("nothing is to be changed of {actor}"));
+                return Err(failure.hint("chimera actor edit --help lists what can be"));
+            }
+            shown(scene, &book.put(&actor, over).await?)
+        }
+        ActorCommand::Disable { actor, .. } => {
+            known(book, &actor).await?;
+            let over = Map::from_iter([("disabled".to_owned(), true.into())]);
+            shown(scene, &book.put(&actor, over).await?)
+        }
+    }
+}
+
+/// What counts for an actor that has an entry or a key; a name that only fits a pattern may be a typo.
+async fn known(book: &Book, actor: &str) -> Outcome<Value> {
+    let items = book.list().await?;
+    if let Some(item) = items.iter().find(|item| item["id"] == actor) {
+        return Ok(item.clone());
+    }
+    let names = items.iter().filter_map(|item| item["id"].as_str());
+    let close = did_you_mean(actor, names);
+    let failure = Failure::new(Code::NotFound, format!("{actor} has neither an entry nor a key{close}"));
+    Err(failure.hint("chimera actor list shows everybody; chimera actor add makes an actor"))
+}
+
+/// Refuses scopes that nothing asks for, which are typos more often than plans.
+async fn known_scopes(book: &Book, args: &AddArgs) -> Outcome {
+    let wanted = args.scopes.as_deref().unwrap_or_default();
+    if wanted.is_empty() || args.allow_unknown_scope {
+        return Ok(());
+    }
+    let known = book.scopes().await?;
+    let Some(unknown) = wanted.iter().find(|scope| !is_known(scope, &known)) else { return Ok(()) };
+    let close = did_you_mean(unknown, known.iter().map(String::as_str));
+    let message = format!("no tool and no part of Chimera asks for the scope {unknown}{close}");
+    Err(Failure::new(Code::ValidationFailed, message).hint("--allow-unknown-scope takes it as it is"))
+}
+
+/// Whether a scope gives anything that is asked for, also in the short form `notion.read`.
+fn is_known(scope: &str, known: &[String]) -> bool {
+    let short = |name: &str| {
+        let ends = name.split_once('.').zip(name.rsplit_once('.'));
+        ends.is_some_and(|((house, _), (_, act))| scope.split_once('.') == Some((house, act)))
+    };
+    known.iter().any(|name| check_scope(&[scope], name) || short(name))
+}
+
+/// One actor.
+fn shown(scene: &Scene<'_>, actor: &Value) -> Outcome {
+    if scene.json {
+        return print(&format!("{actor}\n"));
+    }
+    print(&table(HEADINGS, &[row(actor)]))?;
+    let source = match actor["source"].as_str() {
+        Some("config") => "Its entry is the configuration's: edit writes another over it; only the file removes it.",
+        Some("shipped") if actor["matched"] == actor["id"] => "Its entry is shipped: edit writes another over it.",
+        Some("shipped" | "none") => "It has no entry of its own: what fits its name counts.",
+        _ => return Ok(()),
+    };
+    say(source);
+    Ok(())
+}
+
+const HEADINGS: &[&str] = &["ACTOR", "KIND", "TENANT", "LEVEL", "QUOTA", "KEYS", "FROM", "SCOPES"];
 
 async fn list(scene: &Scene<'_>, book: &Book) -> Outcome {
     let items = book.list().await?;
@@ -34,7 +120,7 @@ async fn list(scene: &Scene<'_>, book: &Book) -> Outcome {
         return print(&format!("{}\n", json!({ "items": items })));
     }
     let rows: Vec<Vec<String>> = items.iter().map(row).collect();
-    print(&table(&["ACTOR", "KIND", "TENANT", "LEVEL", "QUOTA", "KEYS", "FROM", "SCOPES"], &rows))
+    print(&table(HEADINGS, &rows))
 }
 
 fn row(actor: &Value) -> Vec<String> {
@@ -58,6 +144,7 @@ async fn add(scene: &Scene<'_>, book: &Book, args: AddArgs) -> Outcome {
         let failure = Failure::new(Code::OccConflict, format!("{actor} has a key already"));
         return Err(failure.hint(format!("chimera actor secret {actor} makes another")));
     }
+    known_scopes(book, &args).await?;
     let over = entry(args);
     if !over.is_empty() {
         book.put(&actor, over).await?;

@@ -114,6 +114,9 @@ fn a_token_is_the_actors_own_and_may_be_narrowed() {
     let tokens = place.json(&["token", "--as", "user_ada", "--scopes", "local.summarize,notion.read,slack.*"]);
     assert_eq!(tokens["scopes"], serde_json::json!(["local.summarize", "notion.read"]), "{tokens}");
     let token = place.run(&["token", "--as", "user_ada"]).stdout;
+    let nothing = place.run(&["token", "--as", "user_ada", "--scopes", "slack.*"]);
+    assert!(nothing.stderr.contains("holds none of what the token is narrowed to (slack.*)"), "{}", nothing.stderr);
+    assert!(nothing.stdout.is_empty(), "{}", nothing.stdout);
     let url = format!("http://{}", server.address);
     let other = Place::new().env("CHIMERA_TOKEN", token.trim_end());
     assert_eq!(other.run(&["runs", "list", "--server", &url]).status, 0);
@@ -171,6 +174,42 @@ fn the_operator_makes_the_first_key_in_a_data_folder_that_nobody_serves() {
 fn the_operator_makes_the_first_key_in_postgres() {
     let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
     first_key(&Place::new().env("CHIMERA_DATABASE_URL", &url));
+}
+
+#[test]
+fn no_key_is_made_for_a_mistyped_name_and_no_scope_is_taken_by_typo() {
+    let place = Place::new();
+    place.json(&["actor", "add", "service_bot", "--scopes", "local.summarize,notion.read,slack.*"]);
+    let mistyped = place.run(&["actor", "secret", "service_bto"]);
+    assert!(mistyped.status != 0 && mistyped.stdout.is_empty(), "{}", mistyped.stdout);
+    assert!(mistyped.stderr.contains("(did you mean service_bot?)"), "{}", mistyped.stderr);
+    assert!(mistyped.stderr.contains("--new"), "{}", mistyped.stderr);
+    assert!(place.json(&["actor", "secret", "service_bto", "--new"])["hmac_key"].is_string());
+    let scope = place.run(&["actor", "add", "user_ann", "--scopes", "local.sumarize"]);
+    assert!(scope.stderr.contains("(did you mean local.summarize?)"), "{}", scope.stderr);
+    assert!(scope.stderr.contains("--allow-unknown-scope"), "{}", scope.stderr);
+    let own = place.json(&["actor", "add", "user_ann", "--scopes", "crm.close", "--allow-unknown-scope"]);
+    assert!(own["hmac_key"].is_string(), "{own}");
+}
+
+#[test]
+fn everybody_who_has_a_key_is_listed_and_can_be_changed() {
+    let place = Place::new();
+    place.json(&["actor", "add", "user_ann"]);
+    let listed = place.json(&["actor", "list"]);
+    let ann = listed["items"].as_array().unwrap().iter().find(|entry| entry["id"] == "user_ann").unwrap();
+    assert_eq!((&ann["keys"], &ann["matched"], &ann["source"]), (&1.into(), &"user_*".into(), &"shipped".into()));
+    let shown = place.run(&["actor", "show", "user_ann"]);
+    assert!(shown.stderr.contains("what fits its name counts"), "{}", shown.stderr);
+    let edited = place.json(&["actor", "edit", "user_ann", "--quota", "3"]);
+    assert_eq!((&edited["quota_per_minute"], &edited["source"]), (&3.into(), &"registry".into()));
+    assert_eq!(place.json(&["actor", "disable", "user_ann"])["disabled"], true);
+    assert_eq!(place.json(&["actor", "show", "user_ann"])["disabled"], true);
+    assert_eq!(place.json(&["actor", "edit", "user_ann", "--enable"])["disabled"], false);
+    let nobody = place.run(&["actor", "disable", "user_bob"]);
+    assert!(nobody.stderr.contains("user_bob has neither an entry nor a key"), "{}", nobody.stderr);
+    let nothing = place.run(&["actor", "edit", "user_ann"]);
+    assert!(nothing.stderr.contains("nothing is to be changed of user_ann"), "{}", nothing.stderr);
 }
 
 #[test]

@@ -102,6 +102,11 @@ impl Snapshot {
         self.keys.get(actor).into_iter().flatten().filter(counts)
     }
 
+    /// Everybody who has a key that counts now.
+    pub(super) fn holders(&self, now: Timestamp) -> impl Iterator<Item = &str> {
+        self.keys.keys().map(String::as_str).filter(move |actor| self.keys(actor, now).next().is_some())
+    }
+
     /// Whether a token or a sign-in was revoked; none: only the store knows.
     pub(super) fn is_revoked(&self, id: &str) -> Option<bool> {
         let held = self.revoked.contains(id);

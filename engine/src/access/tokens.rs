@@ -17,7 +17,9 @@ use chimera_core::access::token::{self, Audience, Claims, TokenKey};
 use chimera_core::access::{Entry, fits, registry, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::SubjectType;
-use chimera_core::limits::{ACTOR_CHARS_MAX, REFRESH_GRACE_SECONDS, REFRESH_SECONDS, TOKEN_SECONDS};
+use chimera_core::limits::{
+    ACTOR_CHARS_MAX, ERROR_TEXT_CHARS_MAX, REFRESH_GRACE_SECONDS, REFRESH_SECONDS, TOKEN_SECONDS,
+};
 use chimera_core::record::{Conflict, Insert, Row, Scope, Select, Tx, Update, Value};
 use chimera_core::time::Timestamp;
 use serde_json::json;
@@ -94,6 +96,18 @@ impl Door {
         let entry = self.directory.snapshot().registry.resolve(&ask.actor);
         if entry.disabled {
             return Err(ErrorBody::new(Code::RbacForbidden, "the actor is disabled"));
+        }
+        // A token that may do nothing looks like one until it is used.
+        if let Some(wanted) = &ask.scopes
+            && scope::narrowed(&entry.scopes, wanted).is_empty()
+        {
+            let asked = if wanted.is_empty() { "no scope".to_owned() } else { wanted.join(", ") };
+            let message = format!(
+                "{} holds none of what the token is narrowed to ({asked}): ask for scopes that it holds",
+                ask.actor
+            );
+            let message = message.chars().take(ERROR_TEXT_CHARS_MAX).collect::<String>();
+            return Err(ErrorBody::new(Code::RbacForbidden, message).with("pointer", "/scopes"));
         }
         Ok(key)
     }

@@ -22,7 +22,7 @@ pub use compile::compile;
 pub(crate) use compile::compile_onto;
 pub use document::{Approval, Body, Cache, Child, Document, Each, Edge, Function, Hitl, Item, Join, Node, Retry};
 pub use graph::{CompiledEdge, CompiledNode, Graph};
-pub(crate) use nearest::did_you_mean;
+pub use nearest::did_you_mean;
 pub use parse::{CURRENT_NODE, is_node_id, parse};
 pub(crate) use parse::{read_edges, read_nodes};
 pub(crate) use problem::Problems;

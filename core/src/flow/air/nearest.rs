@@ -8,7 +8,8 @@ const NAMES_MAX: usize = 2_000;
 const GUESSED_CHARS_MIN: usize = 3;
 
 /// ` (did you mean X?)`, or nothing if no name is close.
-pub(crate) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+#[must_use]
+pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let wanted: Vec<char> = name.chars().take(CHARS_MAX + 1).collect();
     if !(GUESSED_CHARS_MIN..=CHARS_MAX).contains(&wanted.len()) {
         return String::new();
