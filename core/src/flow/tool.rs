@@ -84,9 +84,9 @@ impl Class {
 /// By this word among its capabilities, or at the end of one, a tool says that it deletes.
 pub const DELETES: &str = "delete";
 
-/// By this word among its capabilities, or at the end of one, a tool says that it writes to somebody: to the
-/// addresses in `to`, `cc` and `bcc`, or to the host in `url`.
-pub const SENDS: &str = "send";
+/// By a capability that ends so a tool says that it writes to somebody: to the addresses in `to`, `cc` and `bcc`,
+/// or to the host in `url`.
+pub const SENDS: &str = ".send";
 
 /// The members of an input that say whom a message goes to.
 const DESTINATIONS: [&str; 4] = ["to", "cc", "bcc", "url"];
@@ -279,7 +279,7 @@ impl Spec {
     /// not known yet is empty.
     #[must_use]
     pub fn destinations<'a>(&self, input: &'a Value) -> Option<Vec<&'a str>> {
-        if !self.declares(SENDS) {
+        if !self.metadata.capabilities.iter().any(|name| name.ends_with(SENDS)) {
             return None;
         }
         let members = DESTINATIONS.iter().filter_map(|name| input.get(*name)).filter(|value| !value.is_null());

@@ -528,7 +528,7 @@ async fn a_key_that_a_pattern_shares_counts_for_every_name_the_pattern_stands_fo
     let told: Vec<(String, Value)> = issued
         .map(|row| {
             let data = row.get("data_json").as_json().unwrap().to_value();
-            (row.text("actor_id").to_owned(), data["details"]["key_of"].clone())
+            (row.text("actor_id").to_owned(), data["key_of"].clone())
         })
         .collect();
     let expected =

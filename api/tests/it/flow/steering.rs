@@ -57,7 +57,7 @@ async fn what_was_done_is_undone_and_told() {
 /// CORE-141
 #[tokio::test]
 async fn a_run_that_has_failed_can_be_marked_as_undone_by_hand_and_set_to_nothing_else() {
-    let puppet = Puppet::new("send", Reach::Write);
+    let puppet = Puppet::new("push", Reach::Write);
     let asked = puppet.asked();
     let house = furnished(setup().tool(puppet.build()), |edge| edge).await;
     let waits = house.run(&reviewed(), json!({})).await;
@@ -68,11 +68,11 @@ async fn a_run_that_has_failed_can_be_marked_as_undone_by_hand_and_set_to_nothin
     };
     let (status, problem) = mark(&waits, "rolled_back").await;
     assert_eq!((status, code(&problem)), (409, "INVALID_TRANSITION"));
-    let good = house.run(&chain("good", &[("a", "send")]), json!({})).await;
+    let good = house.run(&chain("good", &[("a", "push")]), json!({})).await;
     assert_eq!(good["status"], "completed", "{good}");
     let (status, problem) = mark(&good, "rolled_back").await;
     assert_eq!((status, code(&problem)), (409, "INVALID_TRANSITION"), "what did not fail is undone by calls");
-    let bad = house.run(&chain("bad", &[("a", "send"), ("b", "broken")]), json!({})).await;
+    let bad = house.run(&chain("bad", &[("a", "push"), ("b", "broken")]), json!({})).await;
     assert_eq!(bad["status"], "failed", "{bad}");
     for word in ["completed", "pending", "cancelled", ""] {
         let (status, problem) = mark(&bad, word).await;
@@ -90,10 +90,10 @@ async fn a_run_that_has_failed_can_be_marked_as_undone_by_hand_and_set_to_nothin
 
 #[tokio::test]
 async fn a_frozen_replay_calls_nobody_and_a_retry_does() {
-    let puppet = Puppet::new("send", Reach::Write);
+    let puppet = Puppet::new("push", Reach::Write);
     let asked = puppet.asked();
     let house = furnished(setup().tool(puppet.build()), |edge| edge).await;
-    let run = house.run(&chain("w", &[("a", "think"), ("b", "send")]), json!({})).await;
+    let run = house.run(&chain("w", &[("a", "think"), ("b", "push")]), json!({})).await;
     assert_eq!((&run["status"], asked.count("execute")), (&json!("completed"), 1), "{run}");
     let (status, frozen) = house.post(&path(&run, "/replay"), json!({"mode": "freeze", "wait": 15})).await;
     assert_eq!(
@@ -154,14 +154,14 @@ async fn a_person_settles_what_nobody_can_tell() {
     let lost = Puppet::new("lost", Reach::Write)
         .answers(|_, _| Err(ToolError::maybe_sent(Code::ExternalServiceError, "the line broke")));
     let house = furnished(setup().tool(lost.build()), |edge| edge).await;
-    let air = workflow("w").function("send", "lost", json!({}));
+    let air = workflow("w").function("push", "lost", json!({}));
     house.apply(&air).await;
     let (_, run) = house.start("w", NOTHING).await;
-    let step = house.step(&run, "send", "outcome_unknown").await;
+    let step = house.step(&run, "push", "outcome_unknown").await;
     let doubts = house.get(&path(&run, "")).await.1["doubts"].clone();
-    assert_eq!((&doubts[0]["node_id"], &doubts[0]["tool"]), (&json!("send"), &json!("lost")), "{doubts}");
+    assert_eq!((&doubts[0]["node_id"], &doubts[0]["tool"]), (&json!("push"), &json!("lost")), "{doubts}");
     assert_eq!(doubts[0]["step_id"], step["step_id"]);
-    let resolve = path(&run, "/steps/send/resolve");
+    let resolve = path(&run, "/steps/push/resolve");
     for body in [json!({"outcome": "perhaps"}), json!({"output": {}})] {
         assert_eq!(house.post(&resolve, body).await.0, 400);
     }
@@ -171,7 +171,7 @@ async fn a_person_settles_what_nobody_can_tell() {
     let found = json!({"outcome": "happened", "output": {"id": 7}, "notes": "it is in their list"});
     assert_eq!(house.post(&resolve, found).await.0, 202);
     let ended = house.until(&run, "completed").await;
-    assert_eq!((&ended["result"]["send"]["id"], &ended["doubts"]), (&json!(7), &json!([])));
+    assert_eq!((&ended["result"]["push"]["id"], &ended["doubts"]), (&json!(7), &json!([])));
 }
 
 #[tokio::test]
@@ -179,15 +179,15 @@ async fn calls_in_doubt_are_listed_with_their_reason_and_what_settles_them_until
     let lost = Puppet::new("lost", Reach::Write)
         .answers(|_, _| Err(ToolError::maybe_sent(Code::ExternalServiceError, "the line broke")));
     let house = furnished(setup().tool(lost.build()), |edge| edge).await;
-    house.apply(&workflow("w").function("send", "lost", json!({}))).await;
-    house.apply(&workflow("fine").function("send", "change", json!({}))).await;
+    house.apply(&workflow("w").function("push", "lost", json!({}))).await;
+    house.apply(&workflow("fine").function("push", "change", json!({}))).await;
     let (_, fine) = house.start("fine", NOTHING).await;
     house.until(&fine, "completed").await;
     assert_eq!(house.get("/doubts").await.1, json!({"items": [], "next_cursor": null}));
     let mut runs = Vec::new();
     for _ in 0..3 {
         let (_, run) = house.start("w", NOTHING).await;
-        house.step(&run, "send", "outcome_unknown").await;
+        house.step(&run, "push", "outcome_unknown").await;
         runs.push(run);
     }
     let (_, listed) = house.get("/runs?in_doubt=true").await;
@@ -199,7 +199,7 @@ async fn calls_in_doubt_are_listed_with_their_reason_and_what_settles_them_until
     let (_, page) = house.get("/doubts?limit=2").await;
     let doubt = &page["items"][0];
     let (run, step) = (doubt["run_id"].as_str().unwrap(), doubt["step_id"].as_str().unwrap());
-    assert_eq!((&doubt["run_id"], &doubt["node_id"]), (&runs[0]["run_id"], &json!("send")), "the oldest first");
+    assert_eq!((&doubt["run_id"], &doubt["node_id"]), (&runs[0]["run_id"], &json!("push")), "the oldest first");
     assert_eq!((&doubt["tool"], &doubt["call"]), (&json!("lost"), &json!("execute")));
     assert_eq!((&doubt["reason"], &doubt["run_status"]), (&json!("the line broke"), &json!("running")));
     assert!(doubt["since"].is_string(), "{doubt}");
@@ -227,7 +227,7 @@ async fn an_undo_in_doubt_is_listed_until_it_is_undone_again_or_by_hand() {
         _ => Ok(json!({})),
     });
     let house = furnished(setup().tool(kept.build()), |edge| edge).await;
-    house.apply(&workflow("w").function("send", "kept", json!({}))).await;
+    house.apply(&workflow("w").function("push", "kept", json!({}))).await;
     for by_hand in [false, true] {
         let (_, run) = house.start("w", NOTHING).await;
         house.until(&run, "completed").await;
