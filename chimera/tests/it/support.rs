@@ -49,6 +49,9 @@ impl Place {
     /// With actors of its own: admin at L2, and user_ada who decides about others' runs.
     pub(crate) fn trusting(self) -> Self {
         let actors = r#"
+[[tenant]]
+domains = ["acme.example", "127.0.0.1"]
+
 [[actor]]
 id = "admin"
 scopes = ["*"]
