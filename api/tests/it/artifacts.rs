@@ -267,8 +267,8 @@ async fn what_is_gone_and_a_store_that_is_gone_are_told_apart() {
     std::fs::remove_dir_all(&folder).unwrap();
     std::fs::write(&folder, "in the way").unwrap();
     let answer = shop.get(&link).await;
-    assert_eq!((answer.status().as_u16(), &answer.headers()["retry-after"]), (503, &"1".parse().unwrap()));
-    assert_eq!(problem(answer).await["error"]["code"], "STORE_UNAVAILABLE");
+    assert_eq!((answer.status().as_u16(), answer.headers().get("retry-after")), (503, None), "only people mend that");
+    assert_eq!(problem(answer).await["error"]["code"], "STORE_UNUSABLE");
     let server = served(edge()).await;
     let none = client().get(server.url(&link)).send().await.unwrap();
     assert_eq!(problem(none).await["error"]["code"], "NOT_FOUND");
