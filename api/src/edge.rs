@@ -1,9 +1,9 @@
 //! What the handlers share: time, randomness, stores, the checks behind readiness, the metrics text.
 
+use crate::flow::streams::Streams;
 use crate::ops::readyz::KeptAnswer;
 use crate::trace::{Origin, TraceContext};
 use axum::http::Uri;
-use chimera_core::limits::EVENT_STREAMS_MAX;
 use chimera_engine::access::Access;
 use chimera_engine::flow::Flow;
 use chimera_engine::port::{Blobs, Clock, Random};
@@ -12,7 +12,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Mutex;
 
 /// Gives a request's span its place in whatever exports spans, and says under which ids it will be
 /// exported; nothing when spans stay here.
@@ -81,7 +81,7 @@ pub struct Parts {
     pub(crate) blobs: Option<Arc<dyn Blobs>>,
     pub(crate) flow: Option<Flow>,
     pub(crate) access: Option<Arc<Access>>,
-    pub(crate) streams: Arc<Semaphore>,
+    pub(crate) streams: Streams,
     pub(crate) checks: Arc<[Check]>,
     pub(crate) check_timeout: Duration,
     pub(crate) kept_answer: Arc<Mutex<Option<KeptAnswer>>>,
@@ -102,7 +102,7 @@ impl Edge {
             blobs: None,
             flow: None,
             access: None,
-            streams: Arc::new(Semaphore::new(EVENT_STREAMS_MAX)),
+            streams: Streams::default(),
             checks: Arc::new([]),
             check_timeout: Duration::from_secs(2),
             kept_answer: Arc::default(),
@@ -132,10 +132,10 @@ impl Edge {
         self.with(|parts| parts.flow = Some(flow))
     }
 
-    /// Sets how many streams of events may be open at a time.
+    /// Sets how many streams of events may be open at a time, in all and for each actor.
     #[must_use]
-    pub fn with_streams_max(self, streams: usize) -> Self {
-        self.with(|parts| parts.streams = Arc::new(Semaphore::new(streams)))
+    pub fn with_streams_max(self, total: usize, per_actor: usize) -> Self {
+        self.with(|parts| parts.streams = Streams::bounded(total, per_actor))
     }
 
     /// Sets who lets callers in. Without it nobody is let in.

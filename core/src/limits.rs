@@ -250,8 +250,13 @@ pub const SLOT_LOOKS_PER_SECOND: usize = 50;
 pub const RUNS_WATCHED_MAX: usize = 4_096;
 /// Events of a run that are read at a time for whoever follows it.
 pub const FEED_PAGE_MAX: usize = 256;
+/// Runs that are looked through for the tools that a rollback would call; a larger one is for those who may call
+/// every tool.
+pub const UNDO_RUNS_LOOKED_MAX: usize = 1_000;
 /// Streams of events that one process keeps open at a time; more are refused.
 pub const EVENT_STREAMS_MAX: usize = 256;
+/// Streams of events that one process keeps open for one actor; more are refused.
+pub const EVENT_STREAMS_PER_ACTOR_MAX: usize = 32;
 /// Messages that may wait for one run; a signal beyond that is found by looking.
 pub const RUN_INBOX_MAX: usize = 256;
 /// Compiled workflows that one process keeps.

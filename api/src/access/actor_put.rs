@@ -28,7 +28,7 @@ pub(crate) struct ActorBody {
     /// How freely it may act; without it the risk decides.
     #[schema(value_type = Option<String>, example = "L1_Draft")]
     autonomy_level: Option<Level>,
-    /// `human` or `service`; without it what the name stands for.
+    /// `human` or `service`; without it what the registry says of the name so far.
     #[schema(value_type = Option<String>, example = "service")]
     kind: Option<Kind>,
     /// Whose it is; the caller's own tenant without it.
@@ -55,11 +55,12 @@ pub(crate) async fn put(
     Path(id): Path<String>,
     ApiJson(body): ApiJson<ActorBody>,
 ) -> Result<Json<ActorDocument>, ApiError> {
+    let directory = directory(&edge)?;
     let plain = Entry::unmatched(&id, caller.permit.tenant());
     let notify = body.notify.map(Notify::checked).transpose()?;
     let entry = Entry {
         tenant: body.tenant.unwrap_or(plain.tenant),
-        kind: body.kind.unwrap_or(plain.kind),
+        kind: body.kind.unwrap_or_else(|| directory.kind(&id)),
         scopes: body.scopes,
         quota_per_minute: body.quota_per_minute.unwrap_or(plain.quota_per_minute),
         level: body.autonomy_level,
@@ -67,5 +68,5 @@ pub(crate) async fn put(
         disabled: body.disabled,
         id: plain.id,
     };
-    Ok(Json(directory(&edge)?.put_actor(&caller.permit, entry).await?.into()))
+    Ok(Json(directory.put_actor(&caller.permit, entry).await?.into()))
 }

@@ -28,6 +28,7 @@ pub(crate) mod run_unpatch;
 pub(crate) mod schema;
 pub(crate) mod step_edit;
 pub(crate) mod step_resolve;
+pub(crate) mod streams;
 pub(crate) mod tool_list;
 pub(crate) mod workflow_apply;
 pub(crate) mod workflow_check;

@@ -3,14 +3,18 @@
 //! The id of an event is its number within the run, so a client that reconnects with
 //! `Last-Event-ID` misses nothing and gets nothing twice. The store is asked again and again: no
 //! hint has to arrive for an event to be seen. When the run has ended and everything was sent the
-//! stream ends, and whoever reconnects after that is told that there is no more.
+//! stream ends, and whoever reconnects after that is told that there is no more. It ends too when the caller
+//! would not be let in any more.
 
 use super::place;
 use super::refusals::Asking;
+use super::streams::{Full, Place};
 use crate::access::Caller;
+use crate::access::gate::{self, Shown};
 use crate::edge::Edge;
 use crate::extract::ApiQuery;
 use crate::problem::ApiError;
+use axum::Extension;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -21,15 +25,18 @@ use futures::{Stream, stream};
 use serde::Deserialize;
 use serde_json::Value;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// How often the store is asked for more.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// How often it is looked whether the caller would still be let in.
+const READMIT_EVERY: Duration = Duration::from_millis(400);
 
 /// How often a silent stream shows that it lives.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -62,6 +69,7 @@ pub(crate) async fn events(
     caller: Caller,
     Path(id): Path<String>,
     ApiQuery(which): ApiQuery<Which>,
+    Extension(shown): Extension<Arc<Shown>>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let run = place::run(&id)?;
@@ -71,16 +79,13 @@ pub(crate) async fn events(
         return Err(ApiError::new(Code::SchemaInvalid, what).with("parameter", "after"));
     }
     let after = resumed.or(which.after).unwrap_or(0);
-    let slot = edge
-        .streams
-        .clone()
-        .try_acquire_owned()
-        .map_err(|_| ApiError::new(Code::Overloaded, "too many streams of events are open").retry_after(1))?;
+    let place = edge.streams.enter(caller.permit.actor()).map_err(|full| full_up(full, caller.permit.actor()))?;
     let first = caller.flow.feed(&caller.permit, run, after).await?;
     if first.over && resumed.is_some() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let follower = Follower { edge, caller, run, feed: first, _slot: slot };
+    let admitted = Admitted { bearer: shown.bearer().to_owned(), at: Instant::now() };
+    let follower = Follower { edge, caller, run, feed: first, admitted, _place: place };
     let sse = Sse::new(follow(follower)).keep_alive(KeepAlive::new().interval(HEARTBEAT));
     Ok(([(header::CACHE_CONTROL, "no-store")], sse).into_response())
 }
@@ -95,19 +100,51 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<i64>, ApiError> {
     number.map(Some).ok_or_else(refused)
 }
 
+/// The refusal of a stream for which there is no place.
+fn full_up(full: Full, actor: &str) -> ApiError {
+    let what = match full {
+        Full::All => "too many streams of events are open".to_owned(),
+        Full::Actor(held) => format!("{actor} has {held} streams of events open, as many as it may: close one first"),
+    };
+    ApiError::new(Code::Overloaded, what).retry_after(1)
+}
+
+/// What let the caller in, and when it was last looked at.
+struct Admitted {
+    bearer: String,
+    at: Instant,
+}
+
 struct Follower {
     edge: Edge,
     caller: Caller,
     run: Uuid,
     feed: Feed,
-    _slot: OwnedSemaphorePermit,
+    admitted: Admitted,
+    _place: Place,
 }
 
 impl Follower {
+    /// Whether the caller would be let in now, with the scopes of now. A stream may be open for days: whoever was
+    /// disabled meanwhile, or whose token was revoked or has run out, hears no more.
+    async fn is_still_let_in(&mut self) -> bool {
+        if self.admitted.at.elapsed() < READMIT_EVERY {
+            return true;
+        }
+        let Ok(door) = gate::door(&self.edge) else { return false };
+        let Some(permit) = door.readmit(&self.admitted.bearer).await else { return false };
+        self.caller.permit = permit;
+        self.admitted.at = Instant::now();
+        true
+    }
+
     /// The next events; none when there will be no more, or none can be read now: whoever reconnects
     /// goes on where this ends.
     async fn next(&mut self) -> Option<Vec<Value>> {
         loop {
+            if !self.is_still_let_in().await {
+                return None;
+            }
             if !self.feed.events.is_empty() {
                 return Some(std::mem::take(&mut self.feed.events));
             }

@@ -168,6 +168,9 @@ pub(crate) struct ApprovalDocument {
     decisions: Option<Value>,
     /// Who asked for the run.
     requested_by: String,
+    /// Who else counts as having asked: whoever last changed what would run, or asked for the run that is repeated.
+    /// Where somebody other than the requester must decide, none of these does.
+    changed_by: Vec<String>,
     /// Since when it waits.
     created_at: Option<String>,
     /// Until when.

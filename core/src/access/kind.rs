@@ -1,7 +1,8 @@
-//! Who is a person.
+//! Who is a person when no entry of the registry says so.
 //!
 //! Only people decide about approvals. The documents name actors by pattern: `user_*` and `admin`
-//! are people, everything else is a workflow or a service outside.
+//! are people, everything else is a workflow or a service outside. That is the shipped registry's
+//! default and nothing more: whoever wants to know what somebody is asks the registry.
 
 use crate::ledger::ActorType;
 
@@ -13,7 +14,7 @@ pub const ADMIN: &str = "admin";
 
 /// What kind of actor a name stands for.
 #[must_use]
-pub fn kind_of(actor: &str) -> ActorType {
+pub(super) fn kind_of(actor: &str) -> ActorType {
     if actor == ADMIN || (actor.starts_with(PERSON) && actor.len() > PERSON.len()) {
         ActorType::Human
     } else {

@@ -1,5 +1,6 @@
 //! The access room.
 
+mod actor;
 mod autonomy;
 mod kind;
 mod layout;
@@ -17,8 +18,9 @@ pub mod tenant;
 pub mod token;
 pub mod window;
 
+pub use actor::Actor;
 pub use autonomy::{Because, Decided, Facts, Level, OverrideForbidden, determine_autonomy_level};
-pub use kind::{ADMIN, fits, kind_of};
+pub use kind::{ADMIN, fits};
 pub use layout::Children;
 pub use plan::{Plan, PlanStep};
 pub use planner::PlanError;

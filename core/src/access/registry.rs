@@ -5,7 +5,8 @@
 //! nothing. Layers lie on each other: what is written over a layer replaces the entry of that name as
 //! a whole.
 
-use super::{ADMIN, Level, fits, kind_of, scope};
+use super::kind::kind_of;
+use super::{ADMIN, Level, fits, scope};
 use crate::ledger::ActorType;
 use crate::limits::{ACTOR_CHARS_MAX, ACTOR_SCOPES_MAX, RATE_HITS_MAX};
 use crate::words::words;
@@ -57,7 +58,7 @@ words! {
 impl Kind {
     /// The kind that a name stands for when nobody says otherwise.
     #[must_use]
-    pub fn of(actor: &str) -> Self {
+    pub(super) fn of(actor: &str) -> Self {
         if kind_of(actor) == ActorType::Human { Self::Human } else { Self::Service }
     }
 
@@ -110,6 +111,11 @@ pub enum BadEntry {
     /// Too many requests.
     #[error("an actor has at most {RATE_HITS_MAX} requests a minute")]
     Quota,
+    /// No tenant can be called like this.
+    #[error(
+        "a tenant's name has 1 to {ACTOR_CHARS_MAX} letters, digits, `_`, `-` or `.`, and begins with a letter or digit: `{0}`"
+    )]
+    Tenant(String),
     /// Not granted to whoever this is.
     #[error("L3_ExecuteSilent is for trusted system actors, not for user_* or anonymous")]
     Silent,
@@ -126,6 +132,9 @@ impl Entry {
     pub fn check(&self) -> Result<(), BadEntry> {
         if !is_name(&self.id) {
             return Err(BadEntry::Name);
+        }
+        if !is_tenant(&self.tenant) {
+            return Err(BadEntry::Tenant(self.tenant.chars().take(ACTOR_CHARS_MAX).collect()));
         }
         if self.scopes.len() > ACTOR_SCOPES_MAX {
             return Err(BadEntry::Scopes);
@@ -166,6 +175,15 @@ impl Entry {
 pub fn is_name(text: &str) -> bool {
     let strange = |c: char| c.is_control() || c.is_whitespace() || c == '/';
     (1..=ACTOR_CHARS_MAX).contains(&text.chars().count()) && !text.contains(strange)
+}
+
+/// Whether a tenant can be called so: stricter than names of actors, since it stands in addresses and keys.
+#[must_use]
+pub fn is_tenant(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    (1..=ACTOR_CHARS_MAX).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(plain)
 }
 
 /// Whether a name is one that never acts silently.
@@ -325,6 +343,11 @@ mod tests {
         assert_eq!(entry("x", &["notion..read"]).check(), Err(BadEntry::Scope("notion..read".to_owned())));
         assert_eq!(entry("two words", &[]).check(), Err(BadEntry::Name));
         assert_eq!(entry("", &[]).check(), Err(BadEntry::Name));
+        for tenant in ["", " ", "a b", "a/b", "..", "a\n", "ä", "-a"] {
+            let strange = Entry { tenant: tenant.to_owned(), ..entry("x", &[]) };
+            assert_eq!(strange.check(), Err(BadEntry::Tenant(tenant.to_owned())));
+        }
+        assert_eq!(Entry { tenant: "acme-2.eu".to_owned(), ..entry("x", &[]) }.check(), Ok(()));
         let silent = Entry { level: Some(Level::ExecuteSilent), ..entry("user_*", &[]) };
         assert_eq!(silent.check(), Err(BadEntry::Silent));
         let many = Entry { scopes: vec!["a.b".to_owned(); ACTOR_SCOPES_MAX + 1], ..entry("x", &[]) };

@@ -441,11 +441,54 @@ mod tests {
                 r#"s=("@method" "@path" "@query" "x-no");keyid="a";created=1;nonce="n""#,
                 Unsigned::UnknownComponent("x-no".to_owned()),
             ),
+            (r#"s=("@METHOD" "@path" "@query");keyid="a";created=1;nonce="n""#, Unsigned::NotCovered("@method")),
+            (
+                r#"s=("@method" "@path" "@query" "signature";sf);keyid="a";created=1;nonce="n""#,
+                Unsigned::UnknownComponent("signature with parameters".to_owned()),
+            ),
+            (
+                r#"s=("@method" "@path" "@query" "signature";bs);keyid="a";created=1;nonce="n""#,
+                Unsigned::UnknownComponent("signature with parameters".to_owned()),
+            ),
+            (
+                &format!(r#"s={all};keyid="a";created=1.5;nonce="n""#),
+                Unsigned::Parameter("created", "is not in Unix seconds"),
+            ),
+            (
+                &format!(r#"s={all};keyid="a";created=1;expires=9.0;nonce="n""#),
+                Unsigned::Parameter("expires", "is not in Unix seconds"),
+            ),
+            // Of a label that stands twice the last one counts, as the standard says.
+            (&format!(r#"s={all};keyid="a";created=1;nonce="n", s=();keyid="b""#), Unsigned::OtherKey("a".to_owned())),
+            (
+                &format!(r#"t={all};keyid="a";created=1;nonce="n""#),
+                Unsigned::Unreadable("signature", "it lacks the label of signature-input"),
+            ),
+            (
+                r#"s=("@method" "@path" "@query" "content-digest");keyid="a";created=1;nonce="n""#,
+                Unsigned::Missing(CONTENT_DIGEST),
+            ),
         ];
         for (input, wrong) in cases {
             let fields = owned(&[("signature-input", input), ("signature", "s=:AAAA:")]);
             assert_eq!(Claimed::read(&parts(&fields, b""), "a").unwrap_err(), wrong, "{input}");
         }
         assert_eq!(Claimed::read(&parts(&[], b""), "a").unwrap_err(), Unsigned::Missing("signature-input"));
+    }
+
+    #[test]
+    fn the_body_is_covered_by_its_sha_256_whatever_else_the_header_has() {
+        let input = r#"s=("@method" "@path" "@query" "content-digest");keyid="a";created=1;nonce="n""#;
+        let read = |digest: &str, body: &[u8]| {
+            let fields = owned(&[("signature-input", input), ("signature", "s=:AAAA:"), ("content-digest", digest)]);
+            Claimed::read(&parts(&fields, body), "a").map(drop)
+        };
+        let own = content_digest(BODY);
+        assert_eq!(read(&own, BODY), Ok(()));
+        assert_eq!(read(&format!("{own}, sha-512=:AAAA:"), BODY), Ok(()));
+        assert_eq!(read("sha-512=:AAAA:", BODY), Err(Unsigned::Unreadable(CONTENT_DIGEST, "it has no sha-256")));
+        assert_eq!(read(&own, b"other"), Err(Unsigned::OtherBody(5)));
+        assert_eq!(read(&format!("{own}, {}", content_digest(b"other")), BODY), Err(Unsigned::OtherBody(BODY.len())));
+        assert_eq!(read(&own, b""), Err(Unsigned::OtherBody(0)));
     }
 }

@@ -98,6 +98,12 @@ impl Value {
         if let Self::Bytes(bytes) = self { Some(bytes) } else { None }
     }
 
+    /// The texts; none if it is something else.
+    #[must_use]
+    pub fn as_texts(&self) -> &[String] {
+        if let Self::Texts(texts) = self { texts } else { &[] }
+    }
+
     /// The JSON document, if it is one.
     #[must_use]
     pub const fn as_json(&self) -> Option<&Json> {

@@ -10,9 +10,7 @@ use super::keys::{Asked, Claimed, Lately, check_key, duplicate};
 use super::permit::{AUTONOMY_OVERRIDE, Permit, lacking};
 use crate::flow::{Flow, FlowError, PLAN_PREFIX, StartRun, Started, named};
 use crate::port::{Planner, Records};
-use chimera_core::access::{
-    Because, Decided, Facts, Level, Plan, PlanStep, Tenant, determine_autonomy_level, risk, scope,
-};
+use chimera_core::access::{Because, Decided, Facts, Level, Plan, PlanStep, Tenant, determine_autonomy_level, risk};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::run::{Action, PolicyVerdict, Source};
@@ -296,9 +294,8 @@ impl Access {
     }
 
     pub(super) fn check_scopes(&self, permit: &Permit, proposal: &Proposal) -> Result<(), AccessError> {
-        let strict = self.directory.settings.strict_scopes;
         for tool in &proposal.tools {
-            if let Some(missing) = scope::missing(permit.scopes(), tool, strict) {
+            if let Some(missing) = permit.missing(tool) {
                 let at = proposal.plan.steps.iter().position(|step| step.tool == tool.name);
                 let mut body = lacking(missing).with("tool", tool.name.as_str());
                 if let Some(at) = at {

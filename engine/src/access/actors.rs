@@ -10,7 +10,7 @@ use crate::ledger::audit::{self, Event, Writer};
 use crate::port::CommitError;
 use chimera_core::access::registry::{BadEntry, Entry, Kind, is_name};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, TENANTS};
-use chimera_core::access::{ADMIN, Level, Secret, scope, seal};
+use chimera_core::access::{ADMIN, ANONYMOUS, Level, Secret, scope, seal};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits::{ACTOR_KEY_CHARS_MIN, ACTOR_KEYS_MAX, ACTORS_MAX};
@@ -59,6 +59,12 @@ impl Directory {
         Ok(shown)
     }
 
+    /// What the registry says somebody is.
+    #[must_use]
+    pub fn kind(&self, id: &str) -> Kind {
+        self.snapshot().registry.resolve(id).kind
+    }
+
     /// Every entry that a tenant has, and everybody who has a key without an entry of their own.
     pub fn actors(&self, permit: &Permit) -> Result<Vec<Shown>, AccessError> {
         if !permit.may(ACTORS_WRITE) {
@@ -102,6 +108,10 @@ impl Directory {
             let everything = entry.scopes.iter().any(|scope| scope == "*");
             everything && !entry.disabled && entry.kind == Kind::Human && entry.quota_per_minute > 0
         };
+        if entry.id == ADMIN && entry.tenant != self.settings.tenant {
+            let message = format!("admin stays in the tenant {}: no operator would be left", self.settings.tenant);
+            return Err(ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/tenant").into());
+        }
         if entry.id == ADMIN && !whole(&entry) {
             let body = ErrorBody::new(
                 Code::ValidationFailed,
@@ -146,6 +156,14 @@ impl Directory {
             return forbidden(
                 "such a name belongs to another tenant: the operator gives each tenant its names, by patterns",
             );
+        }
+        if entry.id == ANONYMOUS {
+            return forbidden("only an operator changes anonymous, who stands for everybody without a token");
+        }
+        let own = self.snapshot().registry.resolve(permit.actor()).quota_per_minute;
+        if entry.quota_per_minute > own {
+            let given = entry.quota_per_minute;
+            return forbidden(&format!("cannot give a quota of {given} requests a minute: yours is {own}"));
         }
         self.check_rank(permit, &now)?;
         self.check_rank(permit, entry)?;
@@ -360,7 +378,9 @@ fn bad(reason: BadEntry) -> AccessError {
         BadEntry::Name => "/id",
         BadEntry::Everything | BadEntry::Scope(_) | BadEntry::Scopes => "/scopes",
         BadEntry::Quota => "/quota_per_minute",
+        BadEntry::Tenant(_) => "/tenant",
         BadEntry::Silent => "/autonomy_level",
     };
-    ErrorBody::new(Code::ValidationFailed, reason.to_string()).with("pointer", pointer).into()
+    let code = if matches!(reason, BadEntry::Tenant(_)) { Code::SchemaInvalid } else { Code::ValidationFailed };
+    ErrorBody::new(code, reason.to_string()).with("pointer", pointer).into()
 }

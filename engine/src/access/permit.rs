@@ -5,7 +5,7 @@
 
 use super::once::Once;
 use crate::port::Records;
-use chimera_core::access::{ADMIN, Entry, Kind, Level, scope};
+use chimera_core::access::{ADMIN, Actor, Entry, Kind, Level, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::tool::Spec;
 use chimera_core::ledger::ActorType;
@@ -39,12 +39,14 @@ pub struct Permit {
     actor: Arc<str>,
     scopes: Arc<[String]>,
     once: Option<Arc<Once>>,
+    /// Scopes count as the document writes them, and no further.
+    strict: bool,
 }
 
 impl Permit {
     /// For somebody whose credentials were checked.
-    pub(super) fn new(entry: Arc<Entry>, actor: &str, scopes: Vec<String>) -> Self {
-        Self { entry, actor: actor.into(), scopes: scopes.into(), once: None }
+    pub(super) fn new(entry: Arc<Entry>, actor: &str, scopes: Vec<String>, strict: bool) -> Self {
+        Self { entry, actor: actor.into(), scopes: scopes.into(), once: None, strict }
     }
 
     /// The operator at the machine itself, who can read the data folder anyway.
@@ -59,7 +61,7 @@ impl Permit {
     #[must_use]
     pub fn of(entry: Entry) -> Self {
         let (actor, scopes) = (entry.id.as_str().into(), entry.scopes.clone().into());
-        Self { actor, scopes, entry: Arc::new(entry), once: None }
+        Self { actor, scopes, entry: Arc::new(entry), once: None, strict: false }
     }
 
     /// Of the person to whom a link was sent that is valid: whoever has read the link's row may ask. The
@@ -120,6 +122,12 @@ impl Permit {
         self.entry.kind.actor_type()
     }
 
+    /// Who, and what the registry says they are.
+    #[must_use]
+    pub fn by(&self) -> Actor {
+        Actor::new(self.actor(), self.kind())
+    }
+
     /// What the actor may do.
     #[must_use]
     pub fn scopes(&self) -> &[String] {
@@ -132,10 +140,14 @@ impl Permit {
         *self.scopes != *self.entry.scopes
     }
 
+    /// The scope that the actor lacks for a tool, if there is one.
+    pub(crate) fn missing<'t>(&self, tool: &'t Spec) -> Option<&'t str> {
+        scope::missing(&self.scopes, tool, self.strict)
+    }
+
     /// Refuses somebody who may not call a tool themselves.
     pub fn covers(&self, tool: &Spec) -> Result<(), ErrorBody> {
-        scope::missing(&self.scopes, tool, false)
-            .map_or(Ok(()), |missing| Err(lacking(missing).with("tool", &*tool.name)))
+        self.missing(tool).map_or(Ok(()), |missing| Err(lacking(missing).with("tool", &*tool.name)))
     }
 
     /// How many requests a minute.

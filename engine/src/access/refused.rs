@@ -6,10 +6,10 @@ use super::permit::Permit;
 use crate::flow::FlowError;
 use crate::ledger::audit::{self, Decision, Event, Writer};
 use crate::port::{Blocked, CommitError};
-use chimera_core::access::{ANONYMOUS, kind_of};
+use chimera_core::access::ANONYMOUS;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::ledger::SubjectType;
 use chimera_core::ledger::decision::{Outcome, Source};
+use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -57,7 +57,7 @@ pub(super) async fn enter(
             subject_type: SubjectType::Other,
             subject_id: shown.target.to_owned(),
             event_type: "access.refused".to_owned(),
-            actor_type: permit.map_or(kind_of(actor), Permit::kind),
+            actor_type: permit.map_or(ActorType::ExternalNode, Permit::kind),
             actor_id: Some(actor.to_owned()),
             data: json!({
                 "code": body.code, "details": entered(&body.details), "target": shown.target,

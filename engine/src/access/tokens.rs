@@ -69,7 +69,7 @@ impl Door {
             }
         };
         let entry = self.directory.snapshot().registry.resolve(&ask.actor);
-        let permit = Permit::new(Arc::clone(&entry), &ask.actor, Vec::new());
+        let permit = Permit::new(Arc::clone(&entry), &ask.actor, Vec::new(), self.directory.settings.strict_scopes);
         let rate = self.count(&permit, shown).await?;
         let family = self.directory.parts.random.row_id(now);
         let scopes = ask.scopes.as_ref().map(|narrow| scope::narrowed(&entry.scopes, narrow));
@@ -186,7 +186,7 @@ impl Door {
         if entry.disabled {
             return Err(AccessError::refused(Code::RbacForbidden, "the actor is disabled").into());
         }
-        let permit = Permit::new(Arc::clone(&entry), &actor, Vec::new());
+        let permit = Permit::new(Arc::clone(&entry), &actor, Vec::new(), self.directory.settings.strict_scopes);
         let rate = self.count(&permit, shown).await.map_err(Renewal::Over)?;
         let stored = match family.get("scopes") {
             Value::Texts(scopes) => scopes.clone(),

@@ -10,7 +10,6 @@ use crate::port::{Recipient, Recipients};
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use chimera_core::access::kind_of;
 use chimera_core::flow::run::{Head, Requested, Unstorable, posting};
 use chimera_core::flow::tables::{APPROVAL_LINKS, NOTIFICATIONS};
 use chimera_core::json::Digest32;
@@ -50,7 +49,7 @@ impl Recipients for OfRun {
         let target = |channel: &str| notify.get(channel).and_then(Value::as_str).map(str::to_owned);
         let webhook = target("webhook").map(|target| Recipient { channel: "webhook".to_owned(), target, person: None });
         // Whoever asks gives their own address, or one to which they trust their decisions.
-        let person = Some(head.actor.clone());
+        let person = (head.actor_kind == ActorType::Human).then(|| head.actor.clone());
         let email = target("email").map(|target| Recipient { channel: "email".to_owned(), target, person });
         webhook.into_iter().chain(email).collect()
     }
@@ -71,7 +70,7 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Reque
     let (now, steady) = (inner.parts.clock.now(), inner.parts.clock.steady());
     for requested in asked {
         for recipient in &recipients {
-            let link = decider(recipient, requested, head).map(|person| (person, token(inner)));
+            let link = decider(recipient, requested).map(|person| (person, token(inner)));
             if let Some((person, token)) = &link {
                 tx.inserts.push(link_row(head, requested, person, token, now)?);
             }
@@ -110,10 +109,9 @@ fn distinct(all: Vec<Recipient>) -> Vec<Recipient> {
 }
 
 /// The person who may decide by the link in a message, if there is one.
-fn decider<'a>(recipient: &'a Recipient, requested: &Requested, head: &Head) -> Option<&'a str> {
+fn decider<'a>(recipient: &'a Recipient, requested: &Requested) -> Option<&'a str> {
     let person = recipient.person.as_deref().filter(|_| recipient.channel == "email")?;
-    let may = kind_of(person) == ActorType::Human && requested.demand.allows(person, &head.actor);
-    may.then_some(person)
+    requested.demand.allows(person, &requested.requesters).then_some(person)
 }
 
 fn token(inner: &Inner) -> String {

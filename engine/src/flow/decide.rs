@@ -6,7 +6,7 @@
 
 use super::error::check_words;
 use super::{Flow, FlowError, load};
-use crate::access::{APPROVALS_DECIDE, Permit};
+use crate::access::{APPROVALS_DECIDE, Permit, is_repeated};
 use crate::ledger::audit::{Decision as Audited, Event, Writer};
 use crate::port::CommitError;
 use chimera_core::error::Code;
@@ -102,7 +102,7 @@ impl Flow {
         for _ in 1..DECIDE_TRIES_MAX {
             match self.try_decide(permit, &ask, link).await {
                 // Somebody else decided at the same moment: what counts is what stands now.
-                Err(FlowError::Commit(CommitError::Conflict(_))) => {}
+                Err(FlowError::Commit(error @ CommitError::Conflict(_))) if !is_repeated(&error) => {}
                 decided => return decided,
             }
         }
@@ -139,7 +139,7 @@ impl Flow {
             .filter_map(|said| said["by"].as_str().map(str::to_owned))
             .collect();
         let needed = row.int("approvals_needed");
-        let is_met = demand_of(row).is_met(&by, row.text("requester_actor"));
+        let is_met = demand_of(row).is_met(&by, &requesters_of(row));
         let status = match ask.decision {
             Decision::Approve if is_met => "approved",
             Decision::Approve => "pending",
@@ -171,8 +171,15 @@ impl Flow {
         if row.get("expires_at").as_time().is_some_and(|end| end <= now) {
             return Err(FlowError::refused(Code::InvalidTransition, "the time to decide is over"));
         }
-        if !demand_of(row).allows(permit.actor(), row.text("requester_actor")) {
-            return Err(FlowError::refused(Code::RbacForbidden, "you are not among those who decide about this"));
+        let requesters = requesters_of(row);
+        if !demand_of(row).allows(permit.actor(), &requesters) {
+            let own = requesters.iter().any(|requester| requester == permit.actor());
+            let message = if own {
+                "you asked for this or changed it last, and somebody else must decide"
+            } else {
+                "you are not among those who decide about this"
+            };
+            return Err(FlowError::refused(Code::RbacForbidden, message));
         }
         Ok(())
     }
@@ -230,7 +237,7 @@ impl Flow {
             "approved" => Some(Told::Approved { approval, by, notes: ask.reason.clone() }),
             "denied" => Some(Told::Denied {
                 approval,
-                by: permit.actor().to_owned(),
+                by: permit.by(),
                 notes: ask.reason.clone(),
                 changes: ask.decision == Decision::RequestChanges,
             }),
@@ -241,8 +248,15 @@ impl Flow {
         }
         let writer = Writer { random: &*self.inner.parts.random, clock: &*self.inner.parts.clock };
         writer.decision(&mut tx, audited(permit, ask, row, decided))?;
+        permit.stamp(&mut tx);
         Ok(tx)
     }
+}
+
+/// Who asked for what a request is about.
+fn requesters_of(row: &Row) -> Vec<String> {
+    let also = row.get("co_requesters").as_texts();
+    std::iter::once(row.text("requester_actor").to_owned()).chain(also.iter().cloned()).collect()
 }
 
 /// What a request demands.

@@ -31,7 +31,7 @@ impl Flow {
         let pending = self.pending_of(permit, run).with("step_id", step);
         let request = self.request_of(pending).await?;
         let approval = request.uuid("approval_request_id");
-        let told = Told::Edited { step, input, by: permit.actor().to_owned(), approval: Some(approval) };
+        let told = Told::Edited { step, input, by: permit.by(), approval: Some(approval) };
         self.tell_with(permit, run, told, self.taken_back(permit, approval)?).await
     }
 
@@ -69,7 +69,7 @@ impl Flow {
         self.takes(permit, tool.ok_or_else(no_input)?, &input)?;
         let pending = self.pending_of(permit, run).with("action_type", "plan");
         let approval = self.request_of(pending).await?.uuid("approval_request_id");
-        let told = Told::PlanEdited { node: node.to_owned(), input, by: permit.actor().to_owned(), approval };
+        let told = Told::PlanEdited { node: node.to_owned(), input, by: permit.by(), approval };
         self.tell_with(permit, run, told, self.taken_back(permit, approval)?).await
     }
 

@@ -3,6 +3,7 @@
 use super::{FlowError, Workflows};
 use crate::access::{APPROVALS_DECIDE, Permit, RUNS_MANAGE, RUNS_READ};
 use crate::port::Records;
+use chimera_core::access::Actor;
 use chimera_core::error::Code;
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::{self, Inverse, Patch};
@@ -163,6 +164,12 @@ async fn patches_of(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, FlowEr
     all(records, select, limits::RUN_ROWS_MAX).await
 }
 
+/// Those who put patches on a run: whoever repeats it runs those too.
+pub(super) async fn patchers(records: &dyn Records, run: Uuid) -> Result<Vec<String>, FlowError> {
+    let rows = patches_of(records, run).await?;
+    Ok(rows.iter().filter(|row| row.text("status") == "applied").map(|row| row.text("actor").to_owned()).collect())
+}
+
 /// The outputs of the run that is repeated.
 pub(super) async fn recorded(records: &dyn Records, replay: &Replay, graph: &Graph) -> Result<Recorded, FlowError> {
     let recorded = Recorded::of_steps(&steps(records, replay.of).await?, replay.mode);
@@ -250,7 +257,7 @@ fn patched(rows: &[Row], graph: &Arc<Graph>, workflows: &Workflows) -> Result<Ve
         patches.push(StoredPatch {
             number: u32::try_from(row.int("number")).unwrap_or(0),
             patch,
-            by: row.text("actor").to_owned(),
+            by: Actor::recorded(row.text("actor"), row.get("actor_kind").as_text()),
             version: row.int("state_version"),
             applied,
             applied_seq,

@@ -34,6 +34,7 @@ mod show;
 mod spans;
 mod start;
 mod tell;
+mod undo_scopes;
 mod workflows;
 
 pub use ask::{Asking, OfRun};

@@ -77,7 +77,7 @@ impl Flow {
         let number = known.iter().map(|row| row.int("number")).max().unwrap_or(0) + 1;
         let row = self.patch_row(permit, run, number, &patch)?;
         let number = u32::try_from(number).unwrap_or(u32::MAX);
-        let told = Told::Patch { number, patch: patch.to_value(), by: permit.actor().to_owned() };
+        let told = Told::Patch { number, patch: patch.to_value(), by: permit.by() };
         // The run must still be at that version when the patch is written down.
         let is = |column, value: Cell| Condition { column, compare: Compare::Is, value };
         let unchanged = version.map(|version| Step::Lock {
@@ -148,6 +148,7 @@ impl Flow {
                 ("digest", Cell::Bytes(digest.to_vec())),
                 ("status", "proposed".into()),
                 ("actor", permit.actor().into()),
+                ("actor_kind", permit.kind().as_str().into()),
                 ("justification", patch.justification.as_str().into()),
                 ("created_at", self.inner.parts.clock.now().into()),
                 ("state_version", 1.into()),
@@ -182,7 +183,7 @@ impl Flow {
         if !told.rows.is_empty() {
             return Err(FlowError::refused(Code::OccConflict, "the last patch is being taken out already"));
         }
-        self.tell(permit, run, Told::Unpatch { number, by: permit.actor().to_owned() }).await
+        self.tell(permit, run, Told::Unpatch { number, by: permit.by() }).await
     }
 }
 

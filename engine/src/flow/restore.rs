@@ -285,7 +285,7 @@ async fn lapsed(records: &dyn Records) -> Result<BTreeMap<Uuid, Vec<Lapsed>>, Fl
     for row in load::all(records, Select::from(&RUN_SIGNALS, Scope::System), usize::MAX).await? {
         let Some(signal) = Signal::of_row(&row) else { continue };
         let Some(by) = signal.told.lapses_with_restore() else { continue };
-        let told = Lapsed { kind: signal.told.kind(), by: by.to_owned() };
+        let told = Lapsed { kind: signal.told.kind(), by: by.id.clone() };
         lapsed.entry(row.uuid("run_id")).or_default().push(told);
     }
     Ok(lapsed)

@@ -2,7 +2,6 @@
 
 use super::node::Inner;
 use crate::ledger::audit::{AuditError, Decision, Event, Writer};
-use chimera_core::access::kind_of;
 use chimera_core::flow::run::{Head, Note};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
@@ -44,8 +43,8 @@ fn event(head: &Head, note: &Note) -> Event {
         subject_type: subject.0,
         subject_id: subject.1.to_string(),
         event_type: note.event_type.to_owned(),
-        actor_type: note.by.as_deref().map_or(ActorType::System, kind_of),
-        actor_id: note.by.clone(),
+        actor_type: note.by.as_ref().map_or(ActorType::System, |by| by.kind),
+        actor_id: note.by.as_ref().map(|by| by.id.clone()),
         data: note.data.clone(),
         run_id: Some(head.id),
         run_seq: Some(note.run_seq),

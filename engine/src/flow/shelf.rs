@@ -2,7 +2,6 @@
 
 use super::{Flow, FlowError};
 use crate::access::{Permit, WORKFLOWS_READ};
-use chimera_core::access::scope;
 use chimera_core::flow::tool::{Rollback, Spec};
 use chimera_core::record::{Json, Row};
 use serde_json::{Value, json};
@@ -46,7 +45,7 @@ impl Flow {
     /// What the caller may call.
     #[must_use]
     pub fn list_tools(&self, permit: &Permit) -> Value {
-        let callable = self.registry().specs().filter(|spec| scope::missing(permit.scopes(), spec, false).is_none());
+        let callable = self.registry().specs().filter(|spec| permit.missing(spec).is_none());
         let items: Vec<Value> = callable.map(|spec| tool(spec)).collect();
         json!({"items": items, "next_cursor": null})
     }

@@ -373,6 +373,7 @@ pub(super) fn approval(row: &Row) -> Value {
         "approvals_needed": row.int("approvals_needed"),
         "decisions": row.get("decisions").as_json().map(Json::to_value),
         "requested_by": row.text("requester_actor"),
+        "changed_by": row.get("co_requesters").as_texts(),
         "created_at": time(row, "created_at"),
         "expires_at": time(row, "expires_at"),
     })

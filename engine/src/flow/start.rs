@@ -134,6 +134,8 @@ impl Flow {
             id: ask.run_id.unwrap_or_else(|| self.inner.id()),
             tenant: permit.tenant().to_owned(),
             actor: permit.actor().to_owned(),
+            actor_kind: permit.kind(),
+            co_requesters: Vec::new(),
             level: ask.level,
             priority: ask.priority,
             dry_run: ask.dry_run,
@@ -226,12 +228,15 @@ impl Flow {
             return Err(FlowError::refused(Code::MalformedArgs, format!("the workflow has no node {from}")));
         }
         let recorded = load::recorded(records, &replay, &graph).await?;
+        let patchers = load::patchers(records, replay.of).await?;
         let now = self.inner.parts.clock.steady();
         let level = again.level.map_or(original.level, |level| level.min(original.level));
         let request = Arc::new(json!({"replay_of": replay.of, "mode": replay.mode.as_str(), "from": replay.from}));
         let head = Head {
             id: self.inner.id(),
             actor: permit.actor().to_owned(),
+            actor_kind: permit.kind(),
+            co_requesters: original.repeated_by(permit.actor(), &patchers),
             source: Source::Replay,
             parent: None,
             depth: 0,

@@ -8,15 +8,13 @@ use super::{Flow, FlowError, load};
 use crate::access::{Permit, WORKFLOWS_WRITE, is_repeated};
 use crate::ledger::audit::{Event, Writer};
 use crate::port::CommitError;
-use chimera_core::access::kind_of;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::run::{RunStatus, Signal, StepStatus, Told, affinity};
+use chimera_core::flow::run::{RunStatus, Signal, StepStatus, Told, affinity, may_hold, paused_by};
 use chimera_core::flow::tables::{CACHE_ENTRIES, STEPS};
 use chimera_core::flow::tool::Rollback;
-use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
-use chimera_core::record::{Compare, Condition, Direction, Row, RowCount, Scope, Select, Step, Tx, Value as Cell};
+use chimera_core::record::{Compare, Condition, Row, RowCount, Scope, Select, Step, Tx};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -40,42 +38,30 @@ impl Flow {
     pub async fn cancel(&self, permit: &Permit, run: Uuid, reason: Option<String>) -> Result<(), FlowError> {
         check_words("reason", reason.as_deref())?;
         self.unfinished(permit, run).await?;
-        self.tell(permit, run, Told::Cancel { by: permit.actor().to_owned(), reason }).await
+        self.tell(permit, run, Told::Cancel { by: permit.by(), reason }).await
     }
 
     /// Holds a run: what is under way ends, nothing new starts.
     pub async fn pause(&self, permit: &Permit, run: Uuid) -> Result<(), FlowError> {
         let row = self.unfinished(permit, run).await?;
         // A person may make the pause of a service their own.
-        let paused = row.get("pause_requested") == &Cell::Bool(true);
-        if paused && (permit.kind() != ActorType::Human || self.person_paused(permit, run).await?) {
+        if paused_by(&row).is_some_and(|by| permit.kind() != ActorType::Human || by.kind == ActorType::Human) {
             return Err(FlowError::refused(Code::InvalidTransition, "the run is paused already"));
         }
-        self.tell(permit, run, Told::Pause { by: permit.actor().to_owned() }).await
+        self.tell(permit, run, Told::Pause { by: permit.by() }).await
     }
 
     /// Lets a paused run go on.
     pub async fn resume(&self, permit: &Permit, run: Uuid) -> Result<(), FlowError> {
         let row = self.unfinished(permit, run).await?;
-        if row.get("pause_requested") != &Cell::Bool(true) {
+        let holder = paused_by(&row);
+        if holder.is_none() {
             return Err(FlowError::refused(Code::InvalidTransition, "the run is not paused"));
         }
-        if permit.kind() != ActorType::Human && self.person_paused(permit, run).await? {
+        if !may_hold(holder.as_ref(), permit.kind()) {
             return Err(FlowError::refused(Code::RbacForbidden, "a person has paused the run, and people resume it"));
         }
-        self.tell(permit, run, Told::Resume { by: permit.actor().to_owned() }).await
-    }
-
-    /// Whether the pause that holds a run was a person's. The ledger knows; a run is paused so rarely
-    /// that its row has no place for it.
-    async fn person_paused(&self, permit: &Permit, run: Uuid) -> Result<bool, FlowError> {
-        let select = Select::from(&AUDIT_LOG_ENTRIES, Scope::Tenant(permit.tenant().to_owned()))
-            .with("run_id", run)
-            .with("event_type", "run.paused")
-            .by(&[], Direction::Descending);
-        let pauses = load::all(&*self.inner.parts.records, select, limits::RUN_ROWS_MAX).await?;
-        let last = pauses.iter().max_by_key(|row| row.int("run_seq"));
-        Ok(last.and_then(|row| row.get("actor_id").as_text()).is_none_or(|by| kind_of(by) == ActorType::Human))
+        self.tell(permit, run, Told::Resume { by: permit.by() }).await
     }
 
     /// Says what became of an effect whose outcome is unknown, as things stand now.
@@ -104,7 +90,11 @@ impl Flow {
             return Err(FlowError::refused(Code::OccConflict, format!("the step is at its try {now} by now")));
         }
         self.could_give(&row, output.as_ref().filter(|_| happened))?;
-        let by = permit.actor().to_owned();
+        if !happened {
+            // What never happened is done now.
+            self.may_call(permit, &row)?;
+        }
+        let by = permit.by();
         self.tell(permit, run, Told::Resolve { step, attempt: now, happened, output, by, notes }).await
     }
 
@@ -132,7 +122,8 @@ impl Flow {
             let row = self.step_row(permit, run, *step).await?;
             self.may_undo_again(permit, &row)?;
         }
-        let told = Told::Rollback { steps, by: permit.actor().to_owned(), reason, for_parent: false };
+        self.may_undo(permit, run, steps.as_deref()).await?;
+        let told = Told::Rollback { steps, by: permit.by(), reason, for_parent: false };
         self.tell(permit, run, told).await
     }
 
@@ -163,7 +154,7 @@ impl Flow {
             );
             return Err(FlowError::refused(Code::InvalidTransition, message));
         }
-        self.tell(permit, row.uuid("id"), Told::MarkRolledBack { by: permit.actor().to_owned(), reason }).await
+        self.tell(permit, row.uuid("id"), Told::MarkRolledBack { by: permit.by(), reason }).await
     }
 
     /// A run that has ended and may be undone.

@@ -10,8 +10,8 @@ pub struct Recipient {
     pub channel: String,
     /// The address; of an inbox, the actor.
     pub target: String,
-    /// The actor whose address it is, if it is one actor's own. Only a person's mail gets a link by
-    /// which they decide.
+    /// The person whose address it is, if it is one person's own: their mail gets a link by which they
+    /// decide. None for whoever is no person, as the registry says.
     pub person: Option<String>,
 }
 

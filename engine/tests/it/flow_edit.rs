@@ -1,6 +1,6 @@
 //! An edit is about one question, and every edit is a question of its own.
 
-use chimera_core::access::Level;
+use chimera_core::access::{Actor, Level};
 use chimera_core::error::Code;
 use chimera_core::flow::run::{Signal, Told};
 use chimera_core::flow::tables::RUN_SIGNALS;
@@ -38,7 +38,8 @@ async fn an_edit_of_an_older_question_does_not_change_the_one_that_waits_now() {
     stage.flow.edit(&stage.permit("user_ann"), run, step, json!({"n": "newer"})).await.unwrap();
     let new = newer(&stage, run, &old).await;
     let approval = Some(id_of(&old["approval_id"]));
-    tell(&stage, run, Told::Edited { step, input: json!({"n": "stale"}), by: "user_bob".into(), approval }).await;
+    tell(&stage, run, Told::Edited { step, input: json!({"n": "stale"}), by: Actor::person("user_bob"), approval })
+        .await;
     assert_eq!(stage.asks(run).await, [new], "nobody has looked at anything else");
     stage.approve("user_ann", run).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
@@ -80,7 +81,8 @@ async fn an_edit_of_an_older_plan_does_not_change_the_one_that_waits_now() {
     stage.flow.edit_planned(&stage.permit("user_ann"), run, "a", json!({"n": "newer"})).await.unwrap();
     let new = newer(&stage, run, &old).await;
     let (node, approval) = ("a".to_owned(), id_of(&old["approval_id"]));
-    tell(&stage, run, Told::PlanEdited { node, input: json!({"n": "stale"}), by: "user_bob".into(), approval }).await;
+    tell(&stage, run, Told::PlanEdited { node, input: json!({"n": "stale"}), by: Actor::person("user_bob"), approval })
+        .await;
     assert_eq!(stage.asks(run).await, [new], "nobody has looked at anything else");
     stage.approve("user_ann", run).await;
     assert_eq!(stage.ended(run).await["status"], "completed");

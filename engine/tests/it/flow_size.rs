@@ -1,6 +1,6 @@
 //! Large graphs and many runs: work grows with the graph, memory does not grow with what waits.
 
-use chimera_core::access::Level;
+use chimera_core::access::{Actor, Level};
 use chimera_core::flow::run::{Event, RunStatus, Signal, Told};
 use chimera_core::flow::tables::STEPS;
 use chimera_core::flow::tool::Reach;
@@ -86,7 +86,7 @@ fn ten_thousand_delayed_nodes_are_written_and_stopped_in_turns_that_a_store_take
     let mut bare = Bare::begin(&graph(10_000, delayed, |n| json!({"from": "n0", "to": format!("n{n}")})), SILENT);
     bare.drive();
     assert_eq!(bare.work.calls, 1);
-    let told = Told::Cancel { by: "user_ann".to_owned(), reason: None };
+    let told = Told::Cancel { by: Actor::person("user_ann"), reason: None };
     bare.tell(vec![Event::Signalled(Signal { id: bare.id(), told })]);
     bare.drive();
     assert_eq!(bare.run.status(), RunStatus::Cancelled);

@@ -1,6 +1,6 @@
 //! How a run is stopped, held and let go on, at every place where it may stand.
 
-use chimera_core::access::Level;
+use chimera_core::access::{Actor, Level};
 use chimera_core::error::Code;
 use chimera_core::flow::run::{Signal, Told};
 use chimera_core::flow::tables::{APPROVAL_REQUESTS, EFFECTS, RUN_SIGNALS, RUNS};
@@ -162,7 +162,7 @@ async fn a_run_takes_in_more_than_one_turn_can_hold() {
     let stage = stage(1).open().await;
     let run = stage.run(&workflow("w").node(json!({"id": "ask", "type": "hitl"})), SILENT).await;
     stage.asks(run).await;
-    let by = || "user_ann".to_owned();
+    let by = || Actor::person("user_ann");
     let told = (0..1_200).map(|n| if n % 2 == 0 { Told::Pause { by: by() } } else { Told::Resume { by: by() } });
     let signals = told.enumerate().map(|(n, told)| Signal { id: Uuid::from_u128(n as u128 + 1), told });
     let rows: Vec<_> = signals.map(|signal| signal.row("acme", run, stage.world.clock.now()).unwrap()).collect();

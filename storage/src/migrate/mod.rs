@@ -68,6 +68,7 @@ migrations! {
     18 = "0018_doubts",
     19 = "0019_trace_index",
     20 = "0020_inbox",
+    21 = "0021_who",
 }
 
 /// The version of the schema that this binary works with.

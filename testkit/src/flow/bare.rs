@@ -14,6 +14,7 @@ use chimera_core::flow::run::{
     WorkflowRef,
 };
 use chimera_core::flow::tool::Spec;
+use chimera_core::ledger::ActorType;
 use chimera_core::limits;
 use chimera_core::record::Tx;
 use chimera_engine::flow::{Registry, Tools};
@@ -156,6 +157,8 @@ pub(super) fn head(world: &World, air: &Air, level: Level) -> Head {
         id: world.random.row_id(NOON),
         tenant: "acme".to_owned(),
         actor: "user_ann".to_owned(),
+        actor_kind: ActorType::Human,
+        co_requesters: Vec::new(),
         level,
         priority: 5,
         dry_run: false,

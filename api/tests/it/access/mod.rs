@@ -6,6 +6,7 @@ mod approvals;
 mod change;
 mod idempotency;
 mod matrix;
+mod narrow;
 mod notify;
 mod order;
 mod porch;

@@ -131,7 +131,7 @@ async fn a_place_that_is_no_number_is_refused() {
 
 #[tokio::test]
 async fn streams_are_bounded_and_end_when_the_server_stops() {
-    let house = furnished(setup(), |edge| edge.with_streams_max(1)).await;
+    let house = furnished(setup(), |edge| edge.with_streams_max(1, 8)).await;
     let run = house.run(&reviewed(), json!({})).await;
     let mut first = Stream::open(&house, &run, "", None).await;
     first.next().await.unwrap();
@@ -140,6 +140,22 @@ async fn streams_are_bounded_and_end_when_the_server_stops() {
     assert_eq!(code(&second.json().await.unwrap()), "OVERLOADED");
     house.server.edge.begin_stopping();
     while first.next().await.is_some() {}
+}
+
+#[tokio::test]
+async fn one_actor_does_not_take_every_stream() {
+    let house = furnished(setup(), |edge| edge.with_streams_max(8, 1)).await;
+    let run = house.run(&reviewed(), json!({})).await;
+    let mut first = Stream::open(&house, &run, "", None).await;
+    first.next().await.unwrap();
+    let second = Stream::open(&house, &run, "", None).await.answer;
+    assert_eq!(second.status(), 503);
+    let problem: Value = second.json().await.unwrap();
+    assert_eq!(code(&problem), "OVERLOADED");
+    assert!(problem["detail"].as_str().unwrap().starts_with("admin has 1 streams"), "{problem}");
+    let url = house.server.url(&path(&run, "/events"));
+    let other = house.client.get(url).bearer_auth(house.token("user_ann")).send().await.unwrap();
+    assert_eq!(other.status(), 200, "others find room");
 }
 
 /// A run that was taken over is written through another lane, which may have the smaller number.

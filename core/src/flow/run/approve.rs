@@ -12,7 +12,7 @@ use super::scope::View;
 use super::start::{taken_in, too_deep};
 use super::task::{Approved, Asked, State};
 use super::{At, ReplayMode, Run, start::Work};
-use crate::access::Level;
+use crate::access::{Actor, Level};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Approval, Body};
 use crate::flow::expr::{RenderError, Template};
@@ -121,7 +121,8 @@ impl Run {
         let data = json!({
             "node": self.name(at), "item": at.item, "tool": tool, "input": input, "reason": demand.reason,
         });
-        book.approval(&self.head, &asked, Some((step, self.name(at))), &tool, data, demand, self.asked_at)?;
+        let requesters = self.requesters_of(at);
+        book.approval(&self.head, &asked, Some((step, self.name(at))), &tool, data, demand, requesters, self.asked_at)?;
         let rationale = demand.reason.clone();
         let verdict = Verdict { source: Source::Approval, outcome: Outcome::Deferred, rationale, policies: Vec::new() };
         let data = json!({"node": self.name(at), "approval_id": asked.id, "digest": digest, "needed": demand.people()});
@@ -187,7 +188,12 @@ impl Run {
             let output = json!({"decision": "approve", "approved_by": by, "notes": notes, "success": true});
             return self.decided(at, output, env, book);
         }
-        book.note("step.approved", self.step_id(at), by.first().cloned(), json!({"node": self.name(at), "by": by}));
+        book.note(
+            "step.approved",
+            self.step_id(at),
+            by.first().map(Actor::person),
+            json!({"node": self.name(at), "by": by}),
+        );
         self.enter(at, State::Ready);
         self.keep(at, env, book);
         self.ready.push_front(at);
@@ -210,20 +216,20 @@ impl Run {
     pub(crate) fn denied(
         &mut self,
         approval: Uuid,
-        by: &str,
+        by: Actor,
         notes: Option<String>,
         changes: bool,
         env: &mut Env<'_>,
         book: &mut Book,
     ) -> Result<(), Unstorable> {
-        if self.patch_denied(approval, by, book)? {
+        if self.patch_denied(approval, &by, book)? {
             return Ok(());
         }
         let decision = if changes { "request_changes" } else { "reject" };
-        let reason = format!("{decision} by {by}");
+        let reason = format!("{decision} by {}", by.id);
         if let Some(plan) = self.plan.as_mut().filter(|plan| plan.approval() == Some(approval)) {
             plan.asked = None;
-            return self.stop(by.to_owned(), notes.or(Some(reason)), env, book);
+            return self.stop(by, notes.or(Some(reason)), env, book);
         }
         let Some((at, _)) = self.asking(approval) else { return Ok(()) };
         if matches!(self.work(at), Work::Person) {
@@ -233,7 +239,7 @@ impl Run {
         self.enter(at, State::Cancelled { items: Vec::new() });
         self.keep(at, env, book);
         self.ended(at, env, book)?;
-        self.stop(by.to_owned(), notes.or(Some(reason)), env, book)
+        self.stop(by, notes.or(Some(reason)), env, book)
     }
 
     /// Nobody decided in time: what waits is cancelled.
@@ -256,7 +262,7 @@ impl Run {
         self.enter(at, State::Cancelled { items: Vec::new() });
         self.keep(at, env, book);
         self.ended(at, env, book)?;
-        self.stop("system".to_owned(), Some(rationale), env, book)
+        self.stop(Actor::system(), Some(rationale), env, book)
     }
 
     /// A person changed the input of a step that waits: the old request was taken back when they
@@ -265,7 +271,7 @@ impl Run {
         &mut self,
         step: Uuid,
         input: Value,
-        by: String,
+        by: Actor,
         approval: Option<Uuid>,
         env: &mut Env<'_>,
         book: &mut Book,
@@ -287,10 +293,12 @@ impl Run {
             }
             Ok(input) => {
                 let data = json!({"node": self.name(at), "input_digest": input.digest()});
+                let changed_by = vec![by.id.clone()];
                 book.note("step.edited", Some(step), Some(by), data);
                 self.fix_input(at, input);
                 if let Some(task) = self.task_mut(at) {
                     task.approved = None;
+                    task.changed_by = changed_by;
                 }
             }
         }

@@ -5,7 +5,9 @@ use super::event::Effect;
 use super::rows::{Book, Unstorable};
 use super::task::State;
 use super::{At, Damaged, Run};
+use crate::access::Actor;
 use crate::error::ErrorBody;
+use crate::ledger::ActorType;
 use crate::limits;
 use crate::record::{Json, Row, Value};
 use serde::{Deserialize, Serialize};
@@ -16,8 +18,25 @@ use serde_json::json;
 #[derive(Serialize, Deserialize)]
 struct Stopping {
     error: Option<ErrorBody>,
-    cancelled_by: Option<String>,
+    cancelled_by: Option<Actor>,
     reason: Option<String>,
+}
+
+/// Who holds a run, as its row says. Rows that were written before it was kept don't say who: such a pause is a
+/// person's, so that only people end it.
+#[must_use]
+pub fn paused_by(row: &Row) -> Option<Actor> {
+    if row.get("pause_requested") != &Value::Bool(true) {
+        return None;
+    }
+    let name = row.get("paused_by").as_text();
+    Some(name.map_or_else(|| Actor::person(""), |name| Actor::recorded(name, row.get("paused_by_kind").as_text())))
+}
+
+/// Whether somebody of this kind may take over or end a pause: a person's is for people.
+#[must_use]
+pub fn may_hold(holder: Option<&Actor>, kind: ActorType) -> bool {
+    kind == ActorType::Human || holder.is_none_or(|holder| holder.kind != ActorType::Human)
 }
 
 impl Run {
@@ -47,7 +66,7 @@ impl Run {
         }
         // A version that did not write down who it was has begun to cancel it.
         if self.cancelled_by.is_none() && row.get("cancel_requested") == &Value::Bool(true) {
-            self.cancelled_by = Some(("system".to_owned(), row.get("error_message").as_text().map(str::to_owned)));
+            self.cancelled_by = Some((Actor::system(), row.get("error_message").as_text().map(str::to_owned)));
         }
         self.stopping_kept = (self.failure.is_some(), self.cancelled_by.is_some());
         Ok(())
@@ -56,7 +75,7 @@ impl Run {
     /// Somebody wants the run stopped: nothing new starts, calls are told to stop.
     pub(crate) fn stop(
         &mut self,
-        by: String,
+        by: Actor,
         reason: Option<String>,
         _env: &mut Env<'_>,
         book: &mut Book,
@@ -73,13 +92,21 @@ impl Run {
     }
 
     /// Somebody holds the run, or lets it go on.
-    pub(crate) fn hold(&mut self, pause: bool, by: String, book: &mut Book) {
+    pub(crate) fn hold(&mut self, pause: bool, by: Actor, book: &mut Book) {
         // A second pause changes only who holds the run.
-        if self.status.is_final() || (!self.paused && !pause) {
+        if self.status.is_final() || (self.paused_by.is_none() && !pause) {
             return;
         }
-        self.paused = pause;
+        if !may_hold(self.paused_by.as_ref(), by.kind) {
+            let refused = if pause { "run.pause_refused" } else { "run.resume_refused" };
+            book.note(refused, None, Some(by), json!({"reason": "a person has paused the run"}));
+            return;
+        }
+        let holder = pause.then(|| by.clone());
         book.set("pause_requested", pause);
+        book.set("paused_by", holder.as_ref().map(|by| by.id.clone()));
+        book.set("paused_by_kind", holder.as_ref().map(|by| by.kind.as_str().to_owned()));
+        self.paused_by = holder;
         book.note(if pause { "run.paused" } else { "run.resumed" }, None, Some(by), json!({}));
     }
 
@@ -113,8 +140,8 @@ impl Run {
     }
 
     /// Whoever cancelled the run; nobody did if it stops for a failure of its own.
-    fn stopped_by(&self) -> String {
-        self.cancelled_by.as_ref().map_or_else(|| "system".to_owned(), |(by, _)| by.clone())
+    fn stopped_by(&self) -> Actor {
+        self.cancelled_by.as_ref().map_or_else(Actor::system, |(by, _)| by.clone())
     }
 
     fn is_mapping(&self, node: usize) -> bool {

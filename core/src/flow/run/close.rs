@@ -85,7 +85,7 @@ impl Run {
             "parent_run_id": self.head.parent.map(|(run, _)| run),
             "replay_of": self.head.replay.as_ref().map(|replay| replay.of),
         });
-        book.note("run.started", None, Some(self.head.actor.clone()), data);
+        book.note("run.started", None, Some(self.head.requester()), data);
     }
 
     /// Turns what was gathered into a transaction.
@@ -267,6 +267,8 @@ impl Head {
         Ok(vec![
             ("id", self.id.into()),
             ("actor", self.actor.as_str().into()),
+            ("actor_kind", self.actor_kind.as_str().into()),
+            ("co_requesters", texts(&self.co_requesters)),
             ("request_payload", Json::of(&*self.request)?.into()),
             ("autonomy_level", self.level.as_str().into()),
             ("trace_id", id::trace_id(self.id).into()),
@@ -291,6 +293,11 @@ impl Head {
             ("notify", self.notify.as_ref().map(Json::of).transpose()?.into()),
         ])
     }
+}
+
+/// A list of names; null when there are none.
+pub(crate) fn texts(names: &[String]) -> Value {
+    if names.is_empty() { Value::Null } else { names.to_vec().into() }
 }
 
 impl Signal {

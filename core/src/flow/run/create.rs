@@ -3,14 +3,16 @@
 use super::env::Env;
 use super::event::{Call, Effect, Event, Mode, Turn};
 use super::load::Recorded;
+use super::requesters::also;
 use super::rows::{Book, Unstorable};
 use super::start::Work;
 use super::task::Task;
 use super::{Run, RunStatus};
-use crate::access::Level;
+use crate::access::{Actor, Level};
 use crate::flow::air::Graph;
 use crate::flow::call::Answer;
 use crate::flow::tool::Reach;
+use crate::ledger::ActorType;
 use crate::limits;
 use crate::time::Timestamp;
 use crate::words::words;
@@ -76,6 +78,11 @@ pub struct Head {
     pub tenant: String,
     /// Who asked for it.
     pub actor: String,
+    /// What the registry said of them then.
+    pub actor_kind: ActorType,
+    /// Who counts as asking for it too: whoever asked for the run that it repeats, or put the node into the
+    /// graph that started it.
+    pub co_requesters: Vec<String>,
     /// How freely it may act.
     pub level: Level,
     /// One is most urgent, ten least.
@@ -129,7 +136,7 @@ impl Run {
             version: 0,
             run_seq: 0,
             owner: None,
-            paused: false,
+            paused_by: None,
             cancelled_by: None,
             failure: None,
             result: None,
@@ -197,6 +204,26 @@ impl Run {
 }
 
 impl Head {
+    /// Who asked for it, as the ledger names them.
+    #[must_use]
+    pub fn requester(&self) -> Actor {
+        Actor::new(self.actor.as_str(), self.actor_kind)
+    }
+
+    /// Who counts as asking for it too when somebody else repeats it: whoever asked for it, and whoever put patches
+    /// on it, since those are repeated with it.
+    #[must_use]
+    pub fn repeated_by(&self, actor: &str, patchers: &[String]) -> Vec<String> {
+        let all = also(vec![actor.to_owned()], self.requesters().iter().chain(patchers).map(String::as_str));
+        all.into_iter().skip(1).collect()
+    }
+
+    /// Everybody who counts as having asked for it.
+    #[must_use]
+    pub fn requesters(&self) -> Vec<String> {
+        also(vec![self.actor.clone()], self.co_requesters.iter().map(String::as_str))
+    }
+
     /// When a run of `graph` that is asked for now must have ended.
     #[must_use]
     pub fn timeout_of(graph: &Graph, now: Timestamp) -> Timestamp {

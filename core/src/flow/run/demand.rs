@@ -13,7 +13,7 @@ pub struct Demand {
     pub needed: u32,
     /// Patterns of those who may; anybody when empty.
     pub approvers: Vec<String>,
-    /// Not the one who asked for the run.
+    /// None of those who asked for it: whoever asked for the run, and whoever last changed what would run.
     pub other_than_requester: bool,
     /// How long it may wait.
     pub expires_seconds: Option<u32>,
@@ -75,22 +75,22 @@ impl Demand {
     }
 
     /// Whether somebody counts for this part.
-    fn counts(&self, who: &str, requester: &str) -> bool {
+    fn counts(&self, who: &str, requesters: &[String]) -> bool {
         let fitting = self.approvers.is_empty() || self.approvers.iter().any(|pattern| fits(pattern, who));
-        fitting && !(self.other_than_requester && who == requester)
+        fitting && !(self.other_than_requester && requesters.iter().any(|requester| requester == who))
     }
 
-    /// Whether somebody may decide about what `requester` asked for.
+    /// Whether somebody may decide about what `requesters` asked for.
     #[must_use]
-    pub fn allows(&self, who: &str, requester: &str) -> bool {
-        self.parts().any(|part| part.counts(who, requester))
+    pub fn allows(&self, who: &str, requesters: &[String]) -> bool {
+        self.parts().any(|part| part.counts(who, requesters))
     }
 
     /// Whether these people, each named once, are enough.
     #[must_use]
-    pub fn is_met(&self, by: &[String], requester: &str) -> bool {
+    pub fn is_met(&self, by: &[String], requesters: &[String]) -> bool {
         self.parts().all(|part| {
-            let counting = by.iter().filter(|who| part.counts(who, requester)).count();
+            let counting = by.iter().filter(|who| part.counts(who, requesters)).count();
             counting >= usize::try_from(part.needed).unwrap_or(usize::MAX)
         })
     }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     fn met(demand: &Demand, by: &[&str]) -> bool {
-        demand.is_met(&by.iter().map(|who| (*who).to_owned()).collect::<Vec<_>>(), "user_ann")
+        demand.is_met(&by.iter().map(|who| (*who).to_owned()).collect::<Vec<_>>(), &["user_ann".to_owned()])
     }
 
     #[test]
@@ -165,7 +165,17 @@ mod tests {
     fn a_weaker_demand_adds_nothing() {
         let strong = of(1, &[], true);
         let both = Demand::one("every step").and(strong.clone());
-        assert!(both.also.is_empty() && !both.allows("user_ann", "user_ann"));
-        assert!(both.allows("user_bob", "user_ann") && met(&both, &["user_bob"]));
+        let ann = ["user_ann".to_owned()];
+        assert!(both.also.is_empty() && !both.allows("user_ann", &ann));
+        assert!(both.allows("user_bob", &ann) && met(&both, &["user_bob"]));
+    }
+
+    #[test]
+    fn whoever_changed_what_would_run_asked_for_it_too() {
+        let asked = ["user_ann".to_owned(), "user_bob".to_owned()];
+        let strict = of(1, &[], true);
+        assert!(!strict.allows("user_ann", &asked) && !strict.allows("user_bob", &asked));
+        assert!(strict.allows("user_cat", &asked) && of(1, &[], false).allows("user_bob", &asked));
+        assert!(!strict.is_met(&asked, &asked), "nobody counts who asked for it");
     }
 }

@@ -148,7 +148,7 @@ impl Run {
             && self.coming.is_empty()
             && self.draft.is_none()
             && self.undo.as_ref().is_none_or(Undo::waits_for_child)
-            && (self.ready.is_empty() || self.paused || self.asks_first());
+            && (self.ready.is_empty() || self.paused_by.is_some() || self.asks_first());
         idle && self.next_deadline().is_none_or(far)
     }
 

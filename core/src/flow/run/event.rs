@@ -6,6 +6,7 @@
 use super::doubt::Doubt;
 use super::rows_people::Requested;
 use super::status::RunStatus;
+use crate::access::Actor;
 use crate::error::ErrorBody;
 use crate::flow::call::Answer;
 use crate::ledger::decision::{Outcome, Source};
@@ -114,7 +115,7 @@ pub enum Told {
         /// The request.
         approval: Uuid,
         /// Who.
-        by: String,
+        by: Actor,
         /// What they said.
         notes: Option<String>,
         /// They want it changed rather than dropped.
@@ -127,7 +128,7 @@ pub enum Told {
         /// Its new input.
         input: Value,
         /// Who.
-        by: String,
+        by: Actor,
         /// The request that was taken back together with this message.
         #[serde(default)]
         approval: Option<Uuid>,
@@ -139,7 +140,7 @@ pub enum Told {
         /// Its new input.
         input: Value,
         /// Who.
-        by: String,
+        by: Actor,
         /// The request that was taken back together with this message.
         approval: Uuid,
     },
@@ -157,19 +158,19 @@ pub enum Told {
     /// Somebody wants it stopped.
     Cancel {
         /// Who.
-        by: String,
+        by: Actor,
         /// Why.
         reason: Option<String>,
     },
     /// Somebody wants it held.
     Pause {
         /// Who.
-        by: String,
+        by: Actor,
     },
     /// Somebody wants it to go on.
     Resume {
         /// Who.
-        by: String,
+        by: Actor,
     },
     /// A person found out what became of an effect.
     Resolve {
@@ -182,7 +183,7 @@ pub enum Told {
         /// What it gave.
         output: Option<Value>,
         /// Who.
-        by: String,
+        by: Actor,
         /// How they know.
         notes: Option<String>,
     },
@@ -191,7 +192,7 @@ pub enum Told {
         /// Only these steps; all when absent.
         steps: Option<Vec<Uuid>>,
         /// Who.
-        by: String,
+        by: Actor,
         /// Why.
         reason: Option<String>,
         /// The run that started it is rolled back and waits for this.
@@ -208,7 +209,7 @@ pub enum Told {
     /// A person has undone by hand what a run did.
     MarkRolledBack {
         /// Who.
-        by: String,
+        by: Actor,
         /// How, or why.
         #[serde(default)]
         reason: Option<String>,
@@ -220,14 +221,14 @@ pub enum Told {
         /// What it adds.
         patch: Value,
         /// Who.
-        by: String,
+        by: Actor,
     },
     /// Somebody wants a patch taken back.
     Unpatch {
         /// Its number within the run.
         number: u32,
         /// Who.
-        by: String,
+        by: Actor,
     },
 }
 
@@ -256,7 +257,7 @@ impl Told {
     /// Who told it, if it is about what was sent and what is to be: whoever spoke before a backup could
     /// not know what came after it, so their word does not count once that state was put back.
     #[must_use]
-    pub fn lapses_with_restore(&self) -> Option<&str> {
+    pub const fn lapses_with_restore(&self) -> Option<&Actor> {
         match self {
             Self::Resolve { by, .. } | Self::Rollback { by, .. } | Self::MarkRolledBack { by, .. } => Some(by),
             // What these lead to is in doubt by itself.
@@ -346,7 +347,7 @@ pub struct Note {
     /// The step it is about; the run when absent.
     pub step: Option<Uuid>,
     /// Who caused it; the system when absent.
-    pub by: Option<String>,
+    pub by: Option<Actor>,
     /// Its number within the run.
     pub run_seq: i64,
     /// Digests, references, codes.

@@ -4,14 +4,15 @@
 //! the graph: the edges of settled nodes are decided again, against what had settled by then and so with
 //! the same result, and nodes without a row come up as they did before.
 
+use super::cancel::paused_by;
 use super::edges::Settled;
 use super::patch::Overlay;
-use super::plan::Plan;
+use super::plan::{Edit, Plan};
 use super::restored::is_since;
 use super::task::{Approved, Asked, Mapping, State, Stored as StoredStep, StoredEffect, Task};
 use super::undo::{Current, Undo};
 use super::{At, EffectStatus, Head, Owner, Replay, ReplayMode, Run, RunStatus, Source, StepStatus, WorkflowRef};
-use crate::access::Level;
+use crate::access::{Actor, Level};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, Graph};
 use crate::flow::patch::Patch;
@@ -50,7 +51,7 @@ pub struct StoredPatch {
     /// What it adds.
     pub patch: Patch,
     /// Who proposed it.
-    pub by: String,
+    pub by: Actor,
     /// The version of its row.
     pub version: i64,
     /// The graph with it, if it was applied.
@@ -151,6 +152,8 @@ impl Head {
         Ok(Self {
             id: row.uuid("id"),
             tenant: row.text("tenant_id").to_owned(),
+            actor_kind: Actor::recorded(row.text("actor"), row.get("actor_kind").as_text()).kind,
+            co_requesters: row.get("co_requesters").as_texts().to_vec(),
             actor: row.text("actor").to_owned(),
             level: Level::parse(row.text("autonomy_level")).ok_or_else(|| word("autonomy_level"))?,
             priority: i32::try_from(row.int("priority")).unwrap_or(5),
@@ -196,7 +199,7 @@ impl Run {
             .as_int()
             .zip(row.get("owner_epoch").as_int())
             .map(|(lane, epoch)| Owner { lane, epoch });
-        run.paused = row.get("pause_requested") == &crate::record::Value::Bool(true);
+        run.paused_by = paused_by(row);
         run.patches = u32::try_from(row.int("patches")).unwrap_or(0);
         run.approvals = u32::try_from(stored.approvals.len()).unwrap_or(u32::MAX);
         let asked_at = stored.approvals.iter().filter_map(|row| row.get("created_at").as_time()).max();
@@ -233,7 +236,8 @@ impl Run {
     fn load_plan(&mut self, row: &Row, approvals: &[Row]) {
         let Some(document) = row.get("plan").as_json().map(crate::record::Json::to_value) else { return };
         let edits = document.get("edits").and_then(Value::as_object).into_iter().flatten();
-        self.edits = edits.map(|(node, input)| (node.clone(), input.clone())).collect();
+        let by = |node: &str| document["edited_by"][node].as_str().map(str::to_owned);
+        self.edits = edits.map(|(node, input)| (node.clone(), Edit { input: input.clone(), by: by(node) })).collect();
         let approved = !row.get("plan_digest").is_null();
         let waits = |row: &Row| row.get("step_id").is_null() && row.text("action_type") == "plan";
         let by = approvals.iter().filter(|row| waits(row) && row.text("status") == "approved");
@@ -281,6 +285,8 @@ impl Run {
             let notes = a.get("review_notes").as_text().map(str::to_owned);
             Some(Approved { digest: digest(a, "action_digest")?, by: deciders(a), notes })
         });
+        let asked = approvals.iter().filter(|a| a.uuid("step_id") == id).max_by_key(|a| asked_at(a));
+        let changed_by = asked.map(|a| a.get("co_requesters").as_texts().to_vec()).unwrap_or_default();
         let attempt = u32::try_from(row.int("attempt")).unwrap_or(0);
         let counted = effect.and_then(|effect| u32::try_from(effect.int("attempt")).ok());
         Ok(Task {
@@ -301,6 +307,7 @@ impl Run {
             in_doubt: effect.is_some_and(|effect| effect.text("status") == EffectStatus::Unknown.as_str()),
             not_recorded: false,
             approved,
+            changed_by,
             child: row.get("child_run_id").as_uuid(),
             started_at: row.get("started_at").as_time(),
         })
@@ -425,7 +432,7 @@ impl Run {
         }
         queue.sort_unstable_by_key(|(seq, _)| std::cmp::Reverse(*seq));
         self.undo = Some(Undo {
-            by: document["by"].as_str().unwrap_or_default().to_owned(),
+            by: Actor::recorded(document["by"].as_str().unwrap_or_default(), document["by_kind"].as_str()),
             reason: document["reason"].as_str().map(str::to_owned),
             part: document["part"].as_bool().unwrap_or(false),
             for_parent: document["for_parent"].as_bool().unwrap_or(false),

@@ -25,6 +25,7 @@ mod nest;
 mod past;
 mod patch;
 mod plan;
+mod requesters;
 mod restored;
 pub mod retry;
 mod rows;
@@ -40,6 +41,7 @@ mod under_way;
 mod undo;
 mod unwritten;
 
+pub use cancel::{may_hold, paused_by};
 pub use close::affinity;
 pub use create::{Head, Replay, ReplayMode, Source, WorkflowRef};
 pub use demand::Demand;
@@ -55,6 +57,7 @@ pub use status::{EffectStatus, RunStatus, StepStatus};
 pub use trail::Traced;
 pub use under_way::UnderWay;
 
+use crate::access::Actor;
 use crate::error::ErrorBody;
 use crate::flow::air::Graph;
 use crate::time::Timestamp;
@@ -77,8 +80,9 @@ pub struct Run {
     run_seq: i64,
     /// Who drives it, as the row says; none while it is parked.
     owner: Option<Owner>,
-    paused: bool,
-    cancelled_by: Option<(String, Option<String>)>,
+    /// Who holds it, while somebody does.
+    paused_by: Option<Actor>,
+    cancelled_by: Option<(Actor, Option<String>)>,
     /// The first failure that nothing in the graph dealt with.
     failure: Option<Box<ErrorBody>>,
     /// Whether the row says that it failed, and that it was cancelled.
@@ -92,7 +96,7 @@ pub struct Run {
     /// What was drafted and approved at L1.
     plan: Option<plan::Plan>,
     /// Inputs that people wrote into the plan in place of those that the workflow gives.
-    edits: BTreeMap<String, Value>,
+    edits: BTreeMap<String, plan::Edit>,
     /// The draft under way.
     draft: Option<Draft>,
     /// The rollback under way.

@@ -91,6 +91,7 @@ impl Run {
             created_at: env.now,
             timeout_at: self.child_timeout(at, env),
             replay: None,
+            co_requesters: self.requesters_of(at).split_off(1),
             ..(*self.head).clone()
         };
         book.child(&head)?;

@@ -8,10 +8,11 @@ use super::demand::Demand;
 use super::edges::Came;
 use super::env::{Action, Env, Verdict as PolicyVerdict};
 use super::event::Verdict;
+use super::requesters::also;
 use super::rows::{Book, Unstorable};
 use super::task::{Asked, State, Task};
 use super::{At, Run};
-use crate::access::Level;
+use crate::access::{Actor, Level};
 use crate::flow::air::{Graph, Problem};
 use crate::flow::patch::{self, Inverse, Patch};
 use crate::flow::tables::RUN_PATCHES;
@@ -27,7 +28,7 @@ use uuid::Uuid;
 #[derive(Clone, Debug)]
 pub(crate) struct Overlay {
     pub(crate) patch: Patch,
-    pub(crate) by: String,
+    pub(crate) by: Actor,
     /// The version of its row.
     pub(crate) version: i64,
     /// The request that waits for people.
@@ -70,7 +71,7 @@ impl Run {
         &mut self,
         number: u32,
         document: Value,
-        by: String,
+        by: Actor,
         env: &mut Env<'_>,
         book: &mut Book,
     ) -> Result<(), Unstorable> {
@@ -91,7 +92,7 @@ impl Run {
         if let Err(problems) = self.overlay(&patch, env) {
             return self.refuse_patch(number, 1, &by, &worded(&problems), book);
         }
-        if let Err(why) = self.judge_patch(&patch, &by, env) {
+        if let Err(why) = self.judge_patch(&patch, &by.id, env) {
             return self.refuse_patch(number, 1, &by, &why, book);
         }
         let mut overlay = Overlay { patch, by, version: 1, asked: None, before: None, seq: i64::MAX };
@@ -99,8 +100,9 @@ impl Run {
             let digest = patch::digest(covered, &overlay.patch);
             let demand = Demand::one("the plan was approved without this patch");
             let asked = self.request(digest, &demand, env);
+            let requesters = also(self.head.requesters(), [overlay.by.id.as_str()]);
             let data = json!({"patch": overlay.patch.to_value(), "number": number, "reason": demand.reason});
-            book.approval(&self.head, &asked, None, "graph.patch", data, &demand, self.asked_at)?;
+            book.approval(&self.head, &asked, None, "graph.patch", data, &demand, requesters, self.asked_at)?;
             let verdict = Verdict {
                 source: Source::Approval,
                 outcome: Outcome::Deferred,
@@ -178,13 +180,13 @@ impl Run {
         &mut self,
         number: u32,
         version: i64,
-        by: &str,
+        by: &Actor,
         why: &str,
         book: &mut Book,
     ) -> Result<(), Unstorable> {
         let set = vec![("status", "refused".into()), ("reason", why.into())];
         book.update(Update::versioned(&RUN_PATCHES, key(self.head.id, number), version, set)?);
-        book.note("patch.refused", None, Some(by.to_owned()), json!({"number": number, "reason": why}));
+        book.note("patch.refused", None, Some(by.clone()), json!({"number": number, "reason": why}));
         self.overlays.remove(&number);
         Ok(())
     }
@@ -234,13 +236,13 @@ impl Run {
         book: &mut Book,
     ) -> Result<bool, Unstorable> {
         let Some(number) = self.patch_of(approval) else { return Ok(false) };
-        book.note("patch.approved", None, by.first().cloned(), json!({"number": number, "by": by}));
+        book.note("patch.approved", None, by.first().map(Actor::person), json!({"number": number, "by": by}));
         self.apply_patch(number, env, book)?;
         Ok(true)
     }
 
     /// A person said no to a patch. False: the approval is no patch's.
-    pub(crate) fn patch_denied(&mut self, approval: Uuid, by: &str, book: &mut Book) -> Result<bool, Unstorable> {
+    pub(crate) fn patch_denied(&mut self, approval: Uuid, by: &Actor, book: &mut Book) -> Result<bool, Unstorable> {
         let Some(number) = self.patch_of(approval) else { return Ok(false) };
         let version = self.overlays.get(&number).map_or(1, |overlay| overlay.version);
         self.refuse_patch(number, version, by, "the approval was denied", book)?;
@@ -273,7 +275,7 @@ impl Run {
     pub(crate) fn unpatch(
         &mut self,
         number: u32,
-        by: String,
+        by: Actor,
         _env: &mut Env<'_>,
         book: &mut Book,
     ) -> Result<(), Unstorable> {

@@ -10,6 +10,7 @@ use super::event::Verdict;
 use super::rows::{Book, Unstorable};
 use super::task::Asked;
 use super::{At, Run, RunStatus};
+use crate::access::Actor;
 use crate::error::{Code, ErrorBody};
 use crate::flow::patch;
 use crate::flow::tool::Spec;
@@ -70,6 +71,14 @@ impl Planned {
             tool_version: value.get("tool_version").and_then(Value::as_str).unwrap_or_default().to_owned(),
         }
     }
+}
+
+/// An input that a person wrote into the plan.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Edit {
+    pub(crate) input: Value,
+    /// Who; edits that were written before it was kept have nobody.
+    pub(crate) by: Option<String>,
 }
 
 /// A plan that was drafted.
@@ -136,8 +145,8 @@ impl Run {
             planned.iter().map(|(name, planned)| (name.clone(), planned.to_value())).collect();
         let risk: u32 = planned.values().map(|planned| planned.risk).fold(0, u32::saturating_add);
         let mut document = json!({"digest": digest, "nodes": nodes, "steps": lines, "risk": risk});
-        if !self.edits.is_empty() {
-            document["edits"] = json!(self.edits);
+        if let (Value::Object(document), Value::Object(edits)) = (&mut document, self.edits_document()) {
+            document.extend(edits.into_iter().filter(|_| !self.edits.is_empty()));
         }
         book.set("plan", Json::of(&document)?);
         if self.head.risk.is_none() {
@@ -152,7 +161,7 @@ impl Run {
         }
         let asked = self.request(digest, &demand, env);
         let data = json!({"plan": document, "reason": demand.reason});
-        book.approval(&self.head, &asked, None, "plan", data, &demand, self.asked_at)?;
+        book.approval(&self.head, &asked, None, "plan", data, &demand, self.requesters_of_plan(), self.asked_at)?;
         let data = json!({"approval_id": asked.id, "digest": digest, "needed": demand.people()});
         let (source, outcome) = (Source::Approval, Outcome::Deferred);
         let verdict = Verdict { source, outcome, rationale: demand.reason, policies: Vec::new() };
@@ -167,7 +176,7 @@ impl Run {
         &mut self,
         node: String,
         input: Value,
-        by: String,
+        by: Actor,
         approval: Uuid,
         env: &mut Env<'_>,
         book: &mut Book,
@@ -177,12 +186,12 @@ impl Run {
             return Ok(());
         }
         let digest = Digest32::of(&input);
-        book.note("plan.edited", None, Some(by), json!({"node": node, "input_digest": digest}));
+        book.note("plan.edited", None, Some(by.clone()), json!({"node": node, "input_digest": digest}));
         self.withdraw_patches(|_| true, "cancelled", "the plan was edited", env.now, book)?;
         self.plan = None;
-        self.edits.insert(node, input);
+        self.edits.insert(node, Edit { input, by: Some(by.id) });
         // Whoever takes the run up before the draft is made finds the edits and makes it.
-        book.set("plan", Json::of(&json!({"edits": self.edits}))?);
+        book.set("plan", Json::of(&self.edits_document())?);
         if self.approvals >= limits::RUN_APPROVALS_MAX {
             self.fail_with(ErrorBody::new(Code::ValidationFailed, "the run asks for more approvals than it may"));
             return Ok(());
@@ -190,9 +199,18 @@ impl Run {
         self.begin_draft(env, book)
     }
 
+    /// The edits as `runs.plan` keeps them.
+    fn edits_document(&self) -> Value {
+        let inputs: Map<String, Value> =
+            self.edits.iter().map(|(node, edit)| (node.clone(), edit.input.clone())).collect();
+        let by: Map<String, Value> =
+            self.edits.iter().map(|(node, edit)| (node.clone(), edit.by.clone().into())).collect();
+        json!({"edits": inputs, "edited_by": by})
+    }
+
     /// The input that a person wrote into the plan for a place.
     pub(crate) fn edit_of(&self, at: At) -> Option<&Value> {
-        self.edits.get(self.name(at)).filter(|_| at.item.is_none())
+        self.edits.get(self.name(at)).filter(|_| at.item.is_none()).map(|edit| &edit.input)
     }
 
     /// People approved the plan. False: the approval is not the plan's.
@@ -202,7 +220,7 @@ impl Run {
         plan.by = by.to_vec();
         let digest = plan.digest;
         book.set("plan_digest", Cell::Bytes(digest.to_vec()));
-        book.note("plan.approved", None, by.first().cloned(), json!({"digest": digest, "by": by}));
+        book.note("plan.approved", None, by.first().map(Actor::person), json!({"digest": digest, "by": by}));
         self.begin_nodes();
         Ok(true)
     }
@@ -219,7 +237,7 @@ impl Run {
         let approval = self.plan.as_ref().and_then(Plan::approval);
         book.decision("approval.expired", None, None, json!({"approval_id": approval}), verdict);
         self.close_plan("expired", env, book)?;
-        self.stop("system".to_owned(), Some(rationale), env, book)
+        self.stop(Actor::system(), Some(rationale), env, book)
     }
 
     /// The plan is of no use any more.

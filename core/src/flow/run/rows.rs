@@ -10,6 +10,7 @@ use super::merge::merge;
 use super::rows_people::Requested;
 use super::task::{StoredEffect, Task};
 use super::{At, EffectStatus, Head, RunStatus};
+use crate::access::Actor;
 use crate::flow::call::{Sent, ToolError};
 use crate::flow::tables::{CACHE_ENTRIES, EFFECTS, RUN_SIGNALS, RUNS, TOOL_CALLS};
 use crate::flow::tool::{Reach, Spec, is_dry};
@@ -66,7 +67,7 @@ impl Book {
         &mut self,
         event_type: &'static str,
         step: Option<Uuid>,
-        by: Option<String>,
+        by: Option<Actor>,
         data: serde_json::Value,
     ) -> i64 {
         self.notes.push(Note { event_type, step, by, run_seq: 0, data, verdict: None });
@@ -78,7 +79,7 @@ impl Book {
         &mut self,
         event_type: &'static str,
         step: Option<Uuid>,
-        by: Option<String>,
+        by: Option<Actor>,
         data: serde_json::Value,
         verdict: Verdict,
     ) {

@@ -1,5 +1,6 @@
 //! Rows for people: requests for a decision, and messages.
 
+use super::close::texts;
 use super::demand::Demand;
 use super::env::Env;
 use super::event::Effect;
@@ -34,6 +35,8 @@ pub struct Requested {
     pub expires_at: Timestamp,
     /// Who decides.
     pub demand: Demand,
+    /// Who asked for it: the actor of the run, then whoever else counts as having asked.
+    pub requesters: Vec<String>,
 }
 
 impl Book {
@@ -47,6 +50,7 @@ impl Book {
         action_type: &str,
         data: serde_json::Value,
         demand: &Demand,
+        requesters: Vec<String>,
         now: Timestamp,
     ) -> Result<(), Unstorable> {
         let action: String = action_type.chars().take(50).collect();
@@ -87,6 +91,7 @@ impl Book {
                 ("step_id", step.map(|(step, _)| step).into()),
                 ("node_id", step.map(|(_, node)| node.to_owned()).into()),
                 ("requester_actor", head.actor.as_str().into()),
+                ("co_requesters", texts(requesters.get(1..).unwrap_or_default())),
                 ("approvals_needed", i64::from(demand.people()).into()),
                 ("approvers", approvers),
                 ("decisions", Json::of(&json!([]))?.into()),
@@ -103,6 +108,7 @@ impl Book {
                 digest: asked.digest,
                 expires_at: asked.expires_at,
                 demand: demand.clone(),
+                requesters,
             });
         }
         Ok(())

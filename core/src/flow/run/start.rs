@@ -61,7 +61,7 @@ impl Run {
     }
 
     pub(crate) fn may_start(&self) -> bool {
-        !self.paused
+        self.paused_by.is_none()
             && self.cancelled_by.is_none()
             && self.failure.is_none()
             && !self.status.is_final()
@@ -236,7 +236,8 @@ impl Run {
         let own = self.task(at).and_then(|task| task.approved.as_ref()).filter(|approved| approved.digest == digest);
         let plan = self.plan.as_ref().filter(|_| self.is_planned(at));
         let by = own.map(|approved| &approved.by).into_iter().chain(plan.map(|plan| &plan.by));
-        by.into_iter().any(|by| demand.is_met(by, &self.head.actor))
+        let requesters = self.requesters_of(at);
+        by.into_iter().any(|by| demand.is_met(by, &requesters))
     }
 
     pub(crate) fn refuse(

@@ -50,6 +50,8 @@ pub(crate) struct Task {
     pub(crate) not_recorded: bool,
     /// Who has approved exactly this input.
     pub(crate) approved: Option<Approved>,
+    /// Who last changed what would run here, besides the one who asked for the run.
+    pub(crate) changed_by: Vec<String>,
     /// The run that it started.
     pub(crate) child: Option<Uuid>,
     pub(crate) started_at: Option<Timestamp>,
@@ -142,6 +144,7 @@ impl Task {
             in_doubt: false,
             not_recorded: false,
             approved: None,
+            changed_by: Vec::new(),
             child: None,
             started_at: None,
         }

@@ -11,6 +11,7 @@ use super::task::State;
 use super::undo::Wanted;
 use super::unwritten::UNWRITABLE;
 use super::{At, EffectStatus, Run};
+use crate::access::Actor;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -44,7 +45,7 @@ impl Run {
                 Ok(())
             }
             Told::Approved { approval, by, notes } => self.approved(approval, by, notes, env, book),
-            Told::Denied { approval, by, notes, changes } => self.denied(approval, &by, notes, changes, env, book),
+            Told::Denied { approval, by, notes, changes } => self.denied(approval, by, notes, changes, env, book),
             Told::Edited { step, input, by, approval } => self.edited(step, input, by, approval, env, book),
             Told::PlanEdited { node, input, by, approval } => self.plan_edited(node, input, by, approval, env, book),
             Told::ChildEnded { step, status, result, error } => {
@@ -79,7 +80,7 @@ impl Run {
         &mut self,
         step: Uuid,
         output: Option<Value>,
-        by: String,
+        by: Actor,
         notes: Option<String>,
         env: &mut Env<'_>,
         book: &mut Book,

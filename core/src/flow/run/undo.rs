@@ -13,6 +13,7 @@ use super::start::Work;
 use super::task::{State, Task};
 use super::unwritten::UNWRITABLE;
 use super::{At, EffectStatus, Run, RunStatus, Told, retry};
+use crate::access::Actor;
 use crate::error::{Code, ErrorBody};
 use crate::flow::call::{Answer, Sent};
 use crate::flow::tables::EFFECTS;
@@ -31,7 +32,7 @@ const LEFT_SHOWN_MAX: usize = 20;
 /// A rollback under way.
 #[derive(Debug)]
 pub(crate) struct Undo {
-    pub(crate) by: String,
+    pub(crate) by: Actor,
     pub(crate) reason: Option<String>,
     /// Only some steps were asked for.
     pub(crate) part: bool,
@@ -81,7 +82,7 @@ const IN_DOUBT: &str = "nobody knows whether an earlier undo of it happened";
 /// What somebody wants undone.
 pub(crate) struct Wanted {
     pub(crate) steps: Option<Vec<Uuid>>,
-    pub(crate) by: String,
+    pub(crate) by: Actor,
     pub(crate) reason: Option<String>,
     pub(crate) for_parent: bool,
 }
@@ -248,7 +249,7 @@ impl Run {
     }
 
     /// A person has undone by hand what a run did that has ended: nothing is called.
-    pub(crate) fn mark_rolled_back(&mut self, by: String, reason: Option<String>, book: &mut Book) {
+    pub(crate) fn mark_rolled_back(&mut self, by: Actor, reason: Option<String>, book: &mut Book) {
         let refusal = match self.status {
             _ if self.undo.is_some() => Some("a rollback is under way"),
             RunStatus::RolledBack => Some("it was rolled back already"),
@@ -520,7 +521,7 @@ impl Run {
         let behind = undo.undone.iter().chain(&undo.left).filter_map(|line| line["step_id"].as_str()?.parse().ok());
         let only: Vec<Uuid> = behind.chain(ahead).collect();
         let document = json!({
-            "by": undo.by, "reason": undo.reason, "part": undo.part, "ended": ended, "round": undo.round,
+            "by": undo.by.id, "by_kind": undo.by.kind.as_str(), "reason": undo.reason, "part": undo.part, "ended": ended, "round": undo.round,
             "for_parent": undo.for_parent, "restored_at": self.restored_at.map(Timestamp::micros),
             "undone": undo.undone, "left": undo.left, "steps": if ended { Vec::new() } else { only },
         });

@@ -56,6 +56,10 @@ async fn runs_begins_as_written_and_goes_on_with_listed_columns() {
         "rollback",
         "restored_at",
         "in_doubt_since",
+        "actor_kind",
+        "co_requesters",
+        "paused_by",
+        "paused_by_kind",
     ];
     assert_eq!(ours, listed);
     for key in ["PRIMARY KEY (id)", "UNIQUE (trace_id)", "UNIQUE (idempotency_key)"] {

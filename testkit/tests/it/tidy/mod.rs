@@ -9,6 +9,7 @@ mod docs;
 mod errors;
 mod finding;
 mod functions;
+mod kinds;
 mod layers;
 mod leftovers;
 mod limits;

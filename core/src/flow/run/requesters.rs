@@ -1,0 +1,42 @@
+//! Who counts as having asked for something.
+//!
+//! A rule may demand that somebody else decides than whoever asked. Those who asked are the actor of the run and
+//! whoever asked for the run that it repeats, but also whoever last changed what would run: the input of a step or
+//! of a line of the plan, or the graph itself. Otherwise somebody could write what is done and approve it too.
+
+use super::{At, Run};
+
+/// These, and others who are not among them yet. The order stays: the actor of the run is first.
+pub(crate) fn also<'a>(mut requesters: Vec<String>, others: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    for other in others {
+        if !requesters.iter().any(|known| known == other) {
+            requesters.push(other.to_owned());
+        }
+    }
+    requesters
+}
+
+impl Run {
+    /// Who asked for what would run at a place.
+    pub(crate) fn requesters_of(&self, at: At) -> Vec<String> {
+        let edit = self.edits.get(self.name(at)).and_then(|edit| edit.by.as_deref());
+        let changed = self.task(at).into_iter().flat_map(|task| task.changed_by.iter().map(String::as_str));
+        also(self.head.requesters(), self.patcher_of(at.node).into_iter().chain(edit).chain(changed))
+    }
+
+    /// Who asked for the plan as it stands: every line that was edited and every patch is somebody's.
+    pub(crate) fn requesters_of_plan(&self) -> Vec<String> {
+        let edits = self.edits.values().filter_map(|edit| edit.by.as_deref());
+        let applied = self.overlays.values().filter(|overlay| overlay.before.is_some());
+        also(self.head.requesters(), edits.chain(applied.map(|overlay| overlay.by.id.as_str())))
+    }
+
+    /// Who put a node into the graph while the run was under way.
+    pub(crate) fn patcher_of(&self, node: usize) -> Option<&str> {
+        let added = |before: usize| node >= before;
+        let applied =
+            self.overlays.values().filter_map(|overlay| Some((overlay.before.as_ref()?.nodes.len(), overlay)));
+        let last = applied.filter(|(before, _)| added(*before)).max_by_key(|(before, _)| *before);
+        last.map(|(_, overlay)| overlay.by.id.as_str())
+    }
+}

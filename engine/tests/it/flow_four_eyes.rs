@@ -1,0 +1,223 @@
+//! Whoever writes what is done does not approve it, where somebody else must: neither the one who asked for the
+//! run nor the one who last changed what would run.
+
+use chimera_core::access::Level;
+use chimera_core::flow::run::{Replay, ReplayMode};
+use chimera_core::flow::tool::Reach;
+use chimera_engine::flow::policy::{Rule, Rules, Says};
+use chimera_engine::flow::{Again, Decision};
+use chimera_testkit::flow::{Air, Puppet, Setup, Stage, chain, code_of, id_of, stage, workflow};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+/// A node that somebody else must approve.
+fn strict(id: &str) -> Value {
+    json!({
+        "id": id, "type": "function", "fn": "again", "inputs": {"n": id},
+        "requires_approval": {"other_than_requester": true},
+    })
+}
+
+fn guarded() -> Air {
+    workflow("w").node(strict("a"))
+}
+
+/// The request that waits in the place of an older one.
+async fn newer(stage: &Stage, run: Uuid, old: &Value) -> Value {
+    let replaced = |shown: &Value| {
+        let asked = &shown["approvals"][0]["digest"];
+        !asked.is_null() && *asked != old["digest"]
+    };
+    stage.until(run, replaced).await["approvals"][0].clone()
+}
+
+async fn approve(stage: &Stage, who: &str, run: Uuid, asked: &Value) -> String {
+    code_of(stage.decide(who, run, Decision::Approve, Some(asked)).await)
+}
+
+/// None of these decides, in any way; then somebody else does.
+async fn decided_by_none_of(stage: &Stage, run: Uuid, asked: &Value, none: &[&str]) {
+    for who in none {
+        for decision in [Decision::Approve, Decision::Reject, Decision::RequestChanges] {
+            let refused = code_of(stage.decide(who, run, decision, Some(asked)).await);
+            assert_eq!(refused, "RBAC_FORBIDDEN", "{who} {decision:?}");
+        }
+    }
+    assert_eq!(approve(stage, "user_cat", run, asked).await, "none");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_edited_a_step_last_does_not_decide_about_it() {
+    let first = stage(1).open().await;
+    let run = first.run(&guarded(), Level::ExecuteNotify).await;
+    let mut asked = first.asks(run).await.remove(0);
+    for (who, n) in [("user_dan", 1), ("user_bob", 2)] {
+        let step = id_of(&asked["step_id"]);
+        first.flow.edit(&first.permit(who), run, step, json!({"n": n})).await.unwrap();
+        asked = newer(&first, run, &asked).await;
+        assert_eq!(asked["changed_by"], json!([who]), "the last change counts");
+    }
+    let second = first.restart(stage(1)).await;
+    decided_by_none_of(&second, run, &asked, &["user_ann", "user_bob"]).await;
+    assert_eq!(second.ended(run).await["status"], "completed");
+}
+
+/// An edit that replaces somebody's own leaves them free to decide: what would run is another's.
+#[tokio::test(start_paused = true)]
+async fn whoever_edited_before_the_last_edit_may_decide() {
+    let stage = stage(1).open().await;
+    let run = stage.run(&guarded(), Level::ExecuteNotify).await;
+    let mut asked = stage.asks(run).await.remove(0);
+    for (who, n) in [("user_cat", 1), ("user_bob", 2)] {
+        stage.flow.edit(&stage.permit(who), run, id_of(&asked["step_id"]), json!({"n": n})).await.unwrap();
+        asked = newer(&stage, run, &asked).await;
+    }
+    decided_by_none_of(&stage, run, &asked, &["user_ann", "user_bob"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn everybody_who_wrote_a_line_of_a_plan_asked_for_the_plan() {
+    let first = stage(1).open().await;
+    let air = workflow("w").node(strict("a")).node(strict("b"));
+    let run = first.run(&air, Level::Draft).await;
+    let mut asked = first.asks(run).await.remove(0);
+    for (who, node) in [("user_bob", "a"), ("user_dan", "b")] {
+        first.flow.edit_planned(&first.permit(who), run, node, json!({"n": who})).await.unwrap();
+        asked = newer(&first, run, &asked).await;
+    }
+    assert_eq!(asked["changed_by"], json!(["user_bob", "user_dan"]));
+    let second = first.restart(stage(1)).await;
+    decided_by_none_of(&second, run, &asked, &["user_ann", "user_bob", "user_dan"]).await;
+    assert_eq!(second.ended(run).await["status"], "completed");
+}
+
+/// The plan demanded nothing of who approves it, and a rule does by the time that the step runs.
+#[tokio::test(start_paused = true)]
+async fn a_plan_that_its_editor_approved_is_not_approved_by_somebody_else() {
+    let first = stage(1).open().await;
+    let gate = json!({"id": "ask", "type": "hitl"});
+    let air = workflow("w").node(gate).node(strict_less("a")).edge("ask", "a");
+    let run = first.run(&air, Level::Draft).await;
+    let asked = first.asks(run).await.remove(0);
+    first.flow.edit_planned(&first.permit("user_bob"), run, "a", json!({"n": 7})).await.unwrap();
+    let asked = newer(&first, run, &asked).await;
+    assert_eq!(approve(&first, "user_bob", run, &asked).await, "none");
+    let person = newer(&first, run, &asked).await;
+    let says = Says::Ask { approvals: 1, approvers: Vec::new(), other_than_requester: true };
+    let rule = Rule { name: "four eyes".to_owned(), tool: "again".to_owned(), actor: "*".to_owned(), says };
+    let second = first.restart(stage(1).policy(Rules(vec![rule]))).await;
+    assert_eq!(approve(&second, "user_ann", run, &person).await, "none");
+    let asked = newer(&second, run, &person).await;
+    decided_by_none_of(&second, run, &asked, &["user_ann", "user_bob"]).await;
+    assert_eq!(second.ended(run).await["status"], "completed");
+}
+
+fn strict_less(id: &str) -> Value {
+    json!({"id": id, "type": "function", "fn": "again", "inputs": {"n": id}})
+}
+
+fn gated(gate: &Arc<Notify>) -> Setup {
+    let gate = Arc::clone(gate);
+    let tool = Puppet::new("gated", Reach::Read).acts(move |_, _| {
+        let gate = Arc::clone(&gate);
+        async move {
+            gate.notified().await;
+            Ok(json!({}))
+        }
+    });
+    stage(1).tool(tool.build())
+}
+
+fn patch(node: Value) -> Value {
+    let to = node["id"].clone();
+    json!({
+        "patch_version": "0.1", "justification": "more", "add_nodes": [node], "add_edges": [{"from": "g", "to": to}],
+    })
+}
+
+/// A run of `user_ann` that is at work when `user_bob` adds a node to it.
+async fn patched(node: Value) -> (Stage, Uuid) {
+    let gate = Arc::new(Notify::new());
+    let stage = gated(&gate).open().await;
+    stage.apply(&workflow("inner").node(strict("x"))).await;
+    let run = stage.run(&chain("w", &[("g", "gated")]), Level::ExecuteNotify).await;
+    stage.step(run, "g", "running").await;
+    stage.flow.patch(&stage.permit("user_bob"), run, patch(node), None, false).await.unwrap();
+    stage.until(run, |shown| shown["patches"].as_array().is_some_and(|all| all[0]["status"] == "applied")).await;
+    gate.notify_one();
+    (stage, run)
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_added_a_node_does_not_decide_about_it() {
+    let (stage, run) = patched(strict("a")).await;
+    let asked = stage.asks(run).await.remove(0);
+    assert_eq!(asked["changed_by"], json!(["user_bob"]));
+    decided_by_none_of(&stage, run, &asked, &["user_ann", "user_bob"]).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_added_a_run_inside_does_not_decide_about_its_steps() {
+    let (stage, run) = patched(json!({"id": "a", "type": "workflow", "workflow_id": "inner", "inputs": {}})).await;
+    let step = stage.step(run, "a", "running").await;
+    let child = id_of(&step["child_run_id"]);
+    let asked = stage.asks(child).await.remove(0);
+    decided_by_none_of(&stage, child, &asked, &["user_ann", "user_bob"]).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+async fn retry(stage: &Stage, who: &str, of: Uuid) -> Uuid {
+    let replay = Replay { of, mode: ReplayMode::Retry, from: Some("a".to_owned()) };
+    stage.flow.replay(&stage.permit(who), replay, Again::default()).await.unwrap().run_id
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_retries_the_run_of_another_does_not_decide_about_it_and_neither_does_the_other() {
+    let stage = stage(1).open().await;
+    let run = stage.run(&guarded(), Level::ExecuteNotify).await;
+    stage.asks(run).await;
+    stage.flow.cancel(&stage.permit("user_ann"), run, None).await.unwrap();
+    stage.ended(run).await;
+    let second = retry(&stage, "user_bob", run).await;
+    stage.asks(second).await;
+    stage.flow.cancel(&stage.permit("user_ann"), second, None).await.unwrap();
+    stage.ended(second).await;
+    let third = retry(&stage, "user_dan", second).await;
+    let asked = stage.asks(third).await.remove(0);
+    decided_by_none_of(&stage, third, &asked, &["user_ann", "user_bob", "user_dan"]).await;
+    assert_eq!(stage.ended(third).await["status"], "completed");
+}
+
+/// A retry runs what was added to the run that it repeats.
+#[tokio::test(start_paused = true)]
+async fn whoever_added_a_node_to_the_run_that_is_repeated_does_not_decide_about_it() {
+    let (stage, run) = patched(strict("a")).await;
+    stage.asks(run).await;
+    stage.flow.cancel(&stage.permit("user_ann"), run, None).await.unwrap();
+    stage.ended(run).await;
+    let again = retry(&stage, "user_ann", run).await;
+    let asked = stage.asks(again).await.remove(0);
+    decided_by_none_of(&stage, again, &asked, &["user_ann", "user_bob"]).await;
+}
+
+/// Whoever wants changes ends what waits: nothing is left that they could edit and approve.
+#[tokio::test(start_paused = true)]
+async fn after_a_request_for_changes_nothing_waits_that_could_be_edited() {
+    for level in [Level::ExecuteNotify, Level::Draft] {
+        let stage = stage(1).open().await;
+        let run = stage.run(&guarded(), level).await;
+        let asked = stage.asks(run).await.remove(0);
+        stage.decide("user_bob", run, Decision::RequestChanges, Some(&asked)).await.unwrap();
+        let bob = stage.permit("user_bob");
+        let refused = match asked["step_id"].as_str() {
+            Some(_) => stage.flow.edit(&bob, run, id_of(&asked["step_id"]), json!({"n": 1})).await,
+            None => stage.flow.edit_planned(&bob, run, "a", json!({"n": 1})).await,
+        };
+        assert!(["INVALID_TRANSITION", "OCC_CONFLICT"].contains(&code_of(refused).as_str()));
+        assert_eq!(stage.ended(run).await["status"], "cancelled");
+        assert!(stage.world.outside.sent().is_empty());
+    }
+}

@@ -1,0 +1,188 @@
+//! The registry says who is a person, and what it said is kept with what somebody did. A name says nothing.
+
+use crate::flow_ask::asks;
+use chimera_core::access::{Actor, Entry, Kind, Level};
+use chimera_core::error::Code;
+use chimera_core::flow::run::{Signal, Told};
+use chimera_core::flow::tables::{APPROVAL_LINKS, RUNS};
+use chimera_core::flow::tool::Reach;
+use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
+use chimera_core::record::{Tx, Update};
+use chimera_engine::access::Permit;
+use chimera_engine::flow::StartRun;
+use chimera_engine::port::{Records, ToolError};
+use chimera_testkit::flow::{Puppet, Stage, TENANT, chain, code_of, id_of, stage, workflow};
+use serde_json::json;
+use std::time::Duration;
+use uuid::Uuid;
+
+const SILENT: Level = Level::ExecuteSilent;
+
+/// Somebody of whom the registry says what they are.
+fn permit(actor: &str, kind: Kind) -> Permit {
+    Permit::of(Entry { kind, scopes: vec!["*".to_owned()], ..Entry::unmatched(actor, TENANT) })
+}
+
+/// A person without a person's name, and a service with one.
+fn ceo() -> Permit {
+    permit("ceo", Kind::Human)
+}
+
+fn bot() -> Permit {
+    permit("user_bot", Kind::Service)
+}
+
+/// Who caused the entries of a type, and what the ledger says they were.
+fn causes(stage: &Stage, run: Uuid, event: &str) -> Vec<(String, String)> {
+    let entries = stage.rows_of(&AUDIT_LOG_ENTRIES, run);
+    let of_type = entries.iter().filter(|entry| entry.text("event_type") == event);
+    of_type.map(|entry| (entry.text("actor_id").to_owned(), entry.text("actor_type").to_owned())).collect()
+}
+
+fn cause(actor: &str, kind: &str) -> Vec<(String, String)> {
+    vec![(actor.to_owned(), kind.to_owned())]
+}
+
+/// A run that waits for a person at its first node.
+async fn waiting(stage: &Stage) -> Uuid {
+    let run = stage.run(&workflow("w").node(json!({"id": "ask", "type": "hitl"})), SILENT).await;
+    stage.asks(run).await;
+    run
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pause_of_a_person_is_for_people_whatever_anybody_is_called() {
+    let first = stage(1).open().await;
+    let run = waiting(&first).await;
+    first.flow.pause(&ceo(), run).await.unwrap();
+    first.until(run, |shown| shown["paused"] == true).await;
+    assert_eq!(code_of(first.flow.resume(&bot(), run).await), "RBAC_FORBIDDEN");
+    assert_eq!(code_of(first.flow.pause(&bot(), run).await), "INVALID_TRANSITION");
+    assert_eq!(causes(&first, run, "run.paused"), cause("ceo", "human"));
+
+    let second = first.restart(stage(1)).await;
+    assert_eq!(code_of(second.flow.resume(&bot(), run).await), "RBAC_FORBIDDEN", "after a restart too");
+    second.flow.resume(&ceo(), run).await.unwrap();
+    second.until(run, |shown| shown["paused"] == false).await;
+    assert_eq!(causes(&second, run, "run.resumed"), cause("ceo", "human"));
+}
+
+/// What was let in before the person's pause is refused by the run itself.
+#[tokio::test(start_paused = true)]
+async fn a_resume_that_crosses_the_pause_of_a_person_is_refused() {
+    let stage = stage(1).open().await;
+    let run = waiting(&stage).await;
+    let told = [Told::Pause { by: ceo().by() }, Told::Resume { by: bot().by() }, Told::Pause { by: bot().by() }];
+    let signals = told.into_iter().enumerate().map(|(n, told)| Signal { id: Uuid::from_u128(n as u128 + 1), told });
+    let rows = signals.map(|signal| signal.row(TENANT, run, stage.world.clock.now()).unwrap()).collect();
+    stage.records.commit(Tx { inserts: rows, ..Tx::default() }).await.unwrap();
+    stage.until(run, |shown| shown["paused"] == true).await;
+    stage.pass(Duration::from_secs(60)).await;
+    assert_eq!(causes(&stage, run, "run.resume_refused"), cause("user_bot", "external_node"));
+    assert_eq!(causes(&stage, run, "run.pause_refused"), cause("user_bot", "external_node"));
+    assert_eq!(code_of(stage.flow.resume(&bot(), run).await), "RBAC_FORBIDDEN", "the pause is still the person's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pause_of_a_service_ends_with_a_service() {
+    let stage = stage(1).open().await;
+    let run = waiting(&stage).await;
+    stage.flow.pause(&bot(), run).await.unwrap();
+    stage.until(run, |shown| shown["paused"] == true).await;
+    stage.flow.resume(&permit("user_other_bot", Kind::Service), run).await.unwrap();
+    stage.until(run, |shown| shown["paused"] == false).await;
+    let row = stage.rows(&RUNS).into_iter().find(|row| row.uuid("id") == run).unwrap();
+    assert!(row.get("paused_by").is_null() && row.get("paused_by_kind").is_null());
+}
+
+/// Rows that were written before it was kept who paused don't say it.
+#[tokio::test(start_paused = true)]
+async fn a_pause_of_which_nobody_knows_whose_it_was_is_for_people() {
+    let first = stage(1).open().await;
+    let run = waiting(&first).await;
+    first.flow.stop();
+    let row = first.rows(&RUNS).into_iter().find(|row| row.uuid("id") == run).unwrap();
+    let set = vec![("pause_requested", true.into())];
+    let update = Update::versioned(&RUNS, vec![run.into()], row.int("state_version"), set).unwrap();
+    first.records.commit(Tx { updates: vec![update], ..Tx::default() }).await.unwrap();
+    let second = first.restart(stage(1)).await;
+    assert_eq!(code_of(second.flow.resume(&bot(), run).await), "RBAC_FORBIDDEN");
+    second.flow.resume(&ceo(), run).await.unwrap();
+    second.until(run, |shown| shown["paused"] == false).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_ledger_says_of_everybody_what_the_registry_said() {
+    let stage = stage(1).tool(Puppet::new("gated", Reach::Write).undoes(|_, _| Ok(json!({}))).build()).open().await;
+    stage.apply(&chain("w", &[("a", "gated")])).await;
+    let ask = StartRun { level: SILENT, ..StartRun::of("w", json!({})) };
+    let run = stage.flow.start(&ceo(), ask).await.unwrap().run_id;
+    stage.ended(run).await;
+    assert_eq!(causes(&stage, run, "run.started"), cause("ceo", "human"));
+    stage.flow.rollback(&bot(), run, None, None).await.unwrap();
+    stage.status(run, "rolled_back").await;
+    for event in ["run.rollback_started", "run.rolled_back"] {
+        assert_eq!(causes(&stage, run, event), cause("user_bot", "external_node"), "{event}");
+    }
+
+    let run = waiting(&stage).await;
+    stage.flow.cancel(&ceo(), run, None).await.unwrap();
+    stage.ended(run).await;
+    for event in ["run.cancel_requested", "run.cancelled"] {
+        assert_eq!(causes(&stage, run, event), cause("ceo", "human"), "{event}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_decided_about_in_time_is_stopped_by_the_system() {
+    let stage = stage(1).open().await;
+    let hitl = json!({"id": "ask", "type": "hitl", "approval": {"expires_seconds": 60}});
+    let run = stage.run(&workflow("w").node(hitl), SILENT).await;
+    stage.asks(run).await;
+    stage.pass(Duration::from_secs(120)).await;
+    stage.ended(run).await;
+    assert_eq!(causes(&stage, run, "run.cancel_requested"), cause("system", "system"));
+}
+
+/// A run's own mail gets a link by which somebody decides only if whoever asked is a person.
+#[tokio::test(start_paused = true)]
+async fn only_a_person_is_sent_a_link() {
+    let stage = stage(1).tool(Puppet::new("write", Reach::Write).build()).open().await;
+    stage.apply(&chain("w", &[("a", "write")])).await;
+    for (who, links) in [(ceo(), 1), (bot(), 0)] {
+        let notify = Some(json!({"email": "them@example.com"}));
+        let ask = StartRun { level: Level::Ask, notify, ..StartRun::of("w", json!({})) };
+        let run = stage.flow.start(&who, ask).await.unwrap().run_id;
+        stage.asks(run).await;
+        let (sent, mails) = (stage.rows_of(&APPROVAL_LINKS, run).len(), asks(&stage, run, "email"));
+        assert_eq!((sent, mails.len()), (links, 1), "{}", who.actor());
+        assert_eq!(mails[0]["data"]["link"].is_null(), links == 0);
+    }
+}
+
+/// Whoever says that a call never happened lets it be made: that takes the scopes of its tool.
+#[tokio::test(start_paused = true)]
+async fn a_call_is_sent_again_only_for_somebody_who_may_make_it() {
+    let tool = Puppet::new("lost", Reach::Write)
+        .declared(|tool| tool.metadata.capabilities = vec!["lost.things.write".to_owned()]);
+    let tool = tool.answers(|ctx, _| match ctx.attempt {
+        1 => Err(ToolError::maybe_sent(Code::RequestTimeout, "no answer")),
+        _ => Ok(json!({})),
+    });
+    let asked = tool.asked();
+    let stage = stage(1).tool(tool.build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "lost")]), SILENT).await;
+    let step = id_of(&stage.step(run, "a", "outcome_unknown").await["step_id"]);
+    let scopes = vec!["runs.manage".to_owned()];
+    let narrow = Permit::of(Entry { kind: Kind::Human, scopes, ..Entry::unmatched("user_ann", TENANT) });
+    assert_eq!(code_of(stage.flow.resolve(&narrow, run, step, false, None, None).await), "RBAC_FORBIDDEN");
+    assert_eq!(asked.count("execute"), 1);
+    stage.flow.resolve(&ceo(), run, step, false, None, None).await.unwrap();
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+#[test]
+fn a_signal_of_an_earlier_version_is_read() {
+    let told: Told = serde_json::from_value(json!({"kind": "pause", "by": "user_ann"})).unwrap();
+    assert_eq!(told, Told::Pause { by: Actor::person("user_ann") });
+}

@@ -1,0 +1,39 @@
+//! The registry says who is a person. A name says it only where no entry does, which is the registry's own
+//! default: whoever else looks at a name takes a service for a person, or a person for a service.
+
+use super::finding::{Finding, assert_none};
+use super::rust::Rust;
+use super::tree;
+
+/// The registry's default, and rows that were written before kinds were kept.
+const DEFAULT: &[&str] = &["core/src/access/kind.rs", "core/src/access/registry.rs", "core/src/access/actor.rs"];
+
+/// How a kind is taken from a name.
+const BY_NAME: &[&str] = &["access::kind_of", "kind::kind_of", "Kind::of("];
+
+/// How the names of people and services begin.
+const PREFIXES: &[&str] = &["\"user_", "\"service_", "\"n8n_"];
+
+fn check(file: &Rust) -> Vec<Finding> {
+    if DEFAULT.contains(&file.path.as_str()) {
+        return Vec::new();
+    }
+    let text = |line: &usize| file.text.lines().nth(line - 1).unwrap_or_default();
+    let compared = ["starts_with(", "strip_prefix("].into_iter().flat_map(|call| file.lines_outside_tests(call));
+    let compared = compared.filter(|line| PREFIXES.iter().any(|prefix| text(line).contains(prefix)));
+    let lines = BY_NAME.iter().flat_map(|call| file.lines_outside_tests(call)).chain(compared);
+    lines.map(|line| Finding::new(&file.path, line, "a name does not say who is a person: ask the registry")).collect()
+}
+
+#[test]
+fn nobody_but_the_default_of_the_registry_takes_a_kind_from_a_name() {
+    assert_none(&tree::rust().iter().flat_map(check).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_kind_that_is_taken_from_a_name_is_found() {
+    let text = "use chimera_core::access::kind_of;\nfn a() { Kind::of(name) }\nfn b() { name.starts_with(\"user_\") }\nfn c() { entry.kind }";
+    let found = check(&Rust::new("engine/src/flow/tell.rs", text));
+    assert_eq!(found.iter().map(|found| found.line).collect::<Vec<_>>(), [1, 2, 3]);
+    assert!(check(&Rust::new("core/src/access/registry.rs", text)).is_empty());
+}
