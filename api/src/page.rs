@@ -15,7 +15,11 @@ code,pre{font-family:ui-monospace,monospace}td,th{padding:.3rem .8rem .3rem 0;te
 th{white-space:nowrap}td{overflow-wrap:anywhere}\
 pre{background:#f3f3f3;padding:.8rem;white-space:pre-wrap;overflow-wrap:anywhere}\
 textarea{box-sizing:border-box;width:100%;font:inherit;color:inherit;background:inherit;border:1px solid #888}\
-button{font:inherit;padding:.5rem 1.5rem;margin:.8rem .8rem 0 0;cursor:pointer}\
+button{font:inherit;padding:.5rem 1.5rem;margin:.8rem .8rem 0 0;cursor:pointer;border-radius:.3rem}\
+.primary{color:#fff;background:#1558b0;border:1px solid #1558b0;font-weight:600}\
+.plain{color:inherit;background:transparent;border:1px solid #888}\
+.stop{border-left:.3rem solid #b3261e;padding:.4rem .8rem;margin:.6rem 0}\
+blockquote{font-size:1.2rem;border-left:.3rem solid #1558b0;margin:1rem 0;padding:.2rem 1rem}li{margin:.6rem 0}\
 @media(prefers-color-scheme:dark){body{color:#ddd;background:#161616}a{color:#8bf}pre{background:#242424}}";
 
 const REFERRER_POLICY: HeaderName = HeaderName::from_static("referrer-policy");

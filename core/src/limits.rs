@@ -212,8 +212,10 @@ pub const APPROVAL_SECONDS_MAX: u32 = 30 * 86_400;
 pub const RUN_PATCHES_MAX: u32 = 32;
 /// Runs that repeat each other, one behind the other, at the most.
 pub const REPLAY_CHAIN_MAX: usize = 100;
-/// Items of a map node that a draft tries dry; the rest is counted.
-pub const DRAFT_ITEMS_MAX: usize = 20;
+/// Different calls of a map node that a draft tries dry; the others are listed with their inputs.
+pub const DRAFT_ITEMS_MAX: usize = 100;
+/// Bytes of the calls that one request for approval lists. What does not fit is asked about by itself.
+pub const DRAFT_BYTES_MAX: usize = 1024 * 1024;
 /// Seconds until a deadline from which on a waiting run is not kept in memory.
 pub const PARK_SECONDS_MIN: i64 = 5;
 /// Seconds until a run that waits for a signal alone is looked at all the same.
@@ -278,6 +280,8 @@ pub const MESSAGE_TRIES_MAX: i64 = 12;
 pub const MESSAGE_RECIPIENTS_MAX: usize = 8;
 /// Bytes of what would run in a message that asks for a decision; more is left to the page behind its link.
 pub const MESSAGE_ACTION_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of what a decision is about in a message; more is left to the page behind its link.
+pub const MESSAGE_REVIEW_BYTES_MAX: usize = 512 * 1024;
 /// Bytes of a text that is summarised at the most.
 pub const SUMMARY_TEXT_BYTES_MAX: usize = 1024 * 1024;
 /// Sentences of a summary at the most.

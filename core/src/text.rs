@@ -52,6 +52,12 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
+/// The same on one line: breaks and tabs are spelled out too, so that nothing quoted gets a line of its own.
+#[must_use]
+pub fn visible_line(text: &str) -> String {
+    visible(text).replace('\n', "\\n").replace('\t', "\\t")
+}
+
 /// Whether a character shows nothing: controls, zero width, directions, fillers, selectors, tags.
 const fn is_shapeless(c: char) -> bool {
     matches!(c,
@@ -60,6 +66,42 @@ const fn is_shapeless(c: char) -> bool {
         | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}'
         | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
         | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// A document in lines that people read: a member a line, longer texts as blocks. No character hides.
+#[must_use]
+pub fn readable(value: &Value) -> Vec<String> {
+    match value {
+        Value::Object(members) if !members.is_empty() => {
+            members.iter().flat_map(|(name, value)| labelled(&format!("{}:", plain(name)), value)).collect()
+        }
+        Value::Array(items) if !items.is_empty() => items.iter().flat_map(|item| labelled("-", item)).collect(),
+        Value::String(text) if text.contains('\n') => {
+            text.split('\n').map(|line| format!("| {}", visible(line))).collect()
+        }
+        Value::String(text) => vec![plain(text)],
+        other => vec![other.to_string()],
+    }
+}
+
+/// A text as it is, or quoted where it could be taken for something else.
+fn plain(text: &str) -> String {
+    let other = serde_json::from_str::<Value>(text).is_ok() || text.trim() != text || text.is_empty();
+    let marks = text.starts_with(['-', '|', '"']) || text.contains(": ") || text.ends_with(':');
+    let quoted = other || marks || text.contains(['\n', '\t']);
+    if quoted { visible(&Value::from(text).to_string()).into_owned() } else { visible(text).into_owned() }
+}
+
+fn labelled(label: &str, value: &Value) -> Vec<String> {
+    let lines = readable(value);
+    match lines.as_slice() {
+        [one] if !one.starts_with("| ") && !matches!(value, Value::Object(_)) && !matches!(value, Value::Array(_)) => {
+            vec![format!("{label} {one}")]
+        }
+        [one] if matches!(value, Value::Object(members) if members.is_empty()) => vec![format!("{label} {one}")],
+        [one] if matches!(value, Value::Array(items) if items.is_empty()) => vec![format!("{label} {one}")],
+        _ => std::iter::once(label.to_owned()).chain(lines.into_iter().map(|line| format!("  {line}"))).collect(),
+    }
 }
 
 fn cut(text: String, chars_max: usize) -> String {

@@ -11,10 +11,10 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use chimera_core::error::Code;
+use chimera_core::flow::review::{Change, Review};
 use chimera_core::limits::NOTES_BYTES_MAX;
-use chimera_core::text::visible;
+use chimera_core::text::{readable, visible};
 use chimera_engine::flow::{Flow, Opened};
-use serde_json::Value;
 
 /// Shows what a link asks to decide about.
 #[utoipa::path(
@@ -39,7 +39,7 @@ pub(crate) async fn open(State(edge): State<Edge>, token: Result<Path<String>, P
     };
     match opened {
         Ok(opened) => {
-            let title = format!("{} waits for your decision", text(&opened.run["workflow_id"]));
+            let title = opened.review.title();
             page::private(StatusCode::OK, &title, &*edge.random, |page| show(page, &opened))
         }
         Err(error) => page::refused(error, &*edge.random),
@@ -56,111 +56,95 @@ pub(super) fn flow(edge: &Edge) -> Result<&Flow, ApiError> {
     edge.flow.as_ref().ok_or_else(|| ApiError::new(Code::NotFound, "no workflows run here"))
 }
 
-fn text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => "unknown".to_owned(),
-        other => other.to_string(),
-    }
-}
-
 fn show(page: &mut String, opened: &Opened) {
-    let (run, approval) = (&opened.run, &opened.approval);
-    let action = &approval["action"];
-    let workflow = escape(&text(&run["workflow_id"]));
-    page.push_str(&format!("<h1>May this run?</h1><p>A run of <code>{workflow}</code> waits for your decision.</p>"));
-    page.push_str("<table>");
-    let rows = [
-        ("What", kind(&text(&approval["action_type"]))),
-        ("Step", approval["node_id"].as_str().map(str::to_owned).unwrap_or_default()),
-        ("Why you are asked", action["reason"].as_str().unwrap_or_default().to_owned()),
-        ("Asked for by", text(&approval["requested_by"])),
-        ("Level", text(&run["autonomy_level"])),
-        ("Risk", risk(run)),
-        ("Open until", text(&approval["expires_at"])),
-        ("Run", text(&run["run_id"])),
-        ("Digest", text(&approval["digest"])),
-    ];
-    for (label, value) in rows.iter().filter(|(_, value)| !value.is_empty()) {
-        page.push_str(&format!("<tr><th>{label}</th><td>{}</td></tr>", escape(value)));
+    let review = &opened.review;
+    page.push_str(&format!("<h1>{}</h1>", shown(&review.title())));
+    if !review.refusals.is_empty() {
+        page.push_str("<div class=\"stop\"><strong>This can't be approved.</strong> The dry run was refused:<ul>");
+        review.refusals.iter().for_each(|why| page.push_str(&format!("<li>{}</li>", shown(why))));
+        page.push_str("</ul>Reject it, or change the input of the step: then it is tried anew.</div>");
+    }
+    if let Some(question) = &review.question {
+        let prompt = question.prompt.as_deref().unwrap_or("(no words, only what is shown)");
+        let prompt: Vec<String> = prompt.lines().map(shown).collect();
+        page.push_str(&format!("<blockquote>{}</blockquote>", prompt.join("<br>")));
+        block(page, "What goes with the question", &readable(&question.shown));
+    }
+    changes(page, review);
+    calls(page, review);
+    if let Some(patch) = &review.patch {
+        block(page, "The change", &readable(patch));
+    }
+    page.push_str("<h2>Who asks, and until when</h2><table>");
+    for (label, value) in review.facts() {
+        page.push_str(&format!("<tr><th>{label}</th><td>{}</td></tr>", shown(&value)));
     }
     page.push_str("</table>");
-    match approval["action_type"].as_str() {
-        Some("plan") => steps(page, &action["plan"]["steps"]),
-        Some("graph.patch") => exact(page, "The change", &action["patch"]),
-        Some("hitl") => exact(page, "The question", &action["input"]),
-        _ => exact(page, "The exact input", &action["input"]),
-    }
+    risk(page, review);
     form(page, opened);
 }
 
-fn kind(action: &str) -> String {
-    match action {
-        "plan" => "The whole plan of the run".to_owned(),
-        "graph.patch" => "A change of the plan".to_owned(),
-        "hitl" => "A person decides here".to_owned(),
-        "workflow" => "Another run inside this one".to_owned(),
-        tool => format!("A call of the tool {tool}"),
+/// Text in which no character hides, as part of a page.
+fn shown(text: &str) -> String {
+    escape(&visible(text))
+}
+
+/// Lines that are visible already, as a block.
+fn block(page: &mut String, title: &str, lines: &[String]) {
+    page.push_str(&format!("<h2>{title}</h2><pre>{}</pre>", escape(&lines.join("\n"))));
+}
+
+fn changes(page: &mut String, review: &Review) {
+    if !review.changes.is_empty() {
+        let lines: Vec<String> = review.changes.iter().flat_map(Change::lines).collect();
+        block(page, "Changed since it was last shown", &lines);
     }
 }
 
-fn risk(run: &Value) -> String {
-    run["risk"]["score"].as_u64().map(|score| score.to_string()).unwrap_or_default()
-}
-
-fn exact(page: &mut String, title: &str, value: &Value) {
-    page.push_str(&format!("<h2>{title}</h2><pre>{}</pre>", escape(&exactly(value))));
-}
-
-/// A document as JSON, in which no character hides and none turns others around.
-fn exactly(value: &Value) -> String {
-    visible(&format!("{value:#}")).into_owned()
-}
-
-fn steps(page: &mut String, steps: &Value) {
-    page.push_str("<h2>What would run, in this order</h2><ol>");
-    for step in steps.as_array().into_iter().flatten() {
-        let word = |name: &str| step[name].as_str().map(escape);
-        let what = word("tool").or_else(|| word("would_execute")).or_else(|| word("type")).or_else(|| word("status"));
-        let node = word("node").unwrap_or_default();
-        page.push_str(&format!("<li><code>{node}</code>: {}", what.unwrap_or_default()));
-        if let Some(item) = step["item"].as_u64() {
-            page.push_str(&format!(", item {item}"));
+fn calls(page: &mut String, review: &Review) {
+    if review.calls.is_empty() {
+        return;
+    }
+    page.push_str(&format!("<h2>{}</h2><ol>", escape(review.calls_title().trim_end_matches(':'))));
+    for call in &review.calls {
+        page.push_str(&format!("<li><strong>{}</strong>", escape(&call.headline())));
+        for remark in call.remarks() {
+            let class = if call.refused.is_some() { " class=\"stop\"" } else { "" };
+            page.push_str(&format!("<div{class}>{}</div>", escape(&remark)));
         }
-        if !step["deferred"].is_null() {
-            page.push_str(" (its input depends on results that are not known yet)");
-        }
-        if !step["input"].is_null() {
-            page.push_str(&format!("<pre>{}</pre>", escape(&exactly(&step["input"]))));
+        if let Some(input) = &call.input {
+            page.push_str(&format!("<pre>{}</pre>", escape(&readable(input).join("\n"))));
         }
         page.push_str("</li>");
     }
     page.push_str("</ol>");
 }
 
+fn risk(page: &mut String, review: &Review) {
+    let Some(risk) = review.risk.as_ref().filter(|risk| !risk.reasons.is_empty()) else { return };
+    page.push_str(&format!("<h2>Why the risk is {} ({} points)</h2><ul>", escape(&risk.band), risk.score));
+    for reason in &risk.reasons {
+        let times = if reason.places.len() > 1 { format!(" ×{}", reason.places.len()) } else { String::new() };
+        page.push_str(&format!("<li>{}{times} (+{})</li>", shown(&reason.meaning), reason.points));
+    }
+    page.push_str("</ul>");
+}
+
 fn form(page: &mut String, opened: &Opened) {
-    let digest = escape(&text(&opened.approval["digest"]));
-    let person = escape(&opened.person);
+    // Without one nothing can be decided: the server compares it.
+    let digest = opened.review.digest.as_deref().map_or_else(String::new, escape);
+    let person = shown(&opened.person);
+    let approve = if opened.review.refusals.is_empty() {
+        "<button class=\"primary\" name=\"decision\" value=\"approve\">Approve</button>"
+    } else {
+        ""
+    };
     page.push_str(&format!(
         "<h2>Your decision</h2><p>You decide as <code>{person}</code>, about exactly what is shown here, and once.</p>\
          <form method=\"post\" autocomplete=\"off\"><input type=\"hidden\" name=\"digest\" value=\"{digest}\">\
          <label for=\"reason\">Reason, if you want to give one</label>\
-         <textarea id=\"reason\" name=\"reason\" rows=\"3\" maxlength=\"{}\"></textarea>\
-         <button name=\"decision\" value=\"approve\">Approve</button>\
-         <button name=\"decision\" value=\"reject\">Reject</button></form>",
+         <textarea id=\"reason\" name=\"reason\" rows=\"3\" maxlength=\"{}\"></textarea>{approve}\
+         <button class=\"plain\" name=\"decision\" value=\"reject\">Reject</button></form>",
         NOTES_BYTES_MAX / 4
     ));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_would_run_is_shown_with_every_character_that_it_has() {
-        let value = serde_json::json!({"to": "a\u{202e}moc.live\u{200b}", "ü": 1});
-        let shown = exactly(&value);
-        assert!(shown.contains("a\\u202emoc.live\\u200b") && shown.contains('ü'), "{shown}");
-        assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), value, "it is still the same document");
-    }
 }

@@ -71,6 +71,8 @@ pub(crate) struct RunDocument {
     risk: Option<Value>,
     /// What waits for a decision.
     approvals: Vec<ApprovalDocument>,
+    /// What was decided about, superseded or expired: by whom and when.
+    decided_approvals: Vec<DecidedApprovalDocument>,
     /// Where to decide.
     approve_url: Option<String>,
     /// Calls whose outcome is unknown, until somebody settles them.
@@ -146,6 +148,23 @@ pub(crate) struct PatchState {
     created_at: Option<String>,
 }
 
+/// A request that nobody can decide about any more.
+#[derive(ToSchema)]
+#[allow(dead_code)]
+pub(crate) struct DecidedApprovalDocument {
+    /// Its id.
+    approval_id: String,
+    /// The node that it was about; none for a plan.
+    node_id: Option<String>,
+    /// What would have been done.
+    action_type: String,
+    /// What it covered.
+    digest: String,
+    /// `status` (`approved`, `denied`, `superseded`, `expired` or `cancelled`), `by`, `at` and `notes`.
+    #[schema(value_type = Object)]
+    standing: Value,
+}
+
 /// Something that waits for a decision.
 #[derive(ToSchema)]
 #[allow(dead_code)]
@@ -160,6 +179,10 @@ pub(crate) struct ApprovalDocument {
     action_type: String,
     /// With what.
     action: Option<Value>,
+    /// What a decision is about, in the form that people are shown: who asks, every call with its input and what the
+    /// dry run says of it, the risk with its reasons in words, what changed since it was last shown, and where it stands.
+    #[schema(value_type = Object)]
+    review: Value,
     /// What a decision covers, exactly.
     digest: Option<String>,
     /// How many people must approve.

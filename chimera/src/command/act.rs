@@ -6,6 +6,7 @@ use super::{Scene, document, json_of, print, say};
 use crate::cli::{ActArgs, DuplicateWord};
 use crate::failure::{Failure, Outcome};
 use crate::flow::desk::{Desk, run_id};
+use crate::flow::picture::review_lines;
 use crate::flow::table::text;
 use chimera_core::access::risk::{HIGH_FROM, MEDIUM_FROM};
 use chimera_core::error::Code;
@@ -14,7 +15,10 @@ use serde_json::{Map, Value, json};
 use std::fmt::Write;
 use std::process::ExitCode;
 
-/// Characters of an input that are shown.
+/// Columns of what waits for a person.
+const COLUMNS: usize = 100;
+
+/// Characters of an input that are shown of what runs by itself.
 const INPUT_CHARS: usize = 60;
 
 pub(crate) async fn run(scene: &Scene<'_>, args: ActArgs) -> Outcome<ExitCode> {
@@ -100,6 +104,20 @@ fn sight(acted: &Value, actor: Option<&str>) -> String {
     let run = text(&acted["run_id"]);
     let dry = if acted["dry_run"] == true { "  dry run" } else { "" };
     let mut shown = format!("{run}  {}  {}{dry}\n", text(&acted["autonomy_level"]), text(&acted["status"]));
+    let by = actor.map(|actor| format!(" --as {actor}")).unwrap_or_default();
+    let asked = acted["approvals"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for asked in asked {
+        // What a person must decide about is shown whole.
+        review_lines(asked, COLUMNS).iter().for_each(|line| {
+            let _ = writeln!(shown, "{line}");
+        });
+        let what = asked["node_id"].as_str().map_or_else(|| "the plan".to_owned(), |_| text(&asked["node_id"]));
+        let _ = writeln!(shown, "{what} waits for approval, until {}", text(&asked["expires_at"]));
+        let _ = writeln!(shown, "  chimera runs approve {run} --digest {}{by}", text(&asked["digest"]));
+    }
+    if !asked.is_empty() {
+        return shown;
+    }
     let steps = acted["plan"]["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
     for (at, step) in steps.iter().take(STEPS_SHOWN).enumerate() {
         let (name, input) = match &step["tool"] {
@@ -137,12 +155,6 @@ fn sight(acted: &Value, actor: Option<&str>) -> String {
         let what = if tried["would_execute"].is_null() { &tried["warning"] } else { &tried["would_execute"] };
         let _ = writeln!(shown, "{head}  {}. {}", at + 1, text(what));
     }
-    let by = actor.map(|actor| format!(" --as {actor}")).unwrap_or_default();
-    for asked in acted["approvals"].as_array().into_iter().flatten() {
-        let what = asked["node_id"].as_str().map_or_else(|| "the plan".to_owned(), |_| text(&asked["node_id"]));
-        let _ = writeln!(shown, "{what} waits for approval, until {}", text(&asked["expires_at"]));
-        let _ = writeln!(shown, "  chimera runs approve {run} --digest {}{by}", text(&asked["digest"]));
-    }
     let result = if acted["dry_run"] == true { &Value::Null } else { &acted["result"] };
     for (name, value) in [("result", result), ("error", &acted["error"])] {
         if !value.is_null() {
@@ -163,29 +175,57 @@ fn short(input: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chimera_core::flow::review::{Request, Review};
 
     #[test]
-    fn what_waits_is_shown_with_its_plan_its_risk_and_how_to_approve_it() {
+    fn what_waits_is_shown_whole_with_its_risk_and_how_to_approve_it() {
+        let line = |item: u32| json!({"node": "m", "item": item, "tool": "github.issues.create", "input": {"title": "x".repeat(80)}});
+        let data = json!({"reason": "the plan runs as it is, or not at all",
+            "plan": {"steps": (0..30).map(line).collect::<Vec<_>>()}});
+        let risk = json!({"score": 35, "reasons": [{"factor": "many_steps", "pointer": "/steps", "points": 35}]});
+        let review = Review::of(&Request {
+            approval_id: uuid::Uuid::nil(),
+            run_id: uuid::Uuid::nil(),
+            workflow_id: "act.x",
+            requested_by: "user_ada",
+            autonomy_level: "L1_Draft",
+            node_id: None,
+            action_type: "plan",
+            data: &data,
+            digest: Some("ab".to_owned()),
+            created_at: None,
+            expires_at: None,
+            approvals_needed: 1,
+            decisions: &json!([]),
+            status: "pending",
+            reviewed_at: None,
+            reviewed_by: None,
+            notes: None,
+            run_risk: Some(&risk),
+            before: None,
+            now: chimera_core::time::Timestamp::from_micros(0),
+        });
         let acted = json!({
             "run_id": "R", "autonomy_level": "L1_Draft", "status": "awaiting_approval", "dry_run": false,
-            "plan": {"steps": [{"tool": "github.issues.create", "input": {"title": "x".repeat(80)}}]},
-            "risk": {"score": 35, "level_because": "actor_default", "reasons": [{"factor": "external_call", "pointer": "/steps/0", "points": 35}]},
-            "approvals": [{"node_id": null, "digest": "ab", "expires_at": "2026-01-01T00:00:00Z"}],
+            "approvals": [{"node_id": null, "digest": "ab", "expires_at": "2026-01-01T00:00:00Z", "review": review}],
         });
         let shown = sight(&acted, Some("user_ada"));
-        let lines: Vec<&str> = shown.lines().collect();
-        assert_eq!(lines[0], "R  L1_Draft  awaiting_approval");
-        assert!(
-            lines[1].starts_with("  1. github.issues.create  {\"title\":\"xxx") && lines[1].ends_with('…'),
-            "{shown}"
-        );
+        assert_eq!(shown.matches(&format!("title: {}", "x".repeat(80))).count(), 30, "{shown}");
+        for part in [
+            "May this plan of act.x run?",
+            "(30 calls)",
+            "m[29] calls github",
+            "Risk: medium (35)",
+            "More steps than may run",
+        ] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        let last: Vec<&str> = shown.lines().rev().take(2).collect();
         assert_eq!(
-            &lines[2..],
+            last,
             [
-                "risk 35, medium; level by actor_default",
-                "   35  external_call at /steps/0",
-                "the plan waits for approval, until 2026-01-01T00:00:00Z",
                 "  chimera runs approve R --digest ab --as user_ada",
+                "the plan waits for approval, until 2026-01-01T00:00:00Z"
             ]
         );
     }

@@ -4,6 +4,7 @@
 //! that none is wider than the terminal, so lines are cut here.
 
 use super::table::text;
+use chimera_core::flow::review::Review;
 use chimera_core::time::Timestamp;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -29,6 +30,8 @@ pub(crate) struct Canvas {
     pub(crate) rows: usize,
     /// Whether it has colours.
     pub(crate) colors: bool,
+    /// Whether what waits is shown whole; else whoever draws has shown it before.
+    pub(crate) reviews: bool,
 }
 
 /// A status as a sign and a colour.
@@ -160,12 +163,13 @@ fn questions(sight: &Sight<'_>, canvas: Canvas) -> Vec<String> {
         let people = if needed > 1 { format!(" ({needed} people)") } else { String::new() };
         lines.push(String::new());
         lines.push(paint(&cut(&format!("? {what} waits for approval{people}{until}"), canvas.columns), "33", canvas));
-        if let Some(prompt) = approval["action"]["input"]["prompt"].as_str() {
-            lines.push(cut(&format!("  {}", text(&Value::String(prompt.to_owned()))), canvas.columns));
+        if canvas.reviews {
+            lines.extend(review_lines(approval, canvas.columns));
         }
         if let Some(digest) = approval["digest"].as_str() {
             // A command must not be cut: it is there to be copied.
             lines.extend(wrapped(&format!("  chimera runs approve {run} --digest {digest}"), canvas.columns));
+            lines.extend(wrapped(&format!("  chimera runs reject {run} --digest {digest}"), canvas.columns));
         }
     }
     for item in sight.run["doubts"].as_array().map(Vec::as_slice).unwrap_or_default() {
@@ -176,6 +180,25 @@ fn questions(sight: &Sight<'_>, canvas: Canvas) -> Vec<String> {
         }
     }
     lines
+}
+
+/// All that a decision is about, as the page and the mail show it; lines are broken, never cut.
+pub(crate) fn review_lines(approval: &Value, columns: usize) -> Vec<String> {
+    let Ok(review) = serde_json::from_value::<Review>(approval["review"].clone()) else { return Vec::new() };
+    review.lines().iter().flat_map(|line| folded(&format!("  {line}"), columns)).collect()
+}
+
+/// A line on as many lines as it needs, with its indent.
+fn folded(line: &str, columns: usize) -> Vec<String> {
+    let indent = line.chars().take_while(|c| *c == ' ').count() + 2;
+    let room = columns.saturating_sub(indent).max(1);
+    let letters: Vec<char> = line.chars().collect();
+    if letters.len() <= columns {
+        return vec![line.to_owned()];
+    }
+    let (first, rest) = letters.split_at(columns.max(1).min(letters.len()));
+    let rest = rest.chunks(room).map(|part| format!("{}{}", " ".repeat(indent), part.iter().collect::<String>()));
+    std::iter::once(first.iter().collect()).chain(rest).collect()
 }
 
 /// What nobody knows, and for how long.
@@ -259,7 +282,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const CANVAS: Canvas = Canvas { columns: 80, rows: 40, colors: false };
+    const CANVAS: Canvas = Canvas { columns: 80, rows: 40, colors: false, reviews: true };
 
     fn at(second: u32) -> String {
         format!("2026-01-01T00:00:{second:02}.000000Z")
@@ -305,9 +328,11 @@ mod tests {
     #[test]
     fn nothing_is_wider_or_longer_than_the_terminal() {
         for size in 0..3 {
-            assert!(drawn(Canvas { columns: size, rows: size, colors: true }).lines().count() <= size.max(1));
+            assert!(
+                drawn(Canvas { columns: size, rows: size, colors: true, reviews: true }).lines().count() <= size.max(1)
+            );
         }
-        let text = drawn(Canvas { columns: 24, rows: 6, colors: false });
+        let text = drawn(Canvas { columns: 24, rows: 6, colors: false, reviews: true });
         assert_eq!(text.lines().count(), 6);
         assert!(text.lines().all(|line| line.chars().count() <= 24), "{text}");
     }

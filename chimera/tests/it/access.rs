@@ -23,7 +23,7 @@ fn what_is_asked_for_at_each_level_is_shown_with_plan_risk_and_what_waits() {
     }
     let draft = place.run(&["act", "--step", STEP, "--as", "user_ada"]);
     assert_eq!(draft.status, 0, "{}", draft.stderr);
-    assert!(draft.stdout.contains("tried dry, and would\n  1. summarise the text\n"), "{}", draft.stdout);
+    assert!(draft.stdout.contains("dry run: would summarise the text\n"), "{}", draft.stdout);
     let command = draft.stdout.lines().last().unwrap().trim().strip_prefix("chimera ").unwrap().to_owned();
     let approved = place.run(&command.split(' ').collect::<Vec<_>>());
     assert_eq!((approved.status, approved.stderr.as_str()), (0, "approved.\n"));

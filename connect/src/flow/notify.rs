@@ -8,6 +8,7 @@ use super::http::{Call, lasting};
 use super::webhook::{self, Key, WebhookSender};
 use async_trait::async_trait;
 use chimera_core::error::Code;
+use chimera_core::flow::review::Review;
 use chimera_core::flow::trace::{self, SpanId};
 use chimera_engine::port::{CallContext, Cancel, Clock, Delivered, Message, Notifier, Tool, ToolError};
 use serde_json::{Value, json};
@@ -139,33 +140,45 @@ fn question(message: &Message) -> Value {
     let data = &message.payload["data"];
     let line = |name: &str| data[name].as_str().map(|text| text.replace(char::is_control, " "));
     let word = |name: &str| line(name).unwrap_or_else(|| "unknown".to_owned());
-    let (run, workflow, actor, tool) = (word("run_id"), word("workflow_id"), word("actor"), word("tool"));
+    let (run, workflow, tool) = (word("run_id"), word("workflow_id"), word("tool"));
     let what = match tool.as_str() {
         "plan" => "its plan".to_owned(),
         "graph.patch" => "a change of its plan".to_owned(),
         "hitl" => "a question".to_owned(),
         "workflow" => "a run inside it".to_owned(),
+        "map" => "the calls of a map".to_owned(),
         tool => format!("a call of {tool}"),
     };
-    let mut body = format!("A run of {workflow} waits for your decision about {what}.\n\n");
-    for (label, name) in [("Run", "run_id"), ("Step", "node_id"), ("Level", "autonomy_level"), ("Why", "reason")] {
-        if let Some(text) = line(name) {
-            body.push_str(&format!("{label}: {text}\n"));
-        }
-    }
-    body.push_str(&format!("Asked for by: {actor}\nDigest: {}\nUntil: {}\n", word("digest"), word("expires_at")));
+    let mut body = format!("A run of {workflow} waits for your decision about {what}.\n");
     match data["link"].as_str() {
         Some(link) => body.push_str(&format!(
             "\nSee it and decide:\n{link}\n\nThe link is yours alone and works once. Whoever has it decides as you.\n"
         )),
-        None => body.push_str(&format!("\nDecide with:\nchimera runs approve {run}\n")),
+        None => body.push_str(&format!("\nDecide with:\nchimera runs show {run}\nchimera runs approve {run}\n")),
     }
-    if data["input"].is_null() {
-        body.push_str(&format!("\nWhat would run has {} bytes and is not in this mail.\n", data["input_bytes"]));
-    } else {
-        let lines = format!("{:#}", data["input"]);
-        let quoted: Vec<String> = lines.lines().map(|line| format!("> {line}")).collect();
-        body.push_str(&format!("\nWhat would run:\n{}\n", quoted.join("\n")));
+    match serde_json::from_value::<Review>(data["review"].clone()) {
+        Ok(review) => {
+            let quoted: Vec<String> = review.lines().iter().map(|line| format!("> {line}")).collect();
+            body.push_str(&format!("\nWhat you decide about, the same as on the page:\n{}\n", quoted.join("\n")));
+        }
+        Err(_) => {
+            for (label, name) in
+                [("Run", "run_id"), ("Step", "node_id"), ("Level", "autonomy_level"), ("Why", "reason")]
+            {
+                if let Some(text) = line(name) {
+                    body.push_str(&format!("{label}: {text}\n"));
+                }
+            }
+            body.push_str(&format!(
+                "Asked for by: {}\nDigest: {}\nUntil: {}\n",
+                word("actor"),
+                word("digest"),
+                word("expires_at")
+            ));
+            body.push_str(
+                "\nWhat you decide about is too long for a mail; the page and `chimera runs show` have all of it.\n",
+            );
+        }
     }
     json!({"to": message.target, "subject": format!("{workflow} waits for your decision"), "body": body})
 }

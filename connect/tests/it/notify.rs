@@ -8,6 +8,7 @@ use chimera_connect::flow::notify::Channels;
 use chimera_connect::flow::webhook::{Key, WebhookSender, own_key, sign};
 use chimera_connect::flow::{MailSettings, MailTls, mail_tool};
 use chimera_core::access::SecretName;
+use chimera_core::flow::review::{Request, Review};
 use chimera_engine::flow::StartRun;
 use chimera_engine::port::{Message, Notifier, Sent};
 use chimera_testkit::build::NOON;
@@ -127,12 +128,41 @@ async fn a_shared_key_has_no_public_half_and_an_own_one_does() {
     assert!(own.public_keys().await[0].starts_with("whpk_"));
 }
 
+/// What the message asks to decide about.
+fn review() -> Review {
+    let data = json!({"node": "a", "tool": "s3_upload", "input": {"key": "x", "size": "long ".repeat(100)},
+        "reason": "every step\r\nhttps://evil.example/", "risk": {"score": 15, "reasons": [
+            {"factor": "external_write", "pointer": "/tool", "points": 15}]}});
+    Review::of(&Request {
+        approval_id: Uuid::from_u128(3),
+        run_id: Uuid::from_u128(9),
+        workflow_id: "w",
+        requested_by: "service_bot",
+        autonomy_level: "L0_Ask",
+        node_id: Some("a"),
+        action_type: "s3_upload",
+        data: &data,
+        digest: Some("ab".repeat(32)),
+        created_at: Some(NOON),
+        expires_at: Some(NOON.plus_seconds(60)),
+        approvals_needed: 1,
+        decisions: &json!([]),
+        status: "pending",
+        reviewed_at: None,
+        reviewed_by: None,
+        notes: None,
+        run_risk: None,
+        before: None,
+        now: NOON,
+    })
+}
+
 fn question(link: Option<&str>) -> Message {
     let data = json!({
         "run_id": Uuid::from_u128(9), "workflow_id": "w", "actor": "service_bot", "autonomy_level": "L0_Ask",
         "approval_id": Uuid::from_u128(3), "node_id": "a", "tool": "s3_upload", "input": {"key": "x"},
         "input_bytes": 11, "reason": "every step\r\nhttps://evil.example/", "digest": "ab".repeat(32),
-        "expires_at": NOON.to_string(), "link": link,
+        "expires_at": NOON.to_string(), "link": link, "review": review(),
     });
     let payload = json!({"type": "approval.requested", "timestamp": NOON.to_string(), "data": data});
     let (channel, target) = ("email".into(), "ann@acme.example".into());
@@ -148,9 +178,14 @@ async fn a_mail_that_asks_shows_what_would_run_and_where_to_decide() {
     let mails = smtp.accepted();
     let (with, without) = (mails[0]["content"].as_str().unwrap(), mails[1]["content"].as_str().unwrap());
     assert!(with.contains("Subject: w waits for your decision"), "{with}");
-    for part in
-        ["a call of s3_upload", "https://c.example/approvals/tok", "service_bot", &"ab".repeat(32), "\"key\": \"x\""]
-    {
+    for part in [
+        "a call of s3_upload",
+        "https://c.example/approvals/tok",
+        "service_bot",
+        &"ab".repeat(32),
+        "key: x",
+        "Open until",
+    ] {
         assert!(with.contains(part), "{part} is missing: {with}");
     }
     assert!(with.contains("text/plain") && !with.contains("text/html"), "{with}");

@@ -21,8 +21,24 @@ impl Plan {
     #[must_use]
     pub fn of_graph(graph: &Graph, inputs: &Value, children: &Children) -> Self {
         let mut layout = Layout { children, plan: Self::default(), bytes: 0, looked: 0 };
-        layout.graph(graph, inputs, "", 0);
+        layout.graph(graph, &Beforehand { inputs }, "", 0);
         layout.plan
+    }
+
+    /// What a run of a graph calls, as far as `scope` knows it by now. Workflows within are left to their
+    /// own runs.
+    #[must_use]
+    pub(crate) fn of_scope(graph: &Graph, scope: &dyn Scope) -> Self {
+        let children = Children::new();
+        let mut layout = Layout { children: &children, plan: Self::default(), bytes: 0, looked: 0 };
+        layout.graph(graph, scope, "", 0);
+        layout.plan
+    }
+
+    /// How many calls there are. A plan that was not laid out to its end has more than any cap allows.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        if self.more { self.steps.len().max(PLAN_CALLS_MAX) + 1 } else { self.steps.len() }
     }
 }
 
@@ -37,7 +53,7 @@ struct Layout<'a> {
 }
 
 impl Layout<'_> {
-    fn graph(&mut self, graph: &Graph, inputs: &Value, within: &str, depth: u32) {
+    fn graph(&mut self, graph: &Graph, scope: &dyn Scope, within: &str, depth: u32) {
         for at in graph.in_order() {
             if self.plan.more {
                 return;
@@ -45,26 +61,26 @@ impl Layout<'_> {
             let compiled = &graph.nodes[at];
             let id = format!("{within}{}", compiled.node.id);
             let Some(over) = &compiled.over else {
-                self.call(compiled, &Beforehand { inputs, item: None }, id, depth);
+                self.call(compiled, scope, id, depth);
                 continue;
             };
-            match over.preview(&Beforehand { inputs, item: None }) {
+            match over.preview(scope) {
                 Ok(Preview::Exact(Value::Array(items))) => {
                     for (index, item) in items.iter().enumerate() {
-                        let view = Beforehand { inputs, item: Some((item, index)) };
+                        let view = OfItem { scope, item: (item, index) };
                         self.call(compiled, &view, format!("{id}[{index}]"), depth);
                         if self.plan.more {
                             return;
                         }
                     }
                 }
-                _ => self.call(compiled, &Beforehand { inputs, item: None }, id, depth),
+                _ => self.call(compiled, scope, id, depth),
             }
         }
     }
 
     /// One call, or all those of a workflow within.
-    fn call(&mut self, compiled: &CompiledNode, view: &Beforehand<'_>, id: String, depth: u32) {
+    fn call(&mut self, compiled: &CompiledNode, view: &dyn Scope, id: String, depth: u32) {
         self.looked += 1;
         self.plan.more |= self.looked > PLAN_NODES_MAX;
         if self.plan.more {
@@ -80,7 +96,9 @@ impl Layout<'_> {
             self.plan.steps.push(PlanStep { id, tool: tool.name.clone(), input });
         } else if let Some(Child { workflow_id, version, .. }) = compiled.node.child() {
             match self.children.get(&(workflow_id.clone(), *version)) {
-                Some(graph) if depth < RUN_DEPTH_MAX => self.graph(graph, &input, &format!("{id}/"), depth + 1),
+                Some(graph) if depth < RUN_DEPTH_MAX => {
+                    self.graph(graph, &Beforehand { inputs: &input }, &format!("{id}/"), depth + 1);
+                }
                 // Runs stand no deeper inside each other, so nothing of it would run.
                 _ => {}
             }
@@ -89,7 +107,7 @@ impl Layout<'_> {
 }
 
 /// What a node is given; where that can't be known yet, its template.
-fn given(node: &Node, template: Option<&Template>, view: &Beforehand<'_>) -> Value {
+fn given(node: &Node, template: Option<&Template>, view: &dyn Scope) -> Value {
     match template.map(|template| template.preview(view)) {
         Some(Ok(Preview::Exact(input) | Preview::Deferred { shown: input, .. })) => input,
         _ => {
@@ -110,9 +128,8 @@ fn size(value: &Value) -> usize {
 }
 
 /// A run before anything has run.
-struct Beforehand<'a> {
-    inputs: &'a Value,
-    item: Option<(&'a Value, usize)>,
+pub(crate) struct Beforehand<'a> {
+    pub(crate) inputs: &'a Value,
 }
 
 impl Scope for Beforehand<'_> {
@@ -129,6 +146,42 @@ impl Scope for Beforehand<'_> {
     }
 
     fn item(&self) -> Option<(&Value, usize)> {
-        self.item
+        None
+    }
+}
+
+/// What one item of a map sees.
+pub(crate) struct OfItem<'a> {
+    pub(crate) scope: &'a dyn Scope,
+    pub(crate) item: (&'a Value, usize),
+}
+
+impl Scope for OfItem<'_> {
+    fn run_id(&self) -> &str {
+        self.scope.run_id()
+    }
+
+    fn inputs(&self) -> &Value {
+        self.scope.inputs()
+    }
+
+    fn outputs(&self, node: &str) -> Lookup<'_> {
+        self.scope.outputs(node)
+    }
+
+    fn item(&self) -> Option<(&Value, usize)> {
+        Some(self.item)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::PLAN_STEPS_FREE_MAX;
+
+    #[test]
+    fn a_plan_that_was_not_laid_out_to_its_end_has_more_calls_than_may_run_without_a_person() {
+        let plan = Plan { steps: Vec::new(), more: true };
+        assert!(plan.calls() > PLAN_STEPS_FREE_MAX && Plan::default().calls() == 0);
     }
 }

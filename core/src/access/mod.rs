@@ -22,6 +22,7 @@ pub use actor::Actor;
 pub use autonomy::{Because, Decided, Facts, Level, OverrideForbidden, determine_autonomy_level};
 pub use kind::{ADMIN, fits};
 pub use layout::Children;
+pub(crate) use layout::{Beforehand, OfItem};
 pub use plan::{Plan, PlanStep};
 pub use planner::PlanError;
 pub use registry::{ANONYMOUS, BadEntry, Entry, Kind, Registry};

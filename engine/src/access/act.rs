@@ -228,7 +228,8 @@ impl Access {
         let Decided { level, because } = self.level(permit, ask.level, &proposal, &score, ask.notify.as_ref()).await?;
         self.check_policy(permit, &proposal, level)?;
         self.flow.check_notify(permit, level, ask.notify.as_ref())?;
-        self.execute_with_autonomy(permit, ask, proposal, level, Arc::new(told(&score, because))).await
+        let risk = Arc::new(told(&score, because, proposal.plan.calls()));
+        self.execute_with_autonomy(permit, ask, proposal, level, risk).await
     }
 
     /// The plan, whatever it was asked for as.
@@ -328,7 +329,7 @@ impl Access {
             tools: &tools,
             deletes: proposal.deletes(),
             outsiders: proposal.writes_outside(tenant) || strangers.any(|(_, target)| tenant.is_outside(target)),
-            steps: proposal.plan.steps.len(),
+            steps: proposal.plan.calls(),
             score,
             cautious,
             first_time: cautious && self.is_first_time(permit, proposal).await?,
@@ -438,9 +439,10 @@ fn explicit(steps: &[(String, Value)]) -> Result<Plan, AccessError> {
 }
 
 /// A score and what decided the level, as the run keeps them.
-pub(super) fn told(score: &risk::Score, because: Because) -> Value {
+pub(super) fn told(score: &risk::Score, because: Because, calls: usize) -> Value {
     let mut told = serde_json::to_value(score).unwrap_or_default();
     told["level_because"] = because.as_str().into();
+    told["calls"] = calls.into();
     told
 }
 

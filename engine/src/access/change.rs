@@ -4,10 +4,11 @@ use super::AccessError;
 use super::act::{Access, told};
 use super::permit::Permit;
 use crate::flow::{Again, Proposed, Started};
-use chimera_core::access::{Decided, PlanStep};
+use chimera_core::access::{Because, Decided, Level, PlanStep};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::patch::Patch;
 use chimera_core::flow::run::{Replay, ReplayMode};
+use chimera_core::limits::PLAN_STEPS_FREE_MAX;
 use serde_json::Value;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -27,7 +28,8 @@ impl Access {
         let Decided { level, because } = self.level(permit, None, &proposal, &score, None).await?;
         let level = level.min(before.level);
         self.check_policy(permit, &proposal, level)?;
-        let again = Again { level: Some(level), risk: Some(Arc::new(told(&score, because))) };
+        let risk = told(&score, because, proposal.plan.calls());
+        let again = Again { level: Some(level), risk: Some(Arc::new(risk)) };
         Ok(self.flow.replay(permit, replay, again).await?)
     }
 
@@ -56,6 +58,8 @@ impl Access {
         if added.plan.more {
             return Err(AccessError::refused(Code::PolicyDenied, "with it the run is too large to be looked through"));
         }
+        // Patches that are small one by one are counted together with what is there.
+        let calls = added.plan.calls();
         let own = |step: &PlanStep| patch.add_nodes.iter().any(|node| node.id == outermost(&step.id));
         added.plan.steps.retain(own);
         for step in &added.plan.steps {
@@ -65,6 +69,15 @@ impl Access {
         }
         if added.plan.steps.is_empty() {
             return Ok(());
+        }
+        if calls > PLAN_STEPS_FREE_MAX && !patched.level.needs_approval() {
+            let (level, draft) = (patched.level.as_str(), Level::Draft.as_str());
+            let message = format!(
+                "with this patch the run makes {calls} calls, and more than {PLAN_STEPS_FREE_MAX} don't run at {level}; \
+                 start a run of the whole at {draft}"
+            );
+            let body = ErrorBody::new(Code::PolicyDenied, message).with("level", draft);
+            return Err(body.with("level_because", Because::ManySteps.as_str()).into());
         }
         added.tools.retain(|tool| added.plan.steps.iter().any(|step| step.tool == tool.name));
         let Decided { level, because } = self.level(permit, None, &added, &added.score(), None).await?;

@@ -5,8 +5,9 @@
 //! since stops it. A rule engine takes the place of the rules behind the same port.
 
 use super::directory::Directory;
-use chimera_core::access::{risk, scope};
-use chimera_core::flow::run::{Action, Policy, PolicyVerdict};
+use super::permit::AUTONOMY_OVERRIDE;
+use chimera_core::access::{Facts, Level, determine_autonomy_level, risk, scope};
+use chimera_core::flow::run::{Action, Grown, Policy, PolicyVerdict};
 use chimera_core::flow::tool::Spec;
 use serde_json::Value;
 use std::sync::Arc;
@@ -43,5 +44,28 @@ impl<R: Policy> Policy for Guard<R> {
 
     fn risk(&self, tool: &Spec, input: &Value) -> u32 {
         risk::score_call(tool, input).score
+    }
+
+    fn level(&self, grown: &Grown<'_>) -> Level {
+        let entry = self.directory.snapshot().registry.resolve(grown.actor);
+        let facts = Facts {
+            actor: grown.actor,
+            default: entry.level,
+            may_override: scope::check_scope(&entry.scopes, AUTONOMY_OVERRIDE),
+            requested: Some(grown.level),
+            tools: grown.tools,
+            // What a call would delete and to whom it would write counted as the worst while it was not known.
+            deletes: false,
+            outsiders: false,
+            steps: grown.calls,
+            score: grown.score,
+            // What is done for the first time was asked about when the run began.
+            cautious: false,
+            first_time: false,
+        };
+        match determine_autonomy_level(&facts) {
+            Ok(decided) => decided.level.min(grown.level),
+            Err(forbidden) => forbidden.granted,
+        }
     }
 }

@@ -6,16 +6,18 @@
 //! system is not a person.
 
 use super::node::Inner;
+use super::{load, review};
 use crate::port::{Recipient, Recipients};
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chimera_core::flow::review::Review;
 use chimera_core::flow::run::{Head, Requested, Unstorable, posting};
-use chimera_core::flow::tables::{APPROVAL_LINKS, NOTIFICATIONS};
+use chimera_core::flow::tables::{APPROVAL_LINKS, NOTIFICATIONS, SCOPED_APPROVALS};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::{ActorType, Redactor};
 use chimera_core::limits;
-use chimera_core::record::{Insert, Json, Tx, Value as Cell};
+use chimera_core::record::{Insert, Json, Scope, Select, Tx, Value as Cell};
 use chimera_core::time::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -68,14 +70,18 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Reque
     let asking = &inner.parts.asking;
     let recipients = reached(asking.recipients.of(head).await, head);
     let (now, steady) = (inner.parts.clock.now(), inner.parts.clock.steady());
+    // What was asked before is only told of; without it people are asked all the same.
+    let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(head.tenant.clone())).with("run_id", head.id);
+    let before = load::all(&*inner.parts.records, select, limits::RUN_ROWS_MAX).await.unwrap_or_default();
     for requested in asked {
+        let review = told(review::of_request(head, requested, &before, now));
         for recipient in &recipients {
             let link = decider(recipient, requested).map(|person| (person, token(inner)));
             if let Some((person, token)) = &link {
                 tx.inserts.push(link_row(head, requested, person, token, now)?);
             }
             let link = link.map(|(_, token)| format!("{}/approvals/{token}", asking.base_url));
-            let payload = payload(head, requested, &asking.base_url, link, now);
+            let payload = payload(head, requested, &review, &asking.base_url, link, now);
             tx.inserts.push(message_row(inner.id(), head, Some(requested.approval), recipient, &payload, steady)?);
         }
     }
@@ -164,11 +170,19 @@ pub(super) fn message_row(
     Ok(Insert::into(&NOTIFICATIONS, cells)?)
 }
 
-fn payload(head: &Head, requested: &Requested, base_url: &str, link: Option<String>, now: Timestamp) -> Value {
+fn payload(
+    head: &Head,
+    requested: &Requested,
+    review: &Value,
+    base_url: &str,
+    link: Option<String>,
+    now: Timestamp,
+) -> Value {
     let data = &requested.data;
     let (action, action_bytes) = bounded(match requested.action.as_str() {
         "plan" => steps(&data["plan"]["steps"]),
         "graph.patch" => data["patch"].clone(),
+        "map" => data["calls"].clone(),
         _ => data["input"].clone(),
     });
     json!({
@@ -186,6 +200,7 @@ fn payload(head: &Head, requested: &Requested, base_url: &str, link: Option<Stri
             "tool": requested.action,
             "input": action,
             "input_bytes": action_bytes,
+            "review": review,
             "reason": data["reason"],
             "approvals_needed": requested.demand.people(),
             "digest": requested.digest,
@@ -194,6 +209,16 @@ fn payload(head: &Head, requested: &Requested, base_url: &str, link: Option<Stri
             "link": link,
         },
     })
+}
+
+/// What a decision is about, without what looks like a credential; nothing if it is too long for a message.
+fn told(review: Review) -> Value {
+    let mut review = serde_json::to_value(review).unwrap_or_default();
+    if review.to_string().len() > limits::MESSAGE_REVIEW_BYTES_MAX {
+        return Value::Null;
+    }
+    Redactor::default().json(&mut review);
+    review
 }
 
 /// What would run, without what looks like a credential; nothing if it is too long for a message.

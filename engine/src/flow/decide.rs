@@ -5,18 +5,17 @@
 //! button can't approve the next step.
 
 use super::error::check_words;
-use super::{Flow, FlowError, load};
+use super::{Flow, FlowError, load, review};
 use crate::access::{APPROVALS_DECIDE, Permit, is_repeated};
 use crate::ledger::audit::{Decision as Audited, Event, Writer};
 use crate::port::CommitError;
 use chimera_core::error::Code;
 use chimera_core::flow::run::{Demand, Signal, Told, Unstorable, affinity};
-use chimera_core::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS, SCOPED_APPROVALS};
+use chimera_core::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::decision::{Outcome, Source};
 use chimera_core::ledger::{ActorType, SubjectType};
-use chimera_core::limits;
-use chimera_core::record::{Json, Row, Scope, Select, Tx, Update, Value as Cell};
+use chimera_core::record::{Json, Row, Tx, Update, Value as Cell};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -115,12 +114,13 @@ impl Flow {
             None => None,
         };
         let records = &*self.inner.parts.records;
-        load::decided_run(records, permit, ask.run).await?;
-        let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", ask.run);
-        let rows = load::all(records, select, limits::RUN_ROWS_MAX).await?;
+        let run = load::decided_run(records, permit, ask.run).await?;
+        let rows = self.requests_of(permit.tenant(), ask.run).await?;
         let row = choose(&rows, ask)?;
+        review::check_open(&review::of_row(&run, row, &[], self.inner.parts.clock.steady()))?;
         self.may_decide(permit, row)?;
         if ask.decision == Decision::Approve {
+            review::check_approvable(row)?;
             self.check_narrow(permit, row)?;
         }
         let mut decisions = row.get("decisions").as_json().map(Json::to_value).unwrap_or_default();
@@ -159,18 +159,8 @@ impl Flow {
         Ok(decided)
     }
 
+    /// Refuses somebody who is not among those who decide.
     pub(super) fn may_decide(&self, permit: &Permit, row: &Row) -> Result<(), FlowError> {
-        let now = self.inner.parts.clock.steady();
-        if ["superseded", "cancelled"].contains(&row.text("status")) {
-            return Err(FlowError::refused(Code::StaleApproval, "what was asked for does not stand any more"));
-        }
-        if row.text("status") != "pending" {
-            let message = format!("the approval is {} already", row.text("status"));
-            return Err(FlowError::refused(Code::InvalidTransition, message));
-        }
-        if row.get("expires_at").as_time().is_some_and(|end| end <= now) {
-            return Err(FlowError::refused(Code::InvalidTransition, "the time to decide is over"));
-        }
         let requesters = requesters_of(row);
         if !demand_of(row).allows(permit.actor(), &requesters) {
             let own = requesters.iter().any(|requester| requester == permit.actor());
@@ -194,6 +184,7 @@ impl Flow {
         let tools: Vec<&str> = match row.text("action_type") {
             "hitl" => Vec::new(),
             "plan" => planned.collect(),
+            "map" => data["calls"].as_array().into_iter().flatten().filter_map(|line| line["tool"].as_str()).collect(),
             tool => vec![tool],
         };
         for tool in tools {

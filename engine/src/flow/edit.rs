@@ -26,7 +26,8 @@ impl Flow {
             return self.edit_planned(permit, run, &node, input).await;
         }
         let row = self.step_in(permit, run, step, StepStatus::AwaitingApproval).await?;
-        let tool = row.get("tool").as_text().ok_or_else(no_input)?;
+        let is_map = row.text("node_type") == "map" && row.get("map_index").is_null();
+        let tool = row.get("tool").as_text().filter(|_| !is_map).ok_or_else(no_input)?;
         self.takes(permit, tool, &input)?;
         let pending = self.pending_of(permit, run).with("step_id", step);
         let request = self.request_of(pending).await?;

@@ -6,15 +6,15 @@
 //! deciding, nor decide twice.
 
 use super::ask::token_digest;
-use super::{Decide, Decided, Decision, Flow, FlowError, load, show};
+use super::{Decide, Decided, Decision, Flow, FlowError, load, review};
 use crate::access::{APPROVALS_DECIDE, Permit};
 use chimera_core::error::Code;
+use chimera_core::flow::review::Review;
 use chimera_core::flow::run::Unstorable;
-use chimera_core::flow::tables::{APPROVAL_LINKS, SCOPED_APPROVALS};
+use chimera_core::flow::tables::APPROVAL_LINKS;
 use chimera_core::json::Digest32;
-use chimera_core::record::{Json, Row, Scope, Select, Update, Value as Cell};
+use chimera_core::record::{Row, Scope, Select, Update, Value as Cell};
 use chimera_core::time::Timestamp;
-use serde_json::Value;
 use uuid::Uuid;
 
 /// Characters of a link's token.
@@ -25,10 +25,8 @@ const TOKEN_CHARS: usize = 43;
 pub struct Opened {
     /// The person to whom it was sent.
     pub person: String,
-    /// The run, in short, and its risk.
-    pub run: Value,
-    /// The request, as a run shows it.
-    pub approval: Value,
+    /// What it asks to decide about.
+    pub review: Review,
 }
 
 /// A link that can be used.
@@ -42,19 +40,27 @@ struct Link {
 impl Flow {
     /// Shows what would be decided about. Nothing changes.
     pub async fn open_link(&self, token: &str) -> Result<Opened, FlowError> {
-        let link = self.link_of(token).await?;
+        let link = self.known_link(token).await?;
         let records = &*self.inner.parts.records;
-        let tenant = link.permit.tenant();
         let row = load::seen_run(records, &link.permit, link.run).await?;
-        let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(tenant.to_owned()));
-        let select = select.with("approval_request_id", link.approval).take(1);
-        let asked = records.read(select).await?.rows.into_iter().next();
+        let all = self.requests_of(link.permit.tenant(), link.run).await?;
+        let asked = all.iter().find(|row| row.uuid("approval_request_id") == link.approval);
         let asked = asked.ok_or_else(|| FlowError::not_found("approval"))?;
-        self.may_decide(&link.permit, &asked)?;
+        let review = review::of_row(&row, asked, &all, self.inner.parts.clock.steady());
+        if let Err(error) = self.link_of(token).await {
+            // Whoever held it learns what became of the request.
+            let gone = error.body();
+            if gone.code != Code::Gone.as_str() {
+                return Err(error);
+            }
+            let gone = gone.message;
+            let told = if review.is_open() { gone } else { format!("{gone}; {}", review.standing.words()) };
+            return Err(FlowError::refused(Code::Gone, told));
+        }
+        review::check_open(&review)?;
+        self.may_decide(&link.permit, asked)?;
         self.still_decides(&link.permit, &row)?;
-        let mut run = show::summary(&row);
-        run["risk"] = row.get("risk").as_json().map(Json::to_value).unwrap_or_default();
-        Ok(Opened { person: link.permit.actor().to_owned(), run, approval: show::approval(&asked) })
+        Ok(Opened { person: link.permit.actor().to_owned(), review })
     }
 
     /// Decides as the person to whom the link was sent, about exactly what they were shown.
@@ -81,29 +87,34 @@ impl Flow {
     }
 
     async fn link_of(&self, token: &str) -> Result<Link, FlowError> {
-        // What can't be a token costs no look into the store.
-        let plausible = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-        if token.len() != TOKEN_CHARS || !token.bytes().all(plausible) {
-            return Err(FlowError::not_found("link"));
-        }
-        self.usable_link(token_digest(token)).await
+        self.usable_link(digest_of(token)?).await
     }
 
-    async fn usable_link(&self, digest: Digest32) -> Result<Link, FlowError> {
+    /// A link, whether it can still be used or not.
+    async fn known_link(&self, token: &str) -> Result<Link, FlowError> {
+        let digest = digest_of(token)?;
+        Ok(link(digest, &self.link_row(digest).await?))
+    }
+
+    async fn link_row(&self, digest: Digest32) -> Result<Row, FlowError> {
         // The link says whose it is.
         let key = Cell::Bytes(digest.to_vec());
         let select = Select::from(&APPROVAL_LINKS, Scope::System).with("token_digest", key).take(1);
         let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
-        let row = row.ok_or_else(|| FlowError::not_found("link"))?;
-        let gone = |why: &str| Err(FlowError::refused(Code::Gone, why));
-        if !row.get("used_at").is_null() {
-            return gone("this link was used already");
+        row.ok_or_else(|| FlowError::not_found("link"))
+    }
+
+    async fn usable_link(&self, digest: Digest32) -> Result<Link, FlowError> {
+        let row = self.link_row(digest).await?;
+        let gone = |why: String| Err(FlowError::refused(Code::Gone, why));
+        if let Some(at) = row.get("used_at").as_time() {
+            return gone(format!("this link was used already, at {at} by {}", row.text("actor")));
         }
-        if row.get("expires_at").as_time().is_none_or(|end| end <= self.inner.parts.clock.steady()) {
-            return gone("this link has expired");
+        let end = row.get("expires_at").as_time();
+        if end.is_none_or(|end| end <= self.inner.parts.clock.steady()) {
+            return gone(end.map_or("this link has expired".to_owned(), |end| format!("this link expired at {end}")));
         }
-        let permit = Permit::of_link(row.text("tenant_id"), row.text("actor"));
-        Ok(Link { digest, run: row.uuid("run_id"), approval: row.uuid("approval_id"), permit })
+        Ok(link(digest, &row))
     }
 
     /// Uses a link up, unless somebody has.
@@ -113,4 +124,18 @@ impl Flow {
         let used = Update::of(&APPROVAL_LINKS, key, vec![("used_at", Cell::Null)], vec![("used_at", now.into())]);
         Ok(used.map_err(Unstorable::from)?)
     }
+}
+
+/// The digest of a token; what can't be a token costs no look into the store.
+fn digest_of(token: &str) -> Result<Digest32, FlowError> {
+    let plausible = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    if token.len() != TOKEN_CHARS || !token.bytes().all(plausible) {
+        return Err(FlowError::not_found("link"));
+    }
+    Ok(token_digest(token))
+}
+
+fn link(digest: Digest32, row: &Row) -> Link {
+    let permit = Permit::of_link(row.text("tenant_id"), row.text("actor"));
+    Link { digest, run: row.uuid("run_id"), approval: row.uuid("approval_id"), permit }
 }

@@ -28,6 +28,7 @@ pub mod policy;
 mod receiver;
 mod registry;
 mod restore;
+mod review;
 mod seal;
 mod shelf;
 mod show;

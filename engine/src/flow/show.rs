@@ -3,7 +3,7 @@
 //! A node that has not begun has no row; it is shown as pending, or as what the end of the run made
 //! of it.
 
-use super::{Flow, FlowError, doubt, load};
+use super::{Flow, FlowError, doubt, load, review};
 use crate::access::{Permit, RUNS_READ};
 use crate::port::ReadError;
 use chimera_core::access::{Level, Plan};
@@ -82,8 +82,14 @@ impl Flow {
         let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
         // A run has few requests; all that wait anywhere would be many. They are read before the run: whoever is
         // shown a digest is shown what it stands for, or something newer, and then the digest is refused.
-        let asked = load::all(records, select, limits::RUN_ROWS_MAX).await?;
-        let row = load::seen_run(records, permit, run).await?;
+        let mut asked = load::all(records, select.clone(), limits::RUN_ROWS_MAX).await?;
+        let mut row = load::seen_run(records, permit, run).await?;
+        let waits = |row: &Row| RunStatus::parse(row.text("status")) == Some(RunStatus::AwaitingApproval);
+        if waits(&row) && !asked.iter().any(|row| row.text("status") == "pending") {
+            // It began to wait between the two looks.
+            asked = load::all(records, select, limits::RUN_ROWS_MAX).await?;
+            row = load::seen_run(records, permit, run).await?;
+        }
         let waiting = asked.iter().filter(|row| row.text("status") == "pending");
         let mut document = summary(&row);
         let json = |column: &str| row.get(column).as_json().map(Json::to_value);
@@ -92,7 +98,10 @@ impl Flow {
             Some(plan) => (drafted_plan(plan), Some(dry_results(plan))),
             None => (self.plan_of(permit, &row).await?, None),
         };
-        let approvals: Vec<Value> = waiting.map(approval).collect();
+        let now = self.inner.parts.clock.steady();
+        let approvals: Vec<Value> = waiting.map(|waiting| approval(&row, waiting, &asked, now)).collect();
+        let decided = asked.iter().filter(|asked| asked.text("status") != "pending");
+        let decided: Vec<Value> = decided.map(|closed| decided_approval(&row, closed, now)).collect();
         let approve_url = (!approvals.is_empty()).then(|| format!("/runs/{run}/approve"));
         if let Some(members) = document.as_object_mut() {
             members.insert("inputs".to_owned(), json("inputs").unwrap_or_default());
@@ -100,6 +109,7 @@ impl Flow {
             members.insert("dry_run_results".to_owned(), json!(dry_run_results));
             members.insert("risk".to_owned(), json("risk").unwrap_or_default());
             members.insert("approvals".to_owned(), approvals.into());
+            members.insert("decided_approvals".to_owned(), decided.into());
             members.insert("approve_url".to_owned(), json!(approve_url));
             members.insert("doubts".to_owned(), self.doubts(permit, &row).await?.into());
             members.insert("result".to_owned(), json("result").unwrap_or_default());
@@ -362,8 +372,18 @@ pub(super) fn summary(row: &Row) -> Value {
     })
 }
 
-pub(super) fn approval(row: &Row) -> Value {
+/// A request that was decided about or taken back, in short: who, when and how.
+fn decided_approval(run: &Row, row: &Row, now: Timestamp) -> Value {
+    let review = review::of_row(run, row, &[], now);
     json!({
+        "approval_id": review.approval_id, "node_id": review.node_id, "action_type": row.text("action_type"),
+        "digest": review.digest, "standing": review.standing,
+    })
+}
+
+fn approval(run: &Row, row: &Row, all: &[Row], now: Timestamp) -> Value {
+    json!({
+        "review": review::of_row(run, row, all, now),
         "approval_id": row.uuid("approval_request_id"),
         "step_id": row.get("step_id").as_uuid(),
         "node_id": row.get("node_id").as_text(),

@@ -51,12 +51,10 @@ async fn looking_shows_what_would_run_and_changes_nothing() {
     for _ in 0..3 {
         let opened = stage.flow.open_link(token).await.unwrap();
         assert_eq!(opened.person, "user_bob");
-        assert_eq!((&opened.run["run_id"], &opened.run["autonomy_level"]), (&json!(run), &json!("L0_Ask")));
-        assert_eq!(opened.approval["action"]["input"], json!({"n": "a"}));
-        assert_eq!(
-            (&opened.approval["action_type"], &opened.approval["requested_by"]),
-            (&json!("write"), &json!("user_ann"))
-        );
+        let review = opened.review;
+        assert_eq!((review.run_id, review.autonomy_level.as_str()), (run, "L0_Ask"));
+        assert_eq!(review.calls[0].input, Some(json!({"n": "a"})));
+        assert_eq!((review.calls[0].what.as_str(), review.requested_by.as_str()), ("calls write", "user_ann"));
     }
     assert!(!commits.has_changed().unwrap());
 }

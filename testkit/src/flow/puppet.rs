@@ -44,6 +44,7 @@ pub struct Puppet {
     check: Check,
     host: Host,
     dry_takes: Duration,
+    dry_refuses: Option<(Code, &'static str)>,
     made: Arc<Mutex<Vec<Made>>>,
 }
 
@@ -147,6 +148,7 @@ impl Puppet {
             check: Arc::new(|_| Ok(Found::Unknowable)),
             host: Arc::new(|_| None),
             dry_takes: Duration::ZERO,
+            dry_refuses: None,
             made: Arc::default(),
         }
     }
@@ -206,6 +208,13 @@ impl Puppet {
     #[must_use]
     pub fn dry_takes(mut self, time: Duration) -> Self {
         self.dry_takes = time;
+        self
+    }
+
+    /// The same, and its dry runs are refused.
+    #[must_use]
+    pub const fn dry_refuses(mut self, code: Code, why: &'static str) -> Self {
+        self.dry_refuses = Some((code, why));
         self
     }
 
@@ -299,6 +308,9 @@ impl Tool for Moved {
         if is_dry(input) {
             self.note("dry", ctx, input);
             tokio::time::sleep(self.puppet.dry_takes).await;
+            if let Some((code, why)) = self.puppet.dry_refuses {
+                return Err(ToolError::not_sent(code, why));
+            }
             let mut echo = input.clone();
             echo.as_object_mut().map(|members| members.remove("dry_run"));
             return Ok(Spec::simulated(json!({"echo": echo}), self.spec.name.clone()));

@@ -85,6 +85,30 @@ async fn a_patch_adds_only_what_its_author_could_do_as_freely() {
     assert_eq!(patch("n8n_workflow_1", vec![calls("a", "local.summarize", "One.")]).await.0, 200);
 }
 
+/// Patches that are small one by one are counted together: the cap on many calls holds for the whole run.
+#[tokio::test]
+async fn patches_that_are_small_one_by_one_can_not_pass_the_cap_together() {
+    let porch = porch_with(settings(TENANT, Vec::new()), None).await;
+    let run = waiting(&porch).await;
+    let path = format!("/runs/{}/patch", run["run_id"].as_str().unwrap());
+    let patch = async |prefix: &str| {
+        let nodes = (0..6).map(|at| {
+            let id = format!("{prefix}{at}");
+            json!({"id": id, "type": "function", "fn": "local.summarize", "inputs": {"text": id}})
+        });
+        let nodes: Vec<Value> = nodes.collect();
+        let edges: Vec<Value> = nodes.iter().map(|node| json!({"from": "review", "to": node["id"]})).collect();
+        let patch = json!({"patch_version": "0.1", "justification": "more", "add_nodes": nodes, "add_edges": edges});
+        porch.ask("n8n_workflow_1", Method::POST, &path, json!({ "patch": patch })).await
+    };
+    assert_eq!(patch("a").await.status, 202);
+    let applied = |run: &Value| run["patches"][0]["status"] == "applied";
+    porch.house.stage.until(chimera_testkit::flow::id_of(&run["run_id"]), applied).await;
+    let refused = patch("b").await;
+    assert_eq!((refused.status, refused.code()), (403, "POLICY_DENIED"), "{refused:?}");
+    assert_eq!(refused.body["error"]["details"]["level_because"], "many_steps", "{refused:?}");
+}
+
 /// Whoever changes a workflow within, after the run was asked for, changes nothing of that run.
 #[tokio::test]
 async fn what_was_looked_at_is_what_runs() {

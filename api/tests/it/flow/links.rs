@@ -81,12 +81,12 @@ async fn the_page_shows_what_would_run_and_runs_nothing_itself() {
     let (status, text) = page(answer).await;
     assert_eq!(status, 200);
     assert!(text.contains(&format!("<style nonce=\"{nonce}\">")));
-    let input = format!("{:#}", json!({"text": EVIL}));
+    let input = format!("text: {EVIL}");
     let input = input.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let input = input.replace('"', "&quot;").replace('\'', "&#39;");
     let digest = digest(&run);
     let run_id = run["run_id"].as_str().unwrap();
-    for part in [input.as_str(), "tool change", "L0_Ask", "admin", "<code>evil</code>", &digest, run_id] {
+    for part in [input.as_str(), "calls change", "L0_Ask", "admin", "1 call", &digest, run_id] {
         assert!(text.contains(part), "{part} is missing: {text}");
     }
     for part in ["<script", "<a ", "onload=\"", "http://", "https://"] {
@@ -147,9 +147,34 @@ async fn a_plan_is_shown_step_by_step() {
     let link = house.server.url(payload["data"]["link"].as_str().unwrap());
     let (status, text) = page(house.client.get(&link).send().await.unwrap()).await;
     assert_eq!(status, 200);
-    let (first, second) = (text.find("<code>first</code>: think"), text.find("<code>second</code>: change"));
+    let (first, second) = (text.find("first calls think"), text.find("second calls change"));
     assert!(first.is_some() && first < second, "{text}");
-    assert!(text.contains("&quot;n&quot;: 1") && text.contains("Risk"), "{text}");
+    assert!(text.contains("n: 1") && text.contains("Risk"), "{text}");
+}
+
+/// The link in the mail about a run.
+fn link_of(house: &House, run: &Value) -> String {
+    let row = house.stage.rows_of(&NOTIFICATIONS, id_of(&run["run_id"])).remove(0);
+    let payload = row.get("payload").as_json().unwrap().to_value();
+    house.server.url(payload["data"]["link"].as_str().unwrap())
+}
+
+#[tokio::test]
+async fn every_item_of_a_map_and_every_part_of_a_question_is_on_the_page() {
+    let house = furnished(setup(), |edge| edge).await;
+    let air = workflow("many").map("m", json!("${inputs.list}"), 4, "change", json!({"n": "${item}"}));
+    let told = json!({"email": "ann@example.com"});
+    let inputs = json!({"list": (0..30).collect::<Vec<_>>()});
+    let run = house.run(&air, json!({"autonomy_level": "L1_Draft", "notify": told, "inputs": inputs})).await;
+    let (_, text) = page(house.client.get(link_of(&house, &run)).send().await.unwrap()).await;
+    assert!(text.contains("(30 calls)"), "{text}");
+    assert!((0..30).all(|item| text.contains(&format!("m[{item}] calls change"))), "{text}");
+    assert!(text.contains("<button class=\"primary\"") && text.contains("<button class=\"plain\""), "{text}");
+    let ask = json!({"id": "ask", "type": "hitl", "prompt": "Pay <b>it</b>?", "show": {"to": "a\u{202e}b"}});
+    let run = house.run(&workflow("asks").node(ask), json!({"autonomy_level": "L0_Ask", "notify": told})).await;
+    let (_, text) = page(house.client.get(link_of(&house, &run)).send().await.unwrap()).await;
+    assert!(text.contains("<blockquote>Pay &lt;b&gt;it&lt;/b&gt;?</blockquote>"), "{text}");
+    assert!(text.contains("to: a\\u202eb") && !text.contains('\u{202e}'), "{text}");
 }
 
 #[tokio::test]
@@ -190,7 +215,7 @@ async fn a_link_that_nobody_sent_and_one_that_came_too_late_say_so() {
     let (status, _) = house.post(&path(&run, "/reject"), json!({})).await;
     assert_eq!(status, 200);
     let (status, text) = page(house.client.get(&link).send().await.unwrap()).await;
-    assert!(status == 409 && text.contains("The approval is denied already."), "{text}");
+    assert!(status == 409 && text.contains("This request was denied by admin at "), "{text}");
 }
 
 #[tokio::test]

@@ -1,11 +1,13 @@
 //! `chimera runs show` and `steps`: one run, and what it did.
 
+use crate::ambient::stdout_size;
 use crate::command::{Scene, document, print};
 use crate::compose::Ambient;
 use crate::failure::Outcome;
 use crate::flow::desk::{Desk, run_id};
 use crate::flow::picture::{Canvas, Sight, draw};
 use crate::flow::table::{table, text};
+use chimera_core::flow::review::Standing;
 use serde_json::Value;
 use std::process::ExitCode;
 
@@ -23,8 +25,15 @@ pub(super) async fn run(scene: &Scene<'_>, run: &str) -> Outcome<ExitCode> {
     let workflow = super::watch::workflow_of(&desk, &run).await;
     let steps = steps["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
     let sight = Sight { run: &run, steps, workflow: &workflow, now: Ambient::new().clock.now() };
-    let canvas = Canvas { columns: UNBOUNDED, rows: UNBOUNDED, colors: false };
+    let columns = stdout_size().map_or(UNBOUNDED, |(columns, _)| columns);
+    let canvas = Canvas { columns, rows: UNBOUNDED, colors: false, reviews: true };
     print(&format!("{}  {}\n{}\n", text(&run["run_id"]), text(&run["actor"]), draw(&sight, canvas).join("\n")))?;
+    for decided in run["decided_approvals"].as_array().into_iter().flatten() {
+        if let Ok(standing) = serde_json::from_value::<Standing>(decided["standing"].clone()) {
+            let what = decided["node_id"].as_str().map_or("the plan".to_owned(), |_| text(&decided["node_id"]));
+            print(&format!("{what}: {}\n", text(&standing.words().into())))?;
+        }
+    }
     for (name, value) in [("inputs", &run["inputs"]), ("result", &run["result"]), ("error", &run["error"])] {
         if !value.is_null() {
             print(&format!("\n{name}:\n{}", document(value)))?;

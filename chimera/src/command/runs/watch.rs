@@ -8,13 +8,17 @@ use crate::command::{Scene, print, say};
 use crate::compose::Ambient;
 use crate::failure::Outcome;
 use crate::flow::desk::{Desk, Events, run_id};
-use crate::flow::picture::{Canvas, Sight, draw};
+use crate::flow::picture::{Canvas, Sight, draw, review_lines};
 use crate::flow::table::text;
 use futures::{FutureExt, StreamExt};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 use uuid::Uuid;
+
+/// Columns where there is no terminal.
+const COLUMNS: usize = 100;
 
 /// How often the clocks in the picture move.
 const TICK: Duration = Duration::from_secs(1);
@@ -33,7 +37,7 @@ pub(crate) async fn follow(scene: &Scene<'_>, desk: &Desk, run: Uuid, after: i64
     if stdout_size().is_some() && !scene.json {
         paint(scene, desk, run, events).await?;
     } else {
-        lines(scene, events).await?;
+        lines(scene, desk, run, events).await?;
     }
     let shown = desk.run(run).await?;
     let status = shown["status"].as_str().unwrap_or_default();
@@ -46,12 +50,30 @@ pub(crate) async fn follow(scene: &Scene<'_>, desk: &Desk, run: Uuid, after: i64
     Ok(if matches!(status, "failed" | "cancelled") || left.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-async fn lines(scene: &Scene<'_>, mut events: Events) -> Outcome {
+async fn lines(scene: &Scene<'_>, desk: &Desk, run: Uuid, mut events: Events) -> Outcome {
+    let mut seen = BTreeSet::new();
     while let Some(event) = events.next().await {
         let event = event?;
         print(&if scene.json { format!("{event}\n") } else { line(&event) })?;
+        if !scene.json && event["event_type"] == "approval.requested" {
+            print(&unseen(&desk.run(run).await?, &mut seen, COLUMNS))?;
+        }
     }
     Ok(())
+}
+
+/// What waits for a person and was not shown yet, whole.
+fn unseen(run: &Value, seen: &mut BTreeSet<String>, columns: usize) -> String {
+    let mut shown = String::new();
+    for approval in run["approvals"].as_array().into_iter().flatten() {
+        if seen.insert(text(&approval["digest"])) {
+            review_lines(approval, columns).iter().for_each(|line| {
+                shown.push_str(line);
+                shown.push('\n');
+            });
+        }
+    }
+    shown
 }
 
 fn line(event: &Value) -> String {
@@ -65,7 +87,7 @@ fn line(event: &Value) -> String {
 
 async fn paint(scene: &Scene<'_>, desk: &Desk, run: Uuid, mut events: Events) -> Outcome {
     let clock = Ambient::new().clock;
-    let (mut drawn, mut over) = (0, false);
+    let (mut drawn, mut over, mut seen) = (0, false, BTreeSet::new());
     let mut workflow = Value::Null;
     while !over {
         let shown = desk.run(run).await?;
@@ -75,11 +97,14 @@ async fn paint(scene: &Scene<'_>, desk: &Desk, run: Uuid, mut events: Events) ->
         }
         let steps = steps["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
         let (columns, rows) = stdout_size().unwrap_or((80, 24));
-        let canvas = Canvas { columns, rows: rows.saturating_sub(1), colors: !scene.terminal.no_color };
+        // What a person must decide about is printed once, above what is redrawn: that is cut to the screen.
+        let asked = unseen(&shown, &mut seen, columns);
+        let colors = !scene.terminal.no_color;
+        let canvas = Canvas { columns, rows: rows.saturating_sub(1), colors, reviews: false };
         let sight = Sight { run: &shown, steps, workflow: &workflow, now: clock.now() };
         let lines = draw(&sight, canvas);
         let up = if drawn > 0 { format!("\u{1b}[{drawn}A\u{1b}[J") } else { String::new() };
-        print(&format!("{up}{}\n", lines.join("\n")))?;
+        print(&format!("{up}{asked}{}\n", lines.join("\n")))?;
         drawn = lines.len();
         tokio::select! {
             event = events.next() => over = !drain(event, &mut events)?,

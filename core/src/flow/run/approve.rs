@@ -12,7 +12,7 @@ use super::scope::View;
 use super::start::{taken_in, too_deep};
 use super::task::{Approved, Asked, State};
 use super::{At, ReplayMode, Run, start::Work};
-use crate::access::{Actor, Level};
+use crate::access::{Actor, Level, risk};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Approval, Body};
 use crate::flow::expr::{RenderError, Template};
@@ -39,8 +39,11 @@ impl Run {
             Level::Ask => Some(Demand::one("every step is asked for at L0_Ask")),
             // Nothing that a replay does changes anything outside.
             Level::Draft if matches!(self.replays(), Some(ReplayMode::Freeze | ReplayMode::Shadow)) => None,
-            Level::Draft if self.is_planned(at) => None,
+            _ if self.is_planned(at) => None,
             Level::Draft => {
+                if let Some(unseen) = self.demand_of_item(at) {
+                    return Some(unseen);
+                }
                 let risky = spec.metadata.requires_approval || spec.metadata.risk_level == Risk::High;
                 let unknown = "the input was not known when the plan was approved";
                 match self.plan.as_ref().and_then(|plan| plan.of(self.name(at))) {
@@ -57,23 +60,38 @@ impl Run {
             }
             Level::ExecuteNotify | Level::ExecuteSilent => {
                 let must = spec.metadata.requires_approval && !is_dry(input);
-                must.then(|| Demand::one("the tool demands approval of every call"))
+                let tool = must.then(|| Demand::one("the tool demands approval of every call"));
+                match (self.demand_of_item(at), tool) {
+                    (Some(unseen), Some(tool)) => Some(unseen.and(tool)),
+                    (unseen, tool) => unseen.or(tool),
+                }
             }
         }
     }
 
-    /// Whether the plan that people approved has exactly this call.
+    /// Whether people approved exactly this call, within the plan or with its map.
     pub(crate) fn is_planned(&self, at: At) -> bool {
-        let Work::Tool(spec) = self.work(at) else { return false };
-        let Some(digest) = self.task(at).and_then(|task| task.digest) else { return false };
+        self.planned_by(at).is_some()
+    }
+
+    /// Who approved exactly this call, within the plan or with its map.
+    pub(crate) fn planned_by(&self, at: At) -> Option<&Vec<String>> {
+        let Work::Tool(spec) = self.work(at) else { return None };
+        let digest = self.task(at)?.digest?;
         let plan = self.plan.as_ref().filter(|plan| plan.asked.is_none());
-        plan.and_then(|plan| plan.of(self.name(at))).is_some_and(|planned| planned.has(at.item, digest, &spec))
+        let plan =
+            plan.filter(|plan| plan.of(self.name(at)).is_some_and(|planned| planned.has(at.item, digest, &spec)));
+        self.listed_by(at, digest, &spec).or(plan.map(|plan| &plan.by))
     }
 
     /// Digest of exactly what a place would do.
     pub(crate) fn action_digest(&self, at: At) -> Digest32 {
-        let task = self.task(at);
+        let mut input = self.task(at).and_then(|task| task.digest);
         let (tool, version) = match self.work(at) {
+            Work::Map => {
+                input = Some(self.calls_of_map(at.node).digest());
+                ("map".to_owned(), String::new())
+            }
             Work::Tool(spec) => (spec.name.clone(), spec.version.clone()),
             Work::Child { workflow, version } => (format!("workflow {workflow}"), format!("{version:?}")),
             _ => ("hitl".to_owned(), String::new()),
@@ -84,7 +102,7 @@ impl Run {
             "item": at.item,
             "tool": tool,
             "tool_version": version,
-            "input": task.and_then(|task| task.digest),
+            "input": input,
         });
         Digest32::of(&action)
     }
@@ -95,6 +113,41 @@ impl Run {
         self.approvals += 1;
         self.asked_at = env.now.max(Timestamp::from_micros(self.asked_at.micros().saturating_add(1)));
         Asked { id: (env.ids)(), digest, expires_at: expires_at(demand, env), open: true }
+    }
+
+    /// What people are asked about: its word, and all that they are shown of it.
+    fn asked_about(&self, at: At, demand: &Demand) -> (String, Value) {
+        let input = || self.task(at).and_then(|task| task.input.as_deref()).cloned();
+        let (node, item, reason) = (self.name(at), at.item, &demand.reason);
+        match self.work(at) {
+            Work::Map => {
+                let calls = self.calls_of_map(at.node);
+                let data = json!({
+                    "node": node, "calls": calls.lines, "items": calls.total, "items_listed": calls.inputs.len(),
+                    "reason": reason, "risk": self.score_known(),
+                });
+                ("map".to_owned(), data)
+            }
+            Work::Tool(spec) => {
+                let input = input().unwrap_or_default();
+                let data = json!({
+                    "node": node, "item": item, "tool": spec.name, "tool_version": spec.version, "reason": reason,
+                    "risk": risk::score_call(&spec, &input), "input": input,
+                });
+                (spec.name.clone(), data)
+            }
+            Work::Child { workflow, version } => {
+                let data = json!({
+                    "node": node, "item": item, "tool": "workflow", "workflow_id": workflow, "version": version,
+                    "input": input(), "reason": reason,
+                });
+                ("workflow".to_owned(), data)
+            }
+            _ => {
+                let data = json!({"node": node, "item": item, "tool": "hitl", "input": input(), "reason": reason});
+                ("hitl".to_owned(), data)
+            }
+        }
     }
 
     /// Asks people; the place waits.
@@ -112,15 +165,7 @@ impl Run {
         let step = self.ensure_step(at, env);
         let digest = self.action_digest(at);
         let asked = self.request(digest, demand, env);
-        let tool = match self.work(at) {
-            Work::Tool(spec) => spec.name.clone(),
-            Work::Child { .. } => "workflow".to_owned(),
-            _ => "hitl".to_owned(),
-        };
-        let input = self.task(at).and_then(|task| task.input.as_deref()).cloned();
-        let data = json!({
-            "node": self.name(at), "item": at.item, "tool": tool, "input": input, "reason": demand.reason,
-        });
+        let (tool, data) = self.asked_about(at, demand);
         let requesters = self.requesters_of(at);
         book.approval(&self.head, &asked, Some((step, self.name(at))), &tool, data, demand, requesters, self.asked_at)?;
         let rationale = demand.reason.clone();

@@ -145,6 +145,7 @@ impl Run {
             asked_at: Timestamp::from_micros(0),
             patches: 0,
             plan: None,
+            listed: BTreeMap::new(),
             edits: BTreeMap::new(),
             draft: None,
             undo: None,

@@ -8,6 +8,7 @@ use super::demand::Demand;
 use super::draft_view::{DraftView, Reached};
 use super::env::{Action, Env, Verdict as PolicyVerdict};
 use super::event::{Call, Effect, Mode, Verdict};
+use super::listed::Lines;
 use super::plan::Planned;
 use super::rows::{Book, Unstorable};
 use super::start::{Work, check_input, tool_absent};
@@ -39,7 +40,9 @@ pub(crate) struct Draft {
     pub(crate) reached: Vec<Reached>,
     /// What maps go over.
     pub(crate) lists: BTreeMap<usize, Vec<Value>>,
-    lines: Vec<Value>,
+    lines: Lines,
+    /// Dry calls of each map so far.
+    tried: BTreeMap<usize, usize>,
     planned: BTreeMap<String, Planned>,
     /// Who must approve it.
     demand: Demand,
@@ -83,7 +86,8 @@ impl Run {
             outputs: BTreeMap::new(),
             reached: vec![Reached::No; self.nodes.len()],
             lists: BTreeMap::new(),
-            lines: Vec::new(),
+            lines: Lines::default(),
+            tried: BTreeMap::new(),
             planned: BTreeMap::new(),
             demand: Demand::one("the plan runs as it is, or not at all"),
             calls: Vec::new(),
@@ -138,12 +142,12 @@ impl Run {
             let reached = DraftView::new(&self.head, &self.graph, draft, None).reached(at.node)?;
             draft.reached[at.node] = reached;
             if reached == Reached::No {
-                draft.lines.push(json!({"node": node, "status": "skipped"}));
+                draft.lines.note(json!({"node": node, "status": "skipped"}));
                 return Ok(Drafted::Done);
             }
             if let Some(output) = kept {
                 draft.outputs.insert(at.node, output);
-                draft.lines.push(json!({"node": node, "status": "recorded"}));
+                draft.lines.note(json!({"node": node, "status": "recorded"}));
                 return Ok(Drafted::Done);
             }
         }
@@ -160,8 +164,25 @@ impl Run {
                 return Err(ErrorBody::new(Code::ToolUnavailable, format!("nodes of type {kind} can't run yet")));
             }
         };
-        self.draft.iter_mut().for_each(|draft| draft.lines.push(line.clone()));
+        self.draft_line(at, line);
         Ok(Drafted::Done)
+    }
+
+    /// Shows a call, if it fits. An item that does not fit, and those behind it, are left out of the plan:
+    /// each is asked about when its turn comes.
+    fn draft_line(&mut self, at: At, line: Value) -> bool {
+        let node = self.name(at).to_owned();
+        let Some(draft) = &mut self.draft else { return false };
+        let Some(item) = at.item else {
+            draft.lines.note(line);
+            return true;
+        };
+        if draft.lines.is_full() || !draft.lines.call(line) {
+            draft.queue.retain(|queued| queued.node != at.node);
+            return false;
+        }
+        draft.planned.entry(node).or_default().items_listed = item + 1;
+        true
     }
 
     /// What a node gave that a retry does not do again.
@@ -196,21 +217,31 @@ impl Run {
                     "deferred": from, "result": {"status": "dry_run", "deferred": true,
                     "warning": "This input depends on results that a dry run can't know"},
                 });
-                self.draft.iter_mut().for_each(|draft| draft.lines.push(line.clone()));
+                self.draft_line(at, line);
                 return Ok(Drafted::Done);
             }
         };
         check_input(&spec, &input)?;
         let demand = self.draft_demand(at, &spec, &input, env)?;
-        if spec.metadata.dry_run_supported && !self.take_slot(at, &spec, env) {
-            return Ok(Drafted::Held);
-        }
         let digest = Digest32::of(&input);
+        if self.is_drafted_alike(at, digest) {
+            return Ok(Drafted::Done);
+        }
+        let is_tried = self.draft.as_ref().is_some_and(|draft| {
+            at.item.is_none() || draft.tried.get(&at.node).is_none_or(|tried| *tried < limits::DRAFT_ITEMS_MAX)
+        });
         let risk = env.policy.risk(&spec, &input);
         let line = json!({
             "node": node, "item": at.item, "tool": spec.name, "tool_version": spec.version, "input": input,
             "input_digest": digest, "risk": risk,
         });
+        let fits = at.item.is_none() || self.draft.as_ref().is_some_and(|draft| draft.lines.fits(&line));
+        if fits && is_tried && spec.metadata.dry_run_supported && !self.take_slot(at, &spec, env) {
+            return Ok(Drafted::Held);
+        }
+        if !self.draft_line(at, line) {
+            return Ok(Drafted::Done);
+        }
         if let Some(planned) = self.plan_for(&node, &spec, risk) {
             match at.item {
                 None => planned.exact = Some(digest),
@@ -222,10 +253,28 @@ impl Run {
             members.insert("dry_run".to_owned(), Value::Bool(true));
         }
         if let Some(draft) = &mut self.draft {
-            draft.lines.push(line);
+            *draft.tried.entry(at.node).or_default() += usize::from(is_tried);
             draft.demand = demand.into_iter().fold(draft.demand.clone(), Demand::and);
         }
+        if !is_tried {
+            let warning = format!("Not tried: only the first {} calls of a map are", limits::DRAFT_ITEMS_MAX);
+            self.draft_result(at, &spec, json!({"status": "dry_run", "tried": false, "warning": warning}), false);
+            return Ok(Drafted::Done);
+        }
         Ok(self.draft_call(at, spec, Arc::new(dry), env))
+    }
+
+    /// Whether an earlier item of the map is the same call: then one line stands for both.
+    fn is_drafted_alike(&mut self, at: At, digest: Digest32) -> bool {
+        let node = self.name(at).to_owned();
+        let (Some(draft), Some(item)) = (&mut self.draft, at.item) else { return false };
+        if draft.lines.is_full() || !draft.lines.is_alike(at.node, item, digest) {
+            return false;
+        }
+        let planned = draft.planned.entry(node).or_default();
+        planned.items.insert(item, digest);
+        planned.items_listed = item + 1;
+        true
     }
 
     /// Asks the tool what it would do, or says it for a tool that can't.
@@ -288,20 +337,20 @@ impl Run {
                 "node": node, "type": "map", "max_parallel": bound, "items_max": limits::MAP_ITEMS_MAX,
                 "deferred": true, "input": shown, "warning": warning,
             });
-            self.draft.iter_mut().for_each(|draft| draft.lines.push(line.clone()));
+            self.draft_line(at, line);
             if let Some(spec) = self.graph.nodes[at.node].tool.clone() {
                 self.plan_for(&node, &spec, env.policy.risk(&spec, &shown));
             }
             return Ok(());
         };
-        let tried = list.len().min(limits::DRAFT_ITEMS_MAX);
         let digest = Digest32::of(&json!(list));
-        draft.lines.push(json!({
-            "node": node, "type": "map", "max_parallel": bound, "items": list.len(), "items_tried": tried,
-            "input_digest": digest,
+        draft.lines.note(json!({
+            "node": node, "type": "map", "max_parallel": bound, "items": list.len(), "input_digest": digest,
         }));
+        draft.planned.entry(node).or_default().list = Some(digest);
+        let items = u32::try_from(list.len()).unwrap_or(u32::MAX);
         draft.lists.insert(at.node, list);
-        for item in (0..u32::try_from(tried).unwrap_or(0)).rev() {
+        for item in (0..items).rev() {
             draft.queue.push_front(At { node: at.node, item: Some(item) });
         }
         Ok(())
@@ -382,25 +431,22 @@ impl Run {
 
     /// Everything was tried.
     fn draft_done(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
-        let Some(draft) = self.draft.take() else { return Ok(()) };
-        let covered = draft.lines.iter().map(|line| {
-            let mut line = line.clone();
-            if let Some(members) = line.as_object_mut() {
-                // What the answers were and how they were scored is shown, not approved.
-                members.remove("result");
-                members.remove("risk");
-            }
-            line
-        });
+        let Some(mut draft) = self.draft.take() else { return Ok(()) };
+        for line in draft.lines.iter_mut().filter(|line| line["type"] == "map" && !line["items"].is_null()) {
+            let planned = line["node"].as_str().and_then(|node| draft.planned.get(node));
+            line["items_listed"] = planned.map_or(0, |planned| planned.items_listed).into();
+        }
+        let lines = draft.lines.into_lines();
         let subject = json!({
             "run_id": self.head.id,
             "graph": self.graph.digest,
             "inputs": Digest32::of(&self.head.inputs),
-            "lines": covered.collect::<Vec<_>>(),
+            "lines": lines,
+            "risk": self.head.risk.as_deref(),
         });
         let digest = Digest32::of(&subject);
         keep_calls(draft.calls, book);
-        self.fix_plan(digest, draft.planned, &draft.lines, draft.demand, env, book)
+        self.fix_plan(digest, draft.planned, &lines, draft.demand, env, book)
     }
 }
 

@@ -4,8 +4,10 @@ use super::Owner;
 use super::demand::Demand;
 use super::event::At;
 use crate::access::Level;
+use crate::access::risk::Score;
 use crate::flow::air::Catalog;
 use crate::flow::tool::Spec;
+use crate::limits::PLAN_STEPS_FREE_MAX;
 use crate::time::Timestamp;
 use serde_json::Value;
 use uuid::Uuid;
@@ -89,6 +91,29 @@ pub enum Verdict {
     },
 }
 
+/// A run of which more calls are known than when its level was decided.
+#[derive(Clone, Copy, Debug)]
+pub struct Grown<'a> {
+    /// Who asked for the run.
+    pub actor: &'a str,
+    /// The level that it has.
+    pub level: Level,
+    /// How many calls it makes, as far as that is known by now.
+    pub calls: usize,
+    /// How risky they are together.
+    pub score: &'a Score,
+    /// The tools of its graph.
+    pub tools: &'a [&'a Spec],
+}
+
+impl Grown<'_> {
+    /// The level that the cap on many calls leaves.
+    #[must_use]
+    pub fn capped(&self) -> Level {
+        if self.calls > PLAN_STEPS_FREE_MAX { self.level.min(Level::Draft) } else { self.level }
+    }
+}
+
 /// The rules of the moment. Asked again each time a call is about to be made.
 pub trait Policy: Send + Sync {
     /// Judges one call.
@@ -96,4 +121,9 @@ pub trait Policy: Send + Sync {
 
     /// How risky a call is, from zero.
     fn risk(&self, tool: &Spec, input: &Value) -> u32;
+
+    /// The level that a run would get if it were asked for with what is known by now.
+    fn level(&self, grown: &Grown<'_>) -> Level {
+        grown.capped()
+    }
 }

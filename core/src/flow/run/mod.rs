@@ -19,6 +19,7 @@ mod edges;
 mod end;
 pub mod env;
 pub mod event;
+mod listed;
 mod load;
 mod merge;
 mod nest;
@@ -47,7 +48,7 @@ pub use create::{Head, Replay, ReplayMode, Source, WorkflowRef};
 pub use demand::Demand;
 pub use doubt::Doubt;
 pub use edges::Decided;
-pub use env::{Action, Env, Gate, Policy, Slot, Verdict as PolicyVerdict};
+pub use env::{Action, Env, Gate, Grown, Policy, Slot, Verdict as PolicyVerdict};
 pub use event::{At, Call, Effect, Event, Kept, Mode, Note, Signal, Told, Turn, Verdict};
 pub use load::{Damaged, Recorded, Recording, Stored, StoredPatch, behind};
 pub use restored::UnsureStep;
@@ -95,6 +96,8 @@ pub struct Run {
     patches: u32,
     /// What was drafted and approved at L1.
     plan: Option<plan::Plan>,
+    /// Maps whose calls people approved by themselves.
+    listed: BTreeMap<usize, listed::Listed>,
     /// Inputs that people wrote into the plan in place of those that the workflow gives.
     edits: BTreeMap<String, plan::Edit>,
     /// The draft under way.

@@ -80,9 +80,7 @@ impl Run {
             parent: Some((self.head.id, step)),
             depth: self.head.depth + 1,
             inputs: Arc::clone(&inputs),
-            request: Arc::new(json!({
-                "workflow_id": workflow, "parent_run_id": self.head.id, DESCENDANTS: share.saturating_sub(1),
-            })),
+            request: Arc::new(self.request_of_child(at, &workflow, share)),
             source: Source::Workflow,
             risk: None,
             idempotency_key: None,
@@ -107,9 +105,21 @@ impl Run {
         Ok(())
     }
 
+    /// The request of a run inside, with what it is told about its bounds.
+    fn request_of_child(&self, at: At, workflow: &str, share: u64) -> Value {
+        let mut request = json!({
+            "workflow_id": workflow, "parent_run_id": self.head.id, DESCENDANTS: share.saturating_sub(1),
+        });
+        for (member, value) in self.said_to_child(at) {
+            request[member] = value;
+        }
+        request
+    }
+
     /// What must be met before a run inside is started.
     fn demand_of_child(&self, at: At) -> Option<Demand> {
         let level = (self.head.level == Level::Ask).then(|| Demand::one("every step is asked for at L0_Ask"));
+        let level = level.or_else(|| self.demand_of_item(at));
         match (self.demand_of_node(at), level) {
             (Some(node), Some(level)) => Some(node.and(level)),
             (node, level) => node.or(level),
@@ -173,44 +183,33 @@ impl Run {
         self.ended(at, env, book)
     }
 
-    /// Begins to go over a list.
+    /// Begins to go over a list, once nobody must be asked about its calls.
     pub(crate) fn start_map(&mut self, at: At, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
-        let over = match &self.graph.nodes[at.node].over {
-            None => Err("it has no list".to_owned()),
-            Some(template) => template.render(&View::of(self)).map_err(|error| error.to_string()),
-        };
-        let list = match over {
-            Ok(Value::Array(list)) if list.len() <= limits::MAP_ITEMS_MAX => list,
-            Ok(Value::Array(_)) => {
-                let message = format!("the list of {} has more than {} items", self.name(at), limits::MAP_ITEMS_MAX);
-                return self.fail_step(at, ErrorBody::new(Code::PayloadTooLarge, message), env, book);
+        if self.task(at).is_none_or(|task| task.input.is_none()) {
+            let list = match self.list_of(at) {
+                Ok(list) => list,
+                Err(error) => return self.fail_step(at, error, env, book),
+            };
+            let digest = Digest32::of(&json!(list));
+            if let Some(task) = self.task_mut(at) {
+                task.input = Some(Arc::new(json!({ "over": list })));
+                task.digest = Some(digest);
             }
-            other => {
-                let why = other.map_or_else(|why| why, |_| "it is no list".to_owned());
-                let message = format!("what {} goes over can't be used: {why}", self.name(at));
-                return self.fail_step(at, ErrorBody::new(Code::ValidationFailed, message), env, book);
-            }
-        };
-        let steps = self.steps_planned().saturating_add(list.len());
-        if steps > limits::RUN_STEPS_MAX {
-            let message = format!("with the items of {} the run would have {steps} steps", self.name(at));
-            let error = ErrorBody::new(Code::PayloadTooLarge, message).with("steps_max", limits::RUN_STEPS_MAX);
-            return self.fail_step(at, error, env, book);
         }
-        let starts_runs = self.graph.nodes[at.node].node.child().is_some();
-        if starts_runs && u64::try_from(list.len()).unwrap_or(u64::MAX) > self.share(at) {
-            return self.fail_step(at, too_many(self.name(at)), env, book);
+        let digest = self.task(at).map(Task::input_digest);
+        if let Some(demand) = self.demand_of_map(at.node, env) {
+            let (approved, requesters) = (self.task(at).and_then(|task| task.approved.clone()), self.requesters_of(at));
+            let approved = approved.filter(|approved| demand.is_met(&approved.by, &requesters));
+            if !approved.is_some_and(|approved| self.list_map(at.node, &approved)) {
+                return self.ask(at, &demand, env, book);
+            }
         }
         let step = self.ensure_step(at, env);
-        let digest = Digest32::of(&json!(list));
-        let input = Arc::new(json!({ "over": list }));
-        let open = list.len();
+        let over = Arc::new(self.mapped(at.node).unwrap_or_default().to_vec());
+        let open = over.len();
         if let Some(task) = self.task_mut(at) {
-            task.input = Some(Arc::clone(&input));
-            task.digest = Some(digest);
             task.started_at = Some(env.now);
         }
-        let over = Arc::new(list);
         self.enter(at, State::Mapping(Mapping { over, open, ..Mapping::default() }));
         self.keep(at, env, book);
         book.note(
@@ -224,6 +223,36 @@ impl Run {
         }
         self.fill(at.node);
         Ok(())
+    }
+
+    /// The list that a map goes over, if the run may have so many steps.
+    fn list_of(&self, at: At) -> Result<Vec<Value>, ErrorBody> {
+        let over = match &self.graph.nodes[at.node].over {
+            None => Err("it has no list".to_owned()),
+            Some(template) => template.render(&View::of(self)).map_err(|error| error.to_string()),
+        };
+        let list = match over {
+            Ok(Value::Array(list)) if list.len() <= limits::MAP_ITEMS_MAX => list,
+            Ok(Value::Array(_)) => {
+                let message = format!("the list of {} has more than {} items", self.name(at), limits::MAP_ITEMS_MAX);
+                return Err(ErrorBody::new(Code::PayloadTooLarge, message));
+            }
+            other => {
+                let why = other.map_or_else(|why| why, |_| "it is no list".to_owned());
+                let message = format!("what {} goes over can't be used: {why}", self.name(at));
+                return Err(ErrorBody::new(Code::ValidationFailed, message));
+            }
+        };
+        let steps = self.steps_planned().saturating_add(list.len());
+        if steps > limits::RUN_STEPS_MAX {
+            let message = format!("with the items of {} the run would have {steps} steps", self.name(at));
+            return Err(ErrorBody::new(Code::PayloadTooLarge, message).with("steps_max", limits::RUN_STEPS_MAX));
+        }
+        let starts_runs = self.graph.nodes[at.node].node.child().is_some();
+        if starts_runs && u64::try_from(list.len()).unwrap_or(u64::MAX) > self.share(at) {
+            return Err(too_many(self.name(at)));
+        }
+        Ok(list)
     }
 
     /// Steps that the run has or will have: one for each node and for each item of a map that has begun.

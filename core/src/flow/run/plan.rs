@@ -28,6 +28,10 @@ use uuid::Uuid;
 pub(crate) struct Planned {
     /// Digest of its input, if that was known.
     pub(crate) exact: Option<Digest32>,
+    /// Digest of the list that it goes over, if that was known.
+    pub(crate) list: Option<Digest32>,
+    /// How many items of that list were shown.
+    pub(crate) items_listed: u32,
     /// Digests of the inputs of its items, as far as they were known.
     pub(crate) items: BTreeMap<u32, Digest32>,
     /// How risky it looked.
@@ -54,11 +58,16 @@ impl Planned {
         self.digest(item).is_some() || self.tool_version != spec.version
     }
 
+    pub(crate) fn listed(&self) -> usize {
+        usize::try_from(self.items_listed).unwrap_or(usize::MAX)
+    }
+
     fn to_value(&self) -> Value {
         let items: Map<String, Value> =
             self.items.iter().map(|(item, digest)| (item.to_string(), digest.to_string().into())).collect();
         json!({
-            "exact": self.exact, "items": items, "risk": self.risk, "tool_version": self.tool_version,
+            "exact": self.exact, "list": self.list, "items_listed": self.items_listed, "items": items,
+            "risk": self.risk, "tool_version": self.tool_version,
         })
     }
 
@@ -66,8 +75,10 @@ impl Planned {
         let items = value.get("items").and_then(Value::as_object).into_iter().flatten();
         Self {
             exact: value.get("exact").and_then(bytes32),
+            list: value.get("list").and_then(bytes32),
+            items_listed: number(value, "items_listed"),
             items: items.filter_map(|(item, digest)| Some((item.parse().ok()?, bytes32(digest)?))).collect(),
-            risk: value.get("risk").and_then(Value::as_u64).and_then(|risk| u32::try_from(risk).ok()).unwrap_or(0),
+            risk: number(value, "risk"),
             tool_version: value.get("tool_version").and_then(Value::as_str).unwrap_or_default().to_owned(),
         }
     }
@@ -112,6 +123,10 @@ impl Plan {
         let nodes = nodes.map(|(name, planned)| (name.clone(), Planned::from_value(planned)));
         Some(Self { digest, nodes: nodes.collect(), asked, by })
     }
+}
+
+fn number(value: &Value, member: &str) -> u32 {
+    value.get(member).and_then(Value::as_u64).and_then(|number| u32::try_from(number).ok()).unwrap_or(0)
 }
 
 fn bytes32(value: &Value) -> Option<Digest32> {

@@ -234,8 +234,7 @@ impl Run {
     pub(crate) fn is_met(&self, at: At, demand: &Demand) -> bool {
         let digest = self.action_digest(at);
         let own = self.task(at).and_then(|task| task.approved.as_ref()).filter(|approved| approved.digest == digest);
-        let plan = self.plan.as_ref().filter(|_| self.is_planned(at));
-        let by = own.map(|approved| &approved.by).into_iter().chain(plan.map(|plan| &plan.by));
+        let by = own.map(|approved| &approved.by).into_iter().chain(self.planned_by(at));
         let requesters = self.requesters_of(at);
         by.into_iter().any(|by| demand.is_met(by, &requesters))
     }

@@ -5,9 +5,11 @@ use super::event::{Effect, Event, Turn};
 use super::rows::{Book, Unstorable};
 use super::task::State;
 use super::{At, Run, RunStatus};
+use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::limits;
 use crate::record::Value;
+use std::sync::Arc;
 
 impl Run {
     /// Tells the run what happened and lets it decide.
@@ -62,6 +64,10 @@ impl Run {
         }
         if self.is_stopping() {
             return Ok(());
+        }
+        if self.is_overgrown() {
+            Arc::make_mut(&mut self.head).level = Level::Draft;
+            book.set("autonomy_level", Level::Draft.as_str());
         }
         if self.wants_draft() {
             return self.begin_draft(env, book);

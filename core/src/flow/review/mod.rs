@@ -1,0 +1,422 @@
+//! What a decision is about: the one read model that the terminal, the page and the mail show.
+//!
+//! It is made of the request as it is stored, so all of them show the same, and all of what the digest covers.
+//! Nothing is cut: calls that are exactly alike stand once with their count, and what is not listed is counted.
+
+#![expect(missing_docs, reason = "the fields are named after what they hold")]
+
+mod change;
+mod text;
+
+pub use change::Change;
+
+use crate::access::risk::{Factor, Score};
+use crate::error::Code;
+use crate::flow::tool::Risk;
+use crate::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+/// A request for a decision, as it is stored.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    pub approval_id: Uuid,
+    pub run_id: Uuid,
+    pub workflow_id: &'a str,
+    pub requested_by: &'a str,
+    pub autonomy_level: &'a str,
+    pub node_id: Option<&'a str>,
+    /// A tool, `hitl`, `workflow`, `map`, `plan` or `graph.patch`.
+    pub action_type: &'a str,
+    /// What would be done.
+    pub data: &'a Value,
+    pub digest: Option<String>,
+    pub created_at: Option<Timestamp>,
+    pub expires_at: Option<Timestamp>,
+    pub approvals_needed: i64,
+    /// What people have said.
+    pub decisions: &'a Value,
+    pub status: &'a str,
+    pub reviewed_at: Option<Timestamp>,
+    pub reviewed_by: Option<&'a str>,
+    pub notes: Option<&'a str>,
+    /// How risky the run looked when it was let in.
+    pub run_risk: Option<&'a Value>,
+    /// What the request before this one about the same thing showed.
+    pub before: Option<&'a Value>,
+    pub now: Timestamp,
+}
+
+/// What a decision is about.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Review {
+    pub approval_id: Uuid,
+    pub run_id: Uuid,
+    pub workflow_id: String,
+    pub requested_by: String,
+    pub autonomy_level: String,
+    pub subject: Subject,
+    pub node_id: Option<String>,
+    /// Why a person is asked.
+    pub reason: String,
+    /// What a person is asked, and the data that goes with it.
+    pub question: Option<Question>,
+    /// The calls that would be made, in their order.
+    pub calls: Vec<PlannedCall>,
+    /// How many calls that is, with those that are alike.
+    pub calls_listed: u64,
+    /// Calls that are known and not listed: each is asked about by itself.
+    pub calls_unlisted: u64,
+    /// Maps whose list is not known yet: they are asked about when it is.
+    pub maps_unknown: Vec<String>,
+    /// A change of the graph.
+    pub patch: Option<Value>,
+    pub risk: Option<RiskShown>,
+    /// What is different from what was shown before.
+    pub changes: Vec<Change>,
+    /// Why it can't be approved.
+    pub refusals: Vec<String>,
+    pub digest: Option<String>,
+    pub created_at: Option<String>,
+    pub expires_at: Option<String>,
+    pub approvals_needed: i64,
+    pub decisions: Vec<Said>,
+    pub standing: Standing,
+}
+
+/// What kind of thing is decided about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Subject {
+    Plan,
+    Patch,
+    Question,
+    ChildRun,
+    Map,
+    Call,
+}
+
+/// What a person is asked at a node for people.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    pub prompt: Option<String>,
+    pub shown: Value,
+}
+
+/// One call, or several that are exactly alike.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlannedCall {
+    /// The node, and the item of a map: `upload[3]`.
+    pub place: String,
+    /// What is called or happens: a tool, a run, a person.
+    pub what: String,
+    pub input: Option<Value>,
+    /// Further items that are the same call, as ranges: `1-99`.
+    pub alike: Vec<String>,
+    pub alike_count: u64,
+    /// What the dry run says that it would do.
+    pub would: Option<String>,
+    /// What else is to be known: that the input is not known yet, that it was not tried.
+    pub notes: Vec<String>,
+    /// The rules refuse it.
+    pub refused: Option<String>,
+    /// The dry run failed.
+    pub failed: Option<String>,
+}
+
+/// How risky it is, with its reasons in words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RiskShown {
+    pub score: u32,
+    /// `low`, `medium` or `high`.
+    pub band: String,
+    pub reasons: Vec<RiskReason>,
+}
+
+/// One reason, with all places where it was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RiskReason {
+    pub meaning: String,
+    pub points: u32,
+    pub places: Vec<String>,
+}
+
+/// What one person said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Said {
+    pub by: String,
+    pub decision: String,
+    pub at: String,
+    pub notes: Option<String>,
+}
+
+/// Whether it can still be decided, and if not, why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    pub status: StandingStatus,
+    pub by: Vec<String>,
+    pub at: Option<String>,
+    pub notes: Option<String>,
+}
+
+/// Where a request stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StandingStatus {
+    /// It waits.
+    Open,
+    /// Nobody decided in time.
+    Expired,
+    /// Somebody changed what it was about.
+    Superseded,
+    /// The run ended or took another way.
+    Cancelled,
+    Approved,
+    Denied,
+}
+
+impl Standing {
+    /// Where it stands, in a sentence without its end.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let by = if self.by.is_empty() { String::new() } else { format!(" by {}", self.by.join(" and ")) };
+        let at = self.at.as_deref().map(|at| format!(" at {at}")).unwrap_or_default();
+        match self.status {
+            StandingStatus::Open => "this request waits for a decision".to_owned(),
+            StandingStatus::Expired => format!("this request expired{at}; nobody decided in time"),
+            StandingStatus::Superseded => {
+                format!("this request was superseded{at}{by}; fetch the run for the current digest")
+            }
+            StandingStatus::Cancelled => format!("this request was cancelled{at}: the run does not need it any more"),
+            StandingStatus::Approved => format!("this request was approved{by}{at}"),
+            StandingStatus::Denied => format!("this request was denied{by}{at}"),
+        }
+    }
+}
+
+impl Review {
+    /// What a request is about.
+    #[must_use]
+    pub fn of(request: &Request<'_>) -> Self {
+        let data = request.data;
+        let subject = match request.action_type {
+            "plan" => Subject::Plan,
+            "graph.patch" => Subject::Patch,
+            "hitl" => Subject::Question,
+            "workflow" => Subject::ChildRun,
+            "map" => Subject::Map,
+            _ => Subject::Call,
+        };
+        let calls = calls_of(subject, data);
+        let (calls_unlisted, maps_unknown) = left_out(subject, data);
+        let refused = |call: &PlannedCall| Some(format!("{}: {}", call.place, call.refused.as_deref()?));
+        Self {
+            approval_id: request.approval_id,
+            run_id: request.run_id,
+            workflow_id: request.workflow_id.to_owned(),
+            requested_by: request.requested_by.to_owned(),
+            autonomy_level: request.autonomy_level.to_owned(),
+            subject,
+            node_id: request.node_id.map(str::to_owned),
+            reason: text_of(&data["reason"]).unwrap_or_default(),
+            question: (subject == Subject::Question).then(|| question(&data["input"])),
+            calls_listed: calls.iter().filter(|call| call.is_call()).map(|call| 1 + call.alike_count).sum(),
+            refusals: calls.iter().filter_map(refused).collect(),
+            changes: request
+                .before
+                .map(|before| change::between(&calls_of(subject, before), &calls))
+                .unwrap_or_default(),
+            calls,
+            calls_unlisted,
+            maps_unknown,
+            patch: (subject == Subject::Patch).then(|| data["patch"].clone()),
+            risk: risk(&data["risk"]).or_else(|| risk(request.run_risk?)),
+            digest: request.digest.clone(),
+            created_at: request.created_at.map(|at| at.to_string()),
+            expires_at: request.expires_at.map(|at| at.to_string()),
+            approvals_needed: request.approvals_needed,
+            decisions: serde_json::from_value(request.decisions.clone()).unwrap_or_default(),
+            standing: standing(request),
+        }
+    }
+
+    /// Whether somebody could decide about it now.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.standing.status == StandingStatus::Open
+    }
+}
+
+impl PlannedCall {
+    /// Whether something is called at this place.
+    #[must_use]
+    pub const fn is_call(&self) -> bool {
+        self.input.is_some()
+    }
+}
+
+/// Why the dry run of a plan that is kept as `data` says that it can't be approved.
+#[must_use]
+pub fn refusals(action_type: &str, data: &Value) -> Vec<String> {
+    let subject = if action_type == "plan" { Subject::Plan } else { Subject::Call };
+    let refused = |call: PlannedCall| Some(format!("{}: {}", call.place, call.refused?));
+    calls_of(subject, data).into_iter().filter_map(refused).collect()
+}
+
+fn text_of(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+fn question(input: &Value) -> Question {
+    match input.as_object() {
+        Some(asked) if asked.len() == 2 && asked.contains_key("prompt") && asked.contains_key("show") => {
+            let prompt = match &asked["prompt"] {
+                Value::String(prompt) => prompt.clone(),
+                other => other.to_string(),
+            };
+            Question { prompt: Some(prompt), shown: asked["show"].clone() }
+        }
+        _ => Question { prompt: None, shown: input.clone() },
+    }
+}
+
+fn calls_of(subject: Subject, data: &Value) -> Vec<PlannedCall> {
+    match subject {
+        Subject::Plan => data["plan"]["steps"].as_array().into_iter().flatten().map(|line| call(None, line)).collect(),
+        Subject::Map => {
+            let node = data["node"].as_str();
+            data["calls"].as_array().into_iter().flatten().map(|line| call(node, line)).collect()
+        }
+        Subject::Call | Subject::ChildRun => vec![call(None, data)],
+        Subject::Patch | Subject::Question => Vec::new(),
+    }
+}
+
+/// One line of a request.
+fn call(node: Option<&str>, line: &Value) -> PlannedCall {
+    let node = node.or(line["node"].as_str()).unwrap_or_default();
+    let place = line["item"].as_u64().map_or_else(|| node.to_owned(), |item| format!("{node}[{item}]"));
+    let (result, error) = (&line["result"], &line["result"]["error"]);
+    let message = text_of(&error["message"]);
+    let denies = [Code::PolicyDenied, Code::RbacForbidden].iter().any(|code| error["code"] == code.as_str());
+    let (refused, failed) = if denies { (message, None) } else { (None, message) };
+    let ranges = line["alike"].as_array().into_iter().flatten();
+    let ranges: Vec<(u64, u64)> = ranges.filter_map(|range| Some((range[0].as_u64()?, range[1].as_u64()?))).collect();
+    let range = |(from, to): &(u64, u64)| if from == to { from.to_string() } else { format!("{from}-{to}") };
+    PlannedCall {
+        place,
+        what: what(line),
+        input: line.get("input").filter(|input| !input.is_null() && line["type"] != "map").cloned(),
+        alike_count: ranges.iter().map(|(from, to)| to.saturating_sub(*from) + 1).sum(),
+        alike: ranges.iter().map(range).collect(),
+        would: text_of(&result["would_execute"]).or_else(|| text_of(&line["would_execute"])),
+        notes: notes(line),
+        refused,
+        failed: failed.or_else(|| text_of(&line["error"])),
+    }
+}
+
+fn what(line: &Value) -> String {
+    if let Some(workflow) = line["workflow_id"].as_str() {
+        return format!("starts a run of {workflow}");
+    }
+    match (line["status"].as_str(), line["type"].as_str(), line["tool"].as_str()) {
+        (Some("skipped"), ..) => "is skipped".to_owned(),
+        (Some("recorded"), ..) => "was done before and is not done again".to_owned(),
+        (_, Some("hitl"), _) => "a person decides".to_owned(),
+        (_, Some("map"), _) => match line["items"].as_u64() {
+            Some(items) => format!("goes over a list of {items} items"),
+            None => "goes over a list that is not known yet".to_owned(),
+        },
+        (_, _, Some(tool)) => format!("calls {tool}"),
+        _ => String::new(),
+    }
+}
+
+fn notes(line: &Value) -> Vec<String> {
+    let mut notes = Vec::new();
+    if line["type"] == "map" && line["items"].is_null() {
+        notes.push("you are asked again, about every item, when the list is known".to_owned());
+    } else if !line["deferred"].is_null() {
+        notes.push("the input depends on results that are not known yet".to_owned());
+    }
+    if let (Some(items), Some(listed)) = (line["items"].as_u64(), line["items_listed"].as_u64())
+        && listed < items
+    {
+        notes.push(format!("{} items are not listed here; each is asked about by itself", items - listed));
+    }
+    // That nothing happened goes without saying in a draft.
+    let warning = text_of(&line["result"]["warning"]).filter(|warning| !warning.starts_with("This is a simulated"));
+    notes.extend(warning.filter(|_| line["deferred"].is_null()));
+    notes
+}
+
+/// How many calls are known and not listed, and the maps whose list is not known.
+fn left_out(subject: Subject, data: &Value) -> (u64, Vec<String>) {
+    let missing = |line: &Value| -> u64 {
+        let (items, listed) = (line["items"].as_u64(), line["items_listed"].as_u64());
+        items.unwrap_or(0).saturating_sub(listed.or(items).unwrap_or(0))
+    };
+    match subject {
+        Subject::Plan => {
+            let maps = || data["plan"]["steps"].as_array().into_iter().flatten().filter(|line| line["type"] == "map");
+            let unknown = maps().filter(|line| line["items"].is_null()).filter_map(|line| text_of(&line["node"]));
+            (maps().map(missing).sum(), unknown.collect())
+        }
+        Subject::Map => (missing(data), Vec::new()),
+        _ => (0, Vec::new()),
+    }
+}
+
+/// A score with its reasons in words; reasons of one kind stand together.
+fn risk(value: &Value) -> Option<RiskShown> {
+    let number = value["score"].as_u64().and_then(|score| u32::try_from(score).ok())?;
+    let score = Score { score: number, reasons: Vec::new() };
+    let mut reasons: Vec<RiskReason> = Vec::new();
+    for reason in value["reasons"].as_array().into_iter().flatten() {
+        let factor = serde_json::from_value::<Factor>(reason["factor"].clone()).ok();
+        let meaning = factor.map_or_else(|| reason["factor"].to_string(), |factor| factor.meaning().to_owned());
+        let points = reason["points"].as_u64().and_then(|points| u32::try_from(points).ok()).unwrap_or(0);
+        let place = text_of(&reason["pointer"]).unwrap_or_default();
+        match reasons.iter_mut().find(|known| known.meaning == meaning) {
+            Some(known) => {
+                known.points = known.points.saturating_add(points);
+                known.places.push(place);
+            }
+            None => reasons.push(RiskReason { meaning, points, places: vec![place] }),
+        }
+    }
+    let band = match score.band() {
+        Risk::Low => "low",
+        Risk::Medium => "medium",
+        Risk::High => "high",
+    };
+    Some(RiskShown { score: number, band: band.to_owned(), reasons })
+}
+
+fn standing(request: &Request<'_>) -> Standing {
+    let late = request.expires_at.is_some_and(|end| end <= request.now);
+    let status = match request.status {
+        "pending" if late => StandingStatus::Expired,
+        "pending" => StandingStatus::Open,
+        "approved" => StandingStatus::Approved,
+        "denied" => StandingStatus::Denied,
+        "expired" => StandingStatus::Expired,
+        "superseded" => StandingStatus::Superseded,
+        _ => StandingStatus::Cancelled,
+    };
+    let said = request.decisions.as_array().into_iter().flatten();
+    let approving = said.filter(|said| said["decision"] == "approve").filter_map(|said| text_of(&said["by"]));
+    let by = match status {
+        StandingStatus::Approved => approving.collect(),
+        StandingStatus::Open | StandingStatus::Expired => Vec::new(),
+        _ => request.reviewed_by.map(str::to_owned).into_iter().collect(),
+    };
+    let at = match status {
+        StandingStatus::Open => None,
+        StandingStatus::Expired => request.expires_at.or(request.reviewed_at),
+        _ => request.reviewed_at,
+    };
+    Standing { status, by, at: at.map(|at| at.to_string()), notes: request.notes.map(str::to_owned) }
+}

@@ -1,0 +1,162 @@
+//! A review as lines of text, for the terminal and for mail.
+
+use super::{Change, PlannedCall, Review, StandingStatus, Subject};
+use crate::text::{readable, visible_line};
+
+impl Review {
+    /// What is decided about, in a few words.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let workflow = visible_line(&self.workflow_id);
+        let node = visible_line(self.node_id.as_deref().unwrap_or_default());
+        match self.subject {
+            Subject::Plan => format!("May this plan of {workflow} run?"),
+            Subject::Patch => format!("May the graph of this run of {workflow} be changed?"),
+            Subject::Question => format!("{workflow} asks you a question at {node}"),
+            Subject::ChildRun => format!("May {node} start a run inside this run of {workflow}?"),
+            Subject::Map => format!("May {node} make these {} calls?", self.calls_listed + self.calls_unlisted),
+            Subject::Call => format!("May {node} make this call?"),
+        }
+    }
+
+    /// All of it, line by line; no line is cut and none holds a character that nobody sees.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = vec![self.title()];
+        lines.extend(self.facts().into_iter().map(|(label, value)| format!("{label}: {}", visible_line(&value))));
+        if !self.refusals.is_empty() {
+            lines.push("It can't be approved, because the dry run was refused:".to_owned());
+            lines.extend(self.refusals.iter().map(|why| format!("  {}", visible_line(why))));
+            lines.push("Reject it, or change the input of the step: then it is tried anew.".to_owned());
+        }
+        if !self.changes.is_empty() {
+            lines.push("Changed since it was last shown:".to_owned());
+            lines.extend(self.changes.iter().flat_map(Change::lines));
+        }
+        if let Some(question) = &self.question {
+            lines.push("The question:".to_owned());
+            let prompt = question.prompt.as_deref().unwrap_or("(no words, only what is shown)");
+            lines.extend(prompt.lines().map(|line| format!("  {}", visible_line(line))));
+            if question.shown != serde_json::json!({}) {
+                lines.push("What goes with it:".to_owned());
+                lines.extend(readable(&question.shown).into_iter().map(|line| format!("  {line}")));
+            }
+        }
+        if let Some(patch) = &self.patch {
+            lines.push("The change:".to_owned());
+            lines.extend(readable(patch).into_iter().map(|line| format!("  {line}")));
+        }
+        if !self.calls.is_empty() {
+            lines.push(self.calls_title());
+            let numbered = self.calls.iter().enumerate();
+            lines.extend(numbered.flat_map(|(at, call)| call.lines(at + 1)));
+        }
+        lines.extend(self.risk_lines());
+        lines
+    }
+
+    /// What would happen, counted.
+    #[must_use]
+    pub fn calls_title(&self) -> String {
+        let calls = |count: u64| if count == 1 { "1 call".to_owned() } else { format!("{count} calls") };
+        let mut title = format!("What would happen, in this order ({}", calls(self.calls_listed));
+        if self.calls_unlisted > 0 {
+            title.push_str(&format!(", and {} that are not listed and asked about by themselves", self.calls_unlisted));
+        }
+        if !self.maps_unknown.is_empty() {
+            let maps = visible_line(&self.maps_unknown.join(", "));
+            title.push_str(&format!(", and those of {maps}, asked about when the list is known"));
+        }
+        title + "):"
+    }
+
+    /// Who asks and why, until when, and how it stands: labels with values as they are.
+    #[must_use]
+    pub fn facts(&self) -> Vec<(&'static str, String)> {
+        let mut facts = vec![("Asked for by", self.requested_by.clone())];
+        facts.extend((!self.reason.is_empty()).then(|| ("Why you are asked", self.reason.clone())));
+        facts.push(("Run", format!("{} at {}", self.run_id, self.autonomy_level)));
+        if let Some(risk) = &self.risk {
+            facts.push(("Risk", format!("{} ({})", risk.band, risk.score)));
+        }
+        if self.approvals_needed > 1 {
+            facts.push(("People needed", self.approvals_needed.to_string()));
+        }
+        for said in &self.decisions {
+            let notes = said.notes.as_deref().map(|notes| format!(": {notes}")).unwrap_or_default();
+            facts.push(("Said", format!("{} by {} at {}{notes}", said.decision, said.by, said.at)));
+        }
+        match (self.standing.status, &self.expires_at) {
+            (StandingStatus::Open, Some(end)) => facts.push(("Open until", end.clone())),
+            (StandingStatus::Open, None) => {}
+            _ => facts.push(("Status", self.standing.words())),
+        }
+        facts.extend(self.digest.clone().map(|digest| ("Digest", digest)));
+        facts
+    }
+
+    fn risk_lines(&self) -> Vec<String> {
+        let Some(risk) = self.risk.as_ref().filter(|risk| !risk.reasons.is_empty()) else { return Vec::new() };
+        let mut lines = vec![format!("Why the risk is {} ({} points):", risk.band, risk.score)];
+        lines.extend(risk.reasons.iter().map(|reason| {
+            let times = if reason.places.len() > 1 { format!(" ×{}", reason.places.len()) } else { String::new() };
+            format!("  +{} {}{times}", reason.points, visible_line(&reason.meaning))
+        }));
+        lines
+    }
+}
+
+impl PlannedCall {
+    /// What happens at this place, in words.
+    #[must_use]
+    pub fn headline(&self) -> String {
+        let mut line = format!("{} {}", visible_line(&self.place), visible_line(&self.what));
+        if self.alike_count > 0 {
+            let (count, items) = (self.alike_count, self.alike.join(", "));
+            line.push_str(&format!(", and {count} more exactly like this (items {items})"));
+        }
+        line
+    }
+
+    /// What else is to be known of it, line by line.
+    #[must_use]
+    pub fn remarks(&self) -> Vec<String> {
+        let refused = self.refused.iter().map(|why| format!("REFUSED in the dry run: {why}"));
+        let failed = self.failed.iter().map(|why| format!("the dry run failed: {why}"));
+        let would = self.would.iter().map(|would| format!("dry run: would {would}"));
+        let remarks = refused.chain(failed).chain(would).chain(self.notes.iter().cloned());
+        remarks.map(|remark| visible_line(&remark)).collect()
+    }
+
+    fn lines(&self, number: usize) -> Vec<String> {
+        let mut lines = vec![format!("  {number}. {}", self.headline())];
+        lines.extend(self.remarks().into_iter().map(|remark| format!("     {remark}")));
+        let input = self.input.as_ref().map(readable).unwrap_or_default();
+        lines.extend(input.into_iter().map(|line| format!("     {line}")));
+        lines
+    }
+}
+
+impl Change {
+    /// The difference in words.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let place = visible_line(&self.place);
+        let (before, after) = (self.before.as_ref().map(readable), self.after.as_ref().map(readable));
+        let told = |label: &str, lines: Vec<String>| match lines.as_slice() {
+            [one] => vec![format!("    {label}: {one}")],
+            _ => std::iter::once(format!("    {label}:"))
+                .chain(lines.into_iter().map(|line| format!("      {line}")))
+                .collect(),
+        };
+        let head = match (&before, &after) {
+            (None, _) => format!("  {place} is new"),
+            (_, None) => format!("  {place} is gone"),
+            _ => format!("  {place}"),
+        };
+        let mut lines = vec![head];
+        lines.extend(before.into_iter().flat_map(|lines| told("was", lines)));
+        lines.extend(after.into_iter().flat_map(|lines| told("is", lines)));
+        lines
+    }
+}

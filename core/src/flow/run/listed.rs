@@ -1,0 +1,334 @@
+//! The calls of a map, listed for people, and when a map must be asked about as a whole.
+//!
+//! A list that an earlier step gives is not known when a level is decided or a plan is drafted. When it is,
+//! the decision is made again with the real number of calls: at L1 nobody saw these items, and at L2 and L3
+//! they may be more than may run without a person. Then the map waits, before its first item, for an
+//! approval of exactly these calls. What is too long to be listed is asked about by itself when its turn
+//! comes: no call runs because it was left out of what people saw.
+
+use super::demand::Demand;
+use super::env::{Env, Grown};
+use super::scope::View;
+use super::start::Work;
+use super::task::{Approved, State};
+use super::{At, ReplayMode, Run};
+use crate::access::risk::{self, Score};
+use crate::access::{Beforehand, Level, OfItem, Plan};
+use crate::flow::air::{Body, Graph};
+use crate::flow::expr::Preview;
+use crate::flow::tool::Spec;
+use crate::json::Digest32;
+use crate::limits::{DRAFT_BYTES_MAX, PLAN_STEPS_FREE_MAX};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// The member of a child run's request that says how many calls it may make which nobody counted when the
+/// level was decided.
+const SPARE: &str = "calls_spare";
+/// The member that says whether its inputs were known then.
+const INPUTS_COUNTED: &str = "inputs_counted";
+/// The member that says whether the run itself is one of the calls that nobody counted.
+const UNCOUNTED: &str = "uncounted";
+
+/// Lines about calls, each different one once, as many as fit.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lines {
+    lines: Vec<Value>,
+    bytes: usize,
+    /// The line of each call of a node, by the digest of its input.
+    known: BTreeMap<(usize, Digest32), usize>,
+    full: bool,
+}
+
+impl Lines {
+    /// Adds a line that says nothing about a call.
+    pub(crate) fn note(&mut self, line: Value) {
+        self.lines.push(line);
+    }
+
+    /// Whether a call fits.
+    pub(crate) fn fits(&self, line: &Value) -> bool {
+        !self.full && self.bytes.saturating_add(line.to_string().len()) <= DRAFT_BYTES_MAX
+    }
+
+    /// Adds a call; false: it does not fit, and none does behind it.
+    pub(crate) fn call(&mut self, line: Value) -> bool {
+        self.full |= !self.fits(&line);
+        if !self.full {
+            self.bytes = self.bytes.saturating_add(line.to_string().len());
+            self.lines.push(line);
+        }
+        !self.full
+    }
+
+    /// Adds an item of a map to the line of an item with the same tool and input, if there is one.
+    pub(crate) fn is_alike(&mut self, node: usize, item: u32, input: Digest32) -> bool {
+        let Some(line) = self.known.get(&(node, input)).and_then(|at| self.lines.get_mut(*at)) else {
+            self.known.insert((node, input), self.lines.len());
+            return false;
+        };
+        let ranges = line.as_object_mut().map(|line| line.entry("alike").or_insert_with(|| json!([])));
+        if let Some(Value::Array(ranges)) = ranges {
+            match ranges.last_mut() {
+                Some(last) if last[1] == json!(item.wrapping_sub(1)) => last[1] = item.into(),
+                _ => ranges.push(json!([item, item])),
+            }
+        }
+        true
+    }
+
+    /// Whether something did not fit.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.full
+    }
+
+    pub(crate) fn last_mut(&mut self) -> Option<&mut Value> {
+        self.lines.last_mut()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Value> {
+        self.lines.iter_mut()
+    }
+
+    pub(crate) fn into_lines(self) -> Vec<Value> {
+        self.lines
+    }
+}
+
+/// The calls of one map, as people see them.
+#[derive(Clone, Debug)]
+pub(crate) struct MapCalls {
+    pub(crate) lines: Vec<Value>,
+    /// Digests of the inputs, from the first item on; none where the input can't be resolved.
+    pub(crate) inputs: Vec<Option<Digest32>>,
+    pub(crate) total: usize,
+}
+
+impl MapCalls {
+    /// Digest of all that is shown of them.
+    pub(crate) fn digest(&self) -> Digest32 {
+        Digest32::of(&json!({"calls": self.lines, "items": self.total, "items_listed": self.inputs.len()}))
+    }
+}
+
+/// The calls of a map that people approved by themselves.
+#[derive(Clone, Debug)]
+pub(crate) struct Listed {
+    inputs: Vec<Option<Digest32>>,
+    tool_version: String,
+    pub(crate) by: Vec<String>,
+}
+
+impl Listed {
+    fn input(&self, item: u32) -> Option<Digest32> {
+        self.inputs.get(usize::try_from(item).ok()?).copied().flatten()
+    }
+}
+
+impl Run {
+    /// Whether people approved exactly this call together with the other items of its map.
+    pub(crate) fn listed_by(&self, at: At, digest: Digest32, spec: &Spec) -> Option<&Vec<String>> {
+        let listed = self.listed.get(&at.node)?;
+        let exact = listed.input(at.item?) == Some(digest) && listed.tool_version == spec.version;
+        exact.then_some(&listed.by)
+    }
+
+    /// What an item demands that nobody saw when its map or its plan was approved.
+    pub(crate) fn demand_of_item(&self, at: At) -> Option<Demand> {
+        let index = usize::try_from(at.item?).unwrap_or(usize::MAX);
+        if matches!(self.replays(), Some(ReplayMode::Freeze | ReplayMode::Shadow)) {
+            return None;
+        }
+        let shown = match (self.listed.get(&at.node), self.head.level) {
+            (Some(listed), _) => listed.inputs.get(index).is_some_and(Option::is_some),
+            (None, Level::Draft) => {
+                let planned = self.plan.as_ref().and_then(|plan| plan.of(self.name(at)));
+                planned.is_some_and(|planned| planned.list.is_some() && index < planned.listed())
+            }
+            (None, _) => true,
+        };
+        (!shown).then(|| Demand::one("this item was not shown when the others were approved"))
+    }
+
+    /// Why the map that is about to begin must be asked about as a whole, if it must.
+    pub(crate) fn demand_of_map(&self, node: usize, env: &Env<'_>) -> Option<Demand> {
+        let items = self.mapped(node)?.len();
+        let repeats = matches!(self.replays(), Some(ReplayMode::Freeze | ReplayMode::Shadow));
+        if items == 0 || repeats {
+            return None;
+        }
+        match self.head.level {
+            Level::Ask => None,
+            Level::Draft => {
+                let list = self.nodes[node].digest;
+                let planned = self.plan.as_ref().and_then(|plan| plan.of(self.name(At::node(node))));
+                let reason = match planned.map(|planned| planned.list) {
+                    Some(shown) if shown.is_some() && shown == list => return None,
+                    Some(Some(_)) => "the list differs from the one that was approved",
+                    _ => "the list was not known when the plan was approved",
+                };
+                Some(Demand::one(reason))
+            }
+            Level::ExecuteNotify | Level::ExecuteSilent if self.is_counted(node) => None,
+            level @ (Level::ExecuteNotify | Level::ExecuteSilent) => {
+                let (calls, score, specs) = (self.calls_known(), self.score_known(), self.specs());
+                let grown = Grown { actor: &self.head.actor, level, calls, score: &score, tools: &specs };
+                let would = env.policy.level(&grown);
+                let reason = if calls > PLAN_STEPS_FREE_MAX {
+                    format!(
+                        "with these {items} items the run makes {calls} calls; more than {PLAN_STEPS_FREE_MAX} need approval"
+                    )
+                } else {
+                    format!("with these {items} items the run has a risk of {}, which needs approval", score.score)
+                };
+                (would < level).then(|| Demand::one(reason))
+            }
+        }
+    }
+
+    /// How risky the run is, with all that is known of it by now.
+    pub(crate) fn score_known(&self) -> Score {
+        let (plan, specs) = (Plan::of_scope(&self.graph, &View::of(self)), self.specs());
+        risk::score(&plan, &|name: &str| specs.iter().find(|spec| spec.name == name).copied())
+    }
+
+    fn specs(&self) -> Vec<&Spec> {
+        self.graph.nodes.iter().filter_map(|node| node.tool.as_deref()).collect()
+    }
+
+    /// Whether the list of a map was known when the level was decided.
+    fn is_counted(&self, node: usize) -> bool {
+        let over = self.graph.nodes[node].over.as_ref();
+        let list = over.map(|over| over.preview(&Beforehand { inputs: &self.head.inputs }));
+        self.said(INPUTS_COUNTED) != Some(&Value::Bool(false)) && matches!(list, Some(Ok(Preview::Exact(_))))
+    }
+
+    /// What the run around this one said about it.
+    fn said(&self, member: &str) -> Option<&Value> {
+        self.head.request.get(member).filter(|_| self.head.parent.is_some())
+    }
+
+    /// How many calls the run makes, as far as that is known by now, with those that its level was decided by.
+    fn calls_known(&self) -> usize {
+        self.calls_counted().saturating_add(self.calls_grown())
+    }
+
+    /// How many calls were counted when the level was decided; of a child run, how many are spoken for.
+    fn calls_counted(&self) -> usize {
+        if let Some(spare) = self.said(SPARE).and_then(Value::as_u64) {
+            return PLAN_STEPS_FREE_MAX.saturating_sub(usize::try_from(spare).unwrap_or(usize::MAX));
+        }
+        let counted = self.head.risk.as_ref().and_then(|risk| risk.get("calls")?.as_u64());
+        let counted = counted.map_or(0, |calls| usize::try_from(calls).unwrap_or(usize::MAX));
+        counted.max(calls_of(&self.graph, &self.head.inputs))
+    }
+
+    /// How many calls have come to be known since.
+    fn calls_grown(&self) -> usize {
+        let maps = (0..self.nodes.len()).filter(|node| self.graph.nodes[*node].over.is_some());
+        // A list that was not known counted as one call.
+        let more = maps.filter(|node| !self.is_counted(*node)).filter_map(|node| self.mapped(node));
+        let more = more.map(|list| list.len().saturating_sub(1)).fold(0, usize::saturating_add);
+        let own =
+            if self.said(UNCOUNTED) == Some(&Value::Bool(true)) { calls_of(&self.graph, &self.head.inputs) } else { 0 };
+        more.saturating_add(own)
+    }
+
+    /// Whether a child run that nobody counted makes more calls than it may without a person: then it is
+    /// drafted.
+    pub(crate) fn is_overgrown(&self) -> bool {
+        !self.head.level.needs_approval() && self.said(SPARE).is_some() && self.calls_known() > PLAN_STEPS_FREE_MAX
+    }
+
+    /// What a child run is told about its calls. Each of those that may be started gets the same part of what
+    /// is spare: nobody has to count what happens elsewhere.
+    pub(crate) fn said_to_child(&self, at: At) -> [(&'static str, Value); 3] {
+        let beforehand = Beforehand { inputs: &self.head.inputs };
+        let (compiled, counted) = (&self.graph.nodes[at.node], self.said(INPUTS_COUNTED) != Some(&Value::Bool(false)));
+        let list = compiled.over.as_ref().map(|over| over.preview(&beforehand));
+        let item = match (&list, at.item) {
+            (Some(Ok(Preview::Exact(Value::Array(list)))), Some(item)) => {
+                let index = usize::try_from(item).unwrap_or(usize::MAX);
+                list.get(index).map(|item| (item, index))
+            }
+            _ => None,
+        };
+        let uncounted = at.item.is_some() && (item.is_none() || !counted);
+        let inputs = compiled.inputs.as_ref().map(|inputs| match item {
+            Some(item) => inputs.preview(&OfItem { scope: &beforehand, item }),
+            None => inputs.preview(&beforehand),
+        });
+        let exact = matches!(inputs, None | Some(Ok(Preview::Exact(_))));
+        let starts = (0..self.nodes.len()).filter(|node| self.graph.nodes[*node].node.child().is_some());
+        let starts = starts.map(|node| match &self.graph.nodes[node].node.body {
+            Body::Map(_) => self.mapped(node).map_or(1, <[Value]>::len),
+            _ => 1,
+        });
+        let starts = starts.fold(0, usize::saturating_add).max(1);
+        let spare = PLAN_STEPS_FREE_MAX.saturating_sub(self.calls_known()) / starts;
+        [
+            (SPARE, spare.into()),
+            (INPUTS_COUNTED, (exact && counted && !uncounted).into()),
+            (UNCOUNTED, uncounted.into()),
+        ]
+    }
+
+    /// The calls of a map whose list is fixed, with their exact inputs.
+    pub(crate) fn calls_of_map(&self, node: usize) -> MapCalls {
+        let total = self.mapped(node).map_or(0, <[Value]>::len);
+        let (mut lines, mut inputs) = (Lines::default(), Vec::new());
+        for item in 0..u32::try_from(total).unwrap_or(u32::MAX) {
+            let at = At { node, item: Some(item) };
+            let input = self.render_inputs(at);
+            let digest = input.as_ref().ok().map(Digest32::of);
+            if digest.is_some_and(|digest| lines.is_alike(node, item, digest)) {
+                inputs.push(digest);
+                continue;
+            }
+            let mut line = match self.work(at) {
+                Work::Tool(spec) => json!({"item": item, "tool": spec.name, "tool_version": spec.version}),
+                Work::Child { workflow, version } => {
+                    json!({"item": item, "type": "workflow", "workflow_id": workflow, "version": version})
+                }
+                _ => json!({ "item": item }),
+            };
+            match input {
+                Ok(input) => line["input"] = input,
+                Err(error) => line["error"] = error.message.into(),
+            }
+            if !lines.call(line) {
+                break;
+            }
+            inputs.push(digest);
+        }
+        MapCalls { lines: lines.into_lines(), inputs, total }
+    }
+
+    /// Takes the calls of a map as approved by itself, if these people approved exactly them.
+    pub(crate) fn list_map(&mut self, node: usize, approved: &Approved) -> bool {
+        if approved.digest != self.action_digest(At::node(node)) {
+            return false;
+        }
+        let tool_version = self.graph.nodes[node].tool.as_ref().map(|spec| spec.version.clone()).unwrap_or_default();
+        let inputs = self.calls_of_map(node).inputs;
+        self.listed.insert(node, Listed { inputs, tool_version, by: approved.by.clone() });
+        true
+    }
+
+    /// The maps that are under way and were approved by themselves, of a run that was just loaded.
+    pub(crate) fn load_listed(&mut self) {
+        for node in 0..self.nodes.len() {
+            let task = &self.nodes[node];
+            let approved = task.approved.clone().filter(|_| matches!(task.state, State::Mapping(_)));
+            if let Some(approved) = approved {
+                self.list_map(node, &approved);
+            }
+        }
+    }
+}
+
+/// How many calls of tools and starts of runs a graph has, as far as its inputs tell.
+fn calls_of(graph: &Graph, inputs: &Value) -> usize {
+    let nested = graph.nodes.iter().filter(|node| node.node.child().is_some()).count();
+    Plan::of_scope(graph, &Beforehand { inputs }).calls().saturating_add(nested)
+}

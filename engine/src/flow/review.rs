@@ -1,0 +1,130 @@
+//! What a decision is about, read from the store: the same for every surface.
+
+use super::{Flow, FlowError, load};
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::review::{Request, Review, StandingStatus, refusals};
+use chimera_core::flow::run::{Head, Requested};
+use chimera_core::flow::tables::SCOPED_APPROVALS;
+use chimera_core::limits;
+use chimera_core::record::{Json, Row, Scope, Select};
+use chimera_core::time::Timestamp;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+/// What the request of a row is about. `all` are the requests of its run.
+pub(super) fn of_row(run: &Row, row: &Row, all: &[Row], now: Timestamp) -> Review {
+    let data = json_of(row, "action_data");
+    let before = before(all, row).map(|row| json_of(row, "action_data"));
+    let risk = run.get("risk").as_json().map(Json::to_value);
+    Review::of(&Request {
+        approval_id: row.uuid("approval_request_id"),
+        run_id: run.uuid("id"),
+        workflow_id: run.get("workflow_id").as_text().unwrap_or_default(),
+        requested_by: row.text("requester_actor"),
+        autonomy_level: run.get("autonomy_level").as_text().unwrap_or_default(),
+        node_id: row.get("node_id").as_text(),
+        action_type: row.text("action_type"),
+        data: &data,
+        digest: row.get("action_digest").as_bytes().map(hex::encode),
+        created_at: row.get("created_at").as_time(),
+        expires_at: row.get("expires_at").as_time(),
+        approvals_needed: row.int("approvals_needed"),
+        decisions: &json_of(row, "decisions"),
+        status: row.text("status"),
+        reviewed_at: row.get("reviewed_at").as_time(),
+        reviewed_by: row.get("reviewed_by").as_text(),
+        notes: row.get("review_notes").as_text(),
+        run_risk: risk.as_ref(),
+        before: before.as_ref(),
+        now,
+    })
+}
+
+/// What a request is about that is just being made.
+pub(super) fn of_request(head: &Head, requested: &Requested, all: &[Row], now: Timestamp) -> Review {
+    let step = requested.step.as_ref().map(|(step, _)| *step);
+    let before = latest(all, requested.approval, step, &requested.action, None);
+    let before = before.map(|row| json_of(row, "action_data"));
+    Review::of(&Request {
+        approval_id: requested.approval,
+        run_id: head.id,
+        workflow_id: &head.workflow.id,
+        requested_by: &head.actor,
+        autonomy_level: head.level.as_str(),
+        node_id: requested.step.as_ref().map(|(_, node)| node.as_str()),
+        action_type: &requested.action,
+        data: &requested.data,
+        digest: Some(requested.digest.to_string()),
+        created_at: Some(now),
+        expires_at: Some(requested.expires_at),
+        approvals_needed: i64::from(requested.demand.people()),
+        decisions: &json!([]),
+        status: "pending",
+        reviewed_at: None,
+        reviewed_by: None,
+        notes: None,
+        run_risk: head.risk.as_deref(),
+        before: before.as_ref(),
+        now,
+    })
+}
+
+fn json_of(row: &Row, column: &str) -> Value {
+    row.get(column).as_json().map(Json::to_value).unwrap_or_default()
+}
+
+/// The request before this one about the same thing.
+fn before<'a>(all: &'a [Row], row: &Row) -> Option<&'a Row> {
+    let step = row.get("step_id").as_uuid();
+    let at = row.get("created_at").as_time();
+    latest(all, row.uuid("approval_request_id"), step, row.text("action_type"), at)
+}
+
+fn latest<'a>(
+    all: &'a [Row],
+    but: Uuid,
+    step: Option<Uuid>,
+    action: &str,
+    until: Option<Timestamp>,
+) -> Option<&'a Row> {
+    let same = |row: &&Row| {
+        row.get("step_id").as_uuid() == step
+            && row.text("action_type") == action
+            && action != "graph.patch"
+            && row.uuid("approval_request_id") != but
+            && until.is_none_or(|until| row.get("created_at").as_time().is_some_and(|at| at < until))
+    };
+    all.iter().filter(same).max_by_key(|row| row.get("created_at").as_time())
+}
+
+/// Refuses what can't be decided any more, and says who or what decided it, and when.
+pub(super) fn check_open(review: &Review) -> Result<(), FlowError> {
+    let code = match review.standing.status {
+        StandingStatus::Open => return Ok(()),
+        StandingStatus::Superseded | StandingStatus::Cancelled => Code::StaleApproval,
+        StandingStatus::Expired | StandingStatus::Approved | StandingStatus::Denied => Code::InvalidTransition,
+    };
+    let standing = serde_json::to_value(&review.standing).unwrap_or_default();
+    let body = ErrorBody::new(code, review.standing.words());
+    Err(FlowError::Refused(Box::new(
+        body.with("approval_id", review.approval_id.to_string()).with("standing", standing),
+    )))
+}
+
+/// Refuses to approve what the dry run has refused already.
+pub(super) fn check_approvable(row: &Row) -> Result<(), FlowError> {
+    let refused = refusals(row.text("action_type"), &json_of(row, "action_data"));
+    let Some(first) = refused.first() else { return Ok(()) };
+    let message = format!(
+        "the dry run was refused at {first}; reject the plan, or change the input of the step and it is tried anew"
+    );
+    Err(FlowError::Refused(Box::new(ErrorBody::new(Code::PolicyDenied, message).with("refusals", refused))))
+}
+
+impl Flow {
+    /// All requests of a run.
+    pub(super) async fn requests_of(&self, tenant: &str, run: Uuid) -> Result<Vec<Row>, FlowError> {
+        let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(tenant.to_owned())).with("run_id", run);
+        load::all(&*self.inner.parts.records, select, limits::RUN_ROWS_MAX).await
+    }
+}
