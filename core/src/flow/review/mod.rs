@@ -310,7 +310,10 @@ fn call(node: Option<&str>, line: &Value) -> PlannedCall {
         input: line.get("input").filter(|input| !input.is_null() && line["type"] != "map").cloned(),
         alike_count: ranges.iter().map(|(from, to)| to.saturating_sub(*from) + 1).sum(),
         alike: ranges.iter().map(range).collect(),
-        would: text_of(&result["would_execute"]).or_else(|| text_of(&line["would_execute"])),
+        // Of a question its headline says it already.
+        would: text_of(&result["would_execute"])
+            .or_else(|| text_of(&line["would_execute"]))
+            .filter(|_| line["type"] != "hitl"),
         notes: notes(line),
         refused,
         failed: failed.or_else(|| text_of(&line["error"])),
