@@ -117,7 +117,8 @@ fn execute(disk: &Disk, batch: &Batch) -> Outcome {
     let fault = lock(&disk.fault).as_mut().and_then(|fault| fault(batch));
     let mut tables = lock(&disk.tables);
     let answer_lost = match fault {
-        None if !holds(&tables, batch) => return Outcome::Fenced,
+        // Also where the answer gets lost: a node that was fenced never commits.
+        None | Some(Outcome::Committed { .. }) if !holds(&tables, batch) => return Outcome::Fenced,
         None => false,
         Some(Outcome::Committed { .. }) => true,
         Some(outcome) => return outcome,
