@@ -1,7 +1,7 @@
 //! Masks what must not be read: in log lines, error details, stored copies of requests.
 //!
 //! Two nets. Values of secrets that were resolved are masked wherever they stand, also escaped for JSON
-//! or a URL, in base64 and in hex. What merely looks like a credential (bearer tokens, JWTs, `password=…`,
+//! or a URL, in base64 and in hex, whole or broken into lines. What merely looks like a credential (bearer tokens, JWTs, `password=…`,
 //! fields named like secrets, user info of URLs, private keys) is masked by pattern. Masking too
 //! much is a nuisance, too little a leak; still, ordinary words near these patterns stay. A
 //! reference such as `secret://smtp` is a name and stays readable.
@@ -14,7 +14,7 @@ use crate::access::Secret;
 use crate::limits::{JSON_DEPTH_MAX, SECRET_MASK_BYTES_MIN};
 use pattern::Span;
 use serde_json::Value;
-use spelling::Needle;
+use spelling::{Joined, Needle};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use zeroize::Zeroizing;
@@ -74,9 +74,24 @@ impl Redactor {
     /// `text` without the values that were learned, whatever else it holds; borrowed when there are none.
     #[must_use]
     pub fn values<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut spans = Vec::new();
-        self.needles.iter().for_each(|needle| needle.find(text, &mut spans));
+        let spans = self.found(text);
         if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(masked(text, spans)) }
+    }
+
+    /// Where the values that were learned stand.
+    fn found(&self, text: &str) -> Vec<Span> {
+        let mut spans = Vec::new();
+        if self.needles.is_empty() {
+            return spans;
+        }
+        let joined = Joined::of(text);
+        for needle in &self.needles {
+            needle.find(text, &mut spans);
+            if let Some(joined) = &joined {
+                needle.find_broken(joined, &mut spans);
+            }
+        }
+        spans
     }
 
     /// Whether a field of this name is to be masked whole, whatever it holds.
@@ -88,8 +103,7 @@ impl Redactor {
     /// `text` without its secrets; borrowed when there are none.
     #[must_use]
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut spans = Vec::new();
-        self.needles.iter().for_each(|needle| needle.find(text, &mut spans));
+        let mut spans = self.found(text);
         pattern::find(text, &mut spans);
         if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(masked(text, spans)) }
     }

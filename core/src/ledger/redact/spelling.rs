@@ -3,6 +3,7 @@
 //! Escapes are a choice that every writer makes for every character (`%41`, `\u0041`, `\/`), so they
 //! are read while comparing. Base64 has three spellings of the same bytes, by how many bytes stand
 //! before them; what depends on the neighbours is left out of the comparison and masked with the rest.
+//! Both are often broken into lines, and hex into pairs (`de:ad`), so they are also looked for without breaks.
 
 use super::pattern::Span;
 use base64::Engine;
@@ -52,15 +53,22 @@ impl Needle {
         *self.plain == plain
     }
 
+    /// Appends where the value stands in a text whose breaks were taken out.
+    pub(super) fn find_broken(&self, joined: &Joined, spans: &mut Vec<Span>) {
+        spans.extend(self.encoded_in(&joined.text).filter_map(|range| joined.place(range)).map(Span::from));
+    }
+
+    fn encoded_in<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
+        self.encoded.iter().flat_map(move |Encoded { text: needle, shares }| {
+            let found = text.match_indices(needle.as_str());
+            found.map(move |(at, _)| widened(text.as_bytes(), at..at + needle.len(), *shares))
+        })
+    }
+
     /// Appends where the value stands in a text.
     pub(super) fn find(&self, text: &str, spans: &mut Vec<Span>) {
         let bytes = text.as_bytes();
-        for Encoded { text: needle, shares } in &self.encoded {
-            spans.extend(
-                text.match_indices(needle.as_str())
-                    .map(|(at, _)| Span::from(widened(bytes, at..at + needle.len(), *shares))),
-            );
-        }
+        spans.extend(self.encoded_in(text).map(Span::from));
         if let Ok(plain) = std::str::from_utf8(&self.plain) {
             spans.extend(text.match_indices(plain).map(|(at, _)| Span::from(at..at + plain.len())));
         }
@@ -88,6 +96,43 @@ impl Needle {
             rest = &rest[meant..];
         }
         Some(at)
+    }
+}
+
+/// A text without what breaks an encoding: white space, also as `\n` of JSON, and the colons between pairs.
+pub(super) struct Joined {
+    text: String,
+    /// Where each byte stood.
+    places: Vec<usize>,
+}
+
+impl Joined {
+    /// None if there is no break.
+    pub(super) fn of(text: &str) -> Option<Self> {
+        let bytes = text.as_bytes();
+        let breaks = |b: &u8| b.is_ascii_whitespace() || matches!(b, b':' | b'\\');
+        if !bytes.iter().any(breaks) {
+            return None;
+        }
+        let mut joined = Self { text: String::with_capacity(text.len()), places: Vec::with_capacity(text.len()) };
+        let mut skip = 0;
+        for (at, c) in text.char_indices() {
+            if at < skip {
+                continue;
+            }
+            if c == '\\' && matches!(bytes.get(at + 1), Some(b'n' | b'r' | b't')) {
+                skip = at + 2;
+            } else if !(c.is_ascii_whitespace() || c == ':') {
+                joined.text.push(c);
+                joined.places.extend(at..at + c.len_utf8());
+            }
+        }
+        Some(joined)
+    }
+
+    fn place(&self, range: Range<usize>) -> Option<Range<usize>> {
+        let last = range.end.checked_sub(1)?;
+        Some(*self.places.get(range.start)?..self.places.get(last)? + 1)
     }
 }
 

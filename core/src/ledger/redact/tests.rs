@@ -332,6 +332,32 @@ fn a_known_value_is_masked_in_every_spelling() {
     assert_eq!(redactor.values("password=other"), "password=other", "patterns are for others");
 }
 
+#[test]
+fn a_known_value_is_masked_across_the_breaks_of_an_encoding() {
+    use base64::Engine;
+    let value = "a rather long secret of a private key, longer than a line of a mail, as keys are";
+    let redactor = Redactor::new([&Secret::new(value)]);
+    let base64 = base64::engine::general_purpose::STANDARD.encode(format!("user:{value}"));
+    let broken = |text: &str, every: usize, with: &str| {
+        let parts: Vec<&str> = text.as_bytes().chunks(every).map(|part| std::str::from_utf8(part).unwrap()).collect();
+        parts.join(with)
+    };
+    let hex = hex::encode(value);
+    for spelled in [
+        broken(&base64, 76, "\r\n"),
+        broken(&base64, 64, "\n"),
+        broken(&base64, 76, "\\r\\n"),
+        broken(&hex, 2, ":"),
+        broken(&hex, 2, " "),
+        broken(&hex, 32, "\n    "),
+    ] {
+        let masked = redactor.values(&format!("before\n{spelled}\nafter")).into_owned();
+        assert!(masked.starts_with("before\n") && masked.ends_with("after"), "{masked}");
+        assert!(masked.len() < "before\nafter".len() + REDACTED.len() + 12, "{masked}");
+    }
+    assert_eq!(redactor.values("a: rather\nlong: secret"), "a: rather\nlong: secret");
+}
+
 proptest! {
     #[test]
     fn a_known_value_never_survives_in_base64(
