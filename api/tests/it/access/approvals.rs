@@ -1,8 +1,9 @@
 //! Who decides: people only; about their own drafts without more, about others' with a scope.
 
 use super::porch::{Porch, entry, harmless, porch_with, sent};
+use chimera_core::access::Entry;
 use chimera_testkit::access::settings;
-use chimera_testkit::flow::TENANT;
+use chimera_testkit::flow::{TENANT, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -106,4 +107,23 @@ async fn nobody_changes_a_draft_into_what_they_may_not_do() {
     let refused = porch.ask("user_cat", Method::POST, &path, body.clone()).await;
     assert_eq!((refused.status, refused.detail("required_scope")), (403, &json!("local.summarize")), "{refused:?}");
     assert_eq!(porch.ask("user_bob", Method::POST, &path, body).await.status, 202);
+}
+
+/// What an actor without a level of its own may do goes by the risk of all its calls, also of those that a step
+/// brings up later.
+#[tokio::test]
+async fn a_list_that_becomes_known_is_judged_by_the_risk_that_it_adds() {
+    let quiet = Entry { level: None, ..entry("service_bot", &["notion.*"]) };
+    let porch = porch_with(settings(TENANT, vec![quiet]), None).await;
+    let found = workflow("notes").function("find", "notion.search", json!({"list": "${inputs.list}"}));
+    let each = json!({"n": "${item}"});
+    let notes = found.map("m", json!("${nodes.find.outputs.echo.list}"), 2, "notion.note", each).edge("find", "m");
+    porch.house.stage.apply(&notes).await;
+    for (items, calls, status) in [(1, 1, "completed"), (9, 1, "awaiting_approval")] {
+        let list: Vec<usize> = (0..items).collect();
+        let ask = json!({"workflow_id": "notes", "inputs": {"list": list}, "wait": 15});
+        let run = porch.act("service_bot", ask).await.body;
+        porch.house.until(&run, status).await;
+        assert_eq!(porch.asked("notion.note").count("execute"), calls, "{items} items: {run}");
+    }
 }

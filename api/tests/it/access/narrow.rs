@@ -2,7 +2,7 @@
 
 use super::porch::{Answer, Porch, entry, porch_with, sent};
 use crate::flow::{NOTHING, path};
-use chimera_core::access::Entry;
+use chimera_core::access::{Entry, Level};
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::{TENANT, workflow};
 use reqwest::{Method, Response};
@@ -64,6 +64,38 @@ async fn a_strict_registry_lists_and_lets_through_the_same_tools() {
         assert_eq!(listed["items"].as_array().unwrap().len(), tools, "strict {strict}: {listed}");
         let ask = json!({"steps": [{"tool": "notion.note", "input": {"n": 1}}], "dry_run": true});
         assert_eq!(porch.act("user_bob", ask).await.status, status, "strict {strict}");
+    }
+}
+
+/// Who changes or allows another's call is judged as strictly as who asks for it.
+#[tokio::test]
+async fn a_strict_registry_counts_for_edits_patches_and_approvals() {
+    for (strict, edited, patched, approved) in [(false, 202, 202, 200), (true, 403, 403, 403)] {
+        let bob = entry("user_bob", &["runs.manage", "runs.read", "notion.note"]);
+        let bob = Entry { level: Some(Level::ExecuteNotify), ..bob };
+        let entries = vec![bob, entry("user_ann", &["notion.*"])];
+        let settings = chimera_engine::access::Settings { strict_scopes: strict, ..settings(TENANT, entries) };
+        let porch = porch_with(settings, None).await;
+        let draft = async |actor: &str| {
+            let steps = json!([{"tool": "notion.note", "input": {"n": 1}}]);
+            porch.act(actor, json!({"steps": steps, "autonomy_level": "L1_Draft"})).await.body
+        };
+        let run = draft("n8n_workflow_1").await;
+        let edit = json!({"input": {"n": 2}});
+        let edit = porch.ask("user_bob", Method::POST, &path(&run, "/steps/s1/edit"), edit).await;
+        assert_eq!(edit.status, edited, "strict {strict}: {edit:?}");
+        let patch = json!({
+            "patch_version": "0.1", "justification": "one more note",
+            "add_nodes": [{"id": "extra", "type": "function", "fn": "notion.note", "inputs": {"n": 9}}],
+            "add_edges": [{"from": "review", "to": "extra"}],
+        });
+        let run = waiting(&porch).await;
+        let patch = porch.ask("user_bob", Method::POST, &path(&run, "/patch"), json!({"patch": patch})).await;
+        assert_eq!(patch.status, patched, "strict {strict}: {patch:?}");
+        let decision = json!({"decision": "approve"});
+        let own = path(&draft("user_ann").await, "/approve");
+        let approve = narrow(&porch, "user_ann", &["notion.note"], &own, decision).await;
+        assert_eq!(approve.status, approved, "strict {strict}: {approve:?}");
     }
 }
 
