@@ -2,7 +2,9 @@
 //!
 //! Each route stands once, with everything that it demands of whoever asks.
 
-use crate::access::{act, actor_get, actor_key, actor_list, actor_put, gate, jwks, token, token_refresh, token_revoke};
+use crate::access::{
+    act, actor_get, actor_key, actor_list, actor_put, actor_remove, gate, jwks, token, token_refresh, token_revoke,
+};
 use crate::edge::Edge;
 use crate::flow::{
     cache_forget, call_list, doubt_list, inbox_list, link_decide, link_open, run_approve, run_call, run_cancel,
@@ -67,6 +69,7 @@ routes! {
     GET "/actors" actor_list::list READ;
     GET "/actors/{id}" actor_get::get READ;
     PUT "/actors/{id}" actor_put::put CHANGE;
+    DELETE "/actors/{id}" actor_remove::remove CHANGE;
     POST "/actors/{id}/keys" actor_key::add CHANGE;
     GET "/tools" tool_list::list READ;
     GET "/tool-calls" call_list::list READ;

@@ -5,6 +5,7 @@ pub(crate) mod actor_get;
 pub(crate) mod actor_key;
 pub(crate) mod actor_list;
 pub(crate) mod actor_put;
+pub(crate) mod actor_remove;
 mod caller;
 pub(crate) mod gate;
 pub(crate) mod headers;

@@ -164,6 +164,17 @@ impl Book {
         }
     }
 
+    /// Removes an entry, and ends the actor's keys and sign-ins; gives what counts for the name then.
+    pub(crate) async fn remove(&self, actor: &str) -> Outcome<Value> {
+        match self {
+            Self::Server(desk) => desk.tell("DELETE", &place(actor), None).await,
+            Self::Store(store, permit) => {
+                let left = directory(store).remove_actor(permit, actor).await;
+                Ok(document(left.map_err(|error| Failure::told(error.body()))?))
+            }
+        }
+    }
+
     /// Makes a key; those before it count for `overlap` seconds more.
     pub(crate) async fn add_key(&self, actor: &str, overlap: Option<u32>) -> Outcome<Value> {
         let overlap = overlap.unwrap_or(OVERLAP_SECONDS);

@@ -165,6 +165,17 @@ pub(crate) enum ActorCommand {
         #[command(flatten)]
         acting: Acting,
     },
+    /// Remove the entry of an actor, and end its keys and sign-ins.
+    ///
+    /// What was beneath the entry counts again: one of the configuration, or a pattern that fits the name.
+    /// To keep somebody out whatever fits the name, use `disable`.
+    Remove {
+        /// The actor, or the pattern of an entry.
+        #[arg(id = "name", value_name = "ACTOR")]
+        actor: String,
+        #[command(flatten)]
+        acting: Acting,
+    },
 }
 
 /// Who is added.

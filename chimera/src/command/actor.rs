@@ -17,7 +17,8 @@ pub(crate) async fn run(scene: &Scene<'_>, command: ActorCommand) -> Outcome<Exi
         ActorCommand::List { acting }
         | ActorCommand::Show { acting, .. }
         | ActorCommand::Secret { acting, .. }
-        | ActorCommand::Disable { acting, .. } => acting,
+        | ActorCommand::Disable { acting, .. }
+        | ActorCommand::Remove { acting, .. } => acting,
         ActorCommand::Add(args) | ActorCommand::Edit { args, .. } => &args.acting,
     };
     let book = Book::open(&scene.loaded.config, acting.actor.as_deref()).await?;
@@ -58,6 +59,10 @@ async fn carry_out(scene: &Scene<'_>, book: &Book, command: ActorCommand) -> Out
             known(book, &actor).await?;
             let over = Map::from_iter([("disabled".to_owned(), true.into())]);
             shown(scene, &book.put(&actor, over).await?)
+        }
+        ActorCommand::Remove { actor, .. } => {
+            known(book, &actor).await?;
+            removed(scene, &actor, &book.remove(&actor).await?)
         }
     }
 }
@@ -109,6 +114,21 @@ fn shown(scene: &Scene<'_>, actor: &Value) -> Outcome {
         _ => return Ok(()),
     };
     say(source);
+    Ok(())
+}
+
+/// What is left of an actor that was removed.
+fn removed(scene: &Scene<'_>, actor: &str, left: &Value) -> Outcome {
+    if scene.json {
+        return print(&format!("{left}\n"));
+    }
+    say(&match left["matched"].as_str() {
+        None => format!("Removed {actor}: its entry is gone, its keys and sign-ins have ended."),
+        Some(matched) => format!(
+            "Removed {actor}: its keys and sign-ins have ended. The entry {matched} ({}) counts for the name now.",
+            text(&left["source"])
+        ),
+    });
     Ok(())
 }
 

@@ -210,6 +210,12 @@ fn everybody_who_has_a_key_is_listed_and_can_be_changed() {
     assert!(nobody.stderr.contains("user_bob has neither an entry nor a key"), "{}", nobody.stderr);
     let nothing = place.run(&["actor", "edit", "user_ann"]);
     assert!(nothing.stderr.contains("nothing is to be changed of user_ann"), "{}", nothing.stderr);
+    let removed = place.run(&["actor", "remove", "user_ann"]);
+    assert!(removed.stderr.contains("The entry user_* (shipped) counts for the name now"), "{}", removed.stderr);
+    let gone = place.run(&["actor", "remove", "user_ann"]);
+    assert!(gone.stderr.contains("user_ann has neither an entry nor a key"), "{}", gone.stderr);
+    let admin = place.run(&["actor", "remove", "admin"]);
+    assert!(admin.status == 1 && admin.stderr.contains("admin stays"), "{}", admin.stderr);
 }
 
 #[test]

@@ -30,6 +30,7 @@ fn every_command_explains_itself() {
         "actor secret",
         "actor edit",
         "actor disable",
+        "actor remove",
         "bench act",
         "workflow apply",
         "workflow check",

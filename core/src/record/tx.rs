@@ -272,6 +272,18 @@ impl Insert {
     }
 }
 
+impl Step {
+    /// A change of every row that meets the conditions.
+    pub fn update(
+        table: &'static Table,
+        conditions: Vec<Condition>,
+        set: Vec<(&'static str, Value)>,
+        rows: RowCount,
+    ) -> Result<Self, InvalidTx> {
+        Ok(Self::Update { table, conditions, set: positions(table, set)?, rows })
+    }
+}
+
 impl Update {
     /// A change of the row with this primary key.
     pub fn of(

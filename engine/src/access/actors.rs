@@ -80,11 +80,11 @@ impl Directory {
     }
 
     /// Whether somebody looks after all tenants.
-    fn is_operator(&self, permit: &Permit) -> bool {
+    pub(super) fn is_operator(&self, permit: &Permit) -> bool {
         permit.may("*") && permit.tenant() == self.settings.tenant
     }
 
-    fn shown(&self, snapshot: &Snapshot, id: &str) -> Shown {
+    pub(super) fn shown(&self, snapshot: &Snapshot, id: &str) -> Shown {
         let now = self.parts.clock.now();
         let entry = match snapshot.registry.entry(id) {
             Some(entry) => (**entry).clone(),
@@ -178,7 +178,7 @@ impl Directory {
 
     /// Refuses somebody when the other may do more, or is to: has a scope that they lack, a freer level, a
     /// larger quota, or is a person while they are none, since people decide about approvals.
-    fn check_rank(&self, permit: &Permit, entry: &Entry) -> Result<(), AccessError> {
+    pub(super) fn check_rank(&self, permit: &Permit, entry: &Entry) -> Result<(), AccessError> {
         if self.is_operator(permit) {
             return Ok(());
         }
@@ -291,7 +291,7 @@ impl Directory {
     }
 
     /// The row of a key, sealed, that counts from one moment to another.
-    fn key_row(
+    pub(super) fn key_row(
         &self,
         tenant: &str,
         actor: &str,
@@ -329,7 +329,7 @@ impl Directory {
         Ok(key)
     }
 
-    fn enter(
+    pub(super) fn enter(
         &self,
         tx: &mut Tx,
         permit: &Permit,

@@ -159,7 +159,7 @@ impl Directory {
         *self.held.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
     }
 
-    fn registry(&self, stored: &[Entry]) -> Registry {
+    pub(super) fn registry(&self, stored: &[Entry]) -> Registry {
         let tenant = &self.settings.tenant;
         let layers = shipped(tenant).into_iter().chain(self.settings.entries.clone()).chain(stored.iter().cloned());
         Registry::new(tenant, layers)

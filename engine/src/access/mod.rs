@@ -14,6 +14,7 @@ mod planner;
 mod rate;
 mod recipients;
 mod refused;
+mod remove;
 mod sealed;
 mod settings;
 mod tokens;

@@ -17,7 +17,7 @@ use chimera_core::json::Digest32;
 use chimera_core::ledger::SubjectType;
 use chimera_core::ledger::tables::{LEDGER_LANES, STORE_STATE};
 use chimera_core::limits;
-use chimera_core::record::{Compare, Condition, Json, Row, RowCount, Scope, Select, Step, Table, Tx, Update, Value};
+use chimera_core::record::{Compare, Condition, Json, Row, RowCount, Scope, Select, Step, Tx, Update, Value};
 use chimera_core::time::Timestamp;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -202,10 +202,10 @@ impl Flow {
         let mut tx = Tx::default();
         let ended = if resume.end_sign_ins { survey.sign_ins } else { 0 };
         if resume.end_sign_ins {
-            tx.steps.push(end_sign_ins(now));
+            tx.steps.push(end_sign_ins(now)?);
         }
         let generation = next_generation(records, now).await?;
-        tx.steps.push(let_go(generation));
+        tx.steps.push(let_go(generation)?);
         let mut data = json!({
             "reason": resume.hold.reason, "held_since": resume.hold.since.to_string(), "runs": survey.runs.len(),
             "sign_ins_ended": ended, "messages": survey.messages, "generation": generation,
@@ -310,24 +310,17 @@ fn counted(lapsed: &[Lapsed]) -> BTreeMap<&'static str, usize> {
     kinds
 }
 
-fn end_sign_ins(now: Timestamp) -> Step {
+fn end_sign_ins(now: Timestamp) -> Result<Step, Unstorable> {
     let conditions = vec![Condition { column: "revoked_at", compare: Compare::Is, value: Value::Null }];
     let set = vec![("revoked_at", now.into()), ("revoked_because", "restored".into())];
-    let set = placed(&TOKEN_FAMILIES, set);
-    Step::Update { table: &TOKEN_FAMILIES, conditions, set, rows: RowCount::AtMost(u64::MAX) }
-}
-
-/// Cells by the positions of their columns.
-fn placed(table: &Table, cells: Vec<(&str, Value)>) -> Vec<(usize, Value)> {
-    cells.into_iter().filter_map(|(column, value)| Some((table.position(column)?, value))).collect()
+    Ok(Step::update(&TOKEN_FAMILIES, conditions, set, RowCount::AtMost(u64::MAX))?)
 }
 
 /// The store is not held, and marks of earlier generations don't count.
-fn let_go(generation: i64) -> Step {
+fn let_go(generation: i64) -> Result<Step, Unstorable> {
     let conditions = vec![Condition { column: "id", compare: Compare::Is, value: 1.into() }];
     let set = vec![("held_reason", Value::Null), ("held_at", Value::Null), ("generation", generation.into())];
-    let set = placed(&STORE_STATE, set);
-    Step::Update { table: &STORE_STATE, conditions, set, rows: RowCount::Exactly(1) }
+    Ok(Step::update(&STORE_STATE, conditions, set, RowCount::Exactly(1))?)
 }
 
 /// More than every generation that is known here, whatever clocks said. It is the time all the same, unless that

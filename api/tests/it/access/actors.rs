@@ -122,6 +122,46 @@ async fn a_key_that_the_configuration_holds_ends_when_it_is_replaced() {
 }
 
 #[tokio::test]
+async fn who_is_removed_signs_nothing_any_more_and_what_fits_the_name_counts_again() {
+    let porch = kept().await;
+    let own = json!({"scopes": ["notion.read"], "quota_per_minute": 10, "autonomy_level": "L0_Ask"});
+    assert_eq!(put(&porch, "admin", "user_ann", own).await, 200);
+    let token = porch.sign_in("user_ann", "before").await.body["access_token"].as_str().unwrap().to_owned();
+    let as_ann = async || {
+        let url = porch.house.server.url("/actors/user_ann");
+        sent(porch.house.client.get(url).bearer_auth(&token)).await.status
+    };
+    assert_eq!(as_ann().await, 200);
+    let left = porch.ask("admin", Method::DELETE, "/actors/user_ann", Value::Null).await;
+    assert_eq!(
+        (left.status, &left.body["matched"], &left.body["keys"]),
+        (200, &json!("user_*"), &json!(0)),
+        "{left:?}"
+    );
+    assert_eq!(as_ann().await, 401, "her sign-in has ended");
+    assert_eq!(porch.sign_in("user_ann", "after").await.code(), "SIGNATURE_INVALID");
+    let again = porch.ask("admin", Method::DELETE, "/actors/user_ann", Value::Null).await;
+    assert_eq!((again.status, again.code()), (404, "NOT_FOUND"));
+    let told = porch.get("admin", "/audit?event_type=actor.removed").await;
+    assert_eq!(told.body["items"][0]["data_json"], json!({"entry": true, "keys_ended": 1}), "{told:?}");
+}
+
+#[tokio::test]
+async fn nobody_removes_admin_themselves_or_what_held_somebody_back() {
+    let porch = kept().await;
+    let remove = async |actor: &str, id: &str| {
+        porch.ask(actor, Method::DELETE, &format!("/actors/{id}"), Value::Null).await.status
+    };
+    assert_eq!((remove("admin", "admin").await, remove("user_bob", "user_bob").await), (422, 422));
+    // Beneath this entry the shipped pattern gives GitHub, which bob lacks.
+    let held_back = json!({"scopes": ["notion.read"], "quota_per_minute": 10, "autonomy_level": "L0_Ask"});
+    assert_eq!(put(&porch, "admin", "n8n_workflow_7", held_back).await, 200);
+    assert_eq!((remove("user_bob", "n8n_workflow_7").await, remove("user_bob", "user_*").await), (403, 403));
+    assert_eq!(porch.get("admin", "/actors/n8n_workflow_7").await.body["source"], "registry");
+    assert_eq!(remove("admin", "n8n_workflow_7").await, 200);
+}
+
+#[tokio::test]
 async fn a_list_is_not_an_object_whose_members_come_in_order() {
     let porch = kept().await;
     let list = porch.act("n8n_workflow_1", json!([null, null, null, null, null, harmless()])).await;

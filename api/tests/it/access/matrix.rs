@@ -45,6 +45,7 @@ const CASES: &[Case] = &[
     ("GET /actors/{id}", none, Forbidden, NotThere),
     ("PUT /actors/{id}", || json!({"scopes": []}), Forbidden, Forbidden),
     ("POST /actors/{id}/keys", || json!({}), Forbidden, NotThere),
+    ("DELETE /actors/{id}", none, Forbidden, NotThere),
     ("GET /tools", none, Nothing, Own),
     ("GET /tool-calls", none, Nothing, Nothing),
     ("GET /doubts", none, Nothing, Nothing),

@@ -1,0 +1,116 @@
+//! Removing an actor: its entry, its keys and its sign-ins end in one transaction.
+//!
+//! What was beneath the entry counts again: the one of the configuration, or a pattern that fits the name.
+
+use super::AccessError;
+use super::actors::Shown;
+use super::directory::Directory;
+use super::permit::{ACTORS_WRITE, Permit};
+use crate::ledger::audit;
+use chimera_core::access::registry::Entry;
+use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, TOKEN_FAMILIES};
+use chimera_core::access::{ADMIN, ANONYMOUS};
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::record::{Compare, Condition, InvalidTx, RowCount, Scope, Select, Step, Tx, Update, Value};
+use chimera_core::time::Timestamp;
+use serde_json::json;
+
+impl Directory {
+    /// Removes the entry that the store has for an actor, ends its keys and its sign-ins, and says what counts
+    /// for the name from now on.
+    pub async fn remove_actor(&self, permit: &Permit, id: &str) -> Result<Shown, AccessError> {
+        permit.require(ACTORS_WRITE)?;
+        let shown = self.actor(permit, id)?;
+        self.check_removal(permit, &shown.entry)?;
+        let now = self.parts.clock.now();
+        let select = Select::from(&ACTORS, Scope::System).with("id", id).take(1);
+        let row = self.parts.records.read(select).await?.rows.into_iter().next();
+        let mut tx = Tx::default();
+        if let Some(row) = &row {
+            let conditions = vec![is("id", id.into()), is("state_version", row.int("state_version").into())];
+            tx.steps.push(Step::Delete { table: &ACTORS, conditions, rows: RowCount::Exactly(1) });
+        }
+        let keys = self.end_keys(&mut tx, &shown.entry)?;
+        if row.is_none() && keys == 0 {
+            return Err(nothing_to_remove(&shown));
+        }
+        tx.steps.push(end_sign_ins(id, now)?);
+        let told = json!({"entry": row.is_some(), "keys_ended": keys});
+        self.enter(&mut tx, permit, id, "actor.removed", told)?;
+        audit::commit(&*self.parts.records, tx).await?;
+        self.changed().await?;
+        Ok(self.shown(&self.snapshot(), id))
+    }
+
+    /// Nobody removes admin, themselves, or whoever may do more than they; and nobody frees somebody by
+    /// removing what held them back.
+    fn check_removal(&self, permit: &Permit, entry: &Entry) -> Result<(), AccessError> {
+        let refused = |message: &str| {
+            let body = ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/id");
+            Err(AccessError::from(body))
+        };
+        if entry.id == ADMIN {
+            return refused("admin stays: no operator would be left");
+        }
+        if entry.id == permit.actor() {
+            return refused("nobody removes themselves: ask another operator");
+        }
+        self.check_rank(permit, entry)?;
+        if self.is_operator(permit) {
+            return Ok(());
+        }
+        if entry.id == ANONYMOUS || entry.is_pattern() {
+            let message = "patterns and anonymous are the operator's";
+            return Err(AccessError::refused(Code::RbacForbidden, message));
+        }
+        self.check_rank(permit, &self.beneath(&entry.id))
+    }
+
+    /// What counts for a name without the entry that the store has for it.
+    fn beneath(&self, id: &str) -> Entry {
+        let snapshot = self.snapshot();
+        let stored = snapshot.registry.entries().filter(|entry| snapshot.source(&entry.id) == "registry");
+        let others: Vec<Entry> = stored.filter(|entry| entry.id != id).map(|entry| (**entry).clone()).collect();
+        (*self.registry(&others).resolve(id)).clone()
+    }
+
+    fn end_keys(&self, tx: &mut Tx, entry: &Entry) -> Result<usize, AccessError> {
+        let now = self.parts.clock.now();
+        let snapshot = self.snapshot();
+        let mut ended = 0;
+        for key in snapshot.own_keys(&entry.id, now) {
+            ended += 1;
+            if key.stored {
+                let set = vec![("expires_at", now.into()), ("revoked_at", now.into())];
+                tx.updates.push(Update::of(&ACTOR_KEYS, vec![key.id.into()], Vec::new(), set)?);
+            } else {
+                tx.inserts.push(self.key_row(&entry.tenant, &entry.id, key.id, &key.secret, (now, Some(now)))?);
+            }
+        }
+        Ok(ended)
+    }
+}
+
+fn end_sign_ins(id: &str, now: Timestamp) -> Result<Step, InvalidTx> {
+    let conditions = vec![is("actor_id", id.into()), is("revoked_at", Value::Null)];
+    let set = vec![("revoked_at", now.into()), ("revoked_because", "the actor was removed".into())];
+    Step::update(&TOKEN_FAMILIES, conditions, set, RowCount::AtMost(u64::MAX))
+}
+
+fn nothing_to_remove(shown: &Shown) -> AccessError {
+    let id = &shown.entry.id;
+    let message = match shown.source {
+        "config" if shown.matched.as_ref() == Some(id) => {
+            format!("the entry of {id} is the configuration's, and it has no key: only the file removes it")
+        }
+        "shipped" if shown.matched.as_ref() == Some(id) => {
+            format!("the entry of {id} is shipped, and it has no key: chimera actor disable lets it in no more")
+        }
+        _ => format!("{id} has neither an entry nor a key"),
+    };
+    ErrorBody::new(Code::NotFound, message).into()
+}
+
+const fn is(column: &'static str, value: Value) -> Condition {
+    Condition { column, compare: Compare::Is, value }
+}
