@@ -166,6 +166,9 @@ async fn add(scene: &Scene<'_>, book: &Book, args: AddArgs) -> Outcome {
     }
     known_scopes(book, &args).await?;
     let over = entry(args);
+    if actor.contains('*') {
+        return pattern(scene, book, &actor, over).await;
+    }
     if !over.is_empty() {
         book.put(&actor, over).await?;
     }
@@ -173,6 +176,19 @@ async fn add(scene: &Scene<'_>, book: &Book, args: AddArgs) -> Outcome {
     // It is the first one.
     made["keys_before_until"] = Value::Null;
     tell(scene, &made)
+}
+
+/// A pattern gets an entry, and no key: every actor that fits it has its own.
+async fn pattern(scene: &Scene<'_>, book: &Book, pattern: &str, over: Map<String, Value>) -> Outcome {
+    if over.is_empty() {
+        let message = format!("{pattern} is a pattern: it has no key, and nothing is said about what fits it");
+        return Err(Failure::new(Code::ValidationFailed, message).hint("say what may be done, such as --scopes"));
+    }
+    let entry = book.put(pattern, over).await?;
+    if !scene.json {
+        say(&format!("{pattern} is a pattern and has no key; chimera actor add makes one for an actor that fits it."));
+    }
+    shown(scene, &entry)
 }
 
 /// The members of an entry that were given.

@@ -210,6 +210,13 @@ fn everybody_who_has_a_key_is_listed_and_can_be_changed() {
     assert!(nobody.stderr.contains("user_bob has neither an entry nor a key"), "{}", nobody.stderr);
     let nothing = place.run(&["actor", "edit", "user_ann"]);
     assert!(nothing.stderr.contains("nothing is to be changed of user_ann"), "{}", nothing.stderr);
+    let bare = place.run(&["actor", "add", "bot_*"]);
+    assert!(bare.status == 1 && bare.stderr.contains("bot_* is a pattern: it has no key"), "{}", bare.stderr);
+    let pattern = place.json(&["actor", "add", "bot_*", "--scopes", "local.echo"]);
+    assert_eq!(
+        (&pattern["id"], &pattern["keys"], &pattern["source"]),
+        (&"bot_*".into(), &0.into(), &"registry".into())
+    );
     let removed = place.run(&["actor", "remove", "user_ann"]);
     assert!(removed.stderr.contains("The entry user_* (shipped) counts for the name now"), "{}", removed.stderr);
     let gone = place.run(&["actor", "remove", "user_ann"]);
