@@ -44,7 +44,7 @@ const UNFINISHED_MAX: usize = 60;
 /// A node that stands still takes connections and says nothing.
 const SILENCE: Duration = Duration::from_secs(4);
 /// How long nobody may be there to be asked.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Where the nodes are that can be asked.
 #[derive(Default)]
