@@ -188,6 +188,7 @@ mod tests {
             run_id: uuid::Uuid::nil(),
             workflow_id: "act.x",
             requested_by: "user_ada",
+            changed_by: &[],
             autonomy_level: "L1_Draft",
             node_id: None,
             action_type: "plan",

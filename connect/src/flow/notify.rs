@@ -159,7 +159,12 @@ fn question(message: &Message) -> Value {
     match serde_json::from_value::<Review>(data["review"].clone()) {
         Ok(review) => {
             let quoted: Vec<String> = review.lines().iter().map(|line| format!("> {line}")).collect();
-            body.push_str(&format!("\nWhat you decide about, the same as on the page:\n{}\n", quoted.join("\n")));
+            let how = if data["masked"] == true {
+                "without what looks like a credential; the page and `chimera runs show` have all of it"
+            } else {
+                "the same as on the page"
+            };
+            body.push_str(&format!("\nWhat you decide about, {how}:\n{}\n", quoted.join("\n")));
         }
         Err(_) => {
             for (label, name) in

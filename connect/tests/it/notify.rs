@@ -138,6 +138,7 @@ fn review() -> Review {
         run_id: Uuid::from_u128(9),
         workflow_id: "w",
         requested_by: "service_bot",
+        changed_by: &["user_bob".to_owned()],
         autonomy_level: "L0_Ask",
         node_id: Some("a"),
         action_type: "s3_upload",
@@ -175,6 +176,9 @@ async fn a_mail_that_asks_shows_what_would_run_and_where_to_decide() {
     let channels = channels(Some(&smtp));
     channels.send(&question(Some("https://c.example/approvals/tok"))).await.unwrap();
     channels.send(&question(None)).await.unwrap();
+    let mut masked = question(Some("https://c.example/approvals/tok"));
+    masked.payload["data"]["masked"] = json!(true);
+    channels.send(&masked).await.unwrap();
     let mails = smtp.accepted();
     let (with, without) = (mails[0]["content"].as_str().unwrap(), mails[1]["content"].as_str().unwrap());
     assert!(with.contains("Subject: w waits for your decision"), "{with}");
@@ -184,6 +188,8 @@ async fn a_mail_that_asks_shows_what_would_run_and_where_to_decide() {
         "service_bot",
         &"ab".repeat(32),
         "key: x",
+        "user_bob",
+        "the same as on the page",
         "Open until",
     ] {
         assert!(with.contains(part), "{part} is missing: {with}");
@@ -191,6 +197,9 @@ async fn a_mail_that_asks_shows_what_would_run_and_where_to_decide() {
     assert!(with.contains("text/plain") && !with.contains("text/html"), "{with}");
     let forged = with.lines().any(|line| line.trim().starts_with("https://evil.example/"));
     assert!(!forged, "what is quoted gets no line of its own: {with}");
+    let masked = mails[2]["content"].as_str().unwrap();
+    assert!(masked.contains("without what looks like a credential"), "{masked}");
+    assert!(!masked.contains("the same as on the page"), "{masked}");
     assert!(!without.contains("/approvals/") && without.contains("chimera runs approve"), "{without}");
 }
 

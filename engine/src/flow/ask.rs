@@ -173,7 +173,7 @@ pub(super) fn message_row(
 fn payload(
     head: &Head,
     requested: &Requested,
-    review: &Value,
+    (review, masked): &(Value, bool),
     base_url: &str,
     link: Option<String>,
     now: Timestamp,
@@ -201,6 +201,7 @@ fn payload(
             "input": action,
             "input_bytes": action_bytes,
             "review": review,
+            "masked": masked,
             "reason": data["reason"],
             "approvals_needed": requested.demand.people(),
             "digest": requested.digest,
@@ -211,14 +212,17 @@ fn payload(
     })
 }
 
-/// What a decision is about, without what looks like a credential; nothing if it is too long for a message.
-fn told(review: Review) -> Value {
-    let mut review = serde_json::to_value(review).unwrap_or_default();
-    if review.to_string().len() > limits::MESSAGE_REVIEW_BYTES_MAX {
-        return Value::Null;
+/// What a decision is about, without what looks like a credential, and whether that took anything away; nothing if it
+/// is too long for a message.
+fn told(review: Review) -> (Value, bool) {
+    let whole = serde_json::to_value(review).unwrap_or_default();
+    if whole.to_string().len() > limits::MESSAGE_REVIEW_BYTES_MAX {
+        return (Value::Null, false);
     }
+    let mut review = whole.clone();
     Redactor::default().json(&mut review);
-    review
+    let masked = review != whole;
+    (review, masked)
 }
 
 /// What would run, without what looks like a credential; nothing if it is too long for a message.

@@ -121,7 +121,7 @@ impl Flow {
         self.may_decide(permit, row)?;
         if ask.decision == Decision::Approve {
             review::check_approvable(row)?;
-            self.check_narrow(permit, row)?;
+            self.check_narrow(permit, ask.run, row).await?;
         }
         let mut decisions = row.get("decisions").as_json().map(Json::to_value).unwrap_or_default();
         let said =
@@ -137,6 +137,7 @@ impl Flow {
             .iter()
             .filter(|said| said["decision"] == "approve")
             .filter_map(|said| said["by"].as_str().map(str::to_owned))
+            .filter(|by| by == permit.actor() || self.still_counts(permit.tenant(), by, &run))
             .collect();
         let needed = row.int("approvals_needed");
         let is_met = demand_of(row).is_met(&by, &requesters_of(row));
@@ -174,15 +175,23 @@ impl Flow {
         Ok(())
     }
 
+    /// Whether what somebody said earlier counts now: who was disabled since, or decides no more, lets nothing run.
+    fn still_counts(&self, tenant: &str, person: &str, run: &Row) -> bool {
+        self.inner.parts.asking.recipients.may_still_decide(tenant, person, run.text("actor"))
+    }
+
     /// A token that was made narrower lets nothing happen that it could not ask for, unless it is for deciding.
-    fn check_narrow(&self, permit: &Permit, row: &Row) -> Result<(), FlowError> {
+    async fn check_narrow(&self, permit: &Permit, run: Uuid, row: &Row) -> Result<(), FlowError> {
         if !permit.is_narrow() || permit.may(APPROVALS_DECIDE) {
             return Ok(());
+        }
+        // Whoever answers a question, or lets a run inside begin, lets all of it go on.
+        if ["hitl", "workflow"].contains(&row.text("action_type")) {
+            return self.covers_run(permit, run, APPROVALS_DECIDE).await;
         }
         let data = row.get("action_data").as_json().map(Json::to_value).unwrap_or_default();
         let planned = data["plan"]["steps"].as_array().into_iter().flatten().filter_map(|line| line["tool"].as_str());
         let tools: Vec<&str> = match row.text("action_type") {
-            "hitl" => Vec::new(),
             "plan" => planned.collect(),
             "map" => data["calls"].as_array().into_iter().flatten().filter_map(|line| line["tool"].as_str()).collect(),
             tool => vec![tool],

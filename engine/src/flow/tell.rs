@@ -5,7 +5,7 @@
 
 use super::error::check_words;
 use super::{Flow, FlowError, load};
-use crate::access::{Permit, WORKFLOWS_WRITE, is_repeated};
+use crate::access::{Permit, RUNS_MANAGE, WORKFLOWS_WRITE, is_repeated};
 use crate::ledger::audit::{Event, Writer};
 use crate::port::CommitError;
 use chimera_core::error::{Code, ErrorBody};
@@ -60,6 +60,9 @@ impl Flow {
         }
         if !may_hold(holder.as_ref(), permit.kind()) {
             return Err(FlowError::refused(Code::RbacForbidden, "a person has paused the run, and people resume it"));
+        }
+        if permit.is_narrow() && !permit.may(RUNS_MANAGE) {
+            self.covers_run(permit, run, RUNS_MANAGE).await?;
         }
         self.tell(permit, run, Told::Resume { by: permit.by() }).await
     }

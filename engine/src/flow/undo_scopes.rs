@@ -47,6 +47,20 @@ impl Flow {
         Ok(())
     }
 
+    /// Refuses whoever may not call every tool of a run themselves. Runs inside are not looked through: for those it
+    /// takes the capability that stands above all.
+    pub(super) async fn covers_run(&self, permit: &Permit, run: Uuid, else_: &'static str) -> Result<(), FlowError> {
+        let before = self.before(permit, run).await?;
+        for node in &before.graph.nodes {
+            match &node.tool {
+                Some(tool) => covers(permit, tool)?,
+                None if ["workflow", "map"].contains(&node.node.body.kind()) => return Err(FlowError::lacking(else_)),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
     /// The tool of a step, if it has one that is set up here.
     fn tool_of(&self, step: &Row) -> Option<Arc<Spec>> {
         let tool = self.inner.parts.registry.get(step.get("tool").as_text()?)?;

@@ -2,6 +2,8 @@
 //! run nor the one who last changed what would run.
 
 use chimera_core::access::Level;
+use chimera_core::error::Code;
+use chimera_core::flow::call::ToolError;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::flow::tool::Reach;
 use chimera_engine::flow::policy::{Rule, Rules, Says};
@@ -220,4 +222,111 @@ async fn after_a_request_for_changes_nothing_waits_that_could_be_edited() {
         assert_eq!(stage.ended(run).await["status"], "cancelled");
         assert!(stage.world.outside.sent().is_empty());
     }
+}
+
+/// Two steps: what the first gives is what the second works with, and somebody else must approve the second.
+fn passed_on() -> Air {
+    let first = json!({
+        "id": "a", "type": "function", "fn": "again", "inputs": {"n": "asked"}, "requires_approval": true,
+    });
+    let mut second = strict("b");
+    second["inputs"] = json!({"n": "${nodes.a.outputs.echo.n}"});
+    workflow("w").node(first).node(second).edge("a", "b")
+}
+
+async fn asked_at(stage: &Stage, run: Uuid, node: &str) -> Value {
+    let shown = stage.until(run, |shown| shown["approvals"][0]["node_id"] == node).await;
+    shown["approvals"][0].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_wrote_what_a_later_step_works_with_does_not_decide_about_that_step() {
+    let first = stage(1).open().await;
+    let run = first.run(&passed_on(), Level::ExecuteNotify).await;
+    let asked = asked_at(&first, run, "a").await;
+    first.flow.edit(&first.permit("user_bob"), run, id_of(&asked["step_id"]), json!({"n": "bob"})).await.unwrap();
+    let asked = newer(&first, run, &asked).await;
+    assert_eq!(approve(&first, "user_bob", run, &asked).await, "none", "nothing is said about the first step");
+    let asked = asked_at(&first, run, "b").await;
+    assert_eq!((&asked["changed_by"], &asked["action"]["input"]), (&json!(["user_bob"]), &json!({"n": "bob"})));
+    let second = first.restart(stage(1)).await;
+    decided_by_none_of(&second, run, &asked, &["user_ann", "user_bob"]).await;
+    assert_eq!(second.ended(run).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_wrote_a_line_of_a_plan_does_not_decide_about_what_goes_on_from_it() {
+    let stage = stage(1).open().await;
+    let mut second = strict("b");
+    second["inputs"] = json!({"n": "${nodes.a.outputs.echo.n}"});
+    let gate = json!({"id": "ask", "type": "hitl"});
+    let air = workflow("w").node(strict_less("a")).node(gate).node(second).edge("a", "ask").edge("ask", "b");
+    let run = stage.run(&air, Level::Draft).await;
+    let asked = stage.asks(run).await.remove(0);
+    stage.flow.edit_planned(&stage.permit("user_bob"), run, "a", json!({"n": "bob"})).await.unwrap();
+    let asked = newer(&stage, run, &asked).await;
+    assert_eq!(approve(&stage, "user_bob", run, &asked).await, "none", "nothing is said about the plan");
+    let person = asked_at(&stage, run, "ask").await;
+    assert_eq!(approve(&stage, "user_dan", run, &person).await, "none");
+    let asked = asked_at(&stage, run, "b").await;
+    decided_by_none_of(&stage, run, &asked, &["user_ann", "user_bob"]).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+/// What a run inside gives goes on around it, and with it whoever changed what happened inside.
+#[tokio::test(start_paused = true)]
+async fn whoever_changed_a_run_inside_does_not_decide_about_what_goes_on_from_it() {
+    let stage = stage(1).open().await;
+    let inside = json!({
+        "id": "x", "type": "function", "fn": "again", "inputs": {"n": "asked"}, "requires_approval": true,
+    });
+    stage.apply(&workflow("inner").node(inside)).await;
+    let air = workflow("w").child("c", "inner", json!({})).node(strict("b")).edge("c", "b");
+    let run = stage.run(&air, Level::ExecuteNotify).await;
+    let child = id_of(&stage.step(run, "c", "running").await["child_run_id"]);
+    let asked = asked_at(&stage, child, "x").await;
+    stage.flow.edit(&stage.permit("user_bob"), child, id_of(&asked["step_id"]), json!({"n": "bob"})).await.unwrap();
+    let asked = newer(&stage, child, &asked).await;
+    assert_eq!(approve(&stage, "user_bob", child, &asked).await, "none");
+    let asked = asked_at(&stage, run, "b").await;
+    assert_eq!(asked["changed_by"], json!(["user_bob"]));
+    decided_by_none_of(&stage, run, &asked, &["user_ann", "user_bob"]).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_changed_a_step_does_not_decide_about_a_retry_of_what_came_after() {
+    let stage = stage(1).open().await;
+    let run = stage.run(&passed_on(), Level::ExecuteNotify).await;
+    let asked = asked_at(&stage, run, "a").await;
+    stage.flow.edit(&stage.permit("user_bob"), run, id_of(&asked["step_id"]), json!({"n": "bob"})).await.unwrap();
+    let asked = newer(&stage, run, &asked).await;
+    assert_eq!(approve(&stage, "user_cat", run, &asked).await, "none");
+    asked_at(&stage, run, "b").await;
+    stage.flow.cancel(&stage.permit("user_ann"), run, None).await.unwrap();
+    stage.ended(run).await;
+    let replay = Replay { of: run, mode: ReplayMode::Retry, from: Some("b".to_owned()) };
+    let second = stage.flow.replay(&stage.permit("user_ann"), replay, Again::default()).await.unwrap().run_id;
+    let asked = asked_at(&stage, second, "b").await;
+    decided_by_none_of(&stage, second, &asked, &["user_ann", "user_bob"]).await;
+    assert_eq!(stage.ended(second).await["status"], "completed");
+}
+
+/// Whoever says what an effect gave writes what comes next.
+#[tokio::test(start_paused = true)]
+async fn whoever_settled_a_doubt_with_an_output_does_not_decide_about_what_goes_on_from_it() {
+    let lost = Puppet::new("lost", Reach::Write)
+        .answers(|_, _| Err(ToolError::maybe_sent(Code::ExternalServiceError, "the answer was lost")));
+    let stage = stage(1).tool(lost.build()).open().await;
+    let mut second = strict("b");
+    second["inputs"] = json!({"n": "${nodes.a.outputs.n}"});
+    let air = workflow("w").function("a", "lost", json!({})).node(second).edge("a", "b");
+    let run = stage.run(&air, Level::ExecuteNotify).await;
+    let step = stage.step(run, "a", "outcome_unknown").await;
+    let bob = stage.permit("user_bob");
+    stage.flow.resolve(&bob, run, id_of(&step["step_id"]), true, Some(json!({"n": "bob"})), None).await.unwrap();
+    let asked = asked_at(&stage, run, "b").await;
+    assert_eq!(asked["changed_by"], json!(["user_bob"]));
+    decided_by_none_of(&stage, run, &asked, &["user_ann", "user_bob"]).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
 }

@@ -7,6 +7,7 @@ use chimera_core::flow::run::Head;
 use chimera_core::flow::tables::{APPROVAL_LINKS, NOTIFICATIONS};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
+use chimera_engine::flow::policy::{Rule, Rules, Says};
 use chimera_engine::flow::{Asking, Decision};
 use chimera_engine::port::{Recipient, Recipients};
 use chimera_testkit::flow::{Air, Stage, chain, code_of, id_of};
@@ -129,6 +130,26 @@ impl Recipients for Trusted {
     fn may_still_decide(&self, _: &str, _: &str, _: &str) -> bool {
         self.0.load(Ordering::SeqCst)
     }
+}
+
+/// Two people must agree, and one who is let in no more is not one of them.
+#[tokio::test(start_paused = true)]
+async fn who_may_decide_no_more_does_not_count_among_those_who_approved() {
+    let people = Arc::new(Trusted(AtomicBool::new(true)));
+    let asking = Asking { recipients: Arc::clone(&people) as _, ..asking(Vec::new()) };
+    let says = Says::Ask { approvals: 2, approvers: Vec::new(), other_than_requester: true };
+    let rule = Rule { name: "two".to_owned(), tool: "*".to_owned(), actor: "*".to_owned(), says };
+    let stage = tools().asking(asking).policy(Rules(vec![rule])).open().await;
+    let run = stage.run(&write(), Level::ExecuteNotify).await;
+    stage.asks(run).await;
+    let approve = async |who: &str| stage.decide(who, run, Decision::Approve, None).await.unwrap();
+    assert_eq!(approve("user_bob").await.status, "pending");
+    people.0.store(false, Ordering::SeqCst);
+    let second = approve("user_cat").await;
+    assert_eq!((second.status, second.approvals), ("pending", 1), "who said yes before is gone");
+    people.0.store(true, Ordering::SeqCst);
+    assert_eq!(approve("user_dan").await.status, "approved");
+    assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
 #[tokio::test(start_paused = true)]

@@ -99,6 +99,42 @@ async fn a_strict_registry_counts_for_edits_patches_and_approvals() {
     }
 }
 
+/// Answering a question, or letting a paused run go on, lets what comes behind happen.
+#[tokio::test]
+async fn a_narrow_token_lets_no_run_go_on_that_it_could_not_ask_for() {
+    let porch = porch_with(settings(TENANT, vec![entry("user_ann", &["notion.*", "local.*"])]), None).await;
+    let review = workflow("asked").node(json!({"id": "review", "type": "hitl"}));
+    let asked = review.function("w", "notion.note", json!({"n": 1})).edge("review", "w");
+    porch.house.stage.apply(&asked).await;
+    let ask = json!({"workflow_id": "asked", "inputs": {}, "autonomy_level": "L1_Draft", "wait": 15});
+    let run = porch.act("user_ann", ask).await.body;
+    let decision = json!({"decision": "approve"});
+    assert_eq!(porch.ask("user_ann", Method::POST, &path(&run, "/approve"), decision).await.status, 200);
+    let shown = async || porch.get("user_ann", &path(&run, "")).await.body;
+    let asked = loop {
+        let asked = shown().await["approvals"][0].clone();
+        if asked["node_id"] == "review" {
+            break json!({"decision": "approve", "digest": asked["digest"]});
+        }
+        tokio::task::yield_now().await;
+    };
+    let narrowed = async |what: &str, body: Value| {
+        let answer = narrow(&porch, "user_ann", &["local.summarize"], &path(&run, what), body).await;
+        (answer.status, answer.code().to_owned())
+    };
+    let forbidden = || (403, "RBAC_FORBIDDEN".to_owned());
+    assert_eq!(narrowed("/approve", asked.clone()).await, forbidden());
+    assert_eq!(porch.ask("user_ann", Method::POST, &path(&run, "/pause"), NOTHING).await.status, 202);
+    while shown().await["paused"] != true {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(narrowed("/resume", NOTHING).await, forbidden());
+    assert_eq!(porch.ask("user_ann", Method::POST, &path(&run, "/resume"), NOTHING).await.status, 202);
+    assert_eq!(porch.asked("notion.note").count("execute"), 0);
+    assert_eq!(porch.ask("user_ann", Method::POST, &path(&run, "/approve"), asked).await.status, 200);
+    porch.house.until(&run, "completed").await;
+}
+
 /// A run that waits for a person.
 async fn waiting(porch: &Porch) -> Value {
     porch.house.stage.apply(&workflow("reviewed").node(json!({"id": "review", "type": "hitl"}))).await;

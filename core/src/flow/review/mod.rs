@@ -25,6 +25,8 @@ pub struct Request<'a> {
     pub run_id: Uuid,
     pub workflow_id: &'a str,
     pub requested_by: &'a str,
+    /// Who changed what it is about, or had a part in what it works with.
+    pub changed_by: &'a [String],
     pub autonomy_level: &'a str,
     pub node_id: Option<&'a str>,
     /// A tool, `hitl`, `workflow`, `map`, `plan` or `graph.patch`.
@@ -55,6 +57,8 @@ pub struct Review {
     pub run_id: Uuid,
     pub workflow_id: String,
     pub requested_by: String,
+    #[serde(default)]
+    pub changed_by: Vec<String>,
     pub autonomy_level: String,
     pub subject: Subject,
     pub node_id: Option<String>,
@@ -216,6 +220,7 @@ impl Review {
             run_id: request.run_id,
             workflow_id: request.workflow_id.to_owned(),
             requested_by: request.requested_by.to_owned(),
+            changed_by: request.changed_by.to_vec(),
             autonomy_level: request.autonomy_level.to_owned(),
             subject,
             node_id: request.node_id.map(str::to_owned),

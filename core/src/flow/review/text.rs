@@ -74,6 +74,9 @@ impl Review {
     #[must_use]
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let mut facts = vec![("Asked for by", self.requested_by.clone())];
+        facts.extend(
+            (!self.changed_by.is_empty()).then(|| ("Also asked for or changed by", self.changed_by.join(", "))),
+        );
         facts.extend((!self.reason.is_empty()).then(|| ("Why you are asked", self.reason.clone())));
         facts.push(("Run", format!("{} at {}", self.run_id, self.autonomy_level)));
         if let Some(risk) = &self.risk {

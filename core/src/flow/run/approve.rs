@@ -230,6 +230,8 @@ impl Run {
             task.approved = Some(Approved { digest: asked.digest, by: by.clone(), notes: notes.clone() });
         }
         if matches!(self.work(at), Work::Person) {
+            // The graph may work with what they wrote.
+            self.goes_on_from(by.iter().filter(|_| notes.is_some()).map(String::as_str));
             let output = json!({"decision": "approve", "approved_by": by, "notes": notes, "success": true});
             return self.decided(at, output, env, book);
         }
@@ -278,6 +280,7 @@ impl Run {
         }
         let Some((at, _)) = self.asking(approval) else { return Ok(()) };
         if matches!(self.work(at), Work::Person) {
+            self.goes_on_from(notes.is_some().then_some(by.id.as_str()));
             let error = ErrorBody::new(Code::PolicyDenied, reason).with("decision", decision).with("notes", notes);
             return self.fail_step(at, error, env, book);
         }

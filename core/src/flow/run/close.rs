@@ -167,6 +167,10 @@ impl Run {
             self.write_stopping(book)?;
         }
         self.write_doubts(book);
+        if !new && self.co_requesters_kept < self.head.co_requesters.len() {
+            book.set("co_requesters", texts(&self.head.co_requesters));
+        }
+        self.co_requesters_kept = self.head.co_requesters.len();
         let mut cells = book.take_run();
         if new {
             cells.extend(self.head.cells()?);
@@ -262,7 +266,7 @@ impl Run {
 }
 
 impl Head {
-    /// The columns of `runs` that never change.
+    /// The columns of `runs` that are written with its first row; only who counts as having asked grows.
     pub(crate) fn cells(&self) -> Result<Vec<(&'static str, Value)>, Unstorable> {
         Ok(vec![
             ("id", self.id.into()),

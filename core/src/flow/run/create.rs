@@ -69,7 +69,7 @@ pub struct Replay {
     pub from: Option<String>,
 }
 
-/// What a run is made of. It never changes.
+/// What a run is made of. It never changes, but for who counts as having asked for what follows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Head {
     /// Its id, time-ordered.
@@ -127,6 +127,7 @@ impl Run {
             .map(|compiled| Task::pending(u32::try_from(compiled.incoming.len()).unwrap_or(u32::MAX)))
             .collect();
         Self {
+            co_requesters_kept: head.co_requesters.len(),
             open: nodes.len(),
             asking: 0,
             head: Arc::new(head),

@@ -107,8 +107,8 @@ impl Run {
         }
         if let Some((parent, step)) = self.head.parent {
             let error = self.failure.as_deref().cloned();
-            let told =
-                Told::ChildEnded { step, status: status.as_str().to_owned(), result: self.result.clone(), error };
+            let (status, result) = (status.as_str().to_owned(), self.result.clone());
+            let told = Told::ChildEnded { step, status, result, error, changed_by: self.head.co_requesters.clone() };
             book.signal(&self.head.tenant, parent, &told, env)?;
             book.effects.push(Effect::Wake(parent));
         }

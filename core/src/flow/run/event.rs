@@ -154,6 +154,9 @@ pub enum Told {
         result: Option<Value>,
         /// Why it failed.
         error: Option<ErrorBody>,
+        /// Who had a part in what it gave.
+        #[serde(default)]
+        changed_by: Vec<String>,
     },
     /// Somebody wants it stopped.
     Cancel {

@@ -86,6 +86,8 @@ pub struct Run {
     cancelled_by: Option<(Actor, Option<String>)>,
     /// The first failure that nothing in the graph dealt with.
     failure: Option<Box<ErrorBody>>,
+    /// How many the row names as having asked for it besides its actor.
+    co_requesters_kept: usize,
     /// Whether the row says that it failed, and that it was cancelled.
     stopping_kept: (bool, bool),
     result: Option<Value>,
@@ -264,6 +266,9 @@ impl Run {
 
     /// Moves a place to another state and keeps the timers right.
     fn enter(&mut self, at: At, state: State) {
+        if matches!(state, State::Completed { .. } | State::Failed { .. }) {
+            self.goes_on_behind(at);
+        }
         let Some(task) = self.task_mut(at) else { return };
         let before = task.deadline();
         let asked = usize::from(matches!(task.state, State::Asking(_)));

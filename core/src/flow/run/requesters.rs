@@ -3,8 +3,12 @@
 //! A rule may demand that somebody else decides than whoever asked. Those who asked are the actor of the run and
 //! whoever asked for the run that it repeats, but also whoever last changed what would run: the input of a step or
 //! of a line of the plan, or the graph itself. Otherwise somebody could write what is done and approve it too.
+//!
+//! What a step gave is what later steps work with. So whoever changed a step that has run, or wrote what it gave,
+//! counts as having asked for everything that follows, in this run, in the one around it and in those that repeat it.
 
 use super::{At, Run};
+use std::sync::Arc;
 
 /// These, and others who are not among them yet. The order stays: the actor of the run is first.
 pub(crate) fn also<'a>(mut requesters: Vec<String>, others: impl IntoIterator<Item = &'a str>) -> Vec<String> {
@@ -29,6 +33,23 @@ impl Run {
         let edits = self.edits.values().filter_map(|edit| edit.by.as_deref());
         let applied = self.overlays.values().filter(|overlay| overlay.before.is_some());
         also(self.head.requesters(), edits.chain(applied.map(|overlay| overlay.by.id.as_str())))
+    }
+
+    /// What follows goes on from what a place gave.
+    pub(crate) fn goes_on_behind(&mut self, at: At) {
+        let own = self.task(at).is_some_and(|task| !task.changed_by.is_empty());
+        if own || !self.edits.is_empty() || !self.overlays.is_empty() {
+            let changed = self.requesters_of(at);
+            self.goes_on_from(changed.iter().map(String::as_str));
+        }
+    }
+
+    /// What follows goes on from what these had a part in.
+    pub(crate) fn goes_on_from<'a>(&mut self, others: impl IntoIterator<Item = &'a str>) {
+        let all = also(self.head.requesters(), others);
+        if all.len() > 1 + self.head.co_requesters.len() {
+            Arc::make_mut(&mut self.head).co_requesters = all.into_iter().skip(1).collect();
+        }
     }
 
     /// Who put a node into the graph while the run was under way.

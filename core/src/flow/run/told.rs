@@ -48,7 +48,8 @@ impl Run {
             Told::Denied { approval, by, notes, changes } => self.denied(approval, by, notes, changes, env, book),
             Told::Edited { step, input, by, approval } => self.edited(step, input, by, approval, env, book),
             Told::PlanEdited { node, input, by, approval } => self.plan_edited(node, input, by, approval, env, book),
-            Told::ChildEnded { step, status, result, error } => {
+            Told::ChildEnded { step, status, result, error, changed_by } => {
+                self.goes_on_from(changed_by.iter().map(String::as_str));
                 self.child_ended(step, &status, result, error, env, book)
             }
             Told::Cancel { by, reason } => self.stop(by, reason, env, book),
@@ -92,6 +93,9 @@ impl Run {
             return Ok(());
         }
         let data = json!({"node": self.name(at), "happened": output.is_some(), "notes": notes});
+        if output.is_some() {
+            self.goes_on_from([by.id.as_str()]);
+        }
         book.note("step.resolved", Some(step), Some(by), data);
         self.end_doubt(at, book);
         let Work::Tool(spec) = work else { return self.child_resolved(at, output, env, book) };
