@@ -7,7 +7,7 @@ use chimera_core::flow::call::ToolError;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::flow::tool::Reach;
 use chimera_engine::flow::policy::{Rule, Rules, Says};
-use chimera_engine::flow::{Again, Decision};
+use chimera_engine::flow::{Again, Decide, Decision};
 use chimera_testkit::flow::{Air, Puppet, Setup, Stage, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -116,6 +116,39 @@ async fn a_plan_that_its_editor_approved_is_not_approved_by_somebody_else() {
     assert_eq!(second.ended(run).await["status"], "completed");
 }
 
+/// An edit is its author's after a restart too, when a rule that came meanwhile wants somebody else.
+#[tokio::test(start_paused = true)]
+async fn an_approval_by_whoever_edited_the_step_does_not_count_for_a_rule_that_came_since() {
+    let first = stage(1).open().await;
+    let mut node = strict_less("a");
+    node["requires_approval"] = true.into();
+    let run = first.run(&workflow("w").node(node), Level::ExecuteNotify).await;
+    let asked = first.asks(run).await.remove(0);
+    first.flow.edit(&first.permit("user_bob"), run, id_of(&asked["step_id"]), json!({"n": 7})).await.unwrap();
+    let edited = newer(&first, run, &asked).await;
+    let says = Says::Ask { approvals: 1, approvers: Vec::new(), other_than_requester: true };
+    let rule = Rule { name: "four eyes".to_owned(), tool: "again".to_owned(), actor: "*".to_owned(), says };
+    let second = first.restart(stage(1).policy(Rules(vec![rule]))).await;
+    assert_eq!(approve(&second, "user_bob", run, &edited).await, "none", "the question was asked before the rule");
+    let another = |shown: &Value| {
+        let asked = &shown["approvals"][0]["approval_id"];
+        !asked.is_null() && *asked != edited["approval_id"] || shown["status"] == "completed"
+    };
+    let shown = second.until(run, another).await;
+    let asked = &shown["approvals"][0];
+    assert_eq!((&shown["status"], &asked["changed_by"]), (&json!("awaiting_approval"), &json!(["user_bob"])));
+    let step = id_of(&asked["step_id"]);
+    let decide = async |who: &str| {
+        let permit = second.permit(who);
+        let approval = Some(id_of(&asked["approval_id"]));
+        let ask = Decide { run, decision: Decision::Approve, approval, step: Some(step), digest: None, reason: None };
+        code_of(second.flow.decide(&permit, ask).await)
+    };
+    assert_eq!(decide("user_bob").await, "RBAC_FORBIDDEN");
+    assert_eq!(decide("user_cat").await, "none");
+    assert_eq!(second.ended(run).await["status"], "completed");
+}
+
 fn strict_less(id: &str) -> Value {
     json!({"id": id, "type": "function", "fn": "again", "inputs": {"n": id}})
 }
@@ -169,6 +202,30 @@ async fn whoever_added_a_run_inside_does_not_decide_about_its_steps() {
     let asked = stage.asks(child).await.remove(0);
     decided_by_none_of(&stage, child, &asked, &["user_ann", "user_bob"]).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+/// Of several patches each is its author's, also after a restart.
+#[tokio::test(start_paused = true)]
+async fn a_node_is_of_whoever_added_it_and_not_of_whoever_added_another() {
+    let gate = Arc::new(Notify::new());
+    let first = gated(&gate).open().await;
+    let run = first.run(&chain("w", &[("g", "gated")]), Level::ExecuteNotify).await;
+    first.step(run, "g", "running").await;
+    for (at, (who, node)) in [("user_bob", "a"), ("user_dan", "b")].into_iter().enumerate() {
+        first.flow.patch(&first.permit(who), run, patch(strict(node)), None, false).await.unwrap();
+        first.until(run, |shown| shown["patches"][at]["status"] == "applied").await;
+    }
+    gate.notify_one();
+    first.until(run, |shown| shown["approvals"].as_array().is_some_and(|all| all.len() == 2)).await;
+    let second = first.restart(stage(1)).await;
+    let asked = second.asks(run).await;
+    for (node, author, other) in [("a", "user_bob", "user_dan"), ("b", "user_dan", "user_bob")] {
+        let asked = asked.iter().find(|asked| asked["node_id"] == node).unwrap();
+        assert_eq!(asked["changed_by"], json!([author]), "{node}");
+        assert_eq!(approve(&second, author, run, asked).await, "RBAC_FORBIDDEN", "{node}");
+        assert_eq!(approve(&second, other, run, asked).await, "none", "{node}");
+    }
+    assert_eq!(second.ended(run).await["status"], "completed");
 }
 
 async fn retry(stage: &Stage, who: &str, of: Uuid) -> Uuid {
