@@ -142,6 +142,10 @@ async fn nobody_takes_the_key_that_another_would_get() {
     let run = start("user_ann", "order-17").await.unwrap().run_id;
     let again = start("user_ann", "order-17").await.err().unwrap().body();
     assert_eq!((again.code.as_str(), &again.details["run_id"]), ("CONFLICT_IDEMPOTENCY", &json!(run)));
+    let rows = stage.rows(&RUNS);
+    let kept: Vec<&str> = rows.iter().map(|row| row.text("idempotency_key")).collect();
+    assert!(!kept.contains(&guessed.as_str()), "nobody says such a key, and nobody gets one: {kept:?}");
+    assert_eq!(kept.iter().filter(|key| key.starts_with("own:")).count(), 2, "{kept:?}");
     for said in [guessed.as_str(), "order-17"] {
         assert_eq!(start("user_bob", said).await.err().unwrap().body().code, "CONFLICT_IDEMPOTENCY", "{said}");
     }
