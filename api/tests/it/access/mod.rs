@@ -6,6 +6,7 @@ mod approvals;
 mod change;
 mod idempotency;
 mod matrix;
+mod message;
 mod narrow;
 mod notify;
 mod order;

@@ -1,0 +1,193 @@
+//! Signed requests: what a signature has to cover, for how long it counts, and that it counts once.
+
+use super::porch::{Answer, Porch, porch, sent};
+use crate::flow::{House, furnished, path, reviewed, setup};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chimera_core::access::tables::NONCES;
+use chimera_core::access::{Secret, mac, signature};
+use chimera_core::record::Tx;
+use chimera_engine::commit::{Batch, Outcome};
+use chimera_engine::port::{Outage, Random, Unavailable};
+use chimera_testkit::access::{key_of, signed};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+/// A request of the operator under a signature of a test's own making: what is covered and with which
+/// values, and further parameters.
+struct Handmade {
+    covered: Vec<(&'static str, String)>,
+    params: String,
+}
+
+impl Handmade {
+    /// Everything that has to be covered, of a request that is made now.
+    fn of(house: &House, method: &str, path: &str, body: &str) -> Self {
+        let created = house.stage.world.clock.now().millis() / 1_000;
+        let nonce = house.stage.world.random.row_id(house.stage.world.clock.now());
+        let mut covered = vec![("@method", method.to_owned()), ("@path", path.to_owned()), ("@query", "?".to_owned())];
+        if !body.is_empty() {
+            covered.push(("content-digest", signature::content_digest(body.as_bytes())));
+        }
+        Self { covered, params: format!(r#"created={created};nonce="{nonce}";keyid="admin""#) }
+    }
+
+    fn without(mut self, name: &str) -> Self {
+        self.covered.retain(|(covered, _)| *covered != name);
+        self
+    }
+
+    fn and(mut self, param: &str) -> Self {
+        self.params.push_str(param);
+        self
+    }
+
+    async fn send(&self, house: &House, method: Method, target: &str, body: &str) -> Answer {
+        let names: Vec<String> = self.covered.iter().map(|(name, _)| format!("\"{name}\"")).collect();
+        let input = format!("({});{}", names.join(" "), self.params);
+        let lines: String = self.covered.iter().map(|(name, value)| format!("\"{name}\": {value}\n")).collect();
+        let base = format!("{lines}\"@signature-params\": {input}");
+        let mac = STANDARD.encode(mac::bytes(&Secret::new(key_of("admin")), base.as_bytes()));
+        let mut request = house
+            .client
+            .request(method, house.server.url(target))
+            .bearer_auth(house.token("admin"))
+            .header("signature-input", format!("s={input}"))
+            .header("signature", format!("s=:{mac}:"));
+        for (name, value) in self.covered.iter().filter(|(name, _)| !name.starts_with('@')) {
+            request = request.header(*name, value);
+        }
+        if !body.is_empty() {
+            request = request.header("content-type", "application/json").body(body.to_owned());
+        }
+        sent(request).await
+    }
+}
+
+#[tokio::test]
+async fn a_signature_that_leaves_something_out_is_refused_and_names_it() {
+    let house = furnished(setup(), |edge| edge).await;
+    let body = reviewed().document().to_string();
+    let made = || Handmade::of(&house, "PUT", "/workflows/reviewed", &body);
+    for missing in ["@method", "@path", "@query", "content-digest"] {
+        let refused = made().without(missing).send(&house, Method::PUT, "/workflows/reviewed", &body).await;
+        assert_eq!((refused.status, refused.code()), (401, "SIGNATURE_INVALID"), "{missing}: {refused:?}");
+        assert_eq!(refused.detail("reason"), "not_covered", "{missing}");
+        assert!(refused.body.to_string().contains(missing), "{refused:?}");
+    }
+    let taken = made().send(&house, Method::PUT, "/workflows/reviewed", &body).await;
+    assert_eq!(taken.status, 200, "{taken:?}");
+    // Without a body there is nothing whose digest could be covered.
+    let bare = Handmade::of(&house, "DELETE", "/workflows/reviewed/cache", "");
+    let taken = bare.send(&house, Method::DELETE, "/workflows/reviewed/cache", "").await;
+    assert_eq!(taken.status / 100, 2, "{taken:?}");
+    let bare = Handmade::of(&house, "DELETE", "/workflows/reviewed/cache", "");
+    let refused = bare.send(&house, Method::DELETE, "/workflows/reviewed/cache", "{}").await;
+    assert_eq!((refused.status, refused.detail("reason")), (401, &json!("not_covered")), "{refused:?}");
+    let bare = Handmade::of(&house, "DELETE", "/workflows/reviewed/cache", "");
+    let refused = bare.send(&house, Method::DELETE, "/workflows/reviewed/cache?key=x", "").await;
+    assert_eq!((refused.status, refused.detail("reason")), (401, &json!("mismatch")), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_signature_ends_when_it_says_so() {
+    let house = furnished(setup(), |edge| edge).await;
+    let now = house.stage.world.clock.now().millis() / 1_000;
+    let body = reviewed().document().to_string();
+    let put = async |expires: i64| {
+        let made = Handmade::of(&house, "PUT", "/workflows/reviewed", &body).and(&format!(";expires={expires}"));
+        made.send(&house, Method::PUT, "/workflows/reviewed", &body).await
+    };
+    let refused = put(now - 1).await;
+    assert_eq!((refused.status, refused.code()), (401, "EXPIRED_TTL"), "{refused:?}");
+    assert_eq!(refused.detail("reason"), "expired");
+    assert_eq!(put(now + 600).await.status, 200);
+}
+
+/// A proxy may take the front of the path away that callers see and sign.
+#[tokio::test]
+async fn the_path_that_callers_see_may_be_signed_and_no_other() {
+    let house = furnished(setup(), |edge| edge.with_public_url("https://gate.example/chimera/")).await;
+    let body = reviewed().document().to_string();
+    for (seen, status) in [
+        ("/chimera/workflows/reviewed", 200),
+        ("/workflows/reviewed", 200),
+        ("/other/workflows/reviewed", 401),
+        ("/chimera/workflows/other", 401),
+    ] {
+        let made = Handmade::of(&house, "PUT", seen, &body);
+        let answer = made.send(&house, Method::PUT, "/workflows/reviewed", &body).await;
+        assert_eq!(answer.status, status, "{seen}: {answer:?}");
+    }
+    let house = furnished(setup(), |edge| edge).await;
+    let made = Handmade::of(&house, "PUT", "/chimera/workflows/reviewed", &body);
+    let answer = made.send(&house, Method::PUT, "/workflows/reviewed", &body).await;
+    assert_eq!(answer.status, 401, "nobody has said that this is its address: {answer:?}");
+}
+
+/// Whether a transaction uses a nonce up and does nothing else.
+fn is_nonce_alone(tx: &Tx) -> bool {
+    let nonces = tx.inserts.iter().filter(|insert| insert.table == &NONCES).count();
+    nonces > 0 && nonces == tx.inserts.len() && tx.updates.is_empty() && tx.steps.is_empty() && tx.entries.is_empty()
+}
+
+/// From now on the store takes no nonce that comes without a change.
+fn refuse_nonces_alone(porch: &Porch) {
+    porch.house.stage.records.inject(Box::new(|batch: &Batch| {
+        let alone = batch.txs.iter().any(is_nonce_alone);
+        alone.then(|| Outcome::Unavailable(Unavailable::new(Outage::Full, "the disk is full")))
+    }));
+}
+
+/// Both are there or neither is, however the process ends: a second transaction might never come.
+#[tokio::test]
+async fn what_a_request_changes_and_its_nonce_are_one_transaction() {
+    let porch = porch().await;
+    let note = json!([{"tool": "notion.note", "input": {"n": 1}}]);
+    let draft = porch.act("n8n_workflow_1", json!({"steps": note, "autonomy_level": "L1_Draft"})).await.body;
+    let other = porch.act("n8n_workflow_1", json!({"steps": note, "autonomy_level": "L1_Draft"})).await.body;
+    refuse_nonces_alone(&porch);
+    let mut dated = json!({"steps": note, "nonce": "n1", "issued_at": porch.now()});
+    dated["autonomy_level"] = "L1_Draft".into();
+    for (method, target, body) in [
+        (Method::PUT, "/workflows/by_hand".to_owned(), reviewed_by_hand().document().clone()),
+        (Method::PUT, "/actors/user_cat".to_owned(), json!({"scopes": []})),
+        (Method::POST, "/actors/user_cat/keys".to_owned(), json!({})),
+        (Method::POST, path(&draft, "/pause"), Value::Null),
+        (Method::POST, path(&other, "/approve"), json!({"decision": "approve"})),
+        (Method::POST, "/act".to_owned(), dated),
+    ] {
+        let answer = porch.ask("admin", method, &target, body).await;
+        assert_eq!(answer.status / 100, 2, "{target}: {answer:?}");
+    }
+}
+
+fn reviewed_by_hand() -> chimera_testkit::flow::Air {
+    chimera_testkit::flow::workflow("by_hand").node(json!({"id": "review", "type": "hitl"}))
+}
+
+/// A decision that the store did not take can be sent again as it is, and one that it took can not.
+#[tokio::test]
+async fn a_decision_uses_its_nonce_up_only_if_it_is_written() {
+    let porch = porch().await;
+    let note = json!([{"tool": "notion.note", "input": {"n": 1}}]);
+    let draft = porch.act("n8n_workflow_1", json!({"steps": note, "autonomy_level": "L1_Draft"})).await.body;
+    let (target, body) = (path(&draft, "/approve"), json!({"decision": "approve"}).to_string());
+    let headers = signed("admin", porch.house.stage.world.clock.now(), ("POST", &target), body.as_bytes());
+    let send = async || {
+        let request = porch.request("admin", Method::GET, &target, &Value::Null).build().unwrap();
+        let token = request.headers()["authorization"].clone();
+        let request = porch.house.client.post(porch.house.server.url(&target)).header("authorization", token);
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, value));
+        sent(request.header("content-type", "application/json").body(body.clone())).await
+    };
+    porch.house.stage.records.refuse_writes();
+    let failed = send().await;
+    assert_eq!(failed.status, 503, "{failed:?}");
+    assert_eq!(porch.house.stage.rows(&NONCES).len(), 0);
+    porch.house.stage.records.heal();
+    let decided = send().await;
+    assert_eq!(decided.status, 200, "{decided:?}");
+    let again = send().await;
+    assert_eq!((again.status, again.detail("reason")), (401, &json!("nonce_used")), "{again:?}");
+}
