@@ -377,7 +377,9 @@ async fn tools_and_length_hold_a_plan_back_and_only_a_scope_lets_it_loose() {
     let page = json!([{"tool": "notion.create_page", "input": {}}]);
     assert_eq!(level("n8n_workflow_1", json!({"steps": page})).await, "L1_Draft");
     let mail = json!([{"tool": "outlook.send", "input": {}}]);
-    assert_eq!(level("admin", json!({"steps": mail, "autonomy_level": "L3_ExecuteSilent"})).await, "L1_Draft");
+    let forced = porch.act("admin", json!({"steps": mail, "autonomy_level": "L3_ExecuteSilent"})).await.body;
+    assert_eq!(forced["autonomy_level"], "L1_Draft", "{forced:#}");
+    assert_eq!(forced["risk"]["level_because"], "high_risk_tool", "{forced:#}");
     assert_eq!(porch.asked("outlook.send").count("execute") + porch.asked("notion.create_page").count("execute"), 0);
 
     let free = |level: &str| json!({"steps": search(1), "autonomy_level": level, "wait": 0});
@@ -476,6 +478,7 @@ async fn who_did_what_and_what_failed_can_be_asked() {
     let day = |day: &str| format!("since=2026-{day}T12:00:00Z");
     assert_eq!(items(&format!("/tool-calls?{}&tool=notion.note", day("01-01"))).await.len(), 3);
     assert_eq!(items(&format!("/runs?status=failed&{}", day("12-31"))).await.len(), 0);
+    assert_eq!(items(&format!("/tool-calls?{}", day("12-31"))).await.len(), 0);
     let steps = porch.get("admin", &crate::flow::path(&failed, "/steps")).await.body["steps"].clone();
     let call = |at: usize| steps[at]["tool_calls"][0].clone();
     assert_eq!((&call(0)["tool_name"], &call(0)["tool_output"]["echo"]), (&json!("notion.note"), &json!({"n": 7})));
