@@ -156,7 +156,7 @@ async fn ends(mut stream: Response) {
 }
 
 #[tokio::test]
-async fn a_stream_ends_when_its_actor_is_disabled_or_its_token_revoked_or_over() {
+async fn a_stream_ends_when_its_actor_loses_the_scope_or_is_disabled_or_its_token_is_revoked_or_over() {
     let reader = entry("user_bob", &["runs.read"]);
     let porch = porch_with(settings(TENANT, vec![reader]), None).await;
     let run = waiting(&porch).await;
@@ -167,6 +167,12 @@ async fn a_stream_ends_when_its_actor_is_disabled_or_its_token_revoked_or_over()
     let revoke = crate::flow::signed(revoke, porch.house.stage.world.clock.now(), "user_bob", &NOTHING);
     assert_eq!(sent(revoke).await.status, 200);
     ends(stream).await;
+
+    let stream = followed(&porch, &run, &porch.token_with("user_bob", |_| {})).await;
+    assert_eq!(porch.ask("admin", Method::PUT, "/actors/user_bob", json!({"scopes": []})).await.status, 200);
+    ends(stream).await;
+    let again = json!({"scopes": ["runs.read"]});
+    assert_eq!(porch.ask("admin", Method::PUT, "/actors/user_bob", again).await.status, 200);
 
     let stream = followed(&porch, &run, &porch.token_with("user_bob", |_| {})).await;
     let disabled = json!({"scopes": ["runs.read"], "disabled": true});
