@@ -6,6 +6,7 @@ use chimera_core::flow::tables::{APPROVAL_LINKS, NOTIFICATIONS};
 use chimera_core::record::Row;
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::{TENANT, id_of};
+use reqwest::Method;
 use serde_json::{Value, json};
 
 /// An entry with an address.
@@ -23,6 +24,9 @@ async fn house(more: &[&str]) -> Porch {
             &["approvals.decide"],
             json!({"email": "ann@acme.example", "webhook": "https://ann.example/"}),
         ),
+        told("service_other", &[], json!({"email": "other@acme.example"})),
+        Entry { disabled: true, ..told("user_cat", &["approvals.decide"], json!({"email": "cat@acme.example"})) },
+        entry("user_bob", &["runs.manage", "notion.*", "local.*"]),
         entry("admin", &["*"]),
     ];
     let mut settings = settings(TENANT, people.to_vec());
@@ -41,6 +45,8 @@ async fn who_may_only_summarize_sends_no_words_to_strangers() {
     for (channel, target, scope) in [
         ("email", "stranger@elsewhere.example", "email.send"),
         ("email", "ann@acme.example.evil.test", "email.send"),
+        ("email", "other@acme.example", "email.send"),
+        ("email", "cat@acme.example", "email.send"),
         ("webhook", "https://evil.test/collect", "http.request"),
         ("webhook", "https://ann.example/", "http.request"),
     ] {
@@ -99,6 +105,49 @@ async fn naming_a_deciders_address_does_not_take_their_link() {
         let links = porch.house.stage.rows_of(&APPROVAL_LINKS, id_of(&waiting.body["run_id"]));
         assert_eq!(links.iter().map(|row| row.text("actor")).collect::<Vec<_>>(), ["user_ann"], "{notify}");
     }
+}
+
+/// Whoever names the address of somebody else does not get a link there that decides in their own name.
+#[tokio::test]
+async fn the_link_in_a_mail_is_of_whoever_has_the_address() {
+    let porch = house(&[]).await;
+    let note = json!([{"tool": "notion.note", "input": {"n": 1}}]);
+    let ask = json!({"steps": note, "autonomy_level": "L0_Ask", "notify": {"email": "ann@acme.example"}});
+    let waiting = porch.act("user_bob", ask).await;
+    assert_eq!(waiting.body["status"], "awaiting_approval", "{waiting:?}");
+    let links = porch.house.stage.rows_of(&APPROVAL_LINKS, id_of(&waiting.body["run_id"]));
+    assert_eq!(links.iter().map(|row| row.text("actor")).collect::<Vec<_>>(), ["user_ann"]);
+}
+
+#[tokio::test]
+async fn a_link_opens_nothing_for_somebody_who_may_not_decide_any_more() {
+    let porch = house(&[]).await;
+    let note = json!([{"tool": "notion.note", "input": {"n": 1}}]);
+    let waiting = porch.act("service_bot", json!({"steps": note, "autonomy_level": "L0_Ask"})).await;
+    let rows = messages(&porch, &waiting.body);
+    let mail = rows.iter().find(|row| row.text("target") == "ann@acme.example").unwrap();
+    let payload = mail.get("payload").as_json().unwrap().to_value();
+    let token = payload["data"]["link"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    let url = porch.house.server.url(&format!("/approvals/{token}"));
+    let opened = async || porch.house.client.get(&url).send().await.unwrap().status().as_u16();
+    assert_eq!(opened().await, 200);
+    assert_eq!(porch.ask("admin", Method::PUT, "/actors/user_ann", json!({"scopes": []})).await.status, 200);
+    assert_eq!(opened().await, 403);
+}
+
+/// Having another's run done again is no way to write to whom only they may write.
+#[tokio::test]
+async fn whoever_has_a_run_done_again_tells_only_whom_they_may_tell() {
+    let porch = house(&["email.send"]).await;
+    let ask = json!({"steps": harmless(), "notify": {"email": "team@acme.example"}, "wait": 10});
+    let first = porch.act("service_bot", ask).await;
+    assert_eq!(first.body["status"], "completed", "{first:?}");
+    assert_eq!(messages(&porch, &first.body)[0].text("target"), "team@acme.example");
+    let again = porch.ask("user_bob", Method::POST, &crate::flow::path(&first.body, "/retry"), json!({})).await;
+    assert_eq!(again.status / 100, 2, "{again:?}");
+    porch.house.until(&again.body, "awaiting_approval").await;
+    let rows = messages(&porch, &again.body);
+    assert!(!rows.is_empty() && rows.iter().all(|row| row.text("target") != "team@acme.example"), "{again:?}");
 }
 
 /// CORE-036
