@@ -36,8 +36,14 @@ struct Refused {
     error: Value,
 }
 
-fn goals() -> Goals {
-    serde_json::from_str(include_str!("../data/goals.json")).unwrap()
+/// Goals that people were thinking of, goals in plain words, and goals that are easily misread.
+fn goals() -> [Goals; 3] {
+    let texts = [
+        include_str!("../data/goals.json"),
+        include_str!("../data/goals_plain.json"),
+        include_str!("../data/goals_misread.json"),
+    ];
+    texts.map(|text| serde_json::from_str(text).unwrap())
 }
 
 /// Every tool that Chimera comes with.
@@ -67,11 +73,12 @@ fn workflow(plan: &Plan) -> Value {
 async fn a_goal_becomes_exactly_the_plan_that_people_expect() {
     let home = TempDir::new().unwrap();
     let tools = specs(&registry(&home).await);
-    let all = goals().planned;
-    assert!(all.len() >= 40, "{}", all.len());
-    assert!(all.iter().filter(|goal| goal.steps.len() > 1).count() * 3 >= all.len());
+    let [known, plain, misread] = goals();
+    assert!(known.planned.len() >= 40, "{}", known.planned.len());
+    assert!(known.planned.iter().filter(|goal| goal.steps.len() > 1).count() * 3 >= known.planned.len());
+    assert_eq!((plain.planned.len() >= 40, plain.planned.len() + plain.refused.len()), (true, 60));
     let mut wrong = Vec::new();
-    for Planned { goal, inputs, steps } in all {
+    for Planned { goal, inputs, steps } in known.planned.into_iter().chain(plain.planned).chain(misread.planned) {
         let number = |(at, step): (usize, &Value)| json!({"step_id": format!("s{}", at + 1), "tool": step["tool"], "input": step["input"]});
         let expected: Vec<Value> = steps.iter().enumerate().map(number).collect();
         match WordPlanner.plan(&goal, &inputs, &tools).await {
@@ -88,7 +95,7 @@ async fn every_plan_compiles_as_a_workflow() {
     let home = TempDir::new().unwrap();
     let registry = registry(&home).await;
     let tools = specs(&registry);
-    for Planned { goal, inputs, .. } in goals().planned {
+    for Planned { goal, inputs, .. } in goals().into_iter().flat_map(|goals| goals.planned) {
         let plan = WordPlanner.plan(&goal, &inputs, &tools).await.unwrap();
         let document = air::parse(&workflow(&plan).to_string()).unwrap_or_else(|e| panic!("{goal}: {e:?}"));
         if let Err(problems) = air::compile(document, &Tools::running(&registry)) {
@@ -101,9 +108,11 @@ async fn every_plan_compiles_as_a_workflow() {
 async fn a_goal_that_can_not_be_planned_names_what_is_missing() {
     let home = TempDir::new().unwrap();
     let tools = specs(&registry(&home).await);
-    let all = goals().refused;
-    assert!(all.len() >= 15, "{}", all.len());
+    let [known, plain, misread] = goals();
+    assert!(known.refused.len() >= 15, "{}", known.refused.len());
+    assert!(misread.refused.len() >= 150, "{}", misread.refused.len());
     let mut wrong = Vec::new();
+    let all = known.refused.into_iter().chain(plain.refused).chain(misread.refused);
     for Refused { goal, inputs, error: expected } in all {
         let error = match WordPlanner.plan(&goal, &inputs, &tools).await {
             Ok(plan) => {

@@ -34,13 +34,23 @@ const CLAUSES: &[&str] = &[
     "as Quentin",
     "older than 3 months",
     "twice",
+    "later",
+    "yesterday",
+    "excluding drafts",
+    "larger than 5 MB",
+    "at least 10",
+    "more than 3",
+    "modified last week",
+    "should I",
 ];
 
 /// Goals with their inputs that have a plan.
 fn planned() -> Vec<(String, Value)> {
     let known: Value = serde_json::from_str(include_str!("../data/goals.json")).unwrap();
     let typed: Value = serde_json::from_str(include_str!("../data/goals_as_typed.json")).unwrap();
-    let all = known["planned"].as_array().unwrap().iter().chain(typed.as_array().unwrap());
+    let plain: Value = serde_json::from_str(include_str!("../data/goals_plain.json")).unwrap();
+    let lists = [&known["planned"], &typed, &plain["planned"]];
+    let all = lists.into_iter().flat_map(|list| list.as_array().unwrap());
     all.filter(|goal| goal["steps"].is_array())
         .map(|goal| (goal["goal"].as_str().unwrap().to_owned(), goal["inputs"].clone()))
         .collect()
@@ -89,28 +99,20 @@ fn meant(clause: &str) -> Vec<String> {
     clause.split(' ').filter(|word| !SMALL.contains(word)).map(str::to_lowercase).collect()
 }
 
-/// What became of a goal with more words in it.
-enum Outcome {
-    /// Another plan that holds all of them, or a refusal that names one.
-    Sound,
-    /// A refusal that names what they displaced: in `titled bavok` they are themselves the title.
-    Displaced,
-    /// They are gone.
-    Lost(String),
-}
-
-fn outcome(before: &Plan, after: &Result<Plan, PlanError>, words: &[String]) -> Outcome {
+/// Why a goal with more words in it has become neither another plan that holds all of them nor a
+/// refusal that names one.
+fn lost(before: &Plan, after: &Result<Plan, PlanError>, words: &[String]) -> Option<String> {
     let holds = |text: &str, word: &String| text.to_lowercase().contains(word.as_str());
     match after {
-        Ok(plan) if plan == before => Outcome::Lost("the same plan".to_owned()),
+        Ok(plan) if plan == before => Some("the same plan".to_owned()),
         Ok(plan) => {
             let inputs: String = plan.steps.iter().map(|step| step.input.to_string()).collect();
             let lost = words.iter().find(|word| !holds(&inputs, word));
-            lost.map_or(Outcome::Sound, |word| Outcome::Lost(format!("{word} is not in {inputs}")))
+            lost.map(|word| format!("{word} is not in {inputs}"))
         }
         Err(error) => {
             let text = serde_json::to_string(error).unwrap();
-            if words.iter().any(|word| holds(&text, word)) { Outcome::Sound } else { Outcome::Displaced }
+            (!words.iter().any(|word| holds(&text, word))).then(|| format!("{text} names none of {words:?}"))
         }
     }
 }
@@ -118,24 +120,19 @@ fn outcome(before: &Plan, after: &Result<Plan, PlanError>, words: &[String]) -> 
 #[tokio::test]
 async fn a_clause_that_is_put_into_a_goal_is_carried_or_named() {
     let tools = tools().await;
-    let (mut lost, mut displaced, mut all) = (Vec::new(), Vec::new(), 0);
+    let mut wrong = Vec::new();
     for (number, (goal, inputs)) in planned().into_iter().enumerate() {
         let Ok(before) = plan(&goal, &inputs, &tools) else { continue };
         for (place, gap) in gaps(&goal).into_iter().enumerate() {
             // Each goal meets other clauses at other places; all of them at all places take a minute.
             for clause in (0..2).map(|at| CLAUSES[(number + 3 * place + 7 * at) % CLAUSES.len()]) {
                 let longer = with(&goal, gap, clause);
-                all += 1;
-                match outcome(&before, &plan(&longer, &inputs, &tools), &meant(clause)) {
-                    Outcome::Sound => {}
-                    Outcome::Displaced => displaced.push(longer),
-                    Outcome::Lost(why) => lost.push(format!("{longer}\n  {why}")),
-                }
+                let why = lost(&before, &plan(&longer, &inputs, &tools), &meant(clause));
+                wrong.extend(why.map(|why| format!("{longer}\n  {why}")));
             }
         }
     }
-    assert!(lost.is_empty(), "{}:\n{}", lost.len(), lost.join("\n"));
-    assert!(displaced.len() * 50 < all, "{} of {all}:\n{}", displaced.len(), displaced.join("\n"));
+    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[tokio::test]
@@ -156,7 +153,7 @@ async fn a_word_that_nobody_knows_is_carried_or_named() {
         .run(&cases, |((at, gap), word)| {
             let (goal, inputs, before) = &goals[at];
             let longer = with(goal, gap, &word);
-            if let Outcome::Lost(why) = outcome(before, &plan(&longer, inputs, &tools), &[word]) {
+            if let Some(why) = lost(before, &plan(&longer, inputs, &tools), &[word]) {
                 prop_assert!(false, "{longer}: {why}");
             }
             Ok(())
@@ -179,6 +176,13 @@ async fn every_form_in_the_guide_works() {
         if let Err(error) = plan(goal, &Value::Null, &tools) {
             panic!("{goal}: {error}");
         }
+    }
+    let (_, table) = guide.split_once("\n| goal | `text` |\n").unwrap();
+    let rows: Vec<&str> = table.lines().skip(1).take_while(|line| line.starts_with('|')).collect();
+    assert!(rows.len() >= 8, "{}", rows.len());
+    for cells in rows.iter().map(|row| row.split('|').map(str::trim).collect::<Vec<_>>()) {
+        let refused = plan(cells[1], &Value::Null, &tools).expect_err(cells[1]);
+        assert_eq!(refused, PlanError::Unplaced { text: cells[2].trim_matches('`').to_owned() }, "{}", cells[1]);
     }
     let json: Vec<Value> =
         blocks(guide, "\n```json\n").iter().map(|block| serde_json::from_str(block).unwrap()).collect();

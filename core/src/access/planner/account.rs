@@ -10,6 +10,7 @@ use super::choose::Profile;
 use super::clause::{Clause, Use};
 use super::error::{PlanError, excerpt};
 use super::lexicon::{self, stem};
+use super::qualifier;
 use super::slot::Slot;
 use super::token::{Kind, Token};
 
@@ -115,6 +116,10 @@ fn noun(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Use
     let next = clause.tokens.get(at + 1).filter(|_| clause.is_used(at + 1));
     let value = |place: usize| matches!(clause.uses.get(place), Some(Some(Use::Value | Use::Choice | Use::Reference)));
     let beside = value(at + 1) || at.checked_sub(1).is_some_and(value);
+    // What picks some of what is listed is no name of all of it.
+    if qualifier::is_kind(word) && !facts.tools.iter().any(|tool| tool.does("create")) {
+        return None;
+    }
     if facts.names(word) {
         return Some(Use::Thing);
     }
@@ -135,7 +140,7 @@ fn noun(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Use
     }
     let pointed = match word {
         "this" | "these" | "that" | "those" | "following" | "everything" => facts.carried,
-        _ => lexicon::is_pronoun(word) && facts.wired,
+        _ => lexicon::is_pronoun(word) && (facts.wired || facts.given),
     };
     if pointed {
         return Some(Use::Reference);

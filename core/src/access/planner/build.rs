@@ -9,31 +9,36 @@ use super::clause::{Clause, Use};
 use super::error::{PlanError, excerpt};
 use super::fill::{Fill, may_hold};
 use super::lexicon::{self, stem};
+use super::request;
 use super::slot::{self, Class, Slot, slots};
 use super::token::{Kind, Token};
-use super::wire::{self, Made};
+use super::wire::{self, Listing, Made};
 use crate::access::{Plan, PlanStep};
 use crate::limits::PLAN_STEPS_MAX;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
+/// Words between the members of a list.
+const LISTED: &[&str] = &["in", "to", "of", "for", "on", "into", "at"];
 /// Steps that may be needed for one clause before its own.
 const DEPTH_MAX: usize = 3;
+/// Verbs that don't say whether something is asked or changed.
+const UNSAID: &[&str] = &["call", "request", "send", "hit", "submit"];
 /// Words at which what a noun speaks of ends.
 const NOUN_ENDS: &[&str] = &["to", "with", "via", "as", "into", "under", "through", "using", "and"];
 
 /// A plan in the making.
 pub(super) struct Builder<'a> {
     goal: &'a str,
-    inputs: Option<&'a Map<String, Value>>,
+    pub(super) inputs: Option<&'a Map<String, Value>>,
     tools: &'a [Profile],
-    steps: Vec<Made<'a>>,
+    pub(super) steps: Vec<Made<'a>>,
     /// Members of `inputs` that a step has.
-    given: BTreeSet<String>,
+    pub(super) given: BTreeSet<String>,
     /// The repository that was spoken of last.
     repo: Option<(Value, Value)>,
     /// What the steps of the present clause were made of.
-    facts: Facts<'a>,
+    pub(super) facts: Facts<'a>,
 }
 
 impl<'a> Builder<'a> {
@@ -42,20 +47,29 @@ impl<'a> Builder<'a> {
         Self { goal, inputs, tools, steps: Vec::new(), given: BTreeSet::new(), repo: None, facts: Facts::default() }
     }
 
-    /// The finished plan.
-    pub(super) fn plan(self) -> Plan {
+    /// The finished plan, unless it leaves out something that the caller gave.
+    pub(super) fn plan(self) -> Result<Plan, PlanError> {
+        let held = |name: &String, value: &Value| {
+            let literal = escaped(value.clone());
+            self.given.contains(name) || self.steps.iter().any(|step| step.input.get(name) == Some(&literal))
+        };
+        let inputs = self.inputs.into_iter().flatten().filter(|(name, value)| !held(name, value));
+        let unused: Vec<String> = inputs.map(|(name, _)| excerpt(name)).collect();
+        if !unused.is_empty() {
+            return Err(PlanError::UnusedInput { inputs: unused });
+        }
         let step = |made: Made<'_>| PlanStep {
             id: made.id,
             tool: made.tool.spec.name.clone(),
             input: Value::Object(made.input),
         };
-        Plan { steps: self.steps.into_iter().map(step).collect(), more: false }
+        Ok(Plan { steps: self.steps.into_iter().map(step).collect(), more: false })
     }
 
     /// Adds the steps of one clause.
     pub(super) fn clause(&mut self, clause: &mut Clause) -> Result<(), PlanError> {
         self.facts = Facts::default();
-        self.unconditional(clause, clause.verb.map_or(0, |verb| verb + 1))?;
+        self.asked(clause)?;
         let tool = choose(self.tools, self.goal, clause)?;
         let made = self.step(tool, clause, &[]).and_then(|()| self.again(clause));
         if matches!(made, Err(PlanError::MissingInput { .. })) {
@@ -65,8 +79,13 @@ impl<'a> Builder<'a> {
             self.facts.given = true;
         }
         account::settle(clause, &self.facts);
-        self.unconditional(clause, clause.tokens.len())?;
+        let conditions = self.unconditional(clause, clause.tokens.len());
         match made {
+            Err(PlanError::Unplaced { text }) => {
+                let texts = std::iter::once(text).chain(conditions.err().into_iter().filter_map(PlanError::into_text));
+                Err(PlanError::Unplaced { text: excerpt(&texts.collect::<Vec<_>>().join(" … ")) })
+            }
+            _ if conditions.is_err() => conditions,
             Err(missing @ PlanError::MissingInput { .. }) => {
                 Err(account::unknown(self.goal, clause).unwrap_or(missing))
             }
@@ -75,10 +94,39 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// What is no wish, or one that holds only sometimes, is told before anything else.
+    fn asked(&self, clause: &Clause) -> Result<(), PlanError> {
+        self.unconditional(clause, clause.verb.map_or(0, |verb| verb + 1))?;
+        request::refusal(self.goal, clause, self.tools).map_or(Ok(()), Err)
+    }
+
+    /// A refusal that names also the later clauses that nothing here can do.
+    pub(super) fn with_others(&self, error: PlanError, later: &[Clause]) -> PlanError {
+        let refused = |clause: &Clause| {
+            let chosen = self.asked(clause).and_then(|()| choose(self.tools, self.goal, clause));
+            chosen.err().filter(|error| matches!(error, PlanError::Unplaced { .. } | PlanError::NoTool { .. }))
+        };
+        let mut others = later.iter().filter_map(refused);
+        let text = match error {
+            PlanError::Unplaced { text } => text,
+            PlanError::MissingInput { .. } => return others.next().unwrap_or(error),
+            _ => return error,
+        };
+        let texts: Vec<String> = std::iter::once(text).chain(others.filter_map(PlanError::into_text)).collect();
+        PlanError::Unplaced { text: excerpt(&texts.join(" … ")) }
+    }
+
     /// A wish that holds only sometimes, or not at all, must not become a plan that always acts.
     fn unconditional(&self, clause: &Clause, end: usize) -> Result<(), PlanError> {
         let mut words = clause.words().take_while(|(at, _)| *at < end);
-        let Some((at, _)) = words.find(|(_, word)| lexicon::is_condition(word)) else { return Ok(()) };
+        let settled = end == clause.tokens.len();
+        let counts = |word: &str| lexicon::is_condition(word) && !(settled && lexicon::is_time(word));
+        let Some((at, word)) = words.find(|(_, word)| counts(word)) else { return Ok(()) };
+        if lexicon::is_time(word) {
+            return Err(PlanError::Unplaced { text: clause.tokens[at].text.clone() });
+        }
+        let from = clause.unused().map(|(at, _)| at).filter(|first| *first < at && settled);
+        let at = from.min().unwrap_or(at);
         let last = clause.tokens.last().map_or(0, |token| token.end);
         let text = self.goal.get(clause.tokens[at].start..last).unwrap_or(&clause.tokens[at].text);
         Err(PlanError::Unplaced { text: excerpt(text) })
@@ -99,6 +147,8 @@ impl<'a> Builder<'a> {
             searches: tool.does("search"),
             tells: tool.does("send") || tool.does("post"),
             asks: above.len() > 1 && tool.spec.reads_when.is_some(),
+            settled: BTreeSet::new(),
+            run_places: Vec::new(),
         };
         if let Some(reads) = tool.spec.reads_when.as_ref().filter(|_| fill.asks) {
             // Nobody asked for this call in words, so it only asks.
@@ -106,19 +156,23 @@ impl<'a> Builder<'a> {
         }
         let outcome = self.outcome_of_a_noun(&fill, clause, &above)?;
         fill.read(clause);
+        if let Some(text) = fill.doubtful(clause) {
+            return Err(PlanError::Unplaced { text: excerpt(&text) });
+        }
         self.remember_repo(&mut fill);
+        let listing = Listing::to(tool, "");
         if let Some(noun) = outcome
-            && !self.flow(&mut fill, tool, 1, wire::given)
+            && !self.flow(&mut fill, tool, 1, |step, slot| wire::given(step, slot, listing))
         {
             return Err(PlanError::Unplaced { text: excerpt(&clause.tokens[noun].text) });
         }
-        let refers = self.refer(&mut fill, tool, clause);
-        self.take_inputs(&mut fill, false);
+        let refers = self.refer(&mut fill, tool, clause)?;
+        self.take_inputs(&mut fill, clause, false);
         if !refers {
             self.implicit(&mut fill, tool);
         }
         self.produce(&mut fill, tool, clause, &above)?;
-        self.take_inputs(&mut fill, true);
+        self.take_inputs(&mut fill, clause, true);
         self.finish(fill, tool, refers)
     }
 
@@ -130,7 +184,8 @@ impl<'a> Builder<'a> {
         clause: &mut Clause,
         above: &[usize],
     ) -> Result<Option<usize>, PlanError> {
-        if above.len() > DEPTH_MAX {
+        // A search finds PDFs; it makes none.
+        if above.len() > DEPTH_MAX || fill.searches {
             return Ok(None);
         }
         let found = clause.words().filter(|(place, _)| Some(*place) != clause.verb).find_map(|(place, word)| {
@@ -177,15 +232,19 @@ impl<'a> Builder<'a> {
     }
 
     /// Whether the caller gave this, and no step has it yet.
-    fn fresh(&self, name: &str) -> bool {
+    pub(super) fn fresh(&self, name: &str) -> bool {
         self.inputs.is_some_and(|inputs| inputs.contains_key(name)) && !self.given.contains(name)
     }
 
     /// Members of `inputs` with the names of inputs; those that a step has already only where
     /// something would be missing otherwise.
-    fn take_inputs(&mut self, fill: &mut Fill<'a>, even_used: bool) {
+    fn take_inputs(&mut self, fill: &mut Fill<'a>, clause: &Clause, even_used: bool) {
         let Some(inputs) = self.inputs else { return };
-        let open: Vec<(&str, bool)> = fill.open().map(|slot| (slot.name, slot.required)).collect();
+        // Words that say how a thing is asked for are not overruled: `fetch` is no DELETE.
+        let says_how = clause.verb_word().is_some_and(|verb| !UNSAID.contains(&verb));
+        let how = fill.tool.spec.reads_when.as_ref().map(|reads| reads.member).filter(|_| says_how);
+        let free = |slot: &&Slot<'_>| !fill.settled.contains(slot.name) && how != Some(slot.name);
+        let open: Vec<(&str, bool)> = fill.open().filter(free).map(|slot| (slot.name, slot.required)).collect();
         for (name, required) in open {
             let wanted = if even_used { required } else { !self.given.contains(name) && self.room(fill, name) };
             if let Some(value) = inputs.get(name).filter(|_| wanted) {
@@ -203,105 +262,12 @@ impl<'a> Builder<'a> {
         !is_content(name) || (fill.writes() && !fill.input.keys().any(|key| is_content(key)))
     }
 
-    /// Puts what one of the last `back` steps gives, the latest first, into the first place for what
-    /// is handed on that can hold it.
-    fn flow(
-        &mut self,
-        fill: &mut Fill<'a>,
-        tool: &Profile,
-        back: usize,
-        value: impl Fn(&Made<'a>, &Slot<'_>) -> Option<Value>,
-    ) -> bool {
-        let filled = fill.slots.iter().any(|slot| slot.is_content() && fill.input.contains_key(slot.name));
-        if filled || !fill.writes() || tool.does("search") {
-            return false;
-        }
-        let places: Vec<&Slot<'_>> = fill.open().filter(|slot| slot.is_content()).collect();
-        let found = self.steps.iter().rev().take(back).find_map(|step| {
-            places.iter().find_map(|slot| value(step, slot).map(|value| (slot.name, value, step.tool)))
-        });
-        match found {
-            Some((name, value, tool)) => {
-                fill.wire(name, value);
-                self.facts.wired = true;
-                self.facts.tools.push(tool);
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// Nouns and pronouns that point at earlier steps. Says whether something is pointed at.
-    fn refer(&mut self, fill: &mut Fill<'a>, tool: &Profile, clause: &mut Clause) -> bool {
-        let noun = self.refer_by_noun(fill, tool, clause, PLAN_STEPS_MAX);
-        let words: Vec<&str> =
-            clause.words().filter(|(at, _)| Some(*at) != clause.verb).map(|(_, word)| word).collect();
-        let pronoun = words.iter().any(|word| lexicon::is_pronoun(word));
-        // `the text` is what the caller gave under that name.
-        if !noun && let Some(text) = words.iter().find_map(|word| self.text(word)) {
-            self.flow_literal(fill, tool, text);
-        }
-        if pronoun && !noun {
-            // What a step made; then what it was itself given; then where it put it.
-            let _ = self.flow(fill, tool, PLAN_STEPS_MAX, wire::given)
-                || self.flow(fill, tool, PLAN_STEPS_MAX, wire::repeated)
-                || self.flow(fill, tool, PLAN_STEPS_MAX, wire::link);
-        }
-        if pronoun {
-            let ids: Vec<Slot<'a>> = fill.open().filter(|slot| slot.class == Class::Id).cloned().collect();
-            let found = self
-                .steps
-                .iter()
-                .rev()
-                .find_map(|step| ids.iter().find_map(|slot| wire::id(step, slot).map(|value| (slot.name, value))));
-            let lacks = slot::missing(&tool.spec, &fill.input).is_some();
-            if let Some((name, value)) = found.filter(|_| lacks) {
-                fill.wire(name, value);
-                self.facts.wired = true;
-            }
-        }
-        words.iter().any(|word| matches!(*word, "it" | "them"))
-    }
-
-    /// Hands on what a noun names: `the titles` before `the issues`, because it says more.
-    fn refer_by_noun(&mut self, fill: &mut Fill<'a>, tool: &Profile, clause: &mut Clause, back: usize) -> bool {
-        let small = |word: &str| lexicon::is_pronoun(word) || lexicon::is_preposition(word);
-        let verb = clause.verb;
-        let named = |(at, word): &(usize, &str)| Some(*at) != verb && !small(word) && !tool.has_thing(word);
-        let nouns: Vec<(usize, String)> =
-            clause.words().filter(named).map(|(at, word)| (at, word.to_owned())).collect();
-        for of_item in [true, false] {
-            for (at, word) in &nouns {
-                if self.flow(fill, tool, back, |step, slot| wire::by_noun(step, slot, word, of_item)) {
-                    clause.take(*at, Use::Reference);
-                    return true;
-                }
-            }
-        }
-        false
-    }
-
-    /// A text of the caller's that no step has yet.
-    fn text(&self, name: &str) -> Option<&'a Value> {
-        self.inputs.filter(|_| self.fresh(name))?.get(name).filter(|value| value.is_string())
-    }
-
-    /// Puts a text of the caller's into a place for what is handed on that has another name.
-    fn flow_literal(&mut self, fill: &mut Fill<'a>, tool: &Profile, text: &Value) {
-        let filled = fill.slots.iter().any(|slot| slot.is_content() && fill.input.contains_key(slot.name));
-        let place = |slot: &&Slot<'_>| slot.is_content() && slot.class == Class::Text && slot.name != "artifact";
-        let name = fill.open().find(place).map(|slot| slot.name);
-        if let Some(name) = name.filter(|_| !filled && fill.writes() && !tool.does("search")) {
-            fill.put(name, text.clone());
-            self.facts.given = true;
-        }
-    }
-
     /// `fetch …, post to #ops`: what was made is handed on without being named.
     fn implicit(&mut self, fill: &mut Fill<'a>, tool: &Profile) {
         let needed = fill.open().any(|slot| slot.required && slot.is_content());
         if needed || tool.hands_on() {
-            self.flow(fill, tool, 1, wire::given);
+            let listing = Listing::to(tool, "");
+            self.flow(fill, tool, 1, |step, slot| wire::given(step, slot, listing));
         }
     }
 
@@ -313,19 +279,44 @@ impl<'a> Builder<'a> {
         clause: &mut Clause,
         above: &[usize],
     ) -> Result<(), PlanError> {
-        let wants = fill.open().any(|slot| slot.is_content() && (slot.required || tool.hands_on()));
+        // What is sent as data is named by the words; an address alone does not say so.
+        let texts = |slot: &Slot<'_>| slot.class != Class::Open && (slot.required || tool.hands_on());
+        let wants = fill.open().any(|slot| slot.is_content() && texts(slot));
         let filled = fill.slots.iter().any(|slot| slot.is_content() && fill.input.contains_key(slot.name));
         if !wants || filled || tool.does("search") || above.len() > DEPTH_MAX {
             return Ok(());
         }
-        let Some(maker) = producer(self.tools, clause, above) else { return Ok(()) };
+        // What an earlier step made is not made again.
+        let made = |at: &usize| {
+            let tool = &self.tools[*at];
+            let done = self.steps.iter().any(|step| std::ptr::eq(step.tool, tool));
+            done && clause.words().any(|(_, word)| lexicon::is_outcome(word) && tool.makes(word))
+        };
+        let besides: Vec<usize> = above.iter().copied().chain((0..self.tools.len()).filter(made)).collect();
+        let Some(maker) = producer(self.tools, clause, &besides) else { return Ok(()) };
         // The verb says what is done with it, not how it is made.
         let verb = clause.verb.take();
+        let before = clause.uses.clone();
         let made = self.step(maker, clause, above);
         clause.verb = verb;
         made?;
-        let _ = self.refer_by_noun(fill, tool, clause, 1) || self.flow(fill, tool, 1, wire::given);
-        Ok(())
+        let listing = Listing::to(tool, if clause.words().any(|(_, word)| word == "results") { "results" } else { "" });
+        let flows = self.refer_by_noun(fill, tool, clause, 1)?
+            || self.flow(fill, tool, 1, |step, slot| wire::given(step, slot, listing));
+        if flows {
+            return Ok(());
+        }
+        // What is read and handed to nobody was not asked for.
+        let taken = |at: &usize| before[*at].is_none() && clause.is_used(*at);
+        let last = (0..before.len()).rev().find(taken).unwrap_or(0);
+        let verb_word = clause.verb_word().unwrap_or_default();
+        let part = |at: &usize| {
+            let word = clause.tokens[*at].word().filter(|word| !lexicon::is_particle(verb_word, word));
+            taken(at) || (word.is_some() && !clause.is_used(*at) && clause.verb != Some(*at))
+        };
+        let first = (0..=last).rev().take_while(part).last().unwrap_or(last);
+        let text = self.goal.get(clause.tokens[first].start..clause.tokens[last].end).unwrap_or_default();
+        Err(PlanError::Unplaced { text: excerpt(text) })
     }
 
     /// The step, if nothing is missing and all that was said is valid.
@@ -384,16 +375,36 @@ impl<'a> Builder<'a> {
                 _ => continue,
             };
             let same = |(name, _): &(&str, Value)| last.input.contains_key(*name) && may_hold(name, clause, at);
-            if clause.is_used(at) || !others.iter().all(same) {
+            if clause.is_used(at) || !others.iter().all(same) || !is_listed(clause, at, last.tool) {
                 continue;
             }
             let (tool, mut input) = (last.tool, last.input.clone());
             others.into_iter().for_each(|(name, value)| drop(input.insert(name.to_owned(), value)));
             clause.take(at, Use::Value);
             self.push(tool, input)?;
+            self.steps.iter_mut().rev().take(2).for_each(|step| step.repeated = true);
         }
         Ok(())
     }
+}
+
+/// Whether a channel or repository stands in a list with one that is used: `in acme/web and in
+/// acme/api`, and not `in acme/web about acme/api`.
+fn is_listed(clause: &Clause, at: usize, tool: &Profile) -> bool {
+    let repeats = |word: &str| lexicon::is_determiner(word) || LISTED.contains(&word) || tool.has_thing(word);
+    let mut joined = false;
+    for place in (0..at).rev() {
+        let token = &clause.tokens[place];
+        if token.is("and") || token.kind == Kind::Mark(',') {
+            joined = true;
+        } else if token.is_entity() {
+            let alike = std::mem::discriminant(&token.kind) == std::mem::discriminant(&clause.tokens[at].kind);
+            return joined && alike && clause.uses[place] == Some(Use::Value);
+        } else if !token.word().is_some_and(repeats) {
+            return false;
+        }
+    }
+    false
 }
 
 /// A value in which no text is an expression, whatever it looks like.

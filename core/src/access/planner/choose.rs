@@ -82,6 +82,11 @@ impl Profile {
         self.acts.contains(&stem(act))
     }
 
+    /// Whether its name holds this very word.
+    pub(super) fn spells(&self, word: &str) -> bool {
+        self.spec.name.split(['.', '_', '-']).any(|part| part == word)
+    }
+
     pub(super) fn has_thing(&self, word: &str) -> bool {
         self.things.contains(&lexicon::thing(word))
     }
@@ -232,7 +237,8 @@ fn wanted(goal: &str, clause: &Clause) -> String {
     let mut taken: Vec<&Token> = Vec::new();
     for token in words.take(WANTED_WORDS_MAX) {
         let preposition = token.word().is_some_and(lexicon::is_preposition);
-        let told = taken.last().is_some_and(|last| !last.word().is_some_and(lexicon::is_pronoun));
+        let said = taken.len() > 1 && taken.iter().any(|token| !token.word().is_some_and(lexicon::is_filler));
+        let told = said && taken.last().is_some_and(|last| !last.word().is_some_and(lexicon::is_pronoun));
         let number = matches!(token.kind, Kind::Number(_));
         if !taken.is_empty() && ((preposition && told) || (token.is_entity() && !number)) {
             break;

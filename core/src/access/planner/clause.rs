@@ -195,6 +195,10 @@ fn verb_at(tokens: &[Token], at: usize) -> bool {
     if lexicon::is_label(word) && next.is_none_or(|t| t.is_entity() || t.is_mark()) {
         return false;
     }
+    // `…, saying at noon` goes on with what was said.
+    if word.ends_with("ing") && !lexicon::is_act(word) && !lexicon::acts(word).is_empty() {
+        return false;
+    }
     let article = follows(&|w| lexicon::is_determiner(w) || w == "it" || w == "them");
     if !lexicon::acts(word).is_empty() {
         let object = next.is_some_and(Token::is_entity)
@@ -225,6 +229,11 @@ fn says_something(part: &[Token]) -> bool {
         "things",
         "this",
         "so",
+        "go",
+        "ahead",
+        "once",
+        "that's",
+        "done",
     ];
     part.iter().any(|token| !token.is_mark() && !token.word().is_some_and(|word| COURTESY.contains(&word)))
 }

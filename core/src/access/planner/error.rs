@@ -40,6 +40,15 @@ pub enum PlanError {
         /// The part.
         text: String,
     },
+    /// The caller gave something that no step takes, or that contradicts the goal.
+    #[error(
+        "no step of the plan takes {}: leave it out of the inputs, or say in the goal what it is for",
+        inputs.iter().map(|name| format!("inputs.{name}")).collect::<Vec<_>>().join(", ")
+    )]
+    UnusedInput {
+        /// The names of the inputs.
+        inputs: Vec<String>,
+    },
     /// The goal or its plan is too long.
     #[error("a goal has at most {GOAL_CHARS_MAX} characters and its plan {PLAN_STEPS_MAX} steps")]
     TooLong,
@@ -49,6 +58,14 @@ pub enum PlanError {
 }
 
 impl PlanError {
+    /// The words of the goal that it names.
+    pub(super) fn into_text(self) -> Option<String> {
+        match self {
+            Self::NoTool { wanted: text } | Self::Unplaced { text } => Some(text),
+            _ => None,
+        }
+    }
+
     /// The error as every surface tells it.
     #[must_use]
     pub fn body(&self) -> ErrorBody {
@@ -63,6 +80,9 @@ impl PlanError {
                 .with("hint", hint.as_str()),
             Self::Ambiguous { tools } => body.with("reason", "ambiguous").with("tools", tools.clone()),
             Self::Unplaced { text } => body.with("reason", "unplaced").with("text", text.as_str()),
+            Self::UnusedInput { inputs } => {
+                body.with("field", "inputs").with("reason", "unused_input").with("inputs", inputs.clone())
+            }
             Self::TooLong => {
                 body.with("reason", "too_long").with("chars_max", GOAL_CHARS_MAX).with("steps_max", PLAN_STEPS_MAX)
             }

@@ -15,6 +15,10 @@ use std::collections::BTreeSet;
 
 /// Words around a number that say it is a limit.
 const LIMITS: &[&str] = &["first", "top", "at", "most", "up", "to", "limit", "only"];
+/// Words around a number that say it is the most there may be.
+const AT_MOST: &[&str] = &["at", "most", "up", "to", "only"];
+/// Words before a number that say it is not the number itself.
+const APART: &[&str] = &["over", "under", "about", "around", "above", "below", "between", "than", "least"];
 /// Words around a number that say it counts from the newest on.
 const NEWEST: &[&str] = &["latest", "last", "newest", "recent", "most"];
 /// Words that say by what something is called.
@@ -54,6 +58,10 @@ pub(super) struct Fill<'a> {
     pub(super) tells: bool,
     /// It may only ask.
     pub(super) asks: bool,
+    /// Inputs whose default the words name.
+    pub(super) settled: BTreeSet<&'a str>,
+    /// Places of the words that are a text without quotes.
+    pub(super) run_places: Vec<usize>,
 }
 
 impl<'a> Fill<'a> {
@@ -118,7 +126,11 @@ impl<'a> Fill<'a> {
                 (Kind::Id, _) => self.parent(clause, at).into_iter().map(|name| (name, text())).collect(),
                 _ => Vec::new(),
             };
-            let fits = taken.iter().all(|(name, _)| self.takes(name) && may_hold(name, clause, at));
+            let source = self.tells && matches!(clause.governor(at), Governor::Preposition("from" | "of" | "in"));
+            let fits = |(name, _): &(&str, Value)| {
+                self.takes(name) && may_hold(name, clause, at) && !(source && *name == "url")
+            };
+            let fits = taken.iter().all(fits);
             if !taken.is_empty() && fits {
                 taken.into_iter().for_each(|(name, value)| self.put(name, value));
                 clause.take(at, Use::Value);
@@ -151,7 +163,8 @@ impl<'a> Fill<'a> {
     fn numbers(&mut self, clause: &mut Clause) {
         for at in 0..clause.tokens.len() {
             let Kind::Number(number) = clause.tokens[at].kind else { continue };
-            if clause.is_used(at) {
+            let apart = |before: usize| clause.tokens[before].word().is_some_and(|word| APART.contains(&word));
+            if clause.is_used(at) || at.checked_sub(1).is_some_and(apart) {
                 continue;
             }
             let next = clause.tokens.get(at + 1).and_then(Token::word).unwrap_or_default();
@@ -160,7 +173,7 @@ impl<'a> Fill<'a> {
             let counted = self.open().filter(counts).find(named).map(|slot| slot.name);
             let limit = || self.takes("limit").then(|| self.limit(clause, at)).flatten();
             let (name, places) = match counted {
-                Some(name) => (name, around(clause, at, LIMITS).into_iter().chain([at + 1]).collect()),
+                Some(name) => (name, around(clause, at, AT_MOST).into_iter().chain([at + 1]).collect()),
                 None => match limit() {
                     Some(places) => ("limit", places),
                     None => continue,
@@ -207,19 +220,31 @@ impl<'a> Fill<'a> {
                     meant
                         && !text.is_empty()
                         && !self.tool.tells_of_items(word)
-                        && (*word == text.to_lowercase() || stem(word) == stem(text))
+                        && !clause.tokens.get(at + 1).is_some_and(|next| next.is("since") || next.is("after"))
+                        && (*word == text.to_lowercase() || (stem(word) == stem(text) && !word.ends_with("ed")))
                 };
                 clause.words().filter(means).map(|(at, _)| at).collect()
             };
             let mut found: Vec<(&Value, Vec<usize>)> =
-                values.into_iter().map(|value| (value, said(value))).filter(|(_, places)| !places.is_empty()).collect();
-            // `all open issues` are the open ones.
+                values.iter().map(|value| (*value, said(value))).filter(|(_, places)| !places.is_empty()).collect();
+            // `all open issues` are the open ones; `open and closed` are all.
             if found.len() > 1 {
                 found.retain(|(value, _)| *value != "all");
+                let others = values.iter().filter(|value| **value != "all").count();
+                if found.len() == others
+                    && others > 1
+                    && let Some(all) = values.iter().find(|value| **value == "all")
+                {
+                    let places = std::mem::take(&mut found).into_iter().flat_map(|(_, places)| places);
+                    let places = places.chain(said(all)).collect();
+                    found.push((*all, places));
+                }
             }
             // `open or closed` is no choice; both stay over.
             if let [(value, places)] = &found[..] {
-                if slot.schema.get("default") != Some(*value) {
+                if slot.schema.get("default") == Some(*value) {
+                    self.settled.insert(slot.name);
+                } else {
                     self.put(slot.name, (*value).clone());
                 }
                 let verb = clause.verb;
@@ -243,7 +268,9 @@ impl<'a> Fill<'a> {
             let content = |slot: &&Slot<'_>| {
                 slot.is_content() && matches!(slot.class, Class::Text | Class::Texts) && slot.name != "artifact"
             };
+            let further = is_further(clause, at) || self.is_called(clause, at);
             let slot = needed.or_else(|| self.open().find(content).filter(|_| !filled && writes));
+            let slot = slot.filter(|slot| !further || slot.is_head() && !is_further(clause, at));
             if let Some((name, value)) = slot.map(|slot| (slot.name, slot.text(&clause.tokens[at].text))) {
                 self.put(name, value);
                 clause.take(at, Use::Value);
@@ -258,13 +285,22 @@ impl<'a> Fill<'a> {
         match clause.governor(at) {
             Governor::Preposition(word) if self.searches => SOUGHT.contains(&word),
             Governor::Preposition(word) if self.tells => word == "with",
-            Governor::Preposition(word) => matches!(word, "of" | "from" | "with"),
+            // An issue from Ann does not say "Ann".
+            Governor::Preposition("of" | "from") => !self.slots.iter().any(|slot| slot.required && slot.is_head()),
+            Governor::Preposition(word) => word == "with",
             Governor::Word(word) if self.searches => {
                 SOUGHT.contains(&word) || !lexicon::is_label(word) || self.by_name(word).is_some()
             }
             Governor::Word(word) => !lexicon::is_label(word),
             Governor::None => true,
         }
+    }
+
+    /// Whether a quoted text says what the thing right before it is called.
+    fn is_called(&self, clause: &Clause, at: usize) -> bool {
+        let before = at.checked_sub(1).filter(|before| clause.verb != Some(*before));
+        let named = |before: usize| clause.tokens[before].word().is_some_and(|word| self.tool.has_thing(word));
+        self.tool.does("create") && before.is_some_and(named)
     }
 
     /// The choice that makes a search look at names: `named "…"`.
@@ -292,6 +328,14 @@ impl<'a> Fill<'a> {
     pub(super) fn writes(&self) -> bool {
         !self.asks && (!self.has("method") || self.input.get("method").is_some_and(|method| method != "GET"))
     }
+}
+
+/// Whether a quoted text is one more thing beside another: `a page "A" and a page "B"`.
+fn is_further(clause: &Clause, at: usize) -> bool {
+    let is_text = |place: &usize| clause.tokens[*place].kind == Kind::Text && clause.is_used(*place);
+    let Some(first) = (0..at).rev().find(is_text) else { return false };
+    let joins = |token: &Token| token.is("and") || token.kind == Kind::Mark(',');
+    clause.tokens[first..at].iter().any(joins) && clause.governor(at) != Governor::Preposition("with")
 }
 
 /// The places of such words right before and behind a number.

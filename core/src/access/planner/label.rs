@@ -7,6 +7,8 @@
 use super::clause::{Clause, Use};
 use super::fill::Fill;
 use super::lexicon;
+use super::qualifier;
+use super::request;
 use super::slot::{Class, Slot};
 use super::token::{Kind, Token};
 use serde_json::Value;
@@ -16,7 +18,7 @@ const BARE: &[&str] = &["bucket", "channel_alias", "labels", "assignee", "assign
 /// Words between a label and its value.
 const BETWEEN: &[&str] = &["is", "of", "to", "the", "it", "with", "line", "a", "an", "being", "says", "that", "="];
 /// Words that announce what is looked for, the surest first.
-pub(super) const SOUGHT: &[&str] = &["about", "containing", "matching", "mentioning", "for"];
+pub(super) const SOUGHT: &[&str] = &["about", "containing", "contain", "contains", "matching", "mentioning", "for"];
 /// Words before `since` that say nothing else.
 const CHANGED: &[&str] = &["changed", "updated", "modified"];
 
@@ -31,25 +33,31 @@ impl<'a> Fill<'a> {
             let labels = lexicon::labels(slot.name);
             for at in 0..clause.tokens.len() {
                 let said = clause.tokens[at].word().is_some_and(|word| labels.contains(&word));
-                if !said || clause.is_used(at) || clause.verb == Some(at) {
+                if !said || clause.is_used(at) || clause.verb == Some(at) || is_other(&slot, clause, at) {
                     continue;
                 }
                 let from = value_at(clause, at, &labels);
                 let behind = from.and_then(|from| self.behind(&slot, clause, at, from).map(|found| (found, from)));
+                if let Some((value, place)) = before(&slot, clause, at) {
+                    // `the reports bucket archive` may be either.
+                    if behind.is_none() {
+                        self.put(slot.name, value);
+                        clause.take(place, Use::Value);
+                        clause.take(at, Use::Label);
+                    }
+                    break;
+                }
                 if let Some(((value, places), from)) = behind {
                     self.put(slot.name, value);
+                    if places.len() > 1 && slot.is_head() {
+                        self.run_places.extend(&places);
+                    }
                     places.into_iter().for_each(|place| clause.take(place, Use::Value));
                     (at..from).for_each(|place| clause.take(place, Use::Label));
                     let changed = |place: &usize| clause.tokens[*place].word().is_some_and(|w| CHANGED.contains(&w));
                     if let Some(place) = at.checked_sub(1).filter(changed).filter(|_| slot.name == "since") {
                         clause.take(place, Use::Label);
                     }
-                    break;
-                }
-                if let Some((value, place)) = before(&slot, clause, at) {
-                    self.put(slot.name, value);
-                    clause.take(place, Use::Value);
-                    clause.take(at, Use::Label);
                     break;
                 }
             }
@@ -60,8 +68,12 @@ impl<'a> Fill<'a> {
     fn behind(&self, slot: &Slot<'_>, clause: &Clause, at: usize, from: usize) -> Found {
         let token = &clause.tokens[from];
         let one = |value: Value| Some((value, vec![from]));
-        let name = |place: usize| is_name(clause, place) && !(is_person(slot) && articled(clause, place));
+        // `assigned today to bob`: somebody's name is not followed by a second one.
+        let person =
+            |place: usize| !articled(clause, place) && !clause.tokens.get(place + 1).is_some_and(|t| t.is("to"));
+        let name = |place: usize| is_name(clause, place) && (!is_person(slot) || person(place));
         let bare = BARE.contains(&slot.name) && name(from);
+        let further = |place: usize| name(place) && !self.is_qualifier(slot, clause, place);
         match (slot.class, &token.kind) {
             (Class::Address, Kind::Email) => {
                 several(slot, clause, from, &|place| clause.tokens[place].kind == Kind::Email)
@@ -69,7 +81,7 @@ impl<'a> Fill<'a> {
             (Class::Count, Kind::Number(number)) => one(Value::from(*number)),
             (Class::Texts, Kind::Text) => several(slot, clause, from, &|place| clause.tokens[place].kind == Kind::Text),
             (Class::Texts, Kind::Word(_) | Kind::Handle) if bare || token.kind == Kind::Handle => {
-                several(slot, clause, from, &|place| name(place) || clause.tokens[place].kind == Kind::Handle)
+                several(slot, clause, from, &|place| further(place) || clause.tokens[place].kind == Kind::Handle)
             }
             (Class::Text, Kind::Text) => one(Value::from(token.text.as_str())),
             (Class::Text, Kind::Name) if matches!(slot.name, "key" | "event_type" | "bucket") => {
@@ -78,10 +90,13 @@ impl<'a> Fill<'a> {
             (Class::Text, Kind::Secret) if slot.name == "secret" => one(Value::from(token.text.as_str())),
             (Class::Text, Kind::Moment) if slot.name == "since" => one(Value::from(token.text.as_str())),
             (Class::Text, Kind::Handle) if slot.name == "assignee" => one(Value::from(token.text.as_str())),
-            (Class::Text, Kind::Word(_)) if slot.name == "labels" && bare => several(slot, clause, from, &name),
+            (Class::Text, Kind::Word(_)) if slot.name == "labels" && bare => several(slot, clause, from, &further),
             (Class::Text, Kind::Word(_)) if bare => one(Value::from(token.text.as_str())),
             (Class::Text, Kind::Word(_)) if slot.is_head() && !self.searches && !clause.tokens[at].is(slot.name) => {
-                self.run(clause, from, false).map(|(text, places)| (Value::from(text), places))
+                // `about the issues of acme/web` speaks of them; it is not what they are called.
+                let run = self.run(clause, from, false);
+                run.filter(|(_, places)| !places.iter().all(|place| is_thing(clause, *place)))
+                    .map(|(text, places)| (Value::from(text), places))
             }
             (Class::Open, Kind::Json(value)) => one(value.clone()),
             _ => None,
@@ -124,6 +139,44 @@ impl<'a> Fill<'a> {
         Some((text.to_owned(), (from..end).collect()))
     }
 
+    /// Whether a word names what the tool gives a list of.
+    fn lists(&self, clause: &Clause, place: usize) -> bool {
+        clause.tokens[place].word().is_some_and(|word| self.tool.lists(word) && !qualifier::is_filter(word))
+    }
+
+    /// Whether a word behind a label says how something stands, instead of being one more label.
+    fn is_qualifier(&self, slot: &Slot<'_>, clause: &Clause, place: usize) -> bool {
+        let Some(word) = clause.tokens[place].word() else { return false };
+        let choices = self.slots.iter().filter_map(|slot| slot.schema["enum"].as_array()).flatten();
+        let choice = choices.filter_map(Value::as_str).any(|choice| choice.eq_ignore_ascii_case(word));
+        choice || qualifier::is_state(word) || (is_person(slot) && qualifier::is_rank(word))
+    }
+
+    /// Words of an unquoted text that make it doubtful where it ends.
+    pub(super) fn doubtful(&self, clause: &Clause) -> Option<String> {
+        // What stands behind a colon goes to the end, whatever it says; quotes end by themselves.
+        let colon = |at: usize| at.checked_sub(1).is_some_and(|at| clause.tokens[at].kind == Kind::Mark(':'));
+        let texts = clause.tokens.iter().enumerate().filter(|(at, token)| token.kind == Kind::Text && !colon(*at));
+        let bare = texts.filter_map(|(_, token)| self.goal.get(token.start..token.end).filter(|t| *t == token.text));
+        let folded = bare.into_iter().find_map(request::second_wish);
+        let searched = |at: &usize| {
+            let word = clause.tokens[*at].word().unwrap_or_default();
+            let before = at.checked_sub(1).is_some_and(|at| self.run_places.contains(&at));
+            qualifier::is_filter(word) || (before && word.ends_with("ed"))
+        };
+        let sought = || self.run_places.iter().copied().filter(|_| self.searches).find(searched);
+        let words = || {
+            let from = sought()?;
+            let last = self.run_places.iter().copied().max()?;
+            self.goal.get(clause.tokens[from].start..clause.tokens[last].end)
+        };
+        let run = || {
+            let (first, last) = (self.run_places.iter().min()?, self.run_places.iter().max()?);
+            self.goal.get(clause.tokens[*first].start..clause.tokens[*last].end).and_then(request::second_wish)
+        };
+        folded.or_else(words).or_else(run).map(str::to_owned)
+    }
+
     /// What is looked for, without quotes.
     pub(super) fn sought(&mut self, clause: &mut Clause) {
         let quoted = clause.unused().any(|(_, token)| token.kind == Kind::Text);
@@ -131,10 +184,20 @@ impl<'a> Fill<'a> {
         let (true, false, Some(name)) = (self.searches, quoted, open) else { return };
         for label in SOUGHT {
             let Some((at, _)) = clause.words().find(|(_, word)| word == label) else { continue };
-            let article = clause.tokens.get(at + 1).and_then(Token::word).is_some_and(lexicon::is_determiner);
+            let article = clause
+                .tokens
+                .get(at + 1)
+                .and_then(Token::word)
+                .is_some_and(|word| lexicon::is_determiner(word) && !lexicon::is_possessive(word));
             let from = at + 1 + usize::from(article);
-            if let Some((text, places)) = self.run(clause, from, true) {
+            // `for files` says where to look, not for what.
+            let run = self.run(clause, from, true);
+            let run = run.filter(|(_, places)| {
+                !places.iter().all(|place| is_thing(clause, *place) || self.lists(clause, *place))
+            });
+            if let Some((text, places)) = run {
                 self.put(name, Value::from(text));
+                self.run_places.extend(&places);
                 places.into_iter().for_each(|place| clause.take(place, Use::Value));
                 (at..from).for_each(|place| clause.take(place, Use::Label));
                 return;
@@ -142,18 +205,39 @@ impl<'a> Fill<'a> {
         }
         // `find our brand guidelines`: what is looked for stands behind the verb.
         let Some(verb) = clause.verb.map(|verb| verb + 1) else { return };
-        let small = |token: &Token| token.word().is_some_and(|w| lexicon::is_determiner(w) || lexicon::is_filler(w));
+        let small = |token: &Token| {
+            token.word().is_some_and(|w| (lexicon::is_determiner(w) && w != "my") || lexicon::is_filler(w))
+        };
         let from = (verb..clause.tokens.len()).find(|at| !small(&clause.tokens[*at])).unwrap_or(verb);
         let Some((text, places)) = self.run(clause, from, true) else { return };
         let says = |place: &usize| {
             let word = clause.tokens[*place].word().unwrap_or_default();
-            !lexicon::is_preposition(word) && !lexicon::is_generic(word) && !lexicon::is_thing(word) && word != "pages"
+            let named = lexicon::is_thing(word) || lexicon::is_service(word) || word == "pages";
+            !lexicon::is_preposition(word) && !lexicon::is_generic(word) && !named
         };
         if places.iter().all(says) {
             self.put(name, Value::from(text));
+            self.run_places.extend(&places);
             places.into_iter().for_each(|place| clause.take(place, Use::Value));
         }
     }
+}
+
+/// Whether a word that may announce this input announces something else: `reply to`, `closed since`.
+fn is_other(slot: &Slot<'_>, clause: &Clause, at: usize) -> bool {
+    let Some(before) = at.checked_sub(1).and_then(|at| clause.tokens[at].word()) else { return false };
+    match slot.name {
+        "to" => before == "reply",
+        "since" => before == "open" || (before.ends_with("ed") && !CHANGED.contains(&before)),
+        _ => false,
+    }
+}
+
+/// Whether a word names a thing or nothing in particular.
+fn is_thing(clause: &Clause, place: usize) -> bool {
+    clause.tokens[place]
+        .word()
+        .is_some_and(|word| lexicon::is_thing(word) || lexicon::is_generic(word) || lexicon::is_determiner(word))
 }
 
 /// Where the value of a label stands: past small words and further labels of the same input.
@@ -199,7 +283,10 @@ fn before(slot: &Slot<'_>, clause: &Clause, at: usize) -> Option<(Value, usize)>
     let token = &clause.tokens[place];
     let word = token.word().filter(|_| !clause.is_used(place))?;
     let articled = articled(clause, place);
-    let small = lexicon::is_determiner(word) || lexicon::is_preposition(word) || lexicon::is_thing(word);
+    let small = lexicon::is_determiner(word)
+        || lexicon::is_preposition(word)
+        || lexicon::is_thing(word)
+        || lexicon::is_condition(word);
     (!small && articled && lexicon::acts(word).is_empty()).then(|| (Value::from(token.text.as_str()), place))
 }
 

@@ -73,7 +73,6 @@ const ACTS: &[(&str, &[&str])] = &[
             "make",
             "typeset",
             "transform",
-            "print",
             "create",
             "generate",
             "produce",
@@ -115,6 +114,7 @@ const LABELS: &[(&str, &[&str])] = &[
     ("body", &["body", "saying", "says", "reading", "message", "text", "content", "description", "described", "that"]),
     ("text", &["text", "saying", "says", "message", "reading", "that"]),
     ("message", &["message", "saying", "text", "that"]),
+    ("paragraphs", &["saying", "text", "body", "content", "paragraph"]),
     ("content", &["content", "text", "saying"]),
     ("labels", &["label", "labels", "labelled", "labeled", "tagged", "tag", "tags"]),
     ("assignees", &["assign", "assigned", "assignee", "assignees"]),
@@ -127,7 +127,7 @@ const LABELS: &[(&str, &[&str])] = &[
     ("query", &["query", "titled", "called", "named"]),
     ("secret", &["secret", "signed"]),
     ("page_size", &["paper"]),
-    ("reply_to", &["reply-to"]),
+    ("reply_to", &["reply-to", "reply"]),
     ("mailbox", &["mailbox", "from"]),
 ];
 
@@ -200,7 +200,7 @@ const PREPOSITIONS: &[&str] = &[
 ];
 
 const DETERMINERS: &[&str] =
-    &["the", "a", "an", "this", "that", "these", "those", "my", "our", "your", "its", "their", "all", "every", "some"];
+    &["the", "a", "an", "this", "that", "these", "those", "my", "our", "your", "its", "their", "all", "every"];
 
 const PRONOUNS: &[&str] =
     &["it", "them", "this", "that", "these", "those", "result", "results", "output", "outcome", "everything", "its"];
@@ -256,8 +256,6 @@ const CONDITIONS: &[&str] = &[
     "weekly",
     "hourly",
     "monthly",
-    "tomorrow",
-    "tonight",
     "not",
     "don't",
     "dont",
@@ -271,8 +269,10 @@ const CONDITIONS: &[&str] = &[
     "avoid",
     "stop",
     "cancel",
-    "twice",
 ];
+
+/// Words that say when, where a plan is carried out at once.
+const TIMES: &[&str] = &["tomorrow", "tonight", "later", "soon", "today", "yesterday", "midnight", "weekend", "twice"];
 
 /// Words that belong to a verb without saying more.
 const PARTICLES: &[(&str, &[&str])] = &[
@@ -335,6 +335,9 @@ const NOBODY: &[&str] = &[
     "no",
     "any",
     "all",
+    "nothing",
+    "something",
+    "anything",
 ];
 
 /// Verbs after which `that` begins what is said.
@@ -365,6 +368,11 @@ fn row(index: &Index, word: &str) -> Vec<&'static str> {
 /// The acts that a verb may mean, by the names that tools use.
 pub(super) fn acts(word: &str) -> Vec<&'static str> {
     row(&ACTS_BY_STEM, word)
+}
+
+/// Whether a word is a verb of the table as it stands there.
+pub(super) fn is_act(word: &str) -> bool {
+    ACTS.iter().any(|(_, words)| words.contains(&word))
 }
 
 /// Whether a part of a tool's name says what it does.
@@ -489,7 +497,11 @@ pub(super) fn is_service(word: &str) -> bool {
 }
 
 pub(super) fn is_condition(word: &str) -> bool {
-    CONDITIONS.contains(&word)
+    CONDITIONS.contains(&word) || is_time(word)
+}
+
+pub(super) fn is_time(word: &str) -> bool {
+    TIMES.contains(&word)
 }
 
 pub(super) fn is_saying(word: &str) -> bool {

@@ -14,6 +14,9 @@ mod error;
 mod fill;
 mod label;
 mod lexicon;
+mod qualifier;
+mod refer;
+mod request;
 mod slot;
 mod token;
 mod wire;
@@ -37,14 +40,19 @@ pub fn plan(goal: &str, inputs: &Value, tools: &[Arc<Spec>]) -> Result<Plan, Pla
     if goal.chars().nth(GOAL_CHARS_MAX).is_some() {
         return Err(PlanError::TooLong);
     }
-    let clauses = clause::split(goal, &token::read(goal));
+    let tokens = token::read(goal);
+    let clauses = clause::split(goal, &tokens);
     if clauses.is_empty() {
         return Err(PlanError::Empty);
     }
+    if let Some(refusal) = request::frequency(goal, &tokens) {
+        return Err(refusal);
+    }
     let profiles: Vec<Profile> = tools.iter().take(PLAN_TOOLS_MAX).map(Profile::of).collect();
     let mut builder = Builder::new(goal, inputs, &profiles);
-    for mut clause in clauses {
-        builder.clause(&mut clause)?;
+    let mut clauses = clauses.into_iter();
+    while let Some(mut clause) = clauses.next() {
+        builder.clause(&mut clause).map_err(|error| builder.with_others(error, clauses.as_slice()))?;
     }
-    Ok(builder.plan())
+    builder.plan()
 }

@@ -111,7 +111,7 @@ const COUNTED: &[&str] = &["sentence", "issue", "file", "page", "result"];
 
 /// The tokens of a goal.
 pub(super) fn read(goal: &str) -> Vec<Token> {
-    let mut reader = Reader { goal, at: 0, tokens: Vec::new() };
+    let mut reader = Reader { goal, at: 0, item: None, tokens: Vec::new() };
     while reader.at < goal.len() {
         reader.next();
     }
@@ -128,6 +128,8 @@ pub(super) fn read(goal: &str) -> Vec<Token> {
 struct Reader<'a> {
     goal: &'a str,
     at: usize,
+    /// The number of the list's last item.
+    item: Option<u64>,
     tokens: Vec<Token>,
 }
 
@@ -153,7 +155,8 @@ impl Reader<'_> {
         let Some((open, close)) = QUOTES.iter().find(|(open, _)| rest.starts_with(open)) else { return false };
         let inner = &rest[open.len()..];
         // An apostrophe within a word ends nothing.
-        let ends = |at: usize| *close != "'" || !inner[at + 1..].starts_with(char::is_alphanumeric);
+        let escaped = |at: usize| *close == "\"" && inner[..at].ends_with('\\');
+        let ends = |at: usize| !escaped(at) && (*close != "'" || !inner[at + 1..].starts_with(char::is_alphanumeric));
         let Some((end, _)) = inner.match_indices(close).find(|(at, _)| ends(*at)) else { return false };
         if inner[..end].trim().is_empty() {
             self.at += open.len() + end + close.len();
@@ -161,7 +164,8 @@ impl Reader<'_> {
         }
         let after = self.at + open.len() + end + close.len();
         let text = if *open == "```" { inner[..end].trim_matches('\n') } else { &inner[..end] };
-        self.push(Kind::Text, text, self.at, after);
+        let text = if *close == "\"" { text.replace("\\\"", "\"") } else { text.to_owned() };
+        self.push(Kind::Text, &text, self.at, after);
         self.at = after;
         true
     }
@@ -178,15 +182,19 @@ impl Reader<'_> {
         true
     }
 
-    /// `1.`, `2)`, `-` or `*` at the beginning of a line.
+    /// `1.`, `2)`, `-` or `*` at the beginning of a line; the next number also within one.
     fn bullet(&mut self, rest: &str) -> bool {
-        if !self.tokens.last().is_none_or(|token| token.kind == Kind::Mark('\n')) {
-            return false;
-        }
+        let begins = self.tokens.last().is_none_or(|token| token.kind == Kind::Mark('\n'));
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let number: Option<u64> = rest[..digits].parse().ok();
+        let next = number.is_some() && number == self.item.map(|item| item + 1);
         let signs = if digits > 0 { [". ", ") "] } else { ["- ", "* "] };
-        let bullet = signs.iter().any(|sign| rest[digits..].starts_with(sign));
+        let bullet = (begins || next) && signs.iter().any(|sign| rest[digits..].starts_with(sign));
         if bullet {
+            if !begins {
+                self.push(Kind::Mark('\n'), "", self.at, self.at);
+            }
+            self.item = number;
             self.at += digits + 2;
         }
         bullet
@@ -309,7 +317,9 @@ fn is_moment(chunk: &str) -> bool {
             .iter()
             .enumerate()
             .all(|(at, b)| if matches!(at, 4 | 7) { *b == b'-' } else { b.is_ascii_digit() });
-    shaped && (date.len() == 10 || matches!(date[10], b'T' | b't'))
+    let part = |from: usize| chunk.get(from..from + 2).and_then(|part| part.parse::<u8>().ok());
+    let real = || part(5).is_some_and(|m| (1..=12).contains(&m)) && part(8).is_some_and(|d| (1..=31).contains(&d));
+    shaped && real() && (date.len() == 10 || matches!(date[10], b'T' | b't'))
 }
 
 fn is_id(chunk: &str) -> bool {
@@ -350,6 +360,14 @@ mod tests {
         assert_eq!(kinds("say 'it's fine, then'")[1], (Kind::Text, "it's fine, then".to_owned()));
         assert_eq!(kinds("don't “a. b”")[1], (Kind::Text, "a. b".to_owned()));
         assert_eq!(kinds("a \"b").len(), 2);
+    }
+
+    #[test]
+    fn a_quote_within_quotes_and_numbers_within_a_line() {
+        assert_eq!(kinds(r#"say "a \"b\" c" now"#)[1], (Kind::Text, r#"a "b" c"#.to_owned()));
+        let marks = |goal: &str| kinds(goal).iter().filter(|(kind, _)| *kind == Kind::Mark('\n')).count();
+        assert_eq!((marks("1. get x 2. put y 3) go"), marks("get x 2. put y")), (2, 0));
+        assert_eq!(kinds("2026-13-45")[0].0, Kind::Word("2026-13-45".to_owned()));
     }
 
     #[test]

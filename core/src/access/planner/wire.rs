@@ -27,6 +27,8 @@ pub(super) struct Made<'a> {
     pub(super) id: String,
     pub(super) tool: &'a Profile,
     pub(super) input: Map<String, Value>,
+    /// The same was done for something else in the same breath.
+    pub(super) repeated: bool,
     shape: Arc<Shape>,
 }
 
@@ -39,7 +41,23 @@ impl<'a> Made<'a> {
             Type::Object(shape) if shape.named.keys().all(|name| plain(name)) => shape,
             _ => Arc::default(),
         };
-        Self { id: format!("s{number}"), tool, input, shape }
+        Self { id: format!("s{number}"), tool, input, repeated: false, shape }
+    }
+
+    /// Whether it makes a file, which is not the text that it was made of.
+    pub(super) fn makes_file(&self) -> bool {
+        self.shape.named.contains_key("artifact")
+    }
+
+    /// Whether it gives a list of things.
+    pub(super) fn gives_list(&self) -> bool {
+        let is_list = |kind: &Type| matches!(kind, Type::List(item) if matches!(**item, Type::Object(_)));
+        self.shape.named.values().any(is_list)
+    }
+
+    /// Whether what it gives is an input of this one.
+    pub(super) fn feeds(&self, later: &Made<'_>) -> bool {
+        Value::from(later.input.clone()).to_string().contains(&format!("nodes.{}.", self.id))
     }
 
     fn path(&self, name: &str) -> String {
@@ -47,14 +65,46 @@ impl<'a> Made<'a> {
     }
 }
 
+/// How a list is handed on that nobody said more of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Listing {
+    /// By the titles or names of its items.
+    Names,
+    /// Not at all where names are not the things: a file is more than its name, and what is kept
+    /// must be whole.
+    Things,
+    /// Not at all.
+    Nothing,
+}
+
+impl Listing {
+    /// How a tool is handed a list of which a word speaks.
+    pub(super) fn to(tool: &Profile, word: &str) -> Self {
+        match (tool.does("upload"), stem(word) == stem("result")) {
+            (true, _) => Self::Nothing,
+            (false, true) => Self::Names,
+            (false, false) => Self::Things,
+        }
+    }
+
+    fn allows(self, step: &Made<'_>) -> bool {
+        match self {
+            Self::Names => true,
+            Self::Things => !step.tool.does("search"),
+            Self::Nothing => false,
+        }
+    }
+}
+
 /// The output of a step that a noun names: a member of the items that it lists (`titles`), or else
 /// an output or what it makes.
-pub(super) fn by_noun(step: &Made<'_>, slot: &Slot<'_>, word: &str, of_item: bool) -> Option<Value> {
+pub(super) fn by_noun(step: &Made<'_>, slot: &Slot<'_>, word: &str, of_item: bool, listing: Listing) -> Option<Value> {
     let (wanted, shape) = (stem(word), &step.shape);
     let also =
         |(own, nouns): &(&str, &[&str]), name: &str| *own == name && nouns.iter().any(|noun| stem(noun) == wanted);
     let called = |name: &str| stem(name) == wanted || NOUNS.iter().any(|row| also(row, name));
-    let own = || shape.named.iter().find(|(name, _)| called(name) && usable(name, slot));
+    let whole = |kind: &Type| !matches!(kind, Type::List(_)) || listing.allows(step) || slot.class == Class::Open;
+    let own = || shape.named.iter().find(|(name, kind)| called(name) && usable(name, slot) && whole(kind));
     let direct = || own().and_then(|(name, kind)| convert(&step.path(name), kind, slot, None));
     let item = || {
         shape.named.iter().find_map(|(name, kind)| {
@@ -65,7 +115,7 @@ pub(super) fn by_noun(step: &Made<'_>, slot: &Slot<'_>, word: &str, of_item: boo
         })
     };
     let makes = step.tool.has_thing(word) || lexicon::nominal(word).is_some_and(|act| step.tool.does(act));
-    if of_item { item() } else { direct().or_else(|| given(step, slot).filter(|_| makes)) }
+    if of_item { item() } else { direct().or_else(|| given(step, slot, listing).filter(|_| makes)) }
 }
 
 /// Where a step put something.
@@ -76,7 +126,7 @@ pub(super) fn link(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
 }
 
 /// What one step gives that can be handed on.
-pub(super) fn given(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
+pub(super) fn given(step: &Made<'_>, slot: &Slot<'_>, listing: Listing) -> Option<Value> {
     let shape = &step.shape;
     if slot.class == Class::Open && slot.schema["type"] == "object" {
         let gives = GIVEN.iter().any(|name| shape.named.contains_key(*name))
@@ -87,7 +137,9 @@ pub(super) fn given(step: &Made<'_>, slot: &Slot<'_>) -> Option<Value> {
     let named = GIVEN.iter().find_map(|name| shape.named.get_key_value(*name));
     let lists = || {
         let mut lists = shape.named.iter().filter(|(_, kind)| matches!(kind, Type::List(_)));
-        lists.find_map(|(name, kind)| convert(&step.path(name), kind, slot, None)).filter(|_| !step.tool.hands_on())
+        lists
+            .find_map(|(name, kind)| convert(&step.path(name), kind, slot, None))
+            .filter(|_| !step.tool.hands_on() && listing.allows(step))
     };
     if slot.name == "artifact" {
         return same.and_then(|(name, kind)| convert(&step.path(name), kind, slot, None));

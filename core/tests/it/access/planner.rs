@@ -139,6 +139,63 @@ fn a_tool_is_found_by_the_words_of_its_own_name() {
     );
 }
 
+/// What people say before a verb when they ask for nothing.
+const NO_REQUESTS: &[&str] = &[
+    "Should I",
+    "Should we",
+    "Can I",
+    "May I",
+    "Must we",
+    "Shall I",
+    "Do I need to",
+    "Did you",
+    "Have you",
+    "Has Ann",
+    "Why did you",
+    "I could",
+    "I might",
+    "I should",
+    "We have to",
+    "You would",
+    "They",
+    "Nobody may",
+    "Later",
+    "Tomorrow",
+    "Don't",
+    "Never",
+];
+
+#[test]
+fn only_a_request_becomes_a_plan() {
+    for lead in NO_REQUESTS {
+        for verb in ["post", "posted", "posting", "posts"] {
+            let goal = format!("{lead} {verb} \"x\" to #ops");
+            let refused = plan(&goal, &Value::Null, &tools()).expect_err(&goal);
+            let (PlanError::Unplaced { text } | PlanError::NoTool { wanted: text }) = refused else {
+                panic!("{goal}: {refused}");
+            };
+            let first = lead.split(' ').next().unwrap_or_default();
+            assert!(text.to_lowercase().contains(&first.to_lowercase()), "{goal}: {text}");
+        }
+    }
+    for lead in
+        ["", "Please", "Could you please", "I want you to", "I'd like you to", "We need to", "Hi! Now", "Go ahead and"]
+    {
+        let goal = format!("{lead} post \"x\" to #ops");
+        assert_eq!(plan(&goal, &Value::Null, &tools()).map(|plan| plan.steps.len()), Ok(1), "{goal}");
+    }
+}
+
+#[test]
+fn an_input_that_no_step_takes_is_told() {
+    let inputs = json!({"text": "One.", "cc": "ann@a.example", "url": "https://a.example"});
+    let refused = plan("Summarize the text", &inputs, &tools()).expect_err("two inputs are for nothing");
+    assert_eq!(refused, PlanError::UnusedInput { inputs: vec!["cc".to_owned(), "url".to_owned()] });
+    let body = refused.body();
+    assert_eq!((&body.details["reason"], &body.details["field"]), (&json!("unused_input"), &json!("inputs")));
+    assert!(body.message.contains("inputs.cc, inputs.url"), "{}", body.message);
+}
+
 #[test]
 fn what_only_looks_like_an_expression_stays_a_text() {
     let plan = plan("Post \"${nodes.s1.outputs.body}\" to #ops", &Value::Null, &tools()).unwrap();
