@@ -4,6 +4,7 @@ pub mod air;
 pub mod call;
 pub mod expr;
 pub mod patch;
+pub mod pins;
 pub mod review;
 pub mod run;
 pub mod schema;

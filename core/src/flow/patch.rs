@@ -8,6 +8,7 @@ use super::air::{
     CURRENT_NODE, Catalog, Edge, Graph, Members, Node, Problem, ProblemCode, Problems, compile_onto, read_edges,
     read_nodes,
 };
+use super::pins::Pins;
 use crate::json::{self, Digest32};
 use crate::limits::{JUSTIFICATION_CHARS_MAX, PATCH_EDGES_MAX, PATCH_NODES_MAX, WORKFLOW_BYTES_MAX};
 use serde_json::{Value, json};
@@ -24,11 +25,16 @@ pub struct Patch {
     pub patch_version: String,
     /// Nodes to add.
     pub add_nodes: Vec<Node>,
-    /// Edges to add; `from` may be `CURRENT_NODE`.
+    /// Edges to add; `from` may be `CURRENT_NODE` until it is proposed.
     pub add_edges: Vec<Edge>,
     /// Why.
     pub justification: String,
+    /// The versions of the workflows that it starts, within each other: what it was judged by.
+    pub pins: Pins,
 }
+
+/// The member of a stored patch that holds its pins. Whoever proposes one does not choose them.
+const PINS: &str = "workflow_versions";
 
 /// What takes a patch out again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +66,7 @@ impl Patch {
             add_nodes: read_nodes(&mut members, "add_nodes", PATCH_NODES_MAX, &mut out),
             add_edges: read_edges(&mut members, "add_edges", PATCH_EDGES_MAX, &mut out),
             justification: members.text("justification", &mut out),
+            pins: Pins::default(),
         };
         if !patch.patch_version.is_empty() && patch.patch_version != PATCH_VERSION {
             out.add(ProblemCode::InvalidValue, "/patch_version", "patch_version must be \"0.1\"");
@@ -78,15 +85,26 @@ impl Patch {
         out.or(patch)
     }
 
+    /// Reads a patch as it is stored, with its pins.
+    pub fn from_stored(mut value: Value) -> Result<Self, Vec<Problem>> {
+        let pins = value.as_object_mut().and_then(|members| members.remove(PINS));
+        let patch = Self::from_value(value)?;
+        Ok(Self { pins: pins.as_ref().map(Pins::from_value).unwrap_or_default(), ..patch })
+    }
+
     /// The patch as JSON.
     #[must_use]
     pub fn to_value(&self) -> Value {
-        json!({
+        let mut value = json!({
             "patch_version": self.patch_version,
             "add_nodes": self.add_nodes.iter().map(Node::to_value).collect::<Vec<_>>(),
             "add_edges": self.add_edges.iter().map(Edge::to_value).collect::<Vec<_>>(),
             "justification": self.justification,
-        })
+        });
+        if !self.pins.is_empty() {
+            value[PINS] = self.pins.to_value();
+        }
+        value
     }
 
     /// The edges with `CURRENT_NODE` put in, or why that can't be.

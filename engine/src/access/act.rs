@@ -8,11 +8,12 @@ use super::directory::Directory;
 use super::door::Door;
 use super::keys::{Asked, Claimed, Lately, check_key, duplicate};
 use super::permit::{AUTONOMY_OVERRIDE, Permit, lacking};
-use crate::flow::{Flow, FlowError, PLAN_PREFIX, StartRun, Started, named};
+use crate::flow::{Flow, FlowError, Inside, PLAN_PREFIX, StartRun, Started, named};
 use crate::port::{Planner, Records};
 use chimera_core::access::{Because, Decided, Facts, Level, Plan, PlanStep, Tenant, determine_autonomy_level, risk};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
+use chimera_core::flow::pins::Pins;
 use chimera_core::flow::run::{Action, PolicyVerdict, Source};
 use chimera_core::flow::tables::RUNS;
 use chimera_core::flow::tool::{Class, Spec};
@@ -128,6 +129,8 @@ pub(super) struct Proposal {
     version: Option<i64>,
     inputs: Value,
     document: Option<Value>,
+    /// The versions of workflows within that were looked at.
+    pub(super) pins: Pins,
 }
 
 impl Proposal {
@@ -263,7 +266,8 @@ impl Access {
         }
         self.flow.workflows().check_plan(permit, &compiled.workflow_id, &compiled.document).await?;
         let (workflow_id, inputs) = (compiled.workflow_id, compiled.inputs);
-        Ok(Proposal { plan, tools, workflow_id, version: None, inputs, document: Some(compiled.document) })
+        let document = Some(compiled.document);
+        Ok(Proposal { plan, tools, workflow_id, version: None, inputs, document, pins: Pins::default() })
     }
 
     async fn of_workflow(
@@ -275,7 +279,7 @@ impl Access {
     ) -> Result<Proposal, AccessError> {
         let found = self.flow.workflows().find(permit.tenant(), id, version).await?;
         let (version, graph) = found.ok_or_else(|| FlowError::no_workflow(id, version))?;
-        self.laid_out(permit, &graph, (id, Some(version)), inputs).await
+        self.laid_out(permit, &graph, (id, Some(version)), inputs, &Pins::default()).await
     }
 
     /// What a run of a graph would do.
@@ -285,13 +289,14 @@ impl Access {
         graph: &Graph,
         (id, version): (&str, Option<i64>),
         inputs: &Value,
+        pins: &Pins,
     ) -> Result<Proposal, AccessError> {
-        let children = self.flow.workflows().inside(permit.tenant(), graph).await?;
+        let Inside { children, pins } = self.flow.workflows().inside(permit.tenant(), graph, pins).await?;
         let plan = Plan::of_graph(graph, inputs, &children);
         let tools: Vec<Arc<Spec>> =
             tools_of(graph).chain(children.values().flat_map(|child| tools_of(child))).collect();
         let inputs = inputs.clone();
-        Ok(Proposal { plan, tools, workflow_id: id.to_owned(), version, inputs, document: None })
+        Ok(Proposal { plan, tools, workflow_id: id.to_owned(), version, inputs, document: None, pins })
     }
 
     pub(super) fn check_scopes(&self, permit: &Permit, proposal: &Proposal) -> Result<(), AccessError> {
@@ -390,6 +395,7 @@ impl Access {
         let own = permit.notify().or(shared).filter(|_| level != Level::ExecuteSilent).cloned();
         let start = StartRun {
             version: proposal.version,
+            pins: proposal.pins,
             level,
             dry_run: ask.dry_run,
             source: Source::Act,

@@ -3,10 +3,10 @@
 use super::AccessError;
 use super::act::{Access, told};
 use super::permit::Permit;
-use crate::flow::{Again, Proposed, Started};
+use crate::flow::{Again, Look, Proposed, Started};
+use chimera_core::access::risk::Score;
 use chimera_core::access::{Because, Decided, Level, PlanStep};
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::patch::Patch;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::limits::PLAN_STEPS_FREE_MAX;
 use serde_json::Value;
@@ -22,14 +22,15 @@ impl Access {
         }
         let before = self.flow.before(permit, replay.of).await?;
         let id = before.workflow.id.as_str();
-        let proposal = self.laid_out(permit, &before.graph, (id, before.workflow.version), &before.inputs).await?;
+        let version = before.workflow.version;
+        let proposal = self.laid_out(permit, &before.graph, (id, version), &before.inputs, &before.pins).await?;
         self.check_scopes(permit, &proposal)?;
         let score = proposal.score();
         let Decided { level, because } = self.level(permit, None, &proposal, &score, None).await?;
         let level = level.min(before.level);
         self.check_policy(permit, &proposal, level)?;
         let risk = told(&score, because, proposal.plan.calls());
-        let again = Again { level: Some(level), risk: Some(Arc::new(risk)) };
+        let again = Again { level: Some(level), risk: Some(Arc::new(risk)), pins: proposal.pins };
         Ok(self.flow.replay(permit, replay, again).await?)
     }
 
@@ -43,18 +44,22 @@ impl Access {
         version: Option<i64>,
         dry_run: bool,
     ) -> Result<Proposed, AccessError> {
-        // What is no patch is refused with all that is wrong with it, further on.
-        if let Ok(patch) = Patch::from_value(document.clone()) {
-            self.check_added(permit, run, &patch).await?;
+        // What is checked is what is proposed: if the run went on meanwhile, both are looked at again.
+        for _ in 0..Look::TRIES_MAX {
+            let mut look = self.flow.look_at_patch(permit, run, &document, version).await?;
+            look.risk = serde_json::to_value(self.check_added(permit, &look).await?).ok();
+            if let Some(proposed) = self.flow.propose(permit, look, dry_run).await? {
+                return Ok(proposed);
+            }
         }
-        Ok(self.flow.patch(permit, run, document, version, dry_run).await?)
+        Err(Look::outrun().into())
     }
 
-    async fn check_added(&self, permit: &Permit, run: Uuid, patch: &Patch) -> Result<(), AccessError> {
-        // One that can't be put on is refused further on, too.
-        let Some(patched) = self.flow.with_patch(permit, run, patch).await? else { return Ok(()) };
+    /// Checks what a patch adds; gives how risky that is.
+    async fn check_added(&self, permit: &Permit, look: &Look) -> Result<Score, AccessError> {
+        let (patch, patched) = (&look.patch, &look.together);
         let id = patched.workflow.id.as_str();
-        let mut added = self.laid_out(permit, &patched.graph, (id, None), &patched.inputs).await?;
+        let mut added = self.laid_out(permit, &patched.graph, (id, None), &patched.inputs, &patched.pins).await?;
         if added.plan.more {
             return Err(AccessError::refused(Code::PolicyDenied, "with it the run is too large to be looked through"));
         }
@@ -67,8 +72,9 @@ impl Access {
                 permit.covers(tool)?;
             }
         }
+        let score = added.score();
         if added.plan.steps.is_empty() {
-            return Ok(());
+            return Ok(score);
         }
         if calls > PLAN_STEPS_FREE_MAX && !patched.level.needs_approval() {
             let (level, draft) = (patched.level.as_str(), Level::Draft.as_str());
@@ -80,14 +86,14 @@ impl Access {
             return Err(body.with("level_because", Because::ManySteps.as_str()).into());
         }
         added.tools.retain(|tool| added.plan.steps.iter().any(|step| step.tool == tool.name));
-        let Decided { level, because } = self.level(permit, None, &added, &added.score(), None).await?;
+        let Decided { level, because } = self.level(permit, None, &added, &score, None).await?;
         if level < patched.level {
             let (would, goes_on) = (level.as_str(), patched.level.as_str());
             let message = format!("what it adds you would do at {would}, and the run goes on at {goes_on}");
             let body = ErrorBody::new(Code::PolicyDenied, message).with("level", would);
             return Err(body.with("level_because", because.as_str()).into());
         }
-        Ok(())
+        Ok(score)
     }
 }
 

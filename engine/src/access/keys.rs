@@ -13,9 +13,10 @@ use super::settings::WithoutCounters;
 use crate::flow::RunKey;
 use crate::port::{Claim, CounterError, Counters};
 use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::run::request_of_row;
 use chimera_core::flow::tables::RUNS;
 use chimera_core::limits::{IDEMPOTENCY_KEY_CHARS_MAX, RECENT_KEYS_MAX};
-use chimera_core::record::{Json, Row, Scope, Select};
+use chimera_core::record::{Row, Scope, Select};
 use chimera_core::time::Timestamp;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -221,7 +222,7 @@ pub(super) fn check_key(key: &str) -> Result<(), AccessError> {
 /// The answer to a request whose key was used before.
 pub(super) fn duplicate(row: &Row, asked: &Asked) -> Result<Acted, AccessError> {
     let run = row.uuid("id");
-    let before = row.get("request_payload").as_json().map(Json::to_value).unwrap_or_default();
+    let (before, _) = request_of_row(row);
     let differs = without_span(before) != without_span((*asked.request).clone());
     if asked.on_duplicate == OnDuplicate::Return {
         return Ok(Acted::Duplicate { run, differs });

@@ -7,6 +7,7 @@ use chimera_core::access::Actor;
 use chimera_core::error::Code;
 use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::{self, Inverse, Patch};
+use chimera_core::flow::pins::Pins;
 use chimera_core::flow::run::{
     Damaged, Head, Recorded, Replay, ReplayMode, Run, Signal, Stored, StoredPatch, Told, behind,
 };
@@ -117,7 +118,7 @@ pub(super) async fn load(records: &dyn Records, workflows: &Workflows, row: Row)
     Ok(Run::load(Stored { run: row, steps, effects, approvals, patches, graph, version, recorded })?)
 }
 
-/// When it was decided what a run may do: when the outermost run around it was asked for.
+/// When it was decided what a run without pins may do: when the outermost run around it was asked for.
 async fn decided_at(records: &dyn Records, head: &Head) -> Result<Timestamp, FlowError> {
     let (mut at, mut next) = (head.created_at, head.parent.map(|(run, _)| run));
     for _ in 0..limits::RUN_DEPTH_MAX {
@@ -168,6 +169,18 @@ async fn patches_of(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, FlowEr
 pub(super) async fn patchers(records: &dyn Records, run: Uuid) -> Result<Vec<String>, FlowError> {
     let rows = patches_of(records, run).await?;
     Ok(rows.iter().filter(|row| row.text("status") == "applied").map(|row| row.text("actor").to_owned()).collect())
+}
+
+/// The versions of workflows within that a run was let in with, and those that the patches on it were judged by.
+pub(super) async fn pins(records: &dyn Records, head: &Head, run: Uuid) -> Result<Pins, FlowError> {
+    let rows = patches_of(records, run).await?;
+    Ok(pinned(&head.pins, rows.iter().filter(|row| row.text("status") == "applied")))
+}
+
+/// Pins, and those of patches.
+pub(super) fn pinned<'a>(pins: &Pins, patches: impl Iterator<Item = &'a Row>) -> Pins {
+    let stored = patches.filter_map(|row| Patch::from_stored(row.get("patch").as_json()?.to_value()).ok());
+    stored.fold(pins.clone(), |pins, patch| pins.and(&patch.pins))
 }
 
 /// The outputs of the run that is repeated.
@@ -229,6 +242,12 @@ pub(super) async fn is_undoing(records: &dyn Records, row: &Row) -> Result<bool,
     Ok(told.iter().any(|signal| matches!(signal.told, Told::Rollback { .. } | Told::MarkRolledBack { .. })))
 }
 
+/// The entry of the run with which a patch was applied, if it was and that is known.
+pub(super) fn applied_seq(row: &Row) -> Option<i64> {
+    let mut inverse = row.get("inverse").as_json().map(Json::to_value)?;
+    Inverse::take_applied_at(&mut inverse)
+}
+
 /// The patches of a run in their order, each with the graph that it made.
 fn patched(rows: &[Row], graph: &Arc<Graph>, workflows: &Workflows) -> Result<Vec<StoredPatch>, FlowError> {
     let mut graph = Arc::clone(graph);
@@ -239,10 +258,13 @@ fn patched(rows: &[Row], graph: &Arc<Graph>, workflows: &Workflows) -> Result<Ve
         "proposed" => !row.get("approval_request_id").is_null(),
         _ => false,
     };
-    for row in rows.iter().filter(known) {
+    // In the order in which they were put on, which need not be that of their numbers.
+    let mut rows: Vec<&Row> = rows.iter().filter(known).collect();
+    rows.sort_by_key(|row| applied_seq(row).unwrap_or(i64::MAX));
+    for row in rows {
         let damaged = || Damaged { what: format!("patch {} can't be read", row.int("number")) };
         let document = row.get("patch").as_json().map(Json::to_value).ok_or_else(damaged)?;
-        let patch = Patch::from_value(document).map_err(|_| damaged())?;
+        let patch = Patch::from_stored(document).map_err(|_| damaged())?;
         let (mut applied, mut applied_seq) = (None, None);
         if row.text("status") == "applied" {
             let mut inverse = row.get("inverse").as_json().map(Json::to_value).ok_or_else(damaged)?;

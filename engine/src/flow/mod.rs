@@ -58,5 +58,6 @@ pub use tell::Settle;
 pub use workflows::{Applied, Tools, Workflows};
 
 pub(crate) use load::{all as all_rows, first as first_rows};
+pub(crate) use patch::Look;
 pub(crate) use receiver::named;
-pub(crate) use workflows::PLAN_PREFIX;
+pub(crate) use workflows::{Inside, PLAN_PREFIX};

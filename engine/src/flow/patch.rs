@@ -7,8 +7,12 @@ use super::start::Before;
 use super::{Flow, FlowError, load};
 use crate::access::Permit;
 use chimera_core::error::Code;
+use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::Patch;
-use chimera_core::flow::run::{Env, Event as RunEvent, Gate, Owner, Run, Slot, Told, Unstorable};
+use chimera_core::flow::pins::Pins;
+use chimera_core::flow::run::{
+    Env, Event as RunEvent, Gate, Overlaid, Owner, Run, Slot, Told, Unstorable, request_of_row,
+};
 use chimera_core::flow::tables::{RUN_PATCHES, RUN_SIGNALS, RUNS};
 use chimera_core::json::Digest32;
 use chimera_core::limits;
@@ -19,6 +23,9 @@ use uuid::Uuid;
 
 /// The status of a patch that is part of the graph.
 const APPLIED: &str = "applied";
+
+/// The status of a patch that the run has not taken in yet, or that people must approve.
+const PROPOSED: &str = "proposed";
 
 struct Shut;
 
@@ -37,6 +44,34 @@ pub struct Proposed {
     pub preview: Value,
 }
 
+/// A patch on a run, as both stood at one look. What was looked at is what is proposed, or nothing is.
+pub(crate) struct Look {
+    run: Uuid,
+    /// The version of the run.
+    version: i64,
+    number: i64,
+    /// The patch, with the node that is current in it and the versions of all workflows that it starts.
+    pub(crate) patch: Patch,
+    preview: Value,
+    /// Why the rules refuse it.
+    refused: Option<String>,
+    /// What the run would be to do with it, and with all that was proposed before and is not put on yet.
+    pub(crate) together: Before,
+    /// How risky that looks which it adds.
+    pub(crate) risk: Option<Value>,
+}
+
+impl Look {
+    /// How often a patch is looked at while the run goes on.
+    pub(crate) const TRIES_MAX: u32 = 50;
+
+    /// The refusal of a patch of a run that goes on faster than anybody can look.
+    pub(crate) fn outrun() -> FlowError {
+        let message = "the run changes faster than the patch can be looked at; pause it and propose the patch again";
+        FlowError::refused(Code::OccConflict, message)
+    }
+}
+
 impl Flow {
     /// Proposes a patch of a running graph, or shows what it would change.
     pub async fn patch(
@@ -47,18 +82,62 @@ impl Flow {
         version: Option<i64>,
         dry_run: bool,
     ) -> Result<Proposed, FlowError> {
-        let row = self.unfinished(permit, run).await?;
-        if version.is_some_and(|version| version != row.int("state_version")) {
-            let message = format!("the run is at version {} by now", row.int("state_version"));
-            return Err(FlowError::refused(Code::OccConflict, message));
+        for _ in 0..Look::TRIES_MAX {
+            let look = self.look_at_patch(permit, run, &document, version).await?;
+            if let Some(proposed) = self.propose(permit, look, dry_run).await? {
+                return Ok(proposed);
+            }
         }
-        let mut patch = Patch::from_value(document).map_err(|problems| FlowError::problems("the patch", &problems))?;
+        Err(Look::outrun())
+    }
+
+    /// Looks at a patch on a run as it stands, and refuses one that can't be put on.
+    pub(crate) async fn look_at_patch(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        document: &Value,
+        version: Option<i64>,
+    ) -> Result<Look, FlowError> {
+        let row = self.unfinished(permit, run).await?;
+        let seen = row.int("state_version");
+        if version.is_some_and(|version| version != seen) {
+            return Err(FlowError::refused(Code::OccConflict, format!("the run is at version {seen} by now")));
+        }
+        let patch = Patch::from_value(document.clone());
+        let mut patch = patch.map_err(|problems| FlowError::problems("the patch", &problems))?;
         let records = &*self.inner.parts.records;
         let select = Select::from(&RUN_PATCHES, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
         let known = load::all(records, select, limits::RUN_ROWS_MAX).await?;
         if known.len() >= usize::try_from(limits::RUN_PATCHES_MAX).unwrap_or(0) {
             return Err(FlowError::refused(Code::ValidationFailed, "the run has as many patches as it may"));
         }
+        let counts = |row: &&Row| [APPLIED, PROPOSED].contains(&row.text("status"));
+        let kept = load::pinned(&request_of_row(&row).1, known.iter().filter(counts));
+        self.pin(permit, &mut patch, &kept).await?;
+        let (looked, refused, head) = self
+            .on_copy(row, |run, env| {
+                let looked = run.preview_patch(&patch, env);
+                (looked, run.judge_patch(&patch, permit.actor(), env).err(), Arc::clone(run.head()))
+            })
+            .await?;
+        let looked = looked.map_err(|problems| FlowError::problems("the patch", &problems))?;
+        let Overlaid { patch, graph, preview } = looked;
+        not_proposed(&known, &patch)?;
+        let together = Before {
+            graph: Arc::new(self.with_proposed(graph, &known)?),
+            inputs: Arc::clone(&head.inputs),
+            workflow: head.workflow.clone(),
+            level: head.level,
+            pins: kept.and(&patch.pins),
+        };
+        let number = known.iter().map(|row| row.int("number")).max().unwrap_or(0) + 1;
+        Ok(Look { run, version: seen, number, patch, preview, refused, together, risk: None })
+    }
+
+    /// Fixes the versions of all workflows that a patch starts: what is looked at is what will run. Within each
+    /// other, what the run has looked at before stays.
+    async fn pin(&self, permit: &Permit, patch: &mut Patch, kept: &Pins) -> Result<(), FlowError> {
         for node in &mut patch.add_nodes {
             let Some(child) = node.child() else { continue };
             let found = self.inner.workflows.find(permit.tenant(), &child.workflow_id, child.version).await?;
@@ -66,55 +145,57 @@ impl Flow {
                 let message = format!("there is no workflow {}", child.workflow_id);
                 return Err(FlowError::refused(Code::MalformedArgs, message));
             };
-            // What was looked at is what will run.
             node.pin(newest);
         }
-        let preview = self.preview(permit, row, &patch).await?;
-        not_proposed(&known, &patch)?;
-        if dry_run {
-            return Ok(Proposed { number: None, preview });
+        patch.pins = self.inner.workflows.inside_stored(permit.tenant(), &patch.add_nodes, kept).await?.pins;
+        Ok(())
+    }
+
+    /// A graph with every patch on it that was proposed and is not put on yet.
+    fn with_proposed(&self, mut graph: Graph, known: &[Row]) -> Result<Graph, FlowError> {
+        let catalog = self.inner.workflows.running();
+        for row in known.iter().filter(|row| row.text("status") == PROPOSED) {
+            let unfit = || {
+                let message = format!("patch {} is not applied yet, and this one does not fit it", row.int("number"));
+                FlowError::refused(Code::OccConflict, message)
+            };
+            let document = row.get("patch").as_json().map(Json::to_value).unwrap_or_default();
+            let patch = Patch::from_stored(document).map_err(|_| unfit())?;
+            let nodes: Vec<&str> = graph.nodes.iter().map(|node| node.node.id.as_str()).collect();
+            // Which node is current does not matter for what is called.
+            let current = nodes.get(..1).unwrap_or_default();
+            graph = chimera_core::flow::patch::apply(&graph, &patch, current, &nodes, &catalog).map_err(|_| unfit())?;
         }
-        let number = known.iter().map(|row| row.int("number")).max().unwrap_or(0) + 1;
+        Ok(graph)
+    }
+
+    /// Proposes a patch as it was looked at; none: the run, or what was proposed for it, has changed since.
+    pub(crate) async fn propose(
+        &self,
+        permit: &Permit,
+        look: Look,
+        dry_run: bool,
+    ) -> Result<Option<Proposed>, FlowError> {
+        let Look { run, version, number, patch, preview, refused, risk, .. } = look;
+        if let Some(why) = refused {
+            return Err(FlowError::refused(Code::PolicyDenied, why));
+        }
+        if dry_run {
+            return Ok(Some(Proposed { number: None, preview }));
+        }
+        // Of two that are proposed at the same time one has the number.
         let row = self.patch_row(permit, run, number, &patch)?;
         let number = u32::try_from(number).unwrap_or(u32::MAX);
-        let told = Told::Patch { number, patch: patch.to_value(), by: permit.by() };
-        // The run must still be at that version when the patch is written down.
+        let told = Told::Patch { number, patch: patch.to_value(), by: permit.by(), risk };
         let is = |column, value: Cell| Condition { column, compare: Compare::Is, value };
-        let unchanged = version.map(|version| Step::Lock {
+        let unchanged = Step::Lock {
             table: &RUNS,
             conditions: vec![is("id", run.into()), is("state_version", version.into())],
             rows: RowCount::Exactly(1),
-        });
-        let tx = Tx { inserts: vec![row], steps: unchanged.into_iter().collect(), ..Tx::default() };
-        self.tell_with(permit, run, told, tx).await?;
-        Ok(Proposed { number: Some(number), preview })
-    }
-
-    async fn preview(&self, permit: &Permit, row: Row, patch: &Patch) -> Result<Value, FlowError> {
-        let looked = self.on_copy(row, |run, env| {
-            let preview = run.preview_patch(patch, env);
-            let preview = preview.map_err(|problems| FlowError::problems("the patch", &problems))?;
-            let judged = run.judge_patch(patch, permit.actor(), env);
-            judged.map_err(|why| FlowError::refused(Code::PolicyDenied, why))?;
-            Ok(preview)
-        });
-        looked.await?
-    }
-
-    /// What a run would be to do with a patch on it; none: it can't be put on.
-    pub(crate) async fn with_patch(
-        &self,
-        permit: &Permit,
-        run: Uuid,
-        patch: &Patch,
-    ) -> Result<Option<Before>, FlowError> {
-        let row = self.unfinished(permit, run).await?;
-        self.on_copy(row, |run, env| {
-            let head = run.head();
-            let (inputs, workflow, level) = (Arc::clone(&head.inputs), head.workflow.clone(), head.level);
-            run.patched(patch, env).map(|graph| Before { graph: Arc::new(graph), inputs, workflow, level })
-        })
-        .await
+        };
+        let tx = Tx { inserts: vec![row], steps: vec![unchanged], ..Tx::default() };
+        let told = self.try_tell(permit, run, told, tx).await?;
+        Ok(told.then_some(Proposed { number: Some(number), preview }))
     }
 
     /// Looks at a copy of a run as it stands.
@@ -146,7 +227,7 @@ impl Flow {
                 ("tenant_id", permit.tenant().into()),
                 ("patch", Json::of(&patch.to_value()).map_err(Unstorable::from)?.into()),
                 ("digest", Cell::Bytes(digest.to_vec())),
-                ("status", "proposed".into()),
+                ("status", PROPOSED.into()),
                 ("actor", permit.actor().into()),
                 ("actor_kind", permit.kind().as_str().into()),
                 ("justification", patch.justification.as_str().into()),
@@ -169,8 +250,9 @@ impl Flow {
         if row.text("status") != APPLIED {
             return refused(format!("patch {number} is {}, so there is nothing to take out", row.text("status")));
         }
-        let applied = known.iter().filter(|row| row.text("status") == APPLIED).map(|row| row.int("number"));
-        if let Some(last) = applied.max().filter(|last| *last > i64::from(number)) {
+        let put_on = |row: &Row| (load::applied_seq(row), row.int("number"));
+        let last = known.iter().filter(|row| row.text("status") == APPLIED).max_by_key(|row| put_on(row));
+        if let Some(last) = last.map(|row| row.int("number")).filter(|last| *last != i64::from(number)) {
             return refused(format!("patch {last} was applied after it and must be taken out first"));
         }
         for node in added(row) {
@@ -196,7 +278,7 @@ fn added(row: &Row) -> Vec<String> {
 
 /// Refuses a patch with a node that one adds which is not applied yet: only one of them could be.
 fn not_proposed(known: &[Row], patch: &Patch) -> Result<(), FlowError> {
-    for row in known.iter().filter(|row| row.text("status") == "proposed") {
+    for row in known.iter().filter(|row| row.text("status") == PROPOSED) {
         let twice = added(row).into_iter().find(|id| patch.add_nodes.iter().any(|node| node.id == *id));
         if let Some(id) = twice {
             let message = format!("patch {}, which is not applied yet, adds a node {id} too", row.int("number"));

@@ -7,7 +7,7 @@ use super::{Flow, FlowError, doubt, load, review};
 use crate::access::{Permit, RUNS_READ};
 use crate::port::ReadError;
 use chimera_core::access::{Level, Plan};
-use chimera_core::flow::run::RunStatus;
+use chimera_core::flow::run::{RunStatus, request_of_row};
 use chimera_core::flow::tables::{NOTIFICATIONS, RUN_PATCHES, RUNS, SCOPED_APPROVALS, STEPS, TOOL_CALLS};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits;
@@ -132,8 +132,9 @@ impl Flow {
         let inputs = row.get("inputs").as_json().map(Json::to_value).unwrap_or_default();
         let plan = match &found {
             Some((_, graph)) => {
-                let children = self.inner.workflows.inside_stored(permit.tenant(), graph).await?;
-                Plan::of_graph(graph, &inputs, &children)
+                let (nodes, (_, pins)) = (&graph.document.nodes, request_of_row(row));
+                let inside = self.inner.workflows.inside_stored(permit.tenant(), nodes, &pins).await?;
+                Plan::of_graph(graph, &inputs, &inside.children)
             }
             None => Plan::default(),
         };

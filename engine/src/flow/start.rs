@@ -11,6 +11,7 @@ use crate::port::{Blocked, Cancel, CommitError};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Graph;
+use chimera_core::flow::pins::Pins;
 use chimera_core::flow::run::{Call, Env, Head, Recorded, Replay, ReplayMode, Run, RunStatus, Source, WorkflowRef};
 use chimera_core::flow::tables::RUNS;
 use chimera_core::flow::trace::SpanId;
@@ -32,6 +33,8 @@ pub struct StartRun {
     pub workflow_id: String,
     /// Its version; the newest when absent.
     pub version: Option<i64>,
+    /// The versions of workflows within that were looked at; the newest for those without one.
+    pub pins: Pins,
     /// What it works on.
     pub inputs: Value,
     /// How freely it may act.
@@ -65,6 +68,7 @@ impl StartRun {
         Self {
             workflow_id: workflow_id.into(),
             version: None,
+            pins: Pins::default(),
             inputs,
             level: Level::ExecuteNotify,
             priority: limits::PRIORITY_DEFAULT,
@@ -88,6 +92,8 @@ pub struct Again {
     pub level: Option<Level>,
     /// How risky it looks now.
     pub risk: Option<Arc<Value>>,
+    /// The versions of workflows within that were looked at, beside those of the run that is repeated.
+    pub pins: Pins,
 }
 
 /// What a run was to do.
@@ -100,6 +106,8 @@ pub(crate) struct Before {
     pub(crate) workflow: WorkflowRef,
     /// How freely it could act.
     pub(crate) level: Level,
+    /// The versions of workflows within that it was let in with, and those of its patches.
+    pub(crate) pins: Pins,
 }
 
 /// A run that was started.
@@ -119,6 +127,8 @@ impl Flow {
         let (version, graph) = found.ok_or_else(|| FlowError::no_workflow(&ask.workflow_id, ask.version))?;
         check(&graph, &ask)?;
         self.check_notify(permit, ask.level, ask.notify.as_ref())?;
+        // They are fixed with the run: a version that comes later is for later runs.
+        let inside = self.inner.workflows.inside_stored(permit.tenant(), &graph.document.nodes, &ask.pins).await?;
         let now = self.inner.parts.clock.steady();
         let plain = || {
             json!({
@@ -141,6 +151,7 @@ impl Flow {
             dry_run: ask.dry_run,
             source: ask.source,
             workflow: WorkflowRef { id: ask.workflow_id, version: Some(version) },
+            pins: Arc::new(inside.pins),
             parent: None,
             depth: 0,
             replay: None,
@@ -195,7 +206,8 @@ impl Flow {
         let repeated = Head { replay: Some(Replay { of: run, mode: ReplayMode::Retry, from: None }), ..head };
         let (_, graph) = load::base_graph(records, &self.inner.workflows, &repeated).await?;
         self.inner.workflows.check_tools(&graph)?;
-        Ok(Before { graph, inputs: repeated.inputs, workflow: repeated.workflow, level: repeated.level })
+        let pins = load::pins(records, &repeated, run).await?;
+        Ok(Before { graph, inputs: repeated.inputs, workflow: repeated.workflow, level: repeated.level, pins })
     }
 
     /// Runs a run over again: frozen, as a shadow, or for real from a node on.
@@ -228,6 +240,8 @@ impl Flow {
             return Err(FlowError::refused(Code::MalformedArgs, format!("the workflow has no node {from}")));
         }
         let recorded = load::recorded(records, &replay, &graph).await?;
+        let pins = load::pins(records, &original, replay.of).await?.and(&again.pins);
+        let inside = self.inner.workflows.inside_stored(permit.tenant(), &graph.document.nodes, &pins).await?;
         let patchers = load::patchers(records, replay.of).await?;
         let now = self.inner.parts.clock.steady();
         let level = again.level.map_or(original.level, |level| level.min(original.level));
@@ -238,6 +252,7 @@ impl Flow {
             actor_kind: permit.kind(),
             co_requesters: original.repeated_by(permit.actor(), &patchers),
             source: Source::Replay,
+            pins: Arc::new(inside.pins),
             parent: None,
             depth: 0,
             // Nobody is told of what did not happen.

@@ -236,7 +236,15 @@ impl Flow {
     }
 
     /// Tells a run something together with what else changes.
-    pub(super) async fn tell_with(&self, permit: &Permit, run: Uuid, told: Told, mut tx: Tx) -> Result<(), FlowError> {
+    pub(super) async fn tell_with(&self, permit: &Permit, run: Uuid, told: Told, tx: Tx) -> Result<(), FlowError> {
+        if self.try_tell(permit, run, told, tx).await? {
+            return Ok(());
+        }
+        Err(FlowError::refused(Code::OccConflict, "somebody else changed the run at the same time"))
+    }
+
+    /// Tells a run something; false: what else is written with it met somebody else's change.
+    pub(super) async fn try_tell(&self, permit: &Permit, run: Uuid, told: Told, mut tx: Tx) -> Result<bool, FlowError> {
         if serde_json::to_string(&told).is_ok_and(|text| text.len() > limits::BODY_BYTES_MAX) {
             return Err(FlowError::refused(Code::PayloadTooLarge, "that is too much to tell a run"));
         }
@@ -248,12 +256,10 @@ impl Flow {
         self.enter(&mut tx, permit, Some(run), run.to_string(), "run.told", data)?;
         match self.inner.parts.records.commit(tx).await {
             Ok(_) => self.inner.wake(run),
-            Err(error @ CommitError::Conflict(_)) if !is_repeated(&error) => {
-                return Err(FlowError::refused(Code::OccConflict, "somebody else changed the run at the same time"));
-            }
+            Err(error @ CommitError::Conflict(_)) if !is_repeated(&error) => return Ok(false),
             Err(error) => return Err(error.into()),
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Adds an entry of what somebody did to a transaction.

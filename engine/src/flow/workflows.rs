@@ -10,6 +10,7 @@ use crate::port::{Clock, CommitError, Random, Records};
 use chimera_core::access::Children;
 use chimera_core::error::Code;
 use chimera_core::flow::air::{self, Body, Catalog, Child, Document, Graph, Known, Node, Problem, ProblemCode};
+use chimera_core::flow::pins::Pins;
 use chimera_core::flow::tables::WORKFLOWS;
 use chimera_core::flow::tool::Spec;
 use chimera_core::json::Digest32;
@@ -54,6 +55,15 @@ pub struct Applied {
     pub digest: Digest32,
     /// Whether this call added it.
     pub is_new: bool,
+}
+
+/// All workflows that runs of a graph may start, within each other.
+#[derive(Default)]
+pub(crate) struct Inside {
+    /// Their graphs, as they are asked for.
+    pub(crate) children: Children,
+    /// The versions of those that are asked for without one.
+    pub(crate) pins: Pins,
 }
 
 /// The tools of this process and the workflows that a document names.
@@ -191,29 +201,32 @@ impl Workflows {
         Ok(())
     }
 
-    /// The graphs of all workflows that runs of a graph may start, as they are asked for. Refuses those with
-    /// tools that are not set up here.
-    pub(crate) async fn inside(&self, tenant: &str, graph: &Graph) -> Result<Children, FlowError> {
-        let found = self.inside_stored(tenant, graph).await?;
-        found.values().try_for_each(|graph| self.check_tools(graph))?;
+    /// The workflows that runs of a graph may start. Refuses those with tools that are not set up here.
+    pub(crate) async fn inside(&self, tenant: &str, graph: &Graph, pins: &Pins) -> Result<Inside, FlowError> {
+        let found = self.inside_stored(tenant, &graph.document.nodes, pins).await?;
+        found.children.values().try_for_each(|graph| self.check_tools(graph))?;
         Ok(found)
     }
 
-    /// The graphs of all workflows that runs of a stored graph may have started.
-    pub(super) async fn inside_stored(&self, tenant: &str, graph: &Graph) -> Result<Children, FlowError> {
-        let children = |graph: &Graph| -> Vec<(String, Option<i64>)> {
-            let children = graph.document.nodes.iter().filter_map(Node::child);
-            children.map(|child| (child.workflow_id.clone(), child.version)).collect()
+    /// The workflows that nodes start, and those that these start: in the version that they name, else the one
+    /// that was looked at before, else the newest.
+    pub(super) async fn inside_stored(&self, tenant: &str, nodes: &[Node], pins: &Pins) -> Result<Inside, FlowError> {
+        let children = |nodes: &[Node]| -> Vec<(String, Option<i64>)> {
+            nodes.iter().filter_map(Node::child).map(|child| (child.workflow_id.clone(), child.version)).collect()
         };
-        let mut found = Children::new();
-        let mut queue = children(graph);
+        let mut found = Inside::default();
+        let mut queue = children(nodes);
         while let Some(asked) = queue.pop() {
-            if found.contains_key(&asked) {
+            if found.children.contains_key(&asked) {
                 continue;
             }
-            let Some((_, graph)) = self.find_stored(tenant, &asked.0, asked.1).await? else { continue };
-            queue.extend(children(&graph));
-            found.insert(asked, graph);
+            let version = asked.1.or_else(|| pins.get(&asked.0));
+            let Some((version, graph)) = self.find_stored(tenant, &asked.0, version).await? else { continue };
+            queue.extend(children(&graph.document.nodes));
+            if asked.1.is_none() {
+                found.pins.pin(&asked.0, version);
+            }
+            found.children.insert(asked, graph);
         }
         Ok(found)
     }
@@ -357,7 +370,8 @@ impl Workflows {
         Ok(self.records.read(select).await?.rows.into_iter().next())
     }
 
-    /// Which version was the newest at a moment; none: there was none yet.
+    /// Which version was the newest at a moment; none: there was none yet. Only runs from before pins were kept go
+    /// by it: a version may be dated before it is there.
     pub(super) async fn newest_at(&self, tenant: &str, id: &str, at: Timestamp) -> Result<Option<i64>, FlowError> {
         let select = Select::from(&WORKFLOWS, Scope::Tenant(tenant.to_owned())).with("workflow_id", id);
         let select = select.filter("created_at", Compare::AtMost, at).by(&["version"], Direction::Descending);

@@ -6,10 +6,10 @@ use chimera_core::flow::tables::RUNS;
 use chimera_core::flow::tool::Reach;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits;
-use chimera_core::record::{Row, Value as Cell};
+use chimera_core::record::{Json, Row, Value as Cell};
 use chimera_engine::flow::StartRun;
 use chimera_engine::port::ToolError;
-use chimera_testkit::flow::{Air, Puppet, Stage, Watch, chain, id_of, stage, workflow};
+use chimera_testkit::flow::{Air, Puppet, Stage, Watch, chain, id_of, stage, until, workflow};
 use serde_json::json;
 use std::time::Duration;
 use uuid::Uuid;
@@ -283,6 +283,34 @@ async fn a_child_follows_the_version_that_was_newest_when_it_started_for_good() 
     let second = first.restart(stage(1)).await;
     second.approve("user_ann", child).await;
     assert_eq!(second.ended(run).await["result"]["c"]["a"]["echo"]["v"], 2);
+}
+
+/// Runs keep the versions that were looked at within their request; those from before that have none there.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_keeps_no_versions_starts_those_that_were_the_newest_when_it_was_asked_for() {
+    let stage = stage(1).open().await;
+    let version = |n: i64| workflow("inner").function("a", "pure", json!({"v": n}));
+    let outer = workflow("outer").node(json!({"id": "ask", "type": "hitl"})).child("c", "inner", json!({}));
+    let request = RUNS.position("request_payload").unwrap();
+    for keeps in [true, false] {
+        stage.apply(&version(1)).await;
+        let run = stage.run(&outer.clone().edge("ask", "c"), SILENT).await;
+        stage.asks(run).await;
+        until("it is not in memory", || stage.flow.active() == 0).await;
+        stage.records.tamper(&RUNS, |runs| {
+            let row = runs.iter_mut().find(|row| row.uuid("id") == run).unwrap();
+            let mut kept = row.get("request_payload").as_json().unwrap().to_value();
+            let versions = kept.as_object_mut().unwrap().remove("workflow_versions");
+            assert!(versions.is_some_and(|versions| versions["inner"].is_i64()));
+            if !keeps {
+                row.cells[request] = Json::of(&kept).unwrap().into();
+            }
+        });
+        stage.pass(Duration::from_secs(2)).await;
+        stage.apply(&version(2)).await;
+        stage.approve("user_ann", run).await;
+        assert_eq!(stage.ended(run).await["result"]["c"]["a"]["echo"]["v"], 1, "{keeps}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

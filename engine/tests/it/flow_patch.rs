@@ -326,3 +326,84 @@ async fn at_l1_a_patch_that_is_rejected_changes_nothing_and_the_run_goes_on() {
     assert_eq!(held.let_go().await["status"], "completed");
     assert!(held.stage.world.outside.sent().is_empty());
 }
+
+fn of_node<'a>(shown: &'a Value, node: &str) -> Option<&'a Value> {
+    shown["approvals"].as_array().unwrap().iter().find(|asked| asked["action"]["patch"]["add_nodes"][0]["id"] == node)
+}
+
+/// Two patches at L1 that wait, the second one behind the current node; both requests.
+async fn two_that_wait(held: &Held) -> (Value, Value) {
+    held.patch(add("x", "again", "a"), None, false).await.unwrap();
+    held.patch(add("y", "again", "CURRENT_NODE"), None, false).await.unwrap();
+    let shown = held.stage.until(held.run, |shown| shown["approvals"].as_array().unwrap().len() == 2).await;
+    (of_node(&shown, "x").unwrap().clone(), of_node(&shown, "y").unwrap().clone())
+}
+
+/// The request for a patch that was made anew since.
+async fn anew(held: &Held, node: &str, old: &Value) -> Value {
+    let newer = |shown: &Value| of_node(shown, node).is_some_and(|asked| asked["digest"] != old["digest"]);
+    of_node(&held.stage.until(held.run, newer).await, node).unwrap().clone()
+}
+
+/// An approval covers a patch on a plan, so it is for nothing once the plan has another patch on it: the request is
+/// superseded, and made anew.
+#[tokio::test(start_paused = true)]
+async fn at_l1_an_approval_of_a_patch_is_for_the_plan_that_was_looked_at() {
+    let (held, approve) = (held(stage(1), Level::Draft).await, chimera_engine::flow::Decision::Approve);
+    let (x, y) = two_that_wait(&held).await;
+    assert_eq!(y["action"]["patch"]["add_edges"][0]["from"], "a", "whoever decides sees which node is current");
+    held.stage.decide("user_bob", held.run, approve, Some(&x)).await.unwrap();
+    held.patch_is(1, "applied").await;
+    let again = anew(&held, "y", &y).await;
+    assert_eq!(code_of(held.stage.decide("user_bob", held.run, approve, Some(&y)).await), "STALE_APPROVAL");
+    held.stage.decide("user_bob", held.run, approve, Some(&again)).await.unwrap();
+    held.patch_is(2, "applied").await;
+    assert_eq!(held.let_go().await["status"], "completed");
+    assert_eq!(held.stage.standing(held.run).await, "a=completed b=completed x=completed y=completed");
+    assert!(held.stage.rows(&APPROVAL_REQUESTS).iter().all(|row| row.text("status") != "pending"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_l1_of_two_approvals_for_the_same_plan_the_first_counts_and_the_other_is_asked_anew() {
+    let (held, approve) = (held(stage(1), Level::Draft).await, chimera_engine::flow::Decision::Approve);
+    let (x, y) = two_that_wait(&held).await;
+    let (one, other) = tokio::join!(
+        held.stage.decide("user_bob", held.run, approve, Some(&x)),
+        held.stage.decide("user_bob", held.run, approve, Some(&y)),
+    );
+    assert!(one.is_ok() && other.is_ok(), "the run has put on neither yet");
+    let statuses = |shown: &Value| -> Vec<Value> {
+        shown["patches"].as_array().unwrap().iter().map(|patch| patch["status"].clone()).collect()
+    };
+    let one_is_on = |shown: &Value| {
+        let on = statuses(shown).iter().filter(|status| **status == "applied").count();
+        on > 1 || (on == 1 && shown["approvals"].as_array().unwrap().len() == 1)
+    };
+    let shown = held.stage.until(held.run, one_is_on).await;
+    let again = &shown["approvals"][0];
+    assert!(again["digest"] != x["digest"] && again["digest"] != y["digest"], "{shown:#}");
+    held.stage.decide("user_bob", held.run, approve, Some(again)).await.unwrap();
+    held.stage.until(held.run, |shown| statuses(shown) == ["applied", "applied"]).await;
+    assert_eq!(held.let_go().await["status"], "completed");
+}
+
+/// Patches are taken out in the order in which they were put on, whatever their numbers.
+#[tokio::test(start_paused = true)]
+async fn a_patch_that_was_put_on_before_another_one_with_a_lower_number_stays_below_it() {
+    let (held, approve) = (held(stage(1), Level::Draft).await, chimera_engine::flow::Decision::Approve);
+    let (x, y) = two_that_wait(&held).await;
+    held.stage.decide("user_bob", held.run, approve, Some(&y)).await.unwrap();
+    held.patch_is(2, "applied").await;
+    let again = anew(&held, "x", &x).await;
+    held.stage.decide("user_bob", held.run, approve, Some(&again)).await.unwrap();
+    held.patch_is(1, "applied").await;
+    let bob = held.stage.permit("user_bob");
+    let refused = held.stage.flow.unpatch(&bob, held.run, 2).await.unwrap_err().body();
+    assert!(refused.message.contains("patch 1 was applied after it"), "{}", refused.message);
+    let second = held.stage.restart(stage(1).tool(gated(&held.gate).build())).await;
+    let held = Held { stage: second, run: held.run, gate: held.gate };
+    held.stage.flow.unpatch(&bob, held.run, 1).await.unwrap();
+    held.patch_is(1, "reverted").await;
+    let standing = held.stage.standing(held.run).await;
+    assert!(standing.ends_with("y=pending"), "{standing}");
+}

@@ -164,6 +164,7 @@ pub(super) fn head(world: &World, air: &Air, level: Level) -> Head {
         dry_run: false,
         source: Source::Workflow,
         workflow: WorkflowRef { id: air.id(), version: Some(1) },
+        pins: Arc::default(),
         parent: None,
         depth: 0,
         replay: None,

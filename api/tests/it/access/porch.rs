@@ -174,7 +174,7 @@ pub(crate) async fn porch_with(settings: Settings, shared: Option<Arc<dyn Counte
     Porch { house, clock, directory, tools: asked }
 }
 
-fn ground(world: &World, records: &Arc<MemoryRecords>, shared: Option<Arc<dyn Counters>>) -> Ground {
+pub(crate) fn ground(world: &World, records: &Arc<MemoryRecords>, shared: Option<Arc<dyn Counters>>) -> Ground {
     Ground {
         records: Arc::clone(records) as _,
         clock: Arc::clone(&world.clock),

@@ -236,7 +236,8 @@ impl Review {
             calls_unlisted,
             maps_unknown,
             patch: (subject == Subject::Patch).then(|| data["patch"].clone()),
-            risk: risk(&data["risk"]).or_else(|| risk(request.run_risk?)),
+            // What a patch adds is another thing than what the run did before.
+            risk: risk(&data["risk"]).or_else(|| risk(request.run_risk.filter(|_| subject != Subject::Patch)?)),
             digest: request.digest.clone(),
             created_at: request.created_at.map(|at| at.to_string()),
             expires_at: request.expires_at.map(|at| at.to_string()),

@@ -2,6 +2,7 @@
 
 use super::env::Env;
 use super::event::{Signal, Told, Turn};
+use super::pinned::with_pins;
 use super::rows::{Book, Unstorable};
 use super::task::{State, Stored, Task};
 use super::{At, Head, Owner, Run};
@@ -273,7 +274,7 @@ impl Head {
             ("actor", self.actor.as_str().into()),
             ("actor_kind", self.actor_kind.as_str().into()),
             ("co_requesters", texts(&self.co_requesters)),
-            ("request_payload", Json::of(&*self.request)?.into()),
+            ("request_payload", with_pins(&self.request, &self.pins)?.into()),
             ("autonomy_level", self.level.as_str().into()),
             ("trace_id", id::trace_id(self.id).into()),
             ("risk", self.risk.as_deref().map(Json::of).transpose()?.into()),

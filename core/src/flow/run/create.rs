@@ -11,6 +11,7 @@ use super::{Run, RunStatus};
 use crate::access::{Actor, Level};
 use crate::flow::air::Graph;
 use crate::flow::call::Answer;
+use crate::flow::pins::Pins;
 use crate::flow::tool::Reach;
 use crate::ledger::ActorType;
 use crate::limits;
@@ -93,6 +94,9 @@ pub struct Head {
     pub source: Source,
     /// What it follows.
     pub workflow: WorkflowRef,
+    /// The versions of workflows within that were looked at when it was let in. Runs from before they were kept
+    /// have none.
+    pub pins: Arc<Pins>,
     /// The run and the step that wait for it.
     pub parent: Option<(Uuid, Uuid)>,
     /// How many runs it stands inside.

@@ -225,6 +225,9 @@ pub enum Told {
         patch: Value,
         /// Who.
         by: Actor,
+        /// How risky that looked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        risk: Option<Value>,
     },
     /// Somebody wants a patch taken back.
     Unpatch {

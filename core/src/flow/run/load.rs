@@ -7,6 +7,7 @@
 use super::cancel::paused_by;
 use super::edges::Settled;
 use super::patch::Overlay;
+use super::pinned::request_of_row;
 use super::plan::{Edit, Plan};
 use super::restored::is_since;
 use super::task::{Approved, Asked, Mapping, State, Stored as StoredStep, StoredEffect, Task};
@@ -149,6 +150,7 @@ impl Head {
         };
         let parent = row.get("parent_run_id").as_uuid().zip(row.get("parent_step_id").as_uuid());
         let json = |column| row.get(column).as_json().map(crate::record::Json::to_value);
+        let (request, pins) = request_of_row(row);
         Ok(Self {
             id: row.uuid("id"),
             tenant: row.text("tenant_id").to_owned(),
@@ -163,11 +165,12 @@ impl Head {
                 id: row.text("workflow_id").to_owned(),
                 version: row.get("workflow_version").as_int(),
             },
+            pins: Arc::new(pins),
             parent,
             depth: u32::try_from(row.int("depth")).unwrap_or(0),
             replay,
             inputs: Arc::new(json("inputs").unwrap_or_else(|| json!({}))),
-            request: Arc::new(json("request_payload").unwrap_or_default()),
+            request: Arc::new(request),
             risk: json("risk").map(Arc::new),
             idempotency_key: row.get("idempotency_key").as_text().map(str::to_owned),
             correlation_id: row.get("correlation_id").as_text().map(str::to_owned),
@@ -224,9 +227,10 @@ impl Run {
                 .approval
                 .filter(|_| before.is_none())
                 .and_then(|id| asked(approvals, |row| row.uuid("approval_request_id") == id));
+            let risk = stored.approval.and_then(|id| risk_shown(approvals, id));
             let StoredPatch { number, patch, by, version, applied_seq, .. } = stored;
             let seq = applied_seq.unwrap_or(i64::MAX);
-            self.overlays.insert(number, Overlay { patch, by, version, asked, before, seq });
+            self.overlays.insert(number, Overlay { patch, by, version, asked, before, seq, risk });
         }
         let incoming = |node: usize| self.graph.nodes[node].incoming.len();
         self.nodes = (0..self.graph.nodes.len())
@@ -506,6 +510,13 @@ fn asked(approvals: &[Row], fits: impl Fn(&Row) -> bool) -> Option<Asked> {
         expires_at: row.get("expires_at").as_time().unwrap_or(Timestamp::from_micros(i64::MAX)),
         open: row.text("status") == "pending",
     })
+}
+
+/// The risk that a request showed.
+fn risk_shown(approvals: &[Row], id: Uuid) -> Option<Value> {
+    let row = approvals.iter().find(|row| row.uuid("approval_request_id") == id)?;
+    let data = row.get("action_data").as_json()?.to_value();
+    data.get("risk").filter(|risk| !risk.is_null()).cloned()
 }
 
 /// The order of requests: the run itself dates them, while whoever decides may have another clock.

@@ -77,6 +77,7 @@ impl Run {
         let head = Head {
             id: child,
             workflow: WorkflowRef { id: workflow.clone(), version },
+            pins: self.pins_of_child(at.node),
             parent: Some((self.head.id, step)),
             depth: self.head.depth + 1,
             inputs: Arc::clone(&inputs),

@@ -1,8 +1,8 @@
 //! Changing a running graph.
 //!
 //! A patch only adds: nodes behind what has finished or is under way. Where a plan was approved, the
-//! approval must cover the plan with the patch before it applies. The last patch can be taken out
-//! again while none of its nodes has begun.
+//! approval must cover the plan with the patch before it applies: once the plan has become another one, people
+//! are asked anew. The last patch can be taken out again while none of its nodes has begun.
 
 use super::demand::Demand;
 use super::edges::Came;
@@ -13,9 +13,10 @@ use super::rows::{Book, Unstorable};
 use super::task::{Asked, State, Task};
 use super::{At, Run};
 use crate::access::{Actor, Level};
-use crate::flow::air::{Graph, Problem};
+use crate::flow::air::{CURRENT_NODE, Graph, Problem};
 use crate::flow::patch::{self, Inverse, Patch};
 use crate::flow::tables::RUN_PATCHES;
+use crate::json::Digest32;
 use crate::ledger::decision::{Outcome, Source};
 use crate::limits;
 use crate::record::{Json, Update};
@@ -37,6 +38,18 @@ pub(crate) struct Overlay {
     pub(crate) before: Option<Arc<Graph>>,
     /// The entry of the run that says that it was applied.
     pub(crate) seq: i64,
+    /// How risky that looked which it adds.
+    pub(crate) risk: Option<Value>,
+}
+
+/// A patch on a run as it stands.
+pub struct Overlaid {
+    /// The patch, with the node in it that is current now.
+    pub patch: Patch,
+    /// The graph with it.
+    pub graph: Graph,
+    /// What it changes and how it is taken out again.
+    pub preview: Value,
 }
 
 impl Run {
@@ -55,16 +68,11 @@ impl Run {
         Ok((graph, patch::inverse(patch, &current)))
     }
 
-    /// The graph with a patch on it, as things stand; none: it can't be put on.
-    #[must_use]
-    pub fn patched(&self, patch: &Patch, env: &Env<'_>) -> Option<Graph> {
-        self.overlay(patch, env).ok().map(|(graph, _)| graph)
-    }
-
     /// What a patch would change, for whoever wants to see it first.
-    pub fn preview_patch(&self, patch: &Patch, env: &Env<'_>) -> Result<Value, Vec<Problem>> {
+    pub fn preview_patch(&self, patch: &Patch, env: &Env<'_>) -> Result<Overlaid, Vec<Problem>> {
         let (graph, inverse) = self.overlay(patch, env)?;
-        Ok(json!({"diff": patch::diff(&self.graph, &graph), "inverse": inverse.to_value()}))
+        let preview = json!({"diff": patch::diff(&self.graph, &graph), "inverse": inverse.to_value()});
+        Ok(Overlaid { patch: Patch { add_edges: inverse.remove_edges, ..patch.clone() }, graph, preview })
     }
 
     pub(crate) fn patch_proposed(
@@ -72,6 +80,7 @@ impl Run {
         number: u32,
         document: Value,
         by: Actor,
+        risk: Option<Value>,
         env: &mut Env<'_>,
         book: &mut Book,
     ) -> Result<(), Unstorable> {
@@ -83,43 +92,89 @@ impl Run {
         } else if self.approvals >= limits::RUN_APPROVALS_MAX {
             Err("the run asks for more approvals than it may".to_owned())
         } else {
-            Patch::from_value(document).map_err(|problems| worded(&problems))
+            Patch::from_stored(document).map_err(|problems| worded(&problems))
         };
         let patch = match fits {
             Ok(patch) => patch,
             Err(why) => return self.refuse_patch(number, 1, &by, &why, book),
         };
-        if let Err(problems) = self.overlay(&patch, env) {
-            return self.refuse_patch(number, 1, &by, &worded(&problems), book);
-        }
+        let patch = match self.overlay(&patch, env) {
+            Ok((_, inverse)) => Patch { add_edges: inverse.remove_edges, ..patch },
+            Err(problems) => return self.refuse_patch(number, 1, &by, &worded(&problems), book),
+        };
         if let Err(why) = self.judge_patch(&patch, &by.id, env) {
             return self.refuse_patch(number, 1, &by, &why, book);
         }
-        let mut overlay = Overlay { patch, by, version: 1, asked: None, before: None, seq: i64::MAX };
-        if let (Level::Draft, Some(covered)) = (self.head.level, self.covered()) {
-            let digest = patch::digest(covered, &overlay.patch);
-            let demand = Demand::one("the plan was approved without this patch");
-            let asked = self.request(digest, &demand, env);
-            let requesters = also(self.head.requesters(), [overlay.by.id.as_str()]);
-            let data = json!({"patch": overlay.patch.to_value(), "number": number, "reason": demand.reason});
-            book.approval(&self.head, &asked, None, "graph.patch", data, &demand, requesters, self.asked_at)?;
-            let verdict = Verdict {
-                source: Source::Approval,
-                outcome: Outcome::Deferred,
-                rationale: demand.reason,
-                policies: Vec::new(),
-            };
-            let data = json!({"approval_id": asked.id, "digest": digest, "patch": number});
-            book.decision("approval.requested", None, Some(overlay.by.clone()), data, verdict);
-            let set = vec![("approval_request_id", asked.id.into())];
-            book.update(Update::versioned(&RUN_PATCHES, key(self.head.id, number), overlay.version, set)?);
-            overlay.version += 1;
-            overlay.asked = Some(asked);
-            self.overlays.insert(number, overlay);
-            return Ok(());
+        self.overlays.insert(number, Overlay { patch, by, version: 1, asked: None, before: None, seq: i64::MAX, risk });
+        match self.covered().filter(|_| self.head.level == Level::Draft) {
+            Some(covered) => self.ask_patch(number, covered, env, book),
+            None => self.apply_patch(number, env, book),
         }
-        self.overlays.insert(number, overlay);
-        self.apply_patch(number, env, book)
+    }
+
+    /// Asks people about a patch on the plan as it stands.
+    fn ask_patch(
+        &mut self,
+        number: u32,
+        covered: Digest32,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let Some(overlay) = self.overlays.get(&number).cloned() else { return Ok(()) };
+        let digest = patch::digest(covered, &overlay.patch);
+        let demand = Demand::one("the plan was approved without this patch");
+        let asked = self.request(digest, &demand, env);
+        let requesters = also(self.head.requesters(), [overlay.by.id.as_str()]);
+        let document = overlay.patch.to_value();
+        let set = vec![("approval_request_id", asked.id.into()), ("patch", Json::of(&document)?.into())];
+        let data = json!({"patch": document, "number": number, "reason": demand.reason, "risk": overlay.risk});
+        book.approval(&self.head, &asked, None, "graph.patch", data, &demand, requesters, self.asked_at)?;
+        let (source, outcome) = (Source::Approval, Outcome::Deferred);
+        let verdict = Verdict { source, outcome, rationale: demand.reason, policies: Vec::new() };
+        let data = json!({"approval_id": asked.id, "digest": digest, "patch": number});
+        book.decision("approval.requested", None, Some(overlay.by.clone()), data, verdict);
+        book.update(Update::versioned(&RUN_PATCHES, key(self.head.id, number), overlay.version, set)?);
+        if let Some(stored) = self.overlays.get_mut(&number) {
+            stored.version += 1;
+            stored.asked = Some(asked);
+        }
+        Ok(())
+    }
+
+    /// Patches that wait for an approval of what is not the plan any more: people are asked anew, about the plan
+    /// as it stands.
+    pub(crate) fn renew_patches(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
+        let waiting = self.overlays.iter().filter(|(_, overlay)| overlay.before.is_none() && !self.is_stopping());
+        let waiting = waiting.filter_map(|(number, overlay)| Some((*number, overlay.asked.clone()?)));
+        let waiting: Vec<(u32, Asked)> = waiting.collect();
+        let Some(covered) = waiting.first().and_then(|_| self.covered()) else { return Ok(()) };
+        for (number, asked) in waiting {
+            self.name_current(number, env);
+            let Some(overlay) = self.overlays.get(&number) else { continue };
+            if patch::digest(covered, &overlay.patch) == asked.digest {
+                continue;
+            }
+            let (version, by) = (overlay.version, overlay.by.clone());
+            book.approval_closed(&asked, "superseded", env.now)?;
+            if self.approvals >= limits::RUN_APPROVALS_MAX {
+                self.refuse_patch(number, version, &by, "the run asks for more approvals than it may", book)?;
+            } else {
+                self.ask_patch(number, covered, env, book)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the current node into a patch that was proposed before that was done at once.
+    fn name_current(&mut self, number: u32, env: &Env<'_>) {
+        let Some(overlay) = self.overlays.get(&number) else { return };
+        if !overlay.patch.add_edges.iter().any(|edge| edge.from == CURRENT_NODE) {
+            return;
+        }
+        let Ok((_, inverse)) = self.overlay(&overlay.patch, env) else { return };
+        if let Some(stored) = self.overlays.get_mut(&number) {
+            stored.patch.add_edges = inverse.remove_edges;
+        }
     }
 
     /// Whether the rules let these tools be called, by the one who asked for the run and by the one
@@ -142,8 +197,8 @@ impl Run {
 
     /// Whether a node came with a patch.
     pub(crate) fn is_patched(&self, node: usize) -> bool {
-        let first = self.overlays.values().find_map(|overlay| overlay.before.as_ref());
-        first.is_some_and(|before| node >= before.nodes.len())
+        let before = self.overlays.values().filter_map(|overlay| overlay.before.as_ref());
+        before.map(|before| before.nodes.len()).min().is_some_and(|first| node >= first)
     }
 
     /// Patches that nobody decided about in time are refused.
@@ -227,7 +282,8 @@ impl Run {
         Ok(())
     }
 
-    /// People approved a patch. False: the approval is no patch's.
+    /// People approved a patch, which is put on if the plan is still the one that they saw. False: the approval is
+    /// no patch's.
     pub(crate) fn patch_approved(
         &mut self,
         approval: Uuid,
@@ -236,6 +292,17 @@ impl Run {
         book: &mut Book,
     ) -> Result<bool, Unstorable> {
         let Some(number) = self.patch_of(approval) else { return Ok(false) };
+        self.name_current(number, env);
+        let covered = self.covered();
+        let Some(overlay) = self.overlays.get_mut(&number) else { return Ok(false) };
+        let Some(asked) = overlay.asked.as_mut() else { return Ok(false) };
+        if covered.map(|covered| patch::digest(covered, &overlay.patch)) != Some(asked.digest) {
+            // It was decided about, so it is not taken back; the turn asks anew.
+            asked.open = false;
+            let data = json!({"number": number, "approval_id": approval, "digest": asked.digest});
+            book.note("patch.approval_stale", None, by.first().map(Actor::person), data);
+            return Ok(true);
+        }
         book.note("patch.approved", None, by.first().map(Actor::person), json!({"number": number, "by": by}));
         self.apply_patch(number, env, book)?;
         Ok(true)
@@ -279,7 +346,8 @@ impl Run {
         _env: &mut Env<'_>,
         book: &mut Book,
     ) -> Result<(), Unstorable> {
-        let last = self.overlays.iter().rfind(|(_, overlay)| overlay.before.is_some()).map(|(number, _)| *number);
+        let applied = self.overlays.iter().filter(|(_, overlay)| overlay.before.is_some());
+        let last = applied.max_by_key(|(number, overlay)| (overlay.seq, **number)).map(|(number, _)| *number);
         let before = self.overlays.get(&number).and_then(|overlay| overlay.before.clone());
         let Some(before) = before.filter(|_| last == Some(number)) else {
             book.note(

@@ -15,7 +15,7 @@ use super::task::State;
 use super::{At, EffectStatus, Run};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
-use crate::flow::air::{Body, Function, Item};
+use crate::flow::air::{Body, Child, Function, Item};
 use crate::flow::tool::{Reach, Spec};
 use crate::json::{CanonicalJson, Digest32, TooDeep, within_depth};
 use crate::ledger::decision::{Outcome, Source};
@@ -72,15 +72,19 @@ impl Run {
     /// What the place does.
     pub(crate) fn work(&self, at: At) -> Work {
         let compiled = &self.graph.nodes[at.node];
+        let child = |child: &Child| Work::Child {
+            workflow: child.workflow_id.clone(),
+            version: child.version.or_else(|| self.pinned(at.node, &child.workflow_id)),
+        };
         let tool = || compiled.tool.clone().map_or(Work::Unsupported("function"), Work::Tool);
         match (&compiled.node.body, at.item) {
             (Body::Function(_), _) => tool(),
             (Body::Map(each), Some(_)) => match &each.item {
                 Item::Function(_) => tool(),
-                Item::Workflow(child) => Work::Child { workflow: child.workflow_id.clone(), version: child.version },
+                Item::Workflow(started) => child(started),
             },
             (Body::Map(_), None) => Work::Map,
-            (Body::Workflow(child), _) => Work::Child { workflow: child.workflow_id.clone(), version: child.version },
+            (Body::Workflow(started), _) => child(started),
             (Body::Hitl(_), _) => Work::Person,
             (Body::Agent(_), _) => Work::Unsupported("agent"),
             (Body::Swarm(_), _) => Work::Unsupported("swarm"),

@@ -150,6 +150,7 @@ impl Run {
         }
         self.expire_plan(env, book)?;
         self.expire_patches(env, book)?;
+        self.renew_patches(env, book)?;
         while let Some((due, at)) = self.timers.first().copied().filter(|(due, _)| *due <= env.now) {
             self.timers.remove(&(due, at));
             if book.rows() >= limits::TURN_ROWS_MAX {

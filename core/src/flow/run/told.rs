@@ -66,7 +66,7 @@ impl Run {
             Told::Resolve { step, happened, output, by, notes, .. } => {
                 self.resolved(step, happened.then(|| output.unwrap_or_else(|| json!({}))), by, notes, env, book)
             }
-            Told::Patch { number, patch, by } => self.patch_proposed(number, patch, by, env, book),
+            Told::Patch { number, patch, by, risk } => self.patch_proposed(number, patch, by, risk, env, book),
             Told::Unpatch { number, by } => self.unpatch(number, by, env, book),
         }
     }

@@ -1,0 +1,54 @@
+//! Which versions of workflows a run starts: those that were looked at when it was let in.
+//!
+//! They are kept within the run's request, and its children get them with theirs. A patch has pins of its own, for
+//! the nodes that it adds; where the run has looked at a workflow already, the patch was judged by that version.
+
+use super::Run;
+use crate::flow::pins::Pins;
+use crate::record::{Json, JsonError, Row};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// The member of a stored request that holds the pins.
+const PINS: &str = "workflow_versions";
+
+/// A request as it is stored with its pins. A member of that name that came with the request itself is none.
+pub(crate) fn with_pins(request: &Value, pins: &Pins) -> Result<Json, JsonError> {
+    if pins.is_empty() && request.get(PINS).is_none() {
+        return Json::of(request);
+    }
+    let mut members = request.as_object().cloned().unwrap_or_default();
+    members.remove(PINS);
+    if !pins.is_empty() {
+        members.insert(PINS.to_owned(), pins.to_value());
+    }
+    Json::of(&members)
+}
+
+/// The request of a run's row as it came, and the pins that are kept with it.
+#[must_use]
+pub fn request_of_row(row: &Row) -> (Value, Pins) {
+    let mut request = row.get("request_payload").as_json().map(Json::to_value).unwrap_or_default();
+    let pins = request.as_object_mut().and_then(|members| members.remove(PINS));
+    (request, pins.as_ref().map(Pins::from_value).unwrap_or_default())
+}
+
+impl Run {
+    /// The version of a workflow that a node starts without naming one; none: it was not looked at.
+    pub(crate) fn pinned(&self, node: usize, workflow: &str) -> Option<i64> {
+        let patched = || {
+            let mut applied = self.overlays.values().filter(|overlay| overlay.before.is_some());
+            applied.find_map(|overlay| overlay.patch.pins.get(workflow)).filter(|_| self.is_patched(node))
+        };
+        self.head.pins.get(workflow).or_else(patched)
+    }
+
+    /// What a run that a node starts is pinned to.
+    pub(crate) fn pins_of_child(&self, node: usize) -> Arc<Pins> {
+        if !self.is_patched(node) {
+            return Arc::clone(&self.head.pins);
+        }
+        let applied = self.overlays.values().filter(|overlay| overlay.before.is_some());
+        Arc::new(applied.fold((*self.head.pins).clone(), |pins, overlay| pins.and(&overlay.patch.pins)))
+    }
+}
