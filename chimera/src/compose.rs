@@ -368,7 +368,8 @@ pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
         unattended: facts.runs.unattended,
     };
     let held = facts.hold.map(|hold| hold.reason);
-    Ok(StoreFacts { kind, schema_version, schema_known, fsync, writable, clock, runs, held })
+    let lacks = facts.lacks.map(|why| why.reason);
+    Ok(StoreFacts { kind, schema_version, schema_known, fsync, writable, clock, runs, held, lacks })
 }
 
 /// A look at the store that changes nothing.

@@ -47,6 +47,10 @@ pub(crate) struct Finding {
     pub(crate) hint: Option<&'static str>,
 }
 
+/// A schema of the right version is not made anew by `chimera migrate`.
+const LACKS_HINT: &str =
+    "grant the right to the user of database_url, or put back what is missing; chimera migrate does neither";
+
 /// What the record store says about itself.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreFacts {
@@ -66,6 +70,8 @@ pub(crate) struct StoreFacts {
     pub(crate) runs: RunFacts,
     /// Why nobody may change it, if so.
     pub(crate) held: Option<String>,
+    /// A table, a column or a right that a server needs and that is missing.
+    pub(crate) lacks: Option<String>,
 }
 
 /// What the record store says about runs that have work left.
@@ -372,7 +378,10 @@ fn store(facts: &StoreFacts) -> Vec<Finding> {
     }
     let (has, knows) = (facts.schema_version, facts.schema_known);
     findings.push(match has.cmp(&knows) {
-        std::cmp::Ordering::Equal => ok("schema", format!("version {has}")),
+        std::cmp::Ordering::Equal => match &facts.lacks {
+            Some(reason) => fail("schema", reason.clone(), LACKS_HINT),
+            None => ok("schema", format!("version {has}")),
+        },
         std::cmp::Ordering::Less if has == 0 => {
             warn("schema", "there is none yet".to_owned(), "chimera migrate makes it, and so does the first start")
         }
@@ -390,7 +399,9 @@ fn store(facts: &StoreFacts) -> Vec<Finding> {
     } else {
         fail("durability", "commits do not wait for the disk".to_owned(), "set fsync and synchronous_commit to on")
     });
-    findings.push(runs(facts.runs));
+    if facts.lacks.is_none() {
+        findings.push(runs(facts.runs));
+    }
     findings
 }
 
@@ -467,6 +478,7 @@ mod tests {
             clock: None,
             runs: RunFacts::default(),
             held: None,
+            lacks: None,
         }
     }
 
@@ -481,6 +493,8 @@ mod tests {
         assert_eq!(verdicts(&bad)[..3], [&[("store", Verdict::Ok)], &failed[..]].concat());
         let old = StoreFacts { schema_version: 7, ..facts() };
         assert_eq!(verdicts(&old)[1], ("schema", Verdict::Warn));
+        let torn = StoreFacts { lacks: Some("the schema is not whole".to_owned()), ..facts() };
+        assert_eq!(verdicts(&torn)[1], ("schema", Verdict::Fail));
         let locked = StoreFacts { writable: false, ..facts() };
         assert_eq!(verdicts(&locked)[0], ("store", Verdict::Fail));
     }

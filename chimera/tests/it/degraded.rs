@@ -114,6 +114,29 @@ fn a_database_that_is_read_only_is_not_worth_asking_again_and_when_it_takes_chan
 }
 
 #[test]
+fn a_database_without_a_table_or_a_right_is_not_ready_and_the_doctor_names_what_is_missing() {
+    let postgres = PrivatePostgres::shared().unwrap();
+    let url = postgres.fresh_database().unwrap();
+    let place = Place::new().trusting().env("CHIMERA_DATABASE_URL", &url);
+    let server = place.dev(&[]);
+    acts(&place);
+    postgres.execute(&url, "ALTER TABLE steps RENAME TO steps_x").unwrap();
+    let told = "the database's schema is not whole: relation \"steps\" does not exist";
+    for _ in 0..2 {
+        let refused = act(&place);
+        assert_eq!((&refused["code"], &refused["retryable"]), (&"STORE_UNUSABLE".into(), &false.into()), "{refused}");
+        server.until_not_ready("records", told);
+    }
+    let found = finding(&place, "schema");
+    assert_eq!((&found["verdict"], &found["message"]), (&"fail".into(), &told.into()), "{found}");
+    postgres.execute(&url, "ALTER TABLE steps_x RENAME TO steps").unwrap();
+    server.until_ready();
+    acts(&place);
+    assert_eq!(finding(&place, "schema")["verdict"], "ok");
+    assert_eq!(server.stop().0, Some(0));
+}
+
+#[test]
 fn a_data_folder_on_a_read_only_disk_is_not_worth_asking_again() {
     let disk = SmallDisk::new(64);
     let data = disk.data();

@@ -53,6 +53,8 @@ pub enum Loss {
     Conflict(Conflict),
     /// A rule of the database refused it.
     Rejected(String),
+    /// The store lacks what it needs, such as a table or a right; others may commit.
+    Lacking(Unavailable),
 }
 
 /// What became of a batch.
@@ -71,6 +73,9 @@ pub enum Outcome {
     Contended,
     /// Nothing was changed: some transaction was refused, and the database doesn't say which.
     Refused(String),
+    /// Nothing was changed: the store lacks what some transaction needs, such as a table or a right, and the
+    /// database doesn't say which transaction.
+    Lacking(Unavailable),
     /// Nothing was changed: the lane belongs to somebody else.
     Fenced,
     /// Nothing was changed: the store can't be reached or can't write.

@@ -9,6 +9,7 @@
 //! | Busy     | Executed: lost             | Busy with the rest                                 |
 //! | Busy     | Executed: contended        | Busy with half of it; a single one is tried again  |
 //! | Busy     | Executed: refused          | Busy with half of it; a single one is `Rejected`   |
+//! | Busy     | Executed: lacking          | Busy with half of it; a single one: `Unavailable`  |
 //! | Busy     | Executed: fenced           | Claiming; all that waits is `Fenced`               |
 //! | Busy     | Executed: unavailable      | Claiming; all that waits is `Unavailable`          |
 //! | Busy     | Executed: unsure           | Settling; everybody waits                          |
@@ -201,12 +202,19 @@ impl<W> Committer<W> {
                 }
             }
             Outcome::Contended => self.again(lane, refill(batch.txs, drawn), None, commands),
-            Outcome::Refused(rule) => self.again(lane, refill(batch.txs, drawn), Some(rule), commands),
+            Outcome::Refused(constraint) => {
+                let refusal = CommitError::Rejected { constraint };
+                self.again(lane, refill(batch.txs, drawn), Some(refusal), commands);
+            }
+            Outcome::Lacking(reason) => {
+                self.again(lane, refill(batch.txs, drawn), Some(reason.into()), commands);
+            }
             Outcome::Fenced => {
                 self.fail(drawn, &CommitError::Fenced, None, commands);
             }
             Outcome::Unavailable(reason) => {
-                self.fail(drawn, &CommitError::Unavailable(reason.clone()), Some(reason), commands);
+                let back = refill(batch.txs, drawn);
+                self.fail(back, &CommitError::Unavailable(reason.clone()), Some(reason), commands);
             }
             Outcome::Unsure { lost } => {
                 self.state = State::Settling(drawn, lost);
@@ -216,16 +224,22 @@ impl<W> Committer<W> {
     }
 
     /// Sends what could not be serialised, or what holds a refused one, again in halves.
-    fn again(&mut self, lane: Lane, mut back: Vec<Waiting<W>>, rule: Option<String>, commands: &mut Vec<Command<W>>) {
+    fn again(
+        &mut self,
+        lane: Lane,
+        mut back: Vec<Waiting<W>>,
+        refusal: Option<CommitError>,
+        commands: &mut Vec<Command<W>>,
+    ) {
         if let [only] = back.as_mut_slice() {
             only.tries += 1;
-            let answer = match rule {
-                Some(constraint) => Some(CommitError::Rejected { constraint }),
+            let answer = match refusal {
+                Some(refusal) => Some(refusal),
                 None if only.tries >= limits::CONTENTION_TRIES_MAX => Some(CommitError::Unavailable(contended())),
                 None => None,
             };
             if let Some(error) = answer {
-                commands.extend(back.pop().map(|only| Command::Reply(only.waiter, Err(error), Tx::default())));
+                commands.extend(back.pop().map(|only| Command::Reply(only.waiter, Err(error), only.tx)));
                 return self.resume(lane, commands);
             }
         }
@@ -280,8 +294,10 @@ impl<W> Committer<W> {
         down: Option<Unavailable>,
         commands: &mut Vec<Command<W>>,
     ) {
-        let all = drawn.into_iter().chain(self.queue.drain());
-        commands.extend(all.map(|waiting| Command::Reply(waiting.waiter, Err(error.clone()), Tx::default())));
+        let tried = drawn.into_iter().map(|waiting| (waiting.waiter, waiting.tx));
+        // What was not tried says nothing about the store.
+        let all = tried.chain(self.queue.drain().map(|waiting| (waiting.waiter, Tx::default())));
+        commands.extend(all.map(|(waiter, tx)| Command::Reply(waiter, Err(error.clone()), tx)));
         self.state = State::Claiming { down };
         if !self.close_if_done(commands) {
             commands.push(Command::Claim);
@@ -337,7 +353,7 @@ fn without<W>(back: Vec<Waiting<W>>, lost: Vec<(usize, Loss)>, commands: &mut Ve
     for (at, waiting) in back.into_iter().enumerate() {
         match lost.iter().position(|(position, _)| *position == at) {
             Some(found) => {
-                commands.push(Command::Reply(waiting.waiter, Err(refusal(lost.swap_remove(found).1)), Tx::default()))
+                commands.push(Command::Reply(waiting.waiter, Err(refusal(lost.swap_remove(found).1)), waiting.tx))
             }
             None => rest.push(waiting),
         }
@@ -372,6 +388,7 @@ fn refusal(loss: Loss) -> CommitError {
     match loss {
         Loss::Conflict(conflict) => CommitError::Conflict(conflict),
         Loss::Rejected(constraint) => CommitError::Rejected { constraint },
+        Loss::Lacking(reason) => CommitError::Unavailable(reason),
     }
 }
 

@@ -190,6 +190,24 @@ fn a_refused_transaction_is_found_by_halving_and_only_it_fails() {
 }
 
 #[test]
+fn what_lacks_a_table_is_found_by_halving_and_only_it_fails_with_its_transaction_given_back() {
+    let mut machine = ready();
+    (0..5).for_each(|n| drop(submit(&mut machine, n, insert(n as i64))));
+    let (mut back, mut next) = (Vec::new(), machine.start());
+    while let Some(Command::Execute(batch)) = next {
+        let lacking = batch.txs.contains(&insert(3));
+        let outcome = if lacking { Outcome::Lacking(down()) } else { committed(&batch) };
+        let mut commands = machine.step(Event::Executed { batch, outcome });
+        next = commands.pop_if(|command| matches!(command, Command::Execute(_))).or_else(|| machine.start());
+        back.extend(commands.into_iter().filter_map(|command| match command {
+            Command::Reply(waiter, Err(error), tx) => Some((waiter, error, tx)),
+            _ => None,
+        }));
+    }
+    assert_eq!(back, [(3, CommitError::Unavailable(down()), insert(3))]);
+}
+
+#[test]
 fn a_stale_epoch_fails_everybody_and_claims_anew() {
     let mut machine = ready();
     submit(&mut machine, 0, insert(0));

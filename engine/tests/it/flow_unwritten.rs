@@ -8,7 +8,7 @@ use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits;
 use chimera_core::record::Tx;
 use chimera_engine::commit::Outcome;
-use chimera_engine::port::ToolError;
+use chimera_engine::port::{Outage, ToolError, Unavailable};
 use chimera_testkit::flow::{Puppet, Stage, chain, stage, until, workflow};
 use serde_json::json;
 use std::sync::Arc;
@@ -123,6 +123,30 @@ async fn a_run_whose_turns_are_refused_fails_with_what_its_calls_gave() {
     stage.step(run, "b", "completed").await;
     assert_eq!((posted.count("execute"), waited.count("execute")), (1, 1));
     assert!(stage.rows_of(&EFFECTS, run).iter().all(|effect| effect.text("status") == "succeeded"));
+}
+
+/// A missing right is trouble of the store: however long it lasts, what the run could not write stays to be written.
+#[tokio::test(start_paused = true)]
+async fn a_run_outlasts_a_store_that_lacks_a_right_and_goes_on_with_what_its_calls_gave() {
+    let post = Puppet::new("post", Reach::Write).answers(|_, _| Ok(json!({"id": 7}))).takes(|_| Duration::from_secs(5));
+    let asked = post.asked();
+    let stage = stage(1).tool(post.build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "post"), ("b", "post")]), SILENT).await;
+    until("it is sent", || asked.count("execute") == 1).await;
+    let lacks = Arc::new(AtomicBool::new(true));
+    let on = Arc::clone(&lacks);
+    stage.records.inject(Box::new(move |batch| {
+        let effects = |tx: &Tx| tx.updates.iter().any(|row| row.table == &EFFECTS);
+        let hit = on.load(Ordering::SeqCst) && batch.txs.iter().any(effects);
+        hit.then(|| Outcome::Lacking(Unavailable::new(Outage::Unusable, "permission denied for table effects")))
+    }));
+    stage.pass(Duration::from_secs(120)).await;
+    assert_eq!((stage.flow.active(), asked.count("execute")), (1, 1), "it keeps the answer and sends nothing more");
+    lacks.store(false, Ordering::SeqCst);
+    let shown = stage.ended(run).await;
+    assert_eq!((&shown["status"], &shown["error"]), (&json!("completed"), &json!(null)));
+    assert_eq!(stage.step(run, "a", "completed").await["output"]["id"], 7);
+    assert_eq!(asked.count("execute"), 2);
 }
 
 /// What is written on the way to the refused turn, each time anew, is no reason to go there again for ever.

@@ -3,8 +3,9 @@
 use super::hold::reason;
 use super::mark::MarkFile;
 use super::postgres::connect::{Server, check};
-use super::postgres::state as pg_state;
+use super::postgres::{look as pg_look, state as pg_state};
 use super::sqlite::{file, look, state};
+use super::usage::Uses;
 use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_sqlite};
 use crate::migrate::{self, Applied, MigrateError, Status};
 use chimera_core::time::Timestamp;
@@ -26,6 +27,8 @@ pub struct Facts {
     pub runs: Attended,
     /// Why nobody may change it, if so.
     pub hold: Option<Hold>,
+    /// A table, a column or a right that a server needs and that is missing.
+    pub lacks: Option<Unavailable>,
 }
 
 /// Who sees to runs that have work left.
@@ -63,6 +66,14 @@ fn seen(status: Result<Status, MigrateError>) -> Result<Status, MigrateError> {
     }
 }
 
+/// What is missing is a fact; whatever else keeps a store from answering is an error.
+fn lacking(found: Result<(), Unavailable>) -> Result<Option<Unavailable>, Unavailable> {
+    match found {
+        Err(why) if why.outage == Outage::Unusable => Ok(Some(why)),
+        found => found.map(|()| None),
+    }
+}
+
 impl SqliteRecords {
     /// Looks at the data in `folder` without changing it; no file yet means an empty schema. It is
     /// held if it says so, and if it is older than `marks` say.
@@ -93,11 +104,15 @@ impl SqliteRecords {
         // A connection's own setting, which the file does not keep: this one is set as the writer's is.
         file::force_commits(&conn).map_err(unusable)?;
         let durable = file::forces_commits(&conn).map_err(unusable)?;
+        let lacks = match schema.version == migrate::newest() {
+            true => lacking(look::usable(&conn, &Uses::all()))?,
+            false => None,
+        };
         let mut runs = Attended::default();
-        if schema.version >= ATTENDED_SINCE {
+        if schema.version >= ATTENDED_SINCE && lacks.is_none() {
             runs = attended_sqlite(&conn).map_err(unusable)?;
         }
-        Ok(Facts { schema, durable, writable, clock: None, runs, hold })
+        Ok(Facts { schema, durable, writable, clock: None, runs, hold, lacks })
     }
 
     /// Brings the schema in `folder` up to date.
@@ -134,8 +149,12 @@ impl PostgresRecords {
                     current_setting('transaction_read_only') = 'off'";
         let row = client.query_one(text, &[]).await;
         let row = row.map_err(|_| Unavailable::new(Outage::Passing, "the database does not answer"))?;
+        let lacks = match schema.version == migrate::newest() {
+            true => lacking(pg_look::usable(&client, &Uses::all()).await)?,
+            false => None,
+        };
         let mut runs = Attended::default();
-        if schema.version >= ATTENDED_SINCE {
+        if schema.version >= ATTENDED_SINCE && lacks.is_none() {
             let text = ATTENDED.replace("{overdue}", "now() - interval '1 minute'");
             let found = client.query_one(&text.replace("{open}", "rollback ->> 'ended' = 'false'"), &[]).await;
             let found = found.map_err(|_| Unavailable::new(Outage::Passing, "the runs can't be counted"))?;
@@ -151,10 +170,12 @@ impl PostgresRecords {
         let gone = marks.iter().find_map(|mark| mark.behind(mark.generation, None));
         let hold = match schema.version {
             0 => gone.map(|behind| Hold { reason: reason(&behind), since: now }),
+            // What is missing is told; it may be what a hold is read from.
+            _ if lacks.is_some() => pg_state::seen(&client, &marks, now).await.unwrap_or_default(),
             _ => pg_state::seen(&client, &marks, now).await?,
         };
         let clock = Some(Timestamp::from_micros(row.get(1)));
-        Ok(Facts { schema, durable: row.get(0), writable: row.get(2), clock, runs, hold })
+        Ok(Facts { schema, durable: row.get(0), writable: row.get(2), clock, runs, hold, lacks })
     }
 
     /// Brings the database's schema up to date.

@@ -1,12 +1,13 @@
 //! What commits and reads of this process really met, for whoever asks whether the store is ready.
 //!
 //! A probe that works proves little: the page that a probe touches may be whole while others are
-//! not. So every failure is kept until something proves it over. A failed commit is over when one
-//! succeeds, a failed read when one of the same relation does. Damage is over when everything of
+//! not. So every failure is kept until something proves it over. A failed commit is over when one that
+//! needs as much of the store succeeds, a failed read when one of the same relation does. Damage is over when everything of
 //! the damaged relations was looked at and found whole, which is tried now and then.
 
-use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES};
-use chimera_core::record::{Page, Select, Step, Table, Tx};
+use super::trouble::{FailedCommits, Unproven};
+use super::usage::Uses;
+use chimera_core::record::{Select, Table, Tx};
 use chimera_engine::port::{CommitError, ReadError, Receipt, Unavailable};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +31,7 @@ pub(super) struct Health {
 
 #[derive(Default)]
 struct State {
-    commits: Option<Unavailable>,
+    commits: FailedCommits,
     reads: BTreeMap<&'static str, (Select, Unavailable)>,
     damaged: BTreeMap<&'static str, Damage>,
     look: Option<Look>,
@@ -61,19 +62,19 @@ impl Health {
             Err(CommitError::Unavailable(why)) => {
                 let mut state = self.state();
                 let told = if why.outage.is_damage() {
-                    let tables: BTreeMap<_, _> = tables(tx).map(|table| (table.name, table)).collect();
+                    let tables: BTreeMap<_, _> = Uses::of(tx).tables().map(|table| (table.name, table)).collect();
                     tables.values().for_each(|table| state.damage(table, &why, false));
                     located(&why, tables.into_keys(), false)
                 } else {
                     why.clone()
                 };
-                state.commits = Some(why);
+                state.commits.add(why, tx);
                 self.troubled.store(true, Ordering::Relaxed);
                 Err(told.into())
             }
             Ok(receipt) if self.troubled.load(Ordering::Relaxed) => {
                 let mut state = self.state();
-                state.commits = None;
+                state.commits.committed(tx);
                 self.troubled.store(state.is_troubled(), Ordering::Relaxed);
                 Ok(receipt)
             }
@@ -82,7 +83,7 @@ impl Health {
     }
 
     /// Keeps how a read ended. An answer that tells of damage names where it is.
-    pub(super) fn read(&self, select: &Select, answer: Result<Page, ReadError>) -> Result<Page, ReadError> {
+    pub(super) fn read<T>(&self, select: &Select, answer: Result<T, ReadError>) -> Result<T, ReadError> {
         let name = select.table.name;
         match answer {
             Err(ReadError::Unavailable(why)) => {
@@ -114,6 +115,21 @@ impl Health {
         reads.values().take(READS_REPEATED_MAX).map(|(select, _)| select.clone().take(1)).collect()
     }
 
+    /// What a probe has to show before the store is ready again.
+    pub(super) fn unproven(&self) -> Option<Unproven> {
+        if !self.troubled.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.state().commits.unproven()
+    }
+
+    /// A probe has shown it.
+    pub(super) fn probed(&self, shown: &Unproven) {
+        let mut state = self.state();
+        state.commits.probed(shown);
+        self.troubled.store(state.is_troubled(), Ordering::Relaxed);
+    }
+
     /// What keeps the store from being ready, by what was met.
     pub(super) fn verdict(&self) -> Result<(), Unavailable> {
         if !self.troubled.load(Ordering::Relaxed) {
@@ -121,7 +137,7 @@ impl Health {
         }
         let state = self.state();
         let read = state.reads.values().next().map(|(_, why)| why);
-        let met = state.met_damage().or_else(|| state.commits.as_ref().or(read).cloned());
+        let met = state.met_damage().or_else(|| state.commits.first().or(read).cloned());
         met.map_or(Ok(()), Err)
     }
 
@@ -163,7 +179,7 @@ impl Health {
 
 impl State {
     fn is_troubled(&self) -> bool {
-        self.commits.is_some() || !self.reads.is_empty() || !self.damaged.is_empty()
+        !self.commits.is_empty() || !self.reads.is_empty() || !self.damaged.is_empty()
     }
 
     /// All damage in one sentence.
@@ -187,21 +203,12 @@ fn located(why: &Unavailable, tables: impl Iterator<Item = &'static str>, certai
     Unavailable::new(why.outage, format!("{}{words}{tables}", why.reason))
 }
 
-/// The tables that a transaction touches. Every one advances its lane and may append to the ledger.
-fn tables(tx: &Tx) -> impl Iterator<Item = &'static Table> {
-    let steps = tx.steps.iter().map(|step| match step {
-        Step::Insert(insert) => insert.table,
-        Step::Lock { table, .. } | Step::Update { table, .. } | Step::Delete { table, .. } => table,
-    });
-    let rows = tx.inserts.iter().map(|insert| insert.table).chain(tx.updates.iter().map(|update| update.table));
-    rows.chain(steps).chain([&LEDGER_LANES, &AUDIT_LOG_ENTRIES])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use chimera_core::flow::tables::{RUNS, STEPS};
-    use chimera_core::record::Scope;
+    use chimera_core::ledger::tables::LEDGER_LANES;
+    use chimera_core::record::{Page, Scope};
     use chimera_engine::port::Outage;
 
     const DONE: Receipt = Receipt { lane: 1, epoch: 1, first_seq: None, head_seq: 0 };
@@ -219,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_commit_is_over_when_one_succeeds_but_damage_is_not() {
+    fn a_failed_commit_is_over_when_one_that_needs_as_much_succeeds_but_damage_is_not() {
         for (outage, over) in
             [(Outage::Passing, true), (Outage::Full, true), (Outage::Faulty, true), (Outage::Damaged, false)]
         {
@@ -235,7 +242,7 @@ mod tests {
     #[test]
     fn a_failed_read_is_over_when_one_of_the_same_relation_succeeds() {
         let health = Health::default();
-        health.read(&of(&RUNS), Err(failed(Outage::Passing).into())).unwrap_err();
+        health.read::<Page>(&of(&RUNS), Err(failed(Outage::Passing).into())).unwrap_err();
         health.committed(Ok(DONE), &Tx::default()).unwrap();
         health.read(&of(&STEPS), page()).unwrap();
         assert_eq!(health.verdict(), Err(failed(Outage::Passing)), "commits and other reads prove nothing");
@@ -248,7 +255,7 @@ mod tests {
     async fn damage_is_looked_at_now_and_then_and_is_over_when_all_of_it_is_whole() {
         let health = Health::default();
         let named = Unavailable::new(Outage::Damaged, "it fails: runs");
-        assert_eq!(health.read(&of(&RUNS), Err(failed(Outage::Damaged).into())), Err(named.clone().into()));
+        assert_eq!(health.read::<Page>(&of(&RUNS), Err(failed(Outage::Damaged).into())), Err(named.clone().into()));
         health.read(&of(&RUNS), page()).unwrap();
         assert_eq!(health.verdict(), Err(named), "another page of it may be whole");
         assert!(health.due_look().is_none(), "not at once");

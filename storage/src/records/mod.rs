@@ -17,6 +17,8 @@ mod schema;
 mod sql;
 pub(crate) mod sqlite;
 mod times;
+mod trouble;
+mod usage;
 
 pub use copy::{Copied, CopiedTable, DATA_FILE};
 pub use facts::{Attended, Facts};

@@ -15,6 +15,7 @@ pub(super) fn executed(store: &'static str, batch: &Batch, outcome: &Outcome) {
         Outcome::Lost(_) => "lost",
         Outcome::Contended => "contended",
         Outcome::Refused(_) => "refused",
+        Outcome::Lacking(_) => "lacking",
         Outcome::Fenced => "fenced",
         Outcome::Unavailable(_) => "unavailable",
         Outcome::Unsure { .. } => "unsure",
@@ -32,8 +33,15 @@ pub(super) fn executed(store: &'static str, batch: &Batch, outcome: &Outcome) {
         Outcome::Refused(rule) if batch.txs.len() <= 1 => {
             tracing::error!(critical = true, store, lane, rule, "the database refused a change or its audit entry");
         }
+        Outcome::Lacking(reason) if batch.txs.len() <= 1 => {
+            tracing::error!(critical = true, store, lane, %reason, "a change and its audit entry can't be written");
+        }
         Outcome::Fenced => tracing::warn!(store, lane, "the lane was taken over by another node"),
         Outcome::Unsure { .. } => tracing::warn!(store, lane, "the answer to a commit was lost"),
-        Outcome::Committed { .. } | Outcome::Lost(_) | Outcome::Contended | Outcome::Refused(_) => {}
+        Outcome::Committed { .. }
+        | Outcome::Lost(_)
+        | Outcome::Contended
+        | Outcome::Refused(_)
+        | Outcome::Lacking(_) => {}
     }
 }

@@ -11,8 +11,27 @@ pub(in super::super) fn unavailable(error: &Error) -> Unavailable {
         return Unavailable::new(Outage::Passing, "the database can't be reached");
     };
     let (outage, reason) = kind(code);
+    if let Some(db) = error.as_db_error().filter(|_| lacks(code)) {
+        return Unavailable::new(outage, lacking(code, db.message()));
+    }
     let reason = reason.map_or_else(|| format!("the database refuses an operation ({})", code.code()), str::to_owned);
     Unavailable::new(outage, reason)
+}
+
+/// Whether the schema or the rights are not what Chimera's own statements need.
+fn lacks(code: &SqlState) -> bool {
+    ["42", "3F"].iter().any(|class| code.code().starts_with(class))
+}
+
+/// What is missing, in the server's words, which name the table, the column or the right.
+fn lacking(code: &SqlState, words: &str) -> String {
+    if *code == SqlState::INSUFFICIENT_PRIVILEGE {
+        return format!("a right is missing in the database: {words}");
+    }
+    if words.contains("schema_migrations") {
+        return "the database has no schema yet; chimera migrate creates it".to_owned();
+    }
+    format!("the database's schema is not whole: {words}")
 }
 
 /// What is said of a server that takes no changes.
@@ -31,15 +50,13 @@ fn kind(code: &SqlState) -> (Outage, Option<&'static str>) {
         (SqlState::INDEX_CORRUPTED, Outage::Damaged, "an index of the database is damaged"),
         (SqlState::UNDEFINED_FILE, Outage::Damaged, "a file of the database is missing"),
         (SqlState::IO_ERROR, Outage::Faulty, "the database's disk reports an input/output error"),
-        (SqlState::UNDEFINED_TABLE, Outage::Unusable, "the database has no schema yet; chimera migrate creates it"),
-        (SqlState::INSUFFICIENT_PRIVILEGE, Outage::Unusable, "the database refuses the user"),
     ];
     if let Some((_, outage, words)) = named.into_iter().find(|(named, ..)| named == code) {
         return (outage, Some(words));
     }
     match code.code().get(..2) {
         Some("28") => (Outage::Unusable, Some("the database refuses the credentials")),
-        Some("42") => (Outage::Unusable, None),
+        Some("42" | "3F") => (Outage::Unusable, None),
         _ => (Outage::Passing, None),
     }
 }
@@ -61,8 +78,11 @@ pub(super) fn of_batch(error: &Error) -> Outcome {
     if contended.contains(code) {
         return Outcome::Contended;
     }
-    // Classes: 22 data, 23 integrity, 42 names and rights, CH ours, P0 raised by a rule.
-    if ["22", "23", "42", "CH", "P0"].iter().any(|class| code.code().starts_with(class)) {
+    if lacks(code) {
+        return Outcome::Lacking(unavailable(error));
+    }
+    // Classes: 22 data, 23 integrity, CH ours, P0 raised by a rule.
+    if ["22", "23", "CH", "P0"].iter().any(|class| code.code().starts_with(class)) {
         let named = db.constraint().map(str::to_owned);
         return Outcome::Refused(named.unwrap_or_else(|| db.message().to_owned()));
     }
@@ -85,6 +105,32 @@ pub(super) fn is_taken_key(error: &Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_schema_or_the_rights_lack_is_named() {
+        for (code, words, told) in [
+            (
+                "42501",
+                "permission denied for table steps",
+                "a right is missing in the database: permission denied for table steps",
+            ),
+            (
+                "42P01",
+                "relation \"steps\" does not exist",
+                "the database's schema is not whole: relation \"steps\" does not exist",
+            ),
+            (
+                "42P01",
+                "relation \"schema_migrations\" does not exist",
+                "the database has no schema yet; chimera migrate creates it",
+            ),
+        ] {
+            assert_eq!(lacking(&SqlState::from_code(code), words), told);
+        }
+        let lacks =
+            ["42703", "42883", "3F000", "23505", "22P02", "40001"].map(|code| lacks(&SqlState::from_code(code)));
+        assert_eq!(lacks, [true, true, true, false, false, false]);
+    }
 
     #[test]
     fn what_a_restart_of_the_server_mends_may_be_tried_again_and_damage_may_not() {

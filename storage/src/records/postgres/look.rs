@@ -4,10 +4,12 @@
 //! A table is read to its last byte. Its indexes are checked by amcheck where that is installed, and
 //! walked from end to end otherwise.
 
+use super::super::usage::Uses;
 use super::failure::unavailable;
 use chimera_core::record::Table;
 use chimera_engine::port::{Outage, Unavailable};
 use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 
 /// A look may take as long as it takes.
 const SESSION: &str = "SET statement_timeout = 0; SET enable_seqscan = on; SET jit = off";
@@ -25,6 +27,32 @@ const INDEXES: &str = "SELECT i.indexrelid::regclass::text, i.indrelid::regclass
      pg_get_expr(i.indpred, i.indrelid) \
      FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam \
      WHERE a.amname = 'btree' AND i.indrelid = to_regclass($1) ORDER BY 1";
+
+/// A table of this session alone, which is gone with its transaction. What is stored in it is not compressed, and
+/// no page of it is there before: each needs room that is free.
+const ROOM: &str = "BEGIN; CREATE TEMPORARY TABLE chimera_room (filler text) ON COMMIT DROP; \
+     ALTER TABLE chimera_room ALTER filler SET STORAGE EXTERNAL; \
+     INSERT INTO chimera_room SELECT string_agg(md5(n::text), '') FROM generate_series(1, {blocks} * 256) AS n \
+     GROUP BY n % {blocks}; ROLLBACK";
+
+/// The bytes that one row of it has.
+const ROOM_ROW_BYTES: u64 = 8_192;
+
+/// Shows that all of this could be done: tables, columns and rights are there.
+pub(in super::super) async fn usable(client: &Client, uses: &Uses) -> Result<(), Unavailable> {
+    let all: String = uses.statements().map(|text| format!("EXPLAIN {text};")).collect();
+    client.batch_execute(&all).await.map_err(|error| unavailable(&error))
+}
+
+/// Shows that there is room for so much, and leaves nothing of it.
+pub(super) async fn room(client: &Client, bytes: u64) -> Result<(), Unavailable> {
+    let text = ROOM.replace("{blocks}", &bytes.div_ceil(ROOM_ROW_BYTES).to_string());
+    match client.batch_execute(&text).await {
+        // Who may make no such table has shown with a probe of the ledger what can be shown.
+        Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Ok(()),
+        tried => tried.map_err(|error| unavailable(&error)),
+    }
+}
 
 /// Every table of the schema.
 pub(crate) async fn tables(client: &Client) -> Result<Vec<String>, Unavailable> {

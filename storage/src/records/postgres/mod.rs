@@ -23,6 +23,7 @@ use super::hold::{Furthest, HoldCell, not_ready};
 use super::inbox::Message;
 use super::mark::{self, MarkFile};
 use super::schema::{self, SchemaWatch};
+use super::trouble::Unproven;
 use crate::migrate;
 use async_trait::async_trait;
 use chimera_core::ledger::tables::LEDGER_LANES;
@@ -147,6 +148,18 @@ impl PostgresRecords {
         })
     }
 
+    /// Shows that what failed before would work now.
+    async fn probe(&self, unproven: &Unproven) -> Result<(), Unavailable> {
+        let client = self.server.connect().await?;
+        if let Some(uses) = unproven.uses() {
+            look::usable(&client, &uses).await?;
+        }
+        match unproven.room() {
+            Some(bytes) => look::room(&client, bytes).await,
+            None => Ok(()),
+        }
+    }
+
     /// Looks at damage that was met before, off the way of whoever asks.
     fn look_again(&self) {
         let Some(tables) = self.health.due_look() else { return };
@@ -193,7 +206,8 @@ impl Records for PostgresRecords {
     }
 
     async fn count(&self, count: Count) -> Result<Vec<Counted>, ReadError> {
-        self.readers.read(&count).await
+        let answer = self.readers.read(&count).await;
+        self.health.read(&Select::from(count.select.table, Scope::System), answer)
     }
 
     fn lane(&self, affinity: u64) -> Option<Held> {
@@ -214,6 +228,7 @@ impl Records for PostgresRecords {
 
     async fn ready(&self) -> Result<(), Unavailable> {
         self.look_again();
+        let unproven = self.health.unproven();
         for affinity in 0..self.lanes.len() as u64 {
             match self.commit(Tx { affinity, ..Tx::default() }).await {
                 Ok(_) => {}
@@ -221,6 +236,10 @@ impl Records for PostgresRecords {
                 Err(CommitError::Blocked(Blocked::Held(hold))) => return Err(not_ready(&hold)),
                 Err(other) => return Err(connect::passing(&other.to_string())),
             }
+        }
+        if let Some(unproven) = unproven {
+            self.probe(&unproven).await?;
+            self.health.probed(&unproven);
         }
         let reads = self.health.failed_reads();
         for select in reads.into_iter().chain([Select::from(&LEDGER_LANES, Scope::System).take(1)]) {

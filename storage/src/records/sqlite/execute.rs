@@ -108,7 +108,10 @@ fn attempt(conn: &Connection, texts: &mut Texts, batch: &Batch, careful: bool) -
 }
 
 fn refused(error: &rusqlite::Error) -> Outcome {
-    Outcome::Refused(error.to_string())
+    match failure::of_statement(error) {
+        Ok(Loss::Lacking(reason)) => Outcome::Lacking(reason),
+        _ => Outcome::Refused(error.to_string()),
+    }
 }
 
 /// Whether the lane is ours, and the schema too: a lane is nobody's under a schema of another version.

@@ -13,9 +13,10 @@ pub(crate) fn unavailable(error: &rusqlite::Error) -> Unavailable {
     {
         return known.clone();
     }
-    let unmigrated = matches!(error, rusqlite::Error::SqliteFailure(_, Some(text)) if text.contains("no such table"));
+    if let Some(words) = lacking(error) {
+        return Unavailable::new(Outage::Unusable, words);
+    }
     let (outage, reason) = match error.sqlite_error_code() {
-        _ if unmigrated => (Outage::Unusable, "the data has no schema yet; chimera migrate creates it"),
         Some(ErrorCode::DiskFull) => (Outage::Full, "the disk is full"),
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => (Outage::Unusable, "the data folder is read-only"),
         Some(ErrorCode::SystemIoFailure) => (Outage::Faulty, "the disk reports an input/output error"),
@@ -28,6 +29,19 @@ pub(crate) fn unavailable(error: &rusqlite::Error) -> Unavailable {
         _ => (Outage::Passing, "the data file refuses an operation"),
     };
     Unavailable::new(outage, reason)
+}
+
+/// What the schema lacks of what Chimera's own statements need, in words.
+fn lacking(error: &rusqlite::Error) -> Option<String> {
+    let words = match error {
+        rusqlite::Error::SqliteFailure(_, Some(words)) | rusqlite::Error::SqlInputError { msg: words, .. } => words,
+        _ => return None,
+    };
+    if words.contains("no such table: schema_migrations") {
+        return Some("the data has no schema yet; chimera migrate creates it".to_owned());
+    }
+    let lacks = ["no such table", "no such column", "has no column named"].iter().any(|lack| words.contains(lack));
+    lacks.then(|| format!("the data's schema is not whole: {words}"))
 }
 
 /// The end of a lane's chain, as two columns of a row tell it.
@@ -45,6 +59,7 @@ pub(super) fn wrote_nothing(error: &rusqlite::Error) -> bool {
 /// A failure that concerns one transaction only, or everything.
 pub(super) fn of_statement(error: &rusqlite::Error) -> Result<Loss, Outcome> {
     match error {
+        error if lacking(error).is_some() => Ok(Loss::Lacking(unavailable(error))),
         rusqlite::Error::SqliteFailure(failure, message) if failure.code == ErrorCode::ConstraintViolation => {
             Ok(Loss::Rejected(message.clone().unwrap_or_else(|| failure.to_string())))
         }
@@ -65,6 +80,24 @@ mod tests {
 
     fn failure(code: i32) -> rusqlite::Error {
         rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)
+    }
+
+    #[test]
+    fn what_the_schema_lacks_is_named_and_is_no_fault_of_the_transaction() {
+        let conn = rusqlite::Connection::open_in_memory().unwrap();
+        conn.execute_batch("CREATE TABLE steps (id)").unwrap();
+        for (text, told) in [
+            ("SELECT 1 FROM runs", "the data's schema is not whole: no such table: runs"),
+            ("SELECT status FROM steps", "the data's schema is not whole: no such column: status"),
+            (
+                "INSERT INTO steps (status) VALUES (1)",
+                "the data's schema is not whole: table steps has no column named status",
+            ),
+            ("SELECT 1 FROM schema_migrations", "the data has no schema yet; chimera migrate creates it"),
+        ] {
+            let error = conn.prepare(text).unwrap_err();
+            assert_eq!(of_statement(&error), Ok(Loss::Lacking(Unavailable::new(Outage::Unusable, told))));
+        }
     }
 
     #[test]

@@ -1,9 +1,14 @@
 //! Looks for damage: a glance that costs the same however much is stored, and a look at everything.
 
+use super::super::usage::Uses;
 use super::failure::unavailable;
+use chimera_core::error::io_reason;
 use chimera_core::record::Table;
 use chimera_engine::port::{Outage, Unavailable};
 use rusqlite::{Connection, OptionalExtension};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
 
 /// Faults that are told by name; more only count.
 const TOLD_MAX: usize = 5;
@@ -41,6 +46,31 @@ fn root_is_whole(conn: &Connection, name: &str, is_table: bool) -> rusqlite::Res
         conn.prepare(&format!("SELECT 1 FROM {} LIMIT 1", quoted(name)))?.exists([])?;
     }
     Ok(true)
+}
+
+/// Shows that all of this could be done: tables and columns are there.
+pub(in super::super) fn usable(conn: &Connection, uses: &Uses) -> Result<(), Unavailable> {
+    uses.statements().try_for_each(|text| conn.prepare(&text).map(drop)).map_err(|error| unavailable(&error))
+}
+
+/// Shows that there is room for so much beside the data file, and leaves nothing of it. A transaction that is
+/// taken back would show nothing: its pages stay in memory.
+pub(super) fn room(data: &Path, bytes: u64) -> Result<(), Unavailable> {
+    let path = data.with_extension("room");
+    let filled = File::create(&path).and_then(|mut file| {
+        std::io::copy(&mut std::io::repeat(0xa5).take(bytes), &mut file)?;
+        file.sync_all()
+    });
+    // Without a file there is nothing to remove.
+    let _ = std::fs::remove_file(&path);
+    filled.map_err(|error| Unavailable::new(Outage::of_io(&error), words_of(&error)))
+}
+
+fn words_of(error: &std::io::Error) -> String {
+    match Outage::of_io(error) {
+        Outage::Full => "the disk is full".to_owned(),
+        _ => format!("the data folder can't be written: {}", io_reason(error)),
+    }
 }
 
 /// Looks at everything: pages, indexes against their tables, constraints, references.

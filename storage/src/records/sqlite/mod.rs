@@ -21,6 +21,7 @@ use super::hold::{Furthest, HoldCell, not_ready};
 use super::inbox::Message;
 use super::mark::{self, MARK_FILE, MarkFile};
 use super::schema::{self, SchemaWatch};
+use super::trouble::Unproven;
 use crate::migrate;
 use async_trait::async_trait;
 use chimera_core::ledger::tables::LEDGER_LANES;
@@ -130,6 +131,22 @@ impl SqliteRecords {
         Ok(Self { readers, writing, schema, health: Arc::default() })
     }
 
+    /// Shows that what failed before would work now.
+    async fn probe(&self, unproven: Unproven) -> Result<(), Unavailable> {
+        let (readers, health) = (Arc::clone(&self.readers), Arc::clone(&self.health));
+        let shown = tokio::task::spawn_blocking(move || {
+            if let Some(uses) = unproven.uses() {
+                look::usable(&readers.fresh()?, &uses)?;
+            }
+            if let Some(bytes) = unproven.room() {
+                look::room(readers.path(), bytes)?;
+            }
+            health.probed(&unproven);
+            Ok(())
+        });
+        shown.await.unwrap_or_else(|_| Err(stopped("the store is stopped")))
+    }
+
     /// Looks at damage that was met before, off the way of whoever asks.
     fn look_again(&self) {
         let Some(tables) = self.health.due_look() else { return };
@@ -174,9 +191,12 @@ impl Records for SqliteRecords {
 
     async fn count(&self, count: Count) -> Result<Vec<Counted>, ReadError> {
         let _slot = self.readers.slot().await;
-        let readers = Arc::clone(&self.readers);
-        let counted = tokio::task::spawn_blocking(move || readers.count(&count)).await;
-        counted.unwrap_or_else(|_| Err(stopped("the store is stopped").into()))
+        let (readers, health) = (Arc::clone(&self.readers), Arc::clone(&self.health));
+        let counted = tokio::task::spawn_blocking(move || {
+            let answer = readers.count(&count);
+            health.read(&Select::from(count.select.table, Scope::System), answer)
+        });
+        counted.await.unwrap_or_else(|_| Err(stopped("the store is stopped").into()))
     }
 
     fn lane(&self, _affinity: u64) -> Option<Held> {
@@ -196,11 +216,15 @@ impl Records for SqliteRecords {
 
     async fn ready(&self) -> Result<(), Unavailable> {
         self.look_again();
+        let unproven = self.health.unproven();
         match self.commit(Tx::default()).await {
             Ok(_) => {}
             Err(CommitError::Unavailable(reason)) => return Err(reason),
             Err(CommitError::Blocked(Blocked::Held(hold))) => return Err(not_ready(&hold)),
             Err(other) => return Err(stopped(&other.to_string())),
+        }
+        if let Some(unproven) = unproven {
+            self.probe(unproven).await?;
         }
         let reads = self.health.failed_reads();
         for select in reads.into_iter().chain([Select::from(&LEDGER_LANES, Scope::System).take(1)]) {

@@ -6,7 +6,7 @@ use chimera_core::record::{Count, Counted, Page, Row, Select};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{ReadError, Unavailable};
 use rusqlite::Connection;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::Semaphore;
 
@@ -23,6 +23,10 @@ pub(super) struct Readers {
 impl Readers {
     pub(super) const fn new(path: PathBuf) -> Self {
         Self { path, idle: Mutex::new(Vec::new()), slots: Semaphore::const_new(READERS_MAX) }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Waits for a free slot, so that at most `READERS_MAX` connections exist.

@@ -1,0 +1,259 @@
+//! Commits that failed, and what proves that they would work now.
+//!
+//! Small changes go through while larger ones don't: the page of a lane's row has room on a full disk, and a
+//! lane is renewed without a right to any other table. So a failed commit is kept with what it needed and how
+//! much it wrote, until a commit has done the same, or a probe has.
+//!
+//! | what failed       | is over after                                                                   |
+//! |-------------------|---------------------------------------------------------------------------------|
+//! | passing           | any commit                                                                      |
+//! | full, faulty disk | a commit that wrote as much, or a probe that did                                |
+//! | unusable          | commits that used the same tables in the same ways, or a look at all of them    |
+//! | damaged           | any commit; the damage itself is kept elsewhere                                 |
+
+use super::usage::Uses;
+use chimera_core::record::{Insert, Step, Tx, Value};
+use chimera_engine::port::{Outage, Unavailable};
+
+/// What a change needs of a store.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Footprint {
+    uses: Uses,
+    bytes: u64,
+}
+
+impl Footprint {
+    pub(super) fn of(tx: &Tx) -> Self {
+        let (uses, mut bytes) = (Uses::of(tx), 0);
+        let row = |insert: &Insert| size_of_cells(insert.cells.iter().map(|(_, value)| value));
+        for insert in &tx.inserts {
+            bytes += row(insert);
+        }
+        for update in &tx.updates {
+            bytes += size_of_cells(update.set.iter().map(|(_, value)| value));
+        }
+        for step in &tx.steps {
+            bytes += match step {
+                Step::Insert(insert) => row(insert),
+                Step::Update { set, .. } => size_of_cells(set.iter().map(|(_, value)| value)),
+                Step::Lock { .. } | Step::Delete { .. } => 0,
+            };
+        }
+        bytes += tx.entries.iter().map(|sealed| sealed.data_json.len() as u64 + ROW_BYTES).sum::<u64>();
+        Self { uses, bytes }
+    }
+}
+
+/// What a row or a number takes beside its texts, about.
+const ROW_BYTES: u64 = 64;
+const NUMBER_BYTES: u64 = 8;
+
+fn size_of_cells<'a>(cells: impl Iterator<Item = &'a Value>) -> u64 {
+    let size = |value: &Value| match value {
+        Value::Null | Value::Bool(_) | Value::Int(_) | Value::Time(_) => NUMBER_BYTES,
+        Value::Uuid(_) => 2 * NUMBER_BYTES,
+        Value::Decimal(text) | Value::Text(text) => text.len() as u64,
+        Value::Json(json) => json.as_str().len() as u64,
+        Value::Bytes(bytes) => bytes.len() as u64,
+        Value::Uuids(all) => all.len() as u64 * 2 * NUMBER_BYTES,
+        Value::Texts(all) => all.iter().map(|text| text.len() as u64).sum(),
+    };
+    ROW_BYTES + cells.map(size).sum::<u64>()
+}
+
+/// The failed commits that nothing has disproved, one for each kind of trouble.
+#[derive(Default)]
+pub(super) struct FailedCommits {
+    failed: Vec<Failed>,
+    /// How many have failed ever.
+    count: u64,
+}
+
+struct Failed {
+    why: Unavailable,
+    /// What is not known to work of all that they needed.
+    needs: Footprint,
+    /// Which of all failures was the last of this kind.
+    last: u64,
+}
+
+/// What a probe has to show.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unproven {
+    /// What must be possible.
+    uses: Uses,
+    /// How much there must be room for.
+    room: Option<u64>,
+    /// Failures after this one are not known to the probe.
+    until: u64,
+}
+
+/// What a probe writes at the least and at the most. A little more than failed may still fit into pages that are
+/// there already.
+const ROOM_BYTES_MIN: u64 = 256 * 1024;
+const ROOM_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+impl Unproven {
+    /// What must be possible, if anything was not: all that a server does, so that the next change is not refused
+    /// where the last was not yet.
+    pub(super) fn uses(&self) -> Option<Uses> {
+        if self.uses.is_empty() {
+            return None;
+        }
+        let mut all = Uses::all();
+        all.extend(self.uses.clone());
+        Some(all)
+    }
+
+    /// How many bytes there must be room for, if there was none.
+    pub(super) fn room(&self) -> Option<u64> {
+        self.room.map(|bytes| bytes.clamp(ROOM_BYTES_MIN, ROOM_BYTES_MAX))
+    }
+}
+
+impl FailedCommits {
+    pub(super) fn first(&self) -> Option<&Unavailable> {
+        self.failed.first().map(|failed| &failed.why)
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.failed.is_empty()
+    }
+
+    /// Keeps a failure with what its transaction needed.
+    pub(super) fn add(&mut self, why: Unavailable, tx: &Tx) {
+        self.count += 1;
+        let Footprint { uses, bytes } = Footprint::of(tx);
+        let same = |failed: &&mut Failed| failed.why.outage == why.outage;
+        let Some(known) = self.failed.iter_mut().find(same) else {
+            return self.failed.push(Failed { why, needs: Footprint { uses, bytes }, last: self.count });
+        };
+        known.needs.uses.extend(uses);
+        known.needs.bytes = known.needs.bytes.max(bytes);
+        (known.why, known.last) = (why, self.count);
+    }
+
+    /// Takes note of a commit that succeeded.
+    pub(super) fn committed(&mut self, tx: &Tx) {
+        let done = Footprint::of(tx);
+        self.failed.retain_mut(|failed| match failed.why.outage {
+            Outage::Passing | Outage::Damaged => false,
+            Outage::Full | Outage::Faulty => failed.needs.bytes > done.bytes,
+            Outage::Unusable => {
+                failed.needs.uses.remove_all(&done.uses);
+                !failed.needs.uses.is_empty()
+            }
+        });
+    }
+
+    /// What a probe has to show before all of this is over.
+    pub(super) fn unproven(&self) -> Option<Unproven> {
+        let mut unproven = Unproven { until: self.count, ..Unproven::default() };
+        for Failed { why, needs, .. } in &self.failed {
+            match why.outage {
+                Outage::Passing | Outage::Damaged => {}
+                Outage::Full | Outage::Faulty => unproven.room = unproven.room.max(Some(needs.bytes)),
+                Outage::Unusable => unproven.uses.extend(needs.uses.clone()),
+            }
+        }
+        (unproven.room.is_some() || !unproven.uses.is_empty()).then_some(unproven)
+    }
+
+    /// A probe has shown that all of this works.
+    pub(super) fn probed(&mut self, shown: &Unproven) {
+        self.failed.retain(|failed| {
+            let looked_at = match failed.why.outage {
+                Outage::Passing | Outage::Damaged => false,
+                Outage::Full | Outage::Faulty => shown.room.is_some(),
+                Outage::Unusable => !shown.uses.is_empty(),
+            };
+            !looked_at || failed.last > shown.until
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::usage::Use;
+    use super::*;
+    use chimera_core::flow::tables::{RUNS, STEPS};
+    use chimera_core::record::{Condition, RowCount, Table};
+
+    fn insert(table: &'static Table, bytes: usize) -> Tx {
+        let cells = vec![(0, Value::Bytes(vec![0; bytes]))];
+        Tx { inserts: vec![Insert { table, cells }], ..Tx::default() }
+    }
+
+    fn delete(table: &'static Table) -> Tx {
+        let step = Step::Delete { table, conditions: Vec::<Condition>::new(), rows: RowCount::AtMost(1) };
+        Tx { steps: vec![step], ..Tx::default() }
+    }
+
+    fn after(outage: Outage, tx: &Tx) -> FailedCommits {
+        let mut failed = FailedCommits::default();
+        failed.add(Unavailable::new(outage, "it fails"), tx);
+        failed
+    }
+
+    #[test]
+    fn a_commit_without_room_is_over_when_one_wrote_as_much_and_not_before() {
+        for outage in [Outage::Full, Outage::Faulty] {
+            let mut failed = after(outage, &insert(&RUNS, 5_000));
+            failed.committed(&Tx::default());
+            failed.committed(&insert(&STEPS, 4_000));
+            assert!(!failed.is_empty(), "{outage:?}");
+            failed.committed(&insert(&STEPS, 5_000));
+            assert!(failed.is_empty(), "{outage:?}");
+        }
+    }
+
+    #[test]
+    fn the_largest_of_several_that_found_no_room_counts() {
+        let mut failed = after(Outage::Full, &insert(&RUNS, 5_000));
+        failed.add(Unavailable::new(Outage::Full, "it fails"), &insert(&RUNS, 10));
+        failed.committed(&insert(&RUNS, 4_000));
+        assert!(failed.unproven().unwrap().room.unwrap() > 5_000);
+    }
+
+    #[test]
+    fn a_commit_that_lacked_a_table_or_a_right_is_over_when_the_same_uses_worked() {
+        let mut failed = after(Outage::Unusable, &insert(&STEPS, 1));
+        for other in [Tx::default(), insert(&RUNS, 9_000), delete(&STEPS)] {
+            failed.committed(&other);
+            assert!(!failed.is_empty(), "a renewed lane, another table, and another right prove nothing: {other:?}");
+        }
+        failed.committed(&insert(&STEPS, 0));
+        assert!(failed.is_empty());
+    }
+
+    #[test]
+    fn what_several_needed_may_be_proven_one_by_one() {
+        let mut failed = after(Outage::Unusable, &insert(&STEPS, 1));
+        failed.add(Unavailable::new(Outage::Unusable, "it fails"), &delete(&RUNS));
+        failed.committed(&insert(&STEPS, 1));
+        assert!(!failed.is_empty());
+        failed.committed(&delete(&RUNS));
+        assert!(failed.is_empty());
+    }
+
+    #[test]
+    fn what_passes_is_over_with_any_commit_and_needs_no_probe() {
+        let mut failed = after(Outage::Passing, &insert(&RUNS, 5_000));
+        assert!(failed.unproven().is_none());
+        failed.committed(&Tx::default());
+        assert!(failed.is_empty());
+    }
+
+    #[test]
+    fn a_probe_ends_what_had_failed_before_it_began() {
+        let mut failed = after(Outage::Full, &insert(&RUNS, 5_000));
+        failed.add(Unavailable::new(Outage::Unusable, "it fails"), &insert(&STEPS, 1));
+        let begun = failed.unproven().unwrap();
+        assert!(begun.room.is_some() && begun.uses.contains(&STEPS, Use::Insert));
+        failed.add(Unavailable::new(Outage::Unusable, "it fails"), &insert(&RUNS, 1));
+        failed.probed(&begun);
+        assert_eq!(failed.first().map(|why| why.outage), Some(Outage::Unusable), "it failed since");
+        failed.probed(&failed.unproven().unwrap());
+        assert!(failed.is_empty());
+    }
+}

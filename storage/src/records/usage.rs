@@ -1,0 +1,163 @@
+//! What is done with which table, and the statements that show whether it could be done now.
+//!
+//! Such a statement is planned and never carried out. Planning it needs the table, every column that is named,
+//! and in PostgreSQL the right to it.
+
+use super::is_probe;
+use chimera_core::access::tables as access;
+use chimera_core::flow::tables as flow;
+use chimera_core::ledger::tables as ledger;
+use chimera_core::record::{Step, Table, Tx, catalog};
+use std::collections::BTreeMap;
+
+/// One way to use a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Use {
+    Select,
+    Insert,
+    Update,
+    Delete,
+}
+
+/// Ways to use tables, each once.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Uses(BTreeMap<(&'static str, Use), &'static Table>);
+
+/// Tables that get rows.
+static INSERTED: &[&Table] = &[
+    &access::TENANTS,
+    &access::ACTORS,
+    &access::ACTOR_KEYS,
+    &access::TOKEN_FAMILIES,
+    &access::REFRESH_TOKENS,
+    &access::REVOKED_TOKENS,
+    &access::NONCES,
+    &flow::WORKFLOWS,
+    &flow::RUNS,
+    &flow::STEPS,
+    &flow::TOOL_CALLS,
+    &flow::EFFECTS,
+    &flow::RUN_SIGNALS,
+    &flow::RUN_PATCHES,
+    &flow::CACHE_ENTRIES,
+    &flow::NOTIFICATIONS,
+    &flow::APPROVAL_REQUESTS,
+    &flow::APPROVAL_DETAILS,
+    &flow::APPROVAL_LINKS,
+    &ledger::AUDIT_LOGS,
+    &ledger::AUDIT_LOG_ENTRIES,
+    &ledger::LEDGER_LANES,
+    &ledger::LEDGER_CHECKPOINTS,
+    &ledger::LEDGER_NODES,
+    &ledger::FEED_CURSORS,
+    &ledger::IDEMPOTENCY_RECORDS,
+    &ledger::RECORD_SCOPES,
+    &ledger::STORE_STATE,
+];
+
+/// Tables whose rows change.
+static UPDATED: &[&Table] = &[
+    &access::ACTORS,
+    &access::ACTOR_KEYS,
+    &access::TOKEN_FAMILIES,
+    &access::REFRESH_TOKENS,
+    &flow::RUNS,
+    &flow::STEPS,
+    &flow::TOOL_CALLS,
+    &flow::EFFECTS,
+    &flow::RUN_PATCHES,
+    &flow::NOTIFICATIONS,
+    &flow::APPROVAL_REQUESTS,
+    &flow::APPROVAL_DETAILS,
+    &flow::APPROVAL_LINKS,
+    &ledger::LEDGER_LANES,
+    &ledger::FEED_CURSORS,
+    &ledger::IDEMPOTENCY_RECORDS,
+    &ledger::STORE_STATE,
+];
+
+/// Tables whose rows go.
+static DELETED: &[&Table] = &[
+    &access::ACTORS,
+    &access::NONCES,
+    &access::REVOKED_TOKENS,
+    &access::REFRESH_TOKENS,
+    &access::TOKEN_FAMILIES,
+    &flow::RUN_SIGNALS,
+    &flow::CACHE_ENTRIES,
+    &ledger::IDEMPOTENCY_RECORDS,
+];
+
+impl Uses {
+    /// Everything that a server does.
+    pub(super) fn all() -> Self {
+        let mut all = Self::default();
+        catalog().into_iter().for_each(|table| all.add(table, Use::Select));
+        for (tables, how) in [(INSERTED, Use::Insert), (UPDATED, Use::Update), (DELETED, Use::Delete)] {
+            tables.iter().for_each(|table| all.add(table, how));
+        }
+        all
+    }
+
+    /// What a transaction does. Every one advances its lane; a probe appends to the ledger and takes it back.
+    pub(super) fn of(tx: &Tx) -> Self {
+        let mut all = Self::default();
+        tx.inserts.iter().for_each(|insert| all.add(insert.table, Use::Insert));
+        tx.updates.iter().for_each(|update| all.add(update.table, Use::Update));
+        for step in &tx.steps {
+            match step {
+                Step::Insert(insert) => all.add(insert.table, Use::Insert),
+                Step::Lock { table, .. } | Step::Update { table, .. } => all.add(table, Use::Update),
+                Step::Delete { table, .. } => all.add(table, Use::Delete),
+            }
+        }
+        all.add(&ledger::LEDGER_LANES, Use::Update);
+        if !tx.entries.is_empty() || is_probe(tx) {
+            all.add(&ledger::AUDIT_LOG_ENTRIES, Use::Insert);
+        }
+        all
+    }
+
+    fn add(&mut self, table: &'static Table, how: Use) {
+        self.0.insert((table.name, how), table);
+    }
+
+    pub(super) fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    pub(super) fn remove_all(&mut self, other: &Self) {
+        self.0.retain(|used, _| !other.0.contains_key(used));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The tables, each once.
+    pub(super) fn tables(&self) -> impl Iterator<Item = &'static Table> {
+        let tables: BTreeMap<_, _> = self.0.values().map(|table| (table.name, *table)).collect();
+        tables.into_values()
+    }
+
+    #[cfg(test)]
+    pub(super) fn contains(&self, table: &Table, how: Use) -> bool {
+        self.0.contains_key(&(table.name, how))
+    }
+
+    /// A statement for each use, to be planned.
+    pub(super) fn statements(&self) -> impl Iterator<Item = String> {
+        self.0.iter().map(|((name, how), table)| {
+            // Without quotes: in SQLite a name in quotes that no column has is a text.
+            let columns: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
+            let set = || columns.iter().map(|name| format!("{name} = {name}")).collect::<Vec<_>>().join(", ");
+            let columns = columns.join(", ");
+            match how {
+                Use::Select => format!("SELECT {columns} FROM {name}"),
+                Use::Insert => format!("INSERT INTO {name} ({columns}) SELECT {columns} FROM {name}"),
+                Use::Update => format!("UPDATE {name} SET {}", set()),
+                Use::Delete => format!("DELETE FROM {name}"),
+            }
+        })
+    }
+}
