@@ -65,15 +65,25 @@ struct Resumed {
 
 /// Goes on with a clock that the ledger speaks against.
 async fn accept_clock(scene: &Scene<'_>, ambient: &Ambient) -> Outcome<ExitCode> {
-    let found = compose::accept_clock(&scene.loaded.config, ambient).await?;
+    let (found, waits) = compose::accept_clock(&scene.loaded.config, ambient).await?;
     if scene.json {
         let accepted = matches!(found, Some(Disagreement::BehindLedger { .. }));
-        print(&format!("{}\n", json!({"accepted": accepted, "reason": found.map(|found| found.to_string())})))?;
+        let document = json!({
+            "accepted": accepted, "reason": found.map(|found| found.to_string()), "steps_waiting": waits.steps,
+            "waiting_until": waits.until.map(|until| until.to_string()),
+        });
+        print(&format!("{document}\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
     match found {
         Some(found @ Disagreement::BehindLedger { .. }) => {
-            say(&format!("Accepted, though {found}. Servers start now."))
+            say(&format!("Accepted, though {found}. Servers start now."));
+            if let Some(until) = waits.until {
+                say(&format!("Steps that wait for a time ahead: {}, the last until {until}.", waits.steps));
+                say(
+                    "Timers and retries that the clock before wrote wait that much longer; chimera runs show names the time.",
+                );
+            }
         }
         Some(found) => say(&format!("Nothing was changed: {found}. {}.", found.hint())),
         None => say("Nothing speaks against the clock: there is nothing to accept."),

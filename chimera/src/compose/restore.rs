@@ -17,7 +17,7 @@ use chimera_core::time::Timestamp;
 use chimera_engine::flow::Flow;
 use chimera_engine::port::{Hold, Records};
 use chimera_storage::records::{
-    Access, Copied, CopiedTable, DATA_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords,
+    Access, Copied, CopiedTable, DATA_FILE, OpenError, PostgresOptions, PostgresRecords, SqliteRecords, Waits,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -73,18 +73,24 @@ pub(crate) async fn resumer(config: &Config, ambient: &Ambient) -> Outcome<Resum
 }
 
 /// Takes this machine's clock for right though the ledger has later entries, and writes that down: what
-/// is compared from then on is the entry that says so. Gives what spoke against the clock.
-pub(crate) async fn accept_clock(config: &Config, ambient: &Ambient) -> Outcome<Option<Disagreement>> {
+/// is compared from then on is the entry that says so. Gives what spoke against the clock, and what waits for
+/// times ahead of it: some of them may be the wrong clock's, and nobody can tell which.
+pub(crate) async fn accept_clock(config: &Config, ambient: &Ambient) -> Outcome<(Option<Disagreement>, Waits)> {
     let home = Home::take(&config.data_dir)?;
     let found = disagreement(config, &*ambient.clock).await?;
-    let Some(Disagreement::BehindLedger { now, newest }) = found else { return Ok(found) };
+    let Some(Disagreement::BehindLedger { now, newest }) = found else { return Ok((found, Waits::default())) };
     let node = ambient.random.opaque_id();
     let records = bare_records(config, ambient, &node).await?;
     let data = serde_json::json!({"clock": now.to_string(), "newest_entry": newest.to_string()});
     let written = record(&*records, ambient, &node, Tx::default(), ("ClockAccepted", data)).await;
     records.close().await;
     drop(home);
-    written.map(|()| found)
+    written?;
+    let waits = match &config.database_url {
+        None => SqliteRecords::waits(&config.data_dir, now)?,
+        Some(url) => PostgresRecords::waits(&plain(config, "database_url", url).await?, now).await?,
+    };
+    Ok((found, waits))
 }
 
 /// Which store the configuration names.

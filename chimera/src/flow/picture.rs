@@ -133,8 +133,15 @@ fn node_line(sight: &Sight<'_>, steps: &[&Value], gutter: &str, node: &str, widt
     if whole["attempt"].as_i64().unwrap_or(0) > 1 {
         add(format!("try {}", whole["attempt"]));
     }
-    if let Some(at) = moment(&whole["retry_at"]).filter(|_| status == "retry_wait") {
-        add(format!("again in {}", length(at.micros() - sight.now.micros())));
+    if let Some(at) = moment(&whole["retry_at"]) {
+        let left = at.micros() - sight.now.micros();
+        // A wait that is long is one that somebody may want to compare with the clock.
+        let time = if left >= LONG_MICROS { format!(", at {at}") } else { String::new() };
+        match status {
+            "retry_wait" => add(format!("again in {}{time}", length(left))),
+            "pending" => add(format!("starts in {}{time}", length(left))),
+            _ => {}
+        }
     }
     if let Some(why) = whole["error"]["message"].as_str() {
         add(text(&Value::String(why.to_owned())));
@@ -145,6 +152,9 @@ fn node_line(sight: &Sight<'_>, steps: &[&Value], gutter: &str, node: &str, widt
     let room = canvas.columns.saturating_sub(gutter.chars().count() + 3 + mark.chars().count());
     format!(" {gutter} {}", paint(&format!("{mark} {}", cut(&words, room.saturating_sub(1))), color, canvas))
 }
+
+/// A wait from which on its end is named as a time of day.
+const LONG_MICROS: i64 = 60_000_000;
 
 /// The tool that the workflow names for a node that has not begun.
 fn planned<'a>(workflow: &'a Value, node: &str) -> Option<&'a str> {
@@ -311,6 +321,8 @@ mod tests {
             step("right", "running", json!({"map_index": 1})),
             step("review", "awaiting_approval", json!({"tool": null, "node_type": "hitl"})),
             step("lost", "outcome_unknown", json!({})),
+            step("timer", "pending", json!({"retry_at": at(13)})),
+            step("tomorrow", "pending", json!({"retry_at": "2026-01-02T00:00:00Z"})),
             step("last", "pending", json!({"step_id": null})),
         ];
         let edges = [("first", "left"), ("first", "right"), ("right", "lost"), ("left", "review"), ("review", "last")];

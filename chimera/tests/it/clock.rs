@@ -160,6 +160,27 @@ fn a_clock_that_was_ahead_before_is_accepted_by_an_operator() {
 }
 
 #[test]
+fn accepting_a_clock_tells_what_waits_for_times_of_the_clock_before() {
+    let clock = WallClock::new();
+    let place = place_of(&clock).file("later.json", &LATER.replace("\"delay_seconds\": 2", "\"delay_seconds\": 900"));
+    clock.set(DAY);
+    let server = place.dev(&[]);
+    place.json(&["workflow", "apply", "later.json"]);
+    let run = start(&place);
+    until("the wait", || {
+        let steps = place.json(&["runs", "steps", &run]);
+        steps["steps"][0]["retry_at"].is_null().then(|| steps.to_string())
+    });
+    assert_eq!(server.stop().0, Some(0));
+    clock.set(0);
+    let accepted = place.json(&["resume", "--accept-clock"]);
+    assert_eq!((&accepted["accepted"], &accepted["steps_waiting"]), (&true.into(), &1.into()), "{accepted}");
+    let until = accepted["waiting_until"].as_str().unwrap().to_owned();
+    let shown = place.run(&["runs", "show", &run]).stdout;
+    assert!(shown.contains("starts in 24:1") && shown.contains(&format!("at {until}")), "{shown}");
+}
+
+#[test]
 fn beside_a_database_a_clock_that_is_ahead_is_found_out_as_well() {
     let clock = WallClock::new();
     let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();

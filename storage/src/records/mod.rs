@@ -25,7 +25,7 @@ pub use facts::{Attended, Facts};
 pub use mark::{MARK_FILE, marked_entries};
 pub use postgres::{PostgresOptions, PostgresRecords};
 pub use sqlite::{Access, SqliteRecords};
-pub use times::Times;
+pub use times::{Times, Waits};
 
 use chimera_core::record::Tx;
 use chimera_engine::port::{SchemaMismatch, Unavailable};

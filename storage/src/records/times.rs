@@ -17,6 +17,23 @@ pub struct Times {
     pub clock: Option<Timestamp>,
 }
 
+/// Steps that wait for a time, such as a timer or a retry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// How many of them.
+    pub steps: u64,
+    /// The last of these times.
+    pub until: Option<Timestamp>,
+}
+
+impl Waits {
+    fn of_row(steps: i64, until: Option<i64>) -> Self {
+        Self { steps: steps.unsigned_abs(), until: until.map(Timestamp::from_micros) }
+    }
+}
+
+const WAITS: &str = "SELECT count(*), max({time}) FROM steps WHERE status IN ('pending', 'retry_wait') AND {time} > ";
+
 /// The last entry of each lane: an entry further back is not newer, unless a clock was wrong in between.
 const NEWEST: &str = "SELECT max({time}) FROM ledger_lanes l \
      JOIN audit_log_entries e ON e.lane = l.lane AND e.seq = l.head_seq";
@@ -39,6 +56,14 @@ impl SqliteRecords {
         let newest = read().map_err(|error| unavailable_sqlite(&error))?;
         Ok(Times { newest_entry: newest.map(Timestamp::from_micros), clock: None })
     }
+
+    /// The steps that wait for a time after `now`. Changes nothing.
+    pub fn waits(folder: &Path, now: Timestamp) -> Result<Waits, OpenError> {
+        let conn = file::open_reader(&file::path_in(folder))?;
+        let text = WAITS.replace("{time}", "retry_at") + "?1";
+        let found = conn.query_row(&text, [now.micros()], |row| Ok(Waits::of_row(row.get(0)?, row.get(1)?)));
+        Ok(found.map_err(|error| unavailable_sqlite(&error))?)
+    }
 }
 
 impl PostgresRecords {
@@ -56,5 +81,13 @@ impl PostgresRecords {
         let clock = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
         let clock = client.query_one(clock, &[]).await.map_err(failed)?.get(0);
         Ok(Times { newest_entry: newest.map(Timestamp::from_micros), clock: Some(Timestamp::from_micros(clock)) })
+    }
+
+    /// The steps that wait for a time after `now`. Changes nothing.
+    pub async fn waits(url: &str, now: Timestamp) -> Result<Waits, OpenError> {
+        let client = Server::parse(url)?.connect().await?;
+        let text = WAITS.replace("{time}", "(extract(epoch FROM retry_at) * 1000000)::bigint") + "$1";
+        let row = client.query_one(&text, &[&now.micros()]).await.map_err(|error| unavailable(&error))?;
+        Ok(Waits::of_row(row.get(0), row.get(1)))
     }
 }
