@@ -51,7 +51,7 @@ impl Home {
     /// The same for a restore, which may be one that did not end.
     pub(crate) fn take_to_restore(dir: &Path) -> Outcome<Self> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
-        made.map_err(|error| Failure::file("can't create the data folder", dir, &error))?;
+        made.map_err(|error| not_made(dir, &error))?;
         let path = dir.join("lock");
         let lock = private().read(true).write(true).create(true).truncate(false).open(&path);
         let lock = lock.map_err(|error| Failure::file("can't write to the data folder", dir, &error))?;
@@ -179,6 +179,16 @@ impl Home {
         }
         Ok(text)
     }
+}
+
+/// A folder that can't be made, though all above it may be: a file system that takes none is no passing trouble.
+fn not_made(dir: &Path, error: &std::io::Error) -> Failure {
+    let failure = Failure::file("can't create the data folder", dir, error);
+    if error.kind() != std::io::ErrorKind::NotFound {
+        return failure;
+    }
+    let hint = "this file system takes no folders: name another place in data_dir";
+    Failure { code: Code::StoreUnusable, ..failure }.hint(hint)
 }
 
 fn not_locked(dir: &Path, error: TryLockError) -> Failure {

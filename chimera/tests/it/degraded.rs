@@ -137,6 +137,15 @@ fn a_database_without_a_table_or_a_right_is_not_ready_and_the_doctor_names_what_
 }
 
 #[test]
+fn a_data_folder_that_can_not_be_made_is_not_worth_trying_again() {
+    for folder in ["/proc/nowhere", "/dev/null/data"] {
+        let refused = start_refused(&Place::new().env("CHIMERA_DATA_DIR", folder));
+        assert_eq!((&refused["code"], &refused["retryable"]), (&"STORE_UNUSABLE".into(), &false.into()), "{refused}");
+        assert!(refused["message"].as_str().unwrap().contains(folder), "{refused}");
+    }
+}
+
+#[test]
 fn a_data_folder_on_a_read_only_disk_is_not_worth_asking_again() {
     let disk = SmallDisk::new(64);
     let data = disk.data();
