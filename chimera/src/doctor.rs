@@ -264,7 +264,12 @@ fn not_written(error: &std::io::Error) -> String {
 }
 
 fn folder(dir: &Path) -> Finding {
+    let wide = dir.metadata().is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0);
     match probed(dir) {
+        Ok(()) if wide => {
+            let told = format!("{} can be written, but others may look into it", dir.display());
+            warn("data_folder", told, "chmod 700 the data folder, unless somebody else needs to read what is in it")
+        }
         Ok(()) => ok("data_folder", format!("{} can be written", dir.display())),
         Err(_) if !dir.exists() => warn(
             "data_folder",

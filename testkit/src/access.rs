@@ -161,7 +161,7 @@ impl Ground {
             random: Arc::clone(&self.random),
             bus: Arc::clone(&self.bus),
             secrets: Arc::new(NoSecrets),
-            seal: Secret::new(vec![3; 32]),
+            seal: Secret::new(crate::flow::SEAL),
             alone: false,
         };
         let directory = Arc::new(Directory::new(parts, settings));

@@ -140,7 +140,8 @@ pub(super) async fn start(
     let sender = WebhookSender::new(toolbox.client.clone(), Arc::clone(&toolbox.secrets));
     let channels = Channels { webhook: Some((sender, key)), mail, clock: Arc::clone(&ambient.clock) };
     let base_url = voice.base_url.trim_end_matches('/').to_owned();
-    let asking = Asking { base_url, recipients: Arc::new(Deciders::new(Arc::clone(&voice.directory))) };
+    let recipients = Arc::new(Deciders::new(Arc::clone(&voice.directory)));
+    let asking = Asking { base_url, recipients, seal: Some(voice.directory.seal().clone()) };
     let outlets = Outlets { bus: voice.bus, notifier: Arc::new(channels), asking };
     let guard = Guard::new(voice.directory, rules(config)?);
     let flow = engine(config, ambient, records, registry, Arc::new(guard), outlets);

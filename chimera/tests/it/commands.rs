@@ -91,6 +91,16 @@ fn the_doctor_sees_a_key_that_others_may_read() {
     assert!(said.stdout.contains("ok    data_folder"), "{}", said.stdout);
 }
 
+#[test]
+fn the_doctor_sees_a_data_folder_that_others_may_look_into() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    place.dev(&[]).stop();
+    std::fs::set_permissions(place.path(".chimera"), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let said = place.run(&["doctor"]);
+    assert!(said.stdout.contains("warn  data_folder") && said.stdout.contains("chmod 700"), "{}", said.stdout);
+}
+
 /// The verdict of the doctor on each part.
 fn verdicts(place: &Place) -> std::collections::BTreeMap<String, String> {
     let said = place.run(&["doctor", "--json"]);

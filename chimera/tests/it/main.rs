@@ -19,6 +19,7 @@ mod faults;
 mod flow;
 mod golden;
 mod keys;
+mod links;
 mod logs;
 mod migrate;
 mod nodes;

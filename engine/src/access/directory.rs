@@ -249,6 +249,12 @@ impl Directory {
         Ok((ids.chain(families.iter().map(|row| row.uuid("id").to_string())).collect(), more_tokens || more_families))
     }
 
+    /// What seals secrets in the store.
+    #[must_use]
+    pub const fn seal(&self) -> &Secret {
+        &self.parts.seal
+    }
+
     /// Something of ours has changed: we know at once, others are told.
     pub(super) async fn changed(&self) -> Result<(), AccessError> {
         self.refresh().await?;

@@ -2,7 +2,7 @@
 //!
 //! The messages ride in the transaction of the request for approval, so nobody is asked without
 //! being told and nobody is told of what was never asked. A person's mail carries a link by which
-//! they decide; the link is in the message alone, the store keeps its digest. A webhook gets none: a
+//! they decide; the message alone has the link, and sealed, the store keeps its digest. A webhook gets none: a
 //! system is not a person.
 
 use super::node::Inner;
@@ -11,6 +11,7 @@ use crate::port::{Recipient, Recipients};
 use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chimera_core::access::Secret;
 use chimera_core::flow::review::Review;
 use chimera_core::flow::run::{Head, Requested, Unstorable, posting};
 use chimera_core::flow::tables::{APPROVAL_LINKS, NOTIFICATIONS, SCOPED_APPROVALS};
@@ -33,11 +34,13 @@ pub struct Asking {
     pub base_url: String,
     /// Who is told.
     pub recipients: Arc<dyn Recipients>,
+    /// Seals the links in messages that wait to be sent, 32 bytes; without it no message has a link.
+    pub seal: Option<Secret>,
 }
 
 impl Default for Asking {
     fn default() -> Self {
-        Self { base_url: String::new(), recipients: Arc::new(OfRun) }
+        Self { base_url: String::new(), recipients: Arc::new(OfRun), seal: None }
     }
 }
 
@@ -76,13 +79,17 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Reque
     for requested in asked {
         let review = told(review::of_request(head, requested, &before, now));
         for recipient in &recipients {
-            let link = decider(recipient, requested).map(|person| (person, token(inner)));
-            if let Some((person, token)) = &link {
-                tx.inserts.push(link_row(head, requested, person, token, now)?);
+            let (id, mut link) = (inner.id(), None);
+            if let Some(person) = decider(recipient, requested) {
+                let token = token(inner);
+                let url = format!("{}/approvals/{token}", asking.base_url);
+                link = asking.sealed(id, &url, &*inner.parts.random);
+                if link.is_some() {
+                    tx.inserts.push(link_row(head, requested, person, &token, now)?);
+                }
             }
-            let link = link.map(|(_, token)| format!("{}/approvals/{token}", asking.base_url));
             let payload = payload(head, requested, &review, &asking.base_url, link, now);
-            tx.inserts.push(message_row(inner.id(), head, Some(requested.approval), recipient, &payload, steady)?);
+            tx.inserts.push(message_row(id, head, Some(requested.approval), recipient, &payload, steady)?);
         }
     }
     Ok(())
@@ -175,7 +182,7 @@ fn payload(
     requested: &Requested,
     (review, masked): &(Value, bool),
     base_url: &str,
-    link: Option<String>,
+    link: Option<Value>,
     now: Timestamp,
 ) -> Value {
     let data = &requested.data;

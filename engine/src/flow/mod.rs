@@ -17,6 +17,7 @@ mod inbox;
 mod keeper;
 mod key;
 mod link;
+mod link_seal;
 mod load;
 mod node;
 mod notify;

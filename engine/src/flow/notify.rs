@@ -79,21 +79,27 @@ impl Flow {
             Err(FlowError::Commit(CommitError::Conflict(_))) => return Ok(()),
             Err(error) => return Err(error),
         }
-        let message = Message {
+        let mut message = Message {
             id: row.uuid("id"),
             tenant: row.text("tenant_id").to_owned(),
             channel: row.text("channel").to_owned(),
             target: row.text("target").to_owned(),
-            payload: payload(row),
+            payload: serde_json::Value::Null,
         };
-        let sent = self.inner.parts.notifier.send(&message).await;
+        let sent = match self.inner.parts.asking.opened(message.id, payload(row)) {
+            Ok(payload) => {
+                message.payload = payload;
+                self.inner.parts.notifier.send(&message).await
+            }
+            Err(error) => Err(error),
+        };
         let ended = clock.steady();
         tries.ended(&sent, ended.millis() - began.millis());
         let mut set = vec![("deliveries", tries.cell()?)];
         let told = match sent {
             Ok(_) => {
                 set.extend([("status", "sent".into()), ("sent_at", clock.now().into()), ("error", Value::Null)]);
-                set.extend(over(message.payload)?);
+                set.extend(over(payload(row))?);
                 Some(("notification.sent", json!({"channel": message.channel, "attempt": attempt})))
             }
             Err(error) => {
@@ -107,7 +113,7 @@ impl Flow {
                     set.push(("next_attempt_at", Value::Time(ended.plus_seconds(wait(attempt, &error.body)))));
                 } else {
                     set.push(("status", "failed".into()));
-                    set.extend(over(message.payload)?);
+                    set.extend(over(payload(row))?);
                 }
                 (!again).then_some(("notification.failed", data))
             }

@@ -10,7 +10,7 @@ use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_engine::flow::policy::{Rule, Rules, Says};
 use chimera_engine::flow::{Asking, Decision};
 use chimera_engine::port::{Recipient, Recipients};
-use chimera_testkit::flow::{Air, Stage, chain, code_of, id_of};
+use chimera_testkit::flow::{Air, Stage, chain, code_of, id_of, link_in};
 use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,8 +34,7 @@ async fn token(stage: &Stage, run: Uuid, person: &str) -> String {
     let rows = stage.rows_of(&NOTIFICATIONS, run).into_iter();
     let mut theirs = rows.filter(|row| row.text("target") == format!("{person}@example.com"));
     let mail = theirs.find(|row| json!(row.get("approval_id").as_uuid()) == approval).unwrap();
-    let payload = mail.get("payload").as_json().unwrap().to_value();
-    payload["data"]["link"].as_str().unwrap().rsplit('/').next().unwrap().to_owned()
+    link_in(&mail).unwrap().rsplit('/').next().unwrap().to_owned()
 }
 
 async fn digest(stage: &Stage, run: Uuid) -> Digest32 {

@@ -18,8 +18,9 @@ use chimera_engine::port::{
 };
 use futures::StreamExt;
 use futures::stream;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -65,7 +66,7 @@ impl FolderBlobs {
                 fs::create_dir_all(&folder)?;
                 folder.ancestors().skip(1).take(2).filter(|above| above.is_dir()).try_for_each(sync)?;
             }
-            let file = File::create_new(&path)?;
+            let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
             let draft = Draft { file: Arc::new(file), path, kept: false };
             draft.file.try_lock().map_err(|_| ErrorKind::ResourceBusy)?;
             // Between creation and lock it looked abandoned.

@@ -11,8 +11,9 @@ use chimera_core::error::io_reason;
 use chimera_engine::port::{BucketError, Buckets, Object, Outage};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -95,7 +96,7 @@ impl FolderBuckets {
         let drafts = self.root.join(".tmp");
         fs::create_dir_all(&drafts)?;
         let draft = drafts.join("draft");
-        let mut file = File::create(&draft)?;
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
         file.write_all(content)?;
         file.sync_all()?;
         let folder = path.parent().unwrap_or(&self.root);

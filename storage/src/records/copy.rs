@@ -64,6 +64,7 @@ impl SqliteRecords {
         // It is the copy that is written, and that is not the file that may only be read.
         conn.pragma_update(None, "query_only", false).map_err(failed)?;
         let name = copy.to_str().ok_or_else(|| OpenError::Folder(std::io::ErrorKind::InvalidFilename.into()))?;
+        file::create_private(&copy).map_err(OpenError::Folder)?;
         conn.execute("VACUUM INTO ?1", [name]).map_err(failed)?;
         drop(conn);
         let mut conn = file::open_writer(&copy)?;
@@ -264,7 +265,7 @@ fn listed(columns: &[String]) -> String {
 async fn copy_out(client: &Client, table: &str, columns: &[String], to: &Path) -> Result<u64, CopyError> {
     let text = format!("COPY {} ({}) TO STDOUT", quoted(table), listed(columns));
     let mut rows = 0;
-    let mut file = BufWriter::new(File::create_new(to.join(format!("{table}.copy")))?);
+    let mut file = BufWriter::new(file::create_private(&to.join(format!("{table}.copy")))?);
     let mut stream = std::pin::pin!(client.copy_out(text.as_str()).await?);
     while let Some(piece) = stream.next().await {
         let piece = piece?;

@@ -22,7 +22,7 @@ pub use outside::{Outside, Sent};
 pub use patience::{until, within};
 pub use puppet::{Asked, Made, Puppet, Watch};
 pub use spans::Listener;
-pub use stage::{Setup, Stage, TENANT, code_of, id_of, stage};
+pub use stage::{SEAL, Setup, Stage, TENANT, asking, code_of, id_of, link_in, stage};
 pub use tool::{Behave, Script, Scripted};
 pub use twin::Twin;
 

@@ -8,12 +8,12 @@ use super::engine::{Nobody, World};
 use super::patience::within;
 use super::somebody;
 use crate::memory::MemoryRecords;
-use chimera_core::access::Level;
 use chimera_core::access::tables::TENANTS;
+use chimera_core::access::{Level, Secret};
 use chimera_core::flow::run::Policy;
 use chimera_core::json::Digest32;
 use chimera_core::limits;
-use chimera_core::record::{Insert, Row, Table, Tx};
+use chimera_core::record::{Insert, Json, Row, Table, Tx};
 use chimera_engine::access::Permit;
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
@@ -30,6 +30,23 @@ const RENEW_EVERY: Duration = Duration::from_secs(4);
 
 /// The tenant that tests act for unless they say otherwise.
 pub const TENANT: &str = "acme";
+
+/// What seals secrets in the stores of tests.
+pub const SEAL: [u8; 32] = [3; 32];
+
+/// How people are asked unless a test says otherwise.
+#[must_use]
+pub fn asking() -> Asking {
+    Asking { seal: Some(Secret::new(SEAL)), ..Asking::default() }
+}
+
+/// The link in a message of the store, opened.
+#[must_use]
+pub fn link_in(message: &Row) -> Option<String> {
+    let payload = message.get("payload").as_json().map(Json::to_value)?;
+    let payload = asking().opened(message.uuid("id"), payload).ok()?;
+    payload["data"]["link"].as_str().map(str::to_owned)
+}
 
 /// What an engine is set up with.
 pub struct Setup {
@@ -64,7 +81,7 @@ pub fn stage(seed: u64) -> Setup {
         policy: Arc::new(Rules::default()),
         notifier: Arc::new(Nobody),
         spans: Arc::new(NoSpans),
-        asking: Asking::default(),
+        asking: asking(),
         slots: Slots::default(),
         places: Places::default(),
         keeps: true,

@@ -17,7 +17,7 @@ use chimera_storage::bus::LocalBus;
 use chimera_storage::counter::LocalCounters;
 use chimera_testkit::access::{Ground, settings, signature, token, token_key};
 use chimera_testkit::build::NOON;
-use chimera_testkit::flow::{Asked, Puppet, Setup, TENANT, World, stage};
+use chimera_testkit::flow::{Asked, Puppet, Setup, TENANT, World, asking, stage};
 use chimera_testkit::memory::MemoryRecords;
 use reqwest::header::HeaderMap;
 use reqwest::{Method, RequestBuilder};
@@ -166,7 +166,7 @@ pub(crate) async fn porch_with(settings: Settings, shared: Option<Arc<dyn Counte
     let setup = tools.into_iter().fold(stage(1), |setup: Setup, tool| setup.tool(tool.build()));
     let guard = Guard::new(Arc::clone(&directory), Never("local.forbidden"));
     let recipients = Arc::new(Deciders::new(Arc::clone(&directory)));
-    let asking = Asking { base_url: "https://chimera.example".to_owned(), recipients };
+    let asking = Asking { base_url: "https://chimera.example".to_owned(), recipients, ..asking() };
     let stage = setup.world(world).policy(guard).asking(asking).on(records).await;
     let access = ground.access(&directory, stage.flow.clone());
     let edge = edge_of(&stage.world).with_flow(stage.flow.clone()).with_access(access);

@@ -4,7 +4,7 @@ use super::{House, furnished, path, setup};
 use async_trait::async_trait;
 use chimera_core::flow::tables::NOTIFICATIONS;
 use chimera_engine::port::{Delivered, Message, Notifier, ToolError};
-use chimera_testkit::flow::{Air, id_of, workflow};
+use chimera_testkit::flow::{Air, id_of, link_in, workflow};
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -39,8 +39,7 @@ async fn waiting(air: &Air) -> (House, Value, String) {
     let ask = json!({"autonomy_level": "L0_Ask", "notify": {"email": "ann@example.com"}});
     let run = house.run(air, ask).await;
     let row = house.stage.rows_of(&NOTIFICATIONS, id_of(&run["run_id"])).remove(0);
-    let payload = row.get("payload").as_json().unwrap().to_value();
-    let link = house.server.url(payload["data"]["link"].as_str().unwrap());
+    let link = house.server.url(&link_in(&row).unwrap());
     (house, run, link)
 }
 
@@ -143,8 +142,7 @@ async fn a_plan_is_shown_step_by_step() {
         .edge("first", "second");
     let run = house.run(&air, json!({"autonomy_level": "L1_Draft", "notify": {"email": "ann@example.com"}})).await;
     let row = house.stage.rows_of(&NOTIFICATIONS, id_of(&run["run_id"])).remove(0);
-    let payload = row.get("payload").as_json().unwrap().to_value();
-    let link = house.server.url(payload["data"]["link"].as_str().unwrap());
+    let link = house.server.url(&link_in(&row).unwrap());
     let (status, text) = page(house.client.get(&link).send().await.unwrap()).await;
     assert_eq!(status, 200);
     let (first, second) = (text.find("first calls think"), text.find("second calls change"));
@@ -155,8 +153,7 @@ async fn a_plan_is_shown_step_by_step() {
 /// The link in the mail about a run.
 fn link_of(house: &House, run: &Value) -> String {
     let row = house.stage.rows_of(&NOTIFICATIONS, id_of(&run["run_id"])).remove(0);
-    let payload = row.get("payload").as_json().unwrap().to_value();
-    house.server.url(payload["data"]["link"].as_str().unwrap())
+    house.server.url(&link_in(&row).unwrap())
 }
 
 #[tokio::test]

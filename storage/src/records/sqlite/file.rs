@@ -6,9 +6,9 @@ use chimera_engine::commit::{Batch, Lane, Settled};
 use chimera_engine::port::{Outage, Unavailable};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 use rustix::fs::{Access, access};
-use std::fs::File;
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,6 +23,9 @@ const WRITER_CACHE_KIB: i64 = -16_384;
 const SYNCHRONOUS_FULL: i64 = 2;
 /// How long a connection waits for another process's lock.
 pub(super) const BUSY_WAIT: Duration = Duration::from_secs(5);
+
+/// Who may read and write the data: its owner.
+const PRIVATE: u32 = 0o600;
 
 /// Where the data file is.
 pub(crate) fn path_in(folder: &Path) -> PathBuf {
@@ -67,13 +70,32 @@ fn lone_log(path: &Path, empty: bool) -> String {
 /// Opens a data file that is there for writing, with every commit forced to the disk.
 pub(crate) fn open_writer(path: &Path) -> Result<Connection, Unavailable> {
     is_there(path)?;
+    narrow(path);
     writer(path, OpenFlags::empty()).map_err(|error| with_cause(path, unavailable(&error)))
 }
 
 /// The same, and makes the file if there is none.
 pub(crate) fn create_writer(path: &Path) -> Result<Connection, Unavailable> {
     is_there(path)?;
+    // What keeps it from being made, opening it says.
+    let _ = create_private(path);
+    narrow(path);
     writer(path, OpenFlags::SQLITE_OPEN_CREATE).map_err(|error| with_cause(path, unavailable(&error)))
+}
+
+/// Makes an empty file for its owner alone, whatever the umask; SQLite gives the files beside it the same mode.
+pub(crate) fn create_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(path)
+}
+
+/// Takes from others what they may do with a data file that was made wider. Who may not is not its owner, and
+/// the files are not theirs to narrow.
+fn narrow(path: &Path) {
+    for file in [path.to_owned(), log_of(path), beside(path, "-shm")] {
+        if file.metadata().is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0) {
+            let _ = std::fs::set_permissions(&file, Permissions::from_mode(PRIVATE));
+        }
+    }
 }
 
 /// The same trouble with the system's own reason, where there is one: SQLite says that a file can't be opened or
@@ -104,6 +126,8 @@ fn writer(path: &Path, more: OpenFlags) -> rusqlite::Result<Connection> {
     conn.busy_timeout(BUSY_WAIT)?;
     conn.pragma_update(None, "journal_mode", "WAL")?;
     force_commits(&conn)?;
+    // What is removed or replaced is overwritten: a freed page holds nothing that was forgotten.
+    conn.pragma_update(None, "secure_delete", true)?;
     conn.pragma_update(None, "wal_autocheckpoint", 0)?;
     // A log that begins anew gives back what it does not need.
     conn.pragma_update(None, "journal_size_limit", super::wal::LOG_BYTES)?;
@@ -156,8 +180,12 @@ fn needs_writing(error: &rusqlite::Error) -> bool {
 
 /// Where the write-ahead log of a data file is.
 pub(crate) fn log_of(path: &Path) -> PathBuf {
+    beside(path, "-wal")
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push("-wal");
+    name.push(suffix);
     name.into()
 }
 
@@ -254,6 +282,42 @@ mod tests {
         assert_eq!(setting("synchronous"), 2, "FULL: NORMAL loses the last commits of a log in a power cut");
         assert_eq!(writer.pragma_query_value(None, "journal_mode", |row| row.get::<_, String>(0)).unwrap(), "wal");
         assert!(forces_commits(&writer).unwrap());
+    }
+
+    #[test]
+    fn the_data_is_its_owners_alone_however_it_was_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = path_in(folder.path());
+        let modes = || {
+            let mode = |file: PathBuf| file.metadata().unwrap().permissions().mode() & 0o777;
+            [path.clone(), log_of(&path), beside(&path, "-shm")].map(mode)
+        };
+        let conn = create_writer(&path).unwrap();
+        conn.execute_batch("CREATE TABLE t (x)").unwrap();
+        assert_eq!(modes(), [0o600; 3], "whatever the umask is");
+        for file in [path.clone(), log_of(&path), beside(&path, "-shm")] {
+            std::fs::set_permissions(file, Permissions::from_mode(0o664)).unwrap();
+        }
+        let again = open_writer(&path).unwrap();
+        assert_eq!(modes(), [0o600; 3], "wider ones are narrowed");
+        drop((conn, again));
+    }
+
+    #[test]
+    fn what_is_deleted_or_replaced_is_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = path_in(folder.path());
+        let conn = create_writer(&path).unwrap();
+        conn.execute_batch("CREATE TABLE t (id INTEGER PRIMARY KEY, x TEXT)").unwrap();
+        let text = |n: i64| format!("{}-forgotten-{n}", "long ".repeat(2_000));
+        for n in 0..20_i64 {
+            conn.execute("INSERT INTO t VALUES (?1, ?2)", params![n, text(n)]).unwrap();
+        }
+        conn.execute_batch("DELETE FROM t WHERE id < 10; UPDATE t SET x = 'short'; DELETE FROM t WHERE id > 15")
+            .unwrap();
+        conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        assert!(!bytes.windows(9).any(|part| part == b"forgotten"), "a freed page holds what was there");
     }
 
     #[test]

@@ -1,0 +1,53 @@
+//! The link in a message that waits to be sent.
+//!
+//! Whoever reads the store, its log or a backup must not be able to decide with what they find there, so a
+//! message holds its link sealed, bound to that message. It is opened when the message is sent.
+
+use super::Asking;
+use crate::port::{Random, ToolError};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chimera_core::access::{Secret, seal};
+use chimera_core::error::Code;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+/// The member under which a message has it.
+const SEALED: &str = "sealed";
+
+impl Asking {
+    /// A link as the message keeps it; nothing without a key: then people decide without one.
+    pub(super) fn sealed(&self, message: Uuid, link: &str, random: &dyn Random) -> Option<Value> {
+        let mut nonce = [0; 24];
+        random.fill(&mut nonce);
+        let sealed = seal::seal(self.key()?, &place(message), nonce, &Secret::new(link))?;
+        Some(json!({ SEALED: STANDARD.encode(sealed) }))
+    }
+
+    /// A message as it is sent. One that was written before links were sealed has its link in the clear.
+    pub fn opened(&self, message: Uuid, mut payload: Value) -> Result<Value, ToolError> {
+        let Some(link) = payload.pointer_mut("/data/link") else { return Ok(payload) };
+        let Some(sealed) = link.get(SEALED) else { return Ok(payload) };
+        let bytes = sealed.as_str().and_then(|text| STANDARD.decode(text).ok());
+        let open = |key| seal::open(key, &place(message), &bytes?);
+        let opened = self.key().and_then(open).and_then(|link| link.expose_text().map(str::to_owned));
+        *link = opened.map(Value::from).ok_or_else(closed)?;
+        Ok(payload)
+    }
+
+    fn key(&self) -> Option<&[u8; 32]> {
+        self.seal.as_ref()?.expose().try_into().ok()
+    }
+}
+
+/// Another node may have the key, so it is tried again.
+fn closed() -> ToolError {
+    let told =
+        "the link in this message was sealed under another key; all nodes of a store need the same access.seal_key";
+    ToolError::not_sent(Code::ExternalServiceUnavailable, told)
+}
+
+/// What a sealed link is bound to.
+fn place(message: Uuid) -> String {
+    format!("approval_link:{message}")
+}
