@@ -1,12 +1,25 @@
 //! Tools from a file of one's own.
 
-use crate::server::{Reply, Server, call, ctx, gist, toolbox};
+use crate::server::{Known, Reply, Server, call, ctx, gist, local, toolbox};
+use chimera_connect::flow::Toolbox;
 use chimera_connect::flow::declared::{HttpTool, load, tools};
 use chimera_core::flow::tool::Rollback;
 use chimera_engine::port::{Done, Found, Sent, Tool};
 use serde_json::{Value, json};
 
 const CRM: &str = include_str!("../data/crm.toml");
+
+/// What makes a call another one under the same version.
+const CHANGED: [(&str, &str); 8] = [
+    ("https://crm.example.com", "https://crm.example.org"),
+    ("secret://crm_tag", "secret://crm_other"),
+    ("username = \"chimera\"", "username = \"other\""),
+    ("/lists/{input.list}/leads", "/evil/{input.list}/leads"),
+    ("method = \"PUT\"", "method = \"POST\""),
+    ("idempotent = true", "idempotent = false"),
+    ("default = 3", "default = 4"),
+    ("tag = \"{input.tags}\"", "tag = \"{input.name}\""),
+];
 
 fn tool(text: &str, server: &Server) -> HttpTool {
     let toolbox = toolbox(&[("crm", "crm-pass-word"), ("crm_tag", "tag-value-1")], &["crm"], server);
@@ -37,6 +50,27 @@ async fn a_file_may_be_json() {
     let loaded = load(&document.to_string(), "crm.json").unwrap();
     assert_eq!((loaded[0].spec().name.as_str(), loaded[0].vendor()), ("crm.leads.put", "crm"));
     assert!(loaded[0].spec().metadata.idempotent);
+}
+
+/// Whatever goes by a tool's version asks again when the tool does something else.
+#[test]
+fn a_changed_definition_is_another_version_whatever_the_file_calls_it() {
+    let version = |text: &str| load(text, "crm.toml").unwrap()[0].spec().version.clone();
+    let first = version(CRM);
+    assert!(first.starts_with("1+") && first.len() == 18, "{first}");
+    assert_eq!(version(&format!("# a remark\n\n{CRM}")), first, "what is not declared does not count");
+    let mut seen = std::collections::BTreeSet::from([first]);
+    for (from, to) in CHANGED {
+        assert!(CRM.contains(from), "{from}");
+        let changed = version(&CRM.replacen(from, to, 1));
+        assert!(changed.starts_with("1+") && seen.insert(changed), "{to} is not told apart");
+    }
+    let elsewhere = |url: &str| {
+        let base_urls = [("crm".to_owned(), url.to_owned())].into();
+        let toolbox = Toolbox { client: local(), secrets: Known::of(&[]), base_urls };
+        tools(CRM, "crm.toml", &toolbox).unwrap()[0].spec().version.clone()
+    };
+    assert_ne!(elsewhere("https://one.example"), elsewhere("https://two.example"));
 }
 
 #[tokio::test]

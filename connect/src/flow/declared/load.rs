@@ -12,14 +12,18 @@ use super::template::{Hole, Text, Tree};
 use chimera_core::access::SecretName;
 use chimera_core::flow::schema::Schema;
 use chimera_core::flow::tool::{DELETES, Reach, Rollback, Spec, with_dry_run};
+use chimera_core::json::Digest32;
 use chimera_core::limits::{
     DECLARED_FILE_BYTES_MAX, DECLARED_PAGES_MAX, DECLARED_TOOLS_MAX, TOOL_NAME_CHARS_MAX, TOOL_TIMEOUT_MS_MAX,
 };
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Method, Url};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// Characters of a definition's digest behind a version.
+const DEFINITION_CHARS: usize = 16;
 
 /// Why a file declares no tools.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,37 +64,67 @@ impl<'a> At<'a> {
 
 /// Reads a file. TOML, or JSON if its first character is a brace.
 pub fn load(text: &str, origin: &str) -> Result<Vec<Declaration>, DeclareError> {
+    load_at(text, origin, &BTreeMap::new())
+}
+
+/// The same for vendors of which some are elsewhere, by their names.
+pub(super) fn load_at(
+    text: &str,
+    origin: &str,
+    elsewhere: &BTreeMap<String, String>,
+) -> Result<Vec<Declaration>, DeclareError> {
     let at = At { origin, key: String::new() };
-    let file = parse(text, &at)?;
+    let document = read(text, &at)?;
+    let file = parse(&document, &at)?;
     at.child("vendor").demand(is_name(&file.vendor), "a-z, 0-9, '_' and '-', beginning with a letter")?;
     at.child("tool").demand(
         (1..=DECLARED_TOOLS_MAX).contains(&file.tools.len()),
         &format!("a file has 1 to {DECLARED_TOOLS_MAX} tools"),
     )?;
-    let vendor = Arc::new(vendor(&file, &at)?);
+    let mut vendor = vendor(&file, &at)?;
+    if let Some(url) = elsewhere.get(&vendor.name) {
+        let at = At { origin, key: format!("base_url of {}", vendor.name) };
+        vendor.base_url = at.ok(base_url(url))?;
+    }
+    let vendor = Arc::new(vendor);
     let mut names = BTreeSet::new();
     file.tools
         .iter()
-        .map(|entry| {
+        .enumerate()
+        .map(|(index, entry)| {
             let at = at.child("tool").child(&entry.name);
             at.demand(names.insert(&entry.name), "the name stands twice")?;
-            let (spec, plan) = tool(entry, &at)?;
+            let (mut spec, plan) = tool(entry, &at)?;
+            spec.version = format!("{}+{}", entry.version, definition(&document, index, &vendor.base_url));
             Ok(Declaration { spec: Arc::new(spec), vendor: Arc::clone(&vendor), plan: Arc::new(plan) })
         })
         .collect()
 }
 
-fn parse(text: &str, at: &At<'_>) -> Result<File, DeclareError> {
+/// A digest of everything that a file says about a tool, and of where its vendor is. It is part of the tool's
+/// version, so whatever goes by that asks again when a file was changed and its version was not: what people
+/// approved, what was planned, what was recorded.
+fn definition(document: &Value, index: usize, base_url: &Url) -> String {
+    let mut shared = document.clone();
+    let tool = shared.as_object_mut().and_then(|file| file.remove("tool")).unwrap_or_default();
+    let all = json!({"shared": shared, "tool": tool.get(index), "base_url": base_url.as_str()});
+    Digest32::of(&all).to_string().chars().take(DEFINITION_CHARS).collect()
+}
+
+fn read(text: &str, at: &At<'_>) -> Result<Value, DeclareError> {
     let whole = at.child("file");
     whole.demand(text.len() <= DECLARED_FILE_BYTES_MAX, &format!("more than {DECLARED_FILE_BYTES_MAX} bytes"))?;
-    let document: Value = if text.trim_start().starts_with('{') {
-        whole.ok(serde_json::from_str(text))?
+    if text.trim_start().starts_with('{') {
+        whole.ok(serde_json::from_str(text))
     } else {
-        whole.ok(toml::from_str(text).map_err(|error: toml::de::Error| one_line(&error.to_string())))?
-    };
+        whole.ok(toml::from_str(text).map_err(|error: toml::de::Error| one_line(&error.to_string())))
+    }
+}
+
+fn parse(document: &Value, at: &At<'_>) -> Result<File, DeclareError> {
     serde_path_to_error::deserialize(document).map_err(|error| {
         let key = error.path().to_string();
-        let at = if key == "." { whole } else { at.child(&key) };
+        let at = at.child(if key == "." { "file" } else { &key });
         at.error(error.inner())
     })
 }
@@ -119,7 +153,7 @@ fn vendor(file: &File, at: &At<'_>) -> Result<Vendor, DeclareError> {
 }
 
 /// Where a vendor is called: http or https, without query and fragment.
-pub(super) fn base_url(text: &str) -> Result<Url, String> {
+fn base_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| error.to_string())?;
     let plain = matches!(url.scheme(), "http" | "https")
         && url.query().is_none()

@@ -1,13 +1,13 @@
 //! A declared tool at work.
 
+use super::DeclareError;
 use super::auth::Tokens;
 use super::exchange::{Line, malformed};
-use super::load::base_url;
+use super::load::load_at;
 use super::mapping::Source;
 use super::paging;
 use super::plan::{Declaration, Lookup, Plan, Step};
 use super::template::Values;
-use super::{DeclareError, load};
 use crate::flow::http::{Call, Care, Keyring, authority_of};
 use crate::flow::toolbox::Toolbox;
 use async_trait::async_trait;
@@ -34,38 +34,20 @@ pub struct HttpTool {
 /// The tools of a file, ready to be called. The toolbox may say that the vendor is elsewhere.
 pub fn tools(text: &str, origin: &str, toolbox: &Toolbox) -> Result<Vec<HttpTool>, DeclareError> {
     let tokens = Arc::new(Tokens::default());
-    let declared = load(text, origin)?.into_iter();
-    declared.map(|declared| HttpTool::sharing(declared, origin, toolbox, Arc::clone(&tokens))).collect()
+    let declared = load_at(text, origin, &toolbox.base_urls)?.into_iter();
+    Ok(declared.map(|declared| HttpTool::new(declared, toolbox, Arc::clone(&tokens))).collect())
 }
 
 impl HttpTool {
-    /// The tool of a declaration.
-    pub fn new(declared: Declaration, origin: &str, toolbox: &Toolbox) -> Result<Self, DeclareError> {
-        Self::sharing(declared, origin, toolbox, Arc::default())
-    }
-
-    fn sharing(
-        declared: Declaration,
-        origin: &str,
-        toolbox: &Toolbox,
-        tokens: Arc<Tokens>,
-    ) -> Result<Self, DeclareError> {
-        let base_url = match toolbox.base_urls.get(declared.vendor()) {
-            None => declared.vendor.base_url.clone(),
-            Some(elsewhere) => base_url(elsewhere).map_err(|reason| DeclareError {
-                origin: origin.to_owned(),
-                key: format!("base_url of {}", declared.vendor()),
-                reason,
-            })?,
-        };
+    fn new(declared: Declaration, toolbox: &Toolbox, tokens: Arc<Tokens>) -> Self {
         let line = Line {
             client: toolbox.client.clone(),
             secrets: Arc::clone(&toolbox.secrets),
+            base_url: declared.vendor.base_url.clone(),
             vendor: declared.vendor,
-            base_url,
             tokens,
         };
-        Ok(Self { spec: declared.spec, plan: declared.plan, line })
+        Self { spec: declared.spec, plan: declared.plan, line }
     }
 
     fn care(&self) -> Care {
