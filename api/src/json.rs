@@ -4,6 +4,7 @@
 //! and not every store can hold the NUL character; all are refused before a typed value is made, also
 //! where a typed reader would not look.
 
+use chimera_core::json::{self, ParseError};
 use chimera_core::limits;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -27,8 +28,24 @@ const EXPECTED: &str = "expected ";
 /// What the strict reader says of a text that can't be stored.
 const NUL: &str = "a text holds the character U+0000";
 
-/// Reads one strict JSON document.
+/// Reads one strict JSON document. Every number in it is the number that was sent: one that would be rounded
+/// is refused, else people are shown, and others are sent, something else than was asked for.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
+    let inexact = |at: usize, reason: &str| {
+        let pointer = json::pointer_at(bytes, at);
+        Err(JsonError::Shape { pointer, reason: format!("{reason}; send it as a text") })
+    };
+    match json::parse_exact(bytes) {
+        Ok(document) if !json::has_nul(&document) => Ok(document),
+        Err(ParseError::IntegerTooLarge { at }) => inexact(at, "a whole number beyond 64 bits would be rounded"),
+        Err(ParseError::NumberTooLarge { at }) => inexact(at, "the number is beyond every double"),
+        Err(ParseError::NumberInexact { at }) => inexact(at, "the number has more digits than a double holds"),
+        Ok(_) | Err(_) => worded(bytes),
+    }
+}
+
+/// The same document for its refusal: this reader knows line, column and words.
+fn worded(bytes: &[u8]) -> Result<Value, JsonError> {
     let mut strict = serde_json::Deserializer::from_slice(bytes);
     let read = Strict { depth: 0 }.deserialize(&mut strict);
     read.and_then(|value| strict.end().map(|()| value)).map_err(|error| syntax(&error))
@@ -193,6 +210,32 @@ mod tests {
     #[test]
     fn a_key_that_stands_twice_is_refused_at_any_depth() {
         assert_eq!(refusal(r#"{"a":[{"b":1,"b":2}]}"#), "1:16 the key `b` stands twice");
+    }
+
+    #[test]
+    fn a_number_that_would_be_another_is_refused_with_its_place() {
+        let cases = [
+            ("123456789012345678901234567890", "whole number beyond 64 bits"),
+            ("-9223372036854775809", "whole number beyond 64 bits"),
+            ("18446744073709551617", "whole number beyond 64 bits"),
+            ("1e999", "beyond every double"),
+            ("1234567890123456.78", "more digits than a double"),
+            ("0.1000000000000000055511151231257827", "more digits than a double"),
+        ];
+        for (number, why) in cases {
+            let refused = parse(format!(r#"{{"a\"b":[true,{{"x/y":"],","n":{number}}}]}}"#).as_bytes());
+            let Err(JsonError::Shape { pointer, reason }) = refused else { panic!("{number}: {refused:?}") };
+            assert_eq!(pointer, "/a\"b/1/n", "{number}");
+            assert!(reason.contains(why) && reason.ends_with("send it as a text"), "{reason}");
+        }
+        for number in ["0", "-0", "-0.0", "0.000", "1.50", "1e3", "1E+30", "0.10000000000000001", "5e-324"] {
+            parse(number.as_bytes()).expect(number);
+        }
+        for number in
+            ["18446744073709551615", "-9223372036854775808", "100000000000000000000", "1.7976931348623157e308"]
+        {
+            parse(number.as_bytes()).expect(number);
+        }
     }
 
     #[test]

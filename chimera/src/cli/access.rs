@@ -1,6 +1,7 @@
 //! `chimera act`, `token`, `sign` and `actor …`.
 
 use super::flow::{Acting, LevelWord, named_value};
+use crate::command::exact_json;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -63,7 +64,7 @@ fn step(text: &str) -> Result<(String, Value), String> {
     if tool.is_empty() {
         return Err("a step is written TOOL={…}".to_owned());
     }
-    let input: Value = serde_json::from_str(input).map_err(|error| format!("its input is not JSON: {error}"))?;
+    let input: Value = exact_json(input).map_err(|error| format!("its input is not JSON: {error}"))?;
     if input.is_object() { Ok((tool.to_owned(), input)) } else { Err("its input is not a JSON object".to_owned()) }
 }
 

@@ -1,6 +1,7 @@
 //! `chimera workflow …` and `chimera runs …`.
 
 use super::at_least_one;
+use crate::command::exact_json;
 use chimera_core::access::Level;
 use chimera_core::flow::run::RunStatus;
 use clap::builder::PossibleValuesParser;
@@ -217,7 +218,13 @@ pub(super) fn named_value(pair: &str) -> Result<(String, Value), String> {
     if name.is_empty() {
         return Err("an input has a name before the `=`".to_owned());
     }
-    Ok((name.to_owned(), serde_json::from_str(value).unwrap_or_else(|_| value.into())))
+    // What is no JSON is a text; a number that would be another one is neither.
+    let value = match exact_json(value) {
+        Ok(value) => value,
+        Err(error) if serde_json::from_str::<Value>(value).is_ok() => return Err(format!("{name} is a {error}")),
+        Err(_) => value.into(),
+    };
+    Ok((name.to_owned(), value))
 }
 
 fn statuses() -> PossibleValuesParser {

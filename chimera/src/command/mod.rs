@@ -148,8 +148,14 @@ fn unreadable(file: &Path, why: &std::io::Error) -> Failure {
 
 /// The JSON document of a file that a command names.
 pub(crate) fn json_of(file: &Path) -> Outcome<serde_json::Value> {
-    serde_json::from_str(&text_of(file)?)
+    exact_json(&text_of(file)?)
         .map_err(|error| Failure::new(Code::MalformedArgs, format!("{} is not JSON: {error}", file.display())))
+}
+
+/// The document that a text is, with its numbers as they stand there.
+pub(crate) fn exact_json(text: &str) -> Result<serde_json::Value, String> {
+    let worded = |error| serde_json::from_str::<serde_json::Value>(text).map_or_else(|why| why.to_string(), |_| error);
+    chimera_core::json::parse_exact(text).map_err(|error| worded(error.to_string()))
 }
 
 /// A document for reading.

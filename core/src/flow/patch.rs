@@ -53,7 +53,7 @@ impl Patch {
             return Err(vec![Problem::new(ProblemCode::TooLarge, "", reason)]);
         }
         let value =
-            json::parse(text).map_err(|error| vec![Problem::new(ProblemCode::NotJson, "", error.to_string())])?;
+            json::parse_exact(text).map_err(|error| vec![Problem::new(ProblemCode::NotJson, "", error.to_string())])?;
         Self::from_value(value)
     }
 

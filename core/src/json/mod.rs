@@ -12,7 +12,7 @@ pub use canonical::{canonical, number_text};
 pub(crate) use canonical::{write_integer, write_text};
 pub use digest::Digest32;
 pub(crate) use strict::parse_nested;
-pub use strict::{ParseError, parse};
+pub use strict::{ParseError, parse, parse_exact, pointer_at};
 
 use crate::limits::JSON_DEPTH_MAX;
 use serde_json::Value;

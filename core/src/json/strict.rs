@@ -1,8 +1,8 @@
 //! A strict reader of JSON (RFC 8259, I-JSON).
 //!
 //! It refuses what lenient readers swallow: a member named twice, half a surrogate pair, a whole
-//! number beyond 64 bits, anything behind the document, nesting without end. Fractions
-//! are read to the nearest double, so that writing and reading never drift apart.
+//! number beyond 64 bits, anything behind the document, nesting without end. Fractions are read to the nearest
+//! double, so that writing and reading never drift apart; of what somebody sends they must be that double.
 
 use super::canonical::number_text;
 use crate::limits::JSON_DEPTH_MAX;
@@ -41,6 +41,12 @@ pub enum ParseError {
         /// Where.
         at: usize,
     },
+    /// A number with digits that the nearest double does not have.
+    #[error("number with more digits than a double holds at byte {at}")]
+    NumberInexact {
+        /// Where.
+        at: usize,
+    },
     /// Nested too deeply.
     #[error("nested too deeply at byte {at}")]
     TooDeep {
@@ -60,10 +66,20 @@ pub fn parse(text: impl AsRef<[u8]>) -> Result<Value, ParseError> {
     parse_nested(text.as_ref(), JSON_DEPTH_MAX)
 }
 
+/// Reads exactly one document that somebody sent. A fraction with digits that no double has is refused too: nobody
+/// is shown another number than was sent.
+pub fn parse_exact(text: impl AsRef<[u8]>) -> Result<Value, ParseError> {
+    read(text.as_ref(), JSON_DEPTH_MAX, true)
+}
+
 /// Reads exactly one document that may be nested `depth` levels deep.
 pub(crate) fn parse_nested(bytes: &[u8], depth: usize) -> Result<Value, ParseError> {
+    read(bytes, depth, false)
+}
+
+fn read(bytes: &[u8], depth: usize, exact: bool) -> Result<Value, ParseError> {
     let text = std::str::from_utf8(bytes).map_err(|error| ParseError::Unicode { at: error.valid_up_to() })?;
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = Reader { text, at: 0, exact };
     let value = reader.value(depth)?;
     reader.space();
     if reader.at < text.len() { Err(ParseError::Trailing { at: reader.at }) } else { Ok(value) }
@@ -72,6 +88,8 @@ pub(crate) fn parse_nested(bytes: &[u8], depth: usize) -> Result<Value, ParseErr
 struct Reader<'a> {
     text: &'a str,
     at: usize,
+    /// Refuses a fraction that would be rounded.
+    exact: bool,
 }
 
 impl Reader<'_> {
@@ -265,9 +283,70 @@ impl Reader<'_> {
             let number = signed.ok().or_else(|| text.parse::<u64>().ok().map(Value::from)).or_else(|| spelled(text));
             return number.ok_or(ParseError::IntegerTooLarge { at });
         }
-        let number = text.parse::<f64>().ok().and_then(Number::from_f64);
-        number.map(Value::Number).ok_or(ParseError::NumberTooLarge { at })
+        let value = text.parse::<f64>().ok().filter(|value| value.is_finite());
+        let value = value.ok_or(ParseError::NumberTooLarge { at })?;
+        if self.exact && !is_kept(text, value) {
+            return Err(ParseError::NumberInexact { at });
+        }
+        Number::from_f64(value).map(Value::Number).ok_or(ParseError::NumberTooLarge { at })
     }
+}
+
+/// The most digits that a double has when it is written so that no other is meant.
+const DOUBLE_DIGITS_MAX: usize = 17;
+
+/// Whether a double has the digits of the text that it was read from: nobody sees another number than was sent.
+fn is_kept(text: &str, value: f64) -> bool {
+    let Some(given) = significant(text) else { return false };
+    let is = |written: String| significant(&written).as_ref() == Some(&given);
+    let count = given.0.len();
+    is(number_text(value)) || ((1..=DOUBLE_DIGITS_MAX).contains(&count) && is(format!("{:.*e}", count - 1, value)))
+}
+
+/// The digits of a number without zeros around them, and the power of ten of the first.
+fn significant(text: &str) -> Option<(String, i64)> {
+    let text = text.trim_start_matches('-').to_ascii_lowercase();
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}");
+    let leading = digits.len() - digits.trim_start_matches('0').len();
+    let significant = digits.trim_matches('0').to_owned();
+    if significant.is_empty() {
+        return Some((significant, 0));
+    }
+    let first = i64::try_from(whole.len()).ok()? - i64::try_from(leading).ok()?;
+    Some((significant, exponent.parse::<i64>().ok()?.checked_add(first)?))
+}
+
+/// Where the value that begins at a byte stands in a document, as a JSON Pointer. Everything before it must have
+/// been read.
+#[must_use]
+pub fn pointer_at(text: &[u8], at: usize) -> String {
+    let read = text.get(..at).unwrap_or(text);
+    let (mut path, mut last, mut from) = (Vec::<(bool, String, usize)>::new(), String::new(), 0);
+    while let Some(byte) = read.get(from).copied() {
+        from += 1;
+        match (byte, path.last_mut()) {
+            (b'"', _) => {
+                let begin = from - 1;
+                while read.get(from).is_some_and(|byte| *byte != b'"') {
+                    from += if read.get(from) == Some(&b'\\') { 2 } else { 1 };
+                }
+                from += 1;
+                last = read.get(begin..from).and_then(|text| serde_json::from_slice(text).ok()).unwrap_or_default();
+            }
+            (b'[' | b'{', _) => path.push((byte == b'[', String::new(), 0)),
+            (b']' | b'}', _) => drop(path.pop()),
+            (b':', Some((_, name, _))) => *name = std::mem::take(&mut last),
+            (b',', Some((_, _, index))) => *index += 1,
+            _ => {}
+        }
+    }
+    let part = |(is_list, name, index): &(bool, String, usize)| match is_list {
+        true => format!("/{index}"),
+        false => format!("/{}", name.replace('~', "~0").replace('/', "~1")),
+    };
+    path.iter().map(part).collect()
 }
 
 /// The double that is written exactly so: no digit is lost.

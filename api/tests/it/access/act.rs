@@ -1,6 +1,6 @@
 //! `/act`: what each level answers, what is refused, and what a run was allowed at the moment it acts.
 
-use super::porch::{Answer, Porch, entry, harmless, porch, porch_with};
+use super::porch::{Answer, Porch, by, entry, harmless, porch, porch_with};
 use crate::flow::NOTHING;
 use chimera_core::access::Entry;
 use chimera_core::access::registry::shipped;
@@ -357,6 +357,21 @@ async fn a_body_that_says_too_much_too_little_or_too_long_is_refused() {
     ] {
         let answer = porch.act("admin", body.clone()).await;
         assert_eq!(answer.status, status, "{body}: {answer:?}");
+    }
+    assert_eq!(porch.traces(), (0, 0, 0));
+}
+
+/// Nobody is shown, and nobody is sent, another number than was asked for.
+#[tokio::test]
+async fn a_number_that_would_be_rounded_is_refused_wherever_a_body_is_read() {
+    let porch = porch().await;
+    let token = porch.token_with("admin", |_| {});
+    let bodies = ["123456789012345678901234567890", "-9223372036854775809", "1234567890123456.78"]
+        .map(|number| format!(r#"{{"steps":[{{"tool":"local.summarize","input":{{"text":"x","n":{number}}}}}]}}"#));
+    for body in &bodies {
+        let told = porch.raw(&token, Some(&by("admin", body)), body).await;
+        assert_eq!((told.status, told.code()), (400, "SCHEMA_INVALID"), "{body}: {told:?}");
+        assert_eq!(told.detail("pointer"), "/steps/0/input/n");
     }
     assert_eq!(porch.traces(), (0, 0, 0));
 }

@@ -27,7 +27,8 @@ pub fn parse(text: &str) -> Result<Document, Vec<Problem>> {
         let reason = format!("the document has {} bytes, at most {WORKFLOW_BYTES_MAX}", text.len());
         return Err(vec![Problem::new(ProblemCode::TooLarge, "", reason)]);
     }
-    let value = json::parse(text).map_err(|error| vec![Problem::new(ProblemCode::NotJson, "", error.to_string())])?;
+    let value =
+        json::parse_exact(text).map_err(|error| vec![Problem::new(ProblemCode::NotJson, "", error.to_string())])?;
     Document::from_value(value)
 }
 
