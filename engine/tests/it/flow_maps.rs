@@ -3,6 +3,7 @@
 use chimera_core::access::Level;
 use chimera_core::flow::tool::Reach;
 use chimera_core::limits::{DRAFT_BYTES_MAX, DRAFT_ITEMS_MAX, PLAN_STEPS_FREE_MAX};
+use chimera_engine::flow::Decision;
 use chimera_testkit::flow::{Air, Puppet, Stage, id_of, stage, workflow};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -80,6 +81,51 @@ async fn items_that_are_the_same_call_stand_in_one_line_with_their_count() {
     stage.approve("user_ann", run).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
     assert_eq!(made.count("execute"), 481);
+}
+
+/// What stands for several calls is sent by all of them, to the letter.
+#[tokio::test(start_paused = true)]
+async fn items_of_one_value_that_are_written_differently_stand_apart() {
+    let whole = 9_007_199_254_740_992_i64;
+    let list = json!([0, -0.0, 1, 1.0, 1, whole, 9_007_199_254_740_992.0, 1, 1, 1, 1, 1]);
+    for (air, level) in [(known(), Level::Draft), (deferred(), Level::ExecuteNotify)] {
+        let tool = write();
+        let made = tool.asked();
+        let given = list.clone();
+        let source = Puppet::new("source", Reach::Read).answers(move |_, _| Ok(json!({ "list": given })));
+        let stage = stage(1).tool(source.build()).tool(tool.build()).open().await;
+        let run = stage.run_with(&air, level, json!({ "list": list })).await;
+        let asked = stage.asks(run).await.remove(0);
+        let action = &asked["action"];
+        let lines = if level == Level::Draft { &action["plan"]["steps"] } else { &action["calls"] };
+        let calls = lines.as_array().unwrap().iter().filter(|line| line["input"].is_object());
+        let shown: Vec<String> = calls.map(|line| line["input"]["n"].to_string()).collect();
+        assert_eq!(shown, ["0", "-0.0", "1", "1.0", "9007199254740992", "9007199254740992.0"], "{level:?}");
+        stage.approve("user_ann", run).await;
+        assert_eq!(stage.ended(run).await["status"], "completed");
+        assert_eq!(made.count("execute"), 12);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_were_listed_are_asked_about_again_when_their_tool_has_changed() {
+    for (air, level) in [(known(), Level::Draft), (deferred(), Level::ExecuteSilent)] {
+        let items = PLAN_STEPS_FREE_MAX + 1;
+        let first = stage(1).tool(source(items).build()).tool(write().build()).open().await;
+        let run = first.run_with(&air, level, json!({"list": (0..items).collect::<Vec<_>>()})).await;
+        let old = first.asks(run).await.remove(0);
+        first.flow.stop();
+        first.decide("user_ann", run, Decision::Approve, Some(&old)).await.unwrap();
+        let newer = write().declared(|tool| tool.version = "1+changed");
+        let made = newer.asked();
+        let second = first.restart(stage(1).tool(source(items).build()).tool(newer.build())).await;
+        let asked = |shown: &Value| {
+            let digest = &shown["approvals"][0]["digest"];
+            digest.is_string() && *digest != old["digest"]
+        };
+        second.until(run, asked).await;
+        assert_eq!(made.count("execute"), 0, "{level:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -224,7 +224,7 @@ impl Run {
         check_input(&spec, &input)?;
         let demand = self.draft_demand(at, &spec, &input, env)?;
         let digest = Digest32::of(&input);
-        if self.is_drafted_alike(at, digest) {
+        if self.is_drafted_alike(at, &input, digest) {
             return Ok(Drafted::Done);
         }
         let is_tried = self.draft.as_ref().is_some_and(|draft| {
@@ -265,10 +265,10 @@ impl Run {
     }
 
     /// Whether an earlier item of the map is the same call: then one line stands for both.
-    fn is_drafted_alike(&mut self, at: At, digest: Digest32) -> bool {
+    fn is_drafted_alike(&mut self, at: At, input: &Value, digest: Digest32) -> bool {
         let node = self.name(at).to_owned();
         let (Some(draft), Some(item)) = (&mut self.draft, at.item) else { return false };
-        if draft.lines.is_full() || !draft.lines.is_alike(at.node, item, digest) {
+        if draft.lines.is_full() || !draft.lines.is_alike(at.node, item, input) {
             return false;
         }
         let planned = draft.planned.entry(node).or_default();

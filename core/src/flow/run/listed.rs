@@ -35,7 +35,8 @@ const UNCOUNTED: &str = "uncounted";
 pub(crate) struct Lines {
     lines: Vec<Value>,
     bytes: usize,
-    /// The line of each call of a node, by the digest of its input.
+    /// The line of each call of a node, by the digest of its input as it is written: 1 and 1.0 are one value, but
+    /// what is shown of one call must be what is sent of all that stand there.
     known: BTreeMap<(usize, Digest32), usize>,
     full: bool,
 }
@@ -62,7 +63,8 @@ impl Lines {
     }
 
     /// Adds an item of a map to the line of an item with the same tool and input, if there is one.
-    pub(crate) fn is_alike(&mut self, node: usize, item: u32, input: Digest32) -> bool {
+    pub(crate) fn is_alike(&mut self, node: usize, item: u32, input: &Value) -> bool {
+        let input = Digest32::of_bytes(input.to_string().as_bytes());
         let Some(line) = self.known.get(&(node, input)).and_then(|at| self.lines.get_mut(*at)) else {
             self.known.insert((node, input), self.lines.len());
             return false;
@@ -281,7 +283,7 @@ impl Run {
             let at = At { node, item: Some(item) };
             let input = self.render_inputs(at);
             let digest = input.as_ref().ok().map(Digest32::of);
-            if digest.is_some_and(|digest| lines.is_alike(node, item, digest)) {
+            if input.as_ref().is_ok_and(|input| lines.is_alike(node, item, input)) {
                 inputs.push(digest);
                 continue;
             }
