@@ -6,6 +6,7 @@
 
 use crate::mask::Mask;
 use chimera_core::error::{Code, ErrorBody, io_reason};
+use chimera_core::text::without_hidden;
 use chimera_engine::flow::FlowError;
 use chimera_engine::port::{Blocked, CommitError, Outage, ReadError, SchemaMismatch, Unavailable};
 use serde_json::{Map, Value};
@@ -87,7 +88,7 @@ impl Failure {
         if let Some(hint) = &self.hint {
             let _ = write!(text, "\n  hint: {hint}");
         }
-        text
+        without_hidden(&text).into_owned()
     }
 
     /// Place and reason of each fault of a document, if the error is about one.

@@ -29,18 +29,44 @@ pub fn bounded(value: Value, bytes_max: usize, chars_max: usize) -> Value {
     Room { bytes_left: bytes_max, chars_max }.fit(value, DEPTH_MAX)
 }
 
-/// A text in which no character hides and none turns others around, for those who decide about it: what
-/// has no shape of its own is spelled as in JSON. Lines and tabs stay, and so does what chooses the look of
-/// the symbol before it.
+/// A text in which no character hides and none turns others around, for those who decide about it: what has no shape
+/// of its own, or only that of another, is spelled as in JSON. Two texts are never shown alike: a backslash that
+/// could be taken for the begin of such a spelling stands twice. Lines and tabs stay, and so does what chooses the
+/// look of the symbol before it.
 #[must_use]
 pub fn visible(text: &str) -> Cow<'_, str> {
-    if text.is_ascii() && !text.contains(is_shapeless) {
+    revealed(text, &['u'])
+}
+
+/// The same on one line: breaks and tabs are spelled out too, so that nothing quoted gets a line of its own.
+#[must_use]
+pub fn visible_line(text: &str) -> String {
+    revealed(text, &['u', 'n', 't']).replace('\n', "\\n").replace('\t', "\\t")
+}
+
+/// The same for a text of which parts were made visible before, or in which backslashes are told apart already.
+#[must_use]
+pub fn without_hidden(text: &str) -> Cow<'_, str> {
+    revealed(text, &[])
+}
+
+/// Spells out what hides. Backslashes before one of `letters`, or before what is spelled, are doubled, so that an odd
+/// number of them before such a letter is always a spelling.
+fn revealed<'a>(text: &'a str, letters: &[char]) -> Cow<'a, str> {
+    let doubles = !letters.is_empty();
+    if text.is_ascii() && !text.contains(is_shapeless) && !(doubles && text.contains('\\')) {
         return Cow::Borrowed(text);
     }
+    let is_spelled = |c: char| is_shapeless(c) || (letters.contains(&'n') && matches!(c, '\n' | '\t'));
     let mut shown = String::with_capacity(text.len());
-    let mut before = '\0';
+    let (mut before, mut backslashes) = ('\0', 0);
     for c in text.chars() {
         let chooses_look = matches!(c, '\u{fe0e}' | '\u{fe0f}') && before >= '\u{203c}' && !is_shapeless(before);
+        let spelled = is_spelled(c) && !chooses_look;
+        if doubles && (spelled || letters.contains(&c)) {
+            shown.extend(std::iter::repeat_n('\\', backslashes));
+        }
+        backslashes = if c == '\\' { backslashes + 1 } else { 0 };
         if is_shapeless(c) && !chooses_look {
             let mut units = [0; 2];
             shown.extend(c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")));
@@ -52,20 +78,15 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// The same on one line: breaks and tabs are spelled out too, so that nothing quoted gets a line of its own.
-#[must_use]
-pub fn visible_line(text: &str) -> String {
-    visible(text).replace('\n', "\\n").replace('\t', "\\t")
-}
-
-/// Whether a character shows nothing: controls, zero width, directions, fillers, selectors, tags.
+/// Whether a character shows nothing or looks like a space: controls, zero width, blanks, directions, fillers,
+/// selectors, tags.
 const fn is_shapeless(c: char) -> bool {
     matches!(c,
-        '\0'..='\u{8}' | '\u{b}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{34f}' | '\u{61c}'
-        | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}'
-        | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}'
-        | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}'
-        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+        '\0'..='\u{8}' | '\u{b}'..='\u{1f}' | '\u{7f}'..='\u{a0}' | '\u{ad}' | '\u{34f}' | '\u{61c}'
+        | '\u{115f}' | '\u{1160}' | '\u{1680}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{2000}'..='\u{200f}' | '\u{2028}'..='\u{202f}' | '\u{205f}'..='\u{206f}' | '\u{2800}' | '\u{3000}'
+        | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// A document in lines that people read: a member a line, longer texts as blocks. No character hides.
@@ -89,7 +110,8 @@ fn plain(text: &str) -> String {
     let other = serde_json::from_str::<Value>(text).is_ok() || text.trim() != text || text.is_empty();
     let marks = text.starts_with(['-', '|', '"']) || text.contains(": ") || text.ends_with(':');
     let quoted = other || marks || text.contains(['\n', '\t']);
-    if quoted { visible(&Value::from(text).to_string()).into_owned() } else { visible(text).into_owned() }
+    // In quotes a backslash stands twice already.
+    if quoted { without_hidden(&Value::from(text).to_string()).into_owned() } else { visible(text).into_owned() }
 }
 
 fn labelled(label: &str, value: &Value) -> Vec<String> {
@@ -170,6 +192,29 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Reads what is shown: as many texts as are shown are meant.
+    fn spelled_back(shown: &str) -> String {
+        let (mut text, mut rest) = (String::new(), shown);
+        while let Some(at) = rest.find('\\') {
+            text.push_str(&rest[..at]);
+            let run = rest[at..].chars().take_while(|c| *c == '\\').count();
+            let after = &rest[at + run..];
+            if !after.starts_with('u') {
+                text.push_str(&"\\".repeat(run));
+                rest = after;
+                continue;
+            }
+            text.push_str(&"\\".repeat(run / 2));
+            rest = after;
+            if run % 2 == 1 {
+                let code = u32::from_str_radix(&after[1..5], 16).unwrap();
+                text.push(char::from_u32(code).unwrap());
+                rest = &after[5..];
+            }
+        }
+        text + rest
+    }
+
     #[test]
     fn what_hides_is_spelled_out() {
         for (text, shown) in [
@@ -180,13 +225,36 @@ mod tests {
             ("a\u{feff}\u{ad}\u{3164}b", "a\\ufeff\\u00ad\\u3164b"),
             ("bell\u{7}", "bell\\u0007"),
             ("x\u{fe0f}\u{fe0f}", "x\\ufe0f\\ufe0f"),
+            ("a\u{a0}b\u{2003}c\u{3000}d\u{202f}", "a\\u00a0b\\u2003c\\u3000d\\u202f"),
+            ("a\\u200bb", "a\\\\u200bb"),
+            ("C:\\temp\\users\\x", "C:\\temp\\\\users\\x"),
+            ("\\\u{200b}", "\\\\\\u200b"),
             ("lines\nand\ttabs, ü, 漢字, ❤\u{fe0f}", "lines\nand\ttabs, ü, 漢字, ❤\u{fe0f}"),
         ] {
             assert_eq!(visible(text), shown);
         }
     }
 
+    #[test]
+    fn a_document_tells_a_spelling_from_what_it_spells() {
+        let shown = |text: &str| readable(&serde_json::json!({ "memo": text })).join("\n");
+        for (spelled, real) in [("a\\u200bb", "a\u{200b}b"), (" \\u200b", " \u{200b}"), ("x\\u00a0", "x\u{a0}")] {
+            assert_ne!(shown(spelled), shown(real));
+        }
+        assert_ne!(visible_line("a\\nb"), visible_line("a\nb"));
+    }
+
     proptest! {
+        #[test]
+        fn no_two_texts_are_shown_alike(
+            one in "[\\\\unt02b \u{200b}\u{a0}\u{202e}]{0,12}",
+            other in "[\\\\unt02b \u{200b}\u{a0}\u{202e}]{0,12}",
+        ) {
+            prop_assert_eq!(one == other, visible(&one) == visible(&other));
+            prop_assert_eq!(one == other, visible_line(&one) == visible_line(&other));
+            prop_assert_eq!(spelled_back(&visible(&one)), one);
+        }
+
         #[test]
         fn two_texts_that_differ_are_shown_differently(text in "[a-z]{1,8}", at in 0_usize..8, hidden in prop::sample::select(vec!['\u{200d}', '\u{202e}', '\u{e0100}', '\u{2064}', '\0'])) {
             let mut other = text.clone();

@@ -58,7 +58,7 @@ pub(super) fn flow(edge: &Edge) -> Result<&Flow, ApiError> {
 
 fn show(page: &mut String, opened: &Opened) {
     let review = &opened.review;
-    page.push_str(&format!("<h1>{}</h1>", shown(&review.title())));
+    page.push_str(&format!("<h1>{}</h1>", escape(&review.title())));
     if !review.refusals.is_empty() {
         page.push_str("<div class=\"stop\"><strong>This can't be approved.</strong> The dry run was refused:<ul>");
         review.refusals.iter().for_each(|why| page.push_str(&format!("<li>{}</li>", shown(why))));

@@ -1,5 +1,7 @@
 //! Rows under each other, for people.
 
+use chimera_core::text::visible_line;
+
 /// A table whose columns are as wide as their widest cell; nothing when there are no rows.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     if rows.is_empty() {
@@ -22,10 +24,8 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
 pub(crate) fn text(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::Null => "-".to_owned(),
-        // Texts of strangers must not steer a terminal.
-        serde_json::Value::String(text) => {
-            text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
-        }
+        // Texts of strangers must not steer a terminal, and none is shown as another.
+        serde_json::Value::String(text) => visible_line(text),
         other => other.to_string(),
     }
 }
@@ -33,6 +33,14 @@ pub(crate) fn text(value: &serde_json::Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_hides_in_a_cell_is_spelled_out() {
+        let shown = |cell: &str| text(&cell.into());
+        assert_eq!(shown("user_re\u{200b}q"), "user_re\\u200bq");
+        assert_eq!(shown("user_app\u{202e}\u{1b}[2J"), "user_app\\u202e\\u001b[2J");
+        assert_ne!(shown("a\\nb"), shown("a\nb"));
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

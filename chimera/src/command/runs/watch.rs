@@ -148,7 +148,7 @@ mod tests {
         });
         assert_eq!(
             line(&event),
-            "   7  2026-01-01T00:00:00Z  step.failed  send  http.request  no\u{fffd}[2Jway  by user_ann\n"
+            "   7  2026-01-01T00:00:00Z  step.failed  send  http.request  no\\u001b[2Jway  by user_ann\n"
         );
     }
 }
