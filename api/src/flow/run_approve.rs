@@ -83,7 +83,7 @@ pub(crate) struct DecidedDocument {
     approval_status: &'static str,
     /// How many have approved.
     approvals: usize,
-    /// How many must.
+    /// How many it takes in all, at the least: who counts for one demand may not for another.
     approvals_needed: i64,
 }
 

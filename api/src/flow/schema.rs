@@ -185,7 +185,7 @@ pub(crate) struct ApprovalDocument {
     review: Value,
     /// What a decision covers, exactly.
     digest: Option<String>,
-    /// How many people must approve.
+    /// How many people must approve in all, at the least: who counts for one demand may not for another.
     approvals_needed: i64,
     /// What people have said.
     decisions: Option<Value>,

@@ -139,8 +139,9 @@ impl Flow {
             .filter_map(|said| said["by"].as_str().map(str::to_owned))
             .filter(|by| by == permit.actor() || self.still_counts(permit.tenant(), by, &run))
             .collect();
-        let needed = row.int("approvals_needed");
-        let is_met = demand_of(row).is_met(&by, &requesters_of(row));
+        let (demand, requesters) = (demand_of(row), requesters_of(row));
+        let needed = demand.people_after(&by, &requesters);
+        let is_met = demand.is_met(&by, &requesters);
         let status = match ask.decision {
             Decision::Approve if is_met => "approved",
             Decision::Approve => "pending",
@@ -251,6 +252,14 @@ impl Flow {
         permit.stamp(&mut tx);
         Ok(tx)
     }
+}
+
+/// How many people a request takes at the least, with those who have approved.
+pub(super) fn people_needed(row: &Row) -> i64 {
+    let said = row.get("decisions").as_json().map(Json::to_value).unwrap_or_default();
+    let approved = said.as_array().into_iter().flatten().filter(|said| said["decision"] == "approve");
+    let by: Vec<String> = approved.filter_map(|said| said["by"].as_str().map(str::to_owned)).collect();
+    demand_of(row).people_after(&by, &requesters_of(row))
 }
 
 /// Who asked for what a request is about.

@@ -1,5 +1,6 @@
 //! What a decision is about, read from the store: the same for every surface.
 
+use super::decide::people_needed;
 use super::{Flow, FlowError, load};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::review::{Request, Review, StandingStatus, refusals};
@@ -29,7 +30,7 @@ pub(super) fn of_row(run: &Row, row: &Row, all: &[Row], now: Timestamp) -> Revie
         digest: row.get("action_digest").as_bytes().map(hex::encode),
         created_at: row.get("created_at").as_time(),
         expires_at: row.get("expires_at").as_time(),
-        approvals_needed: row.int("approvals_needed"),
+        approvals_needed: people_needed(row),
         decisions: &json_of(row, "decisions"),
         status: row.text("status"),
         reviewed_at: row.get("reviewed_at").as_time(),

@@ -3,6 +3,7 @@
 //! A node that has not begun has no row; it is shown as pending, or as what the end of the run made
 //! of it.
 
+use super::decide::people_needed;
 use super::{Flow, FlowError, doubt, load, review};
 use crate::access::{Permit, RUNS_READ};
 use crate::port::ReadError;
@@ -391,7 +392,7 @@ fn approval(run: &Row, row: &Row, all: &[Row], now: Timestamp) -> Value {
         "action_type": row.text("action_type"),
         "action": row.get("action_data").as_json().map(Json::to_value),
         "digest": row.get("action_digest").as_bytes().map(hex::encode),
-        "approvals_needed": row.int("approvals_needed"),
+        "approvals_needed": people_needed(row),
         "decisions": row.get("decisions").as_json().map(Json::to_value),
         "requested_by": row.text("requester_actor"),
         "changed_by": row.get("co_requesters").as_texts(),

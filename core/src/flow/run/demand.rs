@@ -101,6 +101,16 @@ impl Demand {
         self.parts().map(|part| part.needed).max().unwrap_or(1)
     }
 
+    /// How many people it takes at the least after these, each named once, have approved. Who counts for one demand
+    /// may not for another, so it can grow.
+    #[must_use]
+    pub fn people_after(&self, by: &[String], requesters: &[String]) -> i64 {
+        let counting = |part: &Self| by.iter().filter(|who| part.counts(who, requesters)).count();
+        let missing = |part: &Self| i64::from(part.needed).saturating_sub(count(counting(part)));
+        let missing = self.parts().map(missing).max().unwrap_or(0).max(0);
+        count(by.len()).saturating_add(missing)
+    }
+
     /// Patterns of everybody who may decide; anybody when empty.
     pub(crate) fn everybody(&self) -> Vec<String> {
         if self.parts().any(|part| part.approvers.is_empty()) {
@@ -138,6 +148,10 @@ impl Demand {
     }
 }
 
+fn count(people: usize) -> i64 {
+    i64::try_from(people).unwrap_or(i64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,6 +172,13 @@ mod tests {
         assert!(met(&both, &["user_ann", "user_boss"]));
         assert!(!met(&both, &["user_boss"]), "two people are needed");
         assert_eq!(both.people(), 2);
+        let after = |by: &[&str]| {
+            let by: Vec<String> = by.iter().map(|who| (*who).to_owned()).collect();
+            both.people_after(&by, &["user_ann".to_owned()])
+        };
+        assert_eq!((after(&[]), after(&["user_ann"]), after(&["user_boss"])), (2, 2, 2));
+        assert_eq!(after(&["user_ann", "user_bob"]), 3, "the boss is still missing");
+        assert_eq!(after(&["user_ann", "user_bob", "user_boss"]), 3);
         assert_eq!(Demand::from_value(&both.to_value()).map(|read| read.to_value()), Some(both.to_value()));
     }
 
