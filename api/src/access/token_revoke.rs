@@ -24,7 +24,7 @@ pub(crate) struct RevokeBody {
 /// It is done.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RevokedDocument {
-    /// Always true: a token that nobody knows counts for nothing anyway.
+    /// Whether there was a token to end; one that nobody knows counts for nothing anyway.
     revoked: bool,
 }
 
@@ -42,6 +42,6 @@ pub(crate) async fn revoke(
     Extension(shown): Extension<Arc<Shown>>,
     OptionalJson(body): OptionalJson<RevokeBody>,
 ) -> Result<Json<RevokedDocument>, ApiError> {
-    door(&edge)?.revoke(&caller.permit, shown.bearer(), body.token.as_deref()).await?;
-    Ok(Json(RevokedDocument { revoked: true }))
+    let revoked = door(&edge)?.revoke(&caller.permit, shown.bearer(), body.token.as_deref()).await?;
+    Ok(Json(RevokedDocument { revoked }))
 }

@@ -245,32 +245,38 @@ impl Door {
     }
 
     /// Takes a token back: an access token, a refresh token with its whole sign-in, or, without one,
-    /// the token that the request was made with and its sign-in. A token that nobody knows is no error.
-    pub async fn revoke(&self, permit: &Permit, bearer: &str, token: Option<&str>) -> Result<(), AccessError> {
+    /// the token that the request was made with and its sign-in. A token that nobody knows is no error; false: there
+    /// was nothing to end. One of somebody else is refused, since it goes on counting.
+    pub async fn revoke(&self, permit: &Permit, bearer: &str, token: Option<&str>) -> Result<bool, AccessError> {
         let now = self.directory.parts.clock.now();
         let settings = &self.directory.settings;
         let text = token.unwrap_or(bearer);
-        let may = |owner: &str, tenant: &str| {
-            tenant == permit.tenant() && (owner == permit.actor() || permit.may(ACTORS_WRITE))
+        let check = |owner: &str, tenant: &str| {
+            let may = tenant == permit.tenant() && (owner == permit.actor() || permit.may(ACTORS_WRITE));
+            let told =
+                "the token is somebody else's and still counts: its owner ends it, or whoever holds actors.write";
+            let refused = || ErrorBody::new(Code::RbacForbidden, told).with("required_scope", ACTORS_WRITE);
+            if may { Ok(()) } else { Err(AccessError::from(refused())) }
         };
         if let Ok(claims) = token::verify(text, &settings.token_keys, &settings.audience) {
-            let owner = settings_tenant(self, &claims.sub);
-            if !may(&claims.sub, &owner) {
-                return Ok(());
-            }
+            check(&claims.sub, &settings_tenant(self, &claims.sub))?;
             self.revoke_access(&claims, now).await?;
+            let mut ended = claims.jti.is_some();
             if let (None, Some(family)) = (token, claims.fam.as_deref().and_then(|id| Uuid::parse_str(id).ok())) {
                 let select = Select::from(&TOKEN_FAMILIES, Scope::System).with("id", family).take(1);
                 if let Some(row) = self.directory.parts.records.read(select).await?.rows.first() {
                     self.end_family(row, "revoked", now).await?;
+                    ended = true;
                 }
             }
-        } else if let Some((_, family)) = self.refresh_rows(text).await?
-            && may(family.text("actor_id"), family.text("tenant_id"))
-        {
-            self.end_family(&family, "revoked", now).await?;
+            return Ok(ended);
         }
-        Ok(())
+        if let Some((_, family)) = self.refresh_rows(text).await? {
+            check(family.text("actor_id"), family.text("tenant_id"))?;
+            self.end_family(&family, "revoked", now).await?;
+            return Ok(true);
+        }
+        Ok(false)
     }
 
     async fn revoke_access(&self, claims: &Claims, now: Timestamp) -> Result<(), AccessError> {
