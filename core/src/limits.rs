@@ -86,6 +86,8 @@ pub const UPKEEP_SILENCE_SECONDS_MAX: i64 = 60;
 pub const READINESS_KEPT_MS: i64 = 500;
 /// Keys of an actor that count at one time.
 pub const ACTOR_KEYS_MAX: usize = 8;
+/// Requests a minute that admin keeps: whoever has fewer can't even sign in to raise them.
+pub const ADMIN_QUOTA_MIN: u32 = 10;
 /// Actors and patterns that the registry holds.
 pub const ACTORS_MAX: usize = 10_000;
 /// Revoked tokens, and as many sign-ins, that a process knows by heart; for more it asks the store.

@@ -9,6 +9,7 @@ use super::kind::kind_of;
 use super::{ADMIN, Level, fits, scope};
 use crate::ledger::ActorType;
 use crate::limits::{ACTOR_CHARS_MAX, ACTOR_SCOPES_MAX, RATE_HITS_MAX};
+use crate::text::visible_line;
 use crate::words::words;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -99,6 +100,11 @@ pub enum BadEntry {
     /// Nobody can be named like this.
     #[error("an actor's name has 1 to {ACTOR_CHARS_MAX} characters, none of them a space")]
     Name,
+    /// Nobody new is named like this: people must be able to tell names apart.
+    #[error(
+        "{0} can't be a new actor's name: write ASCII letters, digits and . _ - : @ +, beginning with a letter, a digit or _"
+    )]
+    Spelling(String),
     /// The scope for everything is the operator's.
     #[error("the scope * is for admin alone")]
     Everything,
@@ -175,6 +181,17 @@ impl Entry {
 pub fn is_name(text: &str) -> bool {
     let strange = |c: char| c.is_control() || c.is_whitespace() || c == '/';
     (1..=ACTOR_CHARS_MAX).contains(&text.chars().count()) && !text.contains(strange)
+}
+
+/// Refuses a name that is written for the first time with what people can't see or could take for something else.
+/// Names from before keep working.
+pub fn check_spelling(text: &str) -> Result<(), BadEntry> {
+    let first = |c: char| c.is_ascii_alphanumeric() || "_*".contains(c);
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-:@+*".contains(c);
+    if text.starts_with(first) && text.chars().all(plain) {
+        return Ok(());
+    }
+    Err(BadEntry::Spelling(visible_line(text).chars().take(ACTOR_CHARS_MAX).collect()))
 }
 
 /// Whether a tenant can be called so: stricter than names of actors, since it stands in addresses and keys.
@@ -343,6 +360,12 @@ mod tests {
         assert_eq!(entry("x", &["notion..read"]).check(), Err(BadEntry::Scope("notion..read".to_owned())));
         assert_eq!(entry("two words", &[]).check(), Err(BadEntry::Name));
         assert_eq!(entry("", &[]).check(), Err(BadEntry::Name));
+        for strange in ["user_re\u{200b}q", "user_app\u{202e}", "user_\u{430}pp", "..", "user_<b>x", "-x", ""] {
+            assert!(matches!(check_spelling(strange), Err(BadEntry::Spelling(_))), "{strange}");
+        }
+        for plain in ["user_1", "n8n_workflow_*", "ann@acme.example", "svc:a+b", "_x", "*"] {
+            assert_eq!(check_spelling(plain), Ok(()), "{plain}");
+        }
         for tenant in ["", " ", "a b", "a/b", "..", "a\n", "ä", "-a"] {
             let strange = Entry { tenant: tenant.to_owned(), ..entry("x", &[]) };
             assert_eq!(strange.check(), Err(BadEntry::Tenant(tenant.to_owned())));

@@ -8,12 +8,12 @@ use super::directory::{Directory, Snapshot, place};
 use super::permit::{ACTORS_READ, ACTORS_WRITE, Permit};
 use crate::ledger::audit::{self, Event, Writer};
 use crate::port::CommitError;
-use chimera_core::access::registry::{BadEntry, Entry, Kind, is_name};
+use chimera_core::access::registry::{BadEntry, Entry, Kind, check_spelling, is_name};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, TENANTS};
 use chimera_core::access::{ADMIN, ANONYMOUS, Level, Secret, scope, seal};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::{ActorType, SubjectType};
-use chimera_core::limits::{ACTOR_KEY_CHARS_MIN, ACTOR_KEYS_MAX, ACTORS_MAX};
+use chimera_core::limits::{ACTOR_KEY_CHARS_MIN, ACTOR_KEYS_MAX, ACTORS_MAX, ADMIN_QUOTA_MIN};
 use chimera_core::record::{Conflict, Insert, Json, Row, Scope, Select, Tx, Update, Value};
 use chimera_core::time::Timestamp;
 use serde_json::json;
@@ -103,10 +103,11 @@ impl Directory {
     pub async fn put_actor(&self, permit: &Permit, entry: Entry) -> Result<Shown, AccessError> {
         permit.require(ACTORS_WRITE)?;
         entry.check().map_err(bad)?;
+        self.check_spelling(&entry.id)?;
         self.check_reach(permit, &entry)?;
         let whole = |entry: &Entry| {
             let everything = entry.scopes.iter().any(|scope| scope == "*");
-            everything && !entry.disabled && entry.kind == Kind::Human && entry.quota_per_minute > 0
+            everything && !entry.disabled && entry.kind == Kind::Human && entry.quota_per_minute >= ADMIN_QUOTA_MIN
         };
         if entry.id == ADMIN && entry.tenant != self.settings.tenant {
             let message = format!("admin stays in the tenant {}: no operator would be left", self.settings.tenant);
@@ -115,7 +116,10 @@ impl Directory {
         if entry.id == ADMIN && !whole(&entry) {
             let body = ErrorBody::new(
                 Code::ValidationFailed,
-                "admin stays a person with every scope and a quota: nobody else could give it back",
+                format!(
+                    "admin stays a person with every scope and a quota of at least {ADMIN_QUOTA_MIN} requests a minute: \
+                     nobody else could give it back"
+                ),
             );
             return Err(body.with("pointer", "/scopes").into());
         }
@@ -139,6 +143,14 @@ impl Directory {
         audit::commit(&*self.parts.records, tx).await?;
         self.changed().await?;
         Ok(self.shown(&self.snapshot(), &entry.id))
+    }
+
+    /// Refuses a new name that people could take for another.
+    fn check_spelling(&self, actor: &str) -> Result<(), AccessError> {
+        let snapshot = self.snapshot();
+        let known = snapshot.registry.entry(actor).is_some()
+            || snapshot.own_keys(actor, self.parts.clock.now()).next().is_some();
+        if known { Ok(()) } else { check_spelling(actor).map_err(bad) }
     }
 
     /// Nobody gives what they don't have, to another tenant, or to a name that is another tenant's; nobody
@@ -249,6 +261,7 @@ impl Directory {
         let shown = self.actor(permit, actor)?;
         // Whoever makes a key for somebody can be that somebody.
         self.check_rank(permit, &shown.entry)?;
+        self.check_spelling(actor)?;
         if actor.contains('*') {
             return Err(AccessError::refused(
                 Code::ValidationFailed,
@@ -375,7 +388,7 @@ fn cells_of(entry: &Entry, now: Timestamp) -> Result<Vec<(&'static str, Value)>,
 
 fn bad(reason: BadEntry) -> AccessError {
     let pointer = match &reason {
-        BadEntry::Name => "/id",
+        BadEntry::Name | BadEntry::Spelling(_) => "/id",
         BadEntry::Everything | BadEntry::Scope(_) | BadEntry::Scopes => "/scopes",
         BadEntry::Quota => "/quota_per_minute",
         BadEntry::Tenant(_) => "/tenant",

@@ -109,6 +109,31 @@ async fn the_operator_looks_after_every_tenant() {
     assert_eq!(porch.get("user_bob", "/actors/globex_bot").await.status, 404);
 }
 
+#[tokio::test]
+async fn a_new_name_has_nothing_that_hides_or_looks_like_another_and_an_old_one_goes_on() {
+    let old = Entry { id: "user_\u{430}pp".to_owned(), ..entry("user_x", &["notion.*"]) };
+    let porch = porch_with(settings(TENANT, vec![old]), None).await;
+    for strange in ["user_re%E2%80%8Bq", "user_app%E2%80%AE", "user_%D0%B1ob", "user_%3Cb%3Ex", "-x"] {
+        let path = format!("/actors/{strange}");
+        let told = porch.ask("admin", Method::PUT, &path, json!({"scopes": ["notion.*"]})).await;
+        assert_eq!((told.status, told.detail("pointer")), (422, &json!("/id")), "{strange}: {told:?}");
+        let told = porch.ask("admin", Method::POST, &format!("{path}/keys"), json!({})).await;
+        assert_eq!(told.status, 422, "{strange}: {told:?}");
+        let hidden = told.body["detail"].as_str().unwrap().contains(['\u{200b}', '\u{202e}']);
+        assert!(!hidden, "what hides is spelled out: {told:?}");
+    }
+    assert_eq!(put(&porch, "admin", "user_%D0%B0pp", json!({"disabled": true})).await, 200, "it was there before");
+}
+
+#[tokio::test]
+async fn admin_keeps_enough_requests_to_give_itself_more() {
+    let porch = kept().await;
+    for (quota, status) in [(0, 422), (1, 422), (9, 422), (10, 200)] {
+        let body = json!({"scopes": ["*"], "quota_per_minute": quota});
+        assert_eq!(put(&porch, "admin", "admin", body).await, status, "{quota}");
+    }
+}
+
 /// CORE-109
 #[tokio::test]
 async fn a_key_that_the_configuration_holds_ends_when_it_is_replaced() {
