@@ -154,18 +154,15 @@ fn alternatives<T: AsRef<str>>(words: &[T]) -> String {
 
 /// What a raw value is, for a message; the value itself may be a secret.
 pub(crate) fn describe(kind: Kind, raw: &Raw) -> String {
+    let is_public =
+        matches!(kind, Kind::Choice(_) | Kind::Number { .. } | Kind::Boolean | Kind::Listen | Kind::LogFilter);
     match raw {
-        Raw::Text(text)
-            if matches!(
-                kind,
-                Kind::Choice(_) | Kind::Number { .. } | Kind::Boolean | Kind::Listen | Kind::LogFilter
-            ) =>
-        {
-            format!("\"{text}\"")
-        }
+        Raw::Text(text) if is_public => format!("\"{text}\""),
         Raw::Text(text) if text.trim().is_empty() => "an empty text".to_owned(),
         Raw::Text(_) => "another text".to_owned(),
-        Raw::Number(text) => text.clone(),
+        Raw::Number(text) if is_public => text.clone(),
+        // A key of digits alone, without its quotes, is a key all the same.
+        Raw::Number(_) => "a number".to_owned(),
         Raw::Boolean(value) => value.to_string(),
         Raw::List(_) => "another list".to_owned(),
         Raw::Other(name) => format!("a {name}"),

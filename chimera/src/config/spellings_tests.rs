@@ -177,3 +177,17 @@ fn a_tilde_is_the_home_folder_and_nothing_else() {
     assert_eq!(data("a~/b"), Ok("a~/b".to_owned()));
     assert!(data("~bob/chimera").unwrap_err().contains("write the whole path"));
 }
+
+#[test]
+fn a_refusal_shows_no_number_that_may_be_a_secret_without_its_quotes() {
+    let secret =
+        |setting: &&Setting| matches!(setting.kind, Kind::Token | Kind::Text | Kind::SecretName | Kind::Url(_));
+    let mut refusals = 0;
+    for setting in SETTINGS.iter().filter(secret) {
+        let refused = loaded(&format!("{} = 1234567890123456789\n", setting.key), &[], &[]);
+        let Err(refused) = refused else { continue };
+        assert!(!refused.contains("1234567890123456789"), "{}: {refused}", setting.key);
+        refusals += 1;
+    }
+    assert!(refusals > 0);
+}
