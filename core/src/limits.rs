@@ -340,6 +340,9 @@ pub const TOOL_NAME_CHARS_MAX: usize = 128;
 pub const TOOL_TIMEOUT_MS_MAX: u64 = 3_600_000;
 /// Steps of a plan that may run without a person; one with more is drafted.
 pub const PLAN_STEPS_FREE_MAX: usize = 10;
+/// Completed runs of a workflow with others within that are looked through for one that did exactly the same;
+/// with none among them it counts as done for the first time.
+pub const FIRST_TIME_RUNS_MAX: usize = 50;
 /// Reasons of one risk score at the most.
 pub const RISK_REASONS_MAX: usize = 160;
 /// Times that one text is unwrapped inside another while its risk is scored; what is deeper counts

@@ -6,7 +6,7 @@
 
 use super::{Plan, PlanStep};
 use crate::flow::air::{Child, CompiledNode, Graph, Node};
-use crate::flow::expr::{Lookup, Preview, Scope, Template};
+use crate::flow::expr::{Lookup, Preview, Scope, Template, deferred_texts};
 use crate::limits::{PLAN_CALLS_MAX, PLAN_INPUT_BYTES_MAX, PLAN_NODES_MAX, RUN_DEPTH_MAX};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ impl Plan {
     #[must_use]
     pub fn of_graph(graph: &Graph, inputs: &Value, children: &Children) -> Self {
         let mut layout = Layout { children, plan: Self::default(), bytes: 0, looked: 0 };
-        layout.graph(graph, &Beforehand { inputs }, "", 0);
+        layout.graph(graph, &Beforehand::of(inputs), "", 0);
         layout.plan
     }
 
@@ -86,7 +86,7 @@ impl Layout<'_> {
         if self.plan.more {
             return;
         }
-        let input = given(&compiled.node, compiled.inputs.as_ref(), view);
+        let (input, deferred) = given(&compiled.node, compiled.inputs.as_ref(), view);
         if let Some(tool) = &compiled.tool {
             self.bytes = self.bytes.saturating_add(size(&input));
             if self.plan.steps.len() >= PLAN_CALLS_MAX || self.bytes > PLAN_INPUT_BYTES_MAX {
@@ -97,7 +97,7 @@ impl Layout<'_> {
         } else if let Some(Child { workflow_id, version, .. }) = compiled.node.child() {
             match self.children.get(&(workflow_id.clone(), *version)) {
                 Some(graph) if depth < RUN_DEPTH_MAX => {
-                    self.graph(graph, &Beforehand { inputs: &input }, &format!("{id}/"), depth + 1);
+                    self.graph(graph, &Beforehand { inputs: &input, deferred }, &format!("{id}/"), depth + 1);
                 }
                 // Runs stand no deeper inside each other, so nothing of it would run.
                 _ => {}
@@ -106,13 +106,15 @@ impl Layout<'_> {
     }
 }
 
-/// What a node is given; where that can't be known yet, its template.
-fn given(node: &Node, template: Option<&Template>, view: &dyn Scope) -> Value {
+/// What a node is given, and whether a part of it can't be known yet: that is `{"$deferred": …}`.
+fn given(node: &Node, template: Option<&Template>, view: &dyn Scope) -> (Value, bool) {
     match template.map(|template| template.preview(view)) {
-        Some(Ok(Preview::Exact(input) | Preview::Deferred { shown: input, .. })) => input,
+        Some(Ok(Preview::Exact(input))) => (input, false),
+        Some(Ok(Preview::Deferred { shown, .. })) => (shown, true),
         _ => {
             let written = node.function().map(|function| &function.inputs);
-            written.or(node.child().map(|child| &child.inputs)).cloned().unwrap_or_default().into()
+            let written = written.or(node.child().map(|child| &child.inputs)).cloned().unwrap_or_default();
+            (deferred_texts(&written.into()), true)
         }
     }
 }
@@ -129,7 +131,16 @@ fn size(value: &Value) -> usize {
 
 /// A run before anything has run.
 pub(crate) struct Beforehand<'a> {
-    pub(crate) inputs: &'a Value,
+    inputs: &'a Value,
+    /// A part of the inputs is what a run around it does not know yet.
+    deferred: bool,
+}
+
+impl<'a> Beforehand<'a> {
+    /// A run whose inputs are known.
+    pub(crate) const fn of(inputs: &'a Value) -> Self {
+        Self { inputs, deferred: false }
+    }
 }
 
 impl Scope for Beforehand<'_> {
@@ -147,6 +158,10 @@ impl Scope for Beforehand<'_> {
 
     fn item(&self) -> Option<(&Value, usize)> {
         None
+    }
+
+    fn has_deferred_inputs(&self) -> bool {
+        self.deferred
     }
 }
 
@@ -171,6 +186,10 @@ impl Scope for OfItem<'_> {
 
     fn item(&self) -> Option<(&Value, usize)> {
         Some(self.item)
+    }
+
+    fn has_deferred_inputs(&self) -> bool {
+        self.scope.has_deferred_inputs()
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Whoever is reached at another domain is an outsider. A tenant that registered no domain has no insiders.
 
+use crate::flow::tool::Spec;
 use serde_json::Value;
 
 /// What a tenant registered.
@@ -22,6 +23,14 @@ impl Tenant {
             let above = host.strip_suffix(domain.as_str());
             above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
         })
+    }
+
+    /// Whether a call with this input sends somebody outside the tenant's domains a message. What is not known
+    /// yet is taken for the worst.
+    #[must_use]
+    pub fn is_written_outside(&self, tool: &Spec, input: &Value) -> bool {
+        let named = tool.destinations(input);
+        named.is_some_and(|named| named.iter().any(|destination| self.is_outside(destination)))
     }
 }
 

@@ -244,6 +244,14 @@ impl Spec {
         }
     }
 
+    /// Whether a call with this input may only read, as far as the input is known.
+    #[must_use]
+    pub fn may_read(&self, input: &Value) -> bool {
+        let said = self.reads_when.as_ref().and_then(|reads| input.get(reads.member));
+        let open = said.is_some_and(|said| said.as_str().is_none_or(|said| said.contains("${")));
+        open || self.reach(input) != Reach::Write
+    }
+
     /// What kind of act the tool is declared for, at the most.
     #[must_use]
     pub fn class(&self) -> Class {

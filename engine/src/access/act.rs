@@ -18,12 +18,16 @@ use chimera_core::flow::run::{Action, PolicyVerdict, Source};
 use chimera_core::flow::tables::RUNS;
 use chimera_core::flow::tool::{Class, Spec};
 use chimera_core::flow::trace::SpanId;
-use chimera_core::limits::PLAN_STEPS_MAX;
-use chimera_core::record::{Scope, Select, Value as Cell};
+use chimera_core::json::Digest32;
+use chimera_core::limits::{FIRST_TIME_RUNS_MAX, PLAN_STEPS_MAX};
+use chimera_core::record::{Direction, Json, Row, Scope, Select, Value as Cell};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
+
+/// The member of a run's risk that says which workflows it had within.
+const WITHIN_DIGEST: &str = "within_digest";
 
 /// What is wanted.
 #[derive(Clone, Debug)]
@@ -131,9 +135,31 @@ pub(super) struct Proposal {
     document: Option<Value>,
     /// The versions of workflows within that were looked at.
     pub(super) pins: Pins,
+    /// Digests of the workflow and of all within it; nothing of a plan, whose name says what it does.
+    digests: Option<(Digest32, Option<Digest32>)>,
 }
 
 impl Proposal {
+    /// Leaves what a replay without effects really calls: what reads, and not within workflows within.
+    pub(super) fn retain_reads(&mut self) {
+        let tools = &self.tools;
+        let reads = |step: &PlanStep| tools.iter().any(|tool| tool.name == step.tool && tool.may_read(&step.input));
+        self.plan.steps.retain(|step| !step.id.contains('/') && reads(step));
+        let plan = &self.plan;
+        self.tools.retain(|tool| plan.more || plan.steps.iter().any(|step| step.tool == tool.name));
+    }
+
+    /// Its score and what decided its level, as the run keeps them.
+    pub(super) fn told(&self, score: &risk::Score, because: Because) -> Arc<Value> {
+        let mut told = serde_json::to_value(score).unwrap_or_default();
+        told["level_because"] = because.as_str().into();
+        told["calls"] = self.plan.calls().into();
+        if let Some((_, Some(within))) = self.digests {
+            told[WITHIN_DIGEST] = within.to_string().into();
+        }
+        Arc::new(told)
+    }
+
     /// Whether a call of it deletes something. A tool none of whose calls is shown is taken for the worst.
     fn deletes(&self) -> bool {
         let call = |tool: &Spec, input: &Value| tool.class_of(input) == Class::Delete;
@@ -142,10 +168,7 @@ impl Proposal {
 
     /// Whether somebody outside the tenant's domains gets a message.
     fn writes_outside(&self, tenant: &Tenant) -> bool {
-        let outside = |tool: &Spec, input: &Value| {
-            let named = tool.destinations(input);
-            named.is_some_and(|named| named.iter().any(|destination| tenant.is_outside(destination)))
-        };
+        let outside = |tool: &Spec, input: &Value| tenant.is_written_outside(tool, input);
         self.calls().any(|(tool, input)| outside(tool, input)) || self.unseen().any(|tool| outside(tool, &Value::Null))
     }
 
@@ -231,7 +254,7 @@ impl Access {
         let Decided { level, because } = self.level(permit, ask.level, &proposal, &score, ask.notify.as_ref()).await?;
         self.check_policy(permit, &proposal, level)?;
         self.flow.check_notify(permit, level, ask.notify.as_ref())?;
-        let risk = Arc::new(told(&score, because, proposal.plan.calls()));
+        let risk = proposal.told(&score, because);
         self.execute_with_autonomy(permit, ask, proposal, level, risk).await
     }
 
@@ -267,7 +290,7 @@ impl Access {
         self.flow.workflows().check_plan(permit, &compiled.workflow_id, &compiled.document).await?;
         let (workflow_id, inputs) = (compiled.workflow_id, compiled.inputs);
         let document = Some(compiled.document);
-        Ok(Proposal { plan, tools, workflow_id, version: None, inputs, document, pins: Pins::default() })
+        Ok(Proposal { plan, tools, workflow_id, version: None, inputs, document, pins: Pins::default(), digests: None })
     }
 
     async fn of_workflow(
@@ -296,7 +319,9 @@ impl Access {
         let tools: Vec<Arc<Spec>> =
             tools_of(graph).chain(children.values().flat_map(|child| tools_of(child))).collect();
         let inputs = inputs.clone();
-        Ok(Proposal { plan, tools, workflow_id: id.to_owned(), version, inputs, document: None, pins })
+        let within: Vec<_> = children.iter().map(|(asked, child)| json!([asked, child.digest])).collect();
+        let digests = Some((graph.digest, (!within.is_empty()).then(|| Digest32::of(&json!(within)))));
+        Ok(Proposal { plan, tools, workflow_id: id.to_owned(), version, inputs, document: None, pins, digests })
     }
 
     pub(super) fn check_scopes(&self, permit: &Permit, proposal: &Proposal) -> Result<(), AccessError> {
@@ -347,15 +372,26 @@ impl Access {
         })?)
     }
 
-    /// Whether the actor never had these tools called in this order.
+    /// Whether the actor never had exactly this done: the same document, with the same workflows within.
     async fn is_first_time(&self, permit: &Permit, proposal: &Proposal) -> Result<bool, AccessError> {
-        let select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned()))
+        let mut select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned()))
+            .by(&[], Direction::Descending)
             .with("actor", permit.actor())
             .with("workflow_id", proposal.workflow_id.as_str())
             .with("status", "completed")
             .with("dry_run", false)
             .with("replay_of", Cell::Null);
-        Ok(self.directory.parts.records.read(select.take(1)).await?.rows.is_empty())
+        let mut within = None;
+        if let Some((own, inside)) = proposal.digests {
+            select = select.with("workflow_digest", Cell::Bytes(own.to_vec()));
+            within = inside;
+        }
+        let Some(within) = within.map(|digest| Value::from(digest.to_string())) else {
+            return Ok(self.directory.parts.records.read(select.take(1)).await?.rows.is_empty());
+        };
+        let done = self.directory.parts.records.read(select.take(FIRST_TIME_RUNS_MAX)).await?;
+        let risk = |row: &Row| row.get("risk").as_json().map(Json::to_value).unwrap_or_default();
+        Ok(!done.rows.iter().any(|row| risk(row)[WITHIN_DIGEST] == within))
     }
 
     /// What the rules forbid is refused before anything is written.
@@ -442,14 +478,6 @@ fn explicit(steps: &[(String, Value)]) -> Result<Plan, AccessError> {
         input: input.clone(),
     };
     Ok(Plan { steps: steps.iter().enumerate().map(step).collect(), more: false })
-}
-
-/// A score and what decided the level, as the run keeps them.
-pub(super) fn told(score: &risk::Score, because: Because, calls: usize) -> Value {
-    let mut told = serde_json::to_value(score).unwrap_or_default();
-    told["level_because"] = because.as_str().into();
-    told["calls"] = calls.into();
-    told
 }
 
 fn tools_of(graph: &Graph) -> impl Iterator<Item = Arc<Spec>> {

@@ -1,7 +1,7 @@
 //! Doing something again, and changing what runs: both are asking for something.
 
 use super::AccessError;
-use super::act::{Access, told};
+use super::act::Access;
 use super::permit::Permit;
 use crate::flow::{Again, Look, Proposed, Started};
 use chimera_core::access::risk::Score;
@@ -10,27 +10,30 @@ use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::limits::PLAN_STEPS_FREE_MAX;
 use serde_json::Value;
-use std::sync::Arc;
 use uuid::Uuid;
 
 impl Access {
     /// Runs a run over again. What happens for real is decided about anew, for whoever asks now: their
-    /// scopes, its risk, their level; and it never runs more freely than it did.
+    /// scopes, its risk, their level; and it never runs more freely than it did. Of a shadow that is what it
+    /// reads.
     pub async fn replay(&self, permit: &Permit, replay: Replay) -> Result<Started, AccessError> {
-        if replay.mode != ReplayMode::Retry {
+        if replay.mode == ReplayMode::Freeze {
             return Ok(self.flow.replay(permit, replay, Again::default()).await?);
         }
         let before = self.flow.before(permit, replay.of).await?;
         let id = before.workflow.id.as_str();
         let version = before.workflow.version;
-        let proposal = self.laid_out(permit, &before.graph, (id, version), &before.inputs, &before.pins).await?;
+        let mut proposal = self.laid_out(permit, &before.graph, (id, version), &before.inputs, &before.pins).await?;
+        if replay.mode == ReplayMode::Shadow {
+            proposal.retain_reads();
+        }
         self.check_scopes(permit, &proposal)?;
         let score = proposal.score();
         let Decided { level, because } = self.level(permit, None, &proposal, &score, None).await?;
         let level = level.min(before.level);
         self.check_policy(permit, &proposal, level)?;
-        let risk = told(&score, because, proposal.plan.calls());
-        let again = Again { level: Some(level), risk: Some(Arc::new(risk)), pins: proposal.pins };
+        let again =
+            Again { level: Some(level), risk: Some(proposal.told(&score, because)), pins: proposal.pins.clone() };
         Ok(self.flow.replay(permit, replay, again).await?)
     }
 

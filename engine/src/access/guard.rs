@@ -6,9 +6,9 @@
 
 use super::directory::Directory;
 use super::permit::AUTONOMY_OVERRIDE;
-use chimera_core::access::{Facts, Level, determine_autonomy_level, risk, scope};
+use chimera_core::access::{Because, Decided, Facts, determine_autonomy_level, risk, scope};
 use chimera_core::flow::run::{Action, Grown, Policy, PolicyVerdict};
-use chimera_core::flow::tool::Spec;
+use chimera_core::flow::tool::{Class, Spec};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -46,26 +46,38 @@ impl<R: Policy> Policy for Guard<R> {
         risk::score_call(tool, input).score
     }
 
-    fn level(&self, grown: &Grown<'_>) -> Level {
+    fn level(&self, grown: &Grown<'_>) -> Decided {
         let entry = self.directory.snapshot().registry.resolve(grown.actor);
+        let tenant = self.directory.tenant(&entry.tenant);
+        let may_override = scope::check_scope(&entry.scopes, AUTONOMY_OVERRIDE);
+        let any = |is: &dyn Fn(&Spec, &Value) -> bool| {
+            grown.tool.is_some_and(|tool| grown.inputs.iter().any(|input| is(tool, input)))
+        };
         let facts = Facts {
             actor: grown.actor,
             default: entry.level,
-            may_override: scope::check_scope(&entry.scopes, AUTONOMY_OVERRIDE),
-            requested: Some(grown.level),
+            may_override,
+            // A scope that was not used when the run was asked for, or that its token lacked, counts for nothing.
+            requested: (grown.overridden && may_override).then_some(grown.level),
             tools: grown.tools,
-            // What a call would delete and to whom it would write counted as the worst while it was not known.
-            deletes: false,
-            outsiders: false,
+            deletes: any(&|tool, input| tool.class_of(input) == Class::Delete),
+            outsiders: any(&|tool, input| tenant.is_written_outside(tool, input)),
             steps: grown.calls,
             score: grown.score,
             // What is done for the first time was asked about when the run began.
             cautious: false,
             first_time: false,
         };
-        match determine_autonomy_level(&facts) {
-            Ok(decided) => decided.level.min(grown.level),
-            Err(forbidden) => forbidden.granted,
+        let decided = determine_autonomy_level(&facts)
+            .unwrap_or_else(|forbidden| Decided { level: forbidden.granted, because: Because::ActorDefault });
+        Decided { level: decided.level.min(grown.level), ..decided }
+    }
+
+    fn cap(&self, action: &Action<'_>) -> Option<Because> {
+        let outside = || self.directory.tenant(action.tenant).is_written_outside(action.tool, action.input);
+        match action.deletes() {
+            true => Some(Because::Deletes),
+            false => outside().then_some(Because::MessageToOutsiders),
         }
     }
 }

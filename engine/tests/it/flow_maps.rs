@@ -225,6 +225,34 @@ async fn an_approved_map_goes_on_after_a_restart_without_asking_again() {
     assert_eq!(third.ended(run).await["status"], "completed");
 }
 
+/// What was approved names the tool's version; another one is another call.
+#[tokio::test(start_paused = true)]
+async fn an_approved_map_asks_again_for_what_is_left_when_its_tool_has_another_version() {
+    let slow = |version: &'static str| {
+        let tool = write().declared(|tool| {
+            tool.metadata.idempotent = true;
+            tool.version = version;
+        });
+        tool.takes(|_| std::time::Duration::from_secs(5))
+    };
+    for level in [Level::Draft, Level::ExecuteNotify, Level::ExecuteSilent] {
+        let first = stage(1).tool(source(12).build()).tool(slow("1").build()).open().await;
+        let run = first.run(&deferred(), level).await;
+        if level == Level::Draft {
+            first.approve("user_ann", run).await;
+        }
+        asked_of(&first, run, "m").await;
+        first.approve("user_ann", run).await;
+        first.step(run, "m", "running").await;
+        let second = slow("2");
+        let asked = second.asked();
+        let second = first.restart(stage(1).tool(source(12).build()).tool(second.build())).await;
+        let waits = asked_of(&second, run, "m").await;
+        assert_eq!(waits["action"]["tool_version"], "2", "{level:?}: {waits}");
+        assert!(asked.count("execute") <= 4, "{level:?}: at most what was under way is sent again");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_edit_of_a_map_that_waits_is_refused_and_it_still_waits() {
     let stage = stage(1).tool(source(12).build()).tool(write().build()).open().await;

@@ -311,3 +311,47 @@ async fn what_lies_behind_an_edited_step_is_drafted_anew() {
     assert_eq!(stage.ended(run).await["result"]["b"]["echo"]["text"], "two");
     assert_eq!(code_of(stage.flow.edit_planned(&ann, run, "a", json!({"text": "late"})).await), "INVALID_TRANSITION");
 }
+
+/// A step that came with a patch is looked at again like any other: people saw its document, not its value.
+#[tokio::test(start_paused = true)]
+async fn a_patched_step_that_turns_out_riskier_is_asked_about_again() {
+    for (text, asks) in [("delete it all", true), ("hello", false)] {
+        let (tool, gate) =
+            (write(), Puppet::new("gate", Reach::Write).declared(|tool| tool.metadata.risk_level = Risk::High));
+        let made = tool.asked();
+        let setup = stage(1).policy(Moody::default()).tool(source(text).build()).tool(tool.build()).tool(gate.build());
+        let air = workflow("w")
+            .function("a", "source", json!({}))
+            .function("b", "gate", json!({"n": "${nodes.a.outputs.text.size()}"}))
+            .edge("a", "b");
+        let (stage, run) = drafted(setup, &air, json!({})).await;
+        stage.approve("user_ann", run).await;
+        let at_gate = |shown: &Value| shown["approvals"][0]["node_id"] == "b";
+        stage.until(run, at_gate).await;
+        let patch = json!({
+            "patch_version": "0.1", "justification": "more",
+            "add_nodes": [{"id": "p", "type": "function", "fn": "write", "inputs": {"text": "${nodes.a.outputs.text}"}}],
+            "add_edges": [{"from": "a", "to": "p"}],
+        });
+        stage.flow.patch(&stage.permit("user_bob"), run, patch, None, false).await.unwrap();
+        let proposed = |shown: &Value| {
+            let asked = shown["approvals"].as_array().into_iter().flatten();
+            asked.cloned().find(|asked| asked["action_type"] == "graph.patch")
+        };
+        let shown = stage.until(run, |shown| proposed(shown).is_some()).await;
+        stage.decide("user_ann", run, Decision::Approve, proposed(&shown).as_ref()).await.unwrap();
+        if asks {
+            let of_patch = |shown: &Value| {
+                let asked = shown["approvals"].as_array().into_iter().flatten();
+                asked.cloned().find(|asked| asked["node_id"] == "p")
+            };
+            let shown = stage.until(run, |shown| of_patch(shown).is_some()).await;
+            let asked = of_patch(&shown).unwrap();
+            assert_eq!(asked["action"]["reason"], "the input was not known when the plan was approved");
+            assert_eq!(made.count("execute"), 0);
+            stage.decide("user_ann", run, Decision::Approve, Some(&asked)).await.unwrap();
+        }
+        stage.step(run, "p", "completed").await;
+        assert_eq!(made.count("execute"), 1, "{text}");
+    }
+}

@@ -5,6 +5,7 @@ mod actors;
 mod approvals;
 mod change;
 mod idempotency;
+mod levels;
 mod looked;
 mod matrix;
 mod message;

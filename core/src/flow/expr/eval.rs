@@ -181,7 +181,10 @@ impl Evaluation<'_> {
 
     fn path<'t>(&'t self, root: &'t Root, steps: &'t [Step], variable: Option<&'t Value>) -> Outcome<'t> {
         let (value, steps) = match root {
-            Root::Inputs => (self.scope.inputs(), steps),
+            Root::Inputs => {
+                let value = self.input(steps)?;
+                return if self.is_open(value)? { Err(Halt::Unknown) } else { Ok(Cow::Borrowed(value)) };
+            }
             Root::Outputs(node) => match self.scope.outputs(node) {
                 Lookup::Unknown => return Err(Halt::Unknown),
                 Lookup::Known(value) => (value, steps),
@@ -210,6 +213,27 @@ impl Evaluation<'_> {
         walk(value, steps).map(Cow::Borrowed)
     }
 
+    /// What stands at a place of the inputs; a part of it may be deferred.
+    pub(super) fn input(&self, steps: &[Step]) -> Result<&Value, Halt> {
+        let mut value = self.scope.inputs();
+        for step in steps {
+            if self.scope.has_deferred_inputs() && is_deferred(value) {
+                return Err(Halt::Unknown);
+            }
+            value = walk(value, std::slice::from_ref(step))?;
+        }
+        Ok(value)
+    }
+
+    /// Whether a part of an input is deferred. Looking for it costs as much as copying it.
+    pub(super) fn is_open(&self, input: &Value) -> Result<bool, String> {
+        if !self.scope.has_deferred_inputs() {
+            return Ok(false);
+        }
+        self.budget.spend_value(input)?;
+        Ok(has_deferred(input))
+    }
+
     fn has<'t>(&'t self, of: &'t Term, name: &str, variable: Option<&'t Value>) -> Outcome<'t> {
         let absent = |node: &str| matches!(self.scope.outputs(node), Lookup::Absent);
         if let Term::Path(Root::Outputs(node), _) = of
@@ -217,7 +241,14 @@ impl Evaluation<'_> {
         {
             return Ok(Cow::Owned(Value::Bool(false)));
         }
-        let value = self.value(of, variable)?;
+        let value = match of {
+            // Whether a member is there does not depend on those beside it.
+            Term::Path(Root::Inputs, steps) => Cow::Borrowed(self.input(steps)?),
+            of => self.value(of, variable)?,
+        };
+        if self.scope.has_deferred_inputs() && is_deferred(&value) {
+            return Err(Halt::Unknown);
+        }
         let outputs = matches!(of, Term::Path(Root::Outputs(_), steps) if steps.is_empty());
         let found = match value.as_ref() {
             Value::Object(members) => members.contains_key(name) || (outputs && implied(&value, name).is_some()),
@@ -318,6 +349,23 @@ impl Evaluation<'_> {
             }
         }
         halted.map_or(Ok(None), Err)
+    }
+}
+
+/// The member that stands for a value that is not known yet.
+pub(super) const DEFERRED: &str = "$deferred";
+
+/// Whether a value stands for one that is not known yet.
+fn is_deferred(value: &Value) -> bool {
+    value.as_object().is_some_and(|members| members.contains_key(DEFERRED))
+}
+
+/// Whether a part of a value is not known yet.
+fn has_deferred(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(has_deferred),
+        Value::Object(members) => is_deferred(value) || members.values().any(has_deferred),
+        _ => false,
     }
 }
 

@@ -25,7 +25,7 @@ mod types;
 pub use eval::RenderError;
 pub(crate) use infer::{Mismatch, Types};
 pub use scope::{Lookup, Scope};
-pub(crate) use template::Part;
+pub(crate) use template::{Part, deferred_texts};
 pub use template::{Preview, Template, TemplateError};
 pub use types::{Shape, Type};
 

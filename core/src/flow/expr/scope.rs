@@ -26,6 +26,11 @@ pub trait Scope {
     fn outputs(&self, node: &str) -> Lookup<'_>;
     /// The item and its index, inside a map; nothing while the map's list is not known yet.
     fn item(&self) -> Option<(&Value, usize)>;
+    /// Whether the inputs were previewed themselves, so that `{"$deferred": …}` in them stands for what is
+    /// not known yet. Whatever depends on that is not known either.
+    fn has_deferred_inputs(&self) -> bool {
+        false
+    }
 }
 
 /// A scope without anything, for expressions that need nothing.

@@ -5,22 +5,19 @@
 //! template is compiled.
 
 use super::call::plain;
-use super::eval::{Budget, Evaluation, Halt, RenderError};
+use super::eval::{Budget, DEFERRED, Evaluation, Halt, RenderError};
 use super::infer::{Mismatch, Types, infer};
 use super::lower::{Unusable, lower};
 use super::pointer_token;
 use super::scan::{Piece, scan};
 use super::scope::{Lookup, Nothing, Scope};
-use super::term::Term;
+use super::term::{Root, Term};
 use super::types::Type;
 use crate::json::{has_nul, within_depth};
 use crate::limits::{JSON_DEPTH_MAX, TEMPLATE_EXPRESSIONS_MAX};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// The member that stands for a value that is not known yet.
-const DEFERRED: &str = "$deferred";
 
 /// A compiled template. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -397,10 +394,17 @@ fn preview(part: &Part, evaluation: &Evaluation<'_>, waits: &mut Waits) -> Resul
     };
     match part {
         Part::Constant(value) => Ok(value.clone()),
-        Part::Lone(expression) => {
-            let value = evaluate(expression, evaluation)?;
-            Ok(value.unwrap_or_else(|| defer(&expression.source, &mut std::iter::once(&expression.term))))
-        }
+        Part::Lone(expression) => match handed_on(expression, evaluation)? {
+            // Waiting for the same, under its name in the run around.
+            Some(value) => {
+                waits.deferred = true;
+                Ok(value)
+            }
+            None => {
+                let value = evaluate(expression, evaluation)?;
+                Ok(value.unwrap_or_else(|| defer(&expression.source, &mut std::iter::once(&expression.term))))
+            }
+        },
         Part::Mixed { source, pieces } => {
             let value = mix(pieces, evaluation)?;
             let mut terms = pieces.iter().filter_map(|piece| match piece {
@@ -417,5 +421,25 @@ fn preview(part: &Part, evaluation: &Evaluation<'_>, waits: &mut Waits) -> Resul
             }
             Ok(Value::Object(shown))
         }
+    }
+}
+
+/// An input that is handed on as it is, if a part of it is not known yet: what is known of it stays known.
+fn handed_on(expression: &Expression, evaluation: &Evaluation<'_>) -> Result<Option<Value>, RenderError> {
+    let Term::Path(Root::Inputs, steps) = &expression.term else { return Ok(None) };
+    let Ok(value) = evaluation.input(steps) else { return Ok(None) };
+    let fault = |reason| RenderError { expression: expression.source.clone(), reason };
+    Ok(evaluation.is_open(value).map_err(fault)?.then(|| value.clone()))
+}
+
+/// A document with expressions in it that could not be previewed: each text with one is not known.
+pub(crate) fn deferred_texts(written: &Value) -> Value {
+    match written {
+        Value::String(text) if text.contains("${") => json!({ DEFERRED: {"expression": text, "from": []} }),
+        Value::Array(items) => items.iter().map(deferred_texts).collect(),
+        Value::Object(members) => {
+            members.iter().map(|(name, value)| (name.clone(), deferred_texts(value))).collect::<Map<_, _>>().into()
+        }
+        other => other.clone(),
     }
 }

@@ -4,7 +4,7 @@
 //! `approval_requests`, so it survives restarts; whoever decides tells the run by a signal.
 
 use super::demand::Demand;
-use super::env::{Env, Verdict as PolicyVerdict};
+use super::env::{Action, Env, Verdict as PolicyVerdict};
 use super::event::Verdict;
 use super::past::Past;
 use super::rows::{Book, Unstorable};
@@ -12,7 +12,7 @@ use super::scope::View;
 use super::start::{taken_in, too_deep};
 use super::task::{Approved, Asked, State};
 use super::{At, ReplayMode, Run, start::Work};
-use crate::access::{Actor, Level, risk};
+use crate::access::{Actor, Because, Level, risk};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Approval, Body};
 use crate::flow::expr::{RenderError, Template};
@@ -47,7 +47,10 @@ impl Run {
                 let risky = spec.metadata.requires_approval || spec.metadata.risk_level == Risk::High;
                 let unknown = "the input was not known when the plan was approved";
                 match self.plan.as_ref().and_then(|plan| plan.of(self.name(at))) {
-                    None if self.is_patched(at.node) => risky.then(|| Demand::one(unknown)),
+                    None if self.is_patched(at.node) => {
+                        let rises = env.policy.risk(spec, input) > env.policy.risk(spec, &self.written(at));
+                        (risky || rises).then(|| Demand::one(unknown))
+                    }
                     None => Some(Demand::one("the plan that was approved does not have this step")),
                     Some(planned) if planned.differs(at.item, spec) => {
                         Some(Demand::one("what would run differs from what was approved"))
@@ -61,12 +64,26 @@ impl Run {
             Level::ExecuteNotify | Level::ExecuteSilent => {
                 let must = spec.metadata.requires_approval && !is_dry(input);
                 let tool = must.then(|| Demand::one("the tool demands approval of every call"));
-                match (self.demand_of_item(at), tool) {
-                    (Some(unseen), Some(tool)) => Some(unseen.and(tool)),
-                    (unseen, tool) => unseen.or(tool),
-                }
+                let demands = [self.demand_of_item(at), tool, self.demand_of_cap(at, spec, input, env)];
+                demands.into_iter().flatten().reduce(Demand::and)
             }
         }
+    }
+
+    /// What a call demands that would have capped the level, had its input been known.
+    fn demand_of_cap(&self, at: At, spec: &Spec, input: &Value, env: &Env<'_>) -> Option<Demand> {
+        let (tenant, actor, level) = (self.head.tenant.as_str(), self.head.actor.as_str(), self.head.level);
+        let action = Action { tenant, actor, level, node: self.name(at), tool: spec, input };
+        let reason = match env.policy.cap(&action).filter(|_| !is_dry(input))? {
+            Because::Deletes => "the call deletes something, which was not known when the level was decided",
+            _ => "the call writes to somebody outside, which was not known when the level was decided",
+        };
+        Some(Demand::one(reason))
+    }
+
+    /// The inputs of a place as they stand in the document, which is what people see of a patch.
+    fn written(&self, at: At) -> Value {
+        self.function(at).map(|function| function.inputs.clone()).unwrap_or_default().into()
     }
 
     /// Whether people approved exactly this call, within the plan or with its map.

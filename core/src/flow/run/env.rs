@@ -3,10 +3,10 @@
 use super::Owner;
 use super::demand::Demand;
 use super::event::At;
-use crate::access::Level;
 use crate::access::risk::Score;
+use crate::access::{Because, Decided, Level};
 use crate::flow::air::Catalog;
-use crate::flow::tool::Spec;
+use crate::flow::tool::{Class, Spec};
 use crate::limits::PLAN_STEPS_FREE_MAX;
 use crate::time::Timestamp;
 use serde_json::Value;
@@ -75,6 +75,14 @@ pub struct Action<'a> {
     pub input: &'a Value,
 }
 
+impl Action<'_> {
+    /// Whether it deletes something.
+    #[must_use]
+    pub fn deletes(&self) -> bool {
+        self.tool.class_of(self.input) == Class::Delete
+    }
+}
+
 /// What a policy says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -98,19 +106,26 @@ pub struct Grown<'a> {
     pub actor: &'a str,
     /// The level that it has.
     pub level: Level,
+    /// The request asked for that level, by an actor that could override.
+    pub overridden: bool,
     /// How many calls it makes, as far as that is known by now.
     pub calls: usize,
     /// How risky they are together.
     pub score: &'a Score,
     /// The tools of its graph.
     pub tools: &'a [&'a Spec],
+    /// The tool whose calls have come to be known, and the real inputs of those.
+    pub tool: Option<&'a Spec>,
+    /// See `tool`.
+    pub inputs: &'a [Value],
 }
 
 impl Grown<'_> {
     /// The level that the cap on many calls leaves.
     #[must_use]
-    pub fn capped(&self) -> Level {
-        if self.calls > PLAN_STEPS_FREE_MAX { self.level.min(Level::Draft) } else { self.level }
+    pub fn capped(&self) -> Decided {
+        let level = if self.calls > PLAN_STEPS_FREE_MAX { self.level.min(Level::Draft) } else { self.level };
+        Decided { level, because: Because::ManySteps }
     }
 }
 
@@ -123,7 +138,13 @@ pub trait Policy: Send + Sync {
     fn risk(&self, tool: &Spec, input: &Value) -> u32;
 
     /// The level that a run would get if it were asked for with what is known by now.
-    fn level(&self, grown: &Grown<'_>) -> Level {
+    fn level(&self, grown: &Grown<'_>) -> Decided {
         grown.capped()
+    }
+
+    /// Why this call needs a person at every level, if it does. The level was decided by inputs that were not
+    /// all known; this is asked about the real one.
+    fn cap(&self, action: &Action<'_>) -> Option<Because> {
+        action.deletes().then_some(Because::Deletes)
     }
 }

@@ -13,7 +13,7 @@ use super::start::Work;
 use super::task::{Approved, State};
 use super::{At, ReplayMode, Run};
 use crate::access::risk::{self, Score};
-use crate::access::{Beforehand, Level, OfItem, Plan};
+use crate::access::{Because, Beforehand, Level, OfItem, Plan};
 use crate::flow::air::{Body, Graph};
 use crate::flow::expr::Preview;
 use crate::flow::tool::Spec;
@@ -29,6 +29,8 @@ const SPARE: &str = "calls_spare";
 const INPUTS_COUNTED: &str = "inputs_counted";
 /// The member that says whether the run itself is one of the calls that nobody counted.
 const UNCOUNTED: &str = "uncounted";
+/// The member that says whether the level was asked for by an actor that could override.
+const OVERRIDDEN: &str = "overridden";
 
 /// Lines about calls, each different one once, as many as fit.
 #[derive(Clone, Debug, Default)]
@@ -147,7 +149,8 @@ impl Run {
                 let planned = self.plan.as_ref().and_then(|plan| plan.of(self.name(at)));
                 planned.is_some_and(|planned| planned.list.is_some() && index < planned.listed())
             }
-            (None, _) => true,
+            // What people approved of the map does not stand for these calls any more.
+            (None, _) => self.nodes[at.node].approved.is_none(),
         };
         (!shown).then(|| Demand::one("this item was not shown when the others were approved"))
     }
@@ -172,20 +175,42 @@ impl Run {
                 Some(Demand::one(reason))
             }
             Level::ExecuteNotify | Level::ExecuteSilent if self.is_counted(node) => None,
-            level @ (Level::ExecuteNotify | Level::ExecuteSilent) => {
-                let (calls, score, specs) = (self.calls_known(), self.score_known(), self.specs());
-                let grown = Grown { actor: &self.head.actor, level, calls, score: &score, tools: &specs };
-                let would = env.policy.level(&grown);
-                let reason = if calls > PLAN_STEPS_FREE_MAX {
-                    format!(
-                        "with these {items} items the run makes {calls} calls; more than {PLAN_STEPS_FREE_MAX} need approval"
-                    )
-                } else {
-                    format!("with these {items} items the run has a risk of {}, which needs approval", score.score)
-                };
-                (would < level).then(|| Demand::one(reason))
-            }
+            Level::ExecuteNotify | Level::ExecuteSilent => self.demand_of_grown(node, items, env),
         }
+    }
+
+    /// What the run demands now that the list of a map is known, if the level would be lower with it.
+    fn demand_of_grown(&self, node: usize, items: usize, env: &Env<'_>) -> Option<Demand> {
+        let (level, calls, score, specs) = (self.head.level, self.calls_known(), self.score_known(), self.specs());
+        let items_of = (0..u32::try_from(items).unwrap_or(u32::MAX)).map(|item| At { node, item: Some(item) });
+        let inputs: Vec<Value> = items_of.filter_map(|at| self.render_inputs(at).ok()).collect();
+        let grown = Grown {
+            actor: &self.head.actor,
+            level,
+            overridden: self.is_overridden(),
+            calls,
+            score: &score,
+            tools: &specs,
+            tool: self.graph.nodes[node].tool.as_deref(),
+            inputs: &inputs,
+        };
+        let would = env.policy.level(&grown);
+        let with = format!("with these {items} items the run");
+        let reason = match would.because {
+            _ if calls > PLAN_STEPS_FREE_MAX => {
+                format!("{with} makes {calls} calls; more than {PLAN_STEPS_FREE_MAX} need approval")
+            }
+            Because::Deletes => format!("{with} deletes something, which needs approval"),
+            Because::MessageToOutsiders => format!("{with} writes to somebody outside, which needs approval"),
+            _ => format!("{with} has a risk of {}, which needs approval", score.score),
+        };
+        (would.level < level).then(|| Demand::one(reason))
+    }
+
+    /// Whether the run, or the one around it, has its level because the request asked for it and could.
+    fn is_overridden(&self) -> bool {
+        let because = self.head.risk.as_ref().and_then(|risk| risk.get("level_because")?.as_str());
+        because == Some(Because::Override.as_str()) || self.said(OVERRIDDEN) == Some(&Value::Bool(true))
     }
 
     /// How risky the run is, with all that is known of it by now.
@@ -201,7 +226,7 @@ impl Run {
     /// Whether the list of a map was known when the level was decided.
     fn is_counted(&self, node: usize) -> bool {
         let over = self.graph.nodes[node].over.as_ref();
-        let list = over.map(|over| over.preview(&Beforehand { inputs: &self.head.inputs }));
+        let list = over.map(|over| over.preview(&Beforehand::of(&self.head.inputs)));
         self.said(INPUTS_COUNTED) != Some(&Value::Bool(false)) && matches!(list, Some(Ok(Preview::Exact(_))))
     }
 
@@ -244,8 +269,8 @@ impl Run {
 
     /// What a child run is told about its calls. Each of those that may be started gets the same part of what
     /// is spare: nobody has to count what happens elsewhere.
-    pub(crate) fn said_to_child(&self, at: At) -> [(&'static str, Value); 3] {
-        let beforehand = Beforehand { inputs: &self.head.inputs };
+    pub(crate) fn said_to_child(&self, at: At) -> [(&'static str, Value); 4] {
+        let beforehand = Beforehand::of(&self.head.inputs);
         let (compiled, counted) = (&self.graph.nodes[at.node], self.said(INPUTS_COUNTED) != Some(&Value::Bool(false)));
         let list = compiled.over.as_ref().map(|over| over.preview(&beforehand));
         let item = match (&list, at.item) {
@@ -272,6 +297,7 @@ impl Run {
             (SPARE, spare.into()),
             (INPUTS_COUNTED, (exact && counted && !uncounted).into()),
             (UNCOUNTED, uncounted.into()),
+            (OVERRIDDEN, self.is_overridden().into()),
         ]
     }
 
@@ -332,5 +358,5 @@ impl Run {
 /// How many calls of tools and starts of runs a graph has, as far as its inputs tell.
 fn calls_of(graph: &Graph, inputs: &Value) -> usize {
     let nested = graph.nodes.iter().filter(|node| node.node.child().is_some()).count();
-    Plan::of_scope(graph, &Beforehand { inputs }).calls().saturating_add(nested)
+    Plan::of_scope(graph, &Beforehand::of(inputs)).calls().saturating_add(nested)
 }

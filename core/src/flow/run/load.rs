@@ -81,6 +81,8 @@ pub struct Recording {
     pub error: Option<ErrorBody>,
     /// Digest of its input.
     pub input: Option<Digest32>,
+    /// The run made its call, and did not take the answer from elsewhere.
+    pub sent: bool,
 }
 
 /// Rows that don't make a run.
@@ -110,7 +112,8 @@ impl Recorded {
             let unreadable = |_| ErrorBody::new(Code::Internal, "the error was not kept");
             let error = error.map(|error| serde_json::from_value(error).unwrap_or_else(unreadable));
             let input = digest(row, "input_digest");
-            ((row.text("node_id").to_owned(), item), Recording { output, error, input })
+            let sent = row.int("attempt") > 0;
+            ((row.text("node_id").to_owned(), item), Recording { output, error, input, sent })
         });
         Self { outputs: outputs.collect(), fresh: None }
     }

@@ -198,12 +198,12 @@ impl Run {
             }
         }
         let digest = self.task(at).map(Task::input_digest);
-        if let Some(demand) = self.demand_of_map(at.node, env) {
-            let (approved, requesters) = (self.task(at).and_then(|task| task.approved.clone()), self.requesters_of(at));
-            let approved = approved.filter(|approved| demand.is_met(&approved.by, &requesters));
-            if !approved.is_some_and(|approved| self.list_map(at.node, &approved)) {
-                return self.ask(at, &demand, env, book);
-            }
+        let (demand, requesters) = (self.demand_of_map(at.node, env), self.requesters_of(at));
+        let met = |by: &[String]| demand.as_ref().is_none_or(|demand| demand.is_met(by, &requesters));
+        let approved = self.task(at).and_then(|task| task.approved.clone()).filter(|approved| met(&approved.by));
+        let is_listed = approved.is_some_and(|approved| self.list_map(at.node, &approved));
+        if let Some(demand) = demand.filter(|_| !is_listed) {
+            return self.ask(at, &demand, env, book);
         }
         let step = self.ensure_step(at, env);
         let over = Arc::new(self.mapped(at.node).unwrap_or_default().to_vec());

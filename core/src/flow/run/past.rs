@@ -3,10 +3,11 @@
 //! | mode     | before `from`           | tools that read, or are pure | tools that write, people, children |
 //! |----------|-------------------------|------------------------------|------------------------------------|
 //! | `freeze` | recorded                | recorded                     | recorded                           |
-//! | `shadow` | recorded                | run                          | recorded                           |
+//! | `shadow` | recorded                | run, reads if they were sent | recorded                           |
 //! | `retry`  | recorded if it was done | run                          | run                                |
 //!
-//! Where a recording must stand and there is none, the replay ends with `NOT_RECORDED`.
+//! A shadow repeats the reads that the run before made. One that it never sent was perhaps never approved, so
+//! it is not sent now. Where a recording must stand and there is none, the replay ends with `NOT_RECORDED`.
 
 use super::env::Env;
 use super::rows::{Book, Unstorable};
@@ -58,7 +59,15 @@ impl Run {
         let fresh = self.is_fresh(at.node);
         let runs = match mode {
             ReplayMode::Retry => fresh || recording.is_none_or(|recording| recording.error.is_some()),
-            ReplayMode::Shadow => fresh && spec.is_some_and(|spec| self.reach(at, spec) != Reach::Write),
+            ReplayMode::Shadow => {
+                let sent = recording.is_some_and(|recording| recording.sent);
+                fresh
+                    && spec.is_some_and(|spec| match self.reach(at, spec) {
+                        Reach::Pure => true,
+                        Reach::Read => sent,
+                        Reach::Write => false,
+                    })
+            }
             ReplayMode::Freeze => false,
         };
         match recording {

@@ -3,5 +3,6 @@
 mod autonomy;
 mod factor;
 mod given;
+mod layout;
 mod planner;
 mod risk;
