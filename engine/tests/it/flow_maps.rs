@@ -183,6 +183,20 @@ async fn a_list_that_becomes_known_and_is_short_runs_at_l2_and_is_shown_at_l1() 
     }
 }
 
+/// The id of a run is not known before it is there, so a list that depends on it was not counted.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_depends_on_the_run_s_id_is_not_counted_beforehand() {
+    let tool = write();
+    let made = tool.asked();
+    let stage = stage(1).tool(tool.build()).open().await;
+    let list: Vec<usize> = (0..12).collect();
+    let over = format!("${{run_id == '' ? [] : {}}}", json!(list));
+    let air = workflow("w").map("m", json!(over), 4, "write", json!({"n": "${item}"}));
+    let run = stage.run(&air, Level::ExecuteNotify).await;
+    assert_eq!(listed(&asked_of(&stage, run, "m").await["action"]["calls"]), 12);
+    assert_eq!(made.count("execute"), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_empty_list_asks_nobody() {
     let stage = stage(1).tool(source(0).build()).tool(write().build()).open().await;

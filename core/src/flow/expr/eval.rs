@@ -191,6 +191,7 @@ impl Evaluation<'_> {
                 Lookup::Absent if steps.is_empty() => return Ok(Cow::Borrowed(&NULL)),
                 Lookup::Absent => return fault(format!("node {node} has no outputs: it did not run")),
             },
+            Root::RunId if self.scope.run_id().is_empty() => return Err(Halt::Unknown),
             Root::RunId => return scalar(Value::String(self.scope.run_id().to_owned()), steps),
             Root::Item => match self.scope.item() {
                 Some((item, _)) => (item, steps),

@@ -18,7 +18,7 @@ pub enum Lookup<'a> {
 /// Outputs need not carry `success` and `error`: where they are absent, they read as `true` and
 /// null. A failed node's outputs are `{"success": false, "error": {…}}`.
 pub trait Scope {
-    /// The run's id.
+    /// The run's id; empty while it is not known yet.
     fn run_id(&self) -> &str;
     /// The run's inputs.
     fn inputs(&self) -> &Value;

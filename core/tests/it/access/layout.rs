@@ -197,6 +197,7 @@ fn only_what_depends_on_the_unknown_is_unknown() {
         ("${inputs.list[1]}", false),
         ("${has(inputs.url.x) ? 'DELETE' : 'GET'}", false),
         ("${inputs.url.x}", false),
+        ("${run_id == '' ? 'GET' : 'DELETE'}", false),
         ("${inputs == {} ? 'GET' : 'DELETE'}", false),
     ] {
         let below = graph("w", child(json!({"method": method, "whole": "${inputs.all}"})), json!([]));
