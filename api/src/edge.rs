@@ -19,6 +19,7 @@ use tokio::sync::Mutex;
 pub type TraceLink = Arc<dyn Fn(&tracing::Span, &Origin<'_>) -> Option<TraceContext> + Send + Sync>;
 
 type Probe = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+type Note = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// One part that the process needs, and how to ask whether it works.
 #[derive(Clone)]
@@ -26,6 +27,7 @@ pub struct Check {
     /// The part, in one word.
     pub name: &'static str,
     probe: Probe,
+    note: Option<Note>,
 }
 
 impl Check {
@@ -36,7 +38,20 @@ impl Check {
         F: Fn() -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), String>> + Send + 'static,
     {
-        Self { name, probe: Arc::new(move || Box::pin(probe())) }
+        Self { name, probe: Arc::new(move || Box::pin(probe())), note: None }
+    }
+
+    /// The same, and tells what an operator should look at though the part works. It may hold no path, no address
+    /// and no SQL either.
+    #[must_use]
+    pub fn noting(self, note: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
+        Self { note: Some(Arc::new(note)), ..self }
+    }
+
+    /// What should be looked at.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        self.note.as_ref().and_then(|note| note())
     }
 
     /// Asks.

@@ -367,9 +367,9 @@ pub(crate) async fn store_facts(config: &Config) -> Outcome<StoreFacts> {
         overdue_signals: facts.runs.overdue_signals,
         unattended: facts.runs.unattended,
     };
-    let held = facts.hold.map(|hold| hold.reason);
+    let (held, mark_missed) = (facts.hold.map(|hold| hold.reason), facts.mark_missed);
     let lacks = facts.lacks.map(|why| why.reason);
-    Ok(StoreFacts { kind, schema_version, schema_known, fsync, writable, clock, runs, held, lacks })
+    Ok(StoreFacts { kind, schema_version, schema_known, fsync, writable, clock, runs, held, lacks, mark_missed })
 }
 
 /// A look at the store that changes nothing.

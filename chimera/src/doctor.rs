@@ -72,6 +72,8 @@ pub(crate) struct StoreFacts {
     pub(crate) held: Option<String>,
     /// A table, a column or a right that a server needs and that is missing.
     pub(crate) lacks: Option<String>,
+    /// What is wrong with its mark, if it was used before and has none.
+    pub(crate) mark_missed: Option<String>,
 }
 
 /// What the record store says about runs that have work left.
@@ -381,6 +383,13 @@ fn store(facts: &StoreFacts) -> Vec<Finding> {
             "chimera resume --after-restore lists what may have happened since; docs/guides/backup.md",
         ));
     }
+    if let Some(missed) = &facts.mark_missed {
+        findings.push(warn(
+            "ledger_mark",
+            missed.clone(),
+            "mount the disk that it is on, or put it back; the next start begins a new one (docs/guides/backup.md)",
+        ));
+    }
     let (has, knows) = (facts.schema_version, facts.schema_known);
     findings.push(match has.cmp(&knows) {
         std::cmp::Ordering::Equal => match &facts.lacks {
@@ -484,6 +493,7 @@ mod tests {
             runs: RunFacts::default(),
             held: None,
             lacks: None,
+            mark_missed: None,
         }
     }
 

@@ -31,13 +31,15 @@ impl Mask {
         redactor.text(text)
     }
 
-    /// The check, whose reason anybody may read, without secrets.
+    /// The check, whose reason and note anybody may read, without secrets.
     pub(crate) fn check(&self, check: &Check) -> Check {
         let (check, mask) = (check.clone(), self.clone());
-        Check::new(check.name, move || {
+        let (noted, noting) = (check.clone(), self.clone());
+        let masked = Check::new(check.name, move || {
             let (check, mask) = (check.clone(), mask.clone());
             async move { check.run().await.map_err(|reason| mask.text(&reason).into_owned()) }
-        })
+        });
+        masked.noting(move || noted.note().map(|note| noting.text(&note).into_owned()))
     }
 
     fn change(&self, change: impl FnOnce(&mut Redactor)) {
@@ -63,8 +65,10 @@ mod tests {
     #[tokio::test]
     async fn a_reason_is_told_without_secrets() {
         let mask = Mask::default();
-        let check = mask.check(&Check::new("store", || async { Err("swordfish is wrong".to_owned()) }));
+        let check = Check::new("store", || async { Err("swordfish is wrong".to_owned()) });
+        let check = mask.check(&check.noting(|| Some("swordfish is old".to_owned())));
         mask.learn(&Secret::new("swordfish"));
         assert_eq!((check.name, check.run().await), ("store", Err("[redacted] is wrong".to_owned())));
+        assert_eq!(check.note().as_deref(), Some("[redacted] is old"));
     }
 }

@@ -43,6 +43,10 @@ pub(crate) struct Part {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     reason: Option<String>,
+    /// What an operator should look at, though the part works.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    note: Option<String>,
 }
 
 /// Says whether requests can be served, and which part is missing if not.
@@ -58,7 +62,7 @@ pub(crate) struct Part {
 pub(crate) async fn readyz(State(edge): State<Edge>) -> Result<Json<Ready>, ApiError> {
     let mut checks = parts(&edge).await;
     if edge.is_stopping() {
-        checks.push(Part { name: "process", ok: false, reason: Some("stopping".to_owned()) });
+        checks.push(Part { name: "process", ok: false, reason: Some("stopping".to_owned()), note: None });
     }
     let missing: Vec<&str> = checks.iter().filter(|part| !part.ok).map(|part| part.name).collect();
     if missing.is_empty() {
@@ -84,5 +88,6 @@ async fn parts(edge: &Edge) -> Vec<Part> {
 async fn ask(check: &Check, limit: Duration) -> Part {
     let answer = tokio::time::timeout(limit, check.run()).await;
     let reason = answer.unwrap_or_else(|_| Err("no answer in time".to_owned())).err();
-    Part { name: check.name, ok: reason.is_none(), reason }
+    let note = check.note().filter(|_| reason.is_none());
+    Part { name: check.name, ok: reason.is_none(), reason, note }
 }

@@ -28,11 +28,12 @@ pub(super) fn data_folder(dir: &Path) -> Check {
 }
 
 pub(super) fn records_check(records: &Arc<dyn Records>) -> Check {
-    let records = Arc::clone(records);
-    Check::new("records", move || {
+    let (records, noted) = (Arc::clone(records), Arc::clone(records));
+    let check = Check::new("records", move || {
         let records = Arc::clone(&records);
         async move { records.ready().await.map_err(|error| error.reason) }
-    })
+    });
+    check.noting(move || noted.note())
 }
 
 pub(super) fn blobs_check(blobs: &Arc<dyn Blobs>) -> Check {

@@ -89,6 +89,10 @@ impl Records for TracedRecords {
         self.inner.damage()
     }
 
+    fn note(&self) -> Option<String> {
+        self.inner.note()
+    }
+
     async fn ready(&self) -> Result<(), Unavailable> {
         let span = client_span!("db.ready", db.system.name = self.system);
         watched(span, self.inner.ready()).await

@@ -289,7 +289,7 @@ fn a_mark_that_is_empty_or_can_not_be_read_is_told() {
     let place = Place::new();
     let (status, log) = place.dev(&[]).stop();
     assert!(status == Some(0) && !log.contains("mark"), "{log}");
-    for (content, words) in [("", "holds none"), ("not a mark", "can't be read")] {
+    for (content, words) in [("", "is empty"), ("not a mark", "can't be read")] {
         std::fs::write(place.path(".chimera/ledger.mark"), content).unwrap();
         let (status, log) = place.dev(&[]).stop();
         let told = log.lines().any(|line| line.contains("WARNING") && line.contains(words));

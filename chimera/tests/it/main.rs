@@ -22,6 +22,7 @@ mod keys;
 mod links;
 mod logs;
 mod migrate;
+mod mixture;
 mod nodes;
 mod otlp;
 mod restore;

@@ -11,7 +11,7 @@ const DAY: i64 = 86_400;
 const STEP: &str = r#"local.echo={"message":"hi"}"#;
 
 /// Every name in a folder, with the content of each file.
-fn contents(folder: &std::path::Path) -> Vec<(String, Vec<u8>)> {
+pub(crate) fn contents(folder: &std::path::Path) -> Vec<(String, Vec<u8>)> {
     let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
     let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
     let mut found: Vec<_> =

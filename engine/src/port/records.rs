@@ -64,6 +64,11 @@ pub trait Records: Send + Sync {
         None
     }
 
+    /// What an operator should look at though everything works: no path, no SQL. Readiness tells it.
+    fn note(&self) -> Option<String> {
+        None
+    }
+
     /// Whether the store takes changes now: it proves so by committing its own lane row.
     async fn ready(&self) -> Result<(), Unavailable>;
 

@@ -1,6 +1,7 @@
 //! The ceiling on SQLite.
 
 use super::workload::{BenchError, Prepared, Workload};
+use crate::records::sqlite::file::DataFile;
 use crate::records::sqlite::{cells, file};
 use chimera_core::record::{Insert, Value};
 use rusqlite::{Connection, params};
@@ -15,7 +16,7 @@ pub fn bare_sqlite(
     batches: usize,
     start: impl FnOnce(),
 ) -> Result<usize, BenchError> {
-    let conn = file::open_writer(&file::path_in(folder)).map_err(crate::records::OpenError::from)?;
+    let (_, conn) = DataFile::create(folder).map_err(crate::records::OpenError::from)?;
     let prepared = Prepared::new(workload, file::LANE, batch, batches)?;
     prepared.runs.iter().try_for_each(|tx| insert(&conn, &tx.inserts[0]))?;
     let Some(sample) = prepared.batches.first().and_then(|(steps, _)| steps.first()) else { return Ok(0) };

@@ -4,6 +4,7 @@
 //! find a migration missing. Whoever comes second waits, whatever the connection's own patience.
 
 use super::{Applied, Dialect, MIGRATIONS, MigrateError, Migration, Recorded, Status, pending, status};
+use crate::records::sqlite::pair::stamp;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::time::Duration;
 
@@ -55,6 +56,9 @@ fn apply_all(conn: &mut Connection, held: &'static [Migration]) -> Result<Applie
     let mut names = Vec::new();
     while let Some(name) = apply_next(&tx, held, &recorded(&tx)?)? {
         names.push(name);
+    }
+    if !names.is_empty() {
+        stamp(&tx).map_err(database)?;
     }
     let version = recorded(&tx)?.last().map_or(0, |row| row.version);
     let last = names.last().copied().unwrap_or("schema_migrations");

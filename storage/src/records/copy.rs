@@ -8,6 +8,7 @@ use super::hold::{Furthest, StoreState, head};
 use super::mark::MarkFile;
 use super::postgres::connect::{Server, check};
 use super::postgres::state as pg_state;
+use super::sqlite::file::DataFile;
 use super::sqlite::{failure, file, state};
 use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_sqlite};
 use crate::migrate;
@@ -54,20 +55,17 @@ pub struct CopiedTable {
 impl SqliteRecords {
     /// Copies the data in `folder` to `to/records.db`, beside whoever writes. The copy is held.
     pub fn copy(folder: &Path, to: &Path, hold: &Hold) -> Result<Copied, OpenError> {
-        let path = file::path_in(folder);
-        if !file::is_there(&path)? {
-            return Err(OpenError::Absent);
-        }
+        let data = DataFile::find(folder)?.ok_or(OpenError::Absent)?;
         let copy = to.join(DATA_FILE);
         let failed = |error: rusqlite::Error| OpenError::from(unavailable_sqlite(&error));
-        let conn = file::open_reader(&path)?;
+        let conn = data.open_reader()?;
         // It is the copy that is written, and that is not the file that may only be read.
         conn.pragma_update(None, "query_only", false).map_err(failed)?;
         let name = copy.to_str().ok_or_else(|| OpenError::Folder(std::io::ErrorKind::InvalidFilename.into()))?;
         file::create_private(&copy).map_err(OpenError::Folder)?;
         conn.execute("VACUUM INTO ?1", [name]).map_err(failed)?;
         drop(conn);
-        let mut conn = file::open_writer(&copy)?;
+        let mut conn = DataFile::at(&copy)?.ok_or(OpenError::Absent)?.open_writer()?;
         migrate::sqlite(&mut conn)?;
         sound(&conn)?;
         let copied = describe(&conn).map_err(failed)?;
@@ -89,7 +87,7 @@ impl SqliteRecords {
     /// Holds the data file in `folder`, and remembers the greatest epoch that `marks` know of.
     pub fn hold_data(folder: &Path, marks: &Path, hold: &Hold) -> Result<(), OpenError> {
         let failed = |error: rusqlite::Error| OpenError::from(unavailable_sqlite(&error));
-        let mut conn = file::open_writer(&file::path_in(folder))?;
+        let mut conn = DataFile::find(folder)?.ok_or(OpenError::Absent)?.open_writer()?;
         migrate::sqlite(&mut conn)?;
         let known = Furthest::of(&MarkFile::read(marks)?);
         state::hold(&conn, hold, known).map_err(failed)?;
@@ -108,7 +106,7 @@ fn sound(conn: &rusqlite::Connection) -> Result<(), OpenError> {
 
 /// Leaves one file that is everything.
 fn close(conn: rusqlite::Connection) -> rusqlite::Result<()> {
-    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
+    file::merge_log(&conn)?;
     conn.close().map_err(|(_, error)| error)
 }
 

@@ -2,7 +2,7 @@
 
 use super::postgres::connect::Server;
 use super::postgres::look;
-use super::sqlite::file;
+use super::sqlite::file::DataFile;
 use super::{OpenError, PostgresRecords, SqliteRecords};
 use std::path::Path;
 
@@ -10,11 +10,7 @@ impl SqliteRecords {
     /// Looks at every page, index, constraint and reference of the data in `folder`. Takes as long
     /// as reading all of it; whoever writes goes on.
     pub fn look_deep(folder: &Path) -> Result<(), OpenError> {
-        let path = file::path_in(folder);
-        if !file::is_there(&path)? {
-            return Err(OpenError::Absent);
-        }
-        let conn = file::open_reader(&path)?;
+        let conn = DataFile::find(folder)?.ok_or(OpenError::Absent)?.open_reader()?;
         Ok(super::sqlite::look::deep(&conn)?)
     }
 }

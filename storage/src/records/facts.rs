@@ -4,6 +4,7 @@ use super::hold::reason;
 use super::mark::MarkFile;
 use super::postgres::connect::{Server, check};
 use super::postgres::{look as pg_look, state as pg_state};
+use super::sqlite::file::DataFile;
 use super::sqlite::{file, look, state};
 use super::usage::Uses;
 use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_sqlite};
@@ -29,6 +30,8 @@ pub struct Facts {
     pub hold: Option<Hold>,
     /// A table, a column or a right that a server needs and that is missing.
     pub lacks: Option<Unavailable>,
+    /// What is wrong with its mark, if it was used before and has none.
+    pub mark_missed: Option<String>,
 }
 
 /// Who sees to runs that have work left.
@@ -79,24 +82,27 @@ impl SqliteRecords {
     /// held if it says so, and if it is older than `marks` say.
     pub fn facts(folder: &Path, marks: &Path, now: Timestamp) -> Result<Facts, OpenError> {
         let path = file::path_in(folder);
-        let marks = MarkFile::read(marks)?;
+        let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missed_at(marks)?);
         let gone = marks.iter().find_map(|mark| mark.behind(mark.generation, None));
         let mut hold = gone.map(|behind| Hold { reason: reason(&behind), since: now });
         let none = Status { version: 0, pending: migrate::MIGRATIONS.iter().map(|migration| migration.name).collect() };
         let unusable = |error| unavailable_sqlite(&error);
-        file::is_there(&path)?;
-        let (conn, schema, writable) = match path.metadata() {
+        let mut used = false;
+        let data = DataFile::find(folder)?;
+        let (conn, schema, writable) = match path.metadata().map(|_| data) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 (rusqlite::Connection::open_in_memory().map_err(unusable)?, none, true)
             }
             Err(error) => return Err(OpenError::Folder(error)),
-            Ok(_) => {
-                let conn = file::open_reader(&path)?;
+            Ok(None) => return Err(OpenError::Absent),
+            Ok(Some(data)) => {
+                let conn = data.open_reader()?;
                 look::glance(&conn)?;
                 let read_only = conn.is_readonly(rusqlite::MAIN_DB).map_err(unusable)?;
                 let schema = seen(migrate::sqlite_status(&conn))?;
                 if schema.version > 0 {
                     hold = state::seen(&conn, &marks, now).map_err(unusable)?;
+                    used = state::used(&conn).map_err(unusable)?;
                 }
                 (conn, schema, !read_only)
             }
@@ -112,14 +118,18 @@ impl SqliteRecords {
         if schema.version >= ATTENDED_SINCE && lacks.is_none() {
             runs = attended_sqlite(&conn).map_err(unusable)?;
         }
-        Ok(Facts { schema, durable, writable, clock: None, runs, hold, lacks })
+        let mark_missed = missed.filter(|_| used);
+        Ok(Facts { schema, durable, writable, clock: None, runs, hold, lacks, mark_missed })
     }
 
     /// Brings the schema in `folder` up to date.
     pub fn migrate(folder: &Path) -> Result<Applied, OpenError> {
         std::fs::create_dir_all(folder).map_err(OpenError::Folder)?;
-        let mut conn = file::create_writer(&file::path_in(folder))?;
-        Ok(migrate::sqlite(&mut conn)?)
+        let (_, mut conn) = DataFile::create(folder)?;
+        let applied = migrate::sqlite(&mut conn)?;
+        // What can't be moved now stays in the log.
+        let _ = file::merge_log(&conn);
+        Ok(applied)
     }
 }
 
@@ -166,8 +176,9 @@ impl PostgresRecords {
                 overdue_signals: found.get(4),
             };
         }
-        let marks = MarkFile::read(marks)?;
+        let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missed_at(marks)?);
         let gone = marks.iter().find_map(|mark| mark.behind(mark.generation, None));
+        let used = schema.version > 0 && pg_state::used(&client).await?;
         let hold = match schema.version {
             0 => gone.map(|behind| Hold { reason: reason(&behind), since: now }),
             // What is missing is told; it may be what a hold is read from.
@@ -175,7 +186,8 @@ impl PostgresRecords {
             _ => pg_state::seen(&client, &marks, now).await?,
         };
         let clock = Some(Timestamp::from_micros(row.get(1)));
-        Ok(Facts { schema, durable: row.get(0), writable: row.get(2), clock, runs, hold, lacks })
+        let mark_missed = missed.filter(|_| used);
+        Ok(Facts { schema, durable: row.get(0), writable: row.get(2), clock, runs, hold, lacks, mark_missed })
     }
 
     /// Brings the database's schema up to date.

@@ -28,6 +28,35 @@ pub(crate) struct MarkFile {
     fresh: AtomicBool,
     /// Why marks can't be kept, once it was said.
     failing: Mutex<Option<Unavailable>>,
+    /// What was wrong with the file when it was opened, if it held no mark.
+    lack: Option<Lack>,
+}
+
+/// Why a file tells of no lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lack {
+    Missing,
+    Empty,
+    Unreadable,
+}
+
+impl Lack {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Missing => "is missing",
+            Self::Empty => "is empty",
+            Self::Unreadable => "can't be read as a mark",
+        }
+    }
+
+    /// What is said of a store that was used before. Nobody can tell whether it is the newest.
+    fn note(self, name: &str) -> String {
+        format!(
+            "the ledger's mark {name} {}, although this store was used before; so nothing shows whether the data is \
+             the newest",
+            self.words()
+        )
+    }
 }
 
 struct Inner {
@@ -48,18 +77,40 @@ impl MarkFile {
         }
         let existed = path.exists();
         let file = create(path)?;
-        let Places { marks, unreadable } = places(&file)?;
-        if unreadable > 0 {
+        let found = places(&file)?;
+        let lack = found.lack().map(|lack| if existed { lack } else { Lack::Missing });
+        let Places { marks, unreadable } = found;
+        if unreadable > 0 && lack.is_none() {
             tracing::warn!(
                 places = unreadable,
                 "places of the ledger's mark can't be read; the marks before them count"
             );
         }
-        if existed && marks.is_empty() {
-            tracing::warn!("the file of the ledger's mark holds none; whether the data is the newest can't be told");
-        }
         let inner = Mutex::new(Inner { file, marks });
-        Ok(Self { path: path.to_owned(), inner, fresh: AtomicBool::new(false), failing: Mutex::default() })
+        Ok(Self { path: path.to_owned(), inner, fresh: AtomicBool::new(false), failing: Mutex::default(), lack })
+    }
+
+    /// What an operator should know if the store was used before: that it had no marks. The log says it with the
+    /// place, the note names the file alone.
+    pub(crate) fn missed_by(&self, used: bool) -> Option<String> {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        let note = self.lack.filter(|_| used)?.note(&name);
+        tracing::warn!(
+            file = %self.path.display(),
+            "{note}; a new one is begun; if it is on a disk that is not mounted, stop the server and mount it"
+        );
+        Some(note)
+    }
+
+    /// The same for whoever only looks.
+    pub(crate) fn missed_at(path: &Path) -> Result<Option<String>, OpenError> {
+        let lack = match File::open(path) {
+            Ok(file) => places(&file).map(|found| found.lack()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(Lack::Missing)),
+            Err(error) => Err(error),
+        };
+        let lack = lack.map_err(|source| OpenError::Marks { path: path.to_owned(), source })?;
+        Ok(lack.map(|lack| lack.note(&path.display().to_string())))
     }
 
     /// What a file says, without making one.
@@ -188,6 +239,14 @@ struct Places {
     marks: BTreeMap<i64, (Mark, u64)>,
     /// Places that were written and hold no mark.
     unreadable: usize,
+}
+
+impl Places {
+    /// What is wrong with a file that tells of no lane.
+    fn lack(&self) -> Option<Lack> {
+        let lack = if self.unreadable > 0 { Lack::Unreadable } else { Lack::Empty };
+        self.marks.is_empty().then_some(lack)
+    }
 }
 
 fn places(file: &File) -> io::Result<Places> {

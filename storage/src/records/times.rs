@@ -2,7 +2,7 @@
 
 use super::postgres::connect::Server;
 use super::postgres::failure::unavailable;
-use super::sqlite::file;
+use super::sqlite::file::DataFile;
 use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_sqlite};
 use chimera_core::time::Timestamp;
 use rusqlite::OptionalExtension;
@@ -41,11 +41,8 @@ const NEWEST: &str = "SELECT max({time}) FROM ledger_lanes l \
 impl SqliteRecords {
     /// What the data in `folder` knows; nothing if there is none yet. Changes nothing.
     pub fn times(folder: &Path) -> Result<Times, OpenError> {
-        let path = file::path_in(folder);
-        if !file::is_there(&path)? {
-            return Ok(Times::default());
-        }
-        let conn = file::open_reader(&path)?;
+        let Some(data) = DataFile::find(folder)? else { return Ok(Times::default()) };
+        let conn = data.open_reader()?;
         let read = || {
             let ledger = "SELECT 1 FROM sqlite_schema WHERE name = 'audit_log_entries'";
             if conn.query_row(ledger, [], |_| Ok(())).optional()?.is_none() {
@@ -59,7 +56,8 @@ impl SqliteRecords {
 
     /// The steps that wait for a time after `now`. Changes nothing.
     pub fn waits(folder: &Path, now: Timestamp) -> Result<Waits, OpenError> {
-        let conn = file::open_reader(&file::path_in(folder))?;
+        let Some(data) = DataFile::find(folder)? else { return Ok(Waits::default()) };
+        let conn = data.open_reader()?;
         let text = WAITS.replace("{time}", "retry_at") + "?1";
         let found = conn.query_row(&text, [now.micros()], |row| Ok(Waits::of_row(row.get(0)?, row.get(1)?)));
         Ok(found.map_err(|error| unavailable_sqlite(&error))?)

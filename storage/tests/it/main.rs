@@ -15,6 +15,7 @@ mod lanes;
 mod ledger;
 mod log;
 mod migrate;
+mod pairs;
 mod private_postgres;
 mod records;
 mod restores;

@@ -1,7 +1,7 @@
 //! `chimera audit verify`: is the ledger what was written?
 
 use super::ledger::{self, Verified};
-use crate::command::{Scene, print, say};
+use crate::command::{EXIT_FOUND_WRONG, Scene, print, say};
 use crate::compose::{self, Ambient};
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
@@ -9,30 +9,39 @@ use std::path::Path;
 use std::process::ExitCode;
 
 pub(crate) async fn run(scene: &Scene<'_>, path: Option<&Path>, keys: &[String]) -> Outcome<ExitCode> {
-    let found = match path {
-        Some(path) => ledger::verify_export(path, keys)?,
-        None => {
-            let config = &scene.loaded.config;
-            let marked = compose::entries_marked(config)?;
-            let records = match compose::records_to_read(config, &Ambient::new()).await {
-                Err(failure) if failure.code == Code::NotFound && marked > 0 => return Err(ledger::gone(marked)),
-                records => records?,
-            };
-            let own = compose::existing_signer(config).await?;
-            let found = ledger::verify_store(&*records, keys, own.as_ref(), &config.trusted_keys).await?;
-            if found.entries == 0 && found.first_broken.is_none() && marked > 0 {
-                return Err(ledger::gone(marked));
-            }
-            found
-        }
+    let (found, held) = match path {
+        Some(path) => (ledger::verify_export(path, keys)?, None),
+        None => stored(scene, keys).await?,
     };
-    conclude(scene.json, &found)?;
-    Ok(ExitCode::SUCCESS)
+    conclude(scene.json, &found, held.as_deref())?;
+    Ok(if held.is_some() { ExitCode::from(EXIT_FOUND_WRONG) } else { ExitCode::SUCCESS })
 }
 
-fn conclude(json: bool, found: &Verified) -> Outcome {
+/// What is found in the store, and why it is held, if it is.
+async fn stored(scene: &Scene<'_>, keys: &[String]) -> Outcome<(Verified, Option<String>)> {
+    let config = &scene.loaded.config;
+    let marked = compose::entries_marked(config)?;
+    // A store that is damaged elsewhere may have a ledger that is whole.
+    let facts = compose::store_facts(config).await.ok();
+    if marked > 0 && facts.as_ref().is_some_and(|facts| facts.schema_version == 0) {
+        return Err(ledger::gone(marked));
+    }
+    let records = compose::records_to_read(config, &Ambient::new()).await?;
+    let own = compose::existing_signer(config).await?;
+    let found = ledger::verify_store(&*records, keys, own.as_ref(), &config.trusted_keys).await?;
+    if found.entries == 0 && found.first_broken.is_none() && marked > 0 {
+        return Err(ledger::gone(marked));
+    }
+    Ok((found, facts.and_then(|facts| facts.held)))
+}
+
+fn conclude(json: bool, found: &Verified, held: Option<&str>) -> Outcome {
     if json {
-        print(&format!("{}\n", serde_json::json!({"intact": found.first_broken.is_none(), "report": found})))?;
+        let mut told = serde_json::json!({"intact": found.first_broken.is_none(), "report": found});
+        if let Some(reason) = held {
+            told["held"] = reason.into();
+        }
+        print(&format!("{told}\n"))?;
     }
     if let Some(broken) = &found.first_broken {
         return Err(Failure::new(Code::LedgerBroken, format!("the ledger is broken: {broken}"))
@@ -40,6 +49,9 @@ fn conclude(json: bool, found: &Verified) -> Outcome {
     }
     if !json {
         say(&summary(found));
+        if let Some(reason) = held {
+            say(&format!("The store is held, so this may not be everything that was written: {reason}"));
+        }
     }
     Ok(())
 }
@@ -60,7 +72,7 @@ mod tests {
     #[test]
     fn a_broken_ledger_ends_with_status_three_and_names_the_place() {
         let found = Verified { first_broken: Some("entry 7 of lane 1: hash".to_owned()), ..Verified::default() };
-        let failure = conclude(false, &found).unwrap_err();
+        let failure = conclude(false, &found, None).unwrap_err();
         assert_eq!(failure.exit(), 3);
         insta::assert_snapshot!(failure.render(false));
         insta::assert_snapshot!(failure.render(true));

@@ -81,6 +81,8 @@ pub struct PostgresRecords {
     health: Arc<Health>,
     /// The marks that this process keeps.
     marks: Option<Arc<MarkFile>>,
+    /// What was wrong with them at the start.
+    note: Option<String>,
 }
 
 impl PostgresRecords {
@@ -95,9 +97,12 @@ impl PostgresRecords {
         // Known before anybody asks: a server that starts on a held database looks at it first.
         let known = marks.as_ref().map(|marks| marks.marks()).unwrap_or_default();
         let found = state::check(&client, &known).await?;
+        let mut note = None;
         if options.resume {
             state::leap(&client, Furthest::of(&known)).await.map_err(|error| failure::unavailable(&error))?;
         } else {
+            let used = state::used(&client).await?;
+            note = marks.as_ref().and_then(|marks| marks.missed_by(used));
             hold.set(found.hold);
         }
         drop(client);
@@ -127,7 +132,7 @@ impl PostgresRecords {
         let readers = reader::Readers::new(server.clone());
         let (tasks, health) = (Mutex::new(tasks), Arc::default());
         let marks = marks.filter(|_| !options.resume);
-        Ok(Self { readers, lanes, held, hold, watching, tasks, schema, server, health, marks })
+        Ok(Self { readers, lanes, held, hold, watching, tasks, schema, server, health, marks, note })
     }
 
     /// Opens for reading only: no lane is taken and nothing is migrated.
@@ -145,6 +150,7 @@ impl PostgresRecords {
             server,
             health: Arc::default(),
             marks: None,
+            note: None,
         })
     }
 
@@ -224,6 +230,10 @@ impl Records for PostgresRecords {
         // Whoever is refused lets it be looked at again, though nobody asks for readiness.
         self.look_again();
         Some(damage)
+    }
+
+    fn note(&self) -> Option<String> {
+        self.note.clone()
     }
 
     async fn ready(&self) -> Result<(), Unavailable> {

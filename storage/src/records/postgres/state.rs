@@ -38,6 +38,12 @@ pub(in super::super) async fn read(client: &Client) -> Result<StoreState, Error>
     Ok(state.unwrap_or_default())
 }
 
+/// Whether anybody has ever taken a lane of the database.
+pub(in super::super) async fn used(client: &Client) -> Result<bool, Unavailable> {
+    let text = "SELECT EXISTS (SELECT 1 FROM ledger_lanes WHERE epoch > 0)";
+    client.query_one(text, &[]).await.map(|row| row.get(0)).map_err(|error| unavailable(&error))
+}
+
 /// In what way the database is behind the marks.
 pub(in super::super) async fn behind(
     client: &Client,

@@ -9,6 +9,7 @@ use super::super::is_probe;
 use super::super::sql::{self, Dialect};
 use super::cells;
 use super::failure;
+use super::pair;
 use super::texts::Texts;
 use crate::migrate;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
@@ -94,6 +95,7 @@ fn attempt(conn: &Connection, texts: &mut Texts, batch: &Batch, careful: bool) -
         probe(conn, batch).map_err(whole)?;
     }
     advance(conn, batch, head).map_err(whole)?;
+    pair::stamp(conn).map_err(whole)?;
     match conn.prepare_cached("COMMIT").and_then(|mut s| s.raw_execute()) {
         Ok(_) => Ok(Outcome::Committed { head, lost }),
         // The commit's own record is written last: without room or right to write it is not there.

@@ -1,9 +1,12 @@
 //! The data file: how it is opened, and how its lane is taken.
 
 use super::failure::{head, unavailable};
+use super::pair;
 use chimera_core::error::io_reason;
 use chimera_engine::commit::{Batch, Lane, Settled};
 use chimera_engine::port::{Outage, Unavailable};
+use rusqlite::config::DbConfig;
+use rusqlite::ffi::SQLITE_IOERR_SHORT_READ;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 use rustix::fs::{Access, access};
 use std::fs::{File, OpenOptions, Permissions};
@@ -43,9 +46,100 @@ impl Identity {
     }
 }
 
-/// Whether there is a data file. One that is missing or empty beside a log that is not is refused: the log
-/// holds what was written last, and SQLite deletes it when it makes or opens such a file.
-pub(crate) fn is_there(path: &Path) -> Result<bool, Unavailable> {
+/// A data file that may be opened: it is there, and its log continues it. Connections are opened through it alone,
+/// and only while the path leads to the file that was looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct DataFile {
+    path: PathBuf,
+    identity: Identity,
+}
+
+impl DataFile {
+    /// The data file in `folder`, if there is one. Refused if it is missing or empty beside a log that is not, or
+    /// not the one that its log continues: the log holds what was written last, and SQLite deletes it, or lays it
+    /// over the wrong pages.
+    pub(crate) fn find(folder: &Path) -> Result<Option<Self>, Unavailable> {
+        Self::at(&path_in(folder))
+    }
+
+    /// The same under another name.
+    pub(crate) fn at(path: &Path) -> Result<Option<Self>, Unavailable> {
+        if !is_there(path)? {
+            return Ok(None);
+        }
+        pair::check(path)?;
+        Ok(Identity::of(path).map(|identity| Self { path: path.to_owned(), identity }))
+    }
+
+    /// Opens the data file in `folder` for writing, and makes it if there is none.
+    pub(crate) fn create(folder: &Path) -> Result<(Self, Connection), Unavailable> {
+        let path = path_in(folder);
+        if let Some(found) = Self::at(&path)? {
+            let conn = found.open_writer()?;
+            return Ok((found, conn));
+        }
+        // What keeps it from being made, opening it says.
+        let _ = create_private(&path);
+        let made = writer(&path, OpenFlags::SQLITE_OPEN_CREATE);
+        let conn = made.map_err(|error| with_cause(&path, unavailable(&error)))?;
+        let identity = Identity::of(&path).ok_or_else(gone)?;
+        Ok((Self { path, identity }, conn))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the path leads to this file still. What is written to a file without a name is lost, and so is a
+    /// log that is moved into it.
+    pub(crate) fn in_place(&self) -> bool {
+        Identity::of(&self.path) == Some(self.identity)
+    }
+
+    /// Opens it for writing, with every commit forced to the disk.
+    pub(crate) fn open_writer(&self) -> Result<Connection, Unavailable> {
+        self.may_open()?;
+        narrow(&self.path);
+        writer(&self.path, OpenFlags::empty()).map_err(|error| with_cause(&self.path, unavailable(&error)))
+    }
+
+    /// Opens it for reading. Works beside a live writer, on a stopped one's data, and where
+    /// nothing can be written.
+    pub(crate) fn open_reader(&self) -> Result<Connection, Unavailable> {
+        self.may_open()?;
+        reader(&self.path).map_err(|error| match error.sqlite_error() {
+            Some(short) if short.extended_code == SQLITE_IOERR_SHORT_READ && is_empty(&log_of(&self.path)) => {
+                // There is less in the log than the one who writes has told of.
+                log_gone()
+            }
+            _ => with_cause(&self.path, unavailable(&error)),
+        })
+    }
+
+    fn may_open(&self) -> Result<(), Unavailable> {
+        is_there(&self.path)?;
+        if self.in_place() { Ok(()) } else { Err(gone()) }
+    }
+}
+
+/// The answer when the data file was taken away.
+pub(super) fn gone() -> Unavailable {
+    Unavailable::new(Outage::Unusable, "the data file was removed or replaced; restart to use what is there now")
+}
+
+/// The answer when the log was. The open one still holds everything, and an orderly stop copies it into the data
+/// file.
+pub(super) fn log_gone() -> Unavailable {
+    let reason = "the write-ahead log was removed or replaced; stop the server with SIGTERM, which saves what it holds";
+    Unavailable::new(Outage::Unusable, reason)
+}
+
+fn is_empty(path: &Path) -> bool {
+    path.metadata().map_or(true, |file| file.len() == 0)
+}
+
+/// Whether there is a data file.
+fn is_there(path: &Path) -> Result<bool, Unavailable> {
     let bytes = |path: &Path| path.metadata().ok().map(|file| file.len());
     let found = bytes(path);
     if found.unwrap_or(0) > 0 {
@@ -65,22 +159,6 @@ fn lone_log(path: &Path, empty: bool) -> String {
         "{data} is {how}, but its log {log} is there and holds what was written last; put the {data} back that \
          belongs to it, or restore a backup; move {log} away only to give up what it holds"
     )
-}
-
-/// Opens a data file that is there for writing, with every commit forced to the disk.
-pub(crate) fn open_writer(path: &Path) -> Result<Connection, Unavailable> {
-    is_there(path)?;
-    narrow(path);
-    writer(path, OpenFlags::empty()).map_err(|error| with_cause(path, unavailable(&error)))
-}
-
-/// The same, and makes the file if there is none.
-pub(crate) fn create_writer(path: &Path) -> Result<Connection, Unavailable> {
-    is_there(path)?;
-    // What keeps it from being made, opening it says.
-    let _ = create_private(path);
-    narrow(path);
-    writer(path, OpenFlags::SQLITE_OPEN_CREATE).map_err(|error| with_cause(path, unavailable(&error)))
 }
 
 /// Makes an empty file for its owner alone, whatever the umask; SQLite gives the files beside it the same mode.
@@ -123,6 +201,7 @@ fn obstacle(path: &Path) -> Option<io::Error> {
 fn writer(path: &Path, more: OpenFlags) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
     let conn = Connection::open_with_flags(path, flags)?;
+    keep_log(&conn)?;
     conn.busy_timeout(BUSY_WAIT)?;
     conn.pragma_update(None, "journal_mode", "WAL")?;
     force_commits(&conn)?;
@@ -136,6 +215,22 @@ fn writer(path: &Path, more: OpenFlags) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
+/// Lets a connection leave the log alone when it closes: whoever only looks changes nothing, and whoever writes
+/// moves the log when it knows that the data file is the right one.
+fn keep_log(conn: &Connection) -> rusqlite::Result<()> {
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map(drop)
+}
+
+/// Moves the log into the data file. If nobody else has them open, closing the connection leaves one file that is
+/// everything.
+pub(crate) fn merge_log(conn: &Connection) -> rusqlite::Result<()> {
+    let busy: i64 = conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+    if busy == 0 {
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
+    }
+    Ok(())
+}
+
 /// Lets every commit of a connection wait for the disk.
 pub(crate) fn force_commits(conn: &Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "synchronous", "FULL")
@@ -147,18 +242,12 @@ pub(crate) fn forces_commits(conn: &Connection) -> rusqlite::Result<bool> {
     Ok(level >= SYNCHRONOUS_FULL)
 }
 
-/// Opens the file for reading. Works beside a live writer, on a stopped one's data, and where
-/// nothing can be written.
-pub(crate) fn open_reader(path: &Path) -> Result<Connection, Unavailable> {
-    is_there(path)?;
-    reader(path).map_err(|error| with_cause(path, unavailable(&error)))
-}
-
 fn reader(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let opened = Connection::open_with_flags(path, flags)
         .or_else(|_| Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY))
         .and_then(|conn| {
+            keep_log(&conn)?;
             conn.busy_timeout(BUSY_WAIT)?;
             conn.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
             Ok(conn)
@@ -223,7 +312,8 @@ pub(crate) fn claim(conn: &Connection, lease_until: i64) -> Result<Lane, Unavail
 /// itself gives its row first, and a full disk after that would go unnoticed.
 pub(super) fn durably<T>(conn: &Connection, work: impl FnOnce() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
     conn.execute_batch("BEGIN IMMEDIATE")?;
-    let done = work().and_then(|value| conn.execute_batch("COMMIT").map(|()| value));
+    let named = work().and_then(|value| pair::stamp(conn).map(|()| value));
+    let done = named.and_then(|value| conn.execute_batch("COMMIT").map(|()| value));
     if !conn.is_autocommit() {
         // A connection that can't even roll back refuses the next transaction and is replaced then.
         let _ = conn.execute_batch("ROLLBACK");
@@ -264,7 +354,7 @@ fn durable(conn: &Connection, batch: &Batch) -> Result<Option<bool>, Unavailable
 pub(crate) fn release(conn: &Connection, lane: Lane) {
     let text = "UPDATE ledger_lanes SET lease_until = 0 WHERE lane = ?1 AND epoch = ?2";
     // The process is leaving: a lease that could not be ended runs out by itself.
-    let _ = conn.execute(text, params![lane.id, lane.epoch]);
+    let _ = durably(conn, || conn.execute(text, params![lane.id, lane.epoch]));
 }
 
 #[cfg(test)]
@@ -277,7 +367,7 @@ mod tests {
     #[test]
     fn every_commit_of_the_writer_waits_for_the_disk() {
         let folder = tempfile::tempdir().unwrap();
-        let writer = create_writer(&path_in(folder.path())).unwrap();
+        let (_, writer) = DataFile::create(folder.path()).unwrap();
         let setting = |name| writer.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap();
         assert_eq!(setting("synchronous"), 2, "FULL: NORMAL loses the last commits of a log in a power cut");
         assert_eq!(writer.pragma_query_value(None, "journal_mode", |row| row.get::<_, String>(0)).unwrap(), "wal");
@@ -292,13 +382,13 @@ mod tests {
             let mode = |file: PathBuf| file.metadata().unwrap().permissions().mode() & 0o777;
             [path.clone(), log_of(&path), beside(&path, "-shm")].map(mode)
         };
-        let conn = create_writer(&path).unwrap();
+        let (data, conn) = DataFile::create(folder.path()).unwrap();
         conn.execute_batch("CREATE TABLE t (x)").unwrap();
         assert_eq!(modes(), [0o600; 3], "whatever the umask is");
         for file in [path.clone(), log_of(&path), beside(&path, "-shm")] {
             std::fs::set_permissions(file, Permissions::from_mode(0o664)).unwrap();
         }
-        let again = open_writer(&path).unwrap();
+        let again = data.open_writer().unwrap();
         assert_eq!(modes(), [0o600; 3], "wider ones are narrowed");
         drop((conn, again));
     }
@@ -307,7 +397,7 @@ mod tests {
     fn what_is_deleted_or_replaced_is_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = path_in(folder.path());
-        let conn = create_writer(&path).unwrap();
+        let (_, conn) = DataFile::create(folder.path()).unwrap();
         conn.execute_batch("CREATE TABLE t (id INTEGER PRIMARY KEY, x TEXT)").unwrap();
         let text = |n: i64| format!("{}-forgotten-{n}", "long ".repeat(2_000));
         for n in 0..20_i64 {
@@ -323,7 +413,7 @@ mod tests {
     #[test]
     fn a_batch_whose_answer_was_lost_is_known_by_its_id() {
         let folder = tempfile::tempdir().unwrap();
-        let mut conn = create_writer(&path_in(folder.path())).unwrap();
+        let (_, mut conn) = DataFile::create(folder.path()).unwrap();
         crate::migrate::sqlite(&mut conn).unwrap();
         let batch =
             |lane, number| Batch { lane, id: Uuid::from_u64_pair(1, number), txs: Vec::new(), locks: Vec::new() };

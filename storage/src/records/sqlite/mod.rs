@@ -8,6 +8,7 @@ mod execute;
 pub(super) mod failure;
 pub(crate) mod file;
 pub(crate) mod look;
+pub(crate) mod pair;
 mod reader;
 pub(crate) mod state;
 mod texts;
@@ -29,6 +30,7 @@ use chimera_core::limits;
 use chimera_core::record::{Count, Counted, Page, Scope, Select, Tx};
 use chimera_engine::commit::Prepared;
 use chimera_engine::port::{Blocked, Clock, CommitError, Held, Hold, Outage, ReadError, Receipt, Records, Unavailable};
+use file::DataFile;
 use std::path::Path;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,6 +60,8 @@ pub struct SqliteRecords {
 struct Writing {
     /// The marks that this process keeps.
     marks: Option<Arc<MarkFile>>,
+    /// What was wrong with them at the start.
+    note: Option<String>,
     held: HeldLane,
     hold: HoldCell,
     inbox: SyncSender<Message>,
@@ -76,38 +80,37 @@ impl SqliteRecords {
     /// The same, with its marks in a file of their own place. Data that is older than they say is
     /// held: it can be read, and every commit is refused.
     pub fn open_marked(folder: &Path, marks: &Path, access: Access, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
-        let path = file::path_in(folder);
-        let readers = Arc::new(reader::Readers::new(path.clone()));
         if access == Access::Read {
-            if !file::is_there(&path)? {
-                return Err(OpenError::Absent);
-            }
-            let conn = file::open_reader(&path)?;
-            schema::readable(&migrate::sqlite_status(&conn)?)?;
+            let data = DataFile::find(folder)?.ok_or(OpenError::Absent)?;
+            schema::readable(&migrate::sqlite_status(&data.open_reader()?)?)?;
+            let readers = Arc::new(reader::Readers::new(data));
             return Ok(Self { readers, writing: None, schema: SchemaWatch::default(), health: Arc::default() });
         }
         let resumes = access == Access::Resume;
-        if resumes && !file::is_there(&path)? {
+        if resumes && DataFile::find(folder)?.is_none() {
             return Err(OpenError::Absent);
         }
         std::fs::create_dir_all(folder).map_err(OpenError::Folder)?;
-        let mut conn = file::create_writer(&path)?;
+        let (data, mut conn) = DataFile::create(folder)?;
         // On a connection of its own: what it reads is not kept, so that later readers meet the disk.
-        look::glance(&file::open_reader(&path)?)?;
+        look::glance(&data.open_reader()?)?;
         migrate::sqlite(&mut conn)?;
         let marks = Arc::new(MarkFile::open(marks)?);
         let (held, hold) = (HeldLane::default(), HoldCell::default());
         // Known before anybody asks: nothing begins on data that is held.
         let found = state::check(&conn, &marks.marks(), clock.now()).map_err(|error| failure::unavailable(&error))?;
+        let mut note = None;
         if resumes {
             let leapt = state::leap(&conn, Furthest::of(&marks.marks()));
             leapt.map_err(|error| failure::unavailable(&error))?;
         } else {
+            let used = state::used(&conn).map_err(|error| failure::unavailable(&error))?;
+            note = marks.missed_by(used);
             hold.set(found.hold);
         }
         let (inbox, messages) = sync_channel(limits::LANE_QUEUE_MAX);
-        let wal = wal::Keeper::start(path.clone(), Arc::clone(&marks)).map_err(OpenError::Folder)?;
-        let identity = file::Identity::of(&path);
+        let readers = Arc::new(reader::Readers::new(data.clone()));
+        let wal = wal::Keeper::start(data.clone(), Arc::clone(&marks)).map_err(OpenError::Folder)?;
         let schema = SchemaWatch::default();
         let kept = (!resumes).then_some(marks);
         let writer = Writer {
@@ -116,9 +119,8 @@ impl SqliteRecords {
             hold: hold.clone(),
             marks: kept.clone(),
             generation: 0,
-            identity,
             log: None,
-            path,
+            data,
             conn: Some(conn),
             clock,
             inbox: messages,
@@ -127,7 +129,7 @@ impl SqliteRecords {
         };
         let thread = std::thread::Builder::new().name("chimera-writer".to_owned());
         let thread = thread.spawn(move || writer.run()).map_err(OpenError::Folder)?;
-        let writing = Some(Writing { marks: kept, held, hold, inbox, thread: Mutex::new(Some(thread)) });
+        let writing = Some(Writing { marks: kept, note, held, hold, inbox, thread: Mutex::new(Some(thread)) });
         Ok(Self { readers, writing, schema, health: Arc::default() })
     }
 
@@ -214,6 +216,10 @@ impl Records for SqliteRecords {
         Some(damage)
     }
 
+    fn note(&self) -> Option<String> {
+        self.writing.as_ref().and_then(|writing| writing.note.clone())
+    }
+
     async fn ready(&self) -> Result<(), Unavailable> {
         self.look_again();
         let unproven = self.health.unproven();
@@ -239,6 +245,7 @@ impl Records for SqliteRecords {
     }
 
     async fn close(&self) {
+        self.readers.rest();
         let Some(writing) = &self.writing else { return };
         let thread = writing.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         let inbox = writing.inbox.clone();

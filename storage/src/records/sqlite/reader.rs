@@ -1,12 +1,13 @@
 //! Short reads on connections of their own, so that they never wait for the writer.
 
 use super::super::sql::{self, Dialect};
-use super::{cells, failure, file};
+use super::file::DataFile;
+use super::{cells, failure};
 use chimera_core::record::{Count, Counted, Page, Row, Select};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{ReadError, Unavailable};
 use rusqlite::Connection;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::Semaphore;
 
@@ -15,18 +16,18 @@ const READERS_MAX: usize = 4;
 
 /// A few connections, opened when needed.
 pub(super) struct Readers {
-    path: PathBuf,
+    data: DataFile,
     idle: Mutex<Vec<Connection>>,
     slots: Semaphore,
 }
 
 impl Readers {
-    pub(super) const fn new(path: PathBuf) -> Self {
-        Self { path, idle: Mutex::new(Vec::new()), slots: Semaphore::const_new(READERS_MAX) }
+    pub(super) const fn new(data: DataFile) -> Self {
+        Self { data, idle: Mutex::new(Vec::new()), slots: Semaphore::const_new(READERS_MAX) }
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        self.data.path()
     }
 
     /// Waits for a free slot, so that at most `READERS_MAX` connections exist.
@@ -36,7 +37,12 @@ impl Readers {
 
     /// A connection that has read nothing yet.
     pub(super) fn fresh(&self) -> Result<Connection, Unavailable> {
-        file::open_reader(&self.path)
+        self.data.open_reader()
+    }
+
+    /// Closes the connections that nobody uses, so that whoever closes the last one can remove the log.
+    pub(super) fn rest(&self) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// Reads one page. Blocks: belongs on a thread for blocking work.

@@ -82,3 +82,8 @@ pub(in super::super) fn seen(conn: &Connection, marks: &[Mark], now: Timestamp) 
     let behind = behind(conn, state.generation, marks)?;
     Ok(behind.map(|behind| Hold { reason: reason(&behind), since: now }))
 }
+
+/// Whether anybody has ever taken a lane of the file.
+pub(in super::super) fn used(conn: &Connection) -> rusqlite::Result<bool> {
+    conn.query_row("SELECT EXISTS (SELECT 1 FROM ledger_lanes WHERE epoch > 0)", [], |row| row.get(0))
+}

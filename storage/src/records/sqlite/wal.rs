@@ -6,12 +6,13 @@
 //! The same thread brings the marks to the disk.
 
 use super::super::mark::MarkFile;
-use super::file;
+use super::file::{self, DataFile};
 use rusqlite::Connection;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Transactions after which the pages of the log are copied, however large it is.
@@ -32,7 +33,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// The writer's end.
 pub(super) struct Keeper {
+    data: DataFile,
     log: PathBuf,
+    thread: JoinHandle<()>,
     nudge: SyncSender<()>,
     shared: Arc<Shared>,
     /// Batches and transactions since the pages were last copied.
@@ -50,14 +53,14 @@ struct Shared {
 }
 
 impl Keeper {
-    /// Starts the copying thread for the file at `path`.
-    pub(super) fn start(path: PathBuf, marks: Arc<MarkFile>) -> std::io::Result<Self> {
+    /// Starts the copying thread for a data file.
+    pub(super) fn start(data: DataFile, marks: Arc<MarkFile>) -> std::io::Result<Self> {
         let (nudge, nudged) = sync_channel::<()>(1);
         let shared = Arc::new(Shared::default());
-        let (log, told) = (file::log_of(&path), Arc::clone(&shared));
+        let (log, told, file) = (file::log_of(data.path()), Arc::clone(&shared), data.clone());
         let thread = std::thread::Builder::new().name("chimera-wal".to_owned());
-        thread.spawn(move || look_after(&path, &marks, &nudged, &told))?;
-        Ok(Self { log, nudge, shared, batches: 0, txs: 0 })
+        let thread = thread.spawn(move || look_after(&file, &marks, &nudged, &told))?;
+        Ok(Self { data, log, thread, nudge, shared, batches: 0, txs: 0 })
     }
 
     /// Called by the writer after each batch.
@@ -79,7 +82,7 @@ impl Keeper {
         if looked || self.txs == 0 {
             self.batches = 0;
         }
-        if self.shared.restart.swap(false, Ordering::Relaxed) {
+        if self.shared.restart.swap(false, Ordering::Relaxed) && self.data.in_place() {
             let _ = conn.busy_timeout(READERS_WAIT);
             // Readers in the way only put it off: the next look asks again.
             let _ = checkpoint(conn, "RESTART");
@@ -87,15 +90,21 @@ impl Keeper {
         }
     }
 
-    /// Leaves a data file that needs no recovery.
-    pub(super) fn finish(&self, conn: &Connection) {
-        // What can't be copied now is recovered at the next start.
-        let _ = checkpoint(conn, "TRUNCATE");
+    /// Leaves a data file that needs no recovery. The log of one that is not in its place stays as it is: it
+    /// holds what the file lacks that is put back.
+    pub(super) fn finish(self, conn: &Connection) {
+        drop(self.nudge);
+        // A thread that panicked copies nothing either.
+        let _ = self.thread.join();
+        if self.data.in_place() {
+            // What can't be copied now is recovered at the next start.
+            let _ = file::merge_log(conn);
+        }
     }
 }
 
 /// Copies until the writer is gone.
-fn look_after(path: &Path, marks: &MarkFile, nudged: &Receiver<()>, shared: &Shared) {
+fn look_after(data: &DataFile, marks: &MarkFile, nudged: &Receiver<()>, shared: &Shared) {
     let mut conn = None;
     // What was written before the log was last cut needs no cutting again.
     let mut cut = true;
@@ -109,7 +118,11 @@ fn look_after(path: &Path, marks: &MarkFile, nudged: &Receiver<()>, shared: &Sha
         if idle && cut {
             continue;
         }
-        conn = conn.take().or_else(|| file::open_writer(path).ok());
+        if !data.in_place() {
+            // Nobody would find again what is moved now. The file may come back.
+            continue;
+        }
+        conn = conn.take().or_else(|| data.open_writer().ok());
         let mode = if idle { "TRUNCATE" } else { "PASSIVE" };
         // Whoever reads or writes at this moment is not waited for.
         let copied = conn.as_ref().map(|conn: &Connection| {

@@ -18,7 +18,6 @@ use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Outcome, Se
 use chimera_engine::port::{Clock, Outage, Unavailable};
 use rusqlite::Connection;
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -35,14 +34,12 @@ pub(super) struct Writer {
     pub(super) marks: Option<Arc<MarkFile>>,
     /// The store's generation when the lane was taken.
     pub(super) generation: i64,
-    pub(super) path: PathBuf,
+    pub(super) data: file::DataFile,
     pub(super) conn: Option<Connection>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) inbox: Receiver<Message>,
     pub(super) wal: wal::Keeper,
     pub(super) texts: Texts,
-    /// The file that was opened at the start.
-    pub(super) identity: Option<file::Identity>,
     /// The write-ahead log that this connection writes to, once it has written to it.
     pub(super) log: Option<file::Identity>,
 }
@@ -126,7 +123,7 @@ impl Writer {
         }
         let Some(conn) = &self.conn else { return Outcome::Unavailable(closed()) };
         let outcome = match execute::execute(conn, &mut self.texts, batch) {
-            Outcome::Unavailable(reason) => Outcome::Unavailable(file::with_cause(&self.path, reason)),
+            Outcome::Unavailable(reason) => Outcome::Unavailable(file::with_cause(self.data.path(), reason)),
             outcome => outcome,
         };
         match &outcome {
@@ -138,7 +135,7 @@ impl Writer {
             _ => {}
         }
         if self.log.is_none() && matches!(outcome, Outcome::Committed { .. }) {
-            self.log = file::Identity::of(&file::log_of(&self.path));
+            self.log = file::Identity::of(&file::log_of(self.data.path()));
         }
         outcome
     }
@@ -146,11 +143,11 @@ impl Writer {
     /// Whether what is written now would be lost: the paths do not lead to the files any more that this
     /// connection has open.
     fn files_gone(&self) -> Option<Unavailable> {
-        if file::Identity::of(&self.path) != self.identity {
-            return Some(gone());
+        if !self.data.in_place() {
+            return Some(file::gone());
         }
         let log = self.log?;
-        (file::Identity::of(&file::log_of(&self.path)) != Some(log)).then(log_gone)
+        (file::Identity::of(&file::log_of(self.data.path())) != Some(log)).then(file::log_gone)
     }
 
     /// Looks whether the schema is ours.
@@ -193,13 +190,13 @@ impl Writer {
         let lease_until = self.clock.steady().plus_seconds(limits::LANE_LEASE_SECONDS).micros();
         let conn = match self.conn.take() {
             Some(conn) => conn,
-            None => file::open_writer(&self.path)?,
+            None => self.data.open_writer()?,
         };
         if let Err(reason) = self.check(&conn) {
             self.conn = self.hold.get().map(|_| conn);
             return Err(reason);
         }
-        let lane = file::claim(&conn, lease_until).map_err(|reason| file::with_cause(&self.path, reason))?;
+        let lane = file::claim(&conn, lease_until).map_err(|reason| file::with_cause(self.data.path(), reason))?;
         self.conn = Some(conn);
         self.held.set(lane);
         self.mark(lane);
@@ -214,7 +211,7 @@ impl Writer {
             if self.files_gone().is_some() {
                 return Settled::Fenced { durable: None };
             }
-            let Ok(conn) = file::open_writer(&self.path) else {
+            let Ok(conn) = self.data.open_writer() else {
                 std::thread::park_timeout(CLAIM_PAUSE);
                 continue;
             };
@@ -236,23 +233,14 @@ impl Writer {
 
     fn release(self, lane: Option<Lane>) {
         if let Some(conn) = &self.conn {
-            if let Some(lane) = lane {
+            // A lease in a log whose file is gone runs out by itself.
+            if let Some(lane) = lane.filter(|_| self.data.in_place()) {
                 file::release(conn, lane);
             }
             self.wal.finish(conn);
         }
         self.marks.iter().for_each(|marks| marks.sync());
     }
-}
-
-fn gone() -> Unavailable {
-    Unavailable::new(Outage::Unusable, "the data file was removed or replaced; restart to use what is there now")
-}
-
-/// The open log still holds everything, and an orderly stop copies it into the data file.
-fn log_gone() -> Unavailable {
-    let reason = "the write-ahead log was removed or replaced; stop the server with SIGTERM, which saves what it holds";
-    Unavailable::new(Outage::Unusable, reason)
 }
 
 fn closed() -> Unavailable {

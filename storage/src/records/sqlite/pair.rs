@@ -1,0 +1,237 @@
+//! Whether a data file and a write-ahead log belong together.
+//!
+//! SQLite lays the pages of a log over whatever data file it finds. Over another one than the log continues that
+//! gives a mixture that was never committed, and may look whole. So every transaction names the state that it
+//! makes, and the one before it, in the header of the data file (`user_version` and `application_id`), which lies
+//! in page 1 and so in every transaction of the log. A data file belongs to a log that begins after its state, or
+//! holds it: the latter when the log was moved into it, wholly or in part.
+
+use super::file::{log_of, open_unchanging};
+use chimera_engine::port::{Outage, Unavailable};
+use rusqlite::Connection;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+/// How often files are looked at again that somebody changes meanwhile.
+const LOOKS_MAX: usize = 8;
+/// The first four bytes of a log, but for the last bit: that tells the byte order of its checksums.
+const MAGIC: u32 = 0x377f_0682;
+const LOG_HEADER_BYTES: usize = 32;
+const FRAME_HEADER_BYTES: usize = 24;
+/// Where the header of a data file has the name of its state, and that of the state before.
+const STATE_AT: usize = 60;
+const BEFORE_AT: usize = 68;
+const PAGE_BYTES_MAX: u32 = 65_536;
+
+/// Names the state that the open transaction makes. Histories that part have no name in common, so names are
+/// random, not counted.
+pub(crate) fn stamp(conn: &Connection) -> rusqlite::Result<()> {
+    let number = |text| conn.prepare_cached(text)?.query_row([], |row| row.get::<_, i64>(0));
+    let before = number("PRAGMA user_version")?;
+    let state = number("SELECT random() % 2147483648")?;
+    // Pragmas take no parameters.
+    conn.execute_batch(&format!("PRAGMA application_id = {before}; PRAGMA user_version = {state}"))
+}
+
+/// Refuses a log beside a data file that it does not continue. What is no log, and what can't be read, is
+/// SQLite's to judge.
+pub(super) fn check(path: &Path) -> Result<(), Unavailable> {
+    for _ in 0..LOOKS_MAX {
+        match look(path) {
+            Some(Look::Apart) => return Err(Unavailable::new(Outage::Unusable, mixture(path))),
+            Some(Look::Together) | None => return Ok(()),
+            Some(Look::Changing) => {}
+        }
+    }
+    // A mixture that nobody has open stands still.
+    Ok(())
+}
+
+fn mixture(path: &Path) -> String {
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let (data, log) = (name(path), name(&log_of(path)));
+    format!(
+        "{data} is not the data file that its log {log} continues: it is older, newer or another one; put the {data} \
+         back that belongs to it, or restore a backup; move {log} away only to give up what it holds"
+    )
+}
+
+/// How two files stand to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    Together,
+    Apart,
+    /// Somebody wrote to one of them in between.
+    Changing,
+}
+
+fn look(path: &Path) -> Option<Look> {
+    let log = log_of(path);
+    let (header, state) = (header(&log)?, state(path)?);
+    let states = States::of(BufReader::new(File::open(&log).ok()?)).ok()?;
+    if states.is_none_or(|states| states.belong_to(state)) {
+        return Some(Look::Together);
+    }
+    // The log can begin anew, and its pages can reach the data file, between two looks, but not unseen.
+    let same = self::header(&log) == Some(header) && self::state(path) == Some(state);
+    Some(if same { Look::Apart } else { Look::Changing })
+}
+
+/// The name of the state of a data file, without its log. It is read by SQLite itself, because whoever else closes
+/// a file gives up the locks that this process has on it.
+fn state(path: &Path) -> Option<u32> {
+    let conn = open_unchanging(path).ok()?;
+    let state: i32 = conn.query_row("PRAGMA user_version", [], |row| row.get(0)).ok()?;
+    Some(state.cast_unsigned())
+}
+
+fn header(log: &Path) -> Option<[u8; LOG_HEADER_BYTES]> {
+    let mut header = [0; LOG_HEADER_BYTES];
+    File::open(log).and_then(|mut log| log.read_exact(&mut header)).ok()?;
+    Some(header)
+}
+
+/// The states that the transactions of a log make.
+#[derive(Debug, PartialEq, Eq)]
+struct States {
+    /// The one that the first of them followed.
+    before: u32,
+    made: Vec<u32>,
+}
+
+impl States {
+    /// Reads as much of a log as SQLite would: up to the last commit before the first frame that is not whole.
+    /// Nothing if no transaction of it tells its state.
+    fn of(mut log: impl Read) -> io::Result<Option<Self>> {
+        let mut header = [0; LOG_HEADER_BYTES];
+        log.read_exact(&mut header)?;
+        let Some(mut sums) = Checksums::begin(&header) else { return Ok(None) };
+        let (salts, page_bytes) = (&header[16..24], word(&header, 8));
+        if !(512..=PAGE_BYTES_MAX).contains(&page_bytes) || !page_bytes.is_power_of_two() {
+            return Ok(None);
+        }
+        let mut frame = vec![0; FRAME_HEADER_BYTES + page_bytes as usize];
+        let (mut found, mut told): (Option<Self>, Option<(u32, u32)>) = (None, None);
+        while log.read_exact(&mut frame).is_ok() {
+            let (head, page) = frame.split_at(FRAME_HEADER_BYTES);
+            sums.add(&head[..8]);
+            sums.add(page);
+            if head[8..16] != *salts || (word(head, 16), word(head, 20)) != (sums.first, sums.second) {
+                break;
+            }
+            if word(head, 0) == 1 {
+                told = Some((word(page, BEFORE_AT), word(page, STATE_AT)));
+            }
+            if word(head, 4) > 0
+                && let Some((before, state)) = told.take()
+            {
+                found.get_or_insert(Self { before, made: Vec::new() }).made.push(state);
+            }
+        }
+        Ok(found)
+    }
+
+    fn belong_to(&self, state: u32) -> bool {
+        self.before == state || self.made.contains(&state)
+    }
+}
+
+/// The running checksums of a log.
+struct Checksums {
+    first: u32,
+    second: u32,
+    read: fn([u8; 4]) -> u32,
+}
+
+impl Checksums {
+    /// Begins with the header of a log, if it is one.
+    fn begin(header: &[u8; LOG_HEADER_BYTES]) -> Option<Self> {
+        let magic = word(header, 0);
+        if magic & !1 != MAGIC {
+            return None;
+        }
+        let read = if magic & 1 == 1 { u32::from_be_bytes } else { u32::from_le_bytes };
+        let mut sums = Self { first: 0, second: 0, read };
+        sums.add(&header[..24]);
+        ((word(header, 24), word(header, 28)) == (sums.first, sums.second)).then_some(sums)
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        for pair in bytes.as_chunks::<4>().0.chunks_exact(2) {
+            self.first = self.first.wrapping_add((self.read)(pair[0])).wrapping_add(self.second);
+            self.second = self.second.wrapping_add((self.read)(pair[1])).wrapping_add(self.first);
+        }
+    }
+}
+
+/// Four bytes in the order of SQLite's formats; zero where there are none.
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| u32::from_be_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::file::{DataFile, path_in};
+    use super::*;
+
+    /// A store with a log of three transactions, the second of which does not name its state.
+    fn made(folder: &Path) -> (Connection, Vec<u32>) {
+        let (_, conn) = DataFile::create(folder).unwrap();
+        let mut names = Vec::new();
+        for (text, named) in
+            [("CREATE TABLE t (x)", true), ("INSERT INTO t VALUES (1)", false), ("DELETE FROM t", true)]
+        {
+            conn.execute_batch("BEGIN IMMEDIATE").unwrap();
+            conn.execute_batch(text).unwrap();
+            if named {
+                stamp(&conn).unwrap();
+                names.push(conn.query_row("PRAGMA user_version", [], |row| row.get::<_, i32>(0)).unwrap());
+            }
+            conn.execute_batch("COMMIT").unwrap();
+        }
+        (conn, names.into_iter().map(i32::cast_unsigned).collect())
+    }
+
+    #[test]
+    fn a_log_tells_every_state_that_was_committed_to_it_and_the_one_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let (conn, names) = made(folder.path());
+        let log = std::fs::read(log_of(&path_in(folder.path()))).unwrap();
+        let states = States::of(&log[..]).unwrap().unwrap();
+        assert_eq!((states.before, &states.made), (0, &names));
+        conn.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())).unwrap();
+        assert_eq!(state(&path_in(folder.path())), names.last().copied());
+        conn.execute_batch("BEGIN IMMEDIATE").unwrap();
+        stamp(&conn).unwrap();
+        conn.execute_batch("COMMIT").unwrap();
+        let log = std::fs::read(log_of(&path_in(folder.path()))).unwrap();
+        let states = States::of(&log[..]).unwrap().unwrap();
+        assert_eq!(
+            (Some(states.before), states.made.len()),
+            (names.last().copied(), 1),
+            "what is left over is not read"
+        );
+    }
+
+    #[test]
+    fn only_whole_transactions_count_and_what_is_no_log_tells_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_conn, names) = made(folder.path());
+        let log = std::fs::read(log_of(&path_in(folder.path()))).unwrap();
+        let told = |log: &[u8]| States::of(log).unwrap().map(|states| states.made);
+        assert_eq!(told(&log[..log.len() - 1]).as_deref(), Some(&names[..1]));
+        assert_eq!(told(&log[..LOG_HEADER_BYTES]), None);
+        for at in [0, 8, 16, 24, 40, LOG_HEADER_BYTES + FRAME_HEADER_BYTES] {
+            let mut damaged = log.clone();
+            damaged[at] ^= 1;
+            assert_eq!(told(&damaged), None, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_store_from_before_states_had_names_belongs_to_its_log() {
+        let states = States { before: 0, made: vec![0, 0] };
+        assert!(states.belong_to(0) && !states.belong_to(7));
+    }
+}
