@@ -125,9 +125,8 @@ async fn a_link_opens_nothing_for_somebody_who_may_not_decide_any_more() {
     let waiting = porch.act("service_bot", json!({"steps": note, "autonomy_level": "L0_Ask"})).await;
     let rows = messages(&porch, &waiting.body);
     let mail = rows.iter().find(|row| row.text("target") == "ann@acme.example").unwrap();
-    let payload = mail.get("payload").as_json().unwrap().to_value();
-    let token = payload["data"]["link"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
-    let url = porch.house.server.url(&format!("/approvals/{token}"));
+    let link = link_in(mail).unwrap();
+    let url = porch.house.server.url(&format!("/approvals/{}", link.rsplit('/').next().unwrap()));
     let opened = async || porch.house.client.get(&url).send().await.unwrap().status().as_u16();
     assert_eq!(opened().await, 200);
     assert_eq!(porch.ask("admin", Method::PUT, "/actors/user_ann", json!({"scopes": []})).await.status, 200);
