@@ -335,15 +335,15 @@ async fn a_patched_step_that_turns_out_riskier_is_asked_about_again() {
         });
         stage.flow.patch(&stage.permit("user_bob"), run, patch, None, false).await.unwrap();
         let proposed = |shown: &Value| {
-            let asked = shown["approvals"].as_array().into_iter().flatten();
-            asked.cloned().find(|asked| asked["action_type"] == "graph.patch")
+            let mut asked = shown["approvals"].as_array().into_iter().flatten();
+            asked.find(|asked| asked["action_type"] == "graph.patch").cloned()
         };
         let shown = stage.until(run, |shown| proposed(shown).is_some()).await;
         stage.decide("user_ann", run, Decision::Approve, proposed(&shown).as_ref()).await.unwrap();
         if asks {
             let of_patch = |shown: &Value| {
-                let asked = shown["approvals"].as_array().into_iter().flatten();
-                asked.cloned().find(|asked| asked["node_id"] == "p")
+                let mut asked = shown["approvals"].as_array().into_iter().flatten();
+                asked.find(|asked| asked["node_id"] == "p").cloned()
             };
             let shown = stage.until(run, |shown| of_patch(shown).is_some()).await;
             let asked = of_patch(&shown).unwrap();
