@@ -8,7 +8,7 @@ use super::directory::Directory;
 use super::permit::AUTONOMY_OVERRIDE;
 use chimera_core::access::{Because, Decided, Facts, determine_autonomy_level, risk, scope};
 use chimera_core::flow::run::{Action, Grown, Policy, PolicyVerdict};
-use chimera_core::flow::tool::{Class, Spec};
+use chimera_core::flow::tool::Spec;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -48,11 +48,7 @@ impl<R: Policy> Policy for Guard<R> {
 
     fn level(&self, grown: &Grown<'_>) -> Decided {
         let entry = self.directory.snapshot().registry.resolve(grown.actor);
-        let tenant = self.directory.tenant(&entry.tenant);
         let may_override = scope::check_scope(&entry.scopes, AUTONOMY_OVERRIDE);
-        let any = |is: &dyn Fn(&Spec, &Value) -> bool| {
-            grown.tool.is_some_and(|tool| grown.inputs.iter().any(|input| is(tool, input)))
-        };
         let facts = Facts {
             actor: grown.actor,
             default: entry.level,
@@ -60,8 +56,8 @@ impl<R: Policy> Policy for Guard<R> {
             // A scope that was not used when the run was asked for, or that its token lacked, counts for nothing.
             requested: (grown.overridden && may_override).then_some(grown.level),
             tools: grown.tools,
-            deletes: any(&|tool, input| tool.class_of(input) == Class::Delete),
-            outsiders: any(&|tool, input| tenant.is_written_outside(tool, input)),
+            deletes: grown.cap == Some(Because::Deletes),
+            outsiders: grown.cap == Some(Because::MessageToOutsiders),
             steps: grown.calls,
             score: grown.score,
             // What is done for the first time was asked about when the run began.

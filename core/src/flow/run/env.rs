@@ -114,10 +114,8 @@ pub struct Grown<'a> {
     pub score: &'a Score,
     /// The tools of its graph.
     pub tools: &'a [&'a Spec],
-    /// The tool whose calls have come to be known, and the real inputs of those.
-    pub tool: Option<&'a Spec>,
-    /// See `tool`.
-    pub inputs: &'a [Value],
+    /// Why one of the calls that have come to be known needs a person at every level.
+    pub cap: Option<Because>,
 }
 
 impl Grown<'_> {

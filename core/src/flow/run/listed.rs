@@ -7,7 +7,7 @@
 //! comes: no call runs because it was left out of what people saw.
 
 use super::demand::Demand;
-use super::env::{Env, Grown};
+use super::env::{Action, Env, Grown};
 use super::scope::View;
 use super::start::Work;
 use super::task::{Approved, State};
@@ -182,8 +182,7 @@ impl Run {
     /// What the run demands now that the list of a map is known, if the level would be lower with it.
     fn demand_of_grown(&self, node: usize, items: usize, env: &Env<'_>) -> Option<Demand> {
         let (level, calls, score, specs) = (self.head.level, self.calls_known(), self.score_known(), self.specs());
-        let items_of = (0..u32::try_from(items).unwrap_or(u32::MAX)).map(|item| At { node, item: Some(item) });
-        let inputs: Vec<Value> = items_of.filter_map(|at| self.render_inputs(at).ok()).collect();
+        let cap = (calls <= PLAN_STEPS_FREE_MAX).then(|| self.cap_of_items(node, items, env)).flatten();
         let grown = Grown {
             actor: &self.head.actor,
             level,
@@ -191,8 +190,7 @@ impl Run {
             calls,
             score: &score,
             tools: &specs,
-            tool: self.graph.nodes[node].tool.as_deref(),
-            inputs: &inputs,
+            cap,
         };
         let would = env.policy.level(&grown);
         let with = format!("with these {items} items the run");
@@ -202,9 +200,22 @@ impl Run {
             }
             Because::Deletes => format!("{with} deletes something, which needs approval"),
             Because::MessageToOutsiders => format!("{with} writes to somebody outside, which needs approval"),
-            _ => format!("{with} has a risk of {}, which needs approval", score.score),
+            Because::RiskScore => format!("{with} has a risk of {}, which needs approval", score.score),
+            because => format!("{with} would get {} ({})", would.level.as_str(), because.as_str()),
         };
         (would.level < level).then(|| Demand::one(reason))
+    }
+
+    /// Why a call of the map needs a person at every level, if one does. Each input is looked at by itself: all of
+    /// them together may be large.
+    fn cap_of_items(&self, node: usize, items: usize, env: &Env<'_>) -> Option<Because> {
+        let tool = self.graph.nodes[node].tool.as_deref()?;
+        let (tenant, actor, level) = (self.head.tenant.as_str(), self.head.actor.as_str(), self.head.level);
+        (0..u32::try_from(items).unwrap_or(u32::MAX)).find_map(|item| {
+            let at = At { node, item: Some(item) };
+            let input = self.render_inputs(at).ok()?;
+            env.policy.cap(&Action { tenant, actor, level, node: self.name(at), tool, input: &input })
+        })
     }
 
     /// Whether the run, or the one around it, has its level because the request asked for it and could.
