@@ -320,3 +320,26 @@ async fn a_run_is_not_retried_while_it_is_undone_and_a_replay_is_neither_undone_
     stage.status(run, "rolled_back").await;
     assert_eq!(code_of(replay(&stage, run, ReplayMode::Retry, Some("c")).await), "none");
 }
+
+/// People let a read happen as it was then.
+#[tokio::test(start_paused = true)]
+async fn a_shadow_asks_about_a_read_that_has_another_input_now() {
+    let turns = AtomicUsize::new(0);
+    let drifts = Puppet::new("drifts", Reach::Read);
+    let drifts = drifts.answers(move |_, _| Ok(json!({"n": turns.fetch_add(1, Ordering::SeqCst)})));
+    let reads = Puppet::new("reads", Reach::Read);
+    let made = reads.asked();
+    let stage = stage(1).tool(drifts.build()).tool(reads.build()).open().await;
+    let first = workflow("w").function("a", "drifts", json!({}));
+    let air = first.function("b", "reads", json!({"n": "${nodes.a.outputs.n}"})).edge("a", "b");
+    let run = stage.run(&air, Level::Draft).await;
+    stage.approve("user_ann", run).await;
+    assert_eq!((stage.ended(run).await["status"].as_str(), made.count("execute")), (Some("completed"), 1));
+    let replay = Replay { of: run, mode: ReplayMode::Shadow, from: None };
+    let again = stage.flow.replay(&stage.permit("user_ann"), replay, Again::default()).await.unwrap().run_id;
+    let asked = stage.asks(again).await.remove(0);
+    assert_eq!(asked["action"]["reason"], "the run before made this call with another input");
+    assert_eq!((&asked["node_id"], made.count("execute")), (&json!("b"), 1));
+    stage.approve("user_ann", again).await;
+    assert_eq!((stage.ended(again).await["status"].as_str(), made.count("execute")), (Some("completed"), 2));
+}

@@ -16,7 +16,7 @@ use crate::access::{Actor, Because, Level, risk};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Approval, Body};
 use crate::flow::expr::{RenderError, Template};
-use crate::flow::tool::{Risk, Spec, is_dry};
+use crate::flow::tool::{Reach, Risk, Spec, is_dry};
 use crate::json::{CanonicalJson, Digest32};
 use crate::ledger::decision::{Outcome, Source};
 use crate::limits;
@@ -38,7 +38,8 @@ impl Run {
         match self.head.level {
             Level::Ask => Some(Demand::one("every step is asked for at L0_Ask")),
             // Nothing that a replay does changes anything outside.
-            Level::Draft if matches!(self.replays(), Some(ReplayMode::Freeze | ReplayMode::Shadow)) => None,
+            Level::Draft if self.replays() == Some(ReplayMode::Freeze) => None,
+            Level::Draft if self.replays() == Some(ReplayMode::Shadow) => self.demand_of_shadow(at, spec, input),
             _ if self.is_planned(at) => None,
             Level::Draft => {
                 if let Some(unseen) = self.demand_of_item(at) {
@@ -68,6 +69,19 @@ impl Run {
                 demands.into_iter().flatten().reduce(Demand::and)
             }
         }
+    }
+
+    /// What a read of a shadow demands: people let it happen when the run before made it, as it was then.
+    fn demand_of_shadow(&self, at: At, spec: &Spec, input: &Value) -> Option<Demand> {
+        if self.reach(at, spec) == Reach::Pure {
+            return None;
+        }
+        if spec.metadata.requires_approval && !is_dry(input) {
+            return Some(Demand::one("the tool demands approval of every call"));
+        }
+        let digest = self.task(at).and_then(|task| task.digest);
+        let same = self.recording(at).is_some_and(|recording| recording.input.is_some() && recording.input == digest);
+        (!same).then(|| Demand::one("the run before made this call with another input"))
     }
 
     /// What a call demands that would have capped the level, had its input been known.
