@@ -10,7 +10,7 @@ use crate::access::{APPROVALS_DECIDE, Permit, is_repeated};
 use crate::ledger::audit::{Decision as Audited, Event, Writer};
 use crate::port::CommitError;
 use chimera_core::error::Code;
-use chimera_core::flow::run::{Demand, Signal, Told, Unstorable, affinity};
+use chimera_core::flow::run::{Demand, Signal, Told, Unstorable, affinity, approving};
 use chimera_core::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::decision::{Outcome, Source};
@@ -133,12 +133,15 @@ impl Flow {
         said.push(json!({
             "by": permit.actor(), "decision": ask.decision.as_str(), "at": now.to_string(), "notes": ask.reason,
         }));
-        let by: Vec<String> = said
-            .iter()
-            .filter(|said| said["decision"] == "approve")
-            .filter_map(|said| said["by"].as_str().map(str::to_owned))
-            .filter(|by| by == permit.actor() || self.still_counts(permit.tenant(), by, &run))
-            .collect();
+        for said in said.iter_mut().filter_map(Value::as_object_mut) {
+            let by = said.get("by").and_then(Value::as_str).unwrap_or_default();
+            match by == permit.actor() || self.still_counts(permit.tenant(), by, &run) {
+                true => said.remove("counts"),
+                // Kept with the request, so that a node that takes the run up knows it too.
+                false => said.insert("counts".to_owned(), false.into()),
+            };
+        }
+        let by = approving(&decisions);
         let (demand, requesters) = (demand_of(row), requesters_of(row));
         let needed = demand.people_after(&by, &requesters);
         let is_met = demand.is_met(&by, &requesters);
@@ -186,11 +189,12 @@ impl Flow {
         if !permit.is_narrow() || permit.may(APPROVALS_DECIDE) {
             return Ok(());
         }
+        let data = row.get("action_data").as_json().map(Json::to_value).unwrap_or_default();
+        let lines = || [&data["calls"], &data["plan"]["steps"]].into_iter().filter_map(Value::as_array).flatten();
         // Whoever answers a question, or lets a run inside begin, lets all of it go on.
-        if ["hitl", "workflow"].contains(&row.text("action_type")) {
+        if ["hitl", "workflow"].contains(&row.text("action_type")) || lines().any(|line| line["type"] == "workflow") {
             return self.covers_run(permit, run, APPROVALS_DECIDE).await;
         }
-        let data = row.get("action_data").as_json().map(Json::to_value).unwrap_or_default();
         let planned = data["plan"]["steps"].as_array().into_iter().flatten().filter_map(|line| line["tool"].as_str());
         let tools: Vec<&str> = match row.text("action_type") {
             "plan" => planned.collect(),
@@ -257,9 +261,7 @@ impl Flow {
 /// How many people a request takes at the least, with those who have approved.
 pub(super) fn people_needed(row: &Row) -> i64 {
     let said = row.get("decisions").as_json().map(Json::to_value).unwrap_or_default();
-    let approved = said.as_array().into_iter().flatten().filter(|said| said["decision"] == "approve");
-    let by: Vec<String> = approved.filter_map(|said| said["by"].as_str().map(str::to_owned)).collect();
-    demand_of(row).people_after(&by, &requesters_of(row))
+    demand_of(row).people_after(&approving(&said), &requesters_of(row))
 }
 
 /// Who asked for what a request is about.

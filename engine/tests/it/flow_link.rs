@@ -146,6 +146,8 @@ async fn who_may_decide_no_more_does_not_count_among_those_who_approved() {
     people.0.store(false, Ordering::SeqCst);
     let second = approve("user_cat").await;
     assert_eq!((second.status, second.approvals), ("pending", 1), "who said yes before is gone");
+    let decisions = stage.asks(run).await.remove(0)["decisions"].clone();
+    assert_eq!((&decisions[0]["counts"], &decisions[1]["counts"]), (&json!(false), &json!(null)), "and it is kept");
     people.0.store(true, Ordering::SeqCst);
     assert_eq!(approve("user_dan").await.status, "approved");
     assert_eq!(stage.ended(run).await["status"], "completed");

@@ -527,9 +527,15 @@ fn asked_at(row: &Row) -> (Option<Timestamp>, Option<Timestamp>) {
     (row.get("created_at").as_time(), row.get("reviewed_at").as_time())
 }
 
-/// Who approved.
-fn deciders(row: &Row) -> Vec<String> {
-    let decisions = row.get("decisions").as_json().map(crate::record::Json::to_value).unwrap_or_default();
+/// Who approved, of those who have decided about a request. Who was disabled or lost the right before it was
+/// approved does not count.
+#[must_use]
+pub fn approving(decisions: &Value) -> Vec<String> {
     let approving = decisions.as_array().into_iter().flatten().filter(|d| d["decision"] == "approve");
-    approving.filter_map(|decision| decision["by"].as_str().map(str::to_owned)).collect()
+    let counting = approving.filter(|decision| decision["counts"] != false);
+    counting.filter_map(|decision| decision["by"].as_str().map(str::to_owned)).collect()
+}
+
+fn deciders(row: &Row) -> Vec<String> {
+    approving(&row.get("decisions").as_json().map(crate::record::Json::to_value).unwrap_or_default())
 }

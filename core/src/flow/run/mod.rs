@@ -51,7 +51,7 @@ pub use doubt::Doubt;
 pub use edges::Decided;
 pub use env::{Action, Env, Gate, Grown, Policy, Slot, Verdict as PolicyVerdict};
 pub use event::{At, Call, Effect, Event, Kept, Mode, Note, Signal, Told, Turn, Verdict};
-pub use load::{Damaged, Recorded, Recording, Stored, StoredPatch, behind};
+pub use load::{Damaged, Recorded, Recording, Stored, StoredPatch, approving, behind};
 pub use patch::Overlaid;
 pub use pinned::request_of_row;
 pub use restored::UnsureStep;
