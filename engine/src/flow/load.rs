@@ -260,7 +260,11 @@ fn patched(rows: &[Row], graph: &Arc<Graph>, workflows: &Workflows) -> Result<Ve
     };
     // In the order in which they were put on, which need not be that of their numbers.
     let mut rows: Vec<&Row> = rows.iter().filter(known).collect();
-    rows.sort_by_key(|row| applied_seq(row).unwrap_or(i64::MAX));
+    let order = |row: &Row| match row.text("status") {
+        "applied" => (applied_seq(row).unwrap_or(-1), row.int("number")),
+        _ => (i64::MAX, row.int("number")),
+    };
+    rows.sort_by_key(|row| order(row));
     for row in rows {
         let damaged = || Damaged { what: format!("patch {} can't be read", row.int("number")) };
         let document = row.get("patch").as_json().map(Json::to_value).ok_or_else(damaged)?;

@@ -232,7 +232,8 @@ impl Run {
                 .and_then(|id| asked(approvals, |row| row.uuid("approval_request_id") == id));
             let risk = stored.approval.and_then(|id| risk_shown(approvals, id));
             let StoredPatch { number, patch, by, version, applied_seq, .. } = stored;
-            let seq = applied_seq.unwrap_or(i64::MAX);
+            // Rows of before have no number; they were put on in the order of their own.
+            let seq = applied_seq.unwrap_or(if before.is_some() { -1 } else { i64::MAX });
             self.overlays.insert(number, Overlay { patch, by, version, asked, before, seq, risk });
         }
         let incoming = |node: usize| self.graph.nodes[node].incoming.len();
