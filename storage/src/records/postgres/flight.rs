@@ -114,24 +114,27 @@ impl Session {
             self.probe(batch).await?;
         }
         match self.commit(batch.lane.id, batch.id).await {
-            Ok(true) => Ok(Outcome::Committed { head, lost: Vec::new() }),
-            Ok(false) => Ok(Outcome::Contended),
+            Ok(Some(true)) => Ok(Outcome::Committed { head, lost: Vec::new() }),
+            Ok(Some(false)) => Ok(Outcome::Contended),
+            Ok(None) => Ok(Outcome::Unsure { lost: Vec::new() }),
             Err(error) if failure::is_lost(&error) => Ok(Outcome::Unsure { lost: Vec::new() }),
             Err(error) => Err(error),
         }
     }
 
     /// Sends COMMIT and looks at the lane right behind it: a commit that the server turned into a
-    /// rollback is reported by the driver as success, but leaves no batch id there.
-    pub(super) async fn commit(&mut self, lane: i64, batch: Uuid) -> Result<bool, Error> {
+    /// rollback is reported by the driver as success, but leaves no batch id there. Nothing if the look fails: then
+    /// it may be committed.
+    pub(super) async fn commit(&mut self, lane: i64, batch: Uuid) -> Result<Option<bool>, Error> {
         let place: [&(dyn ToSql + Sync); 1] = [&lane];
         let look = self.prepare(vec![LAST_BATCH.to_owned()]).await?.remove(0);
         let commit = self.client.batch_execute("COMMIT");
         let check = self.client.query(&look, &place);
         let (committed, checked) = tokio::join!(biased; commit, check);
         committed?;
-        let last: Option<Uuid> = checked?.first().and_then(|row| row.get(0));
-        Ok(last == Some(batch))
+        let Ok(checked) = checked else { return Ok(None) };
+        let last: Option<Uuid> = checked.first().and_then(|row| row.get(0));
+        Ok(Some(last == Some(batch)))
     }
 
     /// Shows that the ledger can be appended to, and takes it back.
@@ -278,9 +281,9 @@ mod tests {
         session.client().batch_execute("BEGIN").await.unwrap();
         session.client().execute(mark, &[&batch]).await.unwrap();
         assert!(session.client().batch_execute("SELECT 1 / 0").await.is_err());
-        assert!(!session.commit(lane.id, batch).await.unwrap());
+        assert_eq!(session.commit(lane.id, batch).await.unwrap(), Some(false));
         session.client().batch_execute("BEGIN").await.unwrap();
         session.client().execute(mark, &[&batch]).await.unwrap();
-        assert!(session.commit(lane.id, batch).await.unwrap());
+        assert_eq!(session.commit(lane.id, batch).await.unwrap(), Some(true));
     }
 }
