@@ -187,7 +187,8 @@ impl<W> Committer<W> {
         let lane = batch.lane;
         match outcome {
             Outcome::Committed { head, lost } => {
-                self.txs_max = limits::BATCH_TXS_MAX;
+                // What had to be cut may be met again: batches grow back step by step.
+                self.txs_max = (self.txs_max * 2).min(limits::BATCH_TXS_MAX);
                 let lane = Lane { head, ..lane };
                 tell(batch.lane, batch.txs, drawn, lane, lost, commands);
                 self.resume(lane, commands);
