@@ -178,7 +178,7 @@ impl PostgresRecords {
         }
         let (marks, missed) = (MarkFile::read(marks)?, MarkFile::missed_at(marks)?);
         let gone = marks.iter().find_map(|mark| mark.behind(mark.generation, None));
-        let used = schema.version > 0 && pg_state::used(&client).await?;
+        let used = schema.version > 0 && lacks.is_none() && pg_state::used(&client).await?;
         let hold = match schema.version {
             0 => gone.map(|behind| Hold { reason: reason(&behind), since: now }),
             // What is missing is told; it may be what a hold is read from.

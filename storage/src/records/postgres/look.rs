@@ -30,7 +30,7 @@ const INDEXES: &str = "SELECT i.indexrelid::regclass::text, i.indrelid::regclass
 
 /// A table of this session alone, which is gone with its transaction. What is stored in it is not compressed, and
 /// no page of it is there before: each needs room that is free.
-const ROOM: &str = "BEGIN; CREATE TEMPORARY TABLE chimera_room (filler text) ON COMMIT DROP; \
+const ROOM: &str = "BEGIN; SET LOCAL temp_tablespaces = ''; CREATE TEMPORARY TABLE chimera_room (filler text) ON COMMIT DROP; \
      ALTER TABLE chimera_room ALTER filler SET STORAGE EXTERNAL; \
      INSERT INTO chimera_room SELECT string_agg(md5(n::text), '') FROM generate_series(1, {blocks} * 256) AS n \
      GROUP BY n % {blocks}; ROLLBACK";

@@ -82,6 +82,8 @@ fn look(path: &Path) -> Option<Look> {
 /// a file gives up the locks that this process has on it.
 fn state(path: &Path) -> Option<u32> {
     let conn = open_unchanging(path).ok()?;
+    // Reads the header of a file that is shorter than it says, such as a copy that was cut off.
+    let _ = conn.pragma_update(None, "writable_schema", true);
     let state: i32 = conn.query_row("PRAGMA user_version", [], |row| row.get(0)).ok()?;
     Some(state.cast_unsigned())
 }
