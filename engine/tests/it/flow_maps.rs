@@ -305,6 +305,30 @@ async fn a_list_that_is_handed_to_a_run_inside_is_not_counted_and_stops_there() 
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
 
+/// Of ten calls that need no person, two runs inside may make three each, and three of them may not.
+#[tokio::test(start_paused = true)]
+async fn what_is_spare_is_divided_among_the_runs_inside() {
+    for (runs, made_at_once) in [(2, 6), (3, 0)] {
+        let tool = write();
+        let made = tool.asked();
+        let stage = stage(1).tool(source(runs).build()).tool(tool.build()).open().await;
+        let mut inner = workflow("inner");
+        for node in 0..3 {
+            inner = inner.function(&format!("n{node}"), "write", json!({"n": node}));
+        }
+        stage.apply(&inner).await;
+        let air = workflow("w")
+            .function("a", "source", json!({}))
+            .node(json!({"id": "m", "type": "map", "over": "${nodes.a.outputs.list}", "max_parallel": 8,
+                "do": {"type": "workflow", "workflow_id": "inner", "inputs": {}}}))
+            .edge("a", "m");
+        let run = stage.run(&air, Level::ExecuteNotify).await;
+        stage.step(run, "m", "running").await;
+        stage.pass(std::time::Duration::from_secs(5)).await;
+        assert_eq!(made.count("execute"), made_at_once, "{runs} runs of three calls");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn runs_that_nobody_counted_share_what_is_spare_and_are_drafted_beyond_it() {
     let tool = write();

@@ -2,7 +2,7 @@
 
 use chimera_core::access::Level;
 use chimera_core::flow::run::affinity;
-use chimera_core::flow::tables::RUNS;
+use chimera_core::flow::tables::{EFFECTS, RUNS};
 use chimera_core::flow::tool::Reach;
 use chimera_core::limits::LANE_LEASE_SECONDS;
 use chimera_core::record::Conflict;
@@ -17,8 +17,11 @@ use std::time::Duration;
 
 /// A node whose tool `pay` takes 20 seconds and may not be repeated.
 fn pays() -> (Setup, Asked) {
-    let tool =
-        Puppet::new("pay", Reach::Write).declared(|tool| tool.timeout_ms = 30_000).takes(|_| Duration::from_secs(20));
+    pays_within(Duration::from_secs(20))
+}
+
+fn pays_within(time: Duration) -> (Setup, Asked) {
+    let tool = Puppet::new("pay", Reach::Write).declared(|tool| tool.timeout_ms = 90_000).takes(move |_| time);
     let asked = tool.asked();
     (stage(1).tool(tool.build()), asked)
 }
@@ -71,7 +74,7 @@ async fn a_node_that_is_stopped_does_not_wait_for_the_store_to_come_back() {
 async fn a_turn_that_was_kept_names_the_lane_through_which_it_is_written() {
     let world = World::new(1);
     let records = Arc::new(MemoryRecords::leased(1, Arc::clone(&world.clock)));
-    let (setup, asked) = pays();
+    let (setup, asked) = pays_within(Duration::from_secs(60));
     let stage: Stage = setup.shared().world(world).on(Arc::clone(&records)).await;
     let run = stage.run(&beside_payment(), Level::ExecuteSilent).await;
     let lane = || records.lane(affinity(run)).map(|held| held.lane);
@@ -93,7 +96,8 @@ async fn a_turn_that_was_kept_names_the_lane_through_which_it_is_written() {
     stage.pass(Duration::from_secs(10)).await;
     let row = records.row(&RUNS, vec![run.into()]).unwrap();
     assert_ne!(lane(), before);
-    assert!(row.get("completed_at").as_time().is_some() || row.get("owner_lane").as_int() == lane(), "{row:?}");
+    assert_eq!(asked.count("execute"), 1, "the payment is under way");
+    assert!(row.get("completed_at").is_null() && row.get("owner_lane").as_int() == lane(), "{row:?}");
     let shown = stage.ended(run).await;
     assert_eq!((&shown["status"], asked.count("execute")), (&json!("completed"), 1), "{shown:#}");
 }
@@ -122,4 +126,21 @@ async fn a_turn_that_lost_against_another_change_costs_no_call_and_no_answer() {
         assert_eq!((&shown["status"], asked.count("execute")), (&json!("completed"), 1), "{seconds}: {shown:#}");
         assert_eq!(stage.flow.calls_under_way(), 0, "slots are given back");
     }
+}
+
+/// The turn that would begin the payment is written through a lane that was taken meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_was_fenced_sends_nothing() {
+    let (setup, asked) = pays();
+    let stage = setup.open().await;
+    let air = workflow("w").function("a", "again", json!({})).also("delay_seconds", json!(4));
+    let run = stage.run(&air.function("b", "pay", json!({})).edge("a", "b"), Level::ExecuteSilent).await;
+    stage.pass(Duration::from_secs(2)).await;
+    let mut fenced = false;
+    stage.records.inject(Box::new(move |batch| {
+        let begins = batch.txs.iter().any(|tx| tx.inserts.iter().any(|insert| insert.table == &EFFECTS));
+        (begins && !std::mem::replace(&mut fenced, begins)).then_some(Outcome::Fenced)
+    }));
+    let shown = stage.ended(run).await;
+    assert_eq!((&shown["status"], asked.count("execute")), (&json!("completed"), 1), "{shown:#}");
 }
