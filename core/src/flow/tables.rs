@@ -252,7 +252,24 @@ pub static CACHE_ENTRIES: Table = Table {
     rank: 308,
 };
 
-/// Messages to people and systems.
+/// Messages that an actor reads here, in the order in which they came.
+pub static INBOX_MESSAGES: Table = Table {
+    name: "inbox_messages",
+    columns: &[
+        Column::new("tenant_id", Kind::Text),
+        Column::new("actor", Kind::Text),
+        Column::new("id", Kind::Uuid),
+        Column::new("run_id", Kind::Uuid),
+        Column::new("payload", Kind::Json),
+        Column::new("created_at", Kind::Time).default(),
+    ],
+    key: &["tenant_id", "actor", "id"],
+    uniques: &[],
+    tenant: Some("tenant_id"),
+    rank: 313,
+};
+
+/// Messages that are sent to people and systems.
 pub static NOTIFICATIONS: Table = Table {
     name: "notifications",
     columns: &[
@@ -396,6 +413,7 @@ pub static ALL: &[&Table] = &[
     &RUN_PATCHES,
     &CACHE_ENTRIES,
     &NOTIFICATIONS,
+    &INBOX_MESSAGES,
     &APPROVAL_REQUESTS,
     &APPROVAL_DETAILS,
     &APPROVAL_LINKS,

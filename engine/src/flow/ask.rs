@@ -13,12 +13,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chimera_core::access::Secret;
 use chimera_core::flow::review::Review;
-use chimera_core::flow::run::{Head, Requested, Unstorable, posting};
-use chimera_core::flow::tables::{APPROVAL_LINKS, NOTIFICATIONS, SCOPED_APPROVALS};
+use chimera_core::flow::run::{Head, INBOX, Requested, Unstorable, inbox_row, outbox_row};
+use chimera_core::flow::tables::{APPROVAL_LINKS, SCOPED_APPROVALS};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::{ActorType, Redactor};
 use chimera_core::limits;
-use chimera_core::record::{Insert, Json, Scope, Select, Tx, Value as Cell};
+use chimera_core::record::{Insert, Scope, Select, Tx, Value as Cell};
 use chimera_core::time::Timestamp;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -162,19 +162,10 @@ pub(super) fn message_row(
     payload: &Value,
     now: Timestamp,
 ) -> Result<Insert, Unstorable> {
-    let mut cells = vec![
-        ("id", id.into()),
-        ("tenant_id", head.tenant.as_str().into()),
-        ("run_id", head.id.into()),
-        ("approval_id", approval.into()),
-        ("channel", recipient.channel.as_str().into()),
-        ("target", recipient.target.as_str().into()),
-        ("payload", Json::of(payload)?.into()),
-        ("created_at", now.into()),
-        ("state_version", 1.into()),
-    ];
-    cells.extend(posting(&recipient.channel, now));
-    Ok(Insert::into(&NOTIFICATIONS, cells)?)
+    match recipient.channel.as_str() {
+        INBOX => inbox_row(id, head, &recipient.target, payload, now),
+        channel => outbox_row(id, head, approval, (channel, &recipient.target), payload, now),
+    }
 }
 
 fn payload(

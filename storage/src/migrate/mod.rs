@@ -69,6 +69,7 @@ migrations! {
     19 = "0019_trace_index",
     20 = "0020_inbox",
     21 = "0021_who",
+    22 = "0022_inbox_messages",
 }
 
 /// The version of the schema that this binary works with.

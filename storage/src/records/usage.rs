@@ -41,6 +41,7 @@ static INSERTED: &[&Table] = &[
     &flow::RUN_PATCHES,
     &flow::CACHE_ENTRIES,
     &flow::NOTIFICATIONS,
+    &flow::INBOX_MESSAGES,
     &flow::APPROVAL_REQUESTS,
     &flow::APPROVAL_DETAILS,
     &flow::APPROVAL_LINKS,

@@ -56,7 +56,7 @@ pub use patch::Overlaid;
 pub use pinned::request_of_row;
 pub use restored::UnsureStep;
 pub use rows::Unstorable;
-pub use rows_people::{INBOX, Requested, posting};
+pub use rows_people::{INBOX, Requested, inbox_row, outbox_row};
 pub use status::{EffectStatus, RunStatus, StepStatus};
 pub use trail::Traced;
 pub use under_way::UnderWay;

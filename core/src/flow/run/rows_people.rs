@@ -9,7 +9,7 @@ use super::task::Asked;
 use super::{Head, RunStatus};
 use crate::access::Level;
 use crate::error::ErrorBody;
-use crate::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS, NOTIFICATIONS};
+use crate::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS, INBOX_MESSAGES, NOTIFICATIONS};
 use crate::id;
 use crate::json::Digest32;
 use crate::ledger::tables::RECORD_SCOPES;
@@ -151,39 +151,66 @@ impl Book {
             let target = head.notify.as_ref()?.get(channel)?.as_str()?;
             Some((channel, target))
         };
-        let mut told: Vec<(&str, &str)> = ["webhook", "email"].into_iter().filter_map(named).collect();
+        let told: Vec<(&str, &str)> = ["webhook", "email"].into_iter().filter_map(named).collect();
         if told.is_empty() {
-            told.push((INBOX, &head.actor));
+            return Ok(self.insert(inbox_row((env.ids)(), head, &head.actor, &payload, env.now)?));
         }
         for (channel, target) in told {
-            let mut cells = vec![
-                ("id", (env.ids)().into()),
-                ("tenant_id", head.tenant.as_str().into()),
-                ("run_id", head.id.into()),
-                ("channel", channel.into()),
-                ("target", target.into()),
-                ("payload", Json::of(&payload)?.into()),
-                ("created_at", env.now.into()),
-                ("state_version", 1.into()),
-            ];
-            cells.extend(posting(channel, env.now));
-            self.insert(Insert::into(&NOTIFICATIONS, cells)?);
-            if channel != INBOX {
-                self.effects.push(Effect::Notify);
-            }
+            let row = outbox_row((env.ids)(), head, None, (channel, target), &payload, env.now)?;
+            self.insert(row);
+            self.effects.push(Effect::Notify);
         }
         Ok(())
     }
 }
 
-/// The channel that needs no sending: messages that the actor reads here.
-pub const INBOX: &str = "inbox";
-
-/// The columns that say whether a message has to be sent.
-#[must_use]
-pub fn posting(channel: &str, now: Timestamp) -> [(&'static str, Value); 2] {
-    match channel {
-        INBOX => [("status", "sent".into()), ("sent_at", now.into())],
-        _ => [("status", "pending".into()), ("next_attempt_at", now.into())],
-    }
+/// A message that has to be sent.
+pub fn outbox_row(
+    id: Uuid,
+    head: &Head,
+    approval: Option<Uuid>,
+    (channel, target): (&str, &str),
+    payload: &serde_json::Value,
+    now: Timestamp,
+) -> Result<Insert, Unstorable> {
+    Ok(Insert::into(
+        &NOTIFICATIONS,
+        vec![
+            ("id", id.into()),
+            ("tenant_id", head.tenant.as_str().into()),
+            ("run_id", head.id.into()),
+            ("channel", channel.into()),
+            ("target", target.into()),
+            ("payload", Json::of(payload)?.into()),
+            ("status", "pending".into()),
+            ("next_attempt_at", now.into()),
+            ("created_at", now.into()),
+            ("state_version", 1.into()),
+            ("approval_id", approval.into()),
+        ],
+    )?)
 }
+
+/// A message that an actor reads here.
+pub fn inbox_row(
+    id: Uuid,
+    head: &Head,
+    actor: &str,
+    payload: &serde_json::Value,
+    now: Timestamp,
+) -> Result<Insert, Unstorable> {
+    Ok(Insert::into(
+        &INBOX_MESSAGES,
+        vec![
+            ("tenant_id", head.tenant.as_str().into()),
+            ("actor", actor.into()),
+            ("id", id.into()),
+            ("run_id", head.id.into()),
+            ("payload", Json::of(payload)?.into()),
+            ("created_at", now.into()),
+        ],
+    )?)
+}
+
+/// The channel of messages that need no sending.
+pub const INBOX: &str = "inbox";
