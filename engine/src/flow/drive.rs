@@ -120,14 +120,15 @@ impl Drive {
         }
     }
 
-    /// Goes on with a run whose turn was just committed.
+    /// Goes on with a run whose turn was just committed. Most short runs have ended with it; only the others get
+    /// memory for a loop.
     pub(super) async fn go(mut self, turn: Turn) {
         let events = self.perform(&turn);
         if turn.parked {
             self.waits_in_store = turn.waits_for_slot;
             return self.leave();
         }
-        self.drive(events).await;
+        Box::pin(self.drive(events)).await;
     }
 
     /// Takes a run up that was just read.
@@ -137,7 +138,7 @@ impl Drive {
         self.waits_since = waited.then_some(self.run.head().created_at);
         let mut events = vec![Event::Begun { alone: self.alone }];
         events.extend(self.told().await);
-        self.drive(events).await;
+        Box::pin(self.drive(events)).await;
     }
 
     async fn drive(mut self, mut events: Vec<Event>) {

@@ -269,15 +269,13 @@ impl Run {
 impl Head {
     /// The columns of `runs` that are written with its first row; only who counts as having asked grows.
     pub(crate) fn cells(&self) -> Result<Vec<(&'static str, Value)>, Unstorable> {
+        // In the order of the table, so that each column is found at once.
         Ok(vec![
             ("id", self.id.into()),
             ("actor", self.actor.as_str().into()),
-            ("actor_kind", self.actor_kind.as_str().into()),
-            ("co_requesters", texts(&self.co_requesters)),
             ("request_payload", with_pins(&self.request, &self.pins)?.into()),
             ("autonomy_level", self.level.as_str().into()),
             ("trace_id", id::trace_id(self.id).into()),
-            ("risk", self.risk.as_deref().map(Json::of).transpose()?.into()),
             ("idempotency_key", self.idempotency_key.clone().into()),
             ("created_at", self.created_at.into()),
             ("tenant_id", self.tenant.as_str().into()),
@@ -290,12 +288,15 @@ impl Head {
             ("correlation_id", self.correlation_id.clone().into()),
             ("parent_run_id", self.parent.map(|(run, _)| run).into()),
             ("parent_step_id", self.parent.map(|(_, step)| step).into()),
-            ("depth", i64::from(self.depth).into()),
             ("replay_of", self.replay.as_ref().map(|replay| replay.of).into()),
             ("replay_mode", self.replay.as_ref().map(|replay| replay.mode.as_str().to_owned()).into()),
+            ("notify", self.notify.as_ref().map(Json::of).transpose()?.into()),
+            ("risk", self.risk.as_deref().map(Json::of).transpose()?.into()),
+            ("depth", i64::from(self.depth).into()),
             ("replay_from", self.replay.as_ref().and_then(|replay| replay.from.clone()).into()),
             ("timeout_at", self.timeout_at.into()),
-            ("notify", self.notify.as_ref().map(Json::of).transpose()?.into()),
+            ("actor_kind", self.actor_kind.as_str().into()),
+            ("co_requesters", texts(&self.co_requesters)),
         ])
     }
 }
