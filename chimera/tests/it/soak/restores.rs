@@ -155,7 +155,7 @@ impl Soak {
         let clients = &self.clients;
         let (mut acknowledged, mut gone) = (clients.acknowledged.lock().unwrap(), clients.gone.lock().unwrap());
         let (mut open, mut unfinished) = (clients.open.lock().unwrap(), clients.unfinished.lock().unwrap());
-        let pending = clients.count.load(Ordering::SeqCst) - open.len();
+        let (pending, open_before) = (clients.count.load(Ordering::SeqCst) - open.len(), open.len());
         for (key, Known { run, asked, told }) in &*acknowledged {
             let there = present.contains_key(run);
             assert!(there || *told > backup.begun, "{key}, {run}: acknowledged before the backup, and not in it");
@@ -180,7 +180,9 @@ impl Soak {
         let still = known.into_iter().filter(|run| is_open(&present[*run])).cloned();
         *open = still.collect();
         *unfinished = open.iter().cloned().collect();
-        clients.count.store(pending + open.len(), Ordering::SeqCst);
+        // Clients that are about to ask count themselves meanwhile.
+        clients.count.fetch_add(open.len(), Ordering::SeqCst);
+        clients.count.fetch_sub(open_before, Ordering::SeqCst);
         names
     }
 

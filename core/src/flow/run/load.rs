@@ -17,6 +17,7 @@ use crate::access::{Actor, Level};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, Graph};
 use crate::flow::patch::Patch;
+use crate::flow::tool::Reach;
 use crate::json::Digest32;
 use crate::record::Row;
 use crate::time::Timestamp;
@@ -382,12 +383,16 @@ impl Run {
             let open = over.len();
             return State::Mapping(Mapping { over: Arc::new(over), open, ..Mapping::default() });
         }
-        match effect.filter(|effect| effect.text("status") == "dispatched") {
-            Some(effect) => {
-                let due = row.get("retry_at").as_time().or_else(|| effect.get("deadline").as_time());
-                State::Lost { deadline: due.unwrap_or(Timestamp::from_micros(0)) }
-            }
-            None => State::Ready,
+        let lost = |effect: Option<&Row>| {
+            let deadline = effect.and_then(|effect| effect.get("deadline").as_time());
+            State::Lost { deadline: row.get("retry_at").as_time().or(deadline).unwrap_or(Timestamp::from_micros(0)) }
+        };
+        let writes = node.and_then(|node| node.tool.as_ref()).is_some_and(|spec| spec.effect == Reach::Write);
+        match effect {
+            Some(effect) if effect.text("status") == "dispatched" => lost(Some(effect)),
+            // A call that changes something is written down before it is made: somebody took its record away.
+            None if writes => lost(None),
+            _ => State::Ready,
         }
     }
 
