@@ -160,3 +160,17 @@ async fn a_database_without_room_is_not_ready_until_as_much_can_be_written() {
     execute(&server.url(), "DO $$ BEGIN ASSERT to_regclass('pg_temp.chimera_room') IS NULL; END $$").await;
     store.close().await;
 }
+
+/// A trigger or a rule of the database's own can swallow rows without an error.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_the_database_leaves_out_are_not_taken_for_kept() {
+    let url = fresh_database();
+    let store = postgres(&url).await;
+    execute(&url, "CREATE RULE swallow AS ON INSERT TO agents DO INSTEAD NOTHING").await;
+    let why = refused(&store, agent(1)).await;
+    assert_eq!(why.outage, Outage::Unusable);
+    assert!(why.reason.contains("left out rows of agents"), "{}", why.reason);
+    execute(&url, "DROP RULE swallow ON agents").await;
+    store.commit(agent(1)).await.unwrap();
+    store.close().await;
+}

@@ -9,8 +9,10 @@
 use super::cells::{Cell, Cells, Read};
 use super::failure;
 use super::statements::{self, ADVANCE, Expect, Inserts, LOCK, Statement};
+use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::record::{Conflict, Insert, RowKey, Step, Value};
 use chimera_engine::commit::{Batch, Loss, Outcome};
+use chimera_engine::port::{Outage, Unavailable};
 use futures::future::join_all;
 use std::collections::HashMap;
 use tokio_postgres::types::ToSql;
@@ -88,7 +90,8 @@ impl Session {
         let queue = self.client.query(&prepared[1], &keys);
         let fence = self.client.execute(&prepared[0], &advance);
         let params: Vec<Vec<&(dyn ToSql + Sync)>> = statements.iter().map(borrowed).collect();
-        let work = join_all(prepared[3..].iter().zip(&params).map(|(text, params)| self.client.query(text, params)));
+        let sent = prepared[3..].iter().zip(&statements).zip(&params);
+        let work = join_all(sent.map(|((text, statement), params)| self.answer(statement, text, params)));
         let (begun, queued, fenced, answers) = tokio::join!(biased; begin, queue, fence, work);
         begun?;
         queued?;
@@ -96,14 +99,21 @@ impl Session {
             return Ok(Outcome::Fenced);
         }
         let mut lost = Vec::new();
-        for (statement, rows) in statements.iter().zip(answers) {
-            let rows = match rows {
+        for (statement, answer) in statements.iter().zip(answers) {
+            let rows = match answer {
                 // A row that was passed over is missing to those that refer to it: the loss comes first.
                 Err(error) if !lost.is_empty() && matches!(failure::of_batch(&error), Outcome::Refused(_)) => break,
-                rows => rows?,
+                Err(error) => return Err(error),
+                Ok(Answer::Count { table, left_out: true }) => {
+                    // A statement that a rule turned into nothing stays nothing when the rule is gone.
+                    self.prepared.clear();
+                    return Ok(Outcome::Lacking(left_out(table)));
+                }
+                Ok(Answer::Count { .. }) => continue,
+                Ok(Answer::Rows(rows)) => rows,
             };
             if matches!(statement.expects, Expect::Entries(entries) if entries != rows.len()) {
-                return Ok(Outcome::Refused("the ledger did not take every entry".to_owned()));
+                return Ok(Outcome::Lacking(left_out(AUDIT_LOG_ENTRIES.name)));
             }
             lost.extend(losers(statement, &rows));
         }
@@ -119,6 +129,23 @@ impl Session {
             Ok(None) => Ok(Outcome::Unsure { lost: Vec::new() }),
             Err(error) if failure::is_lost(&error) => Ok(Outcome::Unsure { lost: Vec::new() }),
             Err(error) => Err(error),
+        }
+    }
+
+    /// Sends a statement and reads its answer. Rows that go in without a word are counted: a database that leaves
+    /// some out (a trigger, a rule) must not pass for one that keeps them.
+    async fn answer(
+        &self,
+        statement: &Statement<'_>,
+        text: &tokio_postgres::Statement,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Answer, Error> {
+        match statement.expects {
+            Expect::Count { table, rows } => {
+                let kept = self.client.execute(text, params).await?;
+                Ok(Answer::Count { table, left_out: kept != rows as u64 })
+            }
+            _ => Ok(Answer::Rows(self.client.query(text, params).await?)),
         }
     }
 
@@ -208,6 +235,17 @@ impl Session {
     }
 }
 
+/// What a statement gave.
+enum Answer {
+    Rows(Vec<Row>),
+    Count { table: &'static str, left_out: bool },
+}
+
+fn left_out(table: &str) -> Unavailable {
+    let reason = format!("the database left out rows of {table} without an error; look for a trigger or a rule on it");
+    Unavailable::new(Outage::Unusable, reason)
+}
+
 fn borrowed<'a>(statement: &'a Statement<'_>) -> Vec<&'a (dyn ToSql + Sync)> {
     statement.params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect()
 }
@@ -238,7 +276,7 @@ fn losers<'a>(statement: &Statement<'a>, rows: &[Row]) -> Vec<Lost<'a>> {
             missing.map(|(tx, insert)| Lost { tx: *tx, why: Why::Insert(insert) }).collect()
         }
         Expect::Step { tx, at, step } => step_loser(*tx, *at, step, rows),
-        Expect::Updates(_) | Expect::Inserts(_) | Expect::Entries(_) | Expect::Nothing => Vec::new(),
+        Expect::Updates(_) | Expect::Inserts(_) | Expect::Entries(_) | Expect::Count { .. } => Vec::new(),
     }
 }
 

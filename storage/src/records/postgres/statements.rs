@@ -39,8 +39,8 @@ pub(super) enum Expect<'a> {
     Step { tx: usize, at: usize, step: &'a Step },
     /// As many rows as there are entries.
     Entries(usize),
-    /// Nothing: it succeeds or fails as a whole.
-    Nothing,
+    /// A count of this many rows: it succeeds or fails as a whole.
+    Count { table: &'static str, rows: usize },
 }
 
 /// Compares the lane with what the batch builds on and moves it on.
@@ -143,7 +143,7 @@ fn inserts<'a>(batch: &'a Batch, mode: Inserts) -> Vec<Statement<'a>> {
         let cells = (0..positions.len()).map(|n| rows.iter().map(|(_, insert)| &insert.cells[n].1).collect());
         let params = arrays(cells);
         let (tail, expects) = match mode {
-            Inserts::Plain => (String::new(), Expect::Nothing),
+            Inserts::Plain => (String::new(), Expect::Count { table: table.name, rows: rows.len() }),
             Inserts::PassingOver => {
                 (format!("ON CONFLICT DO NOTHING RETURNING {}", table.key.join(", ")), Expect::Inserts(rows))
             }
