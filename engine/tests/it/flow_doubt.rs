@@ -4,13 +4,14 @@ use crate::flow_ask::{asking, mail_of};
 use crate::flow_levels::{Letters, both};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::tables::{NOTIFICATIONS, RUNS, STEPS};
+use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS, STEPS};
 use chimera_core::flow::tool::Reach;
-use chimera_core::record::Row;
+use chimera_core::record::{Row, RowCount, Step, Tx};
 use chimera_engine::flow::{DoubtFilter, StartRun};
-use chimera_engine::port::{Sent, ToolError};
+use chimera_engine::port::{Found, Records, Sent, ToolError};
 use chimera_testkit::flow::{Puppet, Setup, Stage, chain, id_of, stage};
 use serde_json::{Value, json};
+use std::time::Duration;
 use uuid::Uuid;
 
 fn no_answer() -> ToolError {
@@ -140,4 +141,46 @@ async fn gauges_can_be_set_on_any_store() {
     let run = start(&stage, Level::ExecuteNotify).await;
     stage.step(run, "a", "outcome_unknown").await;
     stage.flow.sample().await.unwrap();
+}
+
+/// What changed something outside has happened, whatever it answered.
+#[tokio::test(start_paused = true)]
+async fn a_good_answer_that_can_not_be_kept_leaves_a_write_in_doubt() {
+    for (effect, status) in [(Reach::Write, "outcome_unknown"), (Reach::Read, "failed")] {
+        let tool = Puppet::new("odd", effect).answers(|_, _| Ok(json!({"id": "a\0b"})));
+        let asked = tool.asked();
+        let stage = stage(1).tool(tool.build()).open().await;
+        let run = stage.run(&chain("w", &[("a", "odd")]), Level::ExecuteSilent).await;
+        stage.step(run, "a", status).await;
+        assert_eq!(asked.count("execute"), 1, "{effect:?}");
+    }
+}
+
+/// The tool can be asked what it did.
+#[tokio::test(start_paused = true)]
+async fn a_good_answer_that_can_not_be_kept_is_looked_up_where_that_is_possible() {
+    let tool = Puppet::new("odd", Reach::Write)
+        .answers(|_, _| Ok(json!({"id": "a\0b"})))
+        .checks(|_| Ok(Found::Happened(json!({"id": "a"}))));
+    let asked = tool.asked();
+    let stage = stage(1).tool(tool.build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "odd")]), Level::ExecuteSilent).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!((asked.count("execute"), asked.count("check")), (1, 1));
+}
+
+/// Somebody deletes the row of a call that is under way, and the run is read again.
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_record_is_gone_is_in_doubt_and_not_made_again() {
+    let slow = || Puppet::new("slow", Reach::Write).takes(|_| Duration::from_secs(5));
+    let first = stage(1).tool(slow().build()).open().await;
+    let run = first.run(&chain("w", &[("a", "slow")]), Level::ExecuteSilent).await;
+    first.step(run, "a", "running").await;
+    let gone = Step::Delete { table: &EFFECTS, conditions: Vec::new(), rows: RowCount::Exactly(1) };
+    first.records.commit(Tx { steps: vec![gone], ..Tx::default() }).await.unwrap();
+    let tool = slow();
+    let asked = tool.asked();
+    let second = first.restart(stage(1).tool(tool.build())).await;
+    second.step(run, "a", "outcome_unknown").await;
+    assert_eq!(asked.count("execute"), 0);
 }

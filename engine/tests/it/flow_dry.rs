@@ -4,7 +4,7 @@ use chimera_core::access::Level;
 use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, STEPS, TOOL_CALLS};
 use chimera_core::flow::tool::Reach;
 use chimera_engine::flow::{Decision, StartRun};
-use chimera_testkit::flow::{Puppet, chain, stage, workflow};
+use chimera_testkit::flow::{Puppet, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -103,17 +103,23 @@ async fn a_real_call_is_made_once_and_its_output_is_unchanged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_output_that_is_not_what_the_tool_promised_fails_the_step() {
+async fn an_output_that_is_not_what_the_tool_promised_leaves_a_write_to_a_person() {
     let tool = Puppet::new("tool", Reach::Write)
         .declared(|tool| tool.output = json!({"type": "object", "required": ["page"]}))
         .answers(|_, _| Ok(json!({"pages": 7})));
     let asked = tool.asked();
     let stage = stage(1).tool(tool.build()).open().await;
     let run = stage.run(&workflow("w").function("a", "tool", json!({})), Level::ExecuteSilent).await;
-    let shown = stage.ended(run).await;
-    assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("EXTERNAL_SERVICE_ERROR")));
+    let step = stage.step(run, "a", "outcome_unknown").await;
     assert_eq!(asked.count("execute"), 1, "it has happened, so it is not done again");
-    assert_eq!(stage.rows_of(&EFFECTS, run)[0].text("status"), "succeeded");
+    let settled = json!({"page": 7});
+    stage
+        .flow
+        .resolve(&stage.permit("user_ann"), run, id_of(&step["step_id"]), true, Some(settled), None)
+        .await
+        .unwrap();
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!((stage.rows_of(&EFFECTS, run)[0].text("status"), asked.count("execute")), ("succeeded", 1));
 }
 
 /// CORE-072, CORE-073, CORE-074

@@ -102,19 +102,13 @@ impl Run {
                 faults.first().map(|fault| format!("{} {}", fault.pointer, fault.message)).unwrap_or_default()
             }),
         };
+        if let Some(fault) = fault {
+            return self.unusable(at, spec, call, &fault, env, book);
+        }
         let now = env.now;
         let Some(task) = self.task_mut(at) else { return Ok(()) };
         task.in_doubt = false;
         book.settle_effect(task, EffectStatus::Succeeded, now)?;
-        if let Some(fault) = fault {
-            let message = format!("the output of {} can't be used: {fault}", spec.name);
-            let error = ToolError::not_sent(Code::ExternalServiceError, message);
-            let mut body = *error.body;
-            body.retryable = false;
-            let failed = ToolError { body: Box::new(body.clone()), sent: Sent::No };
-            book.call_ended(&self.head, self.task(at), call, step, spec, Err(&failed), now)?;
-            return self.fail_step(at, body, env, book);
-        }
         let text = text.unwrap_or_else(|_| Json::stored("null".to_owned()));
         book.call_ended(&self.head, self.task(at), call, step, spec, Ok(text.clone()), now)?;
         if self.function(at).is_some_and(|function| function.cache.is_some())
@@ -124,6 +118,35 @@ impl Run {
             self.remember(at, spec, text, env, book)?;
         }
         self.finish_step(at, spec, output, "completed", env, book)
+    }
+
+    /// The call gave something that can't be kept. What changes something outside has happened, and nobody can tell what
+    /// came of it: that is for its check or a person.
+    fn unusable(
+        &mut self,
+        at: At,
+        spec: &Arc<Spec>,
+        call: Uuid,
+        fault: &str,
+        env: &mut Env<'_>,
+        book: &mut Book,
+    ) -> Result<(), Unstorable> {
+        let message = format!("the output of {} can't be used: {fault}", spec.name);
+        let mut body = ErrorBody::new(Code::ExternalServiceError, message);
+        body.retryable = false;
+        let in_doubt = !self.resendable(at, spec);
+        let sent = if in_doubt { Sent::Maybe } else { Sent::No };
+        let error = ToolError { body: Box::new(body.clone()), sent };
+        let step = self.ensure_step(at, env);
+        book.call_ended(&self.head, self.task(at), call, step, spec, Err(&error), env.now)?;
+        let now = env.now;
+        let Some(task) = self.task_mut(at) else { return Ok(()) };
+        task.in_doubt = in_doubt;
+        if in_doubt {
+            return self.maybe_sent(at, spec, error, env, book);
+        }
+        book.settle_effect(task, EffectStatus::Succeeded, now)?;
+        self.fail_step(at, body, env, book)
     }
 
     /// A check found that it happened.
