@@ -8,7 +8,7 @@
 
 use serde_json::{Map, Number, Value};
 use std::cmp::Ordering;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 /// The canonical text of a document.
 #[must_use]
@@ -46,7 +46,10 @@ fn write_members(out: &mut String, members: &Map<String, Value>) {
         out.push(':');
         write_value(out, value);
     };
-    if members.keys().is_sorted_by(|a, b| utf16_order(a, b) != Ordering::Greater) {
+    // A map keeps its names in the order of their bytes, which is that of UTF-16 unless one of them goes beyond ASCII.
+    let is_sorted = members.keys().all(|name| name.is_ascii())
+        || members.keys().is_sorted_by(|a, b| utf16_order(a, b) != Ordering::Greater);
+    if is_sorted {
         members.iter().enumerate().for_each(&mut member);
     } else {
         let mut sorted: Vec<_> = members.iter().collect();
@@ -65,10 +68,26 @@ fn utf16_order(a: &str, b: &str) -> Ordering {
 
 /// Appends a text in quotes.
 pub(crate) fn write_text(out: &mut String, text: &str) {
+    out.reserve(text.len() + 2);
     out.push('"');
+    // Most texts hold nothing to escape. Looking at all bytes without a branch is quicker than stopping at the first.
+    let escapes = text.bytes().fold(false, |found, byte| found | is_escaped(byte));
+    if escapes {
+        write_escaped(out, text);
+    } else {
+        out.push_str(text);
+    }
+    out.push('"');
+}
+
+const fn is_escaped(byte: u8) -> bool {
+    byte < 0x20 || byte == b'"' || byte == b'\\'
+}
+
+fn write_escaped(out: &mut String, text: &str) {
     let mut plain = 0;
     for (at, byte) in text.bytes().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+        if !is_escaped(byte) {
             continue;
         }
         out.push_str(&text[plain..at]);
@@ -90,13 +109,12 @@ pub(crate) fn write_text(out: &mut String, text: &str) {
         }
     }
     out.push_str(&text[plain..]);
-    out.push('"');
 }
 
 /// Appends a whole number.
-pub(crate) fn write_integer(out: &mut String, number: impl Into<i128>) {
+pub(crate) fn write_integer(out: &mut String, number: impl Display) {
     // Writing into a text can't fail.
-    let _ = write!(out, "{}", number.into());
+    let _ = write!(out, "{number}");
 }
 
 fn write_number(out: &mut String, number: &Number) {

@@ -262,9 +262,11 @@ impl Insert {
 
     fn check(&self) -> Result<(), InvalidTx> {
         check_cells(self.table, &self.cells)?;
+        // Cells stand in the order of their columns.
+        let mut given = self.cells.iter().map(|(at, _)| *at).peekable();
         for (at, column) in self.table.columns.iter().enumerate() {
-            let given = self.cells.iter().any(|(position, _)| *position == at);
-            if !given && !column.nullable && !column.default {
+            let is_given = given.next_if_eq(&at).is_some();
+            if !is_given && !column.nullable && !column.default {
                 return Err(InvalidTx::MissingValue { table: self.table.name, column: column.name });
             }
         }
@@ -414,17 +416,18 @@ fn step_touch(table: &'static Table, conditions: &[Condition]) -> Touch {
 }
 
 fn positions(table: &'static Table, cells: Vec<(&'static str, Value)>) -> Result<Vec<(usize, Value)>, InvalidTx> {
-    let mut placed = Vec::with_capacity(cells.len());
     // Cells mostly come in the order of their columns, so each is looked for behind the one before.
     let mut next = 0;
-    for (column, value) in cells {
-        let behind = table.columns.iter().skip(next).position(|c| c.name == column).map(|at| next + at);
-        let at = behind
-            .or_else(|| table.position(column))
+    let place = |(column, value): (&'static str, Value)| {
+        let (before, behind) = table.columns.split_at(next);
+        let at = behind.iter().position(|c| c.name == column).map(|at| next + at);
+        let at = at
+            .or_else(|| before.iter().position(|c| c.name == column))
             .ok_or_else(|| InvalidTx::UnknownColumn { table: table.name, column: column.to_owned() })?;
         next = at + 1;
-        placed.push((at, value));
-    }
+        Ok((at, value))
+    };
+    let mut placed = cells.into_iter().map(place).collect::<Result<Vec<_>, _>>()?;
     placed.sort_by_key(|(at, _)| *at);
     Ok(placed)
 }

@@ -35,11 +35,11 @@ pub(super) async fn commit(
     inner: Arc<Inner>,
     head: Arc<Head>,
     mut tx: Tx,
-    turn: &Turn,
+    turn: &mut Turn,
     owner: Option<Owner>,
     has_calls: bool,
 ) -> Went {
-    if let Err(error) = seal::notes(&mut tx, &inner, &head, &turn.notes) {
+    if let Err(error) = seal::notes(&mut tx, &inner, &head, &mut turn.notes) {
         tracing::error!(run_id = %head.id, error = %error, "a turn could not be entered in the ledger");
         return Went::Unwritable;
     }

@@ -57,7 +57,13 @@ struct Before {
 
 impl Before {
     fn of(run: &Run, events: &[Event]) -> Self {
-        let answers = events.iter().filter(|event| matches!(event, Event::Answered { .. } | Event::Unwritten { .. }));
+        // A call that touches nothing outside is simply made again.
+        let is_kept = |event: &&Event| match event {
+            Event::Answered { at, .. } => !run.is_pure_at(*at),
+            Event::Unwritten { .. } => true,
+            _ => false,
+        };
+        let answers = events.iter().filter(is_kept);
         Self { calls: run.under_way(), answers: answers.cloned().collect(), busy: run.busy_places() }
     }
 }
@@ -208,7 +214,7 @@ impl Drive {
         if let Some(tx) = turn.tx.take() {
             let has_calls = !self.calls.is_empty() || !self.answered.is_empty();
             let (inner, head) = (Arc::clone(&self.inner), Arc::clone(self.run.head()));
-            match self.meanwhile(commit(inner, head, tx, &turn, self.run.owner(), has_calls)).await {
+            match self.meanwhile(commit(inner, head, tx, &mut turn, self.run.owner(), has_calls)).await {
                 Went::On => self.stale = 0,
                 Went::Stale => return self.reload(before).await,
                 Went::Lost => return None,

@@ -12,13 +12,13 @@ use sha2::{Digest, Sha256};
 /// How the form that is an actor's own begins.
 const OWN: &str = "own:";
 
-/// A key under which somebody asks for a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A key under which somebody asks for a run. Its other forms are rarely needed, so they are worked out when they are.
+#[derive(Clone, Debug)]
 pub struct RunKey {
     said: String,
-    own: String,
-    /// The form of earlier versions, under which runs may be there.
-    before: String,
+    /// The tenant, the actor and what they said.
+    place: String,
+    seal: Secret,
 }
 
 impl RunKey {
@@ -26,9 +26,7 @@ impl RunKey {
     #[must_use]
     pub fn new(seal: &Secret, permit: &Permit, said: &str) -> Self {
         let place = format!("{}\0{}\0{said}", permit.tenant(), permit.actor());
-        let own = format!("{OWN}{}", mac::sign(seal, format!("idempotency\0{place}").as_bytes()));
-        let before = format!("{OWN}{}", hex::encode(Sha256::digest(place.as_bytes())));
-        Self { said: said.to_owned(), own, before }
+        Self { said: said.to_owned(), place, seal: seal.clone() }
     }
 
     /// As it was said.
@@ -38,9 +36,9 @@ impl RunKey {
     }
 
     /// The forms in which a new run may have it, in the order in which they are tried.
-    pub(super) fn forms(&self) -> impl Iterator<Item = &str> {
-        let said = (!self.is_own_form()).then_some(self.said.as_str());
-        said.into_iter().chain([self.own.as_str()])
+    pub(super) fn forms(&self) -> impl Iterator<Item = String> {
+        let said = (!self.is_own_form()).then(|| self.said.clone());
+        said.into_iter().chain(std::iter::once_with(|| self.sealed()))
     }
 
     /// Whether it looks like the form that is an actor's own.
@@ -48,8 +46,12 @@ impl RunKey {
         self.said.starts_with(OWN)
     }
 
-    /// The forms that only its own actor's runs have.
-    pub(super) fn own(&self) -> [&str; 2] {
-        [&self.own, &self.before]
+    /// The forms that only its own actor's runs have: that of today, and that of earlier versions.
+    pub(super) fn own(&self) -> [String; 2] {
+        [self.sealed(), format!("{OWN}{}", hex::encode(Sha256::digest(self.place.as_bytes())))]
+    }
+
+    fn sealed(&self) -> String {
+        format!("{OWN}{}", mac::sign(&self.seal, format!("idempotency\0{}", self.place).as_bytes()))
     }
 }

@@ -6,8 +6,8 @@ use chimera_core::flow::run::{Head, Note};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::record::Tx;
 
-/// Adds the entries of a turn's notes to its transaction.
-pub(super) fn notes(tx: &mut Tx, inner: &Inner, head: &Head, notes: &[Note]) -> Result<(), AuditError> {
+/// Adds the entries of a turn's notes to its transaction. What the notes tell goes into the entries.
+pub(super) fn notes(tx: &mut Tx, inner: &Inner, head: &Head, notes: &mut [Note]) -> Result<(), AuditError> {
     let writer = Writer { random: &*inner.parts.random, clock: &*inner.parts.clock };
     for note in notes {
         let event = event(head, note);
@@ -33,7 +33,7 @@ pub(super) fn notes(tx: &mut Tx, inner: &Inner, head: &Head, notes: &[Note]) -> 
     Ok(())
 }
 
-fn event(head: &Head, note: &Note) -> Event {
+fn event(head: &Head, note: &mut Note) -> Event {
     let subject = match note.step {
         Some(step) => (SubjectType::Task, step),
         None => (SubjectType::Other, head.id),
@@ -45,7 +45,7 @@ fn event(head: &Head, note: &Note) -> Event {
         event_type: note.event_type.to_owned(),
         actor_type: note.by.as_ref().map_or(ActorType::System, |by| by.kind),
         actor_id: note.by.as_ref().map(|by| by.id.clone()),
-        data: note.data.clone(),
+        data: std::mem::take(&mut note.data),
         run_id: Some(head.id),
         run_seq: Some(note.run_seq),
         trace_id: Some(Inner::trace(head)),

@@ -185,7 +185,7 @@ impl Flow {
             FlowError::Refused(Box::new(body))
         };
         for form in key.forms() {
-            let head = Head { idempotency_key: Some(form.to_owned()), ..head.clone() };
+            let head = Head { idempotency_key: Some(form), ..head.clone() };
             match self.begin(permit, head, Arc::clone(&graph), None).await {
                 Err(FlowError::Commit(CommitError::Conflict(Conflict::Exists(row))))
                     if row.columns == ["idempotency_key"] => {}
@@ -323,7 +323,7 @@ impl Flow {
             self.check_crowd(id)?;
         }
         let mut tx = turn.tx.take().unwrap_or_default();
-        seal::notes(&mut tx, inner, run.head(), &turn.notes)?;
+        seal::notes(&mut tx, inner, run.head(), &mut turn.notes)?;
         ask::tell(&mut tx, inner, run.head(), &turn.asked).await?;
         permit.stamp(&mut tx);
         slots.keep();
@@ -358,7 +358,7 @@ impl Flow {
             _ => {}
         }
         for form in key.own() {
-            if let Some(row) = self.held_by(form).await?.filter(own) {
+            if let Some(row) = self.held_by(&form).await?.filter(own) {
                 return Ok(Some(row));
             }
         }

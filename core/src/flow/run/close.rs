@@ -145,6 +145,14 @@ impl Run {
     fn write_run(&mut self, attendance: Attendance, book: &mut Book) -> Result<(), Unstorable> {
         let new = self.version == 0;
         let (owner, until) = (attendance.owner(), attendance.until());
+        if new || book.status.is_some() {
+            book.set("status", self.status.as_str());
+        }
+        let failure = self.failure.as_deref();
+        if book.ended {
+            book.set("completed_at", self.completed_at);
+            book.set("error_message", failure.map(|error| error.message.clone()));
+        }
         book.set("run_seq", self.run_seq);
         if new || owner != self.owner {
             book.set("owner_lane", owner.map(|owner| owner.lane));
@@ -154,19 +162,13 @@ impl Run {
         if new || until.is_some() || self.owner.is_none() {
             book.set("next_deadline", until);
         }
-        self.owner = owner;
-        if new || book.status.is_some() {
-            book.set("status", self.status.as_str());
-        }
         if book.ended {
-            book.set("completed_at", self.completed_at);
             book.set("result", self.result.as_ref().map(Json::of).transpose()?);
-            let failure = self.failure.as_deref();
             book.set("error_data", failure.map(Json::of).transpose()?);
-            book.set("error_message", failure.map(|error| error.message.clone()));
         } else if !self.status.is_final() {
             self.write_stopping(book)?;
         }
+        self.owner = owner;
         self.write_doubts(book);
         if !new && self.co_requesters_kept < self.head.co_requesters.len() {
             book.set("co_requesters", texts(&self.head.co_requesters));

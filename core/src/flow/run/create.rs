@@ -7,7 +7,7 @@ use super::requesters::also;
 use super::rows::{Book, Unstorable};
 use super::start::Work;
 use super::task::Task;
-use super::{Run, RunStatus};
+use super::{At, Run, RunStatus};
 use crate::access::{Actor, Level};
 use crate::flow::air::Graph;
 use crate::flow::call::Answer;
@@ -205,7 +205,13 @@ impl Run {
 
     /// Whether a call touches nothing outside.
     fn is_pure(&self, call: &Call) -> bool {
-        call.mode == Mode::Execute && matches!(self.work(call.at), Work::Tool(spec) if spec.effect == Reach::Pure)
+        call.mode == Mode::Execute && self.is_pure_at(call.at)
+    }
+
+    /// Whether the tool of a place touches nothing outside.
+    #[must_use]
+    pub fn is_pure_at(&self, at: At) -> bool {
+        matches!(self.work(at), Work::Tool(spec) if spec.effect == Reach::Pure)
     }
 }
 

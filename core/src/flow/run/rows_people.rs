@@ -15,6 +15,7 @@ use crate::json::Digest32;
 use crate::ledger::tables::RECORD_SCOPES;
 use crate::record::{Insert, Json, Update, Value};
 use crate::time::Timestamp;
+use serde::Serialize;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -139,14 +140,19 @@ impl Book {
         failure: Option<&ErrorBody>,
         env: &mut Env<'_>,
     ) -> Result<(), Unstorable> {
-        let payload = json!({
-            "type": format!("run.{}", status.as_str()),
-            "timestamp": env.now.to_string(),
-            "data": {
-                "run_id": head.id, "status": status.as_str(), "workflow_id": head.workflow.id, "actor": head.actor,
-                "result": result, "error": failure, "trace_id": id::trace_id(head.id),
+        let payload = Ended {
+            data: EndedRun {
+                actor: &head.actor,
+                error: failure,
+                result,
+                run_id: head.id,
+                status: status.as_str(),
+                trace_id: id::trace_id(head.id),
+                workflow_id: &head.workflow.id,
             },
-        });
+            timestamp: env.now.to_string(),
+            kind: format!("run.{}", status.as_str()),
+        };
         let named = |channel: &'static str| {
             let target = head.notify.as_ref()?.get(channel)?.as_str()?;
             Some((channel, target))
@@ -164,13 +170,33 @@ impl Book {
     }
 }
 
+/// The message that a run has ended.
+#[derive(Serialize)]
+struct Ended<'a> {
+    data: EndedRun<'a>,
+    timestamp: String,
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+#[derive(Serialize)]
+struct EndedRun<'a> {
+    actor: &'a str,
+    error: Option<&'a ErrorBody>,
+    result: Option<&'a serde_json::Value>,
+    run_id: Uuid,
+    status: &'static str,
+    trace_id: String,
+    workflow_id: &'a str,
+}
+
 /// A message that has to be sent.
 pub fn outbox_row(
     id: Uuid,
     head: &Head,
     approval: Option<Uuid>,
     (channel, target): (&str, &str),
-    payload: &serde_json::Value,
+    payload: &impl Serialize,
     now: Timestamp,
 ) -> Result<Insert, Unstorable> {
     Ok(Insert::into(
@@ -196,7 +222,7 @@ pub fn inbox_row(
     id: Uuid,
     head: &Head,
     actor: &str,
-    payload: &serde_json::Value,
+    payload: &impl Serialize,
     now: Timestamp,
 ) -> Result<Insert, Unstorable> {
     Ok(Insert::into(
