@@ -12,6 +12,7 @@ pub(crate) mod pair;
 mod reader;
 pub(crate) mod state;
 mod texts;
+mod unsettled;
 mod wal;
 mod writer;
 
@@ -36,6 +37,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
+use unsettled::Unsettled;
 use writer::Writer;
 
 /// What a process wants to do with the data.
@@ -64,6 +66,7 @@ struct Writing {
     note: Option<String>,
     held: HeldLane,
     hold: HoldCell,
+    unsettled: Unsettled,
     inbox: SyncSender<Message>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -113,10 +116,12 @@ impl SqliteRecords {
         let wal = wal::Keeper::start(data.clone(), Arc::clone(&marks)).map_err(OpenError::Folder)?;
         let schema = SchemaWatch::default();
         let kept = (!resumes).then_some(marks);
+        let unsettled = Unsettled::default();
         let writer = Writer {
             schema: schema.clone(),
             held: held.clone(),
             hold: hold.clone(),
+            unsettled: unsettled.clone(),
             marks: kept.clone(),
             generation: 0,
             log: None,
@@ -129,7 +134,8 @@ impl SqliteRecords {
         };
         let thread = std::thread::Builder::new().name("chimera-writer".to_owned());
         let thread = thread.spawn(move || writer.run()).map_err(OpenError::Folder)?;
-        let writing = Some(Writing { marks: kept, note, held, hold, inbox, thread: Mutex::new(Some(thread)) });
+        let writing =
+            Some(Writing { marks: kept, note, held, hold, unsettled, inbox, thread: Mutex::new(Some(thread)) });
         Ok(Self { readers, writing, schema, health: Arc::default() })
     }
 
@@ -170,6 +176,7 @@ impl Records for SqliteRecords {
         if let Some(hold) = writing.hold.get() {
             return Err(Blocked::from(hold).into());
         }
+        writing.unsettled.check()?;
         let tx = Prepared::new(tx)?;
         let (waiter, answer) = oneshot::channel();
         writing.inbox.try_send(Message::Commit(tx, waiter)).map_err(|error| match error {

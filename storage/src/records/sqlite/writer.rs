@@ -10,6 +10,7 @@ use super::super::mark::MarkFile;
 use super::super::observe;
 use super::super::schema::SchemaWatch;
 use super::texts::Texts;
+use super::unsettled::Unsettled;
 use super::{execute, failure, file, state, wal};
 use crate::migrate;
 use chimera_core::ledger::Mark;
@@ -30,6 +31,7 @@ pub(super) struct Writer {
     pub(super) schema: SchemaWatch,
     pub(super) held: HeldLane,
     pub(super) hold: HoldCell,
+    pub(super) unsettled: Unsettled,
     /// What was known of the data; none while it is resumed.
     pub(super) marks: Option<Arc<MarkFile>>,
     /// The store's generation when the lane was taken.
@@ -206,26 +208,39 @@ impl Writer {
 
     /// Looks until there is an answer: who waits must not be told anything wrong.
     fn settle(&mut self, batch: &Batch) -> Settled {
+        let settled = self.look_until_settled(batch);
+        self.unsettled.set(None);
+        settled
+    }
+
+    fn look_until_settled(&mut self, batch: &Batch) -> Settled {
         loop {
             (self.conn, self.log) = (None, None);
             if self.files_gone().is_some() {
                 return Settled::Fenced { durable: None };
             }
-            let Ok(conn) = self.data.open_writer() else {
-                std::thread::park_timeout(CLAIM_PAUSE);
-                continue;
+            let conn = match self.data.open_writer() {
+                Ok(conn) => conn,
+                Err(reason) => {
+                    self.unsettled.set(Some(reason));
+                    std::thread::park_timeout(CLAIM_PAUSE);
+                    continue;
+                }
             };
             if self.check(&conn).is_err() && self.hold.get().is_some() {
                 self.conn = Some(conn);
                 return Settled::Fenced { durable: None };
             }
-            if let Ok(settled) = file::settle(&conn, batch) {
-                self.conn = Some(conn);
-                if let Settled::Ours(lane) | Settled::Never(lane) = settled {
-                    self.held.set(lane);
-                    self.mark(lane);
+            match file::settle(&conn, batch) {
+                Ok(settled) => {
+                    self.conn = Some(conn);
+                    if let Settled::Ours(lane) | Settled::Never(lane) = settled {
+                        self.held.set(lane);
+                        self.mark(lane);
+                    }
+                    return settled;
                 }
-                return settled;
+                Err(reason) => self.unsettled.set(Some(reason)),
             }
             std::thread::park_timeout(CLAIM_PAUSE);
         }
