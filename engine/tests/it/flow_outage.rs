@@ -5,7 +5,7 @@ use chimera_core::flow::run::affinity;
 use chimera_core::flow::tables::{EFFECTS, RUNS};
 use chimera_core::flow::tool::Reach;
 use chimera_core::limits::LANE_LEASE_SECONDS;
-use chimera_core::record::Conflict;
+use chimera_core::record::{Conflict, Insert};
 use chimera_engine::commit::{Loss, Outcome};
 use chimera_engine::port::Records;
 use chimera_testkit::flow::{Air, Asked, Puppet, Setup, Stage, World, stage, workflow};
@@ -76,7 +76,9 @@ async fn a_turn_that_was_kept_names_the_lane_through_which_it_is_written() {
     let records = Arc::new(MemoryRecords::leased(1, Arc::clone(&world.clock)));
     let (setup, asked) = pays_within(Duration::from_secs(60));
     let stage: Stage = setup.shared().world(world).on(Arc::clone(&records)).await;
-    let run = stage.run(&beside_payment(), Level::ExecuteSilent).await;
+    // Nothing else is written while both payments are under way.
+    let two = workflow("w").function("a", "pay", json!({})).function("b", "pay", json!({}));
+    let run = stage.run(&two.also("delay_seconds", json!(4)), Level::ExecuteSilent).await;
     let lane = || records.lane(affinity(run)).map(|held| held.lane);
     let before = lane();
     stage.pass(Duration::from_secs(2)).await;
@@ -96,10 +98,10 @@ async fn a_turn_that_was_kept_names_the_lane_through_which_it_is_written() {
     stage.pass(Duration::from_secs(10)).await;
     let row = records.row(&RUNS, vec![run.into()]).unwrap();
     assert_ne!(lane(), before);
-    assert_eq!(asked.count("execute"), 1, "the payment is under way");
+    assert_eq!(asked.count("execute"), 2, "both payments are under way");
     assert!(row.get("completed_at").is_null() && row.get("owner_lane").as_int() == lane(), "{row:?}");
     let shown = stage.ended(run).await;
-    assert_eq!((&shown["status"], asked.count("execute")), (&json!("completed"), 1), "{shown:#}");
+    assert_eq!((&shown["status"], asked.count("execute")), (&json!("completed"), 2), "{shown:#}");
 }
 
 /// The next turn loses against somebody else's change, and is decided anew.
@@ -138,7 +140,8 @@ async fn a_turn_that_was_fenced_sends_nothing() {
     stage.pass(Duration::from_secs(2)).await;
     let mut fenced = false;
     stage.records.inject(Box::new(move |batch| {
-        let begins = batch.txs.iter().any(|tx| tx.inserts.iter().any(|insert| insert.table == &EFFECTS));
+        let pays = |insert: &Insert| insert.table == &EFFECTS && insert.value("tool").as_text() == Some("pay");
+        let begins = batch.txs.iter().any(|tx| tx.inserts.iter().any(pays));
         (begins && !std::mem::replace(&mut fenced, begins)).then_some(Outcome::Fenced)
     }));
     let shown = stage.ended(run).await;
