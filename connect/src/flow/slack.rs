@@ -81,6 +81,27 @@ impl SlackPost {
         Ok(Self { spec: Arc::new(spec.compile()?), client, secrets, api })
     }
 
+    /// Posts a text; gives the message's id if a bot posted it.
+    async fn post(
+        &self,
+        call: &Call,
+        name: &SecretName,
+        text: &str,
+        keys: &mut Keyring,
+    ) -> Result<Option<String>, ToolError> {
+        let secret = keys.text(name).await?;
+        let (request, is_bot) = self.request(keys, &secret, text)?;
+        let answer = self.client.send(call, request).await?;
+        if !answer.is_success() {
+            let words = keys.quote(&String::from_utf8_lossy(&answer.body));
+            return Err(answer.refusal().with("answer", words));
+        }
+        if answer.status >= 300 {
+            return Err(answer.unusable("it answers with a redirect; the address is not Slack's"));
+        }
+        Ok(if is_bot { bot_answer(&answer, keys)?["ts"].as_str().map(str::to_owned) } else { None })
+    }
+
     /// The request for what stands behind the alias, and whether a bot sends it.
     fn request(&self, keys: &mut Keyring, secret: &Secret, text: &str) -> Result<(Request, bool), ToolError> {
         let unusable = || {
@@ -100,8 +121,12 @@ impl SlackPost {
             (request, true)
         } else {
             let url = Url::parse(behind).map_err(|_| unusable())?;
-            // The path alone lets anybody post.
+            // The path alone lets anybody post, and its last part is what nobody could guess.
             keys.learn(Secret::new(url.path()));
+            url.path_segments()
+                .and_then(|mut parts| parts.next_back())
+                .into_iter()
+                .for_each(|last| keys.learn(Secret::new(last)));
             (Request::new(Method::POST, url, Care::Once).json(&json!({"text": text})), false)
         };
         request.headers.insert(CONTENT_TYPE, JSON);
@@ -132,24 +157,11 @@ impl Tool for SlackPost {
         let name = SecretName::new(&format!("slack.{alias}"))
             .map_err(|error| ToolError::not_sent(Code::MalformedArgs, format!("channel_alias: {error}")))?;
         let mut keys = Keyring::new(Arc::clone(&self.secrets));
-        let secret = keys.text(&name).await?;
-        let (request, is_bot) = self.request(&mut keys, &secret, text)?;
-        let answer = self.client.send(&Call::of(ctx), request).await?;
-        if !answer.is_success() {
-            let words = keys.quote(&String::from_utf8_lossy(&answer.body));
-            return Err(answer.refusal().with("answer", words));
-        }
-        if answer.status >= 300 {
-            return Err(answer.unusable("it answers with a redirect; the address is not Slack's"));
-        }
-        let mut output = json!({"ok": true, "channel_alias": alias});
-        if is_bot {
-            let told = bot_answer(&answer, &keys)?;
-            if let Some(ts) = told["ts"].as_str() {
-                output["ts"] = ts.into();
-            }
-        }
-        Ok(output)
+        let told = self.post(&Call::of(ctx), &name, text, &mut keys).await;
+        keys.clean(told.map(|ts| match ts {
+            Some(ts) => json!({"ok": true, "channel_alias": alias, "ts": ts}),
+            None => json!({"ok": true, "channel_alias": alias}),
+        }))
     }
 }
 

@@ -16,6 +16,7 @@ mod planner;
 mod planner_words;
 mod redirect;
 mod reference;
+mod repeated;
 mod s3;
 mod server;
 mod slack;

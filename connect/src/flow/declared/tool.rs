@@ -76,6 +76,28 @@ impl HttpTool {
         Ok(if body.is_empty() { line } else { format!("{line} with {body}") })
     }
 
+    async fn ask(
+        &self,
+        call: &Call,
+        input: &Value,
+        values: &Values<'_>,
+        keys: &mut Keyring,
+    ) -> Result<Value, ToolError> {
+        let mut request = self.line.request(&self.plan.request, values, self.care())?;
+        self.line.client.allows(&request)?;
+        self.line.sign(&mut request, &self.plan.request, call, keys).await?;
+        let (output, answer) = paging::read(&self.line, &self.plan, call, request, keys, self.wanted(input)).await?;
+        // Masked before it is compared: places that don't fit are named in the error.
+        let output = keys.clean(Ok(output.unwrap_or(Value::Null)))?;
+        match self.spec.output.check(&output) {
+            Ok(()) => Ok(output),
+            Err(faults) => {
+                let error = answer.unusable("the answer has not what was promised");
+                Err(error.with("faults", json!(faults.iter().map(|fault| &fault.pointer).collect::<Vec<_>>())))
+            }
+        }
+    }
+
     /// Looks for the effect once: what was found, and whether everything was looked through.
     async fn look(
         &self,
@@ -83,21 +105,30 @@ impl HttpTool {
         call: &Call,
         values: &Values<'_>,
     ) -> Result<(Option<Value>, bool), ToolError> {
-        let mark = lookup.contains.fill(values, str::to_owned).ok_or_else(|| malformed("the call has no key"))?;
         let mut keys = Keyring::new(Arc::clone(&self.line.secrets));
+        let told = self.search(lookup, call, values, &mut keys).await;
+        keys.clean(told)
+    }
+
+    async fn search(
+        &self,
+        lookup: &Lookup,
+        call: &Call,
+        values: &Values<'_>,
+        keys: &mut Keyring,
+    ) -> Result<(Option<Value>, bool), ToolError> {
+        let mark = lookup.contains.fill(values, str::to_owned).ok_or_else(|| malformed("the call has no key"))?;
         let mut request = self.line.request(&lookup.request, values, Care::Read)?;
-        self.line.sign(&mut request, &lookup.request, call, &mut keys).await?;
+        self.line.sign(&mut request, &lookup.request, call, keys).await?;
         for _ in 0..DECLARED_PAGES_MAX {
-            let answer = self.line.send(call, request.clone(), &keys).await?;
+            let answer = self.line.send(call, request.clone(), keys).await?;
             let document = answer.json()?;
             let items = lookup.items.find(&document).and_then(Value::as_array);
             let marked =
                 |item: &&Value| lookup.at.find(item).and_then(Value::as_str).is_some_and(|s| s.contains(&mark));
             if let Some(item) = items.and_then(|items| items.iter().find(marked)) {
                 let source = Source { document: item, header: &|_| None, more: false, cursor: None };
-                let mut output = self.plan.response.apply(&source);
-                output.iter_mut().for_each(|output| keys.mask(output));
-                return Ok((output, true));
+                return Ok((self.plan.response.apply(&source), true));
             }
             match answer.next_link().filter(|next| next.origin() == self.line.base_url.origin()) {
                 Some(next) => request.url = next,
@@ -109,10 +140,22 @@ impl HttpTool {
 
     async fn undo(&self, call: &Call, step: &Step, gone: &[u16], values: &Values<'_>) -> Result<Value, ToolError> {
         let mut keys = Keyring::new(Arc::clone(&self.line.secrets));
+        let told = self.take_back(call, step, gone, values, &mut keys).await;
+        keys.clean(told)
+    }
+
+    async fn take_back(
+        &self,
+        call: &Call,
+        step: &Step,
+        gone: &[u16],
+        values: &Values<'_>,
+        keys: &mut Keyring,
+    ) -> Result<Value, ToolError> {
         let care = if self.spec.rollback == Rollback::Repeatable { Care::Repeatable } else { Care::Once };
         let mut request = self.line.request(step, values, care)?;
-        self.line.sign(&mut request, step, call, &mut keys).await?;
-        match self.line.send(call, request, &keys).await {
+        self.line.sign(&mut request, step, call, keys).await?;
+        match self.line.send(call, request, keys).await {
             Ok(answer) => Ok(json!({"rolled_back": true, "status": answer.status})),
             Err(error) => match error.body.details.get("status").and_then(Value::as_u64) {
                 Some(status) if gone.iter().any(|gone| u64::from(*gone) == status) => {
@@ -141,23 +184,10 @@ impl Tool for HttpTool {
             let output = self.plan.dry_run.fill(&values).unwrap_or(Value::Null);
             return Ok(Spec::simulated(output, self.would_execute(&values)?));
         }
-        let call = Call::of(ctx);
         let mut keys = Keyring::new(Arc::clone(&self.line.secrets));
-        let mut request = self.line.request(&self.plan.request, &values, self.care())?;
-        self.line.client.allows(&request)?;
-        self.line.sign(&mut request, &self.plan.request, &call, &mut keys).await?;
-        let (output, answer) = paging::read(&self.line, &self.plan, &call, request, &keys, self.wanted(input)).await?;
-        let mut output = output.unwrap_or(Value::Null);
-        keys.mask(&mut output);
-        match self.spec.output.check(&output) {
-            Ok(()) => Ok(output),
-            Err(faults) => {
-                let error = answer.unusable("the answer has not what was promised");
-                Err(error.with("faults", json!(faults.iter().map(|fault| &fault.pointer).collect::<Vec<_>>())))
-            }
-        }
+        let told = self.ask(&Call::of(ctx), input, &values, &mut keys).await;
+        keys.clean(told)
     }
-
     async fn rollback(&self, ctx: &CallContext, done: &Done) -> Result<Value, ToolError> {
         let Some((step, gone)) = &self.plan.rollback else {
             return Err(malformed(&format!("{} does not support rollback", self.spec.name)));

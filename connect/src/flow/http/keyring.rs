@@ -1,7 +1,7 @@
 //! The secrets of one call: resolved when they are needed, and masked in all that comes back.
 //!
-//! A server may repeat what it was sent, in an error or in its answer; what leaves a tool has
-//! passed through here first.
+//! A server may repeat what it was sent, in an error or in its answer. Only this file resolves secrets, and whoever makes a
+//! [`Keyring`] gives its result back through [`Keyring::clean`]; a test of the tree says so.
 
 use super::failure::lasting;
 use base64::Engine as _;
@@ -41,6 +41,8 @@ impl Keyring {
             return Err(lasting(ToolError::not_sent(Code::ToolUnavailable, what)));
         };
         let secret = Secret::new(text);
+        // Names of hosts are in lower case, and a redirect may put a secret into one.
+        self.used.push(Secret::new(text.to_ascii_lowercase()));
         self.used.push(secret.clone());
         Ok(secret)
     }
@@ -66,10 +68,24 @@ impl Keyring {
         sensitive(&format!("{prefix}{}", secret.expose_text().unwrap_or_default()), name)
     }
 
-    /// What stands for `value` in an output: every secret in it masked, however it is spelled.
-    pub(crate) fn mask(&self, value: &mut Value) {
-        if !self.used.is_empty() {
-            mask(&Redactor::new(&self.used), value);
+    /// What a call may give back: every secret in its output or in its error is masked, however it is spelled.
+    pub(crate) fn clean<T: Output>(&self, told: Result<T, ToolError>) -> Result<T, ToolError> {
+        if self.used.is_empty() {
+            return told;
+        }
+        let redactor = Redactor::new(&self.used);
+        match told {
+            Ok(mut output) => {
+                output.documents().for_each(|document| mask(&redactor, document));
+                Ok(output)
+            }
+            Err(mut error) => {
+                if let Cow::Owned(masked) = redactor.values(&error.body.message) {
+                    error.body.message = masked;
+                }
+                error.body.details.values_mut().for_each(|detail| mask(&redactor, detail));
+                Err(error)
+            }
         }
     }
 
@@ -78,6 +94,39 @@ impl Keyring {
         let clean = Redactor::new(&self.used).text(text).into_owned();
         let printable = clean.chars().map(|c| if c.is_control() { ' ' } else { c });
         printable.take(ERROR_TEXT_CHARS_MAX).collect::<String>().trim().to_owned()
+    }
+}
+
+/// What a call gives back if it went well, and the parts of it that the other side wrote.
+pub(crate) trait Output {
+    /// Every document in it.
+    fn documents(&mut self) -> impl Iterator<Item = &mut Value>;
+}
+
+impl Output for Value {
+    fn documents(&mut self) -> impl Iterator<Item = &mut Value> {
+        std::iter::once(self)
+    }
+}
+
+/// What a lookup found, and whether it saw everything.
+impl Output for (Option<Value>, bool) {
+    fn documents(&mut self) -> impl Iterator<Item = &mut Value> {
+        self.0.iter_mut()
+    }
+}
+
+/// A status: no words of the other side.
+impl Output for u16 {
+    fn documents(&mut self) -> impl Iterator<Item = &mut Value> {
+        std::iter::empty()
+    }
+}
+
+/// Nothing at all.
+impl Output for () {
+    fn documents(&mut self) -> impl Iterator<Item = &mut Value> {
+        std::iter::empty()
     }
 }
 

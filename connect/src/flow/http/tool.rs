@@ -121,6 +121,18 @@ impl HttpRequest {
         Ok(request)
     }
 
+    async fn ask(
+        &self,
+        call: &Call,
+        mut request: Request,
+        input: &Value,
+        keys: &mut Keyring,
+    ) -> Result<Value, ToolError> {
+        self.add_headers(&mut request, input, keys).await?;
+        let answer = self.client.send(call, request).await?;
+        Ok(output(&expected(answer, input, keys)?))
+    }
+
     /// Adds the headers of the input, with the values of their secrets.
     async fn add_headers(&self, request: &mut Request, input: &Value, keys: &mut Keyring) -> Result<(), ToolError> {
         for (name, value) in input["headers"].as_object().into_iter().flatten() {
@@ -169,7 +181,7 @@ impl Tool for HttpRequest {
     }
 
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
-        let mut request = self.request(input)?;
+        let request = self.request(input)?;
         self.client.allows(&request)?;
         if is_dry(input) {
             for (name, value) in input["headers"].as_object().into_iter().flatten() {
@@ -181,12 +193,8 @@ impl Tool for HttpRequest {
             return Ok(Spec::simulated(output, would_execute(&request)));
         }
         let mut keys = Keyring::new(Arc::clone(&self.secrets));
-        self.add_headers(&mut request, input, &mut keys).await?;
-        let answer = self.client.send(&Call::of(ctx), request).await?;
-        let answer = expected(answer, input, &keys)?;
-        let mut output = output(&answer);
-        keys.mask(&mut output);
-        Ok(output)
+        let told = self.ask(&Call::of(ctx), request, input, &mut keys).await;
+        keys.clean(told)
     }
 }
 

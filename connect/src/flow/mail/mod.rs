@@ -8,10 +8,10 @@
 mod message;
 mod talk;
 
+use super::http::Keyring;
 use super::input::read;
 use async_trait::async_trait;
 use chimera_core::access::SecretName;
-use chimera_core::error::Code;
 use chimera_core::flow::schema::BadSchema;
 use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
 use chimera_core::limits::{MAIL_RECEIVERS_MAX, MAIL_SUBJECT_CHARS_MAX, MAIL_TEXT_BYTES_MAX};
@@ -162,16 +162,8 @@ impl Tool for EmailSend {
             let what = format!("send a mail of {} bytes to {} receivers", mail.bytes.len(), mail.envelope.to().len());
             return Ok(Spec::simulated(output, what));
         }
-        let password = match self.server.password() {
-            Some(name) => Some(
-                self.secrets
-                    .resolve(name)
-                    .await
-                    .map_err(|error| ToolError::not_sent(Code::ToolUnavailable, error.to_string()))?,
-            ),
-            None => None,
-        };
-        self.server.hand_over(ctx, &mail, password.as_ref()).await?;
-        Ok(output)
+        let mut keys = Keyring::new(Arc::clone(&self.secrets));
+        let told = self.server.hand_over(ctx, &mail, &mut keys).await;
+        keys.clean(told).map(|()| output)
     }
 }

@@ -6,9 +6,9 @@
 
 use super::message::Mail;
 use super::{InvalidMail, MailSettings, MailTls};
-use chimera_core::access::{Secret, SecretName};
+use crate::flow::http::Keyring;
+use chimera_core::access::SecretName;
 use chimera_core::error::Code;
-use chimera_core::limits::ERROR_TEXT_CHARS_MAX;
 use chimera_engine::port::{CallContext, Sent, ToolError};
 use lettre::transport::smtp::Error;
 use lettre::transport::smtp::authentication::{Credentials, Mechanism};
@@ -69,23 +69,23 @@ impl Server {
         Ok(Self { host, port, tls, parameters, login, hello: ClientId::Domain(domain.to_owned()) })
     }
 
-    /// The secret that is needed, if one is.
-    pub(super) fn password(&self) -> Option<&SecretName> {
-        self.login.as_ref().map(|(_, password)| password)
+    /// Who we are to the server, if it is to know.
+    async fn credentials(&self, keys: &mut Keyring) -> Result<Option<Credentials>, ToolError> {
+        let Some((user, password)) = &self.login else { return Ok(None) };
+        let password = keys.text(password).await?;
+        Ok(Some(Credentials::new(user.clone(), password.expose_text().unwrap_or_default().to_owned())))
     }
 
     /// Hands a mail over within the time that the call has.
-    pub(super) async fn hand_over(
-        &self,
-        ctx: &CallContext,
-        mail: &Mail,
-        password: Option<&Secret>,
-    ) -> Result<(), ToolError> {
+    pub(super) async fn hand_over(&self, ctx: &CallContext, mail: &Mail, keys: &mut Keyring) -> Result<(), ToolError> {
+        let credentials = self.credentials(keys).await?;
         let begun = AtomicBool::new(false);
         let mut cancel = ctx.cancel.clone();
         let (code, why) = tokio::select! {
             biased;
-            outcome = self.talk(ctx, mail, password, &begun) => return outcome,
+            outcome = self.talk(ctx, mail, credentials, &begun) => {
+                return outcome.map_err(|error| shortened(error, keys));
+            }
             () = cancel.cancelled() => (Code::InvalidTransition, "the call was cancelled"),
             () = tokio::time::sleep(ctx.time_left) => (Code::RequestTimeout, "the mail server took too long"),
         };
@@ -97,13 +97,11 @@ impl Server {
         &self,
         ctx: &CallContext,
         mail: &Mail,
-        password: Option<&Secret>,
+        credentials: Option<Credentials>,
         begun: &AtomicBool,
     ) -> Result<(), ToolError> {
         let mut line = self.connect(ctx).await?;
-        if let (Some((user, _)), Some(password)) = (&self.login, password) {
-            let password = password.expose_text().unwrap_or_default().to_owned();
-            let credentials = Credentials::new(user.clone(), password);
+        if let Some(credentials) = credentials {
             let outcome = line.auth(&[Mechanism::Plain, Mechanism::Login], &credentials).await;
             outcome.map_err(|error| failed(&error, "does not let us in", Sent::No))?;
         }
@@ -165,17 +163,24 @@ async fn receivers(line: &mut AsyncSmtpConnection, mail: &Mail) -> Result<(), To
     Err(error.with("refused", refused))
 }
 
+/// The error with its reply in a length that can be kept. A secret is masked while it is still whole.
+fn shortened(mut error: ToolError, keys: &Keyring) -> ToolError {
+    if let Some(reply) = error.body.details.get_mut("reply") {
+        *reply = keys.quote(reply.as_str().unwrap_or_default()).into();
+    }
+    error
+}
+
 /// An error in the words of the conversation. A reply is an answer: what it refuses was not done,
 /// and it says itself whether a retry may help.
 fn failed(error: &Error, what: &str, unanswered: Sent) -> ToolError {
-    tracing::debug!(%error, "mail server failed");
+    tracing::debug!(status = error.status().map(tracing::field::display), "mail server failed");
     let message = format!("the mail server {what}");
     match error.status() {
         Some(status) => {
-            let told: String = error.to_string().chars().take(ERROR_TEXT_CHARS_MAX).collect();
             let mut refusal = ToolError::not_sent(Code::ExternalServiceError, message)
                 .with("status", status.to_string())
-                .with("reply", told);
+                .with("reply", error.to_string());
             refusal.body.retryable = error.is_transient();
             refusal
         }

@@ -62,13 +62,18 @@ impl WebhookSender {
 
     /// Sends one message; gives the receiver's status, which is below 300.
     pub async fn send(&self, call: &Call, message: &Message<'_>) -> Result<u16, ToolError> {
+        let mut keys = Keyring::new(Arc::clone(&self.secrets));
+        let told = self.deliver(call, message, &mut keys).await;
+        keys.clean(told)
+    }
+
+    async fn deliver(&self, call: &Call, message: &Message<'_>, keys: &mut Keyring) -> Result<u16, ToolError> {
         let mut request = self.request(message.url)?;
         let now = self.client.clock().now();
         let happened = message.timestamp.map_or_else(|| now.to_string(), str::to_owned);
         let payload = json!({"type": message.event_type, "timestamp": happened, "data": message.data});
         request = request.json(&payload);
-        let mut keys = Keyring::new(Arc::clone(&self.secrets));
-        let key = resolve(&mut keys, message.key).await?;
+        let key = resolve(keys, message.key).await?;
         let at = now.micros().div_euclid(1_000_000);
         let signature =
             sign(key.expose_text().unwrap_or_default(), message.id, at, &request.body).map_err(|error| {
@@ -100,7 +105,9 @@ impl WebhookSender {
     pub async fn public_keys(&self, key: &Key) -> Vec<String> {
         let mut keys = Keyring::new(Arc::clone(&self.secrets));
         let found = resolve(&mut keys, key).await;
-        found.map(|found| public_keys(found.expose_text().unwrap_or_default())).unwrap_or_default()
+        let public = found.map(|found| json!(public_keys(found.expose_text().unwrap_or_default())));
+        let public = keys.clean(public).ok().and_then(|public| serde_json::from_value(public).ok());
+        public.unwrap_or_default()
     }
 
     /// Whether the rules allow a receiver, as far as it shows without a lookup.

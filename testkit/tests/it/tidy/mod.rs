@@ -21,6 +21,7 @@ mod purity;
 mod rooms;
 mod rust;
 mod scan;
+mod secrets;
 mod sizes;
 mod sql;
 mod supply;

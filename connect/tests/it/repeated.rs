@@ -1,0 +1,147 @@
+//! What the other side repeats of a secret stays out of what a tool gives back, whichever tool it is.
+//!
+//! Every tool that uses a secret meets servers that put it wherever a server can put text: into an answer, a
+//! refusal, a field's name, a header, the name of the host it sends us to.
+
+use crate::server::{Known, Reply, Seen, Server, call, ctx, local, toolbox};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use chimera_connect::flow::declared::tools;
+use chimera_connect::flow::http::HttpRequest;
+use chimera_connect::flow::slack::SlackPost;
+use chimera_connect::flow::webhook::{WebhookSend, WebhookSender};
+use chimera_connect::flow::{MailSettings, MailTls, mail_tool};
+use chimera_core::access::SecretName;
+use chimera_engine::port::{Done, Tool, ToolError};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpListener;
+
+/// It may stand in a header, in a path and in the name of a host.
+const SECRET: &str = "Hunter2-Hunter2";
+const CRM: &str = include_str!("../data/crm.toml");
+
+fn answers(seen: &[Seen]) -> Reply {
+    let last = seen.last().unwrap();
+    let all = format!("{last:?} {SECRET} {}", STANDARD.encode(SECRET));
+    let echo = json!({
+        "ok": true, "ts": all, "error": all, "data": {"id": 5, "name": all, SECRET: all}, "message": all, SECRET: all,
+    });
+    let way = last.header("x-way").to_owned() + &last.target;
+    match way.as_str() {
+        way if way.contains("refuse") => Reply::json(400, &echo),
+        way if way.contains("break") => Reply::json(500, &echo),
+        way if way.contains("away") => Reply::to(302, format!("http://{SECRET}.example/{SECRET}")),
+        way if way.contains("text") => Reply::Answer(200, Vec::new(), all.into_bytes()),
+        _ => Reply::json(200, &echo).with("location", all),
+    }
+}
+
+fn clean(what: &str, told: &Result<Value, ToolError>) {
+    let shown = match told {
+        Ok(output) => output.to_string(),
+        Err(error) => format!("{error} {:?} {}", error.body, json!(error.body)),
+    };
+    for spelled in [SECRET, &SECRET.to_ascii_lowercase(), &STANDARD.encode(SECRET), &hex::encode(SECRET)] {
+        assert!(!shown.contains(spelled), "{what}: {spelled} in {shown}");
+    }
+}
+
+/// The tools that speak HTTP with a secret, each with an input that leads to `way`.
+fn speakers(server: &Server, way: &str) -> Vec<(String, Arc<dyn Tool>, Value)> {
+    let hook = server.url(&format!("/{way}/{SECRET}"));
+    let bot = json!({"token": SECRET, "channel": "C1"}).to_string();
+    let account = json!({"client_id": "c", "client_secret": SECRET, "token_url": server.url(&format!("/{way}"))});
+    let secrets = [
+        ("http.127.0.0.1", SECRET),
+        ("slack.hook", &hook),
+        ("slack.bot", &bot),
+        ("webhook.crm", &format!("whsec_{}", STANDARD.encode(SECRET))),
+        ("crm", SECRET),
+        ("crm_tag", SECRET),
+        ("account", &account.to_string()),
+    ];
+    let known = || Known::of(&secrets);
+    let slack =
+        || Arc::new(SlackPost::new(local(), known(), server.url(&format!("/{way}/")).parse().unwrap()).unwrap());
+    let post = |alias: &str| json!({"channel_alias": alias, "text": "x"});
+    let header = |prefix: &str| format!("{prefix}secret://http.127.0.0.1");
+    let ask = json!({"url": server.url("/"), "headers": {"X-Way": way, "Authorization": header("Bearer ")}});
+    let sender = WebhookSender::new(local(), known());
+    let message = json!({"url": server.url(&format!("/{way}")), "event_type": "a", "secret": "secret://webhook.crm"});
+    let lead = json!({"name": "Ada", "list": way});
+    let basic = tools(CRM, "crm.toml", &toolbox(&secrets, &["crm"], server)).unwrap().remove(0);
+    let auth = "auth = { kind = \"oauth2\", secret = \"secret://account\", token_url = \"https://t.example/token\" }";
+    let oauth = CRM.replace("auth = { kind = \"basic\", username = \"chimera\", secret = \"secret://crm\" }", auth);
+    let oauth = tools(&oauth, "crm.toml", &toolbox(&secrets, &["crm"], server)).unwrap().remove(0);
+    vec![
+        ("http.request".into(), Arc::new(HttpRequest::new(local(), known()).unwrap()), ask),
+        ("slack hook".into(), slack(), post("hook")),
+        ("slack bot".into(), slack(), post("bot")),
+        ("webhook_send".into(), Arc::new(WebhookSend::new(sender).unwrap()), message),
+        ("declared".into(), Arc::new(basic), lead.clone()),
+        ("declared with a token".into(), Arc::new(oauth), lead),
+    ]
+}
+
+#[tokio::test]
+async fn a_secret_that_a_server_repeats_is_masked_by_every_tool() {
+    let server = Server::start(answers).await;
+    for way in ["fine", "text", "refuse", "break", "away"] {
+        for (name, tool, input) in speakers(&server, way) {
+            let what = format!("{name}, {way}");
+            clean(&what, &call(&*tool, input.clone()).await);
+            let done = Done { input, output: json!({"id": way}) };
+            clean(&what, &tool.rollback(&ctx(), &done).await);
+        }
+    }
+}
+
+/// An SMTP server that repeats what it was shown in its `reply` to the command that begins with `refuses`.
+async fn smtp(refuses: &'static str) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let (read, mut write) = stream.into_split();
+        let mut lines = BufReader::new(read).lines();
+        write.write_all(b"220 here\r\n").await.unwrap();
+        let mut shown = String::new();
+        while let Ok(Some(line)) = lines.next_line().await {
+            if line.starts_with("AUTH") {
+                shown = line.rsplit(' ').next().unwrap().to_owned();
+            }
+            let reply = match line.as_str() {
+                line if line.starts_with(refuses) => format!("535 '{SECRET}' of {shown} is wrong\r\n"),
+                line if line.starts_with("EHLO") => "250-here\r\n250 AUTH PLAIN\r\n".to_owned(),
+                line if line.starts_with("AUTH") => "235 welcome\r\n".to_owned(),
+                _ => "250 fine\r\n".to_owned(),
+            };
+            write.write_all(reply.as_bytes()).await.unwrap();
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_mail_password_that_a_server_repeats_is_masked() {
+    for refuses in ["AUTH", "MAIL", "RCPT"] {
+        let settings = MailSettings {
+            server: "127.0.0.1".into(),
+            port: smtp(refuses).await,
+            tls: MailTls::None,
+            user: Some("bot".into()),
+            password: Some(SecretName::new("smtp").unwrap()),
+            from: "bot@acme.example".into(),
+            roots_pem: None,
+        };
+        let mail = mail_tool(settings, Known::of(&[("smtp", SECRET)])).unwrap();
+        let told = call(&*mail, json!({"to": "a@b.example", "subject": "s"})).await;
+        let reply = told.as_ref().unwrap_err().body.details["reply"].as_str().unwrap().to_owned();
+        assert!(reply.contains("is wrong"), "{reply}");
+        clean(refuses, &told);
+        let pair = STANDARD.encode(format!("\0bot\0{SECRET}"));
+        assert!(!reply.contains(&pair), "{reply}");
+    }
+}

@@ -1,0 +1,50 @@
+//! What was called with a secret gives nothing back that still holds it.
+//!
+//! One file of `connect` resolves secrets. Whoever uses it passes what comes back through its mask, once for every
+//! set of secrets, so that no adapter has to remember which of its texts come from the other side.
+
+use super::finding::{Finding, assert_none};
+use super::rust::Rust;
+use super::tree;
+
+const KEYRING: &str = "connect/src/flow/http/keyring.rs";
+
+fn check(file: &Rust) -> Vec<Finding> {
+    if !file.path.starts_with("connect/src/") || file.path == KEYRING {
+        return Vec::new();
+    }
+    let resolves = file.lines_outside_tests("secrets.resolve(").into_iter();
+    let mut found: Vec<Finding> = resolves
+        .map(|line| {
+            Finding::new(&file.path, line, "a secret is resolved: use a Keyring, which masks it in what comes back")
+        })
+        .collect();
+    let made = file.lines_outside_tests("Keyring::new(");
+    let cleaned = file.lines_outside_tests("keys.clean(");
+    if let Some(line) = made.first().filter(|_| made.len() > cleaned.len()) {
+        found.push(Finding::new(
+            &file.path,
+            *line,
+            "a Keyring is made: pass the result of the call through its `clean`",
+        ));
+    }
+    found
+}
+
+#[test]
+fn whoever_uses_a_secret_masks_what_comes_back() {
+    assert_none(&tree::rust().iter().flat_map(check).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_adapter_that_does_not_mask_is_found() {
+    let lines =
+        |path: &str, text: &str| check(&Rust::new(path, text)).iter().map(|found| found.line).collect::<Vec<_>>();
+    let own = "fn a() { self.secrets.resolve(name) }\nfn b() { let keys = Keyring::new(s); call(&keys) }";
+    assert_eq!(lines("connect/src/flow/mail/mod.rs", own), [1, 2]);
+    assert_eq!(lines("storage/src/secrets/file.rs", own), [0_usize; 0]);
+    assert_eq!(
+        lines("connect/src/a.rs", "fn b() { let keys = Keyring::new(s);\nkeys.clean(call(&keys)) }"),
+        [0_usize; 0]
+    );
+}
