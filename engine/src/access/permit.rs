@@ -64,6 +64,12 @@ impl Permit {
         Self { actor, scopes, entry: Arc::new(entry), once: None, strict: false }
     }
 
+    /// The same person with a token that gives only these scopes.
+    #[must_use]
+    pub fn narrowed(self, scopes: &[&str]) -> Self {
+        Self { scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(), ..self }
+    }
+
     /// Of the person to whom a link was sent that is valid: whoever has read the link's row may ask. The
     /// link is for deciding, and for nothing else.
     pub(crate) fn of_link(tenant: &str, actor: &str) -> Self {

@@ -121,8 +121,8 @@ impl Flow {
         self.may_decide(permit, row)?;
         if ask.decision == Decision::Approve {
             review::check_approvable(row)?;
-            self.check_narrow(permit, ask.run, row).await?;
         }
+        self.check_narrow(permit, ask, row).await?;
         let mut decisions = row.get("decisions").as_json().map(Json::to_value).unwrap_or_default();
         let said =
             decisions.as_array_mut().ok_or_else(|| FlowError::refused(Code::Internal, "the approval can't be read"))?;
@@ -184,28 +184,21 @@ impl Flow {
         self.inner.parts.asking.recipients.may_still_decide(tenant, person, run.text("actor"))
     }
 
-    /// A token that was made narrower lets nothing happen that it could not ask for, unless it is for deciding.
-    async fn check_narrow(&self, permit: &Permit, run: Uuid, row: &Row) -> Result<(), FlowError> {
+    /// A token that was made narrower lets nothing happen that it could not ask for, unless it is for deciding. A no
+    /// is an answer too: the graph may have a way on behind it.
+    async fn check_narrow(&self, permit: &Permit, ask: &Decide, row: &Row) -> Result<(), FlowError> {
         if !permit.is_narrow() || permit.may(APPROVALS_DECIDE) {
             return Ok(());
         }
-        let data = row.get("action_data").as_json().map(Json::to_value).unwrap_or_default();
-        let lines = || [&data["calls"], &data["plan"]["steps"]].into_iter().filter_map(Value::as_array).flatten();
-        // Whoever answers a question, or lets a run inside begin, lets all of it go on.
-        if ["hitl", "workflow"].contains(&row.text("action_type")) || lines().any(|line| line["type"] == "workflow") {
-            return self.covers_run(permit, run, APPROVALS_DECIDE).await;
+        match (row.text("action_type"), ask.decision) {
+            // What it would add is not part of the run yet.
+            ("graph.patch", Decision::Approve) => Err(FlowError::lacking(APPROVALS_DECIDE)),
+            // Nothing of the run has happened, and nothing will.
+            ("plan", Decision::Reject | Decision::RequestChanges) => {
+                self.may_end(permit, ask.run, APPROVALS_DECIDE).await
+            }
+            _ => self.may_let_go_on(permit, ask.run, APPROVALS_DECIDE).await,
         }
-        let planned = data["plan"]["steps"].as_array().into_iter().flatten().filter_map(|line| line["tool"].as_str());
-        let tools: Vec<&str> = match row.text("action_type") {
-            "plan" => planned.collect(),
-            "map" => data["calls"].as_array().into_iter().flatten().filter_map(|line| line["tool"].as_str()).collect(),
-            tool => vec![tool],
-        };
-        for tool in tools {
-            let tool = self.inner.parts.registry.get(tool).ok_or_else(|| FlowError::lacking(APPROVALS_DECIDE))?;
-            permit.covers(tool.spec()).map_err(Box::new).map_err(FlowError::Refused)?;
-        }
-        Ok(())
     }
 
     fn decision_tx(

@@ -38,6 +38,7 @@ impl Flow {
     pub async fn cancel(&self, permit: &Permit, run: Uuid, reason: Option<String>) -> Result<(), FlowError> {
         check_words("reason", reason.as_deref())?;
         self.unfinished(permit, run).await?;
+        self.may_end(permit, run, RUNS_MANAGE).await?;
         self.tell(permit, run, Told::Cancel { by: permit.by(), reason }).await
     }
 
@@ -61,9 +62,7 @@ impl Flow {
         if !may_hold(holder.as_ref(), permit.kind()) {
             return Err(FlowError::refused(Code::RbacForbidden, "a person has paused the run, and people resume it"));
         }
-        if permit.is_narrow() && !permit.may(RUNS_MANAGE) {
-            self.covers_run(permit, run, RUNS_MANAGE).await?;
-        }
+        self.may_let_go_on(permit, run, RUNS_MANAGE).await?;
         self.tell(permit, run, Told::Resume { by: permit.by() }).await
     }
 
@@ -97,6 +96,8 @@ impl Flow {
             // What never happened is done now.
             self.may_call(permit, &row)?;
         }
+        // Either way what follows is let go on, with an output that somebody chose.
+        self.may_let_go_on(permit, run, RUNS_MANAGE).await?;
         let by = permit.by();
         self.tell(permit, run, Told::Resolve { step, attempt: now, happened, output, by, notes }).await
     }

@@ -5,7 +5,7 @@ use crate::access::Permit;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::STEPS;
 use chimera_core::flow::tool::{Rollback, Spec};
-use chimera_core::limits::UNDO_RUNS_LOOKED_MAX;
+use chimera_core::limits::{RUN_DEPTH_MAX, UNDO_RUNS_LOOKED_MAX};
 use chimera_core::record::{Row, Scope, Select};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -47,15 +47,43 @@ impl Flow {
         Ok(())
     }
 
-    /// Refuses whoever may not call every tool of a run themselves. Runs inside are not looked through: for those it
-    /// takes the capability that stands above all.
-    pub(super) async fn covers_run(&self, permit: &Permit, run: Uuid, else_: &'static str) -> Result<(), FlowError> {
+    /// Refuses a token that is narrower than its actor and could not ask for what goes on behind what it decides: in
+    /// this run, in the runs inside and in the runs around. `else_` is the scope that stands above all.
+    pub(super) async fn may_let_go_on(&self, permit: &Permit, run: Uuid, else_: &'static str) -> Result<(), FlowError> {
+        if !permit.is_narrow() || permit.may(else_) {
+            return Ok(());
+        }
+        self.covers_run(permit, run, else_).await?;
+        self.may_end(permit, run, else_).await
+    }
+
+    /// The same for what ends a run: the runs around go on when it has ended, also when it did not end well.
+    pub(super) async fn may_end(&self, permit: &Permit, run: Uuid, else_: &'static str) -> Result<(), FlowError> {
+        if !permit.is_narrow() || permit.may(else_) {
+            return Ok(());
+        }
+        let mut inner = run;
+        for _ in 0..=RUN_DEPTH_MAX {
+            let row = load::run_row(&*self.inner.parts.records, inner).await?;
+            let Some(around) = row.and_then(|row| row.get("parent_run_id").as_uuid()) else { return Ok(()) };
+            self.covers_run(permit, around, else_).await?;
+            inner = around;
+        }
+        Err(FlowError::lacking(else_))
+    }
+
+    /// Refuses whoever may not call every tool of a run themselves, and every tool of the runs that it may start.
+    async fn covers_run(&self, permit: &Permit, run: Uuid, else_: &'static str) -> Result<(), FlowError> {
         let before = self.before(permit, run).await?;
-        for node in &before.graph.nodes {
-            match &node.tool {
-                Some(tool) => covers(permit, tool)?,
-                None if ["workflow", "map"].contains(&node.node.body.kind()) => return Err(FlowError::lacking(else_)),
-                None => {}
+        let inside = self.inner.workflows.inside(permit.tenant(), &before.graph, &before.pins).await?;
+        for graph in std::iter::once(&before.graph).chain(inside.children.values()) {
+            for node in &graph.nodes {
+                match (&node.tool, node.node.child()) {
+                    (Some(tool), _) => covers(permit, tool)?,
+                    // What nobody can look through, somebody with the wider scope has to answer for.
+                    (None, Some(child)) if !inside.has(child) => return Err(FlowError::lacking(else_)),
+                    (None, _) => {}
+                }
             }
         }
         Ok(())

@@ -66,6 +66,13 @@ pub(crate) struct Inside {
     pub(crate) pins: Pins,
 }
 
+impl Inside {
+    /// Whether the workflow that a node starts is among them.
+    pub(super) fn has(&self, child: &Child) -> bool {
+        self.children.contains_key(&(child.workflow_id.clone(), child.version))
+    }
+}
+
 /// The tools of this process and the workflows that a document names.
 pub struct Tools<'a> {
     registry: &'a Registry,

@@ -21,6 +21,7 @@ mod flow_lanes;
 mod flow_levels;
 mod flow_link;
 mod flow_maps;
+mod flow_narrow;
 mod flow_nest;
 mod flow_order;
 mod flow_outage;
