@@ -26,6 +26,8 @@ const READS_REPEATED_MAX: usize = 4;
 #[derive(Default)]
 pub(super) struct Health {
     troubled: AtomicBool,
+    /// Whether a probe is under way.
+    probing: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -121,6 +123,21 @@ impl Health {
             return None;
         }
         self.state().commits.unproven()
+    }
+
+    /// Keeps a change that a rule of the database refused: a probe finds out whether it would refuse any.
+    pub(super) fn refused(&self, tx: &Tx) {
+        self.state().commits.refused(tx);
+        self.troubled.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether nobody probes yet; whoever is told so probes, and says when it has ended.
+    pub(super) fn begins_probe(&self) -> bool {
+        !self.probing.swap(true, Ordering::AcqRel)
+    }
+
+    pub(super) fn ended_probe(&self) {
+        self.probing.store(false, Ordering::Release);
     }
 
     /// A probe has shown it.

@@ -8,12 +8,14 @@
 //! |-------------------|---------------------------------------------------------------------------------|
 //! | passing           | any commit                                                                      |
 //! | full, faulty disk | a commit that wrote as much, or a probe that did                                |
-//! | unusable          | commits that used the same tables in the same ways, or a look at all of them    |
+//! | unusable          | commits that used the same tables in the same ways, or a probe that tried       |
 //! | damaged           | any commit; the damage itself is kept elsewhere                                 |
 
+use super::is_probe;
 use super::usage::Uses;
 use chimera_core::record::{Insert, Step, Tx, Value};
 use chimera_engine::port::{Outage, Unavailable};
+use std::sync::Arc;
 
 /// What a change needs of a store.
 #[derive(Clone, Debug, Default)]
@@ -65,9 +67,20 @@ fn size_of_cells<'a>(cells: impl Iterator<Item = &'a Value>) -> u64 {
 #[derive(Default)]
 pub(super) struct FailedCommits {
     failed: Vec<Failed>,
+    /// What a probe tries again, because no plan shows what is wrong with it.
+    trials: Vec<Trial>,
     /// How many have failed ever.
     count: u64,
 }
+
+struct Trial {
+    tx: Arc<Tx>,
+    /// Which of all failures it was.
+    at: u64,
+}
+
+/// Changes of different kinds that are kept to be tried again; of more, the oldest is left out.
+const TRIALS_MAX: usize = 16;
 
 struct Failed {
     why: Unavailable,
@@ -84,6 +97,8 @@ pub(super) struct Unproven {
     uses: Uses,
     /// How much there must be room for.
     room: Option<u64>,
+    /// Changes that must go through if they are made now.
+    trials: Vec<Arc<Tx>>,
     /// Failures after this one are not known to the probe.
     until: u64,
 }
@@ -105,6 +120,11 @@ impl Unproven {
         Some(all)
     }
 
+    /// Changes that must go through if they are made now, without their ledger entries.
+    pub(super) fn trials(&self) -> impl Iterator<Item = &Tx> {
+        self.trials.iter().map(|tx| &**tx)
+    }
+
     /// How many bytes there must be room for, if there was none.
     pub(super) fn room(&self) -> Option<u64> {
         self.room.map(|bytes| bytes.clamp(ROOM_BYTES_MIN, ROOM_BYTES_MAX))
@@ -117,12 +137,15 @@ impl FailedCommits {
     }
 
     pub(super) const fn is_empty(&self) -> bool {
-        self.failed.is_empty()
+        self.failed.is_empty() && self.trials.is_empty()
     }
 
     /// Keeps a failure with what its transaction needed.
     pub(super) fn add(&mut self, why: Unavailable, tx: &Tx) {
         self.count += 1;
+        if why.outage == Outage::Unusable {
+            self.try_again(tx);
+        }
         let Footprint { uses, bytes } = Footprint::of(tx);
         let same = |failed: &&mut Failed| failed.why.outage == why.outage;
         let Some(known) = self.failed.iter_mut().find(same) else {
@@ -133,9 +156,29 @@ impl FailedCommits {
         (known.why, known.last) = (why, self.count);
     }
 
+    /// Keeps a change that was refused: by its own fault, or by a rule that would refuse any. A probe finds out.
+    pub(super) fn refused(&mut self, tx: &Tx) {
+        self.count += 1;
+        self.try_again(tx);
+    }
+
+    fn try_again(&mut self, tx: &Tx) {
+        let tx = Tx { entries: Vec::new(), ..tx.clone() };
+        if is_probe(&tx) {
+            return;
+        }
+        let uses = Uses::of(&tx);
+        self.trials.retain(|trial| !Uses::of(&trial.tx).is_within(&uses));
+        if self.trials.len() >= TRIALS_MAX {
+            self.trials.remove(0);
+        }
+        self.trials.push(Trial { tx: Arc::new(tx), at: self.count });
+    }
+
     /// Takes note of a commit that succeeded.
     pub(super) fn committed(&mut self, tx: &Tx) {
         let done = Footprint::of(tx);
+        self.trials.retain(|trial| !Uses::of(&trial.tx).is_within(&done.uses));
         self.failed.retain_mut(|failed| match failed.why.outage {
             Outage::Passing | Outage::Damaged => false,
             Outage::Full | Outage::Faulty => failed.needs.bytes > done.bytes,
@@ -148,7 +191,8 @@ impl FailedCommits {
 
     /// What a probe has to show before all of this is over.
     pub(super) fn unproven(&self) -> Option<Unproven> {
-        let mut unproven = Unproven { until: self.count, ..Unproven::default() };
+        let trials: Vec<Arc<Tx>> = self.trials.iter().map(|trial| Arc::clone(&trial.tx)).collect();
+        let mut unproven = Unproven { until: self.count, trials, ..Unproven::default() };
         for Failed { why, needs, .. } in &self.failed {
             match why.outage {
                 Outage::Passing | Outage::Damaged => {}
@@ -156,11 +200,13 @@ impl FailedCommits {
                 Outage::Unusable => unproven.uses.extend(needs.uses.clone()),
             }
         }
-        (unproven.room.is_some() || !unproven.uses.is_empty()).then_some(unproven)
+        let is_any = unproven.room.is_some() || !unproven.uses.is_empty() || !unproven.trials.is_empty();
+        is_any.then_some(unproven)
     }
 
     /// A probe has shown that all of this works.
     pub(super) fn probed(&mut self, shown: &Unproven) {
+        self.trials.retain(|trial| trial.at > shown.until);
         self.failed.retain(|failed| {
             let looked_at = match failed.why.outage {
                 Outage::Passing | Outage::Damaged => false,

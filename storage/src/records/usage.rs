@@ -1,6 +1,6 @@
 //! What is done with which table, and the statements that show whether it could be done now.
 //!
-//! Such a statement is planned and never carried out. Planning it needs the table, every column that is named,
+//! Such a statement is planned and never carried out, but for those of one row. Planning it needs the table, every column that is named,
 //! and in PostgreSQL the right to it.
 
 use super::is_probe;
@@ -131,6 +131,11 @@ impl Uses {
         self.0.retain(|used, _| !other.0.contains_key(used));
     }
 
+    /// Whether all of these are among others.
+    pub(super) fn is_within(&self, others: &Self) -> bool {
+        self.0.keys().all(|used| others.0.contains_key(used))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -150,15 +155,33 @@ impl Uses {
     pub(super) fn statements(&self) -> impl Iterator<Item = String> {
         self.0.iter().map(|((name, how), table)| {
             // Without quotes: in SQLite a name in quotes that no column has is a text.
-            let columns: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
-            let set = || columns.iter().map(|name| format!("{name} = {name}")).collect::<Vec<_>>().join(", ");
-            let columns = columns.join(", ");
+            let columns = table.columns.iter().map(|column| column.name).collect::<Vec<_>>().join(", ");
             match how {
                 Use::Select => format!("SELECT {columns} FROM {name}"),
                 Use::Insert => format!("INSERT INTO {name} ({columns}) SELECT {columns} FROM {name}"),
-                Use::Update => format!("UPDATE {name} SET {}", set()),
+                Use::Update => update_all(table),
                 Use::Delete => format!("DELETE FROM {name}"),
             }
         })
     }
+}
+
+/// Sets every column to what it is.
+fn update_all(table: &Table) -> String {
+    let set: Vec<String> = table.columns.iter().map(|column| format!("{0} = {0}", column.name)).collect();
+    format!("UPDATE {} SET {}", table.name, set.join(", "))
+}
+
+/// Changes nothing of any one row that nobody else holds, in PostgreSQL.
+pub(super) fn update_one(table: &Table) -> String {
+    format!("{} {}", update_all(table), any_one(table))
+}
+
+/// Deletes any one row that nobody else holds, in PostgreSQL.
+pub(super) fn delete_one(table: &Table) -> String {
+    format!("DELETE FROM {} {}", table.name, any_one(table))
+}
+
+fn any_one(table: &Table) -> String {
+    format!("WHERE ctid = (SELECT ctid FROM {} LIMIT 1 FOR UPDATE SKIP LOCKED)", table.name)
 }

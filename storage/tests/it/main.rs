@@ -22,3 +22,4 @@ mod restores;
 mod schema;
 mod secrets;
 mod silence;
+mod unseen;

@@ -13,6 +13,7 @@ mod reader;
 mod silence;
 pub(crate) mod state;
 mod statements;
+mod trial;
 mod watch;
 mod worker;
 
@@ -154,16 +155,22 @@ impl PostgresRecords {
         })
     }
 
-    /// Shows that what failed before would work now.
-    async fn probe(&self, unproven: &Unproven) -> Result<(), Unavailable> {
-        let client = self.server.connect().await?;
-        if let Some(uses) = unproven.uses() {
-            look::usable(&client, &uses).await?;
+    /// Finds out whether what failed before would work now. It goes on when whoever asked has gone: a probe may take
+    /// longer than a question for readiness, and what it finds counts for the next one.
+    async fn probe(&self, unproven: Unproven) -> Result<(), Unavailable> {
+        if !self.health.begins_probe() {
+            return Err(connect::passing("what failed before is still being tried again"));
         }
-        match unproven.room() {
-            Some(bytes) => look::room(&client, bytes).await,
-            None => Ok(()),
-        }
+        let (server, health) = (self.server.clone(), Arc::clone(&self.health));
+        let probing = tokio::spawn(async move {
+            let shown = shows(&server, &unproven).await;
+            if shown.is_ok() {
+                health.probed(&unproven);
+            }
+            health.ended_probe();
+            shown
+        });
+        probing.await.unwrap_or_else(|_| Err(connect::passing("the store is stopped")))
     }
 
     /// Looks at damage that was met before, off the way of whoever asks.
@@ -177,6 +184,21 @@ impl PostgresRecords {
             };
             health.looked(&whole);
         });
+    }
+}
+
+/// Shows that what failed before would work now.
+async fn shows(server: &Server, unproven: &Unproven) -> Result<(), Unavailable> {
+    let client = server.connect().await?;
+    if let Some(uses) = unproven.uses() {
+        look::usable(&client, &uses).await?;
+    }
+    for tx in unproven.trials() {
+        trial::passes(&client, tx).await?;
+    }
+    match unproven.room() {
+        Some(bytes) => look::room(&client, bytes).await,
+        None => Ok(()),
     }
 }
 
@@ -203,6 +225,9 @@ impl Records for PostgresRecords {
         })?;
         let (answer, spent) = answer.await.map_err(|_| stopped())?;
         let answer = answer.map_err(|error| self.hold.explain(self.schema.explain(error)));
+        if matches!(answer, Err(CommitError::Rejected { .. })) {
+            self.health.refused(&spent);
+        }
         self.health.committed(answer, &spent)
     }
 
@@ -248,8 +273,7 @@ impl Records for PostgresRecords {
             }
         }
         if let Some(unproven) = unproven {
-            self.probe(&unproven).await?;
-            self.health.probed(&unproven);
+            self.probe(unproven).await?;
         }
         let reads = self.health.failed_reads();
         for select in reads.into_iter().chain([Select::from(&LEDGER_LANES, Scope::System).take(1)]) {

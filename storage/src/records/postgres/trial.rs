@@ -1,0 +1,89 @@
+//! Tries a change that failed for real, and takes it back.
+//!
+//! Planning a statement shows that tables, columns and rights are there. What a trigger, a row policy or a function
+//! behind a constraint does shows only when rows are touched. So the change itself is made again, in a transaction that
+//! is rolled back; its ledger entries are left out, because every probe of a lane appends one.
+
+use super::super::usage;
+use super::failure::unavailable;
+use super::statements::{self, Expect, Inserts, Statement};
+use chimera_core::json::Digest32;
+use chimera_core::ledger::Head;
+use chimera_core::record::{Step, Tx};
+use chimera_engine::commit::{Batch, Lane};
+use chimera_engine::port::{Outage, Unavailable};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Error};
+use uuid::Uuid;
+
+/// A row that somebody else is changing is waited for only so long; the next probe tries again.
+const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = '1s'";
+
+/// Shows that this could be committed now, as far as it is not the change's own fault.
+pub(super) async fn passes(client: &Client, tx: &Tx) -> Result<(), Unavailable> {
+    let lane = Lane { id: 0, epoch: 0, head: Head { seq: 0, hash: Digest32([0; 32]) } };
+    let batch = Batch { lane, id: Uuid::nil(), txs: vec![tx.clone()], locks: Vec::new() };
+    // What can't even be written down was refused for another reason than the database.
+    let Ok(statements) = statements::statements(&batch, &[], Inserts::Plain) else { return Ok(()) };
+    client.batch_execute(BEGIN).await.map_err(|error| why(&error))?;
+    let tried = each(client, &statements).await;
+    // A session that can't even roll back is lost, and its transaction with it.
+    let _ = client.batch_execute("ROLLBACK").await;
+    tried
+}
+
+async fn each(client: &Client, statements: &[Statement<'_>]) -> Result<(), Unavailable> {
+    for statement in statements {
+        let params: Vec<_> = statement.params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect();
+        client.batch_execute("SAVEPOINT trial").await.map_err(|error| why(&error))?;
+        let touched = client.query(&statement.sql, &params).await.map(|rows| rows.len());
+        if let Some(instead) = missed(statement, allowed(client, touched).await?) {
+            client.batch_execute("SAVEPOINT trial").await.map_err(|error| why(&error))?;
+            let touched = client.batch_execute(&instead).await.map(|()| 1);
+            allowed(client, touched).await?;
+        }
+    }
+    let checked = client.batch_execute("SET CONSTRAINTS ALL IMMEDIATE").await.map(|()| 1);
+    allowed(client, checked).await.map(drop)
+}
+
+/// How many rows were touched; none, if the statement failed by what it asked for.
+async fn allowed(client: &Client, touched: Result<usize, Error>) -> Result<usize, Unavailable> {
+    match touched {
+        Ok(touched) => Ok(touched),
+        Err(error) if is_own_fault(&error) => {
+            client.batch_execute("ROLLBACK TO trial").await.map_err(|error| why(&error))?;
+            Ok(0)
+        }
+        Err(error) => Err(why(&error)),
+    }
+}
+
+/// The same with another row, if the one that was meant has changed since. A key that is taken by now needs none: then
+/// somebody's insert has worked.
+fn missed(statement: &Statement<'_>, touched: usize) -> Option<String> {
+    match &statement.expects {
+        Expect::Updates(updates) if touched < updates.len() => Some(usage::update_one(updates.first()?.1.table)),
+        Expect::Step { step: Step::Update { table, .. } | Step::Lock { table, .. }, .. } if touched == 0 => {
+            Some(usage::update_one(table))
+        }
+        Expect::Step { step: Step::Delete { table, .. }, .. } if touched == 0 => Some(usage::delete_one(table)),
+        _ => None,
+    }
+}
+
+/// Classes: 22 data, 23 integrity, CH ours. The rows are to blame, not the database.
+fn is_own_fault(error: &Error) -> bool {
+    error.code().is_some_and(|code| ["22", "23", "CH"].iter().any(|class| code.code().starts_with(class)))
+}
+
+/// What a rule raises that is not ours stands in its author's words, which are not for everybody.
+fn why(error: &Error) -> Unavailable {
+    match error.code() {
+        Some(code) if code.code().starts_with("P0") => {
+            let reason = format!("a trigger or a function in the database refuses changes ({})", code.code());
+            Unavailable::new(Outage::Unusable, reason)
+        }
+        _ => unavailable(error),
+    }
+}
