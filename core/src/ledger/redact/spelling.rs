@@ -3,7 +3,8 @@
 //! Escapes are a choice that every writer makes for every character (`%41`, `\u0041`, `\/`), so they
 //! are read while comparing. Base64 has three spellings of the same bytes, by how many bytes stand
 //! before them; what depends on the neighbours is left out of the comparison and masked with the rest.
-//! Both are often broken into lines, and hex into pairs (`de:ad`), so they are also looked for without breaks.
+//! Both are often broken into lines, and hex into pairs (`de:ad`), so they are also looked for without breaks. So is the
+//! value itself, unless it is so short that ordinary words could make it up.
 
 use super::pattern::Span;
 use base64::Engine;
@@ -11,10 +12,15 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use std::ops::Range;
 use zeroize::Zeroizing;
 
+/// Bytes that a value has at the least to be looked for across breaks.
+const BROKEN_BYTES_MIN: usize = 12;
+
 /// A value to be found.
 #[derive(Clone)]
 pub(super) struct Needle {
     plain: Zeroizing<Vec<u8>>,
+    /// The value without what breaks a text, if that is long enough.
+    bare: Option<Zeroizing<String>>,
     encoded: Vec<Encoded>,
 }
 
@@ -46,7 +52,9 @@ impl Needle {
                 }
             }
         }
-        Self { plain: Zeroizing::new(plain.to_vec()), encoded }
+        let bare = std::str::from_utf8(plain).ok().map(|text| Zeroizing::new(text.replace(is_break, "")));
+        let bare = bare.filter(|bare| bare.len() >= BROKEN_BYTES_MIN);
+        Self { plain: Zeroizing::new(plain.to_vec()), bare, encoded }
     }
 
     pub(super) fn is(&self, plain: &[u8]) -> bool {
@@ -56,6 +64,10 @@ impl Needle {
     /// Appends where the value stands in a text whose breaks were taken out.
     pub(super) fn find_broken(&self, joined: &Joined, spans: &mut Vec<Span>) {
         spans.extend(self.encoded_in(&joined.text).filter_map(|range| joined.place(range)).map(Span::from));
+        if let Some(bare) = &self.bare {
+            let found = joined.text.match_indices(bare.as_str()).map(|(at, _)| at..at + bare.len());
+            spans.extend(found.filter_map(|range| joined.place(range)).map(Span::from));
+        }
     }
 
     fn encoded_in<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
@@ -99,6 +111,10 @@ impl Needle {
     }
 }
 
+const fn is_break(c: char) -> bool {
+    c.is_ascii_whitespace() || c == ':'
+}
+
 /// A text without what breaks an encoding: white space, also as `\n` of JSON, and the colons between pairs.
 pub(super) struct Joined {
     text: String,
@@ -122,7 +138,7 @@ impl Joined {
             }
             if c == '\\' && matches!(bytes.get(at + 1), Some(b'n' | b'r' | b't')) {
                 skip = at + 2;
-            } else if !(c.is_ascii_whitespace() || c == ':') {
+            } else if !is_break(c) {
                 joined.text.push(c);
                 joined.places.extend(at..at + c.len_utf8());
             }

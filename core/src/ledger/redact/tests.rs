@@ -358,6 +358,24 @@ fn a_known_value_is_masked_across_the_breaks_of_an_encoding() {
     assert_eq!(redactor.values("a: rather\nlong: secret"), "a: rather\nlong: secret");
 }
 
+#[test]
+fn a_known_value_is_masked_across_breaks_of_its_own() {
+    for value in ["Sup3r-S3cret-Vend0r-Passw0rd-91x", "a pass phrase: of words"] {
+        let redactor = Redactor::new([&Secret::new(value)]);
+        let spaced: String = value.chars().flat_map(|c| [c, ' ']).collect();
+        let (one, two) = value.split_at(9);
+        for spelled in
+            [spaced.clone(), format!("{one}\n{two}"), format!("{one}\r\n    {two}"), format!("{one}\\n{two}")]
+        {
+            let masked = redactor.values(&format!("before {spelled} after")).into_owned();
+            assert!(masked.starts_with("before ") && masked.ends_with(" after"), "{masked}");
+            assert!(masked.len() <= "before  after".len() + REDACTED.len() + 1, "{masked}");
+        }
+    }
+    let short = Redactor::new([&Secret::new("password")]);
+    assert_eq!(short.values("pass\nword"), "pass\nword", "that may be anybody's words");
+}
+
 proptest! {
     #[test]
     fn a_known_value_never_survives_in_base64(
