@@ -2,7 +2,7 @@
 
 use super::porch::{Porch, entry, harmless, porch_with};
 use chimera_core::access::{Entry, Tenant};
-use chimera_core::flow::tables::{APPROVAL_LINKS, NOTIFICATIONS};
+use chimera_core::flow::tables::{APPROVAL_LINKS, INBOX_MESSAGES, NOTIFICATIONS};
 use chimera_core::record::Row;
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::{TENANT, id_of, link_in};
@@ -35,8 +35,10 @@ async fn house(more: &[&str]) -> Porch {
     porch_with(settings, None).await
 }
 
+/// What is sent about a run, and what somebody finds in their inbox.
 fn messages(porch: &Porch, run: &Value) -> Vec<Row> {
-    porch.house.stage.rows_of(&NOTIFICATIONS, id_of(&run["run_id"]))
+    let of = |table| porch.house.stage.rows_of(table, id_of(&run["run_id"]));
+    of(&NOTIFICATIONS).into_iter().chain(of(&INBOX_MESSAGES)).collect()
 }
 
 #[tokio::test]
