@@ -86,6 +86,8 @@ pub const UPKEEP_SILENCE_SECONDS_MAX: i64 = 60;
 pub const READINESS_KEPT_MS: i64 = 500;
 /// Keys of an actor that count at one time.
 pub const ACTOR_KEYS_MAX: usize = 8;
+/// Keys of actors that have ended and go together when they are swept.
+pub const ENDED_KEYS_SWEPT_MAX: usize = 500;
 /// Requests a minute that admin keeps: whoever has fewer can't even sign in to raise them.
 pub const ADMIN_QUOTA_MIN: u32 = 10;
 /// Actors and patterns that the registry holds.
@@ -278,6 +280,10 @@ pub const NOTES_BYTES_MAX: usize = 8 * 1024;
 pub const PRIORITY_DEFAULT: i32 = 5;
 /// Tries to deliver one message to somebody; the waits between them double.
 pub const MESSAGE_TRIES_MAX: i64 = 12;
+/// Messages that a process sends at one time, each to another receiver.
+pub const MESSAGES_SENT_AT_ONCE_MAX: usize = 32;
+/// Of these, messages of one tenant.
+pub const MESSAGES_SENT_AT_ONCE_TENANT_MAX: usize = 8;
 /// Receivers of one message about a run that waits for a person.
 pub const MESSAGE_RECIPIENTS_MAX: usize = 8;
 /// Bytes of what would run in a message that asks for a decision; more is left to the page behind its link.

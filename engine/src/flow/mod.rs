@@ -22,6 +22,7 @@ mod load;
 mod node;
 mod notify;
 mod observe;
+mod outbox;
 mod patch;
 mod perform;
 mod places;

@@ -5,6 +5,7 @@
 //! that dies in between leaves it to the next attempt. Every try is kept with the message.
 
 use super::node::Stop;
+use super::outbox::Outbox;
 use super::{Flow, FlowError};
 use crate::ledger::audit::{Event, Writer};
 use crate::port::{CommitError, Delivered, Message, ToolError};
@@ -13,10 +14,12 @@ use chimera_core::flow::run::Unstorable;
 use chimera_core::flow::tables::{NOTIFICATIONS, SCOPED_APPROVALS};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
-use chimera_core::record::{Compare, Json, Row, Scope, Select, Tx, Update, Value};
+use chimera_core::record::{Compare, Direction, Json, Row, Scope, Select, Tx, Update, Value};
 use chimera_core::time::Timestamp;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::time::Duration;
+use uuid::Uuid;
 
 /// How long a sender may take before another may try.
 const TAKEN_SECONDS: i64 = 60;
@@ -28,17 +31,28 @@ impl Flow {
     /// Sends messages until the engine is stopped.
     pub async fn deliver(&self) {
         let mut stopping = self.inner.stopping();
-        loop {
-            if let Err(error) = self.deliver_due().await {
+        let mut outbox = Outbox::default();
+        'open: loop {
+            if let Err(error) = self.begin_due(&mut outbox, &mut BTreeSet::new()).await {
                 tracing::warn!(error = %error, "messages could not be looked for");
             }
-            tokio::select! {
-                biased;
-                _ = stopping.wait_for(|stop| *stop != Stop::No) => return,
-                () = self.inner.messages.notified() => {}
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+            let look = tokio::time::sleep(LOOK_EVERY);
+            tokio::pin!(look);
+            loop {
+                tokio::select! {
+                    biased;
+                    _ = stopping.wait_for(|stop| *stop != Stop::No) => break 'open,
+                    Some(ended) = outbox.ended() => match ended {
+                        Ok(()) => break,
+                        // It is looked for again later, not at once.
+                        Err(error) => tracing::warn!(error = %error, "a message could not be tried"),
+                    },
+                    () = self.inner.messages.notified() => break,
+                    () = &mut look => break,
+                }
             }
         }
+        self.finish(outbox).await;
     }
 
     /// The public keys with which receivers check signatures of messages, the current one first.
@@ -46,20 +60,64 @@ impl Flow {
         self.inner.parts.notifier.public_keys().await
     }
 
-    /// Tries every message that is due.
+    /// Tries every message that is due, each once.
     pub async fn deliver_due(&self) -> Result<(), FlowError> {
+        let (mut outbox, mut tried) = (Outbox::default(), BTreeSet::new());
+        loop {
+            self.begin_due(&mut outbox, &mut tried).await?;
+            match outbox.ended().await {
+                None => return Ok(()),
+                Some(Ok(())) => {}
+                Some(Err(error)) => {
+                    // What others are being sent is still written down.
+                    self.finish(outbox).await;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Begins to send what is due, was not tried, and has a place.
+    async fn begin_due<'a>(&'a self, outbox: &mut Outbox<'a>, tried: &mut BTreeSet<Uuid>) -> Result<(), FlowError> {
         if self.inner.parts.records.hold().is_some() {
             return Ok(());
         }
         let now = self.inner.parts.clock.steady();
-        let select = Select::from(&NOTIFICATIONS, Scope::System)
-            .with("status", "pending")
-            .filter("next_attempt_at", Compare::AtMost, now)
-            .take(limits::PAGE_ROWS_DEFAULT);
-        for row in self.inner.parts.records.read(select).await?.rows {
-            self.try_message(&row).await?;
+        while !outbox.is_full() {
+            let select = Select::from(&NOTIFICATIONS, Scope::System)
+                .with("status", "pending")
+                .filter("next_attempt_at", Compare::AtMost, now)
+                .by(&["next_attempt_at"], Direction::Ascending)
+                .take(limits::PAGE_ROWS_DEFAULT);
+            let page = self.inner.parts.records.read(outbox.narrow(select)).await?;
+            let (mut rows, mut is_last) = (page.rows, page.next.is_none());
+            rows.retain(|row| !tried.contains(&row.uuid("id")));
+            is_last |= rows.is_empty();
+            while let Some(row) = outbox.take(&mut rows) {
+                tried.insert(row.uuid("id"));
+                outbox.begin(&row.clone(), Box::pin(async move { self.try_message(&row).await }));
+            }
+            if is_last {
+                break;
+            }
         }
         Ok(())
+    }
+
+    /// Lets what is on its way arrive and be written down, unless there is no time left for it.
+    async fn finish(&self, mut outbox: Outbox<'_>) {
+        let mut stopping = self.inner.stopping();
+        loop {
+            tokio::select! {
+                biased;
+                _ = stopping.wait_for(|stop| *stop == Stop::Now) => return,
+                ended = outbox.ended() => match ended {
+                    None => return,
+                    Some(Ok(())) => {}
+                    Some(Err(error)) => tracing::warn!(error = %error, "a message could not be tried"),
+                },
+            }
+        }
     }
 
     async fn try_message(&self, row: &Row) -> Result<(), FlowError> {

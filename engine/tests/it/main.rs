@@ -25,6 +25,7 @@ mod flow_narrow;
 mod flow_nest;
 mod flow_order;
 mod flow_outage;
+mod flow_outbox;
 mod flow_patch;
 mod flow_places;
 mod flow_plan;

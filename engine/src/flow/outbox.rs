@@ -1,0 +1,68 @@
+//! The messages that are on their way, and which may join them.
+//!
+//! One receiver gets one message at a time, the oldest first, so that its order is kept and one that hangs holds up
+//! nobody else. A place goes to the tenant that has the fewest messages on their way, and none has all of them.
+
+use super::FlowError;
+use chimera_core::limits::{MESSAGES_SENT_AT_ONCE_MAX, MESSAGES_SENT_AT_ONCE_TENANT_MAX};
+use chimera_core::record::{Compare, Row, Select};
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use std::collections::BTreeMap;
+
+/// What is on its way.
+#[derive(Default)]
+pub(super) struct Outbox<'a> {
+    under_way: FuturesUnordered<BoxFuture<'a, (String, Result<(), FlowError>)>>,
+    /// Receivers, each with the tenant whose message it gets.
+    receivers: BTreeMap<String, String>,
+}
+
+impl<'a> Outbox<'a> {
+    pub(super) fn is_full(&self) -> bool {
+        self.receivers.len() >= MESSAGES_SENT_AT_ONCE_MAX
+    }
+
+    /// Only messages that may begin now.
+    pub(super) fn narrow(&self, select: Select) -> Select {
+        let receivers = self.receivers.keys();
+        let select =
+            receivers.fold(select, |select, receiver| select.filter("target", Compare::IsNot, receiver.as_str()));
+        let full: Vec<&str> =
+            self.receivers.values().map(String::as_str).filter(|tenant| self.has_all(tenant)).collect();
+        full.into_iter().fold(select, |select, tenant| select.filter("tenant_id", Compare::IsNot, tenant))
+    }
+
+    /// Takes the message that begins next out of these, which are in their order.
+    pub(super) fn take(&self, rows: &mut Vec<Row>) -> Option<Row> {
+        if self.is_full() {
+            return None;
+        }
+        rows.retain(|row| !self.receivers.contains_key(row.text("target")) && !self.has_all(row.text("tenant_id")));
+        let next = rows.iter().enumerate().min_by_key(|(_, row)| self.count(row.text("tenant_id")));
+        next.map(|(at, _)| at).map(|at| rows.remove(at))
+    }
+
+    /// Begins to send one.
+    pub(super) fn begin(&mut self, row: &Row, sending: BoxFuture<'a, Result<(), FlowError>>) {
+        let receiver = row.text("target").to_owned();
+        self.receivers.insert(receiver.clone(), row.text("tenant_id").to_owned());
+        self.under_way.push(Box::pin(async move { (receiver, sending.await) }));
+    }
+
+    /// Waits until one has ended; nothing when there is none.
+    pub(super) async fn ended(&mut self) -> Option<Result<(), FlowError>> {
+        let (receiver, ended) = self.under_way.next().await?;
+        self.receivers.remove(&receiver);
+        Some(ended)
+    }
+
+    fn count(&self, tenant: &str) -> usize {
+        self.receivers.values().filter(|of| *of == tenant).count()
+    }
+
+    fn has_all(&self, tenant: &str) -> bool {
+        self.count(tenant) >= MESSAGES_SENT_AT_ONCE_TENANT_MAX
+    }
+}
