@@ -8,6 +8,7 @@ use crate::failure::{Failure, Outcome};
 use chimera_api::Check;
 use chimera_core::error::Code;
 use chimera_core::limits::UPKEEP_SILENCE_SECONDS_MAX;
+use chimera_engine::access::Directory;
 use chimera_engine::flow::Flow;
 use chimera_engine::port::{Blobs, Clock, Counters, Records};
 use chimera_engine::pulse::Pulse;
@@ -70,11 +71,12 @@ pub(super) struct Upkeep {
     pulses: Vec<(&'static str, Pulse)>,
     loops: Vec<AbortHandle>,
     flow: Option<Flow>,
+    directory: Option<Arc<Directory>>,
 }
 
 impl Upkeep {
     pub(super) const fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, pulses: Vec::new(), loops: Vec::new(), flow: None }
+        Self { clock, pulses: Vec::new(), loops: Vec::new(), flow: None, directory: None }
     }
 
     /// Nothing is amiss when loops end because this engine is being stopped.
@@ -86,6 +88,11 @@ impl Upkeep {
     /// long it was not.
     pub(super) fn beats(&mut self, what: &'static str, pulse: &Pulse) {
         self.pulses.push((what, pulse.clone()));
+    }
+
+    /// Who there is, as this process knows it.
+    pub(super) fn knows(&mut self, directory: &Arc<Directory>) {
+        self.directory = Some(Arc::clone(directory));
     }
 
     /// Loops that run until the process stops.
@@ -104,6 +111,11 @@ impl Upkeep {
         if self.loops.iter().any(AbortHandle::is_finished) {
             return Some(
                 "a loop of this process has ended; the log says why, and a restart begins it again".to_owned(),
+            );
+        }
+        if self.directory.as_ref().is_some_and(|directory| directory.is_behind()) {
+            return Some(
+                "the actors could not be read again; what was disabled or revoked may still count here".to_owned(),
             );
         }
         let steady = self.clock.steady();

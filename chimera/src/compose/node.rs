@@ -116,6 +116,7 @@ pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: Prepared
         flow::Voice { base_url: base_url(config, address), webhook_seed, bus, directory: Arc::clone(&directory) };
     let mut running = flow::start(config, ambient, &records, &blobs, voice).await?;
     running.watch(&directory);
+    upkeep.knows(&directory);
     let door = access::door(config, ambient, &directory).await?;
     let access = Arc::new(FrontDoor::new(directory, door, running.flow.clone(), Arc::new(WordPlanner)));
     let clock_watch = tokio::spawn(crate::ambient::watch::watch(Arc::clone(&ambient.machine)));

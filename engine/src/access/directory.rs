@@ -4,21 +4,21 @@
 //! own, when another node says that something changed, and once a second where other nodes can write.
 //! So a revocation elsewhere counts at once with a shared bus, and within a second without.
 
-use super::AccessError;
 use super::settings::{Settings, WithoutCounters};
+use super::{AccessError, ended};
 use crate::flow::{all_rows, first_rows};
 use crate::port::{Bus, Clock, Heard, Random, Records, Secrets};
 use crate::pulse::Pulse;
 use bytes::Bytes;
 use chimera_core::access::registry::{Entry, Kind, Registry, shipped};
-use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
+use chimera_core::access::tables::{ACTORS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
 use chimera_core::access::{Level, Secret, SecretName, Tenant, seal};
 use chimera_core::limits;
 use chimera_core::record::{Compare, Condition, Json, Row, RowCount, Scope, Select, Step, Table, Tx, Value};
 use chimera_core::time::Timestamp;
 use futures::StreamExt;
-use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -58,6 +58,8 @@ pub struct Directory {
     pub(super) settings: Settings,
     held: RwLock<Arc<Snapshot>>,
     pulse: Pulse,
+    /// The last try to read everything anew failed.
+    behind: AtomicBool,
 }
 
 /// Who there was at one moment.
@@ -125,7 +127,7 @@ impl Directory {
     #[must_use]
     pub fn new(parts: Parts, settings: Settings) -> Self {
         let pulse = Pulse::begin(parts.clock.steady());
-        let directory = Self { parts, settings, held: RwLock::default(), pulse };
+        let directory = Self { parts, settings, held: RwLock::default(), pulse, behind: AtomicBool::new(false) };
         let known = Snapshot { registry: directory.registry(&[]), ..Snapshot::default() };
         directory.set(known);
         directory
@@ -141,6 +143,13 @@ impl Directory {
     #[must_use]
     pub fn pulse(&self) -> Option<&Pulse> {
         (!self.parts.alone).then_some(&self.pulse)
+    }
+
+    /// Whether everything could not be read anew when something had changed: what was disabled or revoked may
+    /// still count here.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.behind.load(Ordering::Relaxed)
     }
 
     /// What a tenant registered.
@@ -167,9 +176,15 @@ impl Directory {
 
     /// Reads everything anew.
     pub async fn refresh(&self) -> Result<(), AccessError> {
+        let read = self.read_anew().await;
+        self.behind.store(read.is_err(), Ordering::Relaxed);
+        read
+    }
+
+    async fn read_anew(&self) -> Result<(), AccessError> {
         // What is left out here is not looked for again when the clock is set back.
         let now = self.parts.clock.earlier();
-        let rows = self.rows(Select::from(&ACTORS, Scope::System), limits::ACTORS_MAX).await?;
+        let rows = self.rows(Select::from(&ACTORS, Scope::System)).await?;
         let entries: Vec<Entry> = rows.iter().map(entry).collect();
         let mut sources: BTreeMap<String, &'static str> =
             self.settings.entries.iter().map(|entry| (entry.id.clone(), "config")).collect();
@@ -182,20 +197,23 @@ impl Directory {
         Ok(())
     }
 
-    async fn rows(&self, select: Select, rows_max: usize) -> Result<Vec<Row>, AccessError> {
-        Ok(all_rows(&*self.parts.records, select, rows_max).await?)
+    /// Every row, page by page. There is no limit: whoever stopped at one would go on with what was before.
+    async fn rows(&self, select: Select) -> Result<Vec<Row>, AccessError> {
+        Ok(all_rows(&*self.parts.records, select, usize::MAX).await?)
     }
 
     async fn keys(&self) -> Result<BTreeMap<String, Vec<HeldKey>>, AccessError> {
         let mut keys: BTreeMap<String, Vec<HeldKey>> = BTreeMap::new();
         let now = self.parts.clock.earlier();
-        let keys_max = limits::ACTORS_MAX * limits::ACTOR_KEYS_MAX;
-        let rows = self.rows(Select::from(&ACTOR_KEYS, Scope::System), keys_max).await?;
+        let mut rows = Vec::new();
+        for select in ended::counting(now) {
+            rows.extend(self.rows(select).await?);
+        }
         let stored: BTreeSet<Uuid> = rows.iter().map(|row| row.uuid("id")).collect();
         for (actor, secret) in &self.settings.keys {
             // A key of the configuration that was replaced has a row, and ends as that says.
-            let id = configured_id(actor, secret);
-            if !stored.contains(&id) {
+            let id = ended::configured_id(actor, secret);
+            if !stored.contains(&id) && !self.has_ended(id).await? {
                 keys.entry(actor.clone()).or_default().push(HeldKey {
                     id,
                     of: actor.clone(),
@@ -208,9 +226,6 @@ impl Directory {
         }
         for row in rows {
             let until = row.get("expires_at").as_time();
-            if !row.get("revoked_at").is_null() || until.is_some_and(|until| until <= now) {
-                continue;
-            }
             let Some(secret) = self.open(&row).await else {
                 tracing::warn!(actor = row.text("actor_id"), "a key of an actor can't be opened; it does not count");
                 continue;
@@ -228,7 +243,7 @@ impl Directory {
         Ok(keys)
     }
 
-    async fn open(&self, row: &Row) -> Option<Secret> {
+    pub(super) async fn open(&self, row: &Row) -> Option<Secret> {
         if let Some(name) = row.get("secret_ref").as_text() {
             let name: SecretName = name.parse().ok()?;
             return self.parts.secrets.resolve(&name).await.ok();
@@ -263,7 +278,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Removes what counts no more: nonces, tokens and sign-ins whose time is over.
+    /// Removes what counts no more: nonces, tokens, sign-ins and keys whose time is over.
     pub async fn sweep(&self) -> Result<(), AccessError> {
         // A nonce that is forgotten too early can be used again.
         let now = self.parts.clock.earlier();
@@ -275,7 +290,7 @@ impl Directory {
         // Tokens go before the sign-ins that they belong to.
         let steps = [&NONCES, &REVOKED_TOKENS, &REFRESH_TOKENS, &TOKEN_FAMILIES].map(over).to_vec();
         self.parts.records.commit(Tx { steps, ..Tx::default() }).await?;
-        Ok(())
+        self.sweep_keys(now).await
     }
 
     /// Keeps up with other nodes, and sweeps, until it is told to stop.
@@ -299,7 +314,7 @@ impl Directory {
                     tracing::warn!(error = %error, "what has expired could not be swept");
                 }
             }
-            if self.parts.alone {
+            if self.parts.alone && !self.is_behind() {
                 continue;
             }
             if let Err(error) = self.refresh().await {
@@ -307,13 +322,6 @@ impl Directory {
             }
         }
     }
-}
-
-/// The id of a key that the configuration holds, should it ever need a row.
-fn configured_id(actor: &str, secret: &Secret) -> Uuid {
-    let digest = Sha256::new().chain_update(b"configured").chain_update(actor).chain_update([0]);
-    let digest = digest.chain_update(secret.expose()).finalize();
-    Uuid::from_bytes(std::array::from_fn(|at| digest[at]))
 }
 
 /// What a sealed key is bound to.

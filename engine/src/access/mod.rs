@@ -5,6 +5,7 @@ mod actors;
 mod change;
 mod directory;
 mod door;
+mod ended;
 mod error;
 mod guard;
 mod keys;

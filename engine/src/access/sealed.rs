@@ -4,11 +4,12 @@
 //! store asks here first.
 
 use super::directory::place;
+use super::ended;
 use crate::port::{ReadError, Records};
 use chimera_core::access::seal;
 use chimera_core::access::tables::ACTOR_KEYS;
-use chimera_core::limits::ACTORS_MAX;
-use chimera_core::record::{InvalidTx, Row, Scope, Select, Update};
+use chimera_core::limits::PAGE_ROWS_MAX;
+use chimera_core::record::{InvalidTx, Row, Update};
 use chimera_core::time::Timestamp;
 use std::collections::BTreeSet;
 
@@ -18,11 +19,19 @@ pub struct SealedKeys(Vec<Row>);
 impl SealedKeys {
     /// Reads them.
     pub async fn read(records: &dyn Records, now: Timestamp) -> Result<Self, ReadError> {
-        let mut rows = records.read(Select::from(&ACTOR_KEYS, Scope::System).take(ACTORS_MAX)).await?.rows;
-        rows.retain(|row| {
-            let ended = row.get("expires_at").as_time().is_some_and(|until| until <= now);
-            !ended && row.get("revoked_at").is_null() && row.get("sealed_key").as_bytes().is_some()
-        });
+        let mut rows = Vec::new();
+        for select in ended::counting(now) {
+            let mut select = select.take(PAGE_ROWS_MAX);
+            loop {
+                let page = records.read(select.clone()).await?;
+                rows.extend(page.rows);
+                match page.next {
+                    Some(after) => select.after = Some(after),
+                    None => break,
+                }
+            }
+        }
+        rows.retain(|row| row.get("sealed_key").as_bytes().is_some());
         Ok(Self(rows))
     }
 

@@ -80,6 +80,7 @@ static UPDATED: &[&Table] = &[
 /// Tables whose rows go.
 static DELETED: &[&Table] = &[
     &access::ACTORS,
+    &access::ACTOR_KEYS,
     &access::NONCES,
     &access::REVOKED_TOKENS,
     &access::REFRESH_TOKENS,

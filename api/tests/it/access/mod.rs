@@ -4,6 +4,7 @@ mod act;
 mod actors;
 mod approvals;
 mod change;
+mod held;
 mod idempotency;
 mod levels;
 mod looked;

@@ -1,0 +1,74 @@
+//! Keys of actors whose time is over: they are not read any more, and their rows go.
+//!
+//! The row of a key that the configuration holds stays for ever: it says that the key was replaced, and without it
+//! the key would count again.
+
+use super::AccessError;
+use super::directory::Directory;
+use chimera_core::access::Secret;
+use chimera_core::access::tables::ACTOR_KEYS;
+use chimera_core::limits::ENDED_KEYS_SWEPT_MAX;
+use chimera_core::record::{Compare, Condition, Row, RowCount, Scope, Select, Step, Tx, Value};
+use chimera_core::time::Timestamp;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+/// Together, the rows of all keys that may count now or later.
+pub(super) fn counting(now: Timestamp) -> [Select; 2] {
+    let unrevoked = || Select::from(&ACTOR_KEYS, Scope::System).with("revoked_at", Value::Null);
+    [unrevoked().with("expires_at", Value::Null), unrevoked().filter("expires_at", Compare::Above, now)]
+}
+
+/// The id of a key that the configuration holds, should it ever need a row.
+pub(super) fn configured_id(actor: &str, secret: &Secret) -> Uuid {
+    let digest = Sha256::new().chain_update(b"configured").chain_update(actor).chain_update([0]);
+    let digest = digest.chain_update(secret.expose()).finalize();
+    Uuid::from_bytes(std::array::from_fn(|at| digest[at]))
+}
+
+impl Directory {
+    /// Whether a key of the configuration has a row: it was replaced.
+    pub(super) async fn has_ended(&self, id: Uuid) -> Result<bool, AccessError> {
+        let select = Select::from(&ACTOR_KEYS, Scope::System).with("id", id).take(1);
+        Ok(!self.parts.records.read(select).await?.rows.is_empty())
+    }
+
+    /// Removes the keys that ended by this time.
+    pub(super) async fn sweep_keys(&self, now: Timestamp) -> Result<(), AccessError> {
+        for column in ["expires_at", "revoked_at"] {
+            let select = Select::from(&ACTOR_KEYS, Scope::System).filter(column, Compare::AtMost, now);
+            let mut select = select.take(ENDED_KEYS_SWEPT_MAX);
+            loop {
+                let page = self.parts.records.read(select.clone()).await?;
+                self.remove_ended(&page.rows, column, now).await?;
+                match page.next {
+                    Some(after) => select.after = Some(after),
+                    None => break,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn remove_ended(&self, rows: &[Row], column: &'static str, now: Timestamp) -> Result<(), AccessError> {
+        let mut steps = Vec::new();
+        for row in rows {
+            if self.is_of_store(row).await {
+                let is = |column, compare, value| Condition { column, compare, value };
+                let conditions =
+                    vec![is("id", Compare::Is, row.uuid("id").into()), is(column, Compare::AtMost, now.into())];
+                steps.push(Step::Delete { table: &ACTOR_KEYS, conditions, rows: RowCount::AtMost(1) });
+            }
+        }
+        if !steps.is_empty() {
+            self.parts.records.commit(Tx { steps, ..Tx::default() }).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether a key was made in the store. One that can't be opened may be some configuration's.
+    async fn is_of_store(&self, row: &Row) -> bool {
+        let opened = self.open(row).await;
+        opened.is_some_and(|secret| configured_id(row.text("actor_id"), &secret) != row.uuid("id"))
+    }
+}
