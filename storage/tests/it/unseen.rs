@@ -113,11 +113,10 @@ async fn a_slow_probe_goes_on_when_whoever_asked_has_gone() {
                 $$ BEGIN PERFORM pg_sleep(1); RETURN NEW; END $$; \
                 CREATE TRIGGER dba BEFORE INSERT ON agents FOR EACH ROW EXECUTE FUNCTION dba_slow()";
     execute(&url, slow).await;
-    let mut asked = 0;
+    let (began, mut asked) = (tokio::time::Instant::now(), 0);
     while tokio::time::timeout(Duration::from_millis(400), store.ready()).await != Ok(Ok(())) {
         asked += 1;
-        assert!(asked < 100, "no probe ever ends");
-        tokio::time::timeout(Duration::from_millis(100), std::future::pending::<()>()).await.unwrap_err();
+        assert!(began.elapsed() < Duration::from_secs(60), "no probe ever ends");
     }
     assert!(asked > 0, "it was slow");
     store.close().await;
