@@ -241,7 +241,8 @@ enum Answer {
     Count { table: &'static str, left_out: bool },
 }
 
-fn left_out(table: &str) -> Unavailable {
+/// Why a database can't be used that swallows rows of a table.
+pub(super) fn left_out(table: &str) -> Unavailable {
     let reason = format!("the database left out rows of {table} without an error; look for a trigger or a rule on it");
     Unavailable::new(Outage::Unusable, reason)
 }

@@ -6,6 +6,7 @@
 
 use super::super::usage;
 use super::failure::unavailable;
+use super::flight;
 use super::statements::{self, Expect, Inserts, Statement};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::Head;
@@ -36,7 +37,16 @@ async fn each(client: &Client, statements: &[Statement<'_>]) -> Result<(), Unava
     for statement in statements {
         let params: Vec<_> = statement.params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect();
         client.batch_execute("SAVEPOINT trial").await.map_err(|error| why(&error))?;
-        let touched = client.query(&statement.sql, &params).await.map(|rows| rows.len());
+        let touched = match statement.expects {
+            Expect::Count { table, rows } => {
+                let kept = client.execute(&statement.sql, &params).await;
+                if kept.as_ref().is_ok_and(|kept| *kept != rows as u64) {
+                    return Err(flight::left_out(table));
+                }
+                kept.map(|_| rows)
+            }
+            _ => client.query(&statement.sql, &params).await.map(|rows| rows.len()),
+        };
         if let Some(instead) = missed(statement, allowed(client, touched).await?) {
             client.batch_execute("SAVEPOINT trial").await.map_err(|error| why(&error))?;
             let touched = client.batch_execute(&instead).await.map(|()| 1);
