@@ -13,7 +13,7 @@ use crate::json::{self, Digest32};
 use crate::limits::{JUSTIFICATION_CHARS_MAX, PATCH_EDGES_MAX, PATCH_NODES_MAX, WORKFLOW_BYTES_MAX};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The version of the format.
 pub const PATCH_VERSION: &str = "0.1";
@@ -31,10 +31,16 @@ pub struct Patch {
     pub justification: String,
     /// The versions of the workflows that it starts, within each other: what it was judged by.
     pub pins: Pins,
+    /// The versions of the tools that it calls, by their names, as the run found them: what people approve. Patches
+    /// that were put on before they were kept have none.
+    pub tools: BTreeMap<String, String>,
 }
 
 /// The member of a stored patch that holds its pins. Whoever proposes one does not choose them.
 const PINS: &str = "workflow_versions";
+
+/// The member of a stored patch that holds the versions of its tools. Nobody chooses those either.
+const TOOLS: &str = "tool_versions";
 
 /// What takes a patch out again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +73,7 @@ impl Patch {
             add_edges: read_edges(&mut members, "add_edges", PATCH_EDGES_MAX, &mut out),
             justification: members.text("justification", &mut out),
             pins: Pins::default(),
+            tools: BTreeMap::new(),
         };
         if !patch.patch_version.is_empty() && patch.patch_version != PATCH_VERSION {
             out.add(ProblemCode::InvalidValue, "/patch_version", "patch_version must be \"0.1\"");
@@ -85,11 +92,23 @@ impl Patch {
         out.or(patch)
     }
 
-    /// Reads a patch as it is stored, with its pins.
+    /// Reads a patch as it is stored, with its pins and the versions of its tools.
     pub fn from_stored(mut value: Value) -> Result<Self, Vec<Problem>> {
-        let pins = value.as_object_mut().and_then(|members| members.remove(PINS));
+        let mut take = |member| value.as_object_mut().and_then(|members| members.remove(member));
+        let (pins, tools) = (take(PINS), take(TOOLS));
+        let tools = tools.as_ref().and_then(Value::as_object).into_iter().flatten();
+        let tools = tools.filter_map(|(tool, version)| Some((tool.clone(), version.as_str()?.to_owned()))).collect();
         let patch = Self::from_value(value)?;
-        Ok(Self { pins: pins.as_ref().map(Pins::from_value).unwrap_or_default(), ..patch })
+        Ok(Self { pins: pins.as_ref().map(Pins::from_value).unwrap_or_default(), tools, ..patch })
+    }
+
+    /// Puts in the versions that its tools have here; one that is not here keeps the version that it had.
+    pub fn name_tools(&mut self, catalog: &dyn Catalog) {
+        for function in self.add_nodes.iter().filter_map(Node::function) {
+            if let Some(spec) = catalog.tool(&function.tool) {
+                self.tools.insert(spec.name.clone(), spec.version.clone());
+            }
+        }
     }
 
     /// The patch as JSON.
@@ -103,6 +122,9 @@ impl Patch {
         });
         if !self.pins.is_empty() {
             value[PINS] = self.pins.to_value();
+        }
+        if !self.tools.is_empty() {
+            value[TOOLS] = json!(self.tools);
         }
         value
     }
@@ -277,7 +299,7 @@ pub fn diff(before: &Graph, after: &Graph) -> Value {
     })
 }
 
-/// What an approval of the patch covers: this patch on this plan and no other.
+/// What an approval of the patch covers: this patch on this plan and no other, with its tools as they are.
 #[must_use]
 pub fn digest(plan: Digest32, patch: &Patch) -> Digest32 {
     let patch = Digest32::of(&patch.to_value());

@@ -291,7 +291,11 @@ async fn at_l1_a_patch_waits_for_an_approval_that_covers_the_plan_with_it() {
     assert_eq!(first["action"]["patch"]["add_nodes"][0]["id"], "x");
     let shown = held.stage.show(held.run).await;
     let plan = Digest32::from_hex(shown["plan"]["digest"].as_str().unwrap()).unwrap();
-    let covered = patch::digest(plan, &patch::Patch::from_value(add("x", "again", "a")).unwrap());
+    let versions = first["action"]["patch"]["tool_versions"].clone();
+    assert!(versions["again"].is_string(), "it covers the tool that people saw: {versions}");
+    let mut patch = add("x", "again", "a");
+    patch["tool_versions"] = versions;
+    let covered = patch::digest(plan, &patch::Patch::from_stored(patch).unwrap());
     assert_eq!(first["digest"], covered.to_string());
     assert_eq!(
         code_of(held.patch(add("x", "pure", "a"), None, false).await),
@@ -406,4 +410,70 @@ async fn a_patch_that_was_put_on_before_another_one_with_a_lower_number_stays_be
     held.patch_is(1, "reverted").await;
     let standing = held.stage.standing(held.run).await;
     assert!(standing.ends_with("y=pending"), "{standing}");
+}
+
+/// A tool that a patch calls, in this version.
+fn note(version: &'static str) -> Puppet {
+    Puppet::new("note", Reach::Write).declared(|tool| tool.version = version)
+}
+
+/// A run at L1 whose plan is approved and that waits for a person, with a proposed patch behind them.
+async fn proposed_behind_a_person(setup: Setup) -> Held {
+    let stage = setup.open().await;
+    let run = stage.run(&workflow("w").node(json!({"id": "ask", "type": "hitl"})), Level::Draft).await;
+    stage.approve("user_ann", run).await;
+    stage.step(run, "ask", "awaiting_approval").await;
+    let held = Held { stage, run, gate: Arc::default() };
+    held.patch(add("x", "note", "ask"), None, false).await.unwrap();
+    held
+}
+
+async fn patch_asked(held: &Held) -> Value {
+    of_node(&held.stage.until(held.run, |shown| of_node(shown, "x").is_some()).await, "x").unwrap().clone()
+}
+
+fn of_step<'a>(shown: &'a Value, node: &str) -> Option<&'a Value> {
+    shown["approvals"].as_array().unwrap().iter().find(|asked| asked["node_id"] == node)
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_l1_a_step_of_an_approved_patch_is_asked_about_when_its_tool_has_changed() {
+    let approve = chimera_engine::flow::Decision::Approve;
+    for (version, asks) in [("1", false), ("1+changed", true)] {
+        let held = proposed_behind_a_person(stage(1).tool(note("1").build())).await;
+        let asked = patch_asked(&held).await;
+        assert_eq!(asked["action"]["patch"]["tool_versions"], json!({"note": "1"}), "people see what they approve");
+        held.stage.decide("user_bob", held.run, approve, Some(&asked)).await.unwrap();
+        held.patch_is(1, "applied").await;
+        let tool = note(version);
+        let made = tool.asked();
+        let stage = held.stage.restart(stage(1).tool(tool.build())).await;
+        let person = of_step(&stage.show(held.run).await, "ask").unwrap().clone();
+        stage.decide("user_ann", held.run, approve, Some(&person)).await.unwrap();
+        if asks {
+            let shown = stage.until(held.run, |shown| of_step(shown, "x").is_some()).await;
+            let asked = of_step(&shown, "x").unwrap();
+            assert_eq!((&asked["action"]["tool_version"], made.count("execute")), (&json!(version), 0));
+            assert_eq!(asked["action"]["reason"], "what would run differs from what was approved");
+            stage.decide("user_ann", held.run, approve, Some(asked)).await.unwrap();
+        }
+        assert_eq!(stage.ended(held.run).await["status"], "completed", "{version}");
+        assert_eq!(made.count("execute"), 1, "{version}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_l1_a_patch_that_waits_is_asked_about_anew_when_its_tool_has_changed() {
+    let approve = chimera_engine::flow::Decision::Approve;
+    let held = proposed_behind_a_person(stage(1).tool(note("1").build())).await;
+    let old = patch_asked(&held).await;
+    held.stage.flow.stop();
+    held.stage.decide("user_bob", held.run, approve, Some(&old)).await.unwrap();
+    let stage = held.stage.restart(stage(1).tool(note("2").build())).await;
+    let held = Held { stage, ..held };
+    let again = anew(&held, "x", &old).await;
+    assert_eq!(again["action"]["patch"]["tool_versions"], json!({"note": "2"}));
+    assert_eq!(held.stage.show(held.run).await["patches"][0]["status"], "proposed");
+    held.stage.decide("user_bob", held.run, approve, Some(&again)).await.unwrap();
+    held.patch_is(1, "applied").await;
 }

@@ -47,15 +47,17 @@ impl Run {
                 }
                 let risky = spec.metadata.requires_approval || spec.metadata.risk_level == Risk::High;
                 let unknown = "the input was not known when the plan was approved";
+                let differs = "what would run differs from what was approved";
                 match self.plan.as_ref().and_then(|plan| plan.of(self.name(at))) {
+                    None if self.is_patched(at.node) && self.is_tool_changed(at.node, spec) => {
+                        Some(Demand::one(differs))
+                    }
                     None if self.is_patched(at.node) => {
                         let rises = env.policy.risk(spec, input) > env.policy.risk(spec, &self.written(at));
                         (risky || rises).then(|| Demand::one(unknown))
                     }
                     None => Some(Demand::one("the plan that was approved does not have this step")),
-                    Some(planned) if planned.differs(at.item, spec) => {
-                        Some(Demand::one("what would run differs from what was approved"))
-                    }
+                    Some(planned) if planned.differs(at.item, spec) => Some(Demand::one(differs)),
                     Some(planned) => {
                         let rises = env.policy.risk(spec, input) > planned.risk;
                         (risky || rises).then(|| Demand::one(unknown))

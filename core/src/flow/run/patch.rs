@@ -16,6 +16,7 @@ use crate::access::{Actor, Level};
 use crate::flow::air::{CURRENT_NODE, Graph, Problem};
 use crate::flow::patch::{self, Inverse, Patch};
 use crate::flow::tables::RUN_PATCHES;
+use crate::flow::tool::Spec;
 use crate::json::Digest32;
 use crate::ledger::decision::{Outcome, Source};
 use crate::limits;
@@ -98,10 +99,11 @@ impl Run {
             Ok(patch) => patch,
             Err(why) => return self.refuse_patch(number, 1, &by, &why, book),
         };
-        let patch = match self.overlay(&patch, env) {
+        let mut patch = match self.overlay(&patch, env) {
             Ok((_, inverse)) => Patch { add_edges: inverse.remove_edges, ..patch },
             Err(problems) => return self.refuse_patch(number, 1, &by, &worded(&problems), book),
         };
+        patch.name_tools(env.catalog);
         if let Err(why) = self.judge_patch(&patch, &by.id, env) {
             return self.refuse_patch(number, 1, &by, &why, book);
         }
@@ -150,6 +152,7 @@ impl Run {
         let Some(covered) = waiting.first().and_then(|_| self.covered()) else { return Ok(()) };
         for (number, asked) in waiting {
             self.name_current(number, env);
+            self.name_tools(number, env);
             let Some(overlay) = self.overlays.get(&number) else { continue };
             if patch::digest(covered, &overlay.patch) == asked.digest {
                 continue;
@@ -175,6 +178,27 @@ impl Run {
         if let Some(stored) = self.overlays.get_mut(&number) {
             stored.patch.add_edges = inverse.remove_edges;
         }
+    }
+
+    /// Puts the versions of its tools into a patch that waits. One that was shown without them stays as it was shown:
+    /// its steps are asked about when their turn comes.
+    fn name_tools(&mut self, number: u32, env: &Env<'_>) {
+        if let Some(overlay) = self.overlays.get_mut(&number).filter(|overlay| !overlay.patch.tools.is_empty()) {
+            overlay.patch.name_tools(env.catalog);
+        }
+    }
+
+    /// Whether the patch that added a node was put on with another version of its tool than the one that is here.
+    pub(crate) fn is_tool_changed(&self, node: usize, spec: &Spec) -> bool {
+        let put_on = self.patch_of_node(node).and_then(|overlay| overlay.patch.tools.get(&spec.name));
+        put_on.is_none_or(|version| *version != spec.version)
+    }
+
+    /// The patch that put a node into the graph.
+    pub(crate) fn patch_of_node(&self, node: usize) -> Option<&Overlay> {
+        let applied =
+            self.overlays.values().filter_map(|overlay| Some((overlay.before.as_ref()?.nodes.len(), overlay)));
+        applied.filter(|(before, _)| node >= *before).max_by_key(|(before, _)| *before).map(|(_, overlay)| overlay)
     }
 
     /// Whether the rules let these tools be called, by the one who asked for the run and by the one
@@ -262,8 +286,8 @@ impl Run {
         self.patches += 1;
         let data = json!({"number": number, "graph_digest": self.graph.digest, "nodes": self.nodes.len() - nodes});
         let seq = book.note("patch.applied", None, Some(overlay.by.clone()), data) + self.run_seq;
-        let inverse = Json::of(&inverse.applied_at(seq))?;
-        let set = vec![("status", "applied".into()), ("inverse", inverse.into())];
+        let (inverse, document) = (Json::of(&inverse.applied_at(seq))?, Json::of(&overlay.patch.to_value())?);
+        let set = vec![("status", "applied".into()), ("inverse", inverse.into()), ("patch", document.into())];
         book.update(Update::versioned(&RUN_PATCHES, key(self.head.id, number), overlay.version, set)?);
         book.set("patches", i64::from(self.patches));
         if let Some(stored) = self.overlays.get_mut(&number) {
@@ -293,6 +317,7 @@ impl Run {
     ) -> Result<bool, Unstorable> {
         let Some(number) = self.patch_of(approval) else { return Ok(false) };
         self.name_current(number, env);
+        self.name_tools(number, env);
         let covered = self.covered();
         let Some(overlay) = self.overlays.get_mut(&number) else { return Ok(false) };
         let Some(asked) = overlay.asked.as_mut() else { return Ok(false) };

@@ -54,10 +54,6 @@ impl Run {
 
     /// Who put a node into the graph while the run was under way.
     pub(crate) fn patcher_of(&self, node: usize) -> Option<&str> {
-        let added = |before: usize| node >= before;
-        let applied =
-            self.overlays.values().filter_map(|overlay| Some((overlay.before.as_ref()?.nodes.len(), overlay)));
-        let last = applied.filter(|(before, _)| added(*before)).max_by_key(|(before, _)| *before);
-        last.map(|(_, overlay)| overlay.by.id.as_str())
+        self.patch_of_node(node).map(|overlay| overlay.by.id.as_str())
     }
 }
