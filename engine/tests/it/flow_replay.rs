@@ -3,7 +3,7 @@
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::{Replay, ReplayMode};
-use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS};
+use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS, STEPS};
 use chimera_core::flow::tool::Reach;
 use chimera_engine::flow::{Again, FlowError, StartRun};
 use chimera_engine::port::ToolError;
@@ -342,4 +342,47 @@ async fn a_shadow_asks_about_a_read_that_has_another_input_now() {
     assert_eq!((&asked["node_id"], made.count("execute")), (&json!("b"), 1));
     stage.approve("user_ann", again).await;
     assert_eq!((stage.ended(again).await["status"].as_str(), made.count("execute")), (Some("completed"), 2));
+}
+
+/// A read, in this version.
+fn reads(version: &'static str) -> Puppet {
+    Puppet::new("reads", Reach::Read).declared(|tool| tool.version = version)
+}
+
+/// The tool that was approved and made the call is the one that may repeat it, and no other.
+#[tokio::test(start_paused = true)]
+async fn a_shadow_asks_about_a_read_whose_tool_has_changed() {
+    for (version, asks) in [("1", false), ("1+changed", true)] {
+        let first = stage(1).tool(reads("1").build()).open().await;
+        let run = first.run(&chain("w", &[("a", "reads")]), Level::Draft).await;
+        first.approve("user_ann", run).await;
+        assert_eq!(first.ended(run).await["status"], "completed");
+        let tool = reads(version);
+        let made = tool.asked();
+        let stage = first.restart(stage(1).tool(tool.build())).await;
+        let shadow = again(&stage, run, ReplayMode::Shadow, None).await;
+        if asks {
+            let asked = stage.asks(shadow).await.remove(0);
+            assert_eq!(asked["action"]["reason"], "the run before made this call with another version of the tool");
+            assert_eq!(made.count("execute"), 0);
+            stage.approve("user_ann", shadow).await;
+        }
+        assert_eq!(stage.ended(shadow).await["status"], "completed", "{version}");
+        assert_eq!(made.count("execute"), 1, "{version}");
+    }
+}
+
+/// What counts is the version that made the call, not the one that was there when its step came up.
+#[tokio::test(start_paused = true)]
+async fn a_shadow_compares_with_the_version_that_made_the_call() {
+    let air = workflow("w").function("a", "reads", json!({})).also("requires_approval", json!({}));
+    let first = stage(1).tool(reads("1").build()).open().await;
+    let run = first.run(&air, SILENT).await;
+    let old = first.asks(run).await.remove(0);
+    let second = first.restart(stage(1).tool(reads("2").build())).await;
+    second.decide("user_ann", run, chimera_engine::flow::Decision::Approve, Some(&old)).await.unwrap();
+    second.until(run, |shown| shown["approvals"][0]["action"]["tool_version"] == "2").await;
+    second.approve("user_ann", run).await;
+    assert_eq!(second.ended(run).await["status"], "completed");
+    assert_eq!(second.rows_of(&STEPS, run)[0].text("tool_version"), "2");
 }

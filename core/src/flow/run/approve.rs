@@ -82,8 +82,14 @@ impl Run {
             return Some(Demand::one("the tool demands approval of every call"));
         }
         let digest = self.task(at).and_then(|task| task.digest);
-        let same = self.recording(at).is_some_and(|recording| recording.input.is_some() && recording.input == digest);
-        (!same).then(|| Demand::one("the run before made this call with another input"))
+        let reason = match self.recording(at) {
+            Some(recording) if recording.tool_version.as_ref() != Some(&spec.version) => {
+                "the run before made this call with another version of the tool"
+            }
+            Some(recording) if recording.input.is_some() && recording.input == digest => return None,
+            _ => "the run before made this call with another input",
+        };
+        Some(Demand::one(reason))
     }
 
     /// What a call demands that would have capped the level, had its input been known.

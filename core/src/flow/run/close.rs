@@ -1,7 +1,7 @@
 //! The end of a turn: marked places become rows, the run's own row moves on by one version.
 
 use super::env::Env;
-use super::event::{Signal, Told, Turn};
+use super::event::{Mode, Signal, Told, Turn};
 use super::pinned::with_pins;
 use super::rows::{Book, Unstorable};
 use super::task::{State, Stored, Task};
@@ -200,6 +200,10 @@ impl Run {
         let Some(task) = self.task_mut(at) else { return Ok(()) };
         let Some(step) = &mut task.step else { return Ok(()) };
         if step.version > 0 {
+            // Its tool may have changed since the row was written: what counts is who makes the call.
+            if let (State::Running { mode: Mode::Execute, .. }, Some((_, version))) = (&task.state, tool) {
+                cells.push(("tool_version", version.into()));
+            }
             book.update(Update::versioned(&STEPS, vec![step.id.into()], step.version, cells)?);
             step.version += 1;
             return Ok(());

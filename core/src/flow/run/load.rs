@@ -82,6 +82,8 @@ pub struct Recording {
     pub error: Option<ErrorBody>,
     /// Digest of its input.
     pub input: Option<Digest32>,
+    /// The version of the tool that it called.
+    pub tool_version: Option<String>,
     /// The run made its call, and did not take the answer from elsewhere.
     pub sent: bool,
 }
@@ -113,8 +115,9 @@ impl Recorded {
             let unreadable = |_| ErrorBody::new(Code::Internal, "the error was not kept");
             let error = error.map(|error| serde_json::from_value(error).unwrap_or_else(unreadable));
             let input = digest(row, "input_digest");
+            let tool_version = row.get("tool_version").as_text().map(str::to_owned);
             let sent = row.int("attempt") > 0;
-            ((row.text("node_id").to_owned(), item), Recording { output, error, input, sent })
+            ((row.text("node_id").to_owned(), item), Recording { output, error, input, tool_version, sent })
         });
         Self { outputs: outputs.collect(), fresh: None }
     }
