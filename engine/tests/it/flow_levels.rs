@@ -5,11 +5,11 @@ use async_trait::async_trait;
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::tables::{EFFECTS, NOTIFICATIONS, RUNS};
-use chimera_core::flow::tool::Reach;
+use chimera_core::flow::tool::{Reach, Risk};
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_engine::flow::StartRun;
 use chimera_engine::port::{Delivered, Message, Notifier, ToolError};
-use chimera_testkit::flow::{Puppet, Stage, chain, code_of, id_of, stage};
+use chimera_testkit::flow::{Puppet, Stage, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -239,4 +239,37 @@ async fn a_person_says_that_it_never_happened_and_it_is_sent_under_the_same_key(
     let made = made.of("execute");
     assert_eq!(made.len(), 2);
     assert_eq!((made[0].effect, &made[0].key), (made[1].effect, &made[1].key));
+}
+
+/// No run is let in at L2 or L3 with a tool that can do much harm, so one that has become such a tool asks.
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_was_declared_high_risk_since_the_run_was_let_in_is_asked_about() {
+    let note = |risk: Risk| Puppet::new("note", Reach::Write).declared(|tool| tool.metadata.risk_level = risk);
+    let each = json!({"n": "${item}"});
+    let air = workflow("w")
+        .function("a", "note", json!({"n": 1}))
+        .function("b", "note", json!({"n": 2}))
+        .also("delay_seconds", json!(60))
+        .map("m", json!([3, 4]), 1, "note", each)
+        .also("delay_seconds", json!(60))
+        .edge("a", "b")
+        .edge("b", "m");
+    for level in [Level::ExecuteNotify, Level::ExecuteSilent] {
+        let first = stage(1).tool(note(Risk::Low).build()).open().await;
+        let run = first.run(&air, level).await;
+        first.step(run, "a", "completed").await;
+        let tool = note(Risk::High);
+        let made = tool.asked();
+        let second = first.restart(stage(1).tool(tool.build())).await;
+        for (node, calls) in [("b", 0), ("m", 1), ("m", 2)] {
+            let shown = second.until(run, |shown| shown["approvals"][0]["node_id"] == node).await;
+            let asked = &shown["approvals"][0];
+            assert_eq!(made.count("execute"), calls, "{level:?}: {asked}");
+            let reason = "the tool can do much harm, which was not known when the level was decided";
+            assert_eq!(asked["action"]["reason"], reason, "{level:?}");
+            second.approve("user_ann", run).await;
+            second.until(run, |now| now["approvals"][0]["approval_id"] != asked["approval_id"]).await;
+        }
+        assert_eq!(second.ended(run).await["status"], "completed");
+    }
 }

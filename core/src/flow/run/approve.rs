@@ -32,8 +32,9 @@ impl Run {
         node.requires_approval.as_ref().map(|approval| demand(approval, "the workflow demands approval of this node"))
     }
 
-    /// What the level demands: at L0 each call, at L2 and L3 those whose tool demands it, at L1 a call whose input was not known when the
-    /// plan was approved and which is risky by itself or riskier than it looked.
+    /// What the level demands: at L0 each call, at L2 and L3 those whose tool demands it or that would have lowered the
+    /// level, at L1 a call whose input was not known when the plan was approved and which is risky by itself or riskier
+    /// than it looked.
     pub(crate) fn demand_of_level(&self, at: At, spec: &Spec, input: &Value, env: &Env<'_>) -> Option<Demand> {
         match self.head.level {
             Level::Ask => Some(Demand::one("every step is asked for at L0_Ask")),
@@ -92,15 +93,21 @@ impl Run {
         Some(Demand::one(reason))
     }
 
-    /// What a call demands that would have capped the level, had its input been known.
+    /// What a call demands that would have capped the level, had its input been known and its tool been what it is.
     fn demand_of_cap(&self, at: At, spec: &Spec, input: &Value, env: &Env<'_>) -> Option<Demand> {
+        if is_dry(input) {
+            return None;
+        }
         let (tenant, actor, level) = (self.head.tenant.as_str(), self.head.actor.as_str(), self.head.level);
         let action = Action { tenant, actor, level, node: self.name(at), tool: spec, input };
-        let reason = match env.policy.cap(&action).filter(|_| !is_dry(input))? {
-            Because::Deletes => "the call deletes something, which was not known when the level was decided",
-            _ => "the call writes to somebody outside, which was not known when the level was decided",
+        // No run is let in at this level with such a tool: it was declared otherwise then.
+        let high = (spec.metadata.risk_level == Risk::High).then_some(Because::HighRiskTool);
+        let what = match high.or_else(|| env.policy.cap(&action))? {
+            Because::HighRiskTool => "the tool can do much harm",
+            Because::Deletes => "the call deletes something",
+            _ => "the call writes to somebody outside",
         };
-        Some(Demand::one(reason))
+        Some(Demand::one(format!("{what}, which was not known when the level was decided")))
     }
 
     /// The inputs of a place as they stand in the document, which is what people see of a patch.
