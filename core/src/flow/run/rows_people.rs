@@ -159,7 +159,7 @@ impl Book {
         };
         let told: Vec<(&str, &str)> = ["webhook", "email"].into_iter().filter_map(named).collect();
         if told.is_empty() {
-            return Ok(self.insert(inbox_row((env.ids)(), head, &head.actor, &payload, env.now)?));
+            self.insert(inbox_row((env.ids)(), head, &head.actor, &payload, env.now)?);
         }
         for (channel, target) in told {
             let row = outbox_row((env.ids)(), head, None, (channel, target), &payload, env.now)?;
