@@ -3,10 +3,11 @@
 use chimera_core::access::Level;
 use chimera_core::flow::tool::Reach;
 use chimera_core::limits::{DRAFT_BYTES_MAX, DRAFT_ITEMS_MAX, PLAN_STEPS_FREE_MAX};
-use chimera_engine::flow::Decision;
+use chimera_engine::flow::{Decision, StartRun};
 use chimera_testkit::flow::{Air, Puppet, Stage, id_of, stage, workflow};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use uuid::Uuid;
 
 fn write() -> Puppet {
@@ -327,6 +328,71 @@ async fn what_is_spare_is_divided_among_the_runs_inside() {
         stage.pass(std::time::Duration::from_secs(5)).await;
         assert_eq!(made.count("execute"), made_at_once, "{runs} runs of three calls");
     }
+}
+
+/// Workflows inside each other: the innermost gives a list, and each goes over the list that it was given back.
+async fn lists_inside_each_other(stage: &Stage, depth: usize) -> Air {
+    let each = || json!({"n": "${item}"});
+    let mut air = workflow("inner0").function("c", "source", json!({}));
+    for level in 1..=depth {
+        let given = air.map("m", json!("${nodes.c.outputs.list}"), 4, "write", each()).edge("c", "m");
+        let given = given.with("outputs", json!({"list": "${nodes.c.outputs.list}"}));
+        stage.apply(&given).await;
+        air = workflow(&format!("inner{level}")).child("c", &format!("inner{}", level - 1), json!({}));
+    }
+    air.map("m", json!("${nodes.c.outputs.list}"), 4, "write", each()).edge("c", "m")
+}
+
+/// Starts a run at L2 that was let in with so many calls, those of the runs inside included.
+async fn counted(stage: &Stage, air: &Air, calls: usize) -> Uuid {
+    stage.apply(air).await;
+    let (level, risk) = (Level::ExecuteNotify, Some(Arc::new(json!({ "calls": calls }))));
+    stage.start(StartRun { level, risk, ..StartRun::of(&air.id(), json!({})) }).await
+}
+
+/// What runs inside may make is not there for the run around them any more, however deep they stand.
+#[tokio::test(start_paused = true)]
+async fn calls_that_were_left_to_a_run_inside_are_not_made_again_by_the_run_around_it() {
+    for (depth, items) in [(1, 2), (1, 5), (1, 9), (2, 3), (2, 4), (3, 3), (4, 2), (4, 5)] {
+        let tool = write();
+        let made = tool.asked();
+        let stage = stage(1).tool(source(items).build()).tool(tool.build()).open().await;
+        let air = lists_inside_each_other(&stage, depth).await;
+        let run = counted(&stage, &air, depth + 2).await;
+        stage.pass(std::time::Duration::from_secs(30)).await;
+        let calls = 1 + made.count("execute");
+        assert!(calls <= PLAN_STEPS_FREE_MAX, "{depth} runs inside, {items} items: {calls} calls");
+        if (depth, items) == (1, 2) {
+            assert_eq!(stage.ended(run).await["status"], "completed", "five calls need nobody");
+        }
+    }
+}
+
+/// What was left to a run inside is known from rows alone.
+#[tokio::test(start_paused = true)]
+async fn calls_that_were_left_to_a_run_inside_are_not_there_after_a_restart_either() {
+    let tools = |items| stage(1).tool(source(items).build()).tool(write().build());
+    let first = tools(4).open().await;
+    let each = json!({"n": "${item}"});
+    let inner = workflow("inner").function("a", "source", json!({}));
+    let inner = inner.map("m", json!("${nodes.a.outputs.list}"), 4, "write", each.clone()).edge("a", "m");
+    first.apply(&inner.with("outputs", json!({"list": "${nodes.a.outputs.list}"}))).await;
+    let air = workflow("w")
+        .child("c", "inner", json!({}))
+        .node(json!({"id": "ask", "type": "hitl"}))
+        .map("m", json!("${nodes.c.outputs.list == [] ? [] : [1, 2, 3, 4, 5, 6]}"), 4, "write", each)
+        .edge("c", "ask")
+        .edge("ask", "m");
+    let run = counted(&first, &air, 3).await;
+    asked_of(&first, run, "ask").await;
+    let second = first.restart(tools(4)).await;
+    second.approve("user_ann", run).await;
+    let asked = asked_of(&second, run, "m").await;
+    let reason =
+        "with these 6 items the run makes 8 calls, and runs inside it may make 3 more; more than 10 need approval";
+    assert_eq!(asked["action"]["reason"], reason);
+    second.approve("user_ann", run).await;
+    assert_eq!(second.ended(run).await["status"], "completed");
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ use super::task::{Approved, State};
 use super::{At, ReplayMode, Run};
 use crate::access::risk::{self, Score};
 use crate::access::{Because, Beforehand, Level, OfItem, Plan};
-use crate::flow::air::{Body, Graph};
+use crate::flow::air::Graph;
 use crate::flow::expr::Preview;
 use crate::flow::tool::Spec;
 use crate::json::Digest32;
@@ -181,7 +181,9 @@ impl Run {
 
     /// What the run demands now that the list of a map is known, if the level would be lower with it.
     fn demand_of_grown(&self, node: usize, items: usize, env: &Env<'_>) -> Option<Demand> {
-        let (level, calls, score, specs) = (self.head.level, self.calls_known(), self.score_known(), self.specs());
+        let (made, inside) = (self.calls_known(), self.calls_left_inside());
+        let calls = made.saturating_add(inside);
+        let (level, score, specs) = (self.head.level, self.score_known(), self.specs());
         let cap = (calls <= PLAN_STEPS_FREE_MAX).then(|| self.cap_of_items(node, items, env)).flatten();
         let grown = Grown {
             actor: &self.head.actor,
@@ -195,9 +197,13 @@ impl Run {
         let would = env.policy.level(&grown);
         let with = format!("with these {items} items the run");
         let reason = match would.because {
-            _ if calls > PLAN_STEPS_FREE_MAX => {
-                format!("{with} makes {calls} calls; more than {PLAN_STEPS_FREE_MAX} need approval")
+            _ if made > PLAN_STEPS_FREE_MAX => {
+                format!("{with} makes {made} calls; more than {PLAN_STEPS_FREE_MAX} need approval")
             }
+            _ if calls > PLAN_STEPS_FREE_MAX => format!(
+                "{with} makes {made} calls, and runs inside it may make {inside} more; more than {PLAN_STEPS_FREE_MAX} \
+                 need approval"
+            ),
             Because::Deletes => format!("{with} deletes something, which needs approval"),
             Because::MessageToOutsiders => format!("{with} writes to somebody outside, which needs approval"),
             Because::RiskScore => format!("{with} has a risk of {}, which needs approval", score.score),
@@ -254,22 +260,51 @@ impl Run {
     /// How many calls were counted when the level was decided; of a child run, how many are spoken for.
     fn calls_counted(&self) -> usize {
         if let Some(spare) = self.said(SPARE).and_then(Value::as_u64) {
-            return PLAN_STEPS_FREE_MAX.saturating_sub(usize::try_from(spare).unwrap_or(usize::MAX));
+            let own = if self.said(UNCOUNTED) == Some(&Value::Bool(true)) { self.calls_first() } else { 0 };
+            let spoken_for = PLAN_STEPS_FREE_MAX.saturating_sub(usize::try_from(spare).unwrap_or(usize::MAX));
+            return spoken_for.saturating_add(own);
         }
         let counted = self.head.risk.as_ref().and_then(|risk| risk.get("calls")?.as_u64());
         let counted = counted.map_or(0, |calls| usize::try_from(calls).unwrap_or(usize::MAX));
-        counted.max(calls_of(&self.graph, &self.head.inputs))
+        counted.max(self.calls_first())
+    }
+
+    /// How many calls the graph had when the run began.
+    fn calls_first(&self) -> usize {
+        calls_of(self.first_graph(), &self.head.inputs)
     }
 
     /// How many calls have come to be known since.
     fn calls_grown(&self) -> usize {
-        let maps = (0..self.nodes.len()).filter(|node| self.graph.nodes[*node].over.is_some());
-        // A list that was not known counted as one call.
-        let more = maps.filter(|node| !self.is_counted(*node)).filter_map(|node| self.mapped(node));
-        let more = more.map(|list| list.len().saturating_sub(1)).fold(0, usize::saturating_add);
-        let own =
-            if self.said(UNCOUNTED) == Some(&Value::Bool(true)) { calls_of(&self.graph, &self.head.inputs) } else { 0 };
-        more.saturating_add(own)
+        (0..self.nodes.len()).map(|node| self.items_grown(node)).fold(0, usize::saturating_add)
+    }
+
+    /// How many items a map has beyond those that were counted. A list that was not known counted as one call.
+    fn items_grown(&self, node: usize) -> usize {
+        if self.graph.nodes[node].over.is_none() || self.is_counted(node) {
+            return 0;
+        }
+        self.mapped(node).map_or(0, |list| list.len().saturating_sub(1))
+    }
+
+    /// How many calls that nobody counted a node that starts runs may have made inside. What is spare is divided
+    /// once, among these nodes and all lists that become known later together, by what was known when the run
+    /// began: so no call is spent twice, and nobody has to remember who was told what. A node of a patch has none.
+    fn calls_left_to(&self, node: usize) -> usize {
+        let first = self.first_graph();
+        if node >= first.nodes.len() || first.nodes[node].node.child().is_none() {
+            return 0;
+        }
+        let late = |node: usize| first.nodes[node].over.is_some() && first.nodes[node].tool.is_some();
+        let lists = (0..first.nodes.len()).any(|node| late(node) && !self.is_counted(node));
+        PLAN_STEPS_FREE_MAX.saturating_sub(self.calls_counted()) / (first.nests + usize::from(lists)).max(1)
+    }
+
+    /// How many calls runs inside may still make which the run around them must leave to them.
+    fn calls_left_inside(&self) -> usize {
+        let open = (0..self.nodes.len()).filter(|node| !matches!(self.nodes[*node].state, State::Skipped));
+        let left = open.map(|node| self.calls_left_to(node).saturating_sub(self.items_grown(node)));
+        left.fold(0, usize::saturating_add)
     }
 
     /// Whether a child run that nobody counted makes more calls than it may without a person: then it is
@@ -278,8 +313,7 @@ impl Run {
         !self.head.level.needs_approval() && self.said(SPARE).is_some() && self.calls_known() > PLAN_STEPS_FREE_MAX
     }
 
-    /// What a child run is told about its calls. Each of those that may be started gets the same part of what
-    /// is spare: nobody has to count what happens elsewhere.
+    /// What a child run is told about its calls. Each item of a map gets the same part of what its node may have.
     pub(crate) fn said_to_child(&self, at: At) -> [(&'static str, Value); 4] {
         let beforehand = Beforehand::of(&self.head.inputs);
         let (compiled, counted) = (&self.graph.nodes[at.node], self.said(INPUTS_COUNTED) != Some(&Value::Bool(false)));
@@ -297,13 +331,9 @@ impl Run {
             None => inputs.preview(&beforehand),
         });
         let exact = matches!(inputs, None | Some(Ok(Preview::Exact(_))));
-        let starts = (0..self.nodes.len()).filter(|node| self.graph.nodes[*node].node.child().is_some());
-        let starts = starts.map(|node| match &self.graph.nodes[node].node.body {
-            Body::Map(_) => self.mapped(node).map_or(1, <[Value]>::len),
-            _ => 1,
-        });
-        let starts = starts.fold(0, usize::saturating_add).max(1);
-        let spare = PLAN_STEPS_FREE_MAX.saturating_sub(self.calls_known()) / starts;
+        let spare = self.calls_left_to(at.node).saturating_sub(self.items_grown(at.node));
+        let starts = at.item.and_then(|_| self.mapped(at.node)).map_or(1, <[Value]>::len).max(1);
+        let spare = spare.min(PLAN_STEPS_FREE_MAX.saturating_sub(self.calls_known())) / starts;
         [
             (SPARE, spare.into()),
             (INPUTS_COUNTED, (exact && counted && !uncounted).into()),

@@ -221,8 +221,13 @@ impl Run {
 
     /// Whether a node came with a patch.
     pub(crate) fn is_patched(&self, node: usize) -> bool {
+        node >= self.first_graph().nodes.len()
+    }
+
+    /// The graph without any patch.
+    pub(crate) fn first_graph(&self) -> &Graph {
         let before = self.overlays.values().filter_map(|overlay| overlay.before.as_ref());
-        before.map(|before| before.nodes.len()).min().is_some_and(|first| node >= first)
+        before.min_by_key(|before| before.nodes.len()).unwrap_or(&self.graph)
     }
 
     /// Patches that nobody decided about in time are refused.
