@@ -34,6 +34,8 @@ pub struct Patch {
     /// The versions of the tools that it calls, by their names, as the run found them: what people approve. Patches
     /// that were put on before they were kept have none.
     pub tools: BTreeMap<String, String>,
+    /// How many calls it adds, with those of the workflows that it starts, if somebody counted them.
+    pub calls: Option<usize>,
 }
 
 /// The member of a stored patch that holds its pins. Whoever proposes one does not choose them.
@@ -41,6 +43,9 @@ const PINS: &str = "workflow_versions";
 
 /// The member of a stored patch that holds the versions of its tools. Nobody chooses those either.
 const TOOLS: &str = "tool_versions";
+
+/// The member of a stored patch that says how many calls it adds.
+const CALLS: &str = "calls";
 
 /// What takes a patch out again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +79,7 @@ impl Patch {
             justification: members.text("justification", &mut out),
             pins: Pins::default(),
             tools: BTreeMap::new(),
+            calls: None,
         };
         if !patch.patch_version.is_empty() && patch.patch_version != PATCH_VERSION {
             out.add(ProblemCode::InvalidValue, "/patch_version", "patch_version must be \"0.1\"");
@@ -95,11 +101,12 @@ impl Patch {
     /// Reads a patch as it is stored, with its pins and the versions of its tools.
     pub fn from_stored(mut value: Value) -> Result<Self, Vec<Problem>> {
         let mut take = |member| value.as_object_mut().and_then(|members| members.remove(member));
-        let (pins, tools) = (take(PINS), take(TOOLS));
+        let (pins, tools, calls) = (take(PINS), take(TOOLS), take(CALLS));
+        let calls = calls.and_then(|calls| usize::try_from(calls.as_u64()?).ok());
         let tools = tools.as_ref().and_then(Value::as_object).into_iter().flatten();
         let tools = tools.filter_map(|(tool, version)| Some((tool.clone(), version.as_str()?.to_owned()))).collect();
         let patch = Self::from_value(value)?;
-        Ok(Self { pins: pins.as_ref().map(Pins::from_value).unwrap_or_default(), tools, ..patch })
+        Ok(Self { pins: pins.as_ref().map(Pins::from_value).unwrap_or_default(), tools, calls, ..patch })
     }
 
     /// Puts in the versions that its tools have here; one that is not here keeps the version that it had.
@@ -125,6 +132,9 @@ impl Patch {
         }
         if !self.tools.is_empty() {
             value[TOOLS] = json!(self.tools);
+        }
+        if let Some(calls) = self.calls {
+            value[CALLS] = calls.into();
         }
         value
     }

@@ -7,7 +7,7 @@ use crate::flow::{Again, Look, Proposed, Started};
 use chimera_core::access::risk::Score;
 use chimera_core::access::{Because, Decided, Level, PlanStep};
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::flow::run::{Replay, ReplayMode};
+use chimera_core::flow::run::{Replay, ReplayMode, too_many_with_patch};
 use chimera_core::limits::PLAN_STEPS_FREE_MAX;
 use serde_json::Value;
 use uuid::Uuid;
@@ -50,7 +50,10 @@ impl Access {
         // What is checked is what is proposed: if the run went on meanwhile, both are looked at again.
         for _ in 0..Look::TRIES_MAX {
             let mut look = self.flow.look_at_patch(permit, run, &document, version).await?;
-            look.risk = serde_json::to_value(self.check_added(permit, &look).await?).ok();
+            let (score, calls) = self.check_added(permit, &look).await?;
+            look.risk = serde_json::to_value(score).ok();
+            // The run itself can't see into the workflows that the patch starts.
+            look.patch.calls = look.patch.add_nodes.iter().any(|node| node.child().is_some()).then_some(calls);
             if let Some(proposed) = self.flow.propose(permit, look, dry_run).await? {
                 return Ok(proposed);
             }
@@ -58,16 +61,17 @@ impl Access {
         Err(Look::outrun().into())
     }
 
-    /// Checks what a patch adds; gives how risky that is.
-    async fn check_added(&self, permit: &Permit, look: &Look) -> Result<Score, AccessError> {
+    /// Checks what a patch adds; gives how risky that is, and how many calls it makes.
+    async fn check_added(&self, permit: &Permit, look: &Look) -> Result<(Score, usize), AccessError> {
         let (patch, patched) = (&look.patch, &look.together);
         let id = patched.workflow.id.as_str();
         let mut added = self.laid_out(permit, &patched.graph, (id, None), &patched.inputs, &patched.pins).await?;
         if added.plan.more {
             return Err(AccessError::refused(Code::PolicyDenied, "with it the run is too large to be looked through"));
         }
-        // Patches that are small one by one are counted together with what is there.
-        let calls = added.plan.calls();
+        // Patches that are small one by one are counted together with what is there, and with all that has come to be
+        // known while the run went on.
+        let whole = added.plan.calls();
         let own = |step: &PlanStep| patch.add_nodes.iter().any(|node| node.id == outermost(&step.id));
         added.plan.steps.retain(own);
         for step in &added.plan.steps {
@@ -77,15 +81,13 @@ impl Access {
         }
         let score = added.score();
         if added.plan.steps.is_empty() {
-            return Ok(score);
+            return Ok((score, 0));
         }
+        let more = added.plan.calls();
+        let calls = whole.max(look.calls.saturating_add(more));
         if calls > PLAN_STEPS_FREE_MAX && !patched.level.needs_approval() {
-            let (level, draft) = (patched.level.as_str(), Level::Draft.as_str());
-            let message = format!(
-                "with this patch the run makes {calls} calls, and more than {PLAN_STEPS_FREE_MAX} don't run at {level}; \
-                 start a run of the whole at {draft}"
-            );
-            let body = ErrorBody::new(Code::PolicyDenied, message).with("level", draft);
+            let message = too_many_with_patch(calls, patched.level);
+            let body = ErrorBody::new(Code::PolicyDenied, message).with("level", Level::Draft.as_str());
             return Err(body.with("level_because", Because::ManySteps.as_str()).into());
         }
         added.tools.retain(|tool| added.plan.steps.iter().any(|step| step.tool == tool.name));
@@ -96,7 +98,7 @@ impl Access {
             let body = ErrorBody::new(Code::PolicyDenied, message).with("level", would);
             return Err(body.with("level_because", because.as_str()).into());
         }
-        Ok(score)
+        Ok((score, more))
     }
 }
 

@@ -57,6 +57,8 @@ pub(crate) struct Look {
     refused: Option<String>,
     /// What the run would be to do with it, and with all that was proposed before and is not put on yet.
     pub(crate) together: Before,
+    /// How many calls the run makes without it, as far as that is known by now.
+    pub(crate) calls: usize,
     /// How risky that looks which it adds.
     pub(crate) risk: Option<Value>,
 }
@@ -115,10 +117,10 @@ impl Flow {
         let counts = |row: &&Row| [APPLIED, PROPOSED].contains(&row.text("status"));
         let kept = load::pinned(&request_of_row(&row).1, known.iter().filter(counts));
         self.pin(permit, &mut patch, &kept).await?;
-        let (looked, refused, head) = self
+        let (looked, refused, head, calls) = self
             .on_copy(row, |run, env| {
-                let looked = run.preview_patch(&patch, env);
-                (looked, run.judge_patch(&patch, permit.actor(), env).err(), Arc::clone(run.head()))
+                let (looked, calls) = (run.preview_patch(&patch, env), run.calls_spoken_for());
+                (looked, run.judge_patch(&patch, permit.actor(), env).err(), Arc::clone(run.head()), calls)
             })
             .await?;
         let looked = looked.map_err(|problems| FlowError::problems("the patch", &problems))?;
@@ -132,7 +134,7 @@ impl Flow {
             pins: kept.and(&patch.pins),
         };
         let number = known.iter().map(|row| row.int("number")).max().unwrap_or(0) + 1;
-        Ok(Look { run, version: seen, number, patch, preview, refused, together, risk: None })
+        Ok(Look { run, version: seen, number, patch, preview, refused, together, calls, risk: None })
     }
 
     /// Fixes the versions of all workflows that a patch starts: what is looked at is what will run. Within each

@@ -477,3 +477,62 @@ async fn at_l1_a_patch_that_waits_is_asked_about_anew_when_its_tool_has_changed(
     held.stage.decide("user_bob", held.run, approve, Some(&again)).await.unwrap();
     held.patch_is(1, "applied").await;
 }
+
+/// So many notes behind a node.
+fn notes(count: usize, from: &str) -> Value {
+    let nodes = (0..count).map(|at| json!({"id": format!("x{at}"), "type": "function", "fn": "note", "inputs": {}}));
+    let edges = (0..count).map(|at| json!({"from": from, "to": format!("x{at}")}));
+    let (nodes, edges): (Vec<Value>, Vec<Value>) = (nodes.collect(), edges.collect());
+    json!({"patch_version": "0.1", "justification": "more", "add_nodes": nodes, "add_edges": edges})
+}
+
+/// A list of eight that became known, and was short enough to run without a person, counts with what a patch adds.
+#[tokio::test(start_paused = true)]
+async fn a_patch_is_counted_together_with_the_items_that_have_become_known() {
+    for (added, fits) in [(1, true), (2, false)] {
+        let source = Puppet::new("source", Reach::Read).answers(|_, _| Ok(json!({"list": [1, 2, 3, 4, 5, 6, 7, 8]})));
+        let tool = note("1");
+        let made = tool.asked();
+        let stage = stage(1).tool(source.build()).tool(tool.build()).open().await;
+        let air = workflow("w")
+            .function("a", "source", json!({}))
+            .map("m", json!("${nodes.a.outputs.list}"), 8, "note", json!({"n": "${item}"}))
+            .node(json!({"id": "ask", "type": "hitl"}))
+            .edge("a", "m")
+            .edge("m", "ask");
+        let run = stage.run(&air, Level::ExecuteNotify).await;
+        stage.asks(run).await;
+        let held = Held { stage, run, gate: Arc::default() };
+        held.patch(notes(added, "m"), None, false).await.unwrap();
+        held.patch_is(1, if fits { "applied" } else { "refused" }).await;
+        held.stage.approve("user_ann", run).await;
+        assert_eq!(held.stage.ended(run).await["status"], "completed");
+        assert_eq!(made.count("execute"), if fits { 9 } else { 8 });
+        let reason = held.stage.show(run).await["patches"][0]["reason"].clone();
+        assert!(fits || reason.as_str().unwrap().contains("makes 11 calls"), "{reason}");
+    }
+}
+
+/// What a patch has added counts with a list that becomes known after it.
+#[tokio::test(start_paused = true)]
+async fn a_list_that_becomes_known_is_counted_together_with_the_steps_of_a_patch() {
+    let source = Puppet::new("source", Reach::Read).answers(|_, _| Ok(json!({"list": [1, 2, 3, 4]})));
+    let stage = stage(1).tool(source.build()).tool(note("1").build()).open().await;
+    let air = workflow("w")
+        .node(json!({"id": "ask", "type": "hitl"}))
+        .function("a", "source", json!({}))
+        .map("m", json!("${nodes.a.outputs.list}"), 8, "note", json!({"n": "${item}"}))
+        .edge("ask", "a")
+        .edge("a", "m");
+    stage.apply(&air).await;
+    let risk = Some(Arc::new(json!({"calls": 5})));
+    let ask = chimera_engine::flow::StartRun { risk, ..chimera_engine::flow::StartRun::of("w", json!({})) };
+    let run = stage.start(ask).await;
+    stage.asks(run).await;
+    let held = Held { stage, run, gate: Arc::default() };
+    held.applied(notes(3, "ask")).await;
+    held.stage.approve("user_ann", run).await;
+    let shown = held.stage.until(run, |shown| of_step(shown, "m").is_some()).await;
+    let reason = &of_step(&shown, "m").unwrap()["action"]["reason"];
+    assert_eq!(*reason, "with these 4 items the run makes 11 calls; more than 10 need approval");
+}

@@ -16,6 +16,7 @@ use crate::access::risk::{self, Score};
 use crate::access::{Because, Beforehand, Level, OfItem, Plan};
 use crate::flow::air::Graph;
 use crate::flow::expr::Preview;
+use crate::flow::patch::Patch;
 use crate::flow::tool::Spec;
 use crate::json::Digest32;
 use crate::limits::{DRAFT_BYTES_MAX, PLAN_STEPS_FREE_MAX};
@@ -254,7 +255,36 @@ impl Run {
 
     /// How many calls the run makes, as far as that is known by now, with those that its level was decided by.
     fn calls_known(&self) -> usize {
-        self.calls_counted().saturating_add(self.calls_grown())
+        self.calls_counted().saturating_add(self.calls_patched()).saturating_add(self.calls_grown())
+    }
+
+    /// How many calls patches have added.
+    fn calls_patched(&self) -> usize {
+        let applied = self.overlays.values().filter(|overlay| overlay.before.is_some());
+        let counted = applied.filter_map(|overlay| overlay.patch.calls).fold(0, usize::saturating_add);
+        counted.max(self.calls_beyond(self.first_graph(), &self.graph))
+    }
+
+    /// How many calls one graph has that the other has not.
+    fn calls_beyond(&self, before: &Graph, after: &Graph) -> usize {
+        let calls = |graph: &Graph| calls_of(graph, &self.head.inputs);
+        if before.nodes.len() == after.nodes.len() { 0 } else { calls(after).saturating_sub(calls(before)) }
+    }
+
+    /// How many calls the run makes without a person, as far as that is known by now, with those that it leaves to
+    /// runs inside.
+    #[must_use]
+    pub fn calls_spoken_for(&self) -> usize {
+        self.calls_known().saturating_add(self.calls_left_inside())
+    }
+
+    /// Why a patch adds more calls than the run may make without a person, if it does. More may be known by now than
+    /// when it was proposed.
+    pub(crate) fn is_too_much(&self, patch: &Patch, patched: &Graph) -> Option<String> {
+        let added = patch.calls.unwrap_or(0).max(self.calls_beyond(&self.graph, patched));
+        let calls = self.calls_spoken_for().saturating_add(added);
+        let free = self.head.level.needs_approval() || added == 0 || calls <= PLAN_STEPS_FREE_MAX;
+        (!free).then(|| too_many_with_patch(calls, self.head.level))
     }
 
     /// How many calls were counted when the level was decided; of a child run, how many are spoken for.
@@ -297,7 +327,11 @@ impl Run {
         }
         let late = |node: usize| first.nodes[node].over.is_some() && first.nodes[node].tool.is_some();
         let lists = (0..first.nodes.len()).any(|node| late(node) && !self.is_counted(node));
-        PLAN_STEPS_FREE_MAX.saturating_sub(self.calls_counted()) / (first.nests + usize::from(lists)).max(1)
+        // What a run was told before a patch came is at most what it would have been told without one.
+        let is_waiting = matches!(self.nodes[node].state, State::Pending { .. } | State::Delayed { .. } | State::Ready);
+        let patched = if is_waiting { self.calls_patched() } else { 0 };
+        let spare = PLAN_STEPS_FREE_MAX.saturating_sub(self.calls_counted()).saturating_sub(patched);
+        spare / (first.nests + usize::from(lists)).max(1)
     }
 
     /// How many calls runs inside may still make which the run around them must leave to them.
@@ -394,6 +428,16 @@ impl Run {
             }
         }
     }
+}
+
+/// The refusal of a patch with which a run makes too many calls without a person.
+#[must_use]
+pub fn too_many_with_patch(calls: usize, level: Level) -> String {
+    let (level, draft) = (level.as_str(), Level::Draft.as_str());
+    format!(
+        "with this patch the run makes {calls} calls, and more than {PLAN_STEPS_FREE_MAX} don't run at {level}; start a \
+         run of the whole at {draft}"
+    )
 }
 
 /// How many calls of tools and starts of runs a graph has, as far as its inputs tell.

@@ -51,6 +51,7 @@ pub use doubt::Doubt;
 pub use edges::Decided;
 pub use env::{Action, Env, Gate, Grown, Policy, Slot, Verdict as PolicyVerdict};
 pub use event::{At, Call, Effect, Event, Kept, Mode, Note, Signal, Told, Turn, Verdict};
+pub use listed::too_many_with_patch;
 pub use load::{Damaged, Recorded, Recording, Stored, StoredPatch, approving, behind};
 pub use patch::Overlaid;
 pub use pinned::request_of_row;

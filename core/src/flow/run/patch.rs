@@ -99,12 +99,13 @@ impl Run {
             Ok(patch) => patch,
             Err(why) => return self.refuse_patch(number, 1, &by, &why, book),
         };
-        let mut patch = match self.overlay(&patch, env) {
-            Ok((_, inverse)) => Patch { add_edges: inverse.remove_edges, ..patch },
+        let (mut patch, patched) = match self.overlay(&patch, env) {
+            Ok((graph, inverse)) => (Patch { add_edges: inverse.remove_edges, ..patch }, graph),
             Err(problems) => return self.refuse_patch(number, 1, &by, &worded(&problems), book),
         };
         patch.name_tools(env.catalog);
-        if let Err(why) = self.judge_patch(&patch, &by.id, env) {
+        let refused = self.judge_patch(&patch, &by.id, env).err();
+        if let Some(why) = refused.or_else(|| self.is_too_much(&patch, &patched)) {
             return self.refuse_patch(number, 1, &by, &why, book);
         }
         self.overlays.insert(number, Overlay { patch, by, version: 1, asked: None, before: None, seq: i64::MAX, risk });
