@@ -79,6 +79,7 @@ impl Access {
                 permit.covers(tool)?;
             }
         }
+        self.check_policy(permit, &added, patched.level)?;
         let score = added.score();
         if added.plan.steps.is_empty() {
             return Ok((score, 0));

@@ -42,6 +42,10 @@ impl<R: Policy> Policy for Guard<R> {
         }
     }
 
+    fn judge_part(&self, action: &Action<'_>) -> PolicyVerdict {
+        self.rules.judge(action)
+    }
+
     fn risk(&self, tool: &Spec, input: &Value) -> u32 {
         risk::score_call(tool, input).score
     }

@@ -79,6 +79,7 @@ impl Flow {
     fn takes(&self, permit: &Permit, tool: &str, input: &Value) -> Result<(), FlowError> {
         let tool = self.inner.parts.registry.get(tool).ok_or_else(no_input)?;
         permit.covers(tool.spec()).map_err(Box::new).map_err(FlowError::Refused)?;
+        self.may_write(permit, tool.spec(), input)?;
         within_depth(input, JSON_DEPTH_MAX).map_err(|error| {
             let body = ErrorBody::new(Code::ValidationFailed, format!("the input is {error}"));
             FlowError::Refused(Box::new(body.with("pointer", error.pointer)))

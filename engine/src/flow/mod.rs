@@ -23,6 +23,7 @@ mod node;
 mod notify;
 mod observe;
 mod outbox;
+mod part;
 mod patch;
 mod perform;
 mod places;

@@ -95,6 +95,7 @@ impl Flow {
         if !happened {
             // What never happened is done now.
             self.may_call(permit, &row)?;
+            self.may_have_called(permit, run, &row).await?;
         }
         // Either way what follows is let go on, with an output that somebody chose.
         self.may_let_go_on(permit, run, RUNS_MANAGE).await?;
@@ -127,6 +128,7 @@ impl Flow {
             self.may_undo_again(permit, &row)?;
         }
         self.may_undo(permit, run, steps.as_deref()).await?;
+        self.may_have_undone(permit, run, steps.as_deref()).await?;
         let told = Told::Rollback { steps, by: permit.by(), reason, for_parent: false };
         self.tell(permit, run, told).await
     }

@@ -90,7 +90,7 @@ impl Flow {
     }
 
     /// The tool of a step, if it has one that is set up here.
-    fn tool_of(&self, step: &Row) -> Option<Arc<Spec>> {
+    pub(super) fn tool_of(&self, step: &Row) -> Option<Arc<Spec>> {
         let tool = self.inner.parts.registry.get(step.get("tool").as_text()?)?;
         Some(Arc::clone(tool.spec()))
     }

@@ -34,6 +34,7 @@ mod flow_replay;
 mod flow_restore;
 mod flow_retry;
 mod flow_review;
+mod flow_rules;
 mod flow_sight;
 mod flow_size;
 mod flow_slots;

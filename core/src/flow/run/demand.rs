@@ -74,6 +74,11 @@ impl Demand {
             && (!self.other_than_requester || other.other_than_requester)
     }
 
+    /// Whether whoever meets `other` meets all of this.
+    pub(crate) fn is_covered_by(&self, other: &Self) -> bool {
+        self.parts().all(|part| other.parts().any(|kept| part.is_implied_by(kept)))
+    }
+
     /// Whether somebody counts for this part.
     fn counts(&self, who: &str, requesters: &[String]) -> bool {
         let fitting = self.approvers.is_empty() || self.approvers.iter().any(|pattern| fits(pattern, who));

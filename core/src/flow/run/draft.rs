@@ -313,7 +313,8 @@ impl Run {
         env: &Env<'_>,
     ) -> Result<impl Iterator<Item = Demand> + use<>, ErrorBody> {
         let (tenant, actor, level) = (self.head.tenant.as_str(), self.head.actor.as_str(), self.head.level);
-        let policy = match env.policy.judge(&Action { tenant, actor, level, node: self.name(at), tool: spec, input }) {
+        let action = Action { tenant, actor, level, node: self.name(at), tool: spec, input };
+        let policy = match self.judge_for_all(at, &action, env) {
             PolicyVerdict::Allow => None,
             PolicyVerdict::Ask(demand) => Some(demand),
             PolicyVerdict::Deny { rule, reason } => {

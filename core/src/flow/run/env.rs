@@ -132,6 +132,12 @@ pub trait Policy: Send + Sync {
     /// Judges one call.
     fn judge(&self, action: &Action<'_>) -> Verdict;
 
+    /// Judges one call for somebody who had a part in it beside the actor of the run. What they may call was checked
+    /// when they took part, so that losing a scope later does not stop the run of another.
+    fn judge_part(&self, action: &Action<'_>) -> Verdict {
+        self.judge(action)
+    }
+
     /// How risky a call is, from zero.
     fn risk(&self, tool: &Spec, input: &Value) -> u32;
 

@@ -19,6 +19,7 @@ mod edges;
 mod end;
 pub mod env;
 pub mod event;
+mod judge;
 mod listed;
 mod load;
 mod merge;

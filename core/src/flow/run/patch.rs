@@ -203,18 +203,26 @@ impl Run {
     }
 
     /// Whether the rules let these tools be called, by the one who asked for the run and by the one
-    /// who wants the patch. The inputs are judged again when they are known.
+    /// who wants the patch, and without asking if the run does not ask. The inputs are judged again when they are known.
     pub fn judge_patch(&self, patch: &Patch, by: &str, env: &Env<'_>) -> Result<(), String> {
         let (tenant, level) = (self.head.tenant.as_str(), self.head.level);
         for node in &patch.add_nodes {
             let Some(function) = node.function() else { continue };
             let Some(tool) = env.catalog.tool(&function.tool) else { continue };
             let input = Value::Object(function.inputs.clone());
-            for actor in [self.head.actor.as_str(), by] {
+            let judged = |actor: &str| {
                 let action = Action { tenant, actor, level, node: &node.id, tool: &tool, input: &input };
-                if let PolicyVerdict::Deny { rule, reason } = env.policy.judge(&action) {
-                    return Err(format!("the rule {rule} refuses {}: {reason}", node.id));
+                match env.policy.judge(&action) {
+                    PolicyVerdict::Deny { rule, reason } => {
+                        Err(format!("the rule {rule} refuses {}: {reason}", node.id))
+                    }
+                    verdict => Ok(verdict),
                 }
+            };
+            let (of_run, of_proposer) = (judged(&self.head.actor)?, judged(by)?);
+            // At a level that asks, whoever proposed the node is judged again when it is asked for.
+            if !level.needs_approval() {
+                of_proposer.check_part(&of_run).map_err(|why| format!("{}: {why}", node.id))?;
             }
         }
         Ok(())

@@ -215,7 +215,7 @@ impl Run {
         let Some(input) = task.input.as_deref() else { return PolicyVerdict::Allow };
         let (tenant, actor, level) = (self.head.tenant.as_str(), self.head.actor.as_str(), self.head.level);
         let action = Action { tenant, actor, level, node: self.name(at), tool: spec, input };
-        let mut demand = match env.policy.judge(&action) {
+        let mut demand = match self.judge_for_all(at, &action, env) {
             PolicyVerdict::Allow => None,
             PolicyVerdict::Ask(demand) => Some(demand),
             deny @ PolicyVerdict::Deny { .. } => return deny,

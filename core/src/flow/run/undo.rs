@@ -284,10 +284,15 @@ impl Run {
         }
         let input = self.task(at).and_then(|task| task.input.clone()).unwrap_or_default();
         let (tenant, actor, level) = (self.head.tenant.as_str(), self.head.actor.as_str(), self.head.level);
-        match env.policy.judge(&Action { tenant, actor, level, node: self.name(at), tool: &spec, input: &input }) {
-            PolicyVerdict::Deny { reason, .. } => Err(reason),
+        let action = Action { tenant, actor, level, node: self.name(at), tool: &spec, input: &input };
+        let of_run = match env.policy.judge(&action) {
+            PolicyVerdict::Deny { reason, .. } => return Err(reason),
             // Whoever asked for the rollback has decided; approvals guard what is done, not its undoing.
-            PolicyVerdict::Allow | PolicyVerdict::Ask(_) => Ok(()),
+            verdict @ (PolicyVerdict::Allow | PolicyVerdict::Ask(_)) => verdict,
+        };
+        match self.undo.as_ref().map(|undo| undo.by.id.as_str()).filter(|by| *by != actor) {
+            Some(by) => env.policy.judge_part(&Action { actor: by, ..action }).check_part(&of_run),
+            None => Ok(()),
         }
     }
 
