@@ -158,8 +158,14 @@ fn a_file_that_could_only_fail_later_is_refused() {
         ("risk_level = \"low\"", "risk_level = \"tiny\"", "unknown variant `tiny`"),
         ("risk_level = \"low\"", "risk_level = \"low\"\nfast = true", "unknown field `fast`"),
         ("capabilities = [\"crm.leads.put\"]", "capabilities = []", "metadata.capabilities: name at least one"),
+        (
+            "capabilities = [\"crm.leads.put\"]",
+            "capabilities = [\"crm.leads.DELETE\"]",
+            "metadata.capabilities: words of a-z",
+        ),
         ("name = \"crm.leads.put\"", "name = \"CRM!\"", "name: words of a-z"),
         ("type = \"object\"", "type = \"objekt\"", "input"),
+        ("type = \"object\"", "type = \"object\"\nx-destinations = [\"nobody\"]", "input.x-destinations: a list of"),
     ] {
         assert!(CRM.contains(from), "{from}");
         let error = load(&CRM.replacen(from, to, 1), "crm.toml").unwrap_err().to_string();

@@ -2,6 +2,7 @@
 
 pub mod air;
 pub mod call;
+pub mod destination;
 pub mod expr;
 pub mod patch;
 pub mod pins;

@@ -84,13 +84,6 @@ impl Class {
 /// By this word among its capabilities, or at the end of one, a tool says that it deletes.
 pub const DELETES: &str = "delete";
 
-/// By a capability that ends so a tool says that it writes to somebody: to the addresses in `to`, `cc` and `bcc`,
-/// or to the host in `url`.
-pub const SENDS: &str = ".send";
-
-/// The members of an input that say whom a message goes to.
-const DESTINATIONS: [&str; 4] = ["to", "cc", "bcc", "url"];
-
 /// What policies decide by. Whoever looks at a tool's can't change it (CORE-060):
 ///
 /// ```compile_fail,E0594
@@ -264,7 +257,10 @@ impl Spec {
 
     /// Whether one of its capabilities is this word or ends with it.
     fn declares(&self, act: &str) -> bool {
-        self.metadata.capabilities.iter().any(|name| name.rsplit('.').next() == Some(act))
+        self.metadata
+            .capabilities
+            .iter()
+            .any(|name| name.rsplit('.').next().is_some_and(|last| last.eq_ignore_ascii_case(act)))
     }
 
     /// What kind of act a call with this input is. What is not known yet is taken for the worst.
@@ -281,22 +277,6 @@ impl Spec {
             }
             _ => self.class(),
         }
-    }
-
-    /// Whom a call with this input writes to; nothing for a tool that sends no messages. A destination that is
-    /// not known yet is empty.
-    #[must_use]
-    pub fn destinations<'a>(&self, input: &'a Value) -> Option<Vec<&'a str>> {
-        if !self.metadata.capabilities.iter().any(|name| name.ends_with(SENDS)) {
-            return None;
-        }
-        let members = DESTINATIONS.iter().filter_map(|name| input.get(*name)).filter(|value| !value.is_null());
-        let texts = members.flat_map(|value| match value {
-            Value::Array(items) => items.iter().map(|item| item.as_str().unwrap_or_default()).collect(),
-            one => vec![one.as_str().unwrap_or_default()],
-        });
-        let texts: Vec<&str> = texts.collect();
-        Some(if texts.is_empty() { vec![""] } else { texts })
     }
 
     /// The blobs that an output names, where the tool declares that it names one.
@@ -390,20 +370,10 @@ mod tests {
         }
         let mut gone = Spec { effect: Reach::Write, ..declared().compile().unwrap() };
         assert_eq!(gone.class_of(&json!({})), Class::Write);
-        gone.metadata.capabilities = vec!["x.y".to_owned(), DELETES.to_owned()];
-        assert_eq!(gone.class_of(&json!({})), Class::Delete);
-    }
-
-    #[test]
-    fn a_message_goes_to_everybody_whom_its_input_names() {
-        let mut mail = declared().compile().unwrap();
-        assert_eq!(mail.destinations(&json!({"to": "ann@acme.example"})), None, "it says nothing of messages");
-        mail.metadata.capabilities = vec!["mail.send".to_owned()];
-        let input = json!({"to": ["a@x", "b@x"], "cc": "c@x", "bcc": ["d@x"], "subject": "e@x"});
-        assert_eq!(mail.destinations(&input), Some(vec!["a@x", "b@x", "c@x", "d@x"]));
-        assert_eq!(mail.destinations(&json!({"url": "https://x/"})), Some(vec!["https://x/"]));
-        assert_eq!(mail.destinations(&json!({"to": {"who": 1}})), Some(vec![""]), "not known");
-        assert_eq!(mail.destinations(&json!({})), Some(vec![""]));
+        for word in [DELETES, "desk.tickets.DELETE"] {
+            gone.metadata.capabilities = vec!["x.y".to_owned(), word.to_owned()];
+            assert_eq!(gone.class_of(&json!({})), Class::Delete, "{word}");
+        }
     }
 
     fn declared() -> Declared {

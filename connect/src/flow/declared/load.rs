@@ -10,6 +10,7 @@ use super::mapping::{Mapping, Place};
 use super::plan::{CursorInto, Declaration, HeaderText, Lookup, Next, Pages, Plan, Rate, Step, Vendor};
 use super::template::{Hole, Text, Tree};
 use chimera_core::access::SecretName;
+use chimera_core::flow::destination::DECLARED as DESTINATIONS;
 use chimera_core::flow::schema::Schema;
 use chimera_core::flow::tool::{DELETES, Reach, Rollback, Spec, with_dry_run};
 use chimera_core::json::Digest32;
@@ -349,6 +350,14 @@ fn rollback(undo: &Undo) -> Rollback {
     if undo.repeatable.unwrap_or(by_method) { Rollback::Repeatable } else { Rollback::Once }
 }
 
+/// Whom a message goes to stands in members that the tool takes.
+fn destinations(input: &Value, at: &At<'_>) -> Result<(), DeclareError> {
+    let Some(listed) = input.get(DESTINATIONS) else { return Ok(()) };
+    let taken = |name: &Value| name.as_str().is_some_and(|name| input["properties"].get(name).is_some());
+    let known = listed.as_array().is_some_and(|listed| !listed.is_empty() && listed.iter().all(taken));
+    at.child(DESTINATIONS).demand(known, "a list of properties of the input")
+}
+
 fn tool(entry: &Entry, at: &At<'_>) -> Result<(Spec, Plan), DeclareError> {
     let named = entry.name.split('.').all(is_name) && entry.name.len() <= TOOL_NAME_CHARS_MAX;
     at.child("name").demand(named, "words of a-z, 0-9, '_' and '-' with dots between")?;
@@ -363,6 +372,9 @@ fn tool(entry: &Entry, at: &At<'_>) -> Result<(Spec, Plan), DeclareError> {
     at.child("dry_run").demand(dry, "given if, and only if, metadata.dry_run_supported is true")?;
     let capable = !entry.metadata.capabilities.is_empty();
     at.child("metadata.capabilities").demand(capable, "name at least one")?;
+    let lower = entry.metadata.capabilities.iter().all(|capability| capability.split('.').all(is_name));
+    at.child("metadata.capabilities").demand(lower, "words of a-z, 0-9, '_' and '-' with dots between")?;
+    destinations(&entry.input, &at.child("input"))?;
     let mut metadata = entry.metadata.clone();
     if writes && entry.request.method == "DELETE" && !metadata.capabilities.iter().any(|word| word == DELETES) {
         metadata.capabilities.push(DELETES.to_owned());

@@ -12,6 +12,7 @@ use super::http::Keyring;
 use super::input::read;
 use async_trait::async_trait;
 use chimera_core::access::SecretName;
+use chimera_core::flow::destination::DECLARED as DESTINATIONS;
 use chimera_core::flow::schema::BadSchema;
 use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
 use chimera_core::limits::{MAIL_RECEIVERS_MAX, MAIL_SUBJECT_CHARS_MAX, MAIL_TEXT_BYTES_MAX};
@@ -124,7 +125,8 @@ fn declared() -> Declared {
             },
             "required": ["to", "subject"],
             "not": {"required": ["body", "text"]},
-            "additionalProperties": false
+            "additionalProperties": false,
+            DESTINATIONS: ["to", "cc", "bcc"],
         }),
         output: json!({
             "type": "object",

@@ -10,6 +10,7 @@ use crate::flow::http::{Call, Care, Client, Keyring, Request, authority_of, last
 use async_trait::async_trait;
 use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::Code;
+use chimera_core::flow::destination::DECLARED as DESTINATIONS;
 use chimera_core::flow::schema::BadSchema;
 use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
 use chimera_core::limits::TARGET_BYTES_MAX;
@@ -162,6 +163,7 @@ impl WebhookSend {
                 },
                 "required": ["url", "event_type", "secret"],
                 "additionalProperties": false,
+                DESTINATIONS: ["url"],
             }),
             output: json!({
                 "type": "object",

@@ -1,0 +1,195 @@
+//! Whom a call of a tool that sends messages writes to.
+//!
+//! A tool says which members of its input that are by [`DECLARED`] in its input schema. Of one that does not, `to`,
+//! `cc`, `bcc` and `url` are known, and any other member may be one too: whoever would write to an outsider unseen would
+//! take the name that nobody thought of. Members that carry words are let off, unless all that they say is an address.
+
+use super::tool::Spec;
+use crate::access::tenant::is_domain;
+use serde_json::Value;
+
+/// By a capability that ends so a tool says that it writes to somebody.
+pub const SENDS: &str = ".send";
+
+/// The member of an input schema that lists the properties which say whom a message goes to.
+pub const DECLARED: &str = "x-destinations";
+
+/// The members that say whom a message goes to, where a tool does not list them.
+const KNOWN: [&str; 4] = ["to", "cc", "bcc", "url"];
+
+/// The members that are for words, and for how a tool is to work.
+const WORDS: [&str; 17] = [
+    "subject",
+    "title",
+    "text",
+    "body",
+    "message",
+    "content",
+    "html",
+    "markdown",
+    "summary",
+    "description",
+    "note",
+    "notes",
+    "comment",
+    "caption",
+    "preview",
+    "footer",
+    "greeting",
+];
+
+/// Digits that a phone number has at the least.
+const PHONE_DIGITS_MIN: usize = 7;
+
+impl Spec {
+    /// Whom a call with this input writes to; nothing for a tool that sends no messages. A destination that can't be
+    /// told is empty.
+    #[must_use]
+    pub fn destinations<'a>(&self, input: &'a Value) -> Option<Vec<&'a str>> {
+        if !self.metadata.capabilities.iter().any(|name| name.to_ascii_lowercase().ends_with(SENDS)) {
+            return None;
+        }
+        let schema = self.input.document();
+        let declared = schema[DECLARED].as_array();
+        let named = |name: &str| match declared {
+            Some(listed) => listed.iter().any(|listed| listed == name),
+            None => KNOWN.contains(&name),
+        };
+        let members = || input.as_object().into_iter().flatten();
+        let mut texts = Vec::new();
+        members().filter(|(name, _)| named(name)).for_each(|(_, value)| leaves(value, &mut texts));
+        if texts.is_empty() {
+            texts.push("");
+        }
+        if declared.is_none() {
+            for (name, value) in members().filter(|(name, _)| !named(name) && *name != "dry_run") {
+                others(name, value, &schema["properties"][name.as_str()], &mut texts);
+            }
+        }
+        Some(texts)
+    }
+}
+
+/// What a member that is not known to say whom a message goes to adds to its destinations.
+fn others<'a>(name: &str, value: &'a Value, schema: &Value, texts: &mut Vec<&'a str>) {
+    // The tool itself wrote down all that it may be.
+    if schema.get("enum").is_some() || schema.get("const").is_some() {
+        return;
+    }
+    let mut found = Vec::new();
+    leaves(value, &mut found);
+    if WORDS.contains(&name) {
+        found.retain(|text| is_address(text));
+    }
+    texts.extend(found);
+}
+
+/// The texts within a value; what is neither text nor yes or no is an empty one.
+fn leaves<'a>(value: &'a Value, into: &mut Vec<&'a str>) {
+    match value {
+        Value::Null | Value::Bool(_) => {}
+        Value::String(text) => into.push(text),
+        Value::Number(_) => into.push(""),
+        Value::Array(items) => items.iter().for_each(|item| leaves(item, into)),
+        Value::Object(members) => members.values().for_each(|member| leaves(member, into)),
+    }
+}
+
+/// Whether all that a text says is a mail address, a URL, a host, a handle or a phone number.
+fn is_address(text: &str) -> bool {
+    let text = text.trim();
+    let ends_in_one = text.ends_with('>') && text.contains('@');
+    let one_word = !text.is_empty() && !text.contains(char::is_whitespace);
+    ends_in_one || is_phone(text) || one_word && (text.contains('@') || text.contains("://") || is_host(text))
+}
+
+fn is_host(text: &str) -> bool {
+    let host = text.to_ascii_lowercase();
+    let ending = host.rsplit_once('.').map(|(_, ending)| ending);
+    is_domain(&host) && ending.is_some_and(|ending| ending.bytes().all(|byte| byte.is_ascii_lowercase()))
+}
+
+/// Whether a text is an international phone number. One without its `+` could be any number.
+fn is_phone(text: &str) -> bool {
+    let number = text.strip_prefix("tel:").unwrap_or(text);
+    let Some(number) = number.strip_prefix('+') else { return number.len() < text.len() };
+    let digits = number.chars().filter(char::is_ascii_digit).count();
+    digits >= PHONE_DIGITS_MIN && number.chars().all(|char| char.is_ascii_digit() || " -()./".contains(char))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::schema::Schema;
+    use super::*;
+    use crate::access::Tenant;
+    use serde_json::json;
+
+    fn sender(input: Value) -> Spec {
+        let mut spec = Spec { input: Schema::compile(input).unwrap(), ..Spec::stand_in("chat").unwrap() };
+        spec.metadata.capabilities = vec!["desk.send".to_owned()];
+        spec
+    }
+
+    fn is_outside(spec: &Spec, input: &Value) -> bool {
+        let acme = Tenant { domains: vec!["acme.example".to_owned()], notify: None };
+        acme.is_written_outside(spec, input)
+    }
+
+    #[test]
+    fn a_message_goes_to_everybody_whom_its_input_names() {
+        let mut mail = sender(json!({"type": "object"}));
+        let input = json!({"to": ["a@x", "b@x"], "cc": "c@x", "bcc": ["d@x"], "subject": "of e@x"});
+        assert_eq!(mail.destinations(&input), Some(vec!["d@x", "c@x", "a@x", "b@x"]));
+        assert_eq!(mail.destinations(&json!({"url": "https://x/"})), Some(vec!["https://x/"]));
+        assert_eq!(mail.destinations(&json!({"to": {"who": 1}})), Some(vec![""]), "not known");
+        assert_eq!(mail.destinations(&json!({})), Some(vec![""]));
+        mail.metadata.capabilities = vec!["desk.read".to_owned()];
+        assert_eq!(mail.destinations(&json!({"to": "ann@acme.example"})), None, "it says nothing of messages");
+    }
+
+    #[test]
+    fn an_outsider_in_any_member_is_an_outsider() {
+        let chat = sender(json!({"type": "object", "properties": {"style": {"enum": ["plain", "rich"]}}}));
+        let inside =
+            json!({"to": "ann@acme.example", "text": "hi, write to y@evil.example", "style": "rich", "copy": true});
+        assert!(!is_outside(&chat, &inside));
+        for (member, value) in [
+            ("recipient", json!("y@evil.example")),
+            ("To", json!("y@evil.example")),
+            ("phone", json!("015112345678")),
+            ("destination", json!("@stranger")),
+            ("destination", json!({"id": "U123"})),
+            ("destination", json!(12345)),
+            ("copy", json!({"deep": [{"addr": "evil.example"}]})),
+            ("channel", json!("C0123")),
+            ("text", json!("y@evil.example")),
+            ("text", json!("Eve <y@evil.example>")),
+            ("body", json!(["https://evil.example/hook"])),
+            ("title", json!("evil.example")),
+            ("note", json!("+49 151 12345678")),
+            ("to", json!({"email": "y@evil.example"})),
+        ] {
+            let mut input = inside.clone();
+            input[member] = value;
+            assert!(is_outside(&chat, &input), "{input}");
+        }
+    }
+
+    #[test]
+    fn words_are_no_address() {
+        let chat = sender(json!({"type": "object"}));
+        for words in ["", "Hello.", "2024-01-15", "see https://evil.example", "a@b is a mail", "+1", "1.5", "Ann & Bob"]
+        {
+            let input = json!({"to": "ann@acme.example", "text": words, "recipient": "bob@acme.example"});
+            assert!(!is_outside(&chat, &input), "{words}");
+        }
+    }
+
+    #[test]
+    fn a_tool_that_lists_its_destinations_has_no_others() {
+        let hook = sender(json!({"type": "object", "x-destinations": ["where"]}));
+        assert!(!is_outside(&hook, &json!({"where": "https://acme.example/h", "data": {"mail": "y@evil.example"}})));
+        assert!(is_outside(&hook, &json!({"where": "https://evil.example/h"})));
+        assert!(is_outside(&hook, &json!({"to": "ann@acme.example"})), "it does not say where");
+    }
+}
