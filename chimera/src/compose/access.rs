@@ -6,11 +6,11 @@ use super::{Ambient, Redis, plain, secret, secrets};
 use crate::config::{AccessConfig, Config, Secretive, Token};
 use crate::failure::{Failure, Outcome};
 use crate::home::{self, Home};
-use chimera_core::access::registry::{Entry, Kind, is_name, shipped};
+use chimera_core::access::registry::{Entry, Kind, Registry, is_name, shipped};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS};
 use chimera_core::access::tenant::{Tenant, is_domain};
 use chimera_core::access::token::TokenKey;
-use chimera_core::access::{Level, Secret, fits};
+use chimera_core::access::{Level, Secret, overlap};
 use chimera_core::error::Code;
 use chimera_core::limits::{ACTORS_MAX, DECLARED_FILE_BYTES_MAX, RATE_HITS_MAX};
 use chimera_core::record::{Row, Scope, Select, Tx};
@@ -60,11 +60,11 @@ pub(super) async fn directory(
     let access = &config.access;
     let mut keys: Vec<(String, Secret)> =
         examples.iter().map(|example| (example.actor.clone(), Secret::new(example.hmac_key.as_bytes()))).collect();
+    let Registered { entries, tenants } = registered(access)?;
     if let Some(key) = &access.hmac_secret {
-        check_key_holder(&access.hmac_actor)?;
+        check_key_holder(&access.hmac_actor, &entries)?;
         keys.push((access.hmac_actor.clone(), shared(config, "access.hmac_secret", key).await?));
     }
-    let Registered { entries, tenants } = registered(access)?;
     let settings = Settings {
         tenant: TENANT.to_owned(),
         entries,
@@ -92,17 +92,21 @@ pub(super) async fn directory(
 }
 
 /// Refuses a name that nobody has, and a pattern of people: whoever holds a key that they share could decide as
-/// any of them.
-fn check_key_holder(holder: &str) -> Outcome<()> {
+/// any of them. The registry says who is a person; what the store says later is looked at when the key is used.
+fn check_key_holder(holder: &str, registered: &[Entry]) -> Outcome<()> {
     let refused = |why: &str| Err(invalid("access.hmac_actor", format!("{holder:?} {why}")));
     if !is_name(holder) {
         return refused("is not the name of an actor");
     }
-    let people = holder.contains('*') && ["admin", "user_", "user_x"].iter().any(|person| fits(holder, person));
-    if people {
-        return refused("matches people, who never share a key: name a pattern of services, such as n8n_workflow_*");
+    let registry = Registry::new(TENANT, shipped(TENANT).into_iter().chain(registered.iter().cloned()));
+    let person = registry.entries().find(|entry| entry.kind == Kind::Human && overlap(holder, &entry.id));
+    match person.filter(|_| holder.contains('*')) {
+        Some(entry) => refused(&format!(
+            "matches people ({}), who never share a key: name a pattern of services, such as n8n_workflow_*",
+            entry.id
+        )),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// The registry in the store itself, for whoever may write there. It holds the data folder's lock.

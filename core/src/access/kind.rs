@@ -39,6 +39,29 @@ pub fn fits(pattern: &str, actor: &str) -> bool {
     rest.ends_with(last)
 }
 
+/// Whether somebody could fit both patterns.
+#[must_use]
+pub fn overlap(one: &str, other: &str) -> bool {
+    let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
+    // Whether the rest of `one` from a place on and the rest of `other` have a name in common, from the end.
+    let mut below = vec![false; other.len() + 1];
+    for at in (0..=one.len()).rev() {
+        let mut row = vec![false; other.len() + 1];
+        for with in (0..=other.len()).rev() {
+            let next = |more: bool| more && row[with + 1];
+            row[with] = match (one.get(at), other.get(with)) {
+                (None, None) => true,
+                (Some('*'), end) => below[with] || next(end.is_some()),
+                (start, Some('*')) => row[with + 1] || start.is_some() && below[with],
+                (Some(a), Some(b)) => a == b && below[with + 1],
+                _ => false,
+            };
+        }
+        below = row;
+    }
+    below[0]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,6 +72,19 @@ mod tests {
         assert!(people.iter().all(|actor| kind_of(actor) == ActorType::Human));
         let others = ["n8n_workflow_abc", "service_chatbot", "superuser_1", "user_", "anonymous", ""];
         assert!(others.iter().all(|actor| kind_of(actor) == ActorType::ExternalNode));
+    }
+
+    #[test]
+    fn patterns_overlap_if_somebody_fits_both() {
+        for (one, other) in
+            [("ops_*", "ops_ann"), ("*", "x"), ("a*", "*z"), ("a*b", "a*"), ("x", "x"), ("*_bot", "user_*")]
+        {
+            assert!(overlap(one, other) && overlap(other, one), "{one} {other}");
+        }
+        for (one, other) in [("n8n_workflow_*", "user_*"), ("ops_*", "ops"), ("a*c", "b*"), ("a*c", "a*d"), ("x", "xy")]
+        {
+            assert!(!overlap(one, other) && !overlap(other, one), "{one} {other}");
+        }
     }
 
     /// CORE-086

@@ -20,7 +20,7 @@ pub mod window;
 
 pub use actor::Actor;
 pub use autonomy::{Because, Decided, Facts, Level, OverrideForbidden, determine_autonomy_level};
-pub use kind::{ADMIN, fits};
+pub use kind::{ADMIN, fits, overlap};
 pub use layout::Children;
 pub(crate) use layout::{Beforehand, OfItem};
 pub use plan::{Plan, PlanStep};

@@ -114,6 +114,12 @@ impl fmt::Debug for TokenKey {
 }
 
 impl TokenKey {
+    /// Whether it is the key of every name that fits a pattern.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Self::Hs256 { only: Some(only), .. } if only.contains('*'))
+    }
+
     /// The Ed25519 key of a seed.
     #[must_use]
     pub fn from_seed(seed: &[u8; 32]) -> Self {

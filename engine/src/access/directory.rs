@@ -10,7 +10,7 @@ use crate::flow::{all_rows, first_rows};
 use crate::port::{Bus, Clock, Heard, Random, Records, Secrets};
 use crate::pulse::Pulse;
 use bytes::Bytes;
-use chimera_core::access::registry::{Entry, Kind, Registry, shipped};
+use chimera_core::access::registry::{Entry, Kind, Registry, check_spelling, shipped};
 use chimera_core::access::tables::{ACTORS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
 use chimera_core::access::{Level, Secret, SecretName, Tenant, seal};
 use chimera_core::limits;
@@ -89,12 +89,18 @@ pub(super) struct HeldKey {
     pub(super) until: Option<Timestamp>,
 }
 
+/// Whether somebody may be let in by what others hold too. Whoever holds it could decide as any person, and could take a
+/// name that looks like that of another.
+pub(super) fn may_share(entry: &Entry, actor: &str) -> bool {
+    entry.kind != Kind::Human && check_spelling(actor).is_ok()
+}
+
 impl Snapshot {
     /// The keys of an actor that count now: its own, and the one that its pattern shares.
     pub(super) fn keys(&self, actor: &str, now: Timestamp) -> impl Iterator<Item = &HeldKey> {
         let entry = self.registry.resolve(actor);
         // An actor with an entry of its own may be allowed more than its pattern.
-        let shared = self.shared.get(&entry.id).filter(|_| entry.is_pattern());
+        let shared = self.shared.get(&entry.id).filter(|_| entry.is_pattern() && may_share(&entry, actor));
         self.own_keys(actor, now).chain(shared.into_iter().flatten())
     }
 

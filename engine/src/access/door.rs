@@ -4,7 +4,7 @@
 //! the signature, its time, the rate, the nonce. Whoever is turned away is counted by address and
 //! entered in the ledger; whoever is let in gets a permit, and that is the only way to get one.
 
-use super::directory::{Directory, HeldKey};
+use super::directory::{Directory, HeldKey, may_share};
 use super::once::Once;
 use super::permit::Permit;
 use super::rate::{Rate, Rates};
@@ -12,7 +12,7 @@ use super::{AccessError, refused};
 use crate::port::{CounterError, Counters};
 use chimera_core::access::signature::{Claimed, Parts, Unsigned};
 use chimera_core::access::tables::{REVOKED_TOKENS, TOKEN_FAMILIES};
-use chimera_core::access::token::{self, Claims, InvalidToken};
+use chimera_core::access::token::{self, Claims, InvalidToken, TokenKey};
 use chimera_core::access::{ANONYMOUS, mac, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::{CLOCK_SKEW_SECONDS, TOKENS_KNOWN_MAX};
@@ -237,6 +237,12 @@ impl Door {
         let entry = self.directory.snapshot().registry.resolve(&claims.sub);
         if entry.disabled {
             return Err(ErrorBody::new(Code::RbacForbidden, "the actor is disabled"));
+        }
+        let shared = self.directory.settings.token_keys.iter().any(TokenKey::is_shared);
+        if shared && !may_share(&entry, &claims.sub) {
+            let body =
+                ErrorBody::new(Code::Unauthenticated, "Invalid JWT: its key is shared, and people never share one");
+            return Err(body.with("reason", "shared key"));
         }
         let scopes = match &claims.scopes {
             Some(narrow) => scope::narrowed(&entry.scopes, narrow),

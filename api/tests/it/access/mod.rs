@@ -15,5 +15,6 @@ mod notify;
 mod order;
 mod porch;
 mod rate;
+mod shared_key;
 mod tokens;
 mod whole;

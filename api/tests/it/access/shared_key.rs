@@ -1,0 +1,55 @@
+//! A key that a pattern shares is for services: the registry says who is a person, and people never share one.
+
+use super::porch::{Porch, entry, porch_with, sent};
+use chimera_core::access::{Entry, Kind, Secret, mac};
+use chimera_testkit::access::{key_of, settings};
+use chimera_testkit::flow::TENANT;
+use reqwest::Method;
+use serde_json::json;
+
+/// A front door at which one key is shared by a pattern.
+async fn shared_by(pattern: &str, entries: Vec<Entry>) -> Porch {
+    let mut settings = settings(TENANT, entries);
+    settings.keys.push((pattern.to_owned(), Secret::new(key_of(pattern).as_str())));
+    porch_with(settings, None).await
+}
+
+/// How signing in as somebody with that key is answered.
+async fn sign_in(porch: &Porch, pattern: &str, actor: &str, nonce: &str) -> u16 {
+    let body = json!({"actor": actor, "issued_at": porch.now(), "nonce": nonce}).to_string();
+    let signature = mac::sign(&Secret::new(key_of(pattern)), body.as_bytes());
+    let request = porch.house.client.post(porch.house.server.url("/auth/token"));
+    let request = request.header("content-type", "application/json").header("x-hmac-signature", signature);
+    sent(request.body(body)).await.status
+}
+
+#[tokio::test]
+async fn people_share_no_key_whatever_they_are_called() {
+    let people = Entry { kind: Kind::Human, ..entry("ops_*", &["local.summarize", "approvals.decide"]) };
+    let porch = shared_by("ops_*", vec![people]).await;
+    assert_eq!(sign_in(&porch, "ops_*", "ops_ann", "1").await, 401);
+    assert_eq!(sign_in(&porch, "ops_*", "ops_bob", "2").await, 401);
+}
+
+#[tokio::test]
+async fn a_pattern_that_becomes_one_of_people_loses_its_key() {
+    let porch = shared_by("ops_*", vec![entry("ops_*", &["local.summarize"])]).await;
+    assert_eq!(sign_in(&porch, "ops_*", "ops_ann", "1").await, 200);
+    let human = json!({"kind": "human", "scopes": ["local.summarize"]});
+    assert_eq!(porch.ask("admin", Method::PUT, "/actors/ops_*", human).await.status, 200);
+    assert_eq!(sign_in(&porch, "ops_*", "ops_ann", "2").await, 401);
+}
+
+#[tokio::test]
+async fn nobody_gets_in_by_a_shared_key_under_a_name_that_nobody_could_be_given() {
+    let porch = shared_by("n8n_workflow_*", Vec::new()).await;
+    assert_eq!(sign_in(&porch, "n8n_workflow_*", "n8n_workflow_a", "1").await, 200);
+    for (at, strange) in
+        ["n8n_workflow_a\u{200b}", "n8n_workflow_\u{430}", "n8n_workflow_<b>", "n8n_workflow_a\u{202e}"]
+            .iter()
+            .enumerate()
+    {
+        let answer = sign_in(&porch, "n8n_workflow_*", strange, &format!("strange {at}")).await;
+        assert!([400, 401].contains(&answer), "{strange:?}: {answer}");
+    }
+}
