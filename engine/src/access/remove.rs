@@ -1,4 +1,4 @@
-//! Removing an actor: its entry, its keys and its sign-ins end in one transaction.
+//! Removing an actor: its entry, its keys, its sign-ins and the links that were sent to it end in one transaction.
 //!
 //! What was beneath the entry counts again: the one of the configuration, or a pattern that fits the name.
 
@@ -11,6 +11,7 @@ use chimera_core::access::registry::Entry;
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, TOKEN_FAMILIES};
 use chimera_core::access::{ADMIN, ANONYMOUS};
 use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::tables::APPROVAL_LINKS;
 use chimera_core::record::{Compare, Condition, InvalidTx, RowCount, Scope, Select, Step, Tx, Update, Value};
 use chimera_core::time::Timestamp;
 use serde_json::json;
@@ -35,6 +36,7 @@ impl Directory {
             return Err(nothing_to_remove(&shown));
         }
         tx.steps.push(end_sign_ins(id, now)?);
+        tx.steps.push(end_links(id, self.parts.clock.steady())?);
         let told = json!({"entry": row.is_some(), "keys_ended": keys});
         self.enter(&mut tx, permit, id, "actor.removed", told)?;
         audit::commit(&*self.parts.records, tx).await?;
@@ -95,6 +97,13 @@ fn end_sign_ins(id: &str, now: Timestamp) -> Result<Step, InvalidTx> {
     let conditions = vec![is("actor_id", id.into()), is("revoked_at", Value::Null)];
     let set = vec![("revoked_at", now.into()), ("revoked_because", "the actor was removed".into())];
     Step::update(&TOKEN_FAMILIES, conditions, set, RowCount::AtMost(u64::MAX))
+}
+
+/// Whoever is called so next is somebody else: the links that were sent to this one are not theirs.
+fn end_links(id: &str, now: Timestamp) -> Result<Step, InvalidTx> {
+    let open = Condition { column: "expires_at", compare: Compare::Above, value: now.into() };
+    let conditions = vec![is("actor", id.into()), is("used_at", Value::Null), open];
+    Step::update(&APPROVAL_LINKS, conditions, vec![("expires_at", now.into())], RowCount::AtMost(u64::MAX))
 }
 
 fn nothing_to_remove(shown: &Shown) -> AccessError {

@@ -219,3 +219,26 @@ async fn who_decides_and_has_no_address_finds_the_request_in_the_inbox() {
     assert_eq!(inbox["items"][0]["type"], "approval.requested", "{inbox}");
     assert_eq!(inbox["items"][0]["run_id"], waiting.body["run_id"]);
 }
+
+/// Her name is nobody's any more, and whoever bears it next is somebody else.
+#[tokio::test]
+async fn the_links_of_whoever_is_removed_end() {
+    let porch = house(&[]).await;
+    let own = json!({"scopes": ["notion.*", "approvals.decide"], "notify": {"email": "zed@acme.example"}});
+    assert_eq!(porch.ask("admin", Method::PUT, "/actors/user_zed", own.clone()).await.status, 200);
+    let note = json!([{"tool": "notion.note", "input": {"n": 1}}]);
+    let waiting = porch.act("service_bot", json!({"steps": note, "autonomy_level": "L0_Ask"})).await;
+    let rows = messages(&porch, &waiting.body);
+    let link = link_in(rows.iter().find(|row| row.text("target") == "zed@acme.example").unwrap()).unwrap();
+    let url = porch.house.server.url(&format!("/approvals/{}", link.rsplit('/').next().unwrap()));
+    let opened = async || porch.house.client.get(&url).send().await.unwrap().status().as_u16();
+    assert_eq!(opened().await, 200);
+    assert_eq!(porch.ask("admin", Method::DELETE, "/actors/user_zed", Value::Null).await.status, 200);
+    assert_ne!(opened().await, 200);
+    assert_eq!(porch.ask("admin", Method::PUT, "/actors/user_zed", own).await.status, 200);
+    assert_eq!(opened().await, 410, "the link was hers, and not of whoever has the name now");
+    let digest = porch.get("admin", &crate::flow::path(&waiting.body, "")).await.body["approvals"][0]["digest"].clone();
+    let form = format!("decision=approve&digest={}", digest.as_str().unwrap());
+    let post = porch.house.client.post(&url).header("content-type", "application/x-www-form-urlencoded").body(form);
+    assert_eq!(post.send().await.unwrap().status().as_u16(), 410);
+}
