@@ -1,6 +1,6 @@
 //! Who is told about a run: those whom it names, and people who decide about others' runs or manage them.
 //!
-//! A person decides about their own drafts, so nobody else is disturbed by those. What a service wants
+//! A person decides about their own drafts, so nobody else is disturbed by those, unless somebody else must decide. What a service wants
 //! is everybody's business who may decide, by mail if the registry has theirs, else in their inbox. A call in doubt is a fault,
 //! so everybody who manages runs hears of it.
 //!
@@ -37,11 +37,14 @@ impl Recipients for Deciders {
         if snapshot.registry.resolve(&head.actor).kind == Kind::Human {
             return named;
         }
+        // Those who decide come first: whom a request names takes nobody's place.
+        self.deciders(head).await.into_iter().chain(named).collect()
+    }
+
+    async fn deciders(&self, head: &Head) -> Vec<Recipient> {
         let decides =
             |entry: &&Arc<Entry>| is_person(entry, &head.tenant) && scope::check_scope(&entry.scopes, APPROVALS_DECIDE);
-        let deciders = snapshot.registry.entries().filter(decides).map(|entry| reached_at(entry));
-        // Those who decide come first: whom a request names takes nobody's place.
-        deciders.chain(named).collect()
+        self.directory.snapshot().registry.entries().filter(decides).map(|entry| reached_at(entry)).collect()
     }
 
     async fn who_settles(&self, head: &Head) -> Vec<Recipient> {

@@ -71,14 +71,14 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Reque
         return Ok(());
     }
     let asking = &inner.parts.asking;
-    let recipients = reached(asking.recipients.of(head).await, head);
+    let named = asking.recipients.of(head).await;
     let (now, steady) = (inner.parts.clock.now(), inner.parts.clock.steady());
     // What was asked before is only told of; without it people are asked all the same.
     let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(head.tenant.clone())).with("run_id", head.id);
     let before = load::all(&*inner.parts.records, select, limits::RUN_ROWS_MAX).await.unwrap_or_default();
     for requested in asked {
         let review = told(review::of_request(head, requested, &before, now));
-        for recipient in &recipients {
+        for recipient in &reached(with_deciders(&named, inner, head, requested).await, head) {
             let (id, mut link) = (inner.id(), None);
             if let Some(person) = decider(recipient, requested) {
                 let token = token(inner);
@@ -93,6 +93,18 @@ pub(super) async fn tell(tx: &mut Tx, inner: &Inner, head: &Head, asked: &[Reque
         }
     }
     Ok(())
+}
+
+/// Those who are told anyway, and everybody who may decide if whoever asked can't do that alone.
+async fn with_deciders(named: &[Recipient], inner: &Inner, head: &Head, requested: &Requested) -> Vec<Recipient> {
+    let (demand, requesters) = (&requested.demand, &requested.requesters);
+    if demand.is_met(std::slice::from_ref(&head.actor), requesters) {
+        return named.to_vec();
+    }
+    let mut told = inner.parts.asking.recipients.deciders(head).await;
+    told.retain(|decider| decider.person.as_deref().is_some_and(|person| demand.allows(person, requesters)));
+    told.extend(named.iter().cloned());
+    told
 }
 
 /// Everybody once; the actor's inbox if there is nobody: what must be told is told to somebody.

@@ -33,6 +33,12 @@ pub trait Recipients: Send + Sync {
     /// Everybody who is told about requests of this run.
     async fn of(&self, head: &Head) -> Vec<Recipient>;
 
+    /// Everybody who may decide about what others ask for. They are told beside those of `of` when whoever asked can't
+    /// decide alone.
+    async fn deciders(&self, _head: &Head) -> Vec<Recipient> {
+        Vec::new()
+    }
+
     /// Everybody who is told that nobody knows what became of a call of this run, at every level: people who
     /// could settle it, and at L2 and below those whom the run itself names.
     async fn who_settles(&self, head: &Head) -> Vec<Recipient> {

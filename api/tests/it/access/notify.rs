@@ -5,7 +5,7 @@ use chimera_core::access::{Entry, Tenant};
 use chimera_core::flow::tables::{APPROVAL_LINKS, INBOX_MESSAGES, NOTIFICATIONS};
 use chimera_core::record::Row;
 use chimera_testkit::access::settings;
-use chimera_testkit::flow::{TENANT, id_of, link_in};
+use chimera_testkit::flow::{TENANT, id_of, link_in, workflow};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -241,4 +241,39 @@ async fn the_links_of_whoever_is_removed_end() {
     let form = format!("decision=approve&digest={}", digest.as_str().unwrap());
     let post = porch.house.client.post(&url).header("content-type", "application/x-www-form-urlencoded").body(form);
     assert_eq!(post.send().await.unwrap().status().as_u16(), 410);
+}
+
+/// Whoever asked may not decide, so those who may are told, each with a link of their own.
+#[tokio::test]
+async fn who_decides_is_told_when_somebody_else_than_a_person_who_asked_must_decide() {
+    for approvers in [json!([]), json!(["user_ann", "user_dan"])] {
+        let porch = house(&[]).await;
+        let dan = json!({"scopes": ["approvals.decide"]});
+        assert_eq!(porch.ask("admin", Method::PUT, "/actors/user_dan", dan).await.status, 200);
+        let demanded = json!({"other_than_requester": true, "approvers": approvers});
+        let air = workflow("strict").node(json!({
+            "id": "a", "type": "function", "fn": "notion.note", "inputs": {"n": 1}, "requires_approval": demanded,
+        }));
+        porch.house.stage.apply(&air).await;
+        let waiting = porch.act("user_bob", json!({"workflow_id": "strict", "inputs": {}})).await;
+        assert_eq!(waiting.body["status"], "awaiting_approval", "{waiting:?}");
+        let rows = messages(&porch, &waiting.body);
+        let mail = rows.iter().find(|row| row.text("target") == "ann@acme.example");
+        assert!(mail.and_then(link_in).is_some(), "{approvers}: {rows:?}");
+        let dans = porch.get("user_dan", "/inbox").await;
+        assert_eq!(dans.body["items"][0]["run_id"], waiting.body["run_id"], "{approvers}: {dans:?}");
+        let admins = porch.get("admin", "/inbox").await.body["items"].as_array().map(Vec::len);
+        assert_eq!(admins, Some(usize::from(approvers == json!([]))), "{approvers}: only who may decide is told");
+    }
+}
+
+/// What they may decide themselves disturbs nobody else.
+#[tokio::test]
+async fn who_decides_about_their_own_run_disturbs_nobody() {
+    let porch = house(&[]).await;
+    let note = json!([{"tool": "notion.note", "input": {"n": 1}}]);
+    let waiting = porch.act("user_bob", json!({"steps": note, "autonomy_level": "L0_Ask"})).await;
+    assert_eq!(waiting.body["status"], "awaiting_approval", "{waiting:?}");
+    let rows = messages(&porch, &waiting.body);
+    assert!(rows.iter().all(|row| row.text("target") != "ann@acme.example"), "{rows:?}");
 }
