@@ -2,7 +2,7 @@
 //!
 //! The decision is bound to a digest of exactly what would run. Without a digest or a step it counts
 //! only while the first approval of a run is the one that waits, so that a second click on the same
-//! button can't approve the next step.
+//! button can't approve the next step; and with a step alone only while the first request about that step waits.
 
 use super::error::check_words;
 use super::{Flow, FlowError, load, review};
@@ -329,6 +329,12 @@ fn choose<'a>(rows: &'a [Row], ask: &Decide) -> Result<&'a Row, FlowError> {
         return pending.or_else(|| fitting.iter().find(looked_at)).copied().ok_or_else(stale);
     }
     let pending: Vec<&Row> = fitting.iter().copied().filter(|row| row.text("status") == "pending").collect();
+    // Whoever names a step only has seen it as it was asked for first.
+    if ask.decision == Decision::Approve && ask.step.is_some() && fitting.len() > 1 && !pending.is_empty() {
+        let message =
+            "the step was changed since it was first asked for: fetch the run and send the digest of what you saw";
+        return Err(FlowError::refused(Code::StaleApproval, message));
+    }
     match pending.as_slice() {
         [] => Err(ambiguous("nothing waits for a decision here")),
         [only] if ask.step.is_some() || rows.len() == 1 => Ok(only),

@@ -5,9 +5,9 @@ use chimera_core::error::Code;
 use chimera_core::flow::run::{Signal, Told};
 use chimera_core::flow::tables::RUN_SIGNALS;
 use chimera_core::record::Tx;
-use chimera_engine::flow::FlowError;
+use chimera_engine::flow::{Decide, Decision, FlowError};
 use chimera_engine::port::Records;
-use chimera_testkit::flow::{Stage, TENANT, chain, id_of, stage, workflow};
+use chimera_testkit::flow::{Stage, TENANT, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
 use uuid::Uuid;
@@ -146,4 +146,31 @@ async fn an_id_of_64_bits_keeps_its_digits_all_the_way() {
         assert_eq!(stage.ended(run).await["result"]["id"], id);
         assert_eq!(stage.world.outside.sent().last().unwrap().input, json!({"n": id, "next": id + 1}));
     }
+}
+
+/// Whoever names a step only has seen it as it was asked for first.
+#[tokio::test(start_paused = true)]
+async fn a_step_that_was_edited_is_approved_by_its_digest_only() {
+    let stage = stage(1).open().await;
+    let run = stage.run(&chain("w", &[("a", "again")]), Level::Ask).await;
+    let old = stage.asks(run).await.remove(0);
+    let step = id_of(&old["step_id"]);
+    stage.flow.edit(&stage.permit("user_bob"), run, step, json!({"n": "newer"})).await.unwrap();
+    let new = newer(&stage, run, &old).await;
+    let by_step = |decision| Decide { run, decision, approval: None, step: Some(step), digest: None, reason: None };
+    let ann = stage.permit("user_ann");
+    let refused = stage.flow.decide(&ann, by_step(Decision::Approve)).await;
+    assert_eq!(code_of(refused), "STALE_APPROVAL");
+    stage.decide("user_ann", run, Decision::Approve, Some(&new)).await.unwrap();
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_that_was_not_edited_is_approved_by_its_name() {
+    let stage = stage(1).open().await;
+    let run = stage.run(&chain("w", &[("a", "again")]), Level::Ask).await;
+    let step = Some(id_of(&stage.asks(run).await[0]["step_id"]));
+    let ask = Decide { run, decision: Decision::Approve, approval: None, step, digest: None, reason: None };
+    stage.flow.decide(&stage.permit("user_ann"), ask).await.unwrap();
+    assert_eq!(stage.ended(run).await["status"], "completed");
 }
