@@ -387,3 +387,31 @@ async fn whoever_settled_a_doubt_with_an_output_does_not_decide_about_what_goes_
     decided_by_none_of(&stage, run, &asked, &["user_ann", "user_bob"]).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
+
+/// Saying again what somebody wrote is writing nothing: it stays theirs.
+#[tokio::test(start_paused = true)]
+async fn an_edit_that_changes_nothing_is_no_change_of_whose_it_is() {
+    for level in [Level::ExecuteNotify, Level::Draft] {
+        let stage = stage(1).open().await;
+        let run = stage.run(&guarded(), level).await;
+        let edit = async |who: &str, asked: &Value| {
+            let (permit, input) = (stage.permit(who), json!({"n": "of bob"}));
+            match level {
+                Level::Draft => stage.flow.edit_planned(&permit, run, "a", input).await.unwrap(),
+                _ => stage.flow.edit(&permit, run, id_of(&asked["step_id"]), input).await.unwrap(),
+            }
+            let another = |shown: &Value| {
+                let id = &shown["approvals"][0]["approval_id"];
+                !id.is_null() && *id != asked["approval_id"]
+            };
+            stage.until(run, another).await["approvals"][0].clone()
+        };
+        let asked = stage.asks(run).await.remove(0);
+        let asked = edit("user_bob", &asked).await;
+        assert_eq!(asked["changed_by"], json!(["user_bob"]), "{level:?}");
+        let asked = edit("user_ann", &asked).await;
+        assert_eq!(asked["changed_by"], json!(["user_bob"]), "{level:?}");
+        decided_by_none_of(&stage, run, &asked, &["user_ann", "user_bob"]).await;
+        assert_eq!(stage.ended(run).await["status"], "completed");
+    }
+}

@@ -389,8 +389,10 @@ impl Run {
                 let data = json!({"node": self.name(at), "input_digest": input.digest()});
                 let changed_by = vec![by.id.clone()];
                 book.note("step.edited", Some(step), Some(by), data);
+                // Whoever says again what stands there has written nothing: it stays its author's.
+                let same = self.task(at).is_some_and(|task| task.digest == Some(input.digest()));
                 self.fix_input(at, input);
-                if let Some(task) = self.task_mut(at) {
+                if let Some(task) = self.task_mut(at).filter(|_| !same) {
                     task.approved = None;
                     task.changed_by = changed_by;
                 }

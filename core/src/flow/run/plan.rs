@@ -201,10 +201,15 @@ impl Run {
             return Ok(());
         }
         let digest = Digest32::of(&input);
+        let planned = self.plan.as_ref().and_then(|plan| plan.of(&node));
+        let same = planned.is_some_and(|planned| planned.exact == Some(digest));
         book.note("plan.edited", None, Some(by.clone()), json!({"node": node, "input_digest": digest}));
         self.withdraw_patches(|_| true, "cancelled", "the plan was edited", env.now, book)?;
         self.plan = None;
-        self.edits.insert(node, Edit { input, by: Some(by.id) });
+        // Whoever says again what stands there has written nothing: it stays its author's.
+        if !same {
+            self.edits.insert(node, Edit { input, by: Some(by.id) });
+        }
         // Whoever takes the run up before the draft is made finds the edits and makes it.
         book.set("plan", Json::of(&self.edits_document())?);
         if self.approvals >= limits::RUN_APPROVALS_MAX {
