@@ -121,6 +121,7 @@ impl Flow {
         self.may_decide(permit, row)?;
         if ask.decision == Decision::Approve {
             review::check_approvable(row)?;
+            self.check_current(ask.run, row)?;
         }
         self.check_narrow(permit, ask, row).await?;
         let mut decisions = row.get("decisions").as_json().map(Json::to_value).unwrap_or_default();
@@ -182,6 +183,21 @@ impl Flow {
     /// Whether what somebody said earlier counts now: who was disabled since, or decides no more, lets nothing run.
     fn still_counts(&self, tenant: &str, person: &str, run: &Row) -> bool {
         self.inner.parts.asking.recipients.may_still_decide(tenant, person, run.text("actor"))
+    }
+
+    /// Refuses to approve a call of a tool that was changed since it was asked for; the run asks anew.
+    fn check_current(&self, run: Uuid, row: &Row) -> Result<(), FlowError> {
+        let data = row.get("action_data").as_json().map(Json::to_value).unwrap_or_default();
+        let listed = [&data["calls"], &data["plan"]["steps"]].into_iter().filter_map(Value::as_array).flatten();
+        let changed = std::iter::once(&data).chain(listed).find_map(|line| {
+            let (name, version) = (line["tool"].as_str()?, line["tool_version"].as_str()?);
+            let tool = self.inner.parts.registry.get(name)?;
+            (tool.spec().version != version).then(|| name.to_owned())
+        });
+        let Some(tool) = changed else { return Ok(()) };
+        self.inner.wake(run);
+        let message = format!("{tool} was changed since this was asked for; fetch the run for the current digest");
+        Err(FlowError::refused(Code::StaleApproval, message))
     }
 
     /// A token that was made narrower lets nothing happen that it could not ask for, unless it is for deciding. A no

@@ -4,10 +4,11 @@ use chimera_core::access::{Actor, Level};
 use chimera_core::error::Code;
 use chimera_core::flow::run::{Signal, Told};
 use chimera_core::flow::tables::RUN_SIGNALS;
+use chimera_core::flow::tool::Reach;
 use chimera_core::record::Tx;
 use chimera_engine::flow::{Decide, Decision, FlowError};
 use chimera_engine::port::Records;
-use chimera_testkit::flow::{Stage, TENANT, chain, code_of, id_of, stage, workflow};
+use chimera_testkit::flow::{Puppet, Stage, TENANT, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
 use uuid::Uuid;
@@ -173,4 +174,24 @@ async fn a_step_that_was_not_edited_is_approved_by_its_name() {
     let ask = Decide { run, decision: Decision::Approve, approval: None, step, digest: None, reason: None };
     stage.flow.decide(&stage.permit("user_ann"), ask).await.unwrap();
     assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+/// The tool that would be called is another one by now, and nobody has seen that.
+#[tokio::test(start_paused = true)]
+async fn what_was_asked_for_before_a_tool_changed_is_not_approved() {
+    let tool = |version: &'static str| {
+        let tool = Puppet::new("changing", Reach::Write).declared(|tool| tool.version = version);
+        stage(1).tool(tool.build())
+    };
+    for level in [Level::Ask, Level::Draft] {
+        let first = tool("1").open().await;
+        let run = first.run(&chain("w", &[("a", "changing")]), level).await;
+        let old = first.asks(run).await.remove(0);
+        let second = first.restart(tool("2")).await;
+        let refused = second.decide("user_ann", run, Decision::Approve, Some(&old)).await;
+        assert_eq!(code_of(refused), "STALE_APPROVAL", "{level:?}");
+        let new = newer(&second, run, &old).await;
+        second.decide("user_ann", run, Decision::Approve, Some(&new)).await.unwrap();
+        assert_eq!(second.ended(run).await["status"], "completed", "{level:?}");
+    }
 }

@@ -28,6 +28,7 @@ mod past;
 mod patch;
 mod pinned;
 mod plan;
+mod renew;
 mod requesters;
 mod restored;
 pub mod retry;

@@ -110,9 +110,13 @@ impl Run {
         if self.status == RunStatus::Pending {
             return self.begin(env, book);
         }
-        if self.status.is_final() || self.plan_waits() {
+        if self.status.is_final() {
             return Ok(());
         }
+        if self.plan_waits() {
+            return self.renew_plan(env, book);
+        }
+        self.renew_requests(env, book)?;
         if self.wants_draft() && !self.is_stopping() {
             return self.begin_draft(env, book);
         }
