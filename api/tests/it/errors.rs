@@ -34,6 +34,19 @@ async fn an_unknown_address_is_not_found() {
     insta::assert_json_snapshot!(get("/nothing/here?token=secret").await);
 }
 
+/// A link that somebody mistyped still lets whoever reads it decide.
+#[tokio::test]
+async fn an_unknown_address_does_not_say_the_token_of_a_link_again() {
+    let token = "kXp7Qe2mZr9vLc4tWn8sYb3hGf6jUa1dKo5iEq0xRzA";
+    for before in ["/v1/approvals/", "//approvals/", "/approvals%2F", "/Approvals/", "/approvals/x/"] {
+        for after in ["/", "/more"] {
+            let answer = get(&format!("{before}{token}{after}")).await;
+            assert_eq!(answer["status"], 404, "{answer}");
+            assert!(!answer.to_string().contains(token), "{answer}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_wrong_method_is_refused_with_the_allowed_ones() {
     let server = served(edge()).await;

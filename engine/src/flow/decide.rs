@@ -4,7 +4,7 @@
 //! only while the first approval of a run is the one that waits, so that a second click on the same
 //! button can't approve the next step; and with a step alone only while the first request about that step waits.
 
-use super::error::check_words;
+use super::error::{check_words, masked};
 use super::{Flow, FlowError, load, review};
 use crate::access::{APPROVALS_DECIDE, Permit, is_repeated};
 use crate::ledger::audit::{Decision as Audited, Event, Writer};
@@ -98,6 +98,11 @@ impl Flow {
             return Err(FlowError::refused(Code::RbacForbidden, "only people decide about approvals"));
         }
         check_words("reason", ask.reason.as_deref())?;
+        let mut ask = ask;
+        // A graph may work with the words of an approval; why something was refused is only told.
+        if ask.decision != Decision::Approve {
+            ask.reason = ask.reason.as_deref().map(masked);
+        }
         for _ in 1..DECIDE_TRIES_MAX {
             match self.try_decide(permit, &ask, link).await {
                 // Somebody else decided at the same moment: what counts is what stands now.
@@ -314,7 +319,7 @@ fn audited(permit: &Permit, ask: &Decide, row: &Row, decided: &Decided) -> Audit
         },
         source: Source::Approval,
         outcome,
-        rationale: ask.reason.clone().unwrap_or_else(|| ask.decision.as_str().to_owned()),
+        rationale: ask.reason.as_deref().map_or_else(|| ask.decision.as_str().to_owned(), masked),
         agent_id: None,
         action_type: Some(row.text("action_type").to_owned()),
         action_data: None,

@@ -6,7 +6,7 @@ use crate::port::{Blocked, CommitError, ReadError, SchemaMismatch};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::Problem;
 use chimera_core::flow::run::{Damaged, Unstorable};
-use chimera_core::ledger::EntryError;
+use chimera_core::ledger::{EntryError, Redactor};
 use chimera_core::limits;
 use chimera_core::record::{InvalidTx, JsonError};
 use serde_json::json;
@@ -25,6 +25,17 @@ pub(super) fn check_words(what: &str, words: Option<&str>) -> Result<(), FlowErr
         return Err(FlowError::refused(Code::PayloadTooLarge, message));
     }
     Ok(())
+}
+
+/// Words of a caller that the ledger and messages tell of, without what looks like a credential.
+pub(super) fn told_words(what: &str, words: Option<String>) -> Result<Option<String>, FlowError> {
+    check_words(what, words.as_deref())?;
+    Ok(words.map(|words| masked(&words)))
+}
+
+/// A text without what looks like a credential.
+pub(super) fn masked(text: &str) -> String {
+    Redactor::default().text(text).into_owned()
 }
 
 /// Why not.

@@ -3,7 +3,7 @@
 //! Only the owner of a run changes it. Everybody else leaves a signal in the store, together with
 //! the ledger's entry of who asked; the owner takes it in with its next turn.
 
-use super::error::check_words;
+use super::error::told_words;
 use super::{Flow, FlowError, load};
 use crate::access::{Permit, RUNS_MANAGE, WORKFLOWS_WRITE, is_repeated};
 use crate::ledger::audit::{Event, Writer};
@@ -36,7 +36,7 @@ pub struct Settle {
 impl Flow {
     /// Stops a run.
     pub async fn cancel(&self, permit: &Permit, run: Uuid, reason: Option<String>) -> Result<(), FlowError> {
-        check_words("reason", reason.as_deref())?;
+        let reason = told_words("reason", reason)?;
         self.unfinished(permit, run).await?;
         self.may_end(permit, run, RUNS_MANAGE).await?;
         self.tell(permit, run, Told::Cancel { by: permit.by(), reason }).await
@@ -85,7 +85,7 @@ impl Flow {
             return Err(FlowError::refused(Code::RbacForbidden, "only people settle an unknown outcome"));
         }
         let Settle { step, attempt, happened, output, notes } = found;
-        check_words("note", notes.as_deref())?;
+        let notes = told_words("note", notes)?;
         let row = self.step_in(permit, run, step, StepStatus::OutcomeUnknown).await?;
         let now = u32::try_from(row.int("attempt")).unwrap_or(0);
         if attempt.is_some_and(|attempt| attempt != now) {
@@ -121,7 +121,7 @@ impl Flow {
         steps: Option<Vec<Uuid>>,
         reason: Option<String>,
     ) -> Result<(), FlowError> {
-        check_words("reason", reason.as_deref())?;
+        let reason = told_words("reason", reason)?;
         self.ended(permit, run).await?;
         for step in steps.iter().flatten() {
             let row = self.step_row(permit, run, *step).await?;
@@ -147,7 +147,7 @@ impl Flow {
 
     /// Says that a person has undone by hand what a run did: the run is marked, nothing is called.
     pub async fn mark_rolled_back(&self, permit: &Permit, run: Uuid, reason: Option<String>) -> Result<(), FlowError> {
-        check_words("reason", reason.as_deref())?;
+        let reason = told_words("reason", reason)?;
         let row = self.ended(permit, run).await?;
         if permit.kind() != ActorType::Human {
             return Err(FlowError::refused(Code::RbacForbidden, "only people say that a run was undone by hand"));

@@ -3,9 +3,11 @@
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::review::{Review, StandingStatus, Subject};
+use chimera_core::flow::tables::{NOTIFICATIONS, RUN_SIGNALS};
 use chimera_core::flow::tool::Reach;
+use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_engine::flow::{Decide, Decision};
-use chimera_testkit::flow::{Puppet, Stage, chain, stage, workflow};
+use chimera_testkit::flow::{Puppet, Stage, chain, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::time::Duration;
 use uuid::Uuid;
@@ -114,4 +116,28 @@ async fn expired_and_decided_are_told_apart_with_who_and_when() {
     assert_eq!(standing["status"], json!(StandingStatus::Expired));
     let ask = Decide { run: late, decision: Decision::Approve, approval: None, step: None, digest: None, reason: None };
     assert!(stage.flow.decide(&stage.permit("user_ann"), ask).await.is_err());
+}
+
+/// Whoever gives a reason may paste what nobody else should read.
+#[tokio::test(start_paused = true)]
+async fn a_reason_is_told_without_what_looks_like_a_credential() {
+    let stage = stage(1).open().await;
+    let said = Some("no: password=hunter4Zsecret".to_owned());
+    let rejected = stage.run(&chain("w", &[("a", "again")]), Level::Ask).await;
+    let approval = Some(id_of(&stage.asks(rejected).await[0]["approval_id"]));
+    let reason = said.clone();
+    let ask = Decide { run: rejected, decision: Decision::Reject, approval, step: None, digest: None, reason };
+    stage.flow.decide(&stage.permit("user_ann"), ask).await.unwrap();
+    let cancelled = stage.run(&chain("v", &[("a", "again")]), Level::Ask).await;
+    stage.asks(cancelled).await;
+    stage.flow.cancel(&stage.permit("user_ann"), cancelled, said).await.unwrap();
+    for run in [rejected, cancelled] {
+        stage.ended(run).await;
+        for table in [&AUDIT_LOG_ENTRIES, &NOTIFICATIONS, &RUN_SIGNALS] {
+            let rows = format!("{:?}", stage.rows_of(table, run));
+            assert!(!rows.contains("hunter4Z"), "{rows}");
+        }
+        let entries = format!("{:?}", stage.rows_of(&AUDIT_LOG_ENTRIES, run));
+        assert!(entries.contains("no: password=[redacted]"), "{entries}");
+    }
 }

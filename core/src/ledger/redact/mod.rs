@@ -9,6 +9,7 @@
 mod name;
 mod pattern;
 mod spelling;
+mod token;
 
 use crate::access::Secret;
 use crate::limits::{JSON_DEPTH_MAX, SECRET_MASK_BYTES_MIN};

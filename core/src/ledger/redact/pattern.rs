@@ -1,10 +1,10 @@
 //! Finds what looks like a credential, in one pass over the bytes.
 //!
-//! Every pattern hangs on one byte (`=`, `:`, `e`, `b`, `-`, `a`, `%`), so that a line without credentials
+//! Every pattern hangs on one byte (`=`, `:`, `e`, `b`, `-`, `a`, `%`, and the first ones of [`token`]), so that a line without credentials
 //! costs one look at each byte and no allocation. All patterns begin and end at ASCII bytes or at
 //! the ends of the text, so that a span always lies on character boundaries.
 
-use super::{REDACTED, name};
+use super::{REDACTED, name, token};
 use std::ops::Range;
 
 /// Names of secrets that are also ordinary words before a colon: `unexpected token: found '}'`.
@@ -48,7 +48,7 @@ pub(super) fn find(text: &str, spans: &mut Vec<Span>) {
             b'a' | b'A' | b'%' => link_token(bytes, at).map(Span::from),
             _ => None,
         };
-        match found {
+        match found.or_else(|| token::known(bytes, at).map(Span::from)) {
             Some(span) => {
                 at = span.range.end.max(at + 1);
                 spans.push(span);
@@ -203,7 +203,7 @@ fn is_opaque(word: &[u8]) -> bool {
     (word.len() >= 8 && digit) || (word.len() >= 16 && both_cases) || word.len() >= OPAQUE_BYTES_MIN
 }
 
-fn begins_word(bytes: &[u8], at: usize) -> bool {
+pub(super) fn begins_word(bytes: &[u8], at: usize) -> bool {
     at == 0 || !(bytes[at - 1].is_ascii_alphanumeric() || bytes[at - 1] == b'_')
 }
 

@@ -441,3 +441,39 @@ proptest! {
         prop_assert!(!document.to_string().contains(&quoted[1..quoted.len() - 1]));
     }
 }
+
+/// Whatever the field is called, and whatever stands around it.
+#[test]
+fn tokens_that_everybody_recognises_are_masked() {
+    let tokens = [
+        "AKIAIOSFODNN7EXAMPLE",
+        "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+        "github_pat_11ABCDEFG0aBcDeFgHiJkL_abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJKLMN",
+        "xoxb-17653672481-19874698323-pdFZKVeTuE8sk7oOcHrzqygy",
+        "sk_live_4eC39HqLyjWDarjtT1zdp7dc",
+        "AIzaSyDaGmWKa4JsXZ-HjGw7ISLn_3namBGewQe",
+        "glpat-abcdefghij0123456789",
+        "sk-proj-4eC39HqLyjWDarjtT1zdp7dc4eC39HqLyjWDarjt",
+    ];
+    for token in tokens {
+        for text in [token.to_owned(), format!("use {token}, please"), format!("(\"{token}\")"), format!("v={token}")] {
+            let masked = Redactor::default().text(&text).into_owned();
+            assert_eq!(masked, text.replace(token, REDACTED), "{text}");
+        }
+        let mut document = serde_json::json!({"a": token, "meta": [{"b": token}]});
+        Redactor::default().json(&mut document);
+        assert_eq!(document, serde_json::json!({"a": REDACTED, "meta": [{"b": REDACTED}]}));
+    }
+    for words in [
+        "AKIAN is a word",
+        "the skill of sk-ilful people in sk-something-that-is-long-and-has-no-figures-at-all",
+        "ghp_short1",
+        "xoxb-",
+        "glpat- is a prefix",
+        "SG.1",
+        "task-1234567890-1234567890-1234567890-abc",
+        "ASIAN MARKETS 2024",
+    ] {
+        assert_eq!(Redactor::default().text(words), words);
+    }
+}
