@@ -28,6 +28,7 @@ use crate::config::{Loaded, Origin};
 use crate::failure::{Failure, Outcome};
 use crate::telemetry::{self, Telemetry, Terminal};
 use chimera_core::error::{Code, io_reason};
+use chimera_core::text::without_hidden;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -114,8 +115,14 @@ impl Scene<'_> {
     }
 }
 
-/// Writes data to stdout. A reader that has gone away is not a failure.
+/// Writes data to stdout. Whatever others wrote hides nothing on a terminal; a JSON document means the same.
 pub(crate) fn print(text: &str) -> Outcome {
+    paint(&without_hidden(text))
+}
+
+/// Writes to stdout what steers the terminal on purpose; texts of others in it were made visible before. A reader that has
+/// gone away is not a failure.
+pub(crate) fn paint(text: &str) -> Outcome {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -175,5 +182,5 @@ pub(crate) fn page_words(page: &serde_json::Value, is_empty: bool, what: &str) {
 
 /// Writes words to stderr.
 pub(crate) fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", without_hidden(text));
 }

@@ -91,6 +91,28 @@ fn a_run_is_approved_followed_and_undone_from_the_command_line() {
     assert_eq!(server.stop().0, Some(0));
 }
 
+/// Texts of others neither hide nor steer the terminal, in whatever part of the output they stand.
+#[test]
+fn no_character_hides_in_what_is_printed() {
+    let (place, server) = noted();
+    let hidden = "a\u{202e}b\u{200b}c\u{2028}d\u{1b}[2Je";
+    let started = place.json(&["act", "--workflow", "note", "--input", &format!("text={hidden}")]);
+    let run = started["run_id"].as_str().unwrap().to_owned();
+    until_status(&place, &run, "awaiting_approval");
+    place.run(&["runs", "reject", &run, "--as", "user_ada", "--reason", hidden]);
+    for view in [&["runs", "show", &run][..], &["runs", "steps", &run], &["runs", "list"], &["audit", "list"]] {
+        for more in [&[][..], &["--json"]] {
+            let said = place.run(&[view, more].concat());
+            assert_eq!(said.status, 0, "{view:?}: {}", said.stderr);
+            let strange = |c: char| "\u{202e}\u{200b}\u{2028}\u{1b}".contains(c);
+            assert!(!said.stdout.contains(strange) && !said.stderr.contains(strange), "{view:?}: {:?}", said.stdout);
+        }
+    }
+    let shown = place.json(&["runs", "show", &run]);
+    assert_eq!(shown["inputs"]["text"], hidden, "a document means the same");
+    assert_eq!(server.stop().0, Some(0));
+}
+
 #[test]
 fn what_is_shown_to_people_is_the_same_from_the_server_and_from_its_data() {
     let (place, server) = noted();

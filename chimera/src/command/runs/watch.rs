@@ -10,6 +10,7 @@ use crate::failure::Outcome;
 use crate::flow::desk::{Desk, Events, run_id};
 use crate::flow::picture::{Canvas, Sight, draw, review_lines};
 use crate::flow::table::text;
+use chimera_core::text::without_hidden;
 use futures::{FutureExt, StreamExt};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -104,7 +105,7 @@ async fn paint(scene: &Scene<'_>, desk: &Desk, run: Uuid, mut events: Events) ->
         let sight = Sight { run: &shown, steps, workflow: &workflow, now: clock.now() };
         let lines = draw(&sight, canvas);
         let up = if drawn > 0 { format!("\u{1b}[{drawn}A\u{1b}[J") } else { String::new() };
-        print(&format!("{up}{asked}{}\n", lines.join("\n")))?;
+        crate::command::paint(&format!("{up}{}{}\n", without_hidden(&asked), lines.join("\n")))?;
         drawn = lines.len();
         tokio::select! {
             event = events.next() => over = !drain(event, &mut events)?,
