@@ -249,11 +249,14 @@ fn all_runs(address: &str) -> Present {
     }
 }
 
-/// The runs that were told of the restore, which are all that have something left to do.
+/// The runs that were told of the restore, which are all that have something left to do. One that has ended is told
+/// only of what people said to it in its last moment.
 fn told_of(resumed: &Value, present: &Present) -> BTreeSet<String> {
     assert_eq!(resumed["resumed"], true, "{resumed}");
+    let id = |run: &Value| run["run_id"].as_str().unwrap().to_owned();
     let runs = resumed["runs"].as_array().unwrap().iter();
-    let told: BTreeSet<String> = runs.map(|run| run["run_id"].as_str().unwrap().to_owned()).collect();
+    let runs = runs.filter(|run| is_open(&present[&id(run)]) || run["lapsed"] == json!([]));
+    let told: BTreeSet<String> = runs.map(id).collect();
     let open = present.iter().filter(|(_, status)| is_open(status)).map(|(run, _)| run.clone());
     assert_eq!(told, open.collect(), "what is told is not what has something left to do");
     told
