@@ -176,7 +176,8 @@ impl Flow {
         if !demand_of(row).allows(permit.actor(), &requesters) {
             let own = requesters.iter().any(|requester| requester == permit.actor());
             let message = if own {
-                "you asked for this or changed it last, and somebody else must decide"
+                "you asked for this, wrote its workflow or changed it last, and somebody else must decide: a person with \
+                 the scope approvals.decide whom neither requested_by nor changed_by names"
             } else {
                 "you are not among those who decide about this"
             };

@@ -115,7 +115,8 @@ pub(super) async fn load(records: &dyn Records, workflows: &Workflows, row: Row)
         None => None,
         Some(replay) => Some(recorded(records, replay, &graph).await?),
     };
-    Ok(Run::load(Stored { run: row, steps, effects, approvals, patches, graph, version, recorded })?)
+    let author = workflows.author(&head.tenant, &head.workflow.id, version).await?;
+    Ok(Run::load(Stored { run: row, steps, effects, approvals, patches, graph, version, author, recorded })?)
 }
 
 /// When it was decided what a run without pins may do: when the outermost run around it was asked for.

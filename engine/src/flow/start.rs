@@ -129,6 +129,7 @@ impl Flow {
         self.check_notify(permit, ask.level, ask.notify.as_ref())?;
         // They are fixed with the run: a version that comes later is for later runs.
         let inside = self.inner.workflows.inside_stored(permit.tenant(), &graph.document.nodes, &ask.pins).await?;
+        let author = self.inner.workflows.author(permit.tenant(), &ask.workflow_id, version).await?;
         let now = self.inner.parts.clock.steady();
         let plain = || {
             json!({
@@ -145,7 +146,7 @@ impl Flow {
             tenant: permit.tenant().to_owned(),
             actor: permit.actor().to_owned(),
             actor_kind: permit.kind(),
-            co_requesters: Vec::new(),
+            co_requesters: author.into_iter().filter(|author| author != permit.actor()).collect(),
             level: ask.level,
             priority: ask.priority,
             dry_run: ask.dry_run,
@@ -232,7 +233,7 @@ impl Flow {
             }
         }
         let repeated = Head { replay: Some(replay.clone()), ..original.clone() };
-        let (_, graph) = load::base_graph(records, &self.inner.workflows, &repeated).await?;
+        let (version, graph) = load::base_graph(records, &self.inner.workflows, &repeated).await?;
         self.inner.workflows.check_tools(&graph)?;
         if let Some(from) = &replay.from
             && graph.position(from).is_none()
@@ -242,7 +243,8 @@ impl Flow {
         let recorded = load::recorded(records, &replay, &graph).await?;
         let pins = load::pins(records, &original, replay.of).await?.and(&again.pins);
         let inside = self.inner.workflows.inside_stored(permit.tenant(), &graph.document.nodes, &pins).await?;
-        let patchers = load::patchers(records, replay.of).await?;
+        let mut writers = load::patchers(records, replay.of).await?;
+        writers.extend(self.inner.workflows.author(permit.tenant(), &original.workflow.id, version).await?);
         let now = self.inner.parts.clock.steady();
         let level = again.level.map_or(original.level, |level| level.min(original.level));
         let request = Arc::new(json!({"replay_of": replay.of, "mode": replay.mode.as_str(), "from": replay.from}));
@@ -250,7 +252,7 @@ impl Flow {
             id: self.inner.id(),
             actor: permit.actor().to_owned(),
             actor_kind: permit.kind(),
-            co_requesters: original.repeated_by(permit.actor(), &patchers),
+            co_requesters: original.repeated_by(permit.actor(), &writers),
             source: Source::Replay,
             pins: Arc::new(inside.pins),
             parent: None,

@@ -40,6 +40,8 @@ pub struct Workflows {
     random: Arc<dyn Random>,
     registry: Arc<Registry>,
     kept: Mutex<BTreeMap<Key, Arc<Graph>>>,
+    /// Who wrote a version.
+    authors: Mutex<BTreeMap<Key, String>>,
     /// The newest version of a workflow, and until when that is taken for true.
     newest: Mutex<BTreeMap<(String, String), (i64, Timestamp)>>,
 }
@@ -127,7 +129,15 @@ impl Workflows {
         random: Arc<dyn Random>,
         registry: Arc<Registry>,
     ) -> Self {
-        Self { records, clock, random, registry, kept: Mutex::default(), newest: Mutex::default() }
+        Self {
+            records,
+            clock,
+            random,
+            registry,
+            kept: Mutex::default(),
+            authors: Mutex::default(),
+            newest: Mutex::default(),
+        }
     }
 
     /// The catalogue for graphs that run already.
@@ -375,6 +385,26 @@ impl Workflows {
         }
         let select = select.by(&["version"], Direction::Descending).take(1);
         Ok(self.records.read(select).await?.rows.into_iter().next())
+    }
+
+    /// Who wrote a version of a workflow. A plan has nobody: it is made anew by everybody who asks for one like it.
+    pub(super) async fn author(&self, tenant: &str, id: &str, version: i64) -> Result<Option<String>, FlowError> {
+        if id.starts_with(PLAN_PREFIX) {
+            return Ok(None);
+        }
+        let key = (tenant.to_owned(), id.to_owned(), version);
+        let known = self.authors.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        if known.is_some() {
+            return Ok(known);
+        }
+        let Some(row) = self.row(tenant, id, Some(version)).await? else { return Ok(None) };
+        let author = row.text("created_by").to_owned();
+        let mut authors = self.authors.lock().unwrap_or_else(PoisonError::into_inner);
+        if authors.len() >= limits::WORKFLOWS_KEPT_MAX {
+            authors.pop_first();
+        }
+        authors.insert(key, author.clone());
+        Ok(Some(author))
     }
 
     /// Which version was the newest at a moment; none: there was none yet. Only runs from before pins were kept go

@@ -7,7 +7,7 @@ use chimera_core::flow::call::ToolError;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::flow::tool::Reach;
 use chimera_engine::flow::policy::{Rule, Rules, Says};
-use chimera_engine::flow::{Again, Decide, Decision};
+use chimera_engine::flow::{Again, Decide, Decision, StartRun};
 use chimera_testkit::flow::{Air, Puppet, Setup, Stage, chain, code_of, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -414,4 +414,36 @@ async fn an_edit_that_changes_nothing_is_no_change_of_whose_it_is() {
         decided_by_none_of(&stage, run, &asked, &["user_ann", "user_bob"]).await;
         assert_eq!(stage.ended(run).await["status"], "completed");
     }
+}
+
+async fn started(stage: &Stage, who: &str, workflow: &str) -> Uuid {
+    let ask = StartRun { level: Level::ExecuteNotify, ..StartRun::of(workflow, json!({})) };
+    stage.flow.start(&stage.permit(who), ask).await.unwrap().run_id
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_wrote_the_version_that_runs_does_not_decide_about_it() {
+    let stage = stage(1).open().await;
+    stage.apply_as("user_dan", &workflow("w").node(strict("old"))).await;
+    stage.apply_as("user_bob", &guarded()).await;
+    let run = started(&stage, "service_nightly", "w").await;
+    let asked = stage.asks(run).await.remove(0);
+    assert_eq!((&asked["requested_by"], &asked["changed_by"]), (&json!("service_nightly"), &json!(["user_bob"])));
+    let refused = stage.decide("user_bob", run, Decision::Approve, Some(&asked)).await.unwrap_err().body();
+    assert!(refused.message.contains("a person with the scope approvals.decide"), "{}", refused.message);
+    decided_by_none_of(&stage, run, &asked, &["user_bob"]).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_wrote_a_workflow_within_does_not_decide_about_its_steps() {
+    let stage = stage(1).open().await;
+    stage.apply_as("user_bob", &guarded()).await;
+    stage.apply_as("user_dan", &workflow("outer").child("c", "w", json!({}))).await;
+    let run = started(&stage, "service_nightly", "outer").await;
+    let steps = stage.step(run, "c", "running").await;
+    let child = id_of(&steps["child_run_id"]);
+    let asked = stage.asks(child).await.remove(0);
+    decided_by_none_of(&stage, child, &asked, &["user_bob", "user_dan"]).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
 }

@@ -114,6 +114,7 @@ impl Twin {
             patches: Vec::new(),
             graph: Arc::clone(&self.graph),
             version: 1,
+            author: None,
             recorded: None,
         };
         let mut run = Run::load(stored).expect("rows that make a run");

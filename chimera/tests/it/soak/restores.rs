@@ -255,7 +255,7 @@ fn told_of(resumed: &Value, present: &Present) -> BTreeSet<String> {
     assert_eq!(resumed["resumed"], true, "{resumed}");
     let id = |run: &Value| run["run_id"].as_str().unwrap().to_owned();
     let runs = resumed["runs"].as_array().unwrap().iter();
-    let runs = runs.filter(|run| is_open(&present[&id(run)]) || run["lapsed"] == json!([]));
+    let runs = runs.filter(|run| is_open(&present[&id(run)]) || run["dropped"] == json!([]));
     let told: BTreeSet<String> = runs.map(id).collect();
     let open = present.iter().filter(|(_, status)| is_open(status)).map(|(run, _)| run.clone());
     assert_eq!(told, open.collect(), "what is told is not what has something left to do");

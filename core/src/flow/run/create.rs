@@ -81,8 +81,8 @@ pub struct Head {
     pub actor: String,
     /// What the registry said of them then.
     pub actor_kind: ActorType,
-    /// Who counts as asking for it too: whoever asked for the run that it repeats, or put the node into the
-    /// graph that started it.
+    /// Who counts as asking for it too: whoever wrote its workflow, asked for the run that it repeats, or put the
+    /// node into the graph that started it.
     pub co_requesters: Vec<String>,
     /// How freely it may act.
     pub level: Level,
@@ -222,11 +222,11 @@ impl Head {
         Actor::new(self.actor.as_str(), self.actor_kind)
     }
 
-    /// Who counts as asking for it too when somebody else repeats it: whoever asked for it, and whoever put patches
-    /// on it, since those are repeated with it.
+    /// Who counts as asking for it too when somebody else repeats it: whoever asked for it, and whoever wrote its
+    /// workflow or put patches on it, since those are repeated with it.
     #[must_use]
-    pub fn repeated_by(&self, actor: &str, patchers: &[String]) -> Vec<String> {
-        let all = also(vec![actor.to_owned()], self.requesters().iter().chain(patchers).map(String::as_str));
+    pub fn repeated_by(&self, actor: &str, writers: &[String]) -> Vec<String> {
+        let all = also(vec![actor.to_owned()], self.requesters().iter().chain(writers).map(String::as_str));
         all.into_iter().skip(1).collect()
     }
 

@@ -42,6 +42,8 @@ pub struct Stored {
     pub graph: Arc<Graph>,
     /// The version of its workflow, which a run that nobody has taken up need not say.
     pub version: i64,
+    /// Who wrote that version; none for a plan, which is made for whoever asks.
+    pub author: Option<String>,
     /// The outputs of the run that it repeats.
     pub recorded: Option<Recorded>,
 }
@@ -200,6 +202,7 @@ impl Run {
             head.timeout_at = Some(head.timeout_at.map_or(own, |end| end.min(own)));
         }
         let mut run = Self::new(head, Arc::clone(&stored.graph), stored.recorded);
+        run.goes_on_from(stored.author.as_deref());
         run.status = status;
         run.version = row.int("state_version");
         run.run_seq = row.int("run_seq");

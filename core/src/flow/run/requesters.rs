@@ -1,8 +1,9 @@
 //! Who counts as having asked for something.
 //!
 //! A rule may demand that somebody else decides than whoever asked. Those who asked are the actor of the run and
-//! whoever asked for the run that it repeats, but also whoever last changed what would run: the input of a step or
-//! of a line of the plan, or the graph itself. Otherwise somebody could write what is done and approve it too.
+//! whoever asked for the run that it repeats, but also whoever wrote what would run: the version of the workflow, the
+//! input of a step or of a line of the plan that was changed last, or what a patch added to the graph. Otherwise
+//! somebody could write what is done and approve it too.
 //!
 //! What a step gave is what later steps work with. So whoever changed a step that has run, or wrote what it gave,
 //! counts as having asked for everything that follows, in this run, in the one around it and in those that repeat it.
