@@ -14,6 +14,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use chimera_core::error::Code;
+use chimera_core::ledger::Redactor;
 use chimera_core::limits::TARGET_BYTES_MAX;
 use chimera_engine::flow::Flow;
 use tracing::Instrument;
@@ -145,7 +146,8 @@ fn explain(mut response: Response, instance: &str, trace_id: &str) -> Response {
         None => return response,
     };
     log(&error);
-    let problem = error.problem(instance, trace_id);
+    // The path may hold the token of a link.
+    let problem = error.problem(&Redactor::default().text(instance), trace_id);
     let mut headers = std::mem::take(response.headers_mut());
     headers.remove(header::CONTENT_LENGTH);
     let mut explained = Response::new(Body::from(serde_json::to_vec(&problem).unwrap_or_default()));

@@ -168,3 +168,24 @@ fn a_tilde_in_a_variable_is_the_home_folder() {
     assert_eq!(place.run(&["migrate"]).status, 0);
     assert!(home.path().join("data/chimera.db").is_file() && !place.path("~").exists());
 }
+
+/// Whoever holds a key that people share could decide as any of them, whatever they are called.
+#[test]
+fn no_server_starts_with_a_key_that_people_share() {
+    for (pattern, actors) in [
+        ("user_*", ""),
+        ("*", ""),
+        ("ops_*", "[[actor]]\nid = \"ops_*\"\nkind = \"human\"\nscopes = []\n"),
+        ("ops_*", "[[actor]]\nid = \"ops_ann\"\nkind = \"human\"\nscopes = []\n"),
+        ("*_bot", "[[actor]]\nid = \"ann*\"\nkind = \"human\"\nscopes = []\n"),
+    ] {
+        let place = Place::new()
+            .file("actors.toml", actors)
+            .env("CHIMERA_ACCESS__ACTORS_FILE", "actors.toml")
+            .env("CHIMERA_ACCESS__HMAC_ACTOR", pattern)
+            .env("HMAC_SECRET_KEY", "a-key-that-is-long-enough-for-all");
+        let said = place.run(&["actor", "list"]);
+        assert_eq!(said.status, 4, "{pattern} {actors}: {}", said.stderr);
+        assert!(said.stderr.contains("access.hmac_actor"), "{pattern} {actors}: {}", said.stderr);
+    }
+}

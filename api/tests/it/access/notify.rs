@@ -147,7 +147,9 @@ async fn whoever_has_a_run_done_again_tells_only_whom_they_may_tell() {
     assert_eq!(again.status / 100, 2, "{again:?}");
     porch.house.until(&again.body, "awaiting_approval").await;
     let rows = messages(&porch, &again.body);
-    assert!(!rows.is_empty() && rows.iter().all(|row| row.text("target") != "team@acme.example"), "{again:?}");
+    assert!(rows.iter().all(|row| row.text("target") != "team@acme.example"), "{again:?}");
+    let inbox = porch.get("user_bob", "/inbox").await;
+    assert_eq!(inbox.body["items"][0]["run_id"], again.body["run_id"], "whoever asked is told: {inbox:?}");
 }
 
 /// CORE-036
