@@ -347,7 +347,7 @@ async fn lists_inside_each_other(stage: &Stage, depth: usize) -> Air {
 async fn counted(stage: &Stage, air: &Air, calls: usize) -> Uuid {
     stage.apply(air).await;
     let (level, risk) = (Level::ExecuteNotify, Some(Arc::new(json!({ "calls": calls }))));
-    stage.start(StartRun { level, risk, ..StartRun::of(&air.id(), json!({})) }).await
+    stage.start(StartRun { level, risk, ..StartRun::of(air.id(), json!({})) }).await
 }
 
 /// What runs inside may make is not there for the run around them any more, however deep they stand.
