@@ -14,7 +14,7 @@ use chimera_core::flow::run::Unstorable;
 use chimera_core::flow::tables::{NOTIFICATIONS, SCOPED_APPROVALS};
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
-use chimera_core::record::{Compare, Direction, Json, Row, Scope, Select, Tx, Update, Value};
+use chimera_core::record::{Compare, Json, Row, Scope, Select, Tx, Update, Value};
 use chimera_core::time::Timestamp;
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -87,7 +87,6 @@ impl Flow {
             let select = Select::from(&NOTIFICATIONS, Scope::System)
                 .with("status", "pending")
                 .filter("next_attempt_at", Compare::AtMost, now)
-                .by(&["next_attempt_at"], Direction::Ascending)
                 .take(limits::PAGE_ROWS_DEFAULT);
             let page = self.inner.parts.records.read(outbox.narrow(select)).await?;
             let (mut rows, mut is_last) = (page.rows, page.next.is_none());
