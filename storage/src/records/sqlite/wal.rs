@@ -23,9 +23,9 @@ const BATCHES_BETWEEN: usize = 64;
 const COPY_BYTES: u64 = 8 * 1024 * 1024;
 /// Pages after which the log should begin anew.
 const PAGES_MAX: i64 = 8_192;
-/// To how many bytes the log is cut when it begins anew: as many as it may have, because a commit that makes the
+/// To how many bytes the log is cut when it begins anew: as many as it reaches under load, because a commit that makes the
 /// file longer waits for the disk longer than one that writes over what is there.
-pub(super) const LOG_BYTES: u32 = 32 * 1024 * 1024;
+pub(super) const LOG_BYTES: u32 = 64 * 1024 * 1024;
 /// How long the writer waits for readers when the log begins anew.
 const READERS_WAIT: Duration = Duration::from_millis(20);
 /// How often the log is looked after when nobody asks for it.
