@@ -175,7 +175,10 @@ pub(super) fn message_row(
     now: Timestamp,
 ) -> Result<Insert, Unstorable> {
     match recipient.channel.as_str() {
-        INBOX => inbox_row(id, head, &recipient.target, payload, now),
+        INBOX => {
+            let told = (payload["type"].as_str().unwrap_or_default(), Some(&payload["data"]));
+            inbox_row(id, head, &recipient.target, told, now)
+        }
         channel => outbox_row(id, head, approval, (channel, &recipient.target), payload, now),
     }
 }

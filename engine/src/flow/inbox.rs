@@ -6,9 +6,10 @@ use super::show::time;
 use super::{Flow, FlowError};
 use crate::access::Permit;
 use crate::port::ReadError;
-use chimera_core::flow::tables::INBOX_MESSAGES;
+use chimera_core::flow::tables::{INBOX_MESSAGES, RUNS};
 use chimera_core::record::{Cursor, Direction, Json, Row, Scope, Select};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 impl Flow {
     /// A page of the caller's own inbox, the newest message first.
@@ -20,18 +21,43 @@ impl Flow {
             select = select.continue_at(cursor).map_err(ReadError::from)?;
         }
         let page = self.inner.parts.records.read(select).await?;
-        let items: Vec<Value> = page.rows.iter().map(document).collect();
+        let mut items = Vec::with_capacity(page.rows.len());
+        for row in &page.rows {
+            items.push(self.message(permit, row).await?);
+        }
         Ok(json!({"items": items, "next_cursor": page.next.as_ref().map(Cursor::encode)}))
     }
-}
 
-fn document(row: &Row) -> Value {
-    let payload = row.get("payload").as_json().map(Json::to_value).unwrap_or_default();
-    json!({
-        "message_id": row.uuid("id"),
-        "type": payload["type"],
-        "at": time(row, "created_at"),
-        "run_id": row.uuid("run_id"),
-        "data": payload["data"],
-    })
+    async fn message(&self, permit: &Permit, row: &Row) -> Result<Value, FlowError> {
+        let event_type = row.text("event_type");
+        let data = match row.get("data").as_json() {
+            Some(data) => data.to_value(),
+            None => self.end_of(permit, row.uuid("run_id"), event_type).await?,
+        };
+        Ok(json!({
+            "message_id": row.uuid("id"),
+            "type": event_type,
+            "at": time(row, "created_at"),
+            "run_id": row.uuid("run_id"),
+            "data": data,
+        }))
+    }
+
+    /// What a run that has ended tells of itself.
+    async fn end_of(&self, permit: &Permit, run: Uuid, event_type: &str) -> Result<Value, FlowError> {
+        let select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned())).with("id", run).take(1);
+        let page = self.inner.parts.records.read(select).await?;
+        let Some(row) = page.rows.first() else { return Ok(Value::Null) };
+        let document = |column| row.get(column).as_json().map(Json::to_value);
+        Ok(json!({
+            "run_id": run,
+            // As it was then: it may have been undone since.
+            "status": event_type.strip_prefix("run."),
+            "workflow_id": row.get("workflow_id").as_text(),
+            "actor": row.text("actor"),
+            "result": document("result"),
+            "error": document("error_data"),
+            "trace_id": row.text("trace_id"),
+        }))
+    }
 }

@@ -140,6 +140,16 @@ impl Book {
         failure: Option<&ErrorBody>,
         env: &mut Env<'_>,
     ) -> Result<(), Unstorable> {
+        let named = |channel: &'static str| {
+            let target = head.notify.as_ref()?.get(channel)?.as_str()?;
+            Some((channel, target))
+        };
+        let told: Vec<(&str, &str)> = ["webhook", "email"].into_iter().filter_map(named).collect();
+        let event_type = format!("run.{}", status.as_str());
+        if told.is_empty() {
+            self.insert(inbox_row((env.ids)(), head, &head.actor, (&event_type, None), env.now)?);
+            return Ok(());
+        }
         let payload = Ended {
             data: EndedRun {
                 actor: &head.actor,
@@ -151,16 +161,8 @@ impl Book {
                 workflow_id: &head.workflow.id,
             },
             timestamp: env.now.to_string(),
-            kind: format!("run.{}", status.as_str()),
+            event_type,
         };
-        let named = |channel: &'static str| {
-            let target = head.notify.as_ref()?.get(channel)?.as_str()?;
-            Some((channel, target))
-        };
-        let told: Vec<(&str, &str)> = ["webhook", "email"].into_iter().filter_map(named).collect();
-        if told.is_empty() {
-            self.insert(inbox_row((env.ids)(), head, &head.actor, &payload, env.now)?);
-        }
         for (channel, target) in told {
             let row = outbox_row((env.ids)(), head, None, (channel, target), &payload, env.now)?;
             self.insert(row);
@@ -176,7 +178,7 @@ struct Ended<'a> {
     data: EndedRun<'a>,
     timestamp: String,
     #[serde(rename = "type")]
-    kind: String,
+    event_type: String,
 }
 
 #[derive(Serialize)]
@@ -217,12 +219,12 @@ pub fn outbox_row(
     )?)
 }
 
-/// A message that an actor reads here.
+/// A message that an actor reads here: what happened, and its data, unless that is the run's own.
 pub fn inbox_row(
     id: Uuid,
     head: &Head,
     actor: &str,
-    payload: &impl Serialize,
+    (event_type, data): (&str, Option<&serde_json::Value>),
     now: Timestamp,
 ) -> Result<Insert, Unstorable> {
     Ok(Insert::into(
@@ -232,7 +234,8 @@ pub fn inbox_row(
             ("actor", actor.into()),
             ("id", id.into()),
             ("run_id", head.id.into()),
-            ("payload", Json::of(payload)?.into()),
+            ("event_type", event_type.into()),
+            ("data", data.map(Json::of).transpose()?.into()),
             ("created_at", now.into()),
         ],
     )?)
