@@ -256,7 +256,8 @@ async fn who_decides_is_told_when_somebody_else_than_a_person_who_asked_must_dec
         let air = workflow("strict").node(json!({
             "id": "a", "type": "function", "fn": "notion.note", "inputs": {"n": 1}, "requires_approval": demanded,
         }));
-        porch.house.stage.apply(&air).await;
+        // Whoever wrote the workflow may not decide either.
+        porch.house.stage.apply_as("user_eve", &air).await;
         let waiting = porch.act("user_bob", json!({"workflow_id": "strict", "inputs": {}})).await;
         assert_eq!(waiting.body["status"], "awaiting_approval", "{waiting:?}");
         let rows = messages(&porch, &waiting.body);
