@@ -44,6 +44,9 @@ pub fn is_domain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(label)
 }
 
+/// What stands in no plain address before its domain.
+const ODD_IN_ADDRESSES: [char; 13] = ['@', ',', ';', ':', '%', '!', '?', '#', '/', '\\', '"', '\n', '\r'];
+
 /// The host of a mail address, a URL or a host with or without a port. None where it can't be told for
 /// certain, so that nobody hides behind an odd spelling.
 fn host_of(destination: &str) -> Option<String> {
@@ -58,6 +61,8 @@ fn host_of(destination: &str) -> Option<String> {
         }
         // `Ann <ann@acme.example>` is an address too.
         None => match text.rsplit_once('@') {
+            // One address and nothing else: a second one, a route or a parameter may lead elsewhere.
+            Some((before, _)) if before.contains(ODD_IN_ADDRESSES) => return None,
             Some((_, domain)) => domain.trim_end_matches('>'),
             None => text,
         },
@@ -103,6 +108,13 @@ mod tests {
             "https://evil.test\\@acme.example/",
             "https://evil.test#@acme.example",
             "ann@acme.example, bob@evil.test",
+            "bob@evil.test,ann@acme.example",
+            "mailto:bob@evil.test?cc=ann@acme.example",
+            "bob@evil.test#@acme.example",
+            "@evil.test:ann@acme.example",
+            "bob%evil.test@acme.example",
+            "evil.test!bob@acme.example",
+            "Bob bob@evil.test <ann@acme.example>",
             "ann@acme.example\nbcc: bob@evil.test",
             "",
             "@",

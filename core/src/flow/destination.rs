@@ -58,6 +58,7 @@ impl Spec {
         let members = || input.as_object().into_iter().flatten();
         let mut texts = Vec::new();
         members().filter(|(name, _)| named(name)).for_each(|(_, value)| leaves(value, &mut texts));
+        texts.extend(members().map(|(name, _)| name.as_str()).filter(|name| is_address(name)));
         if texts.is_empty() {
             texts.push("");
         }
@@ -78,7 +79,8 @@ fn others<'a>(name: &str, value: &'a Value, schema: &Value, texts: &mut Vec<&'a 
     }
     let mut found = Vec::new();
     leaves(value, &mut found);
-    if WORDS.contains(&name) {
+    // A structure is no words, whatever its member is called.
+    if WORDS.contains(&name) && !holds_object(value) {
         found.retain(|text| is_address(text));
     }
     texts.extend(found);
@@ -91,16 +93,32 @@ fn leaves<'a>(value: &'a Value, into: &mut Vec<&'a str>) {
         Value::String(text) => into.push(text),
         Value::Number(_) => into.push(""),
         Value::Array(items) => items.iter().for_each(|item| leaves(item, into)),
-        Value::Object(members) => members.values().for_each(|member| leaves(member, into)),
+        Value::Object(members) => members.iter().for_each(|(name, member)| {
+            into.extend(Some(name.as_str()).filter(|name| is_address(name)));
+            leaves(member, into);
+        }),
     }
 }
 
-/// Whether all that a text says is a mail address, a URL, a host, a handle or a phone number.
+fn holds_object(value: &Value) -> bool {
+    match value {
+        Value::Object(_) => true,
+        Value::Array(items) => items.iter().any(holds_object),
+        _ => false,
+    }
+}
+
+/// Whether all that a text says is mail addresses, URLs, hosts, handles or a phone number.
 fn is_address(text: &str) -> bool {
     let text = text.trim();
     let ends_in_one = text.ends_with('>') && text.contains('@');
-    let one_word = !text.is_empty() && !text.contains(char::is_whitespace);
-    ends_in_one || is_phone(text) || one_word && (text.contains('@') || text.contains("://") || is_host(text))
+    let mut words =
+        text.split(|char: char| char.is_whitespace() || ",;".contains(char)).filter(|word| !word.is_empty());
+    let leads_somewhere = |word: &str| {
+        let host = word.split(['/', ':']).next().unwrap_or_default();
+        word.contains('@') || word.contains("://") || is_host(host)
+    };
+    ends_in_one || is_phone(text) || words.next().is_some_and(leads_somewhere) && words.all(leads_somewhere)
 }
 
 fn is_host(text: &str) -> bool {
@@ -168,6 +186,13 @@ mod tests {
             ("title", json!("evil.example")),
             ("note", json!("+49 151 12345678")),
             ("to", json!({"email": "y@evil.example"})),
+            ("to", json!({"y@evil.example": true, "n": "a@acme.example"})),
+            ("y@evil.example", json!(true)),
+            ("text", json!("y@evil.example, z@evil.example")),
+            ("body", json!("evil.example/hook")),
+            ("title", json!("evil.example:8080")),
+            ("message", json!({"to": "0151123456"})),
+            ("content", json!([{"recipient": "U123"}])),
         ] {
             let mut input = inside.clone();
             input[member] = value;
