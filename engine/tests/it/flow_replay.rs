@@ -380,7 +380,8 @@ async fn a_shadow_compares_with_the_version_that_made_the_call() {
     let run = first.run(&air, SILENT).await;
     let old = first.asks(run).await.remove(0);
     let second = first.restart(stage(1).tool(reads("2").build())).await;
-    second.decide("user_ann", run, chimera_engine::flow::Decision::Approve, Some(&old)).await.unwrap();
+    let stale = second.decide("user_ann", run, chimera_engine::flow::Decision::Approve, Some(&old)).await;
+    assert_eq!(code_of(stale), "STALE_APPROVAL");
     second.until(run, |shown| shown["approvals"][0]["action"]["tool_version"] == "2").await;
     second.approve("user_ann", run).await;
     assert_eq!(second.ended(run).await["status"], "completed");
