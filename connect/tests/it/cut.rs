@@ -22,7 +22,7 @@ use chimera_engine::flow::{Asking, Flow, FlowError, Parts, Registry, RunKey, Sta
 use chimera_engine::port::{NoSpans, Records, Tool};
 use chimera_storage::records::{Access, PostgresOptions, PostgresRecords, SqliteRecords};
 use chimera_testkit::crash::Store;
-use chimera_testkit::flow::{Nobody, World};
+use chimera_testkit::flow::{HintBus, Nobody, World};
 use chimera_testkit::postgres::PrivatePostgres;
 use chimera_testkit::simulate::wire::{Link, Moment, Wire, WiredRecords, WiredTool};
 use futures::StreamExt;
@@ -181,7 +181,7 @@ impl Play {
             records: Arc::new(WiredRecords::new(Arc::clone(records), Arc::clone(wire))),
             clock: Arc::clone(&self.world.clock),
             random: Arc::clone(&self.world.random) as _,
-            bus: Arc::new(Nobody),
+            bus: Arc::new(HintBus::default()),
             notifier: Arc::new(Nobody),
             spans: Arc::new(NoSpans),
             asking: Asking::default(),

@@ -182,7 +182,7 @@ impl Drive {
             told |= nudge == Nudge::Look;
         }
         if told && inner.goes_on() {
-            inner.wake(id);
+            inner.wake_again(id);
         }
     }
 

@@ -393,14 +393,27 @@ impl Inner {
         }
         let inner = Arc::clone(self);
         let task = async move {
-            if let Err(error) = inner.take_up(run).await {
-                tracing::warn!(run_id = %run, error = %error, "a run could not be taken up");
+            inner.look_after(run).await;
+            // Another process may own it. Once this one drives it, nobody else needs the hint.
+            if !inner.is_active(run) {
+                let _ = inner.parts.bus.publish(TOPIC, Bytes::copy_from_slice(run.as_bytes())).await;
             }
-            // Another process may own it.
-            let _ = inner.parts.bus.publish(TOPIC, Bytes::copy_from_slice(run.as_bytes())).await;
         };
         // Whoever rings is who the message is sent for.
         tokio::spawn(task.in_current_span());
+    }
+
+    /// Takes a run up again that was told something while it was being left. This process drove it until
+    /// now, so there is nobody else to tell; a hint would come back and wake the run once more, for ever.
+    pub(super) fn wake_again(self: &Arc<Self>, run: Uuid) {
+        let inner = Arc::clone(self);
+        tokio::spawn(async move { inner.look_after(run).await }.in_current_span());
+    }
+
+    async fn look_after(self: &Arc<Self>, run: Uuid) {
+        if let Err(error) = self.take_up(run).await {
+            tracing::warn!(run_id = %run, error = %error, "a run could not be taken up");
+        }
     }
 
     /// Takes a run up that nobody drives: it was parked, or its owner is gone.

@@ -3,7 +3,7 @@
 use super::end::End;
 use super::late::LateLane;
 use super::{IN_DOUBT, Store, workflow};
-use crate::flow::{Nobody, World};
+use crate::flow::{HintBus, Nobody, World};
 use crate::simulate::wire::{Link, Moment, Wire, WiredRecords, WiredTool};
 use chimera_core::access::{Level, Secret};
 use chimera_core::error::Code;
@@ -104,7 +104,7 @@ fn engine(world: &World, records: &Arc<dyn Records>, wire: &Arc<Wire>) -> Flow {
         records: Arc::new(WiredRecords::new(Arc::clone(records), Arc::clone(wire))),
         clock: Arc::clone(&world.clock),
         random: Arc::clone(&world.random) as _,
-        bus: Arc::new(Nobody),
+        bus: Arc::new(HintBus::default()),
         notifier: Arc::new(Nobody),
         spans: Arc::new(NoSpans),
         asking: Asking::default(),

@@ -1,11 +1,11 @@
 //! The flow engine on any store, with scripted tools.
 
+use super::bus::HintBus;
 use super::outside::Outside;
 use super::somebody;
 use super::tool::{Behave, Script, Scripted};
 use crate::seeded::Seeded;
 use async_trait::async_trait;
-use bytes::Bytes;
 use chimera_core::access::tables::TENANTS;
 use chimera_core::flow::tool::Reach;
 use chimera_core::record::{Insert, Tx};
@@ -14,14 +14,11 @@ use chimera_engine::access::Permit;
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
 use chimera_engine::flow::{Asking, Flow, Parts, Registry};
-use chimera_engine::port::{
-    Bus, BusError, Clock, Delivered, Message, NoSpans, Notifier, Records, Subscription, ToolError,
-};
-use futures::StreamExt;
+use chimera_engine::port::{Clock, Delivered, Message, NoSpans, Notifier, Records, ToolError};
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// Nobody who listens: to the bus, so that looking is the truth, or to messages about runs.
+/// Nobody who listens to messages about runs.
 pub struct Nobody;
 
 #[async_trait]
@@ -32,21 +29,6 @@ impl Notifier for Nobody {
 
     async fn send(&self, _: &Message) -> Result<Delivered, ToolError> {
         Ok(Delivered::default())
-    }
-}
-
-#[async_trait]
-impl Bus for Nobody {
-    async fn publish(&self, _: &str, _: Bytes) -> Result<(), BusError> {
-        Ok(())
-    }
-
-    async fn subscribe(&self, _: &str) -> Result<Subscription, BusError> {
-        Ok(futures::stream::pending().boxed())
-    }
-
-    async fn ready(&self) -> Result<(), BusError> {
-        Ok(())
     }
 }
 
@@ -144,7 +126,7 @@ pub fn engine_with(world: &World, records: Arc<dyn Records>, alone: bool, rules:
         records,
         clock: Arc::clone(&world.clock),
         random: Arc::clone(&world.random) as _,
-        bus: Arc::new(Nobody),
+        bus: Arc::new(HintBus::default()),
         notifier: Arc::new(Nobody),
         spans: Arc::new(NoSpans),
         asking: Asking::default(),

@@ -3,6 +3,7 @@
 
 mod air;
 mod bare;
+mod bus;
 mod engine;
 mod outside;
 mod patience;
@@ -17,6 +18,7 @@ use chimera_engine::access::Permit;
 
 pub use air::{Air, chain, workflow};
 pub use bare::{Bare, Work};
+pub use bus::HintBus;
 pub use engine::{Nobody, World, engine, engine_with};
 pub use outside::{Outside, Sent};
 pub use patience::{until, within};

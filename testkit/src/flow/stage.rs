@@ -4,6 +4,7 @@
 //! here looks again after each commit, never after a pause.
 
 use super::air::Air;
+use super::bus::HintBus;
 use super::engine::{Nobody, World};
 use super::patience::within;
 use super::somebody;
@@ -187,7 +188,7 @@ impl Setup {
             records: Arc::clone(&records) as Arc<dyn Records>,
             clock: Arc::clone(&self.world.clock),
             random: Arc::clone(&self.world.random) as _,
-            bus: Arc::new(Nobody),
+            bus: Arc::new(HintBus::default()),
             notifier: self.notifier,
             spans: self.spans,
             asking: self.asking,

@@ -4,7 +4,7 @@ use super::judge::Judge;
 use super::tool::{Simulated, specs};
 use super::weather::{Weather, Weathered};
 use super::wire::{Link, Wire, WiredRecords};
-use crate::flow::{Nobody, Outside};
+use crate::flow::{HintBus, Nobody, Outside};
 use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
 use chimera_engine::flow::gate::Slots;
@@ -31,6 +31,8 @@ pub struct Ground {
     pub judge: Arc<Judge>,
     /// Where ids come from.
     pub random: Arc<Seeded>,
+    /// How nodes tell each other to look.
+    pub hints: HintBus,
     /// How many calls a node makes at a time.
     pub slots: Slots,
     /// How many runs a node drives at a time.
@@ -64,7 +66,7 @@ impl Node {
             records: wired,
             clock: Arc::clone(&ground.clock),
             random: Arc::clone(&ground.random) as _,
-            bus: Arc::new(Nobody),
+            bus: Arc::new(ground.hints.clone()),
             notifier: Arc::new(Nobody),
             spans: Arc::new(NoSpans),
             asking: Asking::default(),

@@ -8,7 +8,7 @@ use super::weather::Weather;
 use super::wire::{Link, Wire};
 use super::workflow;
 use crate::build::NOON;
-use crate::flow::Outside;
+use crate::flow::{HintBus, Outside};
 use crate::memory::MemoryRecords;
 use crate::seeded::Seeded;
 use chimera_core::access::tables::TENANTS;
@@ -172,7 +172,8 @@ impl Story {
         let random = Arc::new(Seeded::new(!seed));
         // In some worlds there are few places, and a run that finds no slot waits in the store at once.
         let places = if seed.is_multiple_of(3) { Places { total: 5, per_tenant: 4 } } else { Places::default() };
-        let ground = Ground { clock, weather, outside, judge, random, slots, places, alone };
+        let hints = HintBus::default();
+        let ground = Ground { clock, weather, outside, judge, random, hints, slots, places, alone };
         let row = vec![("id", "acme".into()), ("slug", "acme".into()), ("name", "Acme".into())];
         let tx = Tx { inserts: vec![Insert::into(&TENANTS, row).expect("a tenant")], ..Tx::default() };
         disk.commit(tx).await.expect("a store in good weather");

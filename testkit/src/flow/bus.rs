@@ -1,0 +1,50 @@
+//! A bus within one test: whoever hints hears the hint too, as on every real bus.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use chimera_core::limits::BUS_BACKLOG_MAX;
+use chimera_engine::port::{Bus, BusError, Heard, Subscription};
+use futures::StreamExt;
+use futures::stream;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::broadcast::{self, error::RecvError};
+
+/// A bus that reaches everybody who was given a copy of it.
+#[derive(Clone, Default)]
+pub struct HintBus {
+    topics: Arc<Mutex<BTreeMap<String, broadcast::Sender<Bytes>>>>,
+}
+
+impl HintBus {
+    fn topic(&self, topic: &str) -> broadcast::Sender<Bytes> {
+        let mut topics = self.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        topics.entry(topic.to_owned()).or_insert_with(|| broadcast::Sender::new(BUS_BACKLOG_MAX)).clone()
+    }
+}
+
+#[async_trait]
+impl Bus for HintBus {
+    async fn publish(&self, topic: &str, message: Bytes) -> Result<(), BusError> {
+        // Nobody listening is no error.
+        let _ = self.topic(topic).send(message);
+        Ok(())
+    }
+
+    async fn subscribe(&self, topic: &str) -> Result<Subscription, BusError> {
+        let receiver = self.topic(topic).subscribe();
+        let heard = stream::unfold(receiver, |mut receiver| async {
+            let heard = match receiver.recv().await {
+                Ok(message) => Heard::Message(message),
+                Err(RecvError::Lagged(missed)) => Heard::Lagged { missed: Some(missed) },
+                Err(RecvError::Closed) => return None,
+            };
+            Some((heard, receiver))
+        });
+        Ok(heard.boxed())
+    }
+
+    async fn ready(&self) -> Result<(), BusError> {
+        Ok(())
+    }
+}
