@@ -214,6 +214,8 @@ pub const APPROVAL_SECONDS_DEFAULT: u32 = 86_400;
 pub const APPROVAL_SECONDS_MAX: u32 = 30 * 86_400;
 /// Patches of one run at the most.
 pub const RUN_PATCHES_MAX: u32 = 32;
+/// Times that a run is read again because a turn was committed while its rows were read.
+pub const SNAPSHOT_TRIES_MAX: usize = 20;
 /// Runs that repeat each other, one behind the other, at the most.
 pub const REPLAY_CHAIN_MAX: usize = 100;
 /// Different calls of a map node that a draft tries dry; the others are listed with their inputs.

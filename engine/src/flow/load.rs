@@ -119,6 +119,25 @@ pub(super) async fn load(records: &dyn Records, workflows: &Workflows, row: Row)
     Ok(Run::load(Stored { run: row, steps, effects, approvals, patches, graph, version, author, recorded })?)
 }
 
+/// A run that another task or process may be driving, as one of its turns left it. Its rows are read one after
+/// another; when a turn was committed in between, they are read again.
+pub(super) async fn snapshot(
+    records: &dyn Records,
+    workflows: &Workflows,
+    mut row: Row,
+) -> Result<(Row, Run), FlowError> {
+    for _ in 0..limits::SNAPSHOT_TRIES_MAX {
+        let loaded = load(records, workflows, row.clone()).await;
+        let now = run_row(records, row.uuid("id")).await?.ok_or_else(|| FlowError::not_found("run"))?;
+        let is_whole = now.int("state_version") == row.int("state_version");
+        row = now;
+        if is_whole {
+            return loaded.map(|run| (row, run));
+        }
+    }
+    Err(FlowError::refused(Code::OccConflict, "the run changes faster than it can be read; try again"))
+}
+
 /// When it was decided what a run without pins may do: when the outermost run around it was asked for.
 async fn decided_at(records: &dyn Records, head: &Head) -> Result<Timestamp, FlowError> {
     let (mut at, mut next) = (head.created_at, head.parent.map(|(run, _)| run));

@@ -4,6 +4,7 @@
 //! that whoever proposes a patch that can't work is told at once.
 
 use super::start::Before;
+use super::tell::check_unfinished;
 use super::{Flow, FlowError, load};
 use crate::access::Permit;
 use chimera_core::error::Code;
@@ -102,6 +103,8 @@ impl Flow {
         version: Option<i64>,
     ) -> Result<Look, FlowError> {
         let row = self.unfinished(permit, run).await?;
+        let (row, copy) = load::snapshot(&*self.inner.parts.records, &self.inner.workflows, row).await?;
+        check_unfinished(&row)?;
         let seen = row.int("state_version");
         if version.is_some_and(|version| version != seen) {
             return Err(FlowError::refused(Code::OccConflict, format!("the run is at version {seen} by now")));
@@ -117,12 +120,10 @@ impl Flow {
         let counts = |row: &&Row| [APPLIED, PROPOSED].contains(&row.text("status"));
         let kept = load::pinned(&request_of_row(&row).1, known.iter().filter(counts));
         self.pin(permit, &mut patch, &kept).await?;
-        let (looked, refused, head, calls) = self
-            .on_copy(row, |run, env| {
-                let (looked, calls) = (run.preview_patch(&patch, env), run.calls_spoken_for());
-                (looked, run.judge_patch(&patch, permit.actor(), env).err(), Arc::clone(run.head()), calls)
-            })
-            .await?;
+        let (looked, refused, head, calls) = self.on_copy(copy, |run, env| {
+            let (looked, calls) = (run.preview_patch(&patch, env), run.calls_spoken_for());
+            (looked, run.judge_patch(&patch, permit.actor(), env).err(), Arc::clone(run.head()), calls)
+        })?;
         let looked = looked.map_err(|problems| FlowError::problems("the patch", &problems))?;
         let Overlaid { patch, graph, preview } = looked;
         not_proposed(&known, &patch)?;
@@ -201,8 +202,7 @@ impl Flow {
     }
 
     /// Looks at a copy of a run as it stands.
-    async fn on_copy<T>(&self, row: Row, look: impl FnOnce(&Run, &Env<'_>) -> T) -> Result<T, FlowError> {
-        let mut run = load::load(&*self.inner.parts.records, &self.inner.workflows, row).await?;
+    fn on_copy<T>(&self, mut run: Run, look: impl FnOnce(&Run, &Env<'_>) -> T) -> Result<T, FlowError> {
         let parts = &self.inner.parts;
         let (now, catalog) = (parts.clock.steady(), self.inner.workflows.running());
         let mut env = Env {

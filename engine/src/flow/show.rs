@@ -223,7 +223,8 @@ impl Flow {
         let rows = load::steps(records, id).await?;
         let begun: BTreeSet<&str> = rows.iter().map(|row| row.text("node_id")).collect();
         // A run whose workflow can't be read any more has shown what it did.
-        let Ok(run) = load::load(records, &self.inner.workflows, row).await else { return Ok((Vec::new(), None)) };
+        let loaded = load::snapshot(records, &self.inner.workflows, row).await;
+        let Ok((_, run)) = loaded else { return Ok((Vec::new(), None)) };
         let nodes = run.graph().nodes.iter().enumerate().skip(from);
         let mut unbegun = nodes.filter(|(_, compiled)| !begun.contains(compiled.node.id.as_str()));
         let shown = unbegun.by_ref().take(room).map(|(_, compiled)| {

@@ -204,10 +204,7 @@ impl Flow {
 
     pub(super) async fn unfinished(&self, permit: &Permit, run: Uuid) -> Result<Row, FlowError> {
         let row = load::steered_run(&*self.inner.parts.records, permit, run).await?;
-        if RunStatus::parse(row.text("status")).is_none_or(RunStatus::is_final) {
-            let message = format!("the run is {} already", row.text("status"));
-            return Err(FlowError::refused(Code::InvalidTransition, message));
-        }
+        check_unfinished(&row)?;
         Ok(row)
     }
 
@@ -292,4 +289,13 @@ impl Flow {
         permit.stamp(tx);
         Ok(())
     }
+}
+
+/// Refuses a run that has ended.
+pub(super) fn check_unfinished(row: &Row) -> Result<(), FlowError> {
+    if RunStatus::parse(row.text("status")).is_none_or(RunStatus::is_final) {
+        let message = format!("the run is {} already", row.text("status"));
+        return Err(FlowError::refused(Code::InvalidTransition, message));
+    }
+    Ok(())
 }

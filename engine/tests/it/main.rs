@@ -28,6 +28,7 @@ mod flow_order;
 mod flow_outage;
 mod flow_outbox;
 mod flow_patch;
+mod flow_patch_race;
 mod flow_places;
 mod flow_plan;
 mod flow_rebuild;
