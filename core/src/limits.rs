@@ -179,6 +179,18 @@ pub const EXPRESSION_TERMS_MAX: usize = 256;
 pub const EXPRESSION_DEPTH_MAX: usize = 64;
 /// Items of a list that an expression may walk over.
 pub const EXPRESSION_LIST_MAX: usize = 10_000;
+/// Parts of one JSON Schema at the most.
+pub const SCHEMA_NODES_MAX: usize = 10_000;
+/// Parts of a JSON Schema that may apply to one place of a value, after all references are followed.
+pub const SCHEMA_APPLIED_MAX: u64 = 1_000;
+/// Pairs of parts of a JSON Schema that apply to the same place, over all of it.
+pub const SCHEMA_EXPANSION_MAX: usize = 200_000;
+/// Patterns in one JSON Schema at the most.
+pub const SCHEMA_PATTERNS_MAX: usize = 100;
+/// Bytes of one compiled pattern of a JSON Schema at the most.
+pub const PATTERN_BYTES_MAX: usize = 262_144;
+/// Work of one check at the most: places of the value times the parts that may apply to one.
+pub const SCHEMA_WORK_MAX: u64 = 10_000_000;
 /// Work of one rendering at the most, in terms evaluated and 16-byte pieces copied.
 pub const EXPRESSION_WORK_MAX: u64 = 1_000_000;
 /// Expressions of one template at the most.

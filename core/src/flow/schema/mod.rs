@@ -3,17 +3,25 @@
 //! A schema is closed over itself: references to other documents are refused, so that checking a
 //! value never reads a file or the network. What is wrong is told with the pointer into the
 //! caller's own document, never with what stands there, because faults are stored and logged; at
-//! most a handful of them, because the first one is usually the cause.
+//! most a handful of them, because the first one is usually the cause. How much work a schema can make is
+//! known before it is compiled; see `cost`.
 
-use crate::limits::{FAULT_CHARS_MAX, SCHEMA_FAULTS_MAX};
+mod cost;
+
+use crate::limits::{FAULT_CHARS_MAX, PATTERN_BYTES_MAX, SCHEMA_FAULTS_MAX, SCHEMA_WORK_MAX};
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
+
+/// Up to so many parts at one place need no look at the value: its size is bounded by itself.
+const APPLIED_USUALLY: u64 = 16;
 
 /// A compiled schema with the document it came from.
 pub struct Schema {
     document: Value,
     validator: jsonschema::Validator,
+    /// Parts that apply to one place of a value at the most.
+    applied_max: u64,
 }
 
 /// What a value breaks.
@@ -36,16 +44,12 @@ pub struct BadSchema {
 impl Schema {
     /// Compiles `document` (JSON Schema 2020-12 unless it says otherwise).
     pub fn compile(document: Value) -> Result<Self, BadSchema> {
-        let bad = |error: jsonschema::ValidationError<'_>| BadSchema {
-            reason: match remote(&document) {
-                Some(to) => {
-                    format!("{to:?} refers to another document; only references like \"#/$defs/x\" are taken")
-                }
-                None => error.to_string(),
-            },
-        };
-        let validator = jsonschema::options().build(&document).map_err(bad)?;
-        Ok(Self { document, validator })
+        let applied_max = cost::applied_max(&document)?;
+        // Patterns that go back and try again could do so for ever.
+        let patterns = jsonschema::PatternOptions::regex().size_limit(PATTERN_BYTES_MAX);
+        let validator = jsonschema::options().with_pattern_options(patterns).build(&document);
+        let validator = validator.map_err(|error| BadSchema { reason: error.to_string() })?;
+        Ok(Self { document, validator, applied_max })
     }
 
     /// The document it was compiled from.
@@ -56,6 +60,10 @@ impl Schema {
 
     /// Whether `value` is as the schema asks for, or what is wrong with it.
     pub fn check(&self, value: &Value) -> Result<(), Vec<Fault>> {
+        if self.applied_max > APPLIED_USUALLY && self.applied_max.saturating_mul(places(value)) > SCHEMA_WORK_MAX {
+            let message = "the value is too large for a schema with so many parts".to_owned();
+            return Err(vec![Fault { pointer: String::new(), message }]);
+        }
         if self.validator.is_valid(value) {
             return Ok(());
         }
@@ -75,17 +83,12 @@ fn cut(text: String) -> String {
     }
 }
 
-/// The first reference to another document.
-fn remote(schema: &Value) -> Option<&str> {
-    match schema {
-        Value::Object(members) => members.iter().find_map(|(name, value)| match (name.as_str(), value) {
-            ("$ref" | "$dynamicRef", Value::String(to)) if !to.starts_with('#') => Some(to.as_str()),
-            // What stands there is data, and may look like anything.
-            ("const" | "enum" | "default" | "examples", _) => None,
-            _ => remote(value),
-        }),
-        Value::Array(items) => items.iter().find_map(remote),
-        _ => None,
+/// How many values stand in a value, itself among them.
+fn places(value: &Value) -> u64 {
+    match value {
+        Value::Array(items) => items.iter().map(places).sum::<u64>() + 1,
+        Value::Object(members) => members.values().map(places).sum::<u64>() + 1,
+        _ => 1,
     }
 }
 
@@ -114,5 +117,23 @@ mod tests {
         let strict = Schema::compile(json!({"additionalProperties": {"type": "integer"}})).unwrap();
         let faults = strict.check(&json!({"x".repeat(100_000): "no"})).unwrap_err();
         assert!(faults.iter().all(|fault| fault.pointer.len() + fault.message.len() < 2_000));
+    }
+
+    #[test]
+    fn a_pattern_never_goes_back_to_try_again() {
+        let schema = Schema::compile(json!({"pattern": "^(a+)+$"})).unwrap();
+        assert!(schema.check(&json!(format!("{}b", "a".repeat(50_000)))).is_err());
+        for unbounded in ["(?=a)b", "^(a)\\1$", "(a{1000}){1000}"] {
+            assert!(Schema::compile(json!({"pattern": unbounded})).is_err(), "{unbounded}");
+        }
+    }
+
+    #[test]
+    fn a_large_value_is_refused_by_a_schema_with_many_parts() {
+        let variants: Vec<Value> = (0..500).map(|n| json!({"const": n})).collect();
+        let schema = Schema::compile(json!({"items": {"anyOf": variants}})).unwrap();
+        assert!(schema.check(&json!(vec![499; 1_000])).is_ok());
+        let faults = schema.check(&json!(vec![499; 30_000])).unwrap_err();
+        assert!(faults[0].message.contains("too large"), "{faults:?}");
     }
 }

@@ -1,0 +1,408 @@
+//! What a schema costs, known before it is compiled: how many of its parts may apply to one place of a value.
+//!
+//! A schema of a few lines can make a validator work for hours: each definition refers twice to the one before, or
+//! a recursive one comes back in two ways. The size of the document says nothing, so the parts are counted after
+//! expansion, without expanding anything. Parts that apply to the same place (`allOf`, `$ref`, …) form a graph that
+//! must not have a cycle; what applies one level down is followed level by level, as deep as a value may be.
+
+use super::BadSchema;
+use crate::limits::{JSON_DEPTH_MAX, SCHEMA_APPLIED_MAX, SCHEMA_EXPANSION_MAX, SCHEMA_NODES_MAX, SCHEMA_PATTERNS_MAX};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// Keywords with one schema that applies to the same place.
+const HERE: [&str; 4] = ["not", "if", "then", "else"];
+/// Keywords with a list of such schemas.
+const HERE_LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+/// Keywords with such schemas by name.
+const HERE_NAMED: [&str; 2] = ["dependentSchemas", "dependencies"];
+/// Keywords whose schema applies to every member of an object.
+const MEMBERS: [&str; 2] = ["unevaluatedProperties", "propertyNames"];
+/// Keywords whose schema applies to every item of a list.
+const ITEMS: [&str; 4] = ["items", "additionalItems", "unevaluatedItems", "contains"];
+/// Keywords that look again at what was applied beside them.
+const UNEVALUATED: [&str; 2] = ["unevaluatedProperties", "unevaluatedItems"];
+/// Keywords that only hold schemas, for references.
+const HELD: [&str; 2] = ["$defs", "definitions"];
+/// Keywords of references.
+const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
+
+/// One part of a schema.
+#[derive(Default)]
+struct Part {
+    /// Parts that apply to the same place.
+    here: Vec<usize>,
+    /// Parts that apply to each member of an object.
+    members: Vec<usize>,
+    /// The part that applies to each member without one of its own.
+    rest: Option<usize>,
+    /// Parts that apply to the member of this name.
+    named: Vec<(String, usize)>,
+    /// Parts that apply to each item of a list.
+    items: Vec<usize>,
+    /// Parts that apply to one item each.
+    tuple: Vec<usize>,
+    /// It looks again at what was applied beside it.
+    looks_again: bool,
+}
+
+/// How many parts of `document` may apply to one place of a value at the most. Refused: too many of them,
+/// references that lead nowhere or out of the document, and parts that refer to themselves at the same place.
+pub(super) fn applied_max(document: &Value) -> Result<u64, BadSchema> {
+    let mut parts = Parts { root: document, known: BTreeMap::new(), all: Vec::new(), patterns: 0 };
+    parts.add(document)?;
+    let closures = closures(&parts.all)?;
+    follow(&parts.all, &closures)
+}
+
+fn refused<T>(reason: impl Into<String>) -> Result<T, BadSchema> {
+    Err(BadSchema { reason: reason.into() })
+}
+
+fn too_much<T>() -> Result<T, BadSchema> {
+    refused(format!("more than {SCHEMA_APPLIED_MAX} of its parts may apply to one place of a value"))
+}
+
+struct Parts<'a> {
+    root: &'a Value,
+    /// Where each part stands, by its address in the document.
+    known: BTreeMap<usize, usize>,
+    all: Vec<Part>,
+    patterns: usize,
+}
+
+impl<'a> Parts<'a> {
+    /// The number of a part, which is looked through when it is met first.
+    fn add(&mut self, schema: &'a Value) -> Result<usize, BadSchema> {
+        let mut waiting = vec![schema];
+        let first = self.number(schema)?.0;
+        while let Some(schema) = waiting.pop() {
+            let (at, _) = self.number(schema)?;
+            let Value::Object(members) = schema else { continue };
+            let part = self.part(schema, members, &mut waiting)?;
+            self.all[at] = part;
+        }
+        Ok(first)
+    }
+
+    fn number(&mut self, schema: &'a Value) -> Result<(usize, bool), BadSchema> {
+        let address = std::ptr::from_ref(schema).addr();
+        if let Some(at) = self.known.get(&address) {
+            return Ok((*at, false));
+        }
+        if self.all.len() >= SCHEMA_NODES_MAX {
+            return refused(format!("it has more than {SCHEMA_NODES_MAX} parts"));
+        }
+        let at = self.all.len();
+        self.all.push(Part::default());
+        self.known.insert(address, at);
+        Ok((at, true))
+    }
+
+    fn part(
+        &mut self,
+        schema: &'a Value,
+        members: &'a Map<String, Value>,
+        waiting: &mut Vec<&'a Value>,
+    ) -> Result<Part, BadSchema> {
+        let mut part =
+            Part { looks_again: UNEVALUATED.iter().any(|word| members.contains_key(*word)), ..Part::default() };
+        let is_root = std::ptr::eq(schema, self.root);
+        if !is_root && members.get("$id").is_some_and(Value::is_string) {
+            return refused("\"$id\" may stand at its top only");
+        }
+        for (word, value) in members {
+            let mut meet = |parts: &mut Self, schema: &'a Value| -> Result<usize, BadSchema> {
+                let (at, is_new) = parts.number(schema)?;
+                if is_new {
+                    waiting.push(schema);
+                }
+                Ok(at)
+            };
+            match (word.as_str(), value) {
+                (word, Value::String(to)) if REFERENCES.contains(&word) => {
+                    let target = self.target(to)?;
+                    part.here.push(meet(self, target)?);
+                }
+                (word, _) if HERE.contains(&word) => part.here.push(meet(self, value)?),
+                (word, Value::Array(items)) if HERE_LISTS.contains(&word) => {
+                    for item in items {
+                        part.here.push(meet(self, item)?);
+                    }
+                }
+                (word, Value::Object(by_name)) if HERE_NAMED.contains(&word) => {
+                    for schema in by_name.values() {
+                        part.here.push(meet(self, schema)?);
+                    }
+                }
+                ("prefixItems" | "items", Value::Array(items)) => {
+                    for item in items {
+                        part.tuple.push(meet(self, item)?);
+                    }
+                }
+                ("additionalProperties", _) => part.rest = Some(meet(self, value)?),
+                (word, _) if MEMBERS.contains(&word) => part.members.push(meet(self, value)?),
+                (word, _) if ITEMS.contains(&word) => part.items.push(meet(self, value)?),
+                ("properties", Value::Object(by_name)) => {
+                    for (name, schema) in by_name {
+                        part.named.push((name.clone(), meet(self, schema)?));
+                    }
+                }
+                ("patternProperties", Value::Object(by_pattern)) => {
+                    self.patterns += by_pattern.len();
+                    for schema in by_pattern.values() {
+                        part.members.push(meet(self, schema)?);
+                    }
+                }
+                ("pattern", _) => self.patterns += 1,
+                (word, Value::Object(by_name)) if HELD.contains(&word) => {
+                    for schema in by_name.values() {
+                        meet(self, schema)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+        if self.patterns > SCHEMA_PATTERNS_MAX {
+            return refused(format!("it has more than {SCHEMA_PATTERNS_MAX} patterns"));
+        }
+        Ok(part)
+    }
+
+    /// What a reference leads to.
+    fn target(&self, to: &str) -> Result<&'a Value, BadSchema> {
+        let Some(place) = to.strip_prefix('#') else {
+            let reason = format!("{to:?} refers to another document; only references like \"#/$defs/x\" are taken");
+            return refused(reason);
+        };
+        let found = match place {
+            "" => Some(self.root),
+            pointer if pointer.starts_with('/') => self.root.pointer(&decoded(pointer)),
+            anchor => anchored(self.root, anchor),
+        };
+        found.map_or_else(|| refused(format!("{to:?} refers to nothing")), Ok)
+    }
+}
+
+/// A pointer in a reference is percent-encoded.
+fn decoded(pointer: &str) -> String {
+    let mut bytes = Vec::with_capacity(pointer.len());
+    let mut rest = pointer.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let hex = tail.get(..2).filter(|_| *first == b'%').and_then(|pair| std::str::from_utf8(pair).ok());
+        match hex.and_then(|pair| u8::from_str_radix(pair, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &tail[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The part with this anchor.
+fn anchored<'a>(schema: &'a Value, anchor: &str) -> Option<&'a Value> {
+    match schema {
+        Value::Object(members) => {
+            let is = |word: &str| members.get(word).and_then(Value::as_str) == Some(anchor);
+            if is("$anchor") || is("$dynamicAnchor") {
+                return Some(schema);
+            }
+            members.values().find_map(|value| anchored(value, anchor))
+        }
+        Value::Array(items) => items.iter().find_map(|item| anchored(item, anchor)),
+        _ => None,
+    }
+}
+
+/// For each part, all parts that apply where it applies, itself among them, and how often.
+type Closure = BTreeMap<usize, u64>;
+
+/// The closures of all parts. None of them may be part of its own, and none may be longer than a value is deep:
+/// a validator goes down into each.
+fn closures(parts: &[Part]) -> Result<Vec<Closure>, BadSchema> {
+    let mut done: Vec<Option<(Closure, usize)>> = (0..parts.len()).map(|_| None).collect();
+    let mut entries = 0;
+    for start in 0..parts.len() {
+        let mut path = vec![(start, 0)];
+        while let Some((at, next)) = path.pop() {
+            if done[at].is_some() {
+                continue;
+            }
+            if let Some(&below) = parts[at].here.get(next) {
+                path.push((at, next + 1));
+                if path.iter().any(|(open, _)| *open == below) {
+                    return refused("a part of it refers to itself without going down into the value");
+                }
+                if path.len() > JSON_DEPTH_MAX {
+                    return refused(format!("more than {JSON_DEPTH_MAX} of its parts stand inside each other"));
+                }
+                path.push((below, 0));
+                continue;
+            }
+            let closure = closure_of(at, &parts[at], &done)?;
+            entries += closure.0.len();
+            if entries > SCHEMA_EXPANSION_MAX {
+                return refused("its references are too entangled");
+            }
+            done[at] = Some(closure);
+        }
+    }
+    Ok(done.into_iter().map(|closure| closure.map(|(closure, _)| closure).unwrap_or_default()).collect())
+}
+
+fn closure_of(at: usize, part: &Part, done: &[Option<(Closure, usize)>]) -> Result<(Closure, usize), BadSchema> {
+    let (mut closure, mut depth) = (Closure::from([(at, 1)]), 1);
+    for below in &part.here {
+        let Some((inner, inner_depth)) = &done[*below] else { continue };
+        depth = depth.max(inner_depth + 1);
+        for (part, times) in inner {
+            let count = closure.entry(*part).or_default();
+            *count = count.saturating_add(*times);
+        }
+    }
+    if part.looks_again {
+        closure.values_mut().for_each(|times| *times = times.saturating_mul(2));
+    }
+    if depth > JSON_DEPTH_MAX {
+        return refused(format!("more than {JSON_DEPTH_MAX} of its parts stand inside each other"));
+    }
+    let applied = closure.values().fold(0u64, |sum, times| sum.saturating_add(*times));
+    if applied > SCHEMA_APPLIED_MAX { too_much() } else { Ok((closure, depth)) }
+}
+
+/// How many parts apply to one place, however deep it is.
+fn follow(parts: &[Part], closures: &[Closure]) -> Result<u64, BadSchema> {
+    let here: Vec<u64> = closures.iter().map(|closure| closure.values().sum()).collect();
+    let (mut most, mut deeper) = (here.clone(), here);
+    for _ in 0..JSON_DEPTH_MAX {
+        let next: Vec<u64> = closures.iter().map(|closure| one_level_down(parts, closure, &deeper)).collect();
+        if next.iter().any(|applied| *applied > SCHEMA_APPLIED_MAX) {
+            return too_much();
+        }
+        let mut grown = false;
+        for (most, next) in most.iter_mut().zip(&next) {
+            grown |= next > most;
+            *most = (*most).max(*next);
+        }
+        if next == deeper || (!grown && next.iter().all(|applied| *applied == 0)) {
+            break;
+        }
+        deeper = next;
+    }
+    Ok(most.first().copied().unwrap_or(1))
+}
+
+/// How many parts apply one level below where this closure applies, at the member or item where most do.
+fn one_level_down(parts: &[Part], closure: &Closure, deeper: &[u64]) -> u64 {
+    let (mut items, mut members, mut by_name) = (0u64, 0u64, BTreeMap::<&str, (u64, u64)>::new());
+    for (part, times) in closure {
+        let part = &parts[*part];
+        let cost = |below: &usize| times.saturating_mul(deeper[*below]);
+        let sum = |all: &[usize]| all.iter().map(cost).fold(0, u64::saturating_add);
+        let largest = part.tuple.iter().map(cost).max().unwrap_or(0);
+        items = items.saturating_add(sum(&part.items)).saturating_add(largest);
+        let rest = part.rest.as_ref().map_or(0, cost);
+        members = members.saturating_add(sum(&part.members)).saturating_add(rest);
+        for (name, below) in &part.named {
+            // What applies to the other members does not apply to this one.
+            let (own, instead_of) = by_name.entry(name).or_default();
+            *own = own.saturating_add(cost(below));
+            *instead_of = instead_of.saturating_add(rest);
+        }
+    }
+    let named = by_name.into_values().map(|(own, instead_of)| members.saturating_sub(instead_of).saturating_add(own));
+    items.max(members).max(named.max().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn doubling(levels: usize, wrap: impl Fn(Value) -> Value) -> Value {
+        let mut defs = Map::from_iter([("d0".to_owned(), json!({"type": "string"}))]);
+        for level in 1..=levels {
+            let below = json!({"$ref": format!("#/$defs/d{}", level - 1)});
+            defs.insert(format!("d{level}"), wrap(below));
+        }
+        json!({"$ref": format!("#/$defs/d{levels}"), "$defs": defs})
+    }
+
+    fn reason(document: &Value) -> String {
+        applied_max(document).unwrap_err().reason
+    }
+
+    #[test]
+    fn references_that_double_at_each_level_are_refused_however_short_the_document_is() {
+        for word in ["allOf", "anyOf", "oneOf"] {
+            let bomb = doubling(26, |below| json!({word: [below.clone(), below]}));
+            assert!(reason(&bomb).contains("may apply to one place"), "{word}");
+        }
+        let below = doubling(26, |below| json!({"properties": {"a": below}, "additionalProperties": below}));
+        assert_eq!(applied_max(&below).unwrap(), 2, "a member has one of them");
+        let below = doubling(26, |below| json!({"patternProperties": {"a": below, "b": below}}));
+        assert!(reason(&below).contains("may apply to one place"));
+        let items = doubling(26, |below| json!({"items": below, "contains": below}));
+        assert!(reason(&items).contains("may apply to one place"));
+    }
+
+    #[test]
+    fn a_recursive_schema_may_come_back_in_one_way_for_each_name() {
+        let tree = json!({
+            "$defs": {"tree": {"properties": {"left": {"$ref": "#/$defs/tree"}, "right": {"$ref": "#/$defs/tree"}}}},
+            "$ref": "#/$defs/tree",
+        });
+        assert_eq!(applied_max(&tree).unwrap(), 2);
+        let twice = json!({
+            "$defs": {"t": {"anyOf": [
+                {"properties": {"c": {"$ref": "#/$defs/t"}}}, {"properties": {"c": {"$ref": "#/$defs/t"}}},
+            ]}},
+            "$ref": "#/$defs/t",
+        });
+        assert!(reason(&twice).contains("may apply to one place"));
+        let anchored =
+            json!({"$dynamicAnchor": "n", "items": {"$dynamicRef": "#n"}, "additionalProperties": {"$ref": "#"}});
+        assert_eq!(applied_max(&anchored).unwrap(), 2);
+        let tuple: Vec<Value> = (0..300).map(|n| json!({"const": n})).collect();
+        assert_eq!(applied_max(&json!({"prefixItems": tuple, "items": false})).unwrap(), 2);
+    }
+
+    #[test]
+    fn a_part_that_refers_to_itself_at_the_same_place_is_refused() {
+        for cycle in [
+            json!({"$ref": "#"}),
+            json!({"allOf": [{"$ref": "#"}]}),
+            json!({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"not": {"$ref": "#/$defs/a"}}}, "$ref": "#/$defs/a"}),
+        ] {
+            assert!(reason(&cycle).contains("refers to itself"), "{cycle}");
+        }
+        assert!(reason(&doubling(100, |below| below)).contains("inside each other"));
+    }
+
+    #[test]
+    fn references_out_of_the_document_or_to_nothing_are_refused() {
+        assert!(reason(&json!({"$ref": "other.json"})).contains("another document"));
+        assert!(reason(&json!({"$ref": "#/$defs/x"})).contains("refers to nothing"));
+        assert!(reason(&json!({"$ref": "#x"})).contains("refers to nothing"));
+        assert!(reason(&json!({"properties": {"a": {"$id": "x"}}})).contains("$id"));
+        assert!(applied_max(&json!({"properties": {"$id": {"type": "string"}}})).is_ok(), "a member of that name");
+        assert!(applied_max(&json!({"const": {"$ref": "other.json"}, "enum": [{"$ref": "#/no"}]})).is_ok(), "data");
+        let escaped = json!({"$defs": {"a/b c": {"type": "string"}}, "$ref": "#/$defs/a~1b%20c"});
+        assert_eq!(applied_max(&escaped).unwrap(), 2);
+    }
+
+    #[test]
+    fn ordinary_schemas_cost_what_stands_in_them() {
+        assert_eq!(applied_max(&json!({})).unwrap(), 1);
+        assert_eq!(applied_max(&json!(true)).unwrap(), 1);
+        let variants: Vec<Value> = (0..200).map(|n| json!({"properties": {"kind": {"const": n}}})).collect();
+        assert_eq!(applied_max(&json!({"oneOf": variants})).unwrap(), 201);
+        let patterns: Map<String, Value> = (0..101).map(|n| (format!("^{n}$"), json!({}))).collect();
+        assert!(reason(&json!({"patternProperties": patterns})).contains("patterns"));
+    }
+}
