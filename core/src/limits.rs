@@ -193,6 +193,14 @@ pub const PATTERN_BYTES_MAX: usize = 262_144;
 pub const SCHEMA_WORK_MAX: u64 = 10_000_000;
 /// Work of one rendering at the most, in terms evaluated and 16-byte pieces copied.
 pub const EXPRESSION_WORK_MAX: u64 = 1_000_000;
+/// Work of an expression without variables when its document is compiled; one that takes more is left to the runs.
+pub const CONSTANT_WORK_MAX: u64 = 10_000;
+/// Work of all expressions of one plan at the most; what does not fit makes the plan one that is too large.
+pub const PLAN_WORK_MAX: u64 = 2_000_000;
+/// Work of the expressions in one turn of a run, after which it commits and goes on.
+pub const TURN_WORK_MAX: u64 = 200_000;
+/// Work of all expressions of a run, as long as one process drives it without a pause.
+pub const RUN_WORK_MAX: u64 = 100_000_000;
 /// Expressions of one template at the most.
 pub const TEMPLATE_EXPRESSIONS_MAX: usize = 256;
 /// Tries of a step after the first at the most.

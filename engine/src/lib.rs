@@ -7,5 +7,6 @@ pub mod access;
 pub mod commit;
 pub mod flow;
 pub mod ledger;
+pub(crate) mod offload;
 pub mod port;
 pub mod pulse;

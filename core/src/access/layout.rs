@@ -6,7 +6,7 @@
 
 use super::{Plan, PlanStep};
 use crate::flow::air::{Child, CompiledNode, Graph, Node};
-use crate::flow::expr::{Lookup, Preview, Scope, Template, deferred_texts};
+use crate::flow::expr::{Lookup, Preview, Scope, Template, WorkMeter, deferred_texts};
 use crate::limits::{PLAN_CALLS_MAX, PLAN_INPUT_BYTES_MAX, PLAN_NODES_MAX, RUN_DEPTH_MAX};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ impl Plan {
     #[must_use]
     pub fn of_graph(graph: &Graph, inputs: &Value, children: &Children) -> Self {
         let mut layout = Layout { children, plan: Self::default(), bytes: 0, looked: 0 };
-        layout.graph(graph, &Beforehand::of(inputs), "", 0);
+        layout.graph(graph, &Beforehand::of(inputs, &WorkMeter::of_plan()), "", 0);
         layout.plan
     }
 
@@ -82,7 +82,7 @@ impl Layout<'_> {
     /// One call, or all those of a workflow within.
     fn call(&mut self, compiled: &CompiledNode, view: &dyn Scope, id: String, depth: u32) {
         self.looked += 1;
-        self.plan.more |= self.looked > PLAN_NODES_MAX;
+        self.plan.more |= self.looked > PLAN_NODES_MAX || view.meter().is_over();
         if self.plan.more {
             return;
         }
@@ -97,7 +97,12 @@ impl Layout<'_> {
         } else if let Some(Child { workflow_id, version, .. }) = compiled.node.child() {
             match self.children.get(&(workflow_id.clone(), *version)) {
                 Some(graph) if depth < RUN_DEPTH_MAX => {
-                    self.graph(graph, &Beforehand { inputs: &input, deferred }, &format!("{id}/"), depth + 1);
+                    self.graph(
+                        graph,
+                        &Beforehand { inputs: &input, deferred, meter: view.meter() },
+                        &format!("{id}/"),
+                        depth + 1,
+                    );
                 }
                 // Runs stand no deeper inside each other, so nothing of it would run.
                 _ => {}
@@ -134,12 +139,13 @@ pub(crate) struct Beforehand<'a> {
     inputs: &'a Value,
     /// A part of the inputs is what a run around it does not know yet.
     deferred: bool,
+    meter: &'a WorkMeter,
 }
 
 impl<'a> Beforehand<'a> {
     /// A run whose inputs are known.
-    pub(crate) const fn of(inputs: &'a Value) -> Self {
-        Self { inputs, deferred: false }
+    pub(crate) const fn of(inputs: &'a Value, meter: &'a WorkMeter) -> Self {
+        Self { inputs, deferred: false, meter }
     }
 }
 
@@ -158,6 +164,10 @@ impl Scope for Beforehand<'_> {
 
     fn item(&self) -> Option<(&Value, usize)> {
         None
+    }
+
+    fn meter(&self) -> &WorkMeter {
+        self.meter
     }
 
     fn has_deferred_inputs(&self) -> bool {
@@ -186,6 +196,10 @@ impl Scope for OfItem<'_> {
 
     fn item(&self) -> Option<(&Value, usize)> {
         Some(self.item)
+    }
+
+    fn meter(&self) -> &WorkMeter {
+        self.scope.meter()
     }
 
     fn has_deferred_inputs(&self) -> bool {

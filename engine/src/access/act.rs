@@ -315,7 +315,9 @@ impl Access {
         pins: &Pins,
     ) -> Result<Proposal, AccessError> {
         let Inside { children, pins } = self.flow.workflows().inside(permit.tenant(), graph, pins).await?;
-        let plan = Plan::of_graph(graph, inputs, &children);
+        let may_take_long = graph.loops || children.values().any(|child| child.loops);
+        let place = self.flow.place_to_work(may_take_long).await;
+        let plan = place.run(|| Plan::of_graph(graph, inputs, &children));
         let tools: Vec<Arc<Spec>> =
             tools_of(graph).chain(children.values().flat_map(|child| tools_of(child))).collect();
         let inputs = inputs.clone();

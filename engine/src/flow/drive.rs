@@ -197,7 +197,9 @@ impl Drive {
         let before = Before::of(&self.run, &events);
         let mut granted = self.inner.gate().granted(id);
         let kept = self.kept(&events);
-        let decided = self.decide(events, writes_through);
+        let inner = Arc::clone(&self.inner);
+        let place = inner.offload.place(self.run.may_take_long()).await;
+        let decided = place.run(|| self.decide(events, writes_through));
         // A recorded output is looked for before the slot is used.
         granted.retain(|at| !self.run.is_busy_at(*at));
         if decided.as_ref().is_ok_and(|turn| !turn.more) && !granted.is_empty() {

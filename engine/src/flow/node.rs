@@ -8,6 +8,7 @@ use super::drive::{Drive, Nudge};
 use super::gate::{Slots, Turnstile};
 use super::places::{Driven, Full, Places};
 use super::{Asking, FlowError, Registry, Workflows, load, spans};
+use crate::offload::{Offload, Place};
 use crate::port::{Bus, Clock, CommitError, Hold, Notifier, Outage, Random, Records, Span, Spans, Unavailable};
 use crate::pulse::Pulse;
 use bytes::Bytes;
@@ -71,6 +72,8 @@ pub(super) struct Inner {
     /// Rings when a message to somebody waits to be sent.
     pub(super) messages: Notify,
     stopping: watch::Sender<Stop>,
+    /// Where turns are decided that may take long.
+    pub(super) offload: Offload,
     /// When runs were last looked after.
     pub(super) pulse: Pulse,
 }
@@ -146,6 +149,7 @@ impl Flow {
             driven: Driven::new(places),
             messages: Notify::new(),
             stopping: watch::Sender::new(Stop::No),
+            offload: Offload::new(),
             pulse,
         };
         Self { inner: Arc::new(inner) }
@@ -173,6 +177,11 @@ impl Flow {
     #[must_use]
     pub fn hold(&self) -> Option<Hold> {
         self.inner.parts.records.hold()
+    }
+
+    /// A place for work that may keep a processor busy, where it holds up nobody.
+    pub(crate) async fn place_to_work(&self, may_take_long: bool) -> Place<'_> {
+        self.inner.offload.place(may_take_long).await
     }
 
     /// What damage of the store keeps anything new from being begun, if so.

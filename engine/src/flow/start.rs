@@ -301,6 +301,7 @@ impl Flow {
         let now = parts.clock.steady();
         let mut made = Vec::new();
         let slots = HeldSlots { inner: Some(inner), run: id };
+        let place = inner.offload.place(graph.loops).await;
         let (run, mut turn) = {
             let mut env = Env {
                 now,
@@ -319,7 +320,7 @@ impl Flow {
                 );
                 Some(answer)
             };
-            Run::create(head, graph, recorded, &mut env, &mut at_once)?
+            place.run(|| Run::create(head, graph, recorded, &mut env, &mut at_once))?
         };
         if turn.waits_for_slot {
             self.check_crowd(id)?;

@@ -48,5 +48,6 @@ mod flow_undo;
 mod flow_undo_once;
 mod flow_unwritten;
 mod flow_who;
+mod flow_work;
 mod simulate;
 mod verify;

@@ -6,7 +6,7 @@
 use super::catalog::{Catalog, Known};
 use super::check::{Check, Wanted};
 use super::document::{Body, Document, Node};
-use super::graph::{CompiledEdge, CompiledNode, Graph, nests};
+use super::graph::{CompiledEdge, CompiledNode, Graph, loops, nests};
 use super::nearest::did_you_mean;
 use super::order::Ways;
 use super::parse::is_node_id;
@@ -65,8 +65,8 @@ pub(crate) fn compile_onto(
     }
     let digest = Digest32::of(&document.to_value());
     let output_type = output_type(outputs.as_ref(), &nodes);
-    let nests = nests(&nodes);
-    out.or(Graph { document, digest, nodes, edges, input_schema, outputs, output_type, nests, index })
+    let (nests, loops) = (nests(&nodes), loops(&nodes, &edges, outputs.as_ref()));
+    out.or(Graph { document, digest, nodes, edges, input_schema, outputs, output_type, nests, loops, index })
 }
 
 /// What a run gives: its templates, or the outputs of the last nodes by name.

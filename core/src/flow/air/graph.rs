@@ -34,6 +34,8 @@ pub struct Graph {
     pub output_type: Type,
     /// How many nodes start other runs.
     pub nests: usize,
+    /// Whether an expression in it goes over lists, so that a turn may take long.
+    pub loops: bool,
     pub(super) index: BTreeMap<String, usize>,
 }
 
@@ -152,8 +154,8 @@ impl Graph {
         let digest = Digest32::of(&document.to_value());
         let output_type = output_type(self.outputs.as_ref(), &nodes);
         let (input_schema, outputs) = (self.input_schema.clone(), self.outputs.clone());
-        let nests = nests(&nodes);
-        out.or(Self { document, digest, nodes, edges, input_schema, outputs, output_type, nests, index })
+        let (nests, loops) = (nests(&nodes), loops(&nodes, &edges, outputs.as_ref()));
+        out.or(Self { document, digest, nodes, edges, input_schema, outputs, output_type, nests, loops, index })
     }
 
     /// What a workflow that starts this one may know of it.
@@ -161,6 +163,15 @@ impl Graph {
     pub fn known(&self) -> Known {
         Known::Shape { inputs: self.input_schema.clone(), outputs: self.output_type.clone() }
     }
+}
+
+/// Whether an expression of a graph goes over lists.
+pub(super) fn loops(nodes: &[CompiledNode], edges: &[CompiledEdge], outputs: Option<&Template>) -> bool {
+    let of_node = |node: &CompiledNode| {
+        [&node.inputs, &node.over, &node.prompt, &node.show].into_iter().flatten().any(Template::loops)
+    };
+    let of_edge = |edge: &CompiledEdge| edge.condition.as_ref().is_some_and(Template::loops);
+    nodes.iter().any(of_node) || edges.iter().any(of_edge) || outputs.is_some_and(Template::loops)
 }
 
 /// How many of the nodes start other runs.

@@ -138,7 +138,7 @@ impl Call {
     }
 
     /// Calls it.
-    pub(super) fn apply(self, arguments: &[&Value], budget: &Budget) -> Result<Value, String> {
+    pub(super) fn apply(self, arguments: &[&Value], budget: &Budget<'_>) -> Result<Value, String> {
         let text = |at: usize| match arguments.get(at) {
             Some(Value::String(text)) => {
                 budget.spend_bytes(text.len())?;
@@ -197,7 +197,7 @@ fn split(text: &str, by: &str) -> Result<Value, String> {
     Ok(Value::Array(parts))
 }
 
-fn join(list: &Value, by: &str, budget: &Budget) -> Result<Value, String> {
+fn join(list: &Value, by: &str, budget: &Budget<'_>) -> Result<Value, String> {
     let Value::Array(items) = list else {
         return Err(format!("join takes a list of strings, not {}", type_word(list)));
     };
@@ -215,7 +215,7 @@ fn join(list: &Value, by: &str, budget: &Budget) -> Result<Value, String> {
     Ok(Value::String(out))
 }
 
-fn replace(text: &str, from: &str, to: &str, budget: &Budget) -> Result<Value, String> {
+fn replace(text: &str, from: &str, to: &str, budget: &Budget<'_>) -> Result<Value, String> {
     // Each match, at most one per letter, may become the whole new text.
     let matches = text.matches(from).count();
     budget.spend_bytes(matches.saturating_mul(to.len()))?;

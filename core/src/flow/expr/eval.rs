@@ -4,10 +4,11 @@
 //! is charged to a budget, so no expression can run long or grow large, whatever it is fed.
 //! "Not known yet" travels like an error but is none: `false && unknown` is false.
 
+use super::meter::WorkMeter;
 use super::operate::{integer, operate, type_word, whole};
 use super::scope::{Lookup, Scope};
 use super::term::{Macro, Root, Step, Term};
-use crate::limits::{EXPRESSION_LIST_MAX, EXPRESSION_WORK_MAX};
+use crate::limits::EXPRESSION_LIST_MAX;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -36,18 +37,36 @@ impl From<String> for Halt {
     }
 }
 
-/// What one rendering may still spend.
-pub(super) struct Budget {
+/// What one rendering may still spend. What it has spent is charged to the meter when it ends.
+pub(super) struct Budget<'a> {
+    allowed: u64,
     left: Cell<u64>,
+    meter: &'a WorkMeter,
 }
 
-impl Default for Budget {
-    fn default() -> Self {
-        Self { left: Cell::new(EXPRESSION_WORK_MAX) }
+impl Drop for Budget<'_> {
+    fn drop(&mut self) {
+        self.meter.charge(self.allowed.saturating_sub(self.left.get()));
     }
 }
 
-impl Budget {
+impl<'a> Budget<'a> {
+    pub(super) fn of(scope: &'a dyn Scope) -> Self {
+        Self::at_most(scope, u64::MAX)
+    }
+
+    /// At most this much.
+    pub(super) fn at_most(scope: &'a dyn Scope, work_max: u64) -> Self {
+        let meter = scope.meter();
+        let allowed = meter.allowance().min(work_max);
+        Self { allowed, left: Cell::new(allowed), meter }
+    }
+
+    /// Whether nothing is left.
+    pub(super) fn is_spent(&self) -> bool {
+        self.left.get() == 0
+    }
+
     fn spend(&self, work: u64) -> Result<(), String> {
         let left = self.left.get().checked_sub(work);
         self.left.set(left.unwrap_or(0));
@@ -82,7 +101,7 @@ impl Budget {
 /// One evaluation.
 pub(super) struct Evaluation<'a> {
     pub(super) scope: &'a dyn Scope,
-    pub(super) budget: &'a Budget,
+    pub(super) budget: &'a Budget<'a>,
 }
 
 type Outcome<'t> = Result<Cow<'t, Value>, Halt>;

@@ -14,6 +14,7 @@ mod infer;
 mod lex;
 mod literal;
 mod lower;
+mod meter;
 mod operate;
 mod scan;
 mod scope;
@@ -24,6 +25,7 @@ mod types;
 
 pub use eval::RenderError;
 pub(crate) use infer::{Mismatch, Types};
+pub use meter::WorkMeter;
 pub use scope::{Lookup, Scope};
 pub(crate) use template::{Part, deferred_texts};
 pub use template::{Preview, Template, TemplateError};

@@ -1,5 +1,6 @@
 //! What an expression can see of a run.
 
+use super::meter::WorkMeter;
 use serde_json::Value;
 
 /// What is known of a node's outputs.
@@ -26,6 +27,8 @@ pub trait Scope {
     fn outputs(&self, node: &str) -> Lookup<'_>;
     /// The item and its index, inside a map; nothing while the map's list is not known yet.
     fn item(&self) -> Option<(&Value, usize)>;
+    /// What the work of the expression is charged to.
+    fn meter(&self) -> &WorkMeter;
     /// Whether the inputs were previewed themselves, so that `{"$deferred": …}` in them stands for what is
     /// not known yet. Whatever depends on that is not known either.
     fn has_deferred_inputs(&self) -> bool {
@@ -34,7 +37,7 @@ pub trait Scope {
 }
 
 /// A scope without anything, for expressions that need nothing.
-pub(super) struct Nothing;
+pub(super) struct Nothing(pub(super) WorkMeter);
 
 impl Scope for Nothing {
     fn run_id(&self) -> &str {
@@ -51,5 +54,9 @@ impl Scope for Nothing {
 
     fn item(&self) -> Option<(&Value, usize)> {
         None
+    }
+
+    fn meter(&self) -> &WorkMeter {
+        &self.0
     }
 }

@@ -8,13 +8,14 @@ use super::call::plain;
 use super::eval::{Budget, DEFERRED, Evaluation, Halt, RenderError};
 use super::infer::{Mismatch, Types, infer};
 use super::lower::{Unusable, lower};
+use super::meter::WorkMeter;
 use super::pointer_token;
 use super::scan::{Piece, scan};
 use super::scope::{Lookup, Nothing, Scope};
 use super::term::{Root, Term};
 use super::types::Type;
 use crate::json::{has_nul, within_depth};
-use crate::limits::{JSON_DEPTH_MAX, TEMPLATE_EXPRESSIONS_MAX};
+use crate::limits::{CONSTANT_WORK_MAX, JSON_DEPTH_MAX, TEMPLATE_EXPRESSIONS_MAX};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ pub struct Template {
 struct Inner {
     root: Part,
     references: BTreeSet<String>,
+    loops: bool,
 }
 
 /// Why a value is no template.
@@ -102,14 +104,23 @@ impl Template {
     pub fn compile(value: &Value) -> Result<Self, TemplateError> {
         let mut left = TEMPLATE_EXPRESSIONS_MAX;
         let root = compile(value, &mut String::new(), &mut left)?;
-        let mut references = BTreeSet::new();
-        root.expressions(&mut String::new(), &mut |_, expression| references.extend(expression.term.references()));
-        Ok(Self { inner: Arc::new(Inner { root, references }) })
+        let (mut references, mut loops) = (BTreeSet::new(), false);
+        root.expressions(&mut String::new(), &mut |_, expression| {
+            references.extend(expression.term.references());
+            loops |= expression.term.loops();
+        });
+        Ok(Self { inner: Arc::new(Inner { root, references, loops }) })
+    }
+
+    /// Whether its work depends on how long the lists are that it is fed.
+    #[must_use]
+    pub fn loops(&self) -> bool {
+        self.inner.loops
     }
 
     /// Renders it.
     pub fn render(&self, scope: &dyn Scope) -> Result<Value, RenderError> {
-        let budget = Budget::default();
+        let budget = Budget::of(scope);
         let evaluation = Evaluation { scope, budget: &budget };
         let value = render(&self.inner.root, &evaluation)?;
         self.check_storable(&value)?;
@@ -140,7 +151,7 @@ impl Template {
 
     /// Renders what is known; what depends on unknown outputs is deferred.
     pub fn preview(&self, scope: &dyn Scope) -> Result<Preview, RenderError> {
-        let budget = Budget::default();
+        let budget = Budget::of(scope);
         let evaluation = Evaluation { scope, budget: &budget };
         let mut waits = Waits::default();
         let shown = preview(&self.inner.root, &evaluation, &mut waits)?;
@@ -326,9 +337,14 @@ fn compile_text(text: &str, path: &str, left: &mut usize) -> Result<Part, Templa
     if !free {
         return Ok(part);
     }
-    let budget = Budget::default();
-    let value = render(&part, &Evaluation { scope: &Nothing, budget: &budget });
-    value.map(Part::Constant).map_err(|error| invalid(error.to_string()))
+    let nothing = Nothing(WorkMeter::of_turn());
+    let budget = Budget::at_most(&nothing, CONSTANT_WORK_MAX);
+    match render(&part, &Evaluation { scope: &nothing, budget: &budget }) {
+        Ok(value) => Ok(Part::Constant(value)),
+        // What takes long is left to the runs that need it.
+        Err(_) if budget.is_spent() => Ok(part),
+        Err(error) => Err(invalid(error.to_string())),
+    }
 }
 
 /// A value, or nothing if it is not known yet.

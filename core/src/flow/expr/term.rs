@@ -139,6 +139,20 @@ impl Term {
         found
     }
 
+    /// Whether it goes over a list, so that its work depends on what it is fed.
+    pub(super) fn loops(&self) -> bool {
+        match self {
+            Self::Each { .. } => true,
+            Self::Constant(_) | Self::Path(..) => false,
+            Self::Has(of, _) | Self::Member(of, _) | Self::Not(of) | Self::Negate(of) => of.loops(),
+            Self::Index(one, other) | Self::And(one, other) | Self::Or(one, other) => one.loops() || other.loops(),
+            Self::List(terms) | Self::Call(_, terms) => terms.iter().any(Self::loops),
+            Self::Object(entries) => entries.iter().any(|(name, value)| name.loops() || value.loops()),
+            Self::If(parts) => parts.iter().any(Self::loops),
+            Self::Binary(_, sides) => sides.iter().any(Self::loops),
+        }
+    }
+
     /// Whether it needs nothing of a run.
     pub(super) fn is_free(&self) -> bool {
         let mut free = true;

@@ -11,6 +11,7 @@ use super::{At, Run, RunStatus};
 use crate::access::{Actor, Level};
 use crate::flow::air::Graph;
 use crate::flow::call::Answer;
+use crate::flow::expr::WorkMeter;
 use crate::flow::pins::Pins;
 use crate::flow::tool::Reach;
 use crate::ledger::ActorType;
@@ -165,6 +166,8 @@ impl Run {
             timers: BTreeSet::new(),
             calls: BTreeSet::new(),
             overlays: BTreeMap::new(),
+            meter: WorkMeter::of_turn(),
+            worked: 0,
             stopped_children: BTreeSet::new(),
             doubts: BTreeMap::new(),
             in_doubt_since: None,

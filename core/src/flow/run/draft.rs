@@ -100,6 +100,10 @@ impl Run {
     pub(crate) fn draft_on(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         loop {
             let Some(draft) = self.draft.as_mut().filter(|draft| draft.waiting.is_none()) else { return Ok(()) };
+            if !draft.queue.is_empty() && self.meter.is_used_up() {
+                book.more = true;
+                return Ok(());
+            }
             let Some(at) = draft.queue.pop_front() else { return self.draft_done(env, book) };
             match self.draft_place(at, env) {
                 Ok(Drafted::Done) => {}
@@ -139,7 +143,7 @@ impl Run {
         let kept = self.kept_output(at);
         let Some(draft) = &mut self.draft else { return Ok(Drafted::Done) };
         if at.item.is_none() {
-            let reached = DraftView::new(&self.head, &self.graph, draft, None).reached(at.node)?;
+            let reached = DraftView::new(&self.head, &self.graph, draft, None, &self.meter).reached(at.node)?;
             draft.reached[at.node] = reached;
             if reached == Reached::No {
                 draft.lines.note(json!({"node": node, "status": "skipped"}));
@@ -195,7 +199,7 @@ impl Run {
     /// What a place would be given, as far as that is known.
     fn draft_inputs(&self, at: At) -> Result<Value, ErrorBody> {
         let Some(draft) = &self.draft else { return Ok(Value::Null) };
-        Ok(match DraftView::new(&self.head, &self.graph, draft, Some(at)).inputs_of(at.node)? {
+        Ok(match DraftView::new(&self.head, &self.graph, draft, Some(at), &self.meter).inputs_of(at.node)? {
             Preview::Exact(input) | Preview::Deferred { shown: input, .. } => input,
         })
     }
@@ -203,7 +207,7 @@ impl Run {
     fn draft_tool(&mut self, at: At, spec: Arc<Spec>, env: &mut Env<'_>) -> Result<Drafted, ErrorBody> {
         let node = self.name(at).to_owned();
         let Some(draft) = &self.draft else { return Ok(Drafted::Done) };
-        let view = DraftView::new(&self.head, &self.graph, draft, Some(at));
+        let view = DraftView::new(&self.head, &self.graph, draft, Some(at), &self.meter);
         let preview = match self.edit_of(at) {
             Some(edited) => Preview::Exact(edited.clone()),
             None => view.inputs_of(at.node)?,
@@ -331,7 +335,7 @@ impl Run {
             Body::Map(each) => each.max_parallel,
             _ => 1,
         };
-        let Some(list) = DraftView::new(&self.head, &self.graph, draft, None).list_of(at.node)? else {
+        let Some(list) = DraftView::new(&self.head, &self.graph, draft, None, &self.meter).list_of(at.node)? else {
             let shown = self.draft_inputs(at)?;
             let warning = format!("over a list that is not known yet, at most {} items", limits::MAP_ITEMS_MAX);
             let line = json!({

@@ -4,7 +4,7 @@ use super::draft::Draft;
 use super::{At, Head};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Graph, Join};
-use crate::flow::expr::{Lookup, Preview, Scope};
+use crate::flow::expr::{Lookup, Preview, Scope, WorkMeter};
 use crate::limits;
 use serde_json::{Value, json};
 
@@ -26,15 +26,22 @@ pub(crate) struct DraftView<'a> {
     draft: &'a Draft,
     id: String,
     item: Option<(&'a Value, usize)>,
+    meter: &'a WorkMeter,
 }
 
 impl<'a> DraftView<'a> {
-    pub(crate) fn new(head: &'a Head, graph: &'a Graph, draft: &'a Draft, at: Option<At>) -> Self {
+    pub(crate) fn new(
+        head: &'a Head,
+        graph: &'a Graph,
+        draft: &'a Draft,
+        at: Option<At>,
+        meter: &'a WorkMeter,
+    ) -> Self {
         let item = at.and_then(|at| {
             let index = usize::try_from(at.item?).ok()?;
             Some((draft.lists.get(&at.node)?.get(index)?, index))
         });
-        Self { head, graph, draft, id: head.id.to_string(), item }
+        Self { head, graph, draft, id: head.id.to_string(), item, meter }
     }
 
     /// Whether a node would be reached, by the edges into it.
@@ -111,5 +118,9 @@ impl Scope for DraftView<'_> {
 
     fn item(&self) -> Option<(&Value, usize)> {
         self.item
+    }
+
+    fn meter(&self) -> &WorkMeter {
+        self.meter
     }
 }

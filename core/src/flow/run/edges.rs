@@ -20,7 +20,6 @@ use super::{At, Run};
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::Join;
 use crate::flow::expr::Template;
-use crate::limits;
 use serde_json::{Value, json};
 
 /// A node whose edges are being decided. A fan may be wider than one turn reaches.
@@ -80,7 +79,7 @@ impl Run {
     /// Lets the first nodes come up, and decides the edges out of every node that has settled.
     pub(crate) fn propagate(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         while let Some(node) = self.coming.pop_front() {
-            if book.rows() >= limits::TURN_ROWS_MAX {
+            if self.is_turn_full(book) {
                 self.coming.push_front(node);
                 return Ok(());
             }
@@ -89,7 +88,7 @@ impl Run {
         while let Some(mut settled) = self.settled.pop_front() {
             let node = settled.node;
             while let Some(edge) = self.graph.nodes[node].outgoing.get(settled.edge).copied() {
-                if book.rows() >= limits::TURN_ROWS_MAX {
+                if self.is_turn_full(book) {
                     self.settled.push_front(settled);
                     return Ok(());
                 }

@@ -15,7 +15,7 @@ use super::{At, ReplayMode, Run};
 use crate::access::risk::{self, Score};
 use crate::access::{Because, Beforehand, Level, OfItem, Plan};
 use crate::flow::air::Graph;
-use crate::flow::expr::Preview;
+use crate::flow::expr::{Preview, WorkMeter};
 use crate::flow::patch::Patch;
 use crate::flow::tool::Spec;
 use crate::json::Digest32;
@@ -244,7 +244,7 @@ impl Run {
     /// Whether the list of a map was known when the level was decided.
     fn is_counted(&self, node: usize) -> bool {
         let over = self.graph.nodes[node].over.as_ref();
-        let list = over.map(|over| over.preview(&Beforehand::of(&self.head.inputs)));
+        let list = over.map(|over| over.preview(&Beforehand::of(&self.head.inputs, &self.meter)));
         self.said(INPUTS_COUNTED) != Some(&Value::Bool(false)) && matches!(list, Some(Ok(Preview::Exact(_))))
     }
 
@@ -349,7 +349,7 @@ impl Run {
 
     /// What a child run is told about its calls. Each item of a map gets the same part of what its node may have.
     pub(crate) fn said_to_child(&self, at: At) -> [(&'static str, Value); 4] {
-        let beforehand = Beforehand::of(&self.head.inputs);
+        let beforehand = Beforehand::of(&self.head.inputs, &self.meter);
         let (compiled, counted) = (&self.graph.nodes[at.node], self.said(INPUTS_COUNTED) != Some(&Value::Bool(false)));
         let list = compiled.over.as_ref().map(|over| over.preview(&beforehand));
         let item = match (&list, at.item) {
@@ -443,5 +443,5 @@ pub fn too_many_with_patch(calls: usize, level: Level) -> String {
 /// How many calls of tools and starts of runs a graph has, as far as its inputs tell.
 fn calls_of(graph: &Graph, inputs: &Value) -> usize {
     let nested = graph.nodes.iter().filter(|node| node.node.child().is_some()).count();
-    Plan::of_scope(graph, &Beforehand::of(inputs)).calls().saturating_add(nested)
+    Plan::of_scope(graph, &Beforehand::of(inputs, &WorkMeter::of_plan())).calls().saturating_add(nested)
 }

@@ -67,6 +67,7 @@ pub use under_way::UnderWay;
 use crate::access::Actor;
 use crate::error::ErrorBody;
 use crate::flow::air::Graph;
+use crate::flow::expr::WorkMeter;
 use crate::time::Timestamp;
 use draft::Draft;
 use serde_json::Value;
@@ -146,6 +147,10 @@ pub struct Run {
     in_doubt_since: Option<Timestamp>,
     /// What came next could not be written, twice: it only ends.
     gives_up: bool,
+    /// The work of its expressions in this turn.
+    meter: WorkMeter,
+    /// The work of its expressions in the turns before, since it was read.
+    worked: u64,
 }
 
 /// The lane that a run's owner writes through.

@@ -1,7 +1,7 @@
 //! What expressions see of a run.
 
 use super::{At, Run};
-use crate::flow::expr::{Lookup, Scope};
+use crate::flow::expr::{Lookup, Scope, WorkMeter};
 use serde_json::Value;
 
 /// A run as one node's expressions see it.
@@ -52,5 +52,9 @@ impl Scope for View<'_> {
 
     fn item(&self) -> Option<(&Value, usize)> {
         self.item
+    }
+
+    fn meter(&self) -> &WorkMeter {
+        &self.run.meter
     }
 }

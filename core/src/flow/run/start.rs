@@ -39,7 +39,7 @@ impl Run {
     pub(crate) fn start_ready(&mut self, env: &mut Env<'_>, book: &mut Book) -> Result<(), Unstorable> {
         let mut held = Vec::new();
         while self.may_start() {
-            if book.rows() >= limits::TURN_ROWS_MAX {
+            if self.is_turn_full(book) {
                 book.more |= !self.ready.is_empty();
                 break;
             }

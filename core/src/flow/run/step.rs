@@ -17,8 +17,29 @@ impl Run {
         // What is written from here on is never older than the moment of the restore.
         env.now = self.restored_at.map_or(env.now, |at| at.max(env.now));
         let mut book = Book::default();
+        self.count_work();
         self.advance(events, env, &mut book)?;
         self.close(env, book)
+    }
+
+    /// Adds the work of the turn before to that of the run, which ends when it has done too much.
+    fn count_work(&mut self) {
+        self.worked = self.worked.saturating_add(self.meter.begin_anew());
+        if self.worked > limits::RUN_WORK_MAX && !self.is_stopping() && !self.status.is_final() {
+            let message = "the expressions of the run take more work than those of one run may";
+            self.fail_with(ErrorBody::new(Code::ValidationFailed, message));
+        }
+    }
+
+    /// Whether its next turn may keep a processor busy.
+    #[must_use]
+    pub fn may_take_long(&self) -> bool {
+        self.graph.loops || self.meter.is_used_up()
+    }
+
+    /// Whether the turn has written or computed as much as one turn may.
+    pub(crate) fn is_turn_full(&self, book: &Book) -> bool {
+        book.rows() >= limits::TURN_ROWS_MAX || self.meter.is_used_up()
     }
 
     /// Takes events in and goes as far as it can, without writing anything down yet.
@@ -189,7 +210,7 @@ impl Run {
             self.propagate(env, book)?;
             self.start_ready(env, book)?;
             let rest = !self.settled.is_empty() || !self.coming.is_empty();
-            if !rest || book.rows() >= limits::TURN_ROWS_MAX {
+            if !rest || self.is_turn_full(book) {
                 book.more |= rest;
                 return Ok(());
             }

@@ -2,7 +2,7 @@
 //!
 //! `cargo test -p chimera-core --release --test it cost -- --nocapture` prints the numbers.
 
-use chimera_core::flow::expr::{Lookup, Scope, Template};
+use chimera_core::flow::expr::{Lookup, Scope, Template, WorkMeter};
 use serde_json::{Value, json};
 use std::hint::black_box;
 use std::time::Instant;
@@ -13,6 +13,8 @@ struct Wide {
     inputs: Value,
     outputs: Value,
 }
+
+static METER: WorkMeter = WorkMeter::of_turn();
 
 impl Scope for Wide {
     fn run_id(&self) -> &str {
@@ -29,6 +31,10 @@ impl Scope for Wide {
 
     fn item(&self) -> Option<(&Value, usize)> {
         None
+    }
+
+    fn meter(&self) -> &WorkMeter {
+        &METER
     }
 }
 

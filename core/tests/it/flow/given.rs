@@ -3,7 +3,7 @@
 
 use crate::given::{closed, tool};
 use chimera_core::flow::air::{Catalog, Document, Graph, Known, Problem, compile};
-use chimera_core::flow::expr::{Lookup, Preview, RenderError, Scope, Template};
+use chimera_core::flow::expr::{Lookup, Preview, RenderError, Scope, Template, WorkMeter};
 use chimera_core::flow::tool::{Reach, Spec};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -136,6 +136,8 @@ impl Run {
     }
 }
 
+static METER: WorkMeter = WorkMeter::of_turn();
+
 impl Scope for Run {
     fn run_id(&self) -> &str {
         "7f3a"
@@ -155,5 +157,9 @@ impl Scope for Run {
 
     fn item(&self) -> Option<(&Value, usize)> {
         self.item.as_ref().map(|(item, index)| (item, *index))
+    }
+
+    fn meter(&self) -> &WorkMeter {
+        &METER
     }
 }

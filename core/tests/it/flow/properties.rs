@@ -3,7 +3,7 @@
 //! The fuzz targets feed these functions; the tests of `core` feed them mutated seeds.
 
 use chimera_core::flow::air::{Catalog, Document, Graph, Known, Problem, SCHEMA, compile, parse};
-use chimera_core::flow::expr::{Lookup, Preview, Scope, Template};
+use chimera_core::flow::expr::{Lookup, Preview, Scope, Template, WorkMeter};
 use chimera_core::flow::patch::{Patch, apply, digest, inverse, revert};
 use chimera_core::flow::schema::Schema;
 use chimera_core::flow::tool::{Declared, Metadata, Reach, Rollback, Spec};
@@ -104,6 +104,8 @@ struct Values {
     known: bool,
 }
 
+static METER: WorkMeter = WorkMeter::of_turn();
+
 impl Scope for Values {
     fn run_id(&self) -> &str {
         "run"
@@ -124,6 +126,10 @@ impl Scope for Values {
 
     fn item(&self) -> Option<(&Value, usize)> {
         Some((&self.inputs, 3))
+    }
+
+    fn meter(&self) -> &WorkMeter {
+        &METER
     }
 }
 

@@ -20,6 +20,7 @@ const SHARED: &[(&str, &str, &str)] = &[
     ("core", "time", "the one spelling of an instant"),
     ("core", "words", "enums whose values are words of a table"),
     ("engine", "commit", "the one way to change state"),
+    ("engine", "offload", "work that callers choose, off the threads that answer"),
     ("engine", "port", "what the engine needs from outside"),
     ("engine", "pulse", "whether the loops of every room still do their work"),
     ("storage", "bench", "the ceiling that the store's own numbers are held against"),

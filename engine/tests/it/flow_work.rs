@@ -1,0 +1,52 @@
+//! The work of expressions is counted: a run that computes much does so over several turns, and a plan that would take
+//! too much is not laid out to its end.
+
+use chimera_core::access::{Level, Plan};
+use chimera_core::flow::air::{Graph, compile};
+use chimera_testkit::flow::{Air, Stage, stage, workflow};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+const SILENT: Level = Level::ExecuteSilent;
+
+fn numbers(count: usize) -> Vec<usize> {
+    (0..count).collect()
+}
+
+/// A map over `items` items, each of which is given what `expression` makes of the numbers.
+fn each(id: &str, items: usize, expression: &str) -> Air {
+    workflow(id).map("each", json!(numbers(items)), 50, "again", json!({"n": expression}))
+}
+
+/// Every number is looked at.
+const ALL: &str = "${inputs.l.filter(x, x + 1 == -item).size()}";
+
+async fn commits_of(stage: &Stage, air: &Air) -> u64 {
+    let before = *stage.records.commits().borrow();
+    let run = stage.run_with(air, SILENT, json!({"l": numbers(9_000)})).await;
+    let ended = stage.ended(run).await;
+    assert_eq!(ended["status"], "completed", "{ended:#}");
+    *stage.records.commits().borrow() - before
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_map_that_computes_much_goes_on_over_several_turns() {
+    let stage = stage(1).open().await;
+    let light = commits_of(&stage, &each("light", 20, "${item}")).await;
+    let heavy = commits_of(&stage, &each("heavy", 20, ALL)).await;
+    assert!(heavy >= light + 3, "{heavy} commits, and {light} of a run that computes little");
+}
+
+#[tokio::test]
+async fn a_plan_that_takes_too_much_work_is_not_laid_out_to_its_end() {
+    let stage = stage(1).open().await;
+    let graph = |air: &Air| -> Graph {
+        let document = chimera_core::flow::air::parse(&air.document().to_string()).expect("a document");
+        compile(document, &stage.flow.workflows().running()).expect("a graph")
+    };
+    let inputs: Value = json!({"l": numbers(9_000)});
+    let light = Plan::of_graph(&graph(&each("light", 200, "${item}")), &inputs, &BTreeMap::new());
+    assert!(!light.more && light.steps.len() == 200);
+    let heavy = Plan::of_graph(&graph(&each("heavy", 200, ALL)), &inputs, &BTreeMap::new());
+    assert!(heavy.more && heavy.steps.len() < 200, "{} steps", heavy.steps.len());
+}
