@@ -270,7 +270,7 @@ impl Unavailable {
     pub fn body(&self, what: &str) -> ErrorBody {
         let why = match self.outage {
             Outage::Damaged => format!(": {}, and an operator has to restore it", self.reason),
-            Outage::Unusable => ": an operator has to see to it".to_owned(),
+            Outage::Unusable => format!(": {}, and an operator has to see to it", self.reason),
             Outage::Passing | Outage::Full | Outage::Faulty => String::new(),
         };
         let mut body = ErrorBody::new(self.outage.code(), format!("{what}{why}"));

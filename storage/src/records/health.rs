@@ -125,12 +125,6 @@ impl Health {
         self.state().commits.unproven()
     }
 
-    /// Keeps a change that a rule of the database refused: a probe finds out whether it would refuse any.
-    pub(super) fn refused(&self, tx: &Tx) {
-        self.state().commits.refused(tx);
-        self.troubled.store(true, Ordering::Relaxed);
-    }
-
     /// Whether nobody probes yet; whoever is told so probes, and says when it has ended.
     pub(super) fn begins_probe(&self) -> bool {
         !self.probing.swap(true, Ordering::AcqRel)

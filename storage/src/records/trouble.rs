@@ -156,12 +156,6 @@ impl FailedCommits {
         (known.why, known.last) = (why, self.count);
     }
 
-    /// Keeps a change that was refused: by its own fault, or by a rule that would refuse any. A probe finds out.
-    pub(super) fn refused(&mut self, tx: &Tx) {
-        self.count += 1;
-        self.try_again(tx);
-    }
-
     fn try_again(&mut self, tx: &Tx) {
         let tx = Tx { entries: Vec::new(), ..tx.clone() };
         if is_probe(&tx) {

@@ -10,6 +10,7 @@ mod counters;
 mod crash;
 mod damage;
 mod differential;
+mod foreign;
 mod lacking;
 mod lanes;
 mod ledger;

@@ -1,9 +1,10 @@
 //! What PostgreSQL's errors mean to the committer.
 
+use super::foreign;
 use chimera_engine::commit::Outcome;
 use chimera_engine::port::{Outage, Unavailable};
 use tokio_postgres::Error;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, SqlState};
 
 /// Why the server can't be used; the words name no host and no SQL.
 pub(in super::super) fn unavailable(error: &Error) -> Unavailable {
@@ -11,8 +12,10 @@ pub(in super::super) fn unavailable(error: &Error) -> Unavailable {
         return Unavailable::new(Outage::Passing, "the database can't be reached");
     };
     let (outage, reason) = kind(code);
-    if let Some(db) = error.as_db_error().filter(|_| lacks(code)) {
-        return Unavailable::new(outage, lacking(code, db.message()));
+    match error.as_db_error() {
+        Some(db) if lacks(code) => return Unavailable::new(outage, lacking(code, db.message())),
+        Some(db) if is_foreign(db) => return Unavailable::new(Outage::Unusable, foreign::reason(db)),
+        _ => {}
     }
     let reason = reason.map_or_else(|| format!("the database refuses an operation ({})", code.code()), str::to_owned);
     Unavailable::new(outage, reason)
@@ -37,8 +40,12 @@ fn lacking(code: &SqlState, words: &str) -> String {
 /// What is said of a server that takes no changes.
 const READ_ONLY: &str = "the database is read-only: it is a standby, or default_transaction_read_only is on";
 
-/// What a code of the server means, and words for it if there are any.
+/// What a code of the server means, and words for it if there are any. What is not known passes.
 fn kind(code: &SqlState) -> (Outage, Option<&'static str>) {
+    known(code).unwrap_or((Outage::Passing, None))
+}
+
+fn known(code: &SqlState) -> Option<(Outage, Option<&'static str>)> {
     let named = [
         (SqlState::DISK_FULL, Outage::Full, "the database's disk is full"),
         // A server that has just become a standby may be left for another one soon, but not by asking again.
@@ -52,13 +59,25 @@ fn kind(code: &SqlState) -> (Outage, Option<&'static str>) {
         (SqlState::IO_ERROR, Outage::Faulty, "the database's disk reports an input/output error"),
     ];
     if let Some((_, outage, words)) = named.into_iter().find(|(named, ..)| named == code) {
-        return (outage, Some(words));
+        return Some((outage, Some(words)));
     }
     match code.code().get(..2) {
-        Some("28") => (Outage::Unusable, Some("the database refuses the credentials")),
-        Some("42" | "3F") => (Outage::Unusable, None),
-        _ => (Outage::Passing, None),
+        Some("28") => Some((Outage::Unusable, Some("the database refuses the credentials"))),
+        Some("42" | "3F") => Some((Outage::Unusable, None)),
+        _ => None,
     }
+}
+
+/// Whether a rule refuses that Chimera's schema does not have, and that may be gone in a moment. What the server says by
+/// itself with a code that is known is what it is, whoever raised it.
+fn is_foreign(db: &DbError) -> bool {
+    known(db.code()).is_none() && foreign::refuses(db)
+}
+
+/// Whether a change was refused for what is in it, by Chimera's own schema. Classes: 22 data, 23 integrity, CH ours.
+pub(super) fn is_own_fault(error: &Error) -> bool {
+    let classed = |db: &DbError| ["22", "23", "CH"].iter().any(|class| db.code().code().starts_with(class));
+    error.as_db_error().is_some_and(|db| classed(db) && !is_foreign(db))
 }
 
 /// The outcome of a batch that failed before its commit was sent: nothing was changed.
@@ -78,11 +97,10 @@ pub(super) fn of_batch(error: &Error) -> Outcome {
     if contended.contains(code) {
         return Outcome::Contended;
     }
-    if lacks(code) {
+    if lacks(code) || is_foreign(db) {
         return Outcome::Lacking(unavailable(error));
     }
-    // Classes: 22 data, 23 integrity, CH ours, P0 raised by a rule.
-    if ["22", "23", "CH", "P0"].iter().any(|class| code.code().starts_with(class)) {
+    if is_own_fault(error) {
         let named = db.constraint().map(str::to_owned);
         return Outcome::Refused(named.unwrap_or_else(|| db.message().to_owned()));
     }

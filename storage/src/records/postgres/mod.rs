@@ -7,6 +7,7 @@ pub(crate) mod cells;
 pub(crate) mod connect;
 pub(super) mod failure;
 mod flight;
+mod foreign;
 mod lane;
 pub(crate) mod look;
 mod reader;
@@ -225,9 +226,6 @@ impl Records for PostgresRecords {
         })?;
         let (answer, spent) = answer.await.map_err(|_| stopped())?;
         let answer = answer.map_err(|error| self.hold.explain(self.schema.explain(error)));
-        if matches!(answer, Err(CommitError::Rejected { .. })) {
-            self.health.refused(&spent);
-        }
         self.health.committed(answer, &spent)
     }
 

@@ -5,14 +5,14 @@
 //! is rolled back; its ledger entries are left out, because every probe of a lane appends one.
 
 use super::super::usage;
-use super::failure::unavailable;
+use super::failure::{is_own_fault, unavailable};
 use super::flight;
 use super::statements::{self, Expect, Inserts, Statement};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::Head;
 use chimera_core::record::{Step, Tx};
 use chimera_engine::commit::{Batch, Lane};
-use chimera_engine::port::{Outage, Unavailable};
+use chimera_engine::port::Unavailable;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error};
 use uuid::Uuid;
@@ -26,7 +26,7 @@ pub(super) async fn passes(client: &Client, tx: &Tx) -> Result<(), Unavailable> 
     let batch = Batch { lane, id: Uuid::nil(), txs: vec![tx.clone()], locks: Vec::new() };
     // What can't even be written down was refused for another reason than the database.
     let Ok(statements) = statements::statements(&batch, &[], Inserts::Plain) else { return Ok(()) };
-    client.batch_execute(BEGIN).await.map_err(|error| why(&error))?;
+    client.batch_execute(BEGIN).await.map_err(|error| unavailable(&error))?;
     let tried = each(client, &statements).await;
     // A session that can't even roll back is lost, and its transaction with it.
     let _ = client.batch_execute("ROLLBACK").await;
@@ -36,7 +36,7 @@ pub(super) async fn passes(client: &Client, tx: &Tx) -> Result<(), Unavailable> 
 async fn each(client: &Client, statements: &[Statement<'_>]) -> Result<(), Unavailable> {
     for statement in statements {
         let params: Vec<_> = statement.params.iter().map(|param| &**param as &(dyn ToSql + Sync)).collect();
-        client.batch_execute("SAVEPOINT trial").await.map_err(|error| why(&error))?;
+        client.batch_execute("SAVEPOINT trial").await.map_err(|error| unavailable(&error))?;
         let touched = match statement.expects {
             Expect::Count { table, rows } => {
                 let kept = client.execute(&statement.sql, &params).await;
@@ -48,7 +48,7 @@ async fn each(client: &Client, statements: &[Statement<'_>]) -> Result<(), Unava
             _ => client.query(&statement.sql, &params).await.map(|rows| rows.len()),
         };
         if let Some(instead) = missed(statement, allowed(client, touched).await?) {
-            client.batch_execute("SAVEPOINT trial").await.map_err(|error| why(&error))?;
+            client.batch_execute("SAVEPOINT trial").await.map_err(|error| unavailable(&error))?;
             let touched = client.batch_execute(&instead).await.map(|()| 1);
             allowed(client, touched).await?;
         }
@@ -62,10 +62,10 @@ async fn allowed(client: &Client, touched: Result<usize, Error>) -> Result<usize
     match touched {
         Ok(touched) => Ok(touched),
         Err(error) if is_own_fault(&error) => {
-            client.batch_execute("ROLLBACK TO trial").await.map_err(|error| why(&error))?;
+            client.batch_execute("ROLLBACK TO trial").await.map_err(|error| unavailable(&error))?;
             Ok(0)
         }
-        Err(error) => Err(why(&error)),
+        Err(error) => Err(unavailable(&error)),
     }
 }
 
@@ -79,21 +79,5 @@ fn missed(statement: &Statement<'_>, touched: usize) -> Option<String> {
         }
         Expect::Step { step: Step::Delete { table, .. }, .. } if touched == 0 => Some(usage::delete_one(table)),
         _ => None,
-    }
-}
-
-/// Classes: 22 data, 23 integrity, CH ours. The rows are to blame, not the database.
-fn is_own_fault(error: &Error) -> bool {
-    error.code().is_some_and(|code| ["22", "23", "CH"].iter().any(|class| code.code().starts_with(class)))
-}
-
-/// What a rule raises that is not ours stands in its author's words, which are not for everybody.
-fn why(error: &Error) -> Unavailable {
-    match error.code() {
-        Some(code) if code.code().starts_with("P0") => {
-            let reason = format!("a trigger or a function in the database refuses changes ({})", code.code());
-            Unavailable::new(Outage::Unusable, reason)
-        }
-        _ => unavailable(error),
     }
 }

@@ -21,13 +21,17 @@ use rusqlite::{CachedStatement, Connection, params};
 const D: Dialect = Dialect::Sqlite;
 
 /// What a batch is written with: each statement is looked up once.
-struct Pen<'c> {
-    conn: &'c Connection,
+pub(super) struct Pen<'c> {
+    pub(super) conn: &'c Connection,
     texts: &'c mut Texts,
     statements: Vec<Option<CachedStatement<'c>>>,
 }
 
 impl<'c> Pen<'c> {
+    pub(super) const fn new(conn: &'c Connection, texts: &'c mut Texts) -> Self {
+        Self { conn, texts, statements: Vec::new() }
+    }
+
     /// The statement whose text has this number.
     fn statement(&mut self, number: usize) -> rusqlite::Result<&mut CachedStatement<'c>> {
         if self.statements.len() <= number {
@@ -42,7 +46,7 @@ impl<'c> Pen<'c> {
 }
 
 /// Why a transaction of the batch did not go through.
-enum Failure {
+pub(super) enum Failure {
     Loss(Loss),
     Whole(Outcome),
 }
@@ -75,7 +79,7 @@ fn attempt(conn: &Connection, texts: &mut Texts, batch: &Batch, careful: bool) -
     if !holds_lane(conn, batch).map_err(whole)? {
         return Ok(Outcome::Fenced);
     }
-    let mut pen = Pen { conn, texts, statements: Vec::new() };
+    let mut pen = Pen::new(conn, texts);
     let mut lost = Vec::new();
     for (at, tx) in batch.txs.iter().enumerate() {
         let loss = if careful { savepoint(&mut pen, tx)? } else { plain(&mut pen, tx)? };
@@ -162,11 +166,24 @@ fn savepoint(pen: &mut Pen<'_>, tx: &Tx) -> Result<Option<Loss>, Outcome> {
     let conn = pen.conn;
     conn.prepare_cached("SAVEPOINT tx").and_then(|mut s| s.raw_execute()).map_err(whole)?;
     let loss = plain(pen, tx)?;
+    if let Some(loss) = loss.as_ref().filter(|_| conn.is_autocommit()) {
+        // A trigger has taken everything back, not only this transaction.
+        return Err(of_all(loss));
+    }
     if loss.is_some() {
         conn.prepare_cached("ROLLBACK TO tx").and_then(|mut s| s.raw_execute()).map_err(whole)?;
     }
     conn.prepare_cached("RELEASE tx").and_then(|mut s| s.raw_execute()).map_err(whole)?;
     Ok(loss)
+}
+
+/// What becomes of a batch when one of its transactions takes the others with it.
+fn of_all(loss: &Loss) -> Outcome {
+    match loss {
+        Loss::Lacking(reason) => Outcome::Lacking(reason.clone()),
+        Loss::Rejected(constraint) => Outcome::Refused(constraint.clone()),
+        Loss::Conflict(_) => Outcome::Contended,
+    }
 }
 
 fn apply(pen: &mut Pen<'_>, tx: &Tx) -> Result<(), Failure> {
@@ -175,7 +192,7 @@ fn apply(pen: &mut Pen<'_>, tx: &Tx) -> Result<(), Failure> {
     tx.steps.iter().enumerate().try_for_each(|(at, step)| run(pen, at, step))
 }
 
-fn add(pen: &mut Pen<'_>, insert: &Insert) -> Result<(), Failure> {
+pub(super) fn add(pen: &mut Pen<'_>, insert: &Insert) -> Result<(), Failure> {
     let number = pen.texts.insert(insert);
     let statement = pen.statement(number)?;
     cells::bind(statement, insert.cells.iter().map(|(_, value)| value))?;
@@ -184,6 +201,10 @@ fn add(pen: &mut Pen<'_>, insert: &Insert) -> Result<(), Failure> {
         Ok(_) => Loss::Rejected(format!("unique key of {}", insert.table.name)),
         Err(error) => failure::of_statement(&error).map_err(Failure::Whole)?,
     };
+    if matches!(refusal, Loss::Lacking(_)) {
+        // Whoever refused may have left the row there, and it would be found.
+        return Err(Failure::Loss(refusal));
+    }
     Err(Failure::Loss(taken(pen.conn, insert)?.map_or(refusal, |key| Loss::Conflict(Conflict::Exists(key)))))
 }
 
@@ -203,7 +224,7 @@ fn exists(conn: &Connection, table: &Table, key: &RowKey) -> rusqlite::Result<bo
     Ok(statement.raw_query().next()?.is_some())
 }
 
-fn compare_and_set(pen: &mut Pen<'_>, update: &Update) -> Result<(), Failure> {
+pub(super) fn compare_and_set(pen: &mut Pen<'_>, update: &Update) -> Result<(), Failure> {
     let table = update.table;
     let number = pen.texts.update(update);
     let statement = pen.statement(number)?;
@@ -217,7 +238,7 @@ fn compare_and_set(pen: &mut Pen<'_>, update: &Update) -> Result<(), Failure> {
     Err(Failure::Loss(Loss::Conflict(conflict)))
 }
 
-fn run(pen: &mut Pen<'_>, at: usize, step: &Step) -> Result<(), Failure> {
+pub(super) fn run(pen: &mut Pen<'_>, at: usize, step: &Step) -> Result<(), Failure> {
     let unreadable = |error: chimera_engine::port::ReadError| Failure::Loss(Loss::Rejected(error.to_string()));
     let (table, text, rows, counts) = match step {
         Step::Insert(insert) => return add(pen, insert),

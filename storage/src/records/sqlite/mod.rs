@@ -12,6 +12,7 @@ pub(crate) mod pair;
 mod reader;
 pub(crate) mod state;
 mod texts;
+mod trial;
 mod unsettled;
 mod wal;
 mod writer;
@@ -38,7 +39,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 use unsettled::Unsettled;
-use writer::Writer;
+use writer::{Ask, Writer};
 
 /// What a process wants to do with the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +68,7 @@ struct Writing {
     held: HeldLane,
     hold: HoldCell,
     unsettled: Unsettled,
-    inbox: SyncSender<Message>,
+    inbox: SyncSender<Ask>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -139,20 +140,23 @@ impl SqliteRecords {
         Ok(Self { readers, writing, schema, health: Arc::default() })
     }
 
-    /// Shows that what failed before would work now.
+    /// Finds out whether what failed before would work now. It goes on when whoever asked has gone: a probe may take
+    /// longer than a question for readiness, and what it finds counts for the next one.
     async fn probe(&self, unproven: Unproven) -> Result<(), Unavailable> {
+        if !self.health.begins_probe() {
+            return Err(stopped("what failed before is still being tried again"));
+        }
         let (readers, health) = (Arc::clone(&self.readers), Arc::clone(&self.health));
-        let shown = tokio::task::spawn_blocking(move || {
-            if let Some(uses) = unproven.uses() {
-                look::usable(&readers.fresh()?, &uses)?;
+        let inbox = self.writing.as_ref().map(|writing| writing.inbox.clone());
+        let probing = tokio::task::spawn_blocking(move || {
+            let shown = shows(&readers, inbox.as_ref(), &unproven);
+            if shown.is_ok() {
+                health.probed(&unproven);
             }
-            if let Some(bytes) = unproven.room() {
-                look::room(readers.path(), bytes)?;
-            }
-            health.probed(&unproven);
-            Ok(())
+            health.ended_probe();
+            shown
         });
-        shown.await.unwrap_or_else(|_| Err(stopped("the store is stopped")))
+        probing.await.unwrap_or_else(|_| Err(stopped("the store is stopped")))
     }
 
     /// Looks at damage that was met before, off the way of whoever asks.
@@ -169,6 +173,23 @@ impl SqliteRecords {
     }
 }
 
+/// Shows that what failed before would work now. The writer tries one change at a time, between its batches.
+fn shows(readers: &reader::Readers, writer: Option<&SyncSender<Ask>>, unproven: &Unproven) -> Result<(), Unavailable> {
+    if let Some(uses) = unproven.uses() {
+        look::usable(&readers.fresh()?, &uses)?;
+    }
+    for tx in unproven.trials() {
+        let Some(writer) = writer else { break };
+        let (answer, tried) = oneshot::channel();
+        writer.send(Ask::Try(Box::new(tx.clone()), answer)).map_err(|_| stopped("the store is stopped"))?;
+        tried.blocking_recv().unwrap_or_else(|_| Err(stopped("the store is stopped")))?;
+    }
+    match unproven.room() {
+        Some(bytes) => look::room(readers.path(), bytes),
+        None => Ok(()),
+    }
+}
+
 #[async_trait]
 impl Records for SqliteRecords {
     async fn commit(&self, tx: Tx) -> Result<Receipt, CommitError> {
@@ -179,7 +200,7 @@ impl Records for SqliteRecords {
         writing.unsettled.check()?;
         let tx = Prepared::new(tx)?;
         let (waiter, answer) = oneshot::channel();
-        writing.inbox.try_send(Message::Commit(tx, waiter)).map_err(|error| match error {
+        writing.inbox.try_send(Message::Commit(tx, waiter).into()).map_err(|error| match error {
             TrySendError::Full(_) => CommitError::Overloaded,
             TrySendError::Disconnected(_) => stopped("the store is stopped").into(),
         })?;
@@ -259,7 +280,7 @@ impl Records for SqliteRecords {
         // Off the runtime's threads: a full inbox makes it wait. A writer that is gone already has
         // nothing left to finish.
         let _ = tokio::task::spawn_blocking(move || {
-            let _ = inbox.send(Message::Close);
+            let _ = inbox.send(Message::Close.into());
             thread.map(JoinHandle::join)
         })
         .await;

@@ -11,10 +11,11 @@ use super::super::observe;
 use super::super::schema::SchemaWatch;
 use super::texts::Texts;
 use super::unsettled::Unsettled;
-use super::{execute, failure, file, state, wal};
+use super::{execute, failure, file, state, trial, wal};
 use crate::migrate;
 use chimera_core::ledger::Mark;
 use chimera_core::limits;
+use chimera_core::record::Tx;
 use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Outcome, Settled};
 use chimera_engine::port::{Clock, Outage, Unavailable};
 use rusqlite::Connection;
@@ -22,10 +23,25 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// How long to wait before trying again to take the lane of a store that is down.
 const CLAIM_PAUSE: Duration = Duration::from_micros(CLAIM_PAUSE_MICROS.unsigned_abs());
 const CLAIM_PAUSE_MICROS: i64 = 100_000;
+
+/// What the writer is asked for.
+pub(super) enum Ask {
+    /// Something for its lane.
+    Lane(Message),
+    /// Make this change, take it back, and say whether it went through.
+    Try(Box<Tx>, oneshot::Sender<Result<(), Unavailable>>),
+}
+
+impl From<Message> for Ask {
+    fn from(message: Message) -> Self {
+        Self::Lane(message)
+    }
+}
 
 pub(super) struct Writer {
     pub(super) schema: SchemaWatch,
@@ -39,7 +55,7 @@ pub(super) struct Writer {
     pub(super) data: file::DataFile,
     pub(super) conn: Option<Connection>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) inbox: Receiver<Message>,
+    pub(super) inbox: Receiver<Ask>,
     pub(super) wal: wal::Keeper,
     pub(super) texts: Texts,
     /// The write-ahead log that this connection writes to, once it has written to it.
@@ -89,32 +105,45 @@ impl Writer {
 
     /// Hands in what has arrived; waits when there is nothing to do.
     fn gather(
-        &self,
+        &mut self,
         committer: &mut Committer<Waiter>,
         commands: &mut VecDeque<Command<Waiter>>,
         retry_at: &mut Option<i64>,
     ) {
-        let mut take = |event| commands.extend(committer.step(event));
-        while let Ok(message) = self.inbox.try_recv() {
-            take(message.into());
+        while let Ok(ask) = self.inbox.try_recv() {
+            commands.extend(self.taken(ask).into_iter().flat_map(|event| committer.step(event)));
         }
         if let Some(at) = *retry_at {
             // The pause does not begin anew with each message: however many ask, it is tried again.
             let rest = u64::try_from(at - self.clock.steady().micros()).map_or(Duration::ZERO, Duration::from_micros);
             match self.inbox.recv_timeout(rest.min(CLAIM_PAUSE)) {
-                Ok(message) => take(message.into()),
+                Ok(ask) => commands.extend(self.taken(ask).into_iter().flat_map(|event| committer.step(event))),
                 Err(RecvTimeoutError::Timeout) => {
                     *retry_at = None;
                     commands.push_back(Command::Claim);
                 }
-                Err(RecvTimeoutError::Disconnected) => take(Event::Closing),
+                Err(RecvTimeoutError::Disconnected) => commands.extend(committer.step(Event::Closing)),
             }
             return;
         }
         if committer.queued() == 0 && commands.is_empty() {
-            match self.inbox.recv() {
-                Ok(message) => commands.extend(committer.step(message.into())),
-                Err(_) => commands.extend(committer.step(Event::Closing)),
+            let event = self.inbox.recv().map_or(Some(Event::Closing), |ask| self.taken(ask));
+            commands.extend(event.into_iter().flat_map(|event| committer.step(event)));
+        }
+    }
+
+    /// What an ask means to the committer. A trial means nothing to it: it is made here and now, between two batches.
+    fn taken(&mut self, ask: Ask) -> Option<Event<Waiter>> {
+        match ask {
+            Ask::Lane(message) => Some(message.into()),
+            Ask::Try(tx, asked) => {
+                let tried = match &self.conn {
+                    Some(conn) => trial::passes(conn, &mut self.texts, &tx),
+                    None => Err(closed()),
+                };
+                // Whoever asked may have gone.
+                let _ = asked.send(tried);
+                None
             }
         }
     }

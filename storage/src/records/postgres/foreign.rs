@@ -1,0 +1,97 @@
+//! Rules that somebody else put into the database: triggers, functions and constraints.
+//!
+//! What Chimera's own schema refuses is wrong with the change, and stays so. What such a rule refuses says nothing about
+//! the change: the rule may be gone in a moment, so the database is unusable as long as it is there.
+
+use chimera_core::record::catalog;
+use tokio_postgres::error::{DbError, SqlState};
+
+/// The constraints and unique indexes of Chimera's schema, one a line.
+pub(super) const CONSTRAINTS: &str = include_str!("constraints.txt");
+
+/// The place in the server that raises what a function asks it to raise.
+const RAISE: &str = "exec_stmt_raise";
+
+/// Whether a rule refused that Chimera's schema does not have. Classes: 22 data, 23 integrity, P0 raised, CH ours.
+pub(super) fn refuses(db: &DbError) -> bool {
+    match db.code().code().get(..2) {
+        Some("CH") => false,
+        Some("P0") => true,
+        _ if db.routine() == Some(RAISE) => true,
+        Some("23") => !is_of_schema(db),
+        Some("22") => functions(db).next().is_some(),
+        _ => false,
+    }
+}
+
+/// What refused, in words that hold nothing of a statement and nothing that its author wrote.
+pub(super) fn reason(db: &DbError) -> String {
+    let name = functions(db).find_map(name_in);
+    let (what, name) = match (db.constraint(), db.table(), db.column()) {
+        _ if refuses_by_function(db) => ("a trigger or a function that is not Chimera's refuses changes", name),
+        (_, Some(table), Some(column)) => {
+            ("a column that Chimera does not fill refuses changes", Some(format!("{table}.{column}")))
+        }
+        (constraint, ..) => ("a constraint that is not Chimera's refuses changes", constraint.map(str::to_owned)),
+    };
+    let name = name.map(|name| format!(": {name}")).unwrap_or_default();
+    format!("{what} in the database{name}")
+}
+
+fn refuses_by_function(db: &DbError) -> bool {
+    db.routine() == Some(RAISE) || functions(db).next().is_some()
+}
+
+fn is_of_schema(db: &DbError) -> bool {
+    if *db.code() == SqlState::NOT_NULL_VIOLATION {
+        let table = catalog().into_iter().find(|table| Some(table.name) == db.table());
+        let column = table.and_then(|table| table.columns.iter().find(|column| Some(column.name) == db.column()));
+        return column.is_some_and(|column| !column.nullable);
+    }
+    db.constraint().is_some_and(|name| CONSTRAINTS.lines().any(|known| known == name))
+}
+
+/// The lines of the server's account that tell of functions, the innermost first. A line that begins otherwise may repeat
+/// what somebody sent.
+fn functions(db: &DbError) -> impl Iterator<Item = &str> {
+    let lines = db.where_().unwrap_or_default().lines();
+    lines.filter(|line| line.starts_with("PL/") || line.starts_with("SQL function"))
+}
+
+/// The name in such a line, as `name()`.
+fn name_in(line: &str) -> Option<String> {
+    let is_name = |word: &str| word.chars().all(|it| it.is_alphanumeric() || "_.".contains(it)) && !word.is_empty();
+    let names = line.split_whitespace().filter_map(|word| word.split_once('('));
+    names.map(|(name, _)| name).find(|name| is_name(name)).map(|name| format!("{name}()"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chimera_testkit::postgres::PrivatePostgres;
+
+    /// The list is compared with what the migrations make.
+    #[tokio::test]
+    async fn every_constraint_of_the_schema_is_known_and_no_other() {
+        let url = PrivatePostgres::shared().unwrap().fresh_database().unwrap();
+        let mut client = super::super::connect::Server::parse(&url).unwrap().connect().await.unwrap();
+        crate::migrate::postgres(&mut client).await.unwrap();
+        let text = "SELECT conname::text COLLATE \"C\" FROM pg_constraint WHERE connamespace = current_schema()::regnamespace \
+                    AND contype NOT IN ('n', 't') UNION SELECT c.relname::text COLLATE \"C\" FROM pg_index i \
+                    JOIN pg_class c ON c.oid = i.indexrelid \
+                    WHERE i.indisunique AND c.relnamespace = current_schema()::regnamespace ORDER BY 1";
+        let found: Vec<String> = client.query(text, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+        assert_eq!(found, CONSTRAINTS.lines().collect::<Vec<_>>(), "write them into constraints.txt");
+    }
+
+    #[test]
+    fn a_function_is_told_by_its_name_alone() {
+        for (line, name) in [
+            ("PL/pgSQL function dba_rule() line 1 at RAISE", Some("dba_rule()")),
+            ("PL/pgSQL function audit.note(integer,text) line 3 at SQL statement", Some("audit.note()")),
+            ("PL/pgSQL function inline_code_block line 1 at RAISE", None),
+        ] {
+            assert_eq!(name_in(line).as_deref(), name);
+        }
+    }
+}
