@@ -191,7 +191,7 @@ impl PostgresRecords {
             .await
             .map_err(CopyError::from)?
             .get(0);
-        let state = if known { pg_state::read(&client).await.map_err(CopyError::from)? } else { StoreState::default() };
+        let state = if known { pg_state::read(&client).await? } else { StoreState::default() };
         client.batch_execute("COMMIT").await.map_err(CopyError::from)?;
         Ok(Copied { schema_version: schema.version, generation: state.generation, lanes, tables: copied })
     }

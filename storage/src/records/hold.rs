@@ -9,12 +9,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A cell that the loops of a store write and anybody reads. Looking costs next to nothing while the
 /// store is not held.
 #[derive(Clone, Default)]
-pub(super) struct HoldCell(Arc<(AtomicBool, Mutex<Option<Hold>>)>);
+pub(super) struct HoldCell {
+    held: Arc<(AtomicBool, Mutex<Option<Hold>>)>,
+    /// Why nobody can tell whether it is held.
+    blind: Arc<Mutex<Option<Unavailable>>>,
+}
 
 impl HoldCell {
     /// What is known now. The first time that a store is held, the log says so.
     pub(super) fn set(&self, hold: Option<Hold>) {
-        let (any, cell) = &*self.0;
+        let (any, cell) = &*self.held;
         let mut cell = cell.lock().unwrap_or_else(PoisonError::into_inner);
         match (&*cell, &hold) {
             (None, Some(hold)) => {
@@ -29,8 +33,24 @@ impl HoldCell {
 
     /// Why the store is held, if it is.
     pub(super) fn get(&self) -> Option<Hold> {
-        let (any, cell) = &*self.0;
+        let (any, cell) = &*self.held;
         any.load(Ordering::Acquire).then(|| cell.lock().unwrap_or_else(PoisonError::into_inner).clone()).flatten()
+    }
+
+    /// Why nobody can tell whether the store is held, if so; the log says it once.
+    pub(super) fn set_sight(&self, blind: Option<Unavailable>) {
+        let mut cell = self.blind.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&*cell, &blind) {
+            (None, Some(why)) => tracing::error!(reason = why.reason, "nobody can tell whether the store is held"),
+            (Some(_), None) => tracing::warn!("it can be told again whether the store is held"),
+            _ => {}
+        }
+        *cell = blind;
+    }
+
+    /// Refuses while nobody can tell whether the store is held.
+    pub(super) fn check_sight(&self) -> Result<(), Unavailable> {
+        self.blind.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
     }
 
     /// The answer to a commit: a lane that is not taken because the store is held says so.

@@ -282,6 +282,7 @@ impl Records for PostgresRecords {
             }
         }
         self.health.verdict()?;
+        self.hold.check_sight()?;
         mark::kept(self.marks.as_ref()).await
     }
 

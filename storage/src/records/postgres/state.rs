@@ -2,9 +2,11 @@
 
 use super::super::hold::{Furthest, StoreState, head, reason};
 use super::failure::unavailable;
+use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES, STORE_STATE};
 use chimera_core::ledger::{Behind, Digest32, LaneRow, Mark};
+use chimera_core::record::Table;
 use chimera_core::time::Timestamp;
-use chimera_engine::port::{Hold, Unavailable};
+use chimera_engine::port::{Hold, Outage, Unavailable};
 use std::collections::BTreeMap;
 use tokio_postgres::{Client, Error, Row};
 
@@ -31,11 +33,26 @@ const FENCE: &str = "UPDATE ledger_lanes SET epoch = epoch + 1, lease_until = '-
 const LEAP: &str = "UPDATE ledger_lanes SET lease_until = '-infinity', \
      epoch = greatest(epoch, $1, (SELECT held_epoch FROM store_state WHERE id = 1)) + 1";
 
-/// The row of the store.
-pub(in super::super) async fn read(client: &Client) -> Result<StoreState, Error> {
-    let row = client.query_opt(STATE, &[]).await?;
-    let state = row.map(|row| StoreState::of_row(row.get(0), row.get(1), row.get(2), row.get(3)));
-    Ok(state.unwrap_or_default())
+/// The row of the store. It may say that the store is held, so one that is hidden is not taken for none.
+pub(in super::super) async fn read(client: &Client) -> Result<StoreState, Unavailable> {
+    match client.query_opt(STATE, &[]).await.map_err(|error| unavailable(&error))? {
+        Some(row) => Ok(StoreState::of_row(row.get(0), row.get(1), row.get(2), row.get(3))),
+        None => is_gone(client, &STORE_STATE).await.map(|()| StoreState::default()),
+    }
+}
+
+/// Shows that a row which is not seen is not there. A policy may hide it, which says nothing about how old the data is.
+async fn is_gone(client: &Client, table: &Table) -> Result<(), Unavailable> {
+    let hides = client.query_one("SELECT row_security_active($1::text)", &[&table.name]).await;
+    if !hides.map_err(|error| unavailable(&error))?.get::<_, bool>(0) {
+        return Ok(());
+    }
+    let reason = format!(
+        "rows of {} that were there before can't be seen, and row security is on for it; let the user of database_url \
+         see all of them",
+        table.name
+    );
+    Err(Unavailable::new(Outage::Unusable, reason))
 }
 
 /// Whether anybody has ever taken a lane of the database.
@@ -44,7 +61,7 @@ pub(in super::super) async fn used(client: &Client) -> Result<bool, Unavailable>
     client.query_one(text, &[]).await.map(|row| row.get(0)).map_err(|error| unavailable(&error))
 }
 
-/// In what way the database is behind the marks.
+/// In what way the database is behind the marks. Nobody can tell while rows may be hidden.
 pub(in super::super) async fn behind(
     client: &Client,
     generation: i64,
@@ -65,13 +82,19 @@ pub(in super::super) async fn behind(
         let hash_at_mark = entries.get(&lane).copied().flatten();
         rows.insert(lane, LaneRow { epoch: row.get(1), head, hash_at_mark });
     }
-    Ok(marks.iter().find_map(|mark| mark.behind(generation, rows.get(&mark.lane).copied())))
+    let behind = marks.iter().find_map(|mark| mark.behind(generation, rows.get(&mark.lane).copied()));
+    match &behind {
+        Some(Behind::LaneMissing(_)) => is_gone(client, &LEDGER_LANES).await?,
+        Some(Behind::Other(mark)) if !entries.contains_key(&mark.lane) => is_gone(client, &AUDIT_LOG_ENTRIES).await?,
+        _ => {}
+    }
+    Ok(behind)
 }
 
 /// What is known of the database before a lane of it is taken. One that is behind the marks is held
 /// from now on, for every node.
 pub(in super::super) async fn check(client: &Client, marks: &[Mark]) -> Result<StoreState, Unavailable> {
-    let state = read(client).await.map_err(|error| unavailable(&error))?;
+    let state = read(client).await?;
     let known = Furthest::of(marks);
     let why = match &state.hold {
         Some(_) if state.generation >= known.generation => return Ok(state),
@@ -82,7 +105,7 @@ pub(in super::super) async fn check(client: &Client, marks: &[Mark]) -> Result<S
         },
     };
     hold(client, &why, known).await.map_err(|error| unavailable(&error))?;
-    read(client).await.map_err(|error| unavailable(&error))
+    read(client).await
 }
 
 /// How far every lane has come, whoever has it, all of one moment.
@@ -132,7 +155,7 @@ pub(in super::super) async fn seen(
 ) -> Result<Option<Hold>, Unavailable> {
     let failed = |error: Error| unavailable(&error);
     let known = client.query_one("SELECT to_regclass('store_state') IS NOT NULL", &[]).await.map_err(failed)?;
-    let state = if known.get(0) { read(client).await.map_err(failed)? } else { StoreState::default() };
+    let state = if known.get(0) { read(client).await? } else { StoreState::default() };
     if state.hold.is_some() {
         return Ok(state.hold);
     }

@@ -9,7 +9,7 @@ use super::super::hold::HoldCell;
 use super::super::mark::MarkFile;
 use super::connect::Server;
 use super::state;
-use chimera_engine::port::Unavailable;
+use chimera_engine::port::{Outage, Unavailable};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -38,9 +38,11 @@ pub(super) async fn watch(
         }
         let Some(open) = &client else { continue };
         // A database that can't be reached is asked again; nobody can commit to it meanwhile.
-        if look(open, &hold, marks.as_deref()).await.is_err() {
+        let blind = look(open, &hold, marks.as_deref()).await.err();
+        if blind.is_some() {
             client = None;
         }
+        hold.set_sight(blind.filter(|why| why.outage == Outage::Unusable));
     }
     sync(marks.as_ref()).await;
 }
