@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
 
 /// Gives a request's span its place in whatever exports spans, and says under which ids it will be
 /// exported; nothing when spans stay here.
@@ -28,6 +29,8 @@ pub struct Check {
     pub name: &'static str,
     probe: Probe,
     note: Option<Note>,
+    /// A question that nobody has the answer of yet.
+    open: Arc<Mutex<Option<JoinHandle<Result<(), String>>>>>,
 }
 
 impl Check {
@@ -38,7 +41,7 @@ impl Check {
         F: Fn() -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), String>> + Send + 'static,
     {
-        Self { name, probe: Arc::new(move || Box::pin(probe())), note: None }
+        Self { name, probe: Arc::new(move || Box::pin(probe())), note: None, open: Arc::default() }
     }
 
     /// The same, and tells what an operator should look at though the part works. It may hold no path, no address
@@ -52,6 +55,24 @@ impl Check {
     #[must_use]
     pub fn note(&self) -> Option<String> {
         self.note.as_ref().and_then(|note| note())
+    }
+
+    /// Asks, and waits for the answer only so long. A question that takes longer goes on: what a part does to prove that it
+    /// works has to come to its end some time. Whoever asks next waits for that one.
+    pub(crate) async fn run_within(&self, limit: Duration) -> Result<(), String> {
+        let mut open = self.open.lock().await;
+        // An answer that came when nobody waited is old by now.
+        let question = match open.take().filter(|question| !question.is_finished()) {
+            Some(question) => open.insert(question),
+            None => open.insert(tokio::spawn((self.probe)())),
+        };
+        match tokio::time::timeout(limit, question).await {
+            Ok(answer) => {
+                *open = None;
+                answer.unwrap_or_else(|_| Err("the check did not finish".to_owned()))
+            }
+            Err(_) => Err("no answer in time".to_owned()),
+        }
     }
 
     /// Asks.
