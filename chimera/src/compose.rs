@@ -33,7 +33,7 @@ use crate::doctor::deep::Progress;
 use crate::doctor::{RunFacts, StoreFacts};
 use crate::failure::{Failure, Outcome};
 use crate::home::{self, Home};
-use checks::{blobs_check, redis_check};
+use checks::{blobs_check, counters_check};
 use chimera_api::Check;
 use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::{Code, io_reason};
@@ -284,7 +284,8 @@ fn s3_credentials(config: &Config, secret: &Secret) -> Outcome<S3Credentials> {
 /// The services beside the record store, each with a way to ask whether it answers. Local parts
 /// need no asking: the data folder is looked at by itself.
 pub(crate) async fn services(config: &Config, ambient: &Ambient) -> Outcome<Vec<Check>> {
-    let mut checks: Vec<Check> = redis_check(config, ambient).await?.into_iter().collect();
+    let counters = access::counters(config, ambient).await?;
+    let mut checks: Vec<Check> = counters.iter().map(counters_check).collect();
     if config.s3_url.is_some() {
         let home = Home::beside(&config.data_dir);
         // Links of S3 lead there, not here.

@@ -155,25 +155,21 @@ pub(crate) async fn actor_facts(config: &Config, ambient: &Ambient) -> Outcome<(
     Ok((names.len(), keys))
 }
 
-/// What lets callers in.
-pub(super) async fn door(config: &Config, ambient: &Ambient, directory: &Arc<Directory>) -> Outcome<Door> {
+/// What all nodes count with, if they share anything.
+pub(super) async fn counters(config: &Config, ambient: &Ambient) -> Outcome<Option<Arc<dyn Counters>>> {
+    let Some(url) = &config.redis_url else { return Ok(None) };
+    let redis = Redis::new(&plain(config, "redis_url", url).await?);
+    let redis = redis.map_err(|error| invalid("redis_url", error))?;
+    let counters: Arc<dyn Counters> = Arc::new(RedisCounters::new(redis));
+    Ok(Some(if ambient.spans.enabled() { Arc::new(TracedCounters(counters)) } else { counters }))
+}
+
+/// What lets callers in; `claims` is what all nodes count with.
+pub(super) fn door(config: &Config, directory: &Arc<Directory>, claims: Option<Arc<dyn Counters>>) -> Door {
     let own: Arc<dyn Counters> = Arc::new(LocalCounters::new());
-    let claims = match &config.redis_url {
-        None => None,
-        Some(url) => {
-            let redis = Redis::new(&plain(config, "redis_url", url).await?);
-            let redis = redis.map_err(|error| invalid("redis_url", error))?;
-            let counters: Arc<dyn Counters> = Arc::new(RedisCounters::new(redis));
-            Some(if ambient.spans.enabled() {
-                Arc::new(TracedCounters(counters)) as Arc<dyn Counters>
-            } else {
-                counters
-            })
-        }
-    };
     let shared = claims.clone().unwrap_or_else(|| Arc::clone(&own));
     let rates = Rates { shared, own, without: without(&config.access) };
-    Ok(Door::new(Arc::clone(directory), rates, claims))
+    Door::new(Arc::clone(directory), rates, claims)
 }
 
 const fn without(access: &AccessConfig) -> WithoutCounters {

@@ -99,7 +99,7 @@ impl FlowBench {
             slots: Slots::default(),
             alone,
         });
-        let door = access::door(&config, ambient, &directory).await?;
+        let door = access::door(&config, &directory, access::counters(&config, ambient).await?);
         let access = Arc::new(Access::new(directory, door, flow.clone(), Arc::new(WordPlanner)));
         Ok(Self { flow, access, actor, setting, records, scratch })
     }

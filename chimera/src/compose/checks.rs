@@ -1,18 +1,12 @@
 //! What readiness asks: one check for each part that requests need.
 
-use super::traced::TracedCounters;
-use super::{Ambient, Redis, plain};
 use crate::ambient::SystemClock;
-use crate::config::Config;
-use crate::failure::{Failure, Outcome};
 use chimera_api::Check;
-use chimera_core::error::Code;
 use chimera_core::limits::UPKEEP_SILENCE_SECONDS_MAX;
 use chimera_engine::access::Directory;
 use chimera_engine::flow::Flow;
 use chimera_engine::port::{Blobs, Clock, Counters, Records};
 use chimera_engine::pulse::Pulse;
-use chimera_storage::counter::RedisCounters;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::task::{AbortHandle, JoinHandle};
@@ -45,18 +39,13 @@ pub(super) fn blobs_check(blobs: &Arc<dyn Blobs>) -> Check {
     })
 }
 
-pub(super) async fn redis_check(config: &Config, ambient: &Ambient) -> Outcome<Option<Check>> {
-    let Some(url) = &config.redis_url else { return Ok(None) };
-    let redis = Redis::new(&plain(config, "redis_url", url).await?);
-    let redis = redis.map_err(|error| Failure::new(Code::ConfigInvalid, format!("`redis_url`: {error}")))?;
-    let mut counters: Arc<dyn Counters> = Arc::new(RedisCounters::new(redis));
-    if ambient.spans.enabled() {
-        counters = Arc::new(TracedCounters(counters));
-    }
-    Ok(Some(Check::new("redis", move || {
+/// Asks the very counters that requests use: another connection may work again sooner than theirs.
+pub(super) fn counters_check(counters: &Arc<dyn Counters>) -> Check {
+    let counters = Arc::clone(counters);
+    Check::new("redis", move || {
         let counters = Arc::clone(&counters);
         async move { counters.ready().await.map_err(|error| error.to_string()) }
-    })))
+    })
 }
 
 /// Not ready while the machine's clock has jumped and nobody knows yet which time is right.

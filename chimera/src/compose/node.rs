@@ -3,7 +3,7 @@
 //! Until everything is prepared nothing is driven, so whoever waits for a store that does not answer may
 //! be cut. From then on a node has to be stopped in order.
 
-use super::checks::{Upkeep, blobs_check, clock_check, data_folder, records_check, redis_check};
+use super::checks::{Upkeep, blobs_check, clock_check, counters_check, data_folder, records_check};
 use super::{
     Ambient, Example, access, alone_with_blobs, base_url, blobs, existing_signer, flow, may_sign, record, records,
     signer,
@@ -18,7 +18,7 @@ use chimera_core::record::Tx;
 use chimera_engine::access::{Access as FrontDoor, Directory, WordPlanner};
 use chimera_engine::flow::Flow;
 use chimera_engine::ledger::checkpoint::{Checkpointer, Pace};
-use chimera_engine::port::{Blobs, Bus, Records};
+use chimera_engine::port::{Blobs, Bus, Counters, Records};
 use chimera_engine::pulse::Pulse;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -40,6 +40,7 @@ pub(crate) struct Prepared {
     checks: Vec<Check>,
     bus: Arc<dyn Bus>,
     directory: Arc<Directory>,
+    counters: Option<Arc<dyn Counters>>,
     address: SocketAddr,
     webhook_seed: [u8; 32],
 }
@@ -68,14 +69,15 @@ pub(crate) async fn prepare(
         blobs_check(&blobs),
         clock_check(&ambient.machine),
     ];
+    let counters = access::counters(config, ambient).await?;
     if config.access.refuse_without_redis {
-        checks.extend(redis_check(config, ambient).await?);
+        checks.extend(counters.iter().map(counters_check));
     }
     flow::found_tenant(ambient, &*records).await?;
     let bus = flow::bus(config, ambient).await?;
     let directory = access::directory(config, home, ambient, &records, Arc::clone(&bus), examples).await?;
     let webhook_seed = home.webhook_seed(&*ambient.random)?;
-    Ok(Prepared { node, records, signer, blobs, checks, bus, directory, address, webhook_seed })
+    Ok(Prepared { node, records, signer, blobs, checks, bus, directory, counters, address, webhook_seed })
 }
 
 /// What a server runs on.
@@ -97,7 +99,8 @@ pub(crate) struct Parts {
 
 /// Begins to run on what was prepared.
 pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: Prepared) -> Outcome<Parts> {
-    let Prepared { node, records, signer, blobs, mut checks, bus, directory, address, webhook_seed } = prepared;
+    let Prepared { node, records, signer, blobs, mut checks, bus, directory, counters, address, webhook_seed } =
+        prepared;
     let (stop, stopped) = watch::channel(false);
     let checkpointer = Checkpointer {
         records: Arc::clone(&records),
@@ -117,7 +120,7 @@ pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: Prepared
     let mut running = flow::start(config, ambient, &records, &blobs, voice).await?;
     running.watch(&directory);
     upkeep.knows(&directory);
-    let door = access::door(config, ambient, &directory).await?;
+    let door = access::door(config, &directory, counters);
     let access = Arc::new(FrontDoor::new(directory, door, running.flow.clone(), Arc::new(WordPlanner)));
     let clock_watch = tokio::spawn(crate::ambient::watch::watch(Arc::clone(&ambient.machine)));
     upkeep.until_stopped(&running.flow);

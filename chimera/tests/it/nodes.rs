@@ -169,6 +169,25 @@ async fn without_redis_requests_are_refused_until_it_is_back() {
     assert_eq!(pair.runs(&token).await.len(), 2);
 }
 
+/// Requests leave a Redis alone for a moment that did not answer them, and readiness does not run ahead of them.
+#[tokio::test]
+async fn a_node_is_ready_again_when_its_requests_are_counted_again_and_not_before() {
+    let pair = pair(10_000, &[("CHIMERA_ACCESS__WITHOUT_REDIS", "refuse")]);
+    let token = pair.token(0, "one").await;
+    for pause in ["4300", "4600"] {
+        assert_eq!(pair.redis.ask(&["CLIENT", "PAUSE", pause, "ALL"]), "OK");
+        while pair.nodes[0].1.readiness().0 == 200 {}
+        loop {
+            pair.act(0, &token, None).await;
+            if pair.nodes[0].1.readiness().0 == 200 {
+                break;
+            }
+        }
+        let (status, answer) = pair.act(0, &token, None).await;
+        assert_eq!(status, 200, "paused for {pause} ms: {answer}");
+    }
+}
+
 #[tokio::test]
 async fn without_redis_the_database_decides_about_keys_and_nodes_still_count() {
     let mut pair = pair(20, &[("CHIMERA_ACCESS__WITHOUT_REDIS", "database")]);

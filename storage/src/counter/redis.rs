@@ -102,12 +102,13 @@ impl Counters for RedisCounters {
         Ok(quota.decide(previous, current, now))
     }
 
-    /// Whether it takes a write: a server that is full, or a replica, answers every question and counts nothing.
+    /// Whether it counts, by the very script that counts requests: a server that is full, a replica, or one that runs no
+    /// scripts answers every question and counts nothing.
     async fn ready(&self) -> Result<(), CounterError> {
         let mut connection = self.connection().await?;
-        let mut command = ::redis::cmd("SET");
-        command.arg("ready").arg("1").arg("PX").arg(READY_MS);
-        let outcome = command.query_async::<String>(&mut connection).await;
+        let mut script = self.hit.prepare_invoke();
+        script.key("ready").key("ready:before").arg(u32::MAX).arg(READY_MS).arg(0);
+        let outcome = script.invoke_async::<(u32, u32)>(&mut connection).await;
         self.settle(outcome).await.map(drop)
     }
 }

@@ -205,3 +205,16 @@ async fn a_redis_that_takes_no_writes_is_not_ready() {
     }
     assert_eq!(counters.ready().await, Ok(()));
 }
+
+/// What counts requests is a script, so a server that takes writes and runs none counts nothing.
+#[tokio::test]
+async fn a_redis_that_runs_no_scripts_is_not_ready() {
+    let server = PrivateRedis::start();
+    let counters = RedisCounters::new(Redis::new(&server.url()).unwrap());
+    assert_eq!(counters.ready().await, Ok(()));
+    let _ = server.ask(&["acl", "setuser", "default", "-@scripting"]);
+    assert!(counters.hit("key", Quota::new(10, 60).unwrap(), NOW).await.is_err());
+    assert!(counters.ready().await.is_err());
+    let _ = server.ask(&["acl", "setuser", "default", "+@scripting"]);
+    assert_eq!(counters.ready().await, Ok(()));
+}
