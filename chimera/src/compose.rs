@@ -24,7 +24,7 @@ pub(crate) use restore::{
     RECORDS_FILE, Resumer, accept_clock, backup_key, copy_records, fill_database, hold_of, inspect_records,
     refuse_filled, resumer, stage_data, store_kind,
 };
-pub(crate) use server::server;
+pub(crate) use server::{server, unready};
 
 use crate::ambient::{SystemClock, SystemRandom};
 use crate::backup::staging::refuse_unfinished;

@@ -185,7 +185,28 @@ pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> 
         let hint = "move what is there out of the way; the folder comes back with a backup";
         findings.push(fail("blobs", "blobs in the data folder is not a folder".to_owned(), hint));
     }
+    findings.extend(server(config).await);
     findings
+}
+
+/// What the server says that `--server` names, or that uses the data folder: it may have met what no look at the data shows.
+async fn server(config: &Config) -> Option<Finding> {
+    let url = match &config.server {
+        Some(url) => url.clone(),
+        None => home::address(&config.data_dir).ok().flatten()?,
+    };
+    let hint = "see to what it names; the server goes on by itself, and its log says more";
+    match tokio::time::timeout(ANSWER_TIMEOUT, compose::unready(&url)).await {
+        Ok(Ok(parts)) if parts.is_empty() => Some(ok("server", "is ready".to_owned())),
+        Ok(Ok(parts)) => {
+            let told: Vec<String> = parts.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
+            Some(fail("server", format!("is not ready: {}", told.join("; ")), hint))
+        }
+        // What a killed process left behind leads nowhere, or to somebody else.
+        Ok(Err(_)) if config.server.is_none() => None,
+        Ok(Err(failure)) => Some(fail("server", failure.message, "check --server and that the server runs")),
+        Err(_) => Some(fail("server", "no answer in time".to_owned(), "look at the server's log")),
+    }
 }
 
 fn actors(found: Outcome<(usize, usize)>) -> Finding {

@@ -7,7 +7,7 @@
 use bytes::BytesMut;
 use chimera_core::access::signature::Parts;
 use chimera_core::access::{Secret, mac};
-use chimera_core::error::{ErrorBody, Problem};
+use chimera_core::error::{Code, ErrorBody, Problem};
 use chimera_engine::port::{Clock, Random};
 use futures::stream::{BoxStream, StreamExt};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
@@ -117,6 +117,16 @@ impl Server {
         }
         let document = serde_json::from_slice(&bytes);
         document.map(|document| (status, document)).map_err(|_| self.strange(status))
+    }
+
+    /// What keeps the server from being ready, each part with its reason; nothing if it is. Anybody may ask.
+    pub async fn unready(&self) -> Result<Vec<(String, String)>, ServerError> {
+        let asked = self.request("GET", "readyz")?.timeout(ANSWER_TIMEOUT).send().await;
+        match self.accepted(asked).await {
+            Ok(_) => Ok(Vec::new()),
+            Err(ServerError::Refused(body)) if body.code == Code::NotReady.as_str() => Ok(failed_parts(&body)),
+            Err(error) => Err(error),
+        }
     }
 
     /// The data of server-sent events, each a JSON document, until the server ends the stream.
@@ -298,6 +308,14 @@ fn data(block: &str) -> Option<String> {
         .map(|line| line.strip_prefix(' ').unwrap_or(line))
         .collect();
     (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+/// The parts that are not ready, as the server tells them.
+fn failed_parts(body: &ErrorBody) -> Vec<(String, String)> {
+    let parts = body.details.get("checks").and_then(Value::as_array).into_iter().flatten();
+    let text = |part: &Value, member: &str| part[member].as_str().unwrap_or_default().to_owned();
+    let failed = parts.filter(|part| part["ok"] == false);
+    failed.map(|part| (text(part, "name"), text(part, "reason"))).collect()
 }
 
 #[cfg(test)]

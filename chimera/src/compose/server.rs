@@ -26,6 +26,13 @@ pub(crate) fn server(url: &str, actor: &str, key: Option<&str>, token: Option<&s
     Ok(Arc::new(Remote(client::Server::new(url, credentials)?)))
 }
 
+/// What keeps the server at `url` from being ready, each part with its reason.
+pub(crate) async fn unready(url: &str) -> Outcome<Vec<(String, String)>> {
+    let Ambient { clock, random, .. } = Ambient::new();
+    let nobody = client::Credentials { actor: String::new(), key: None, token: None, clock, random };
+    Ok(client::Server::new(url, nobody)?.unready().await?)
+}
+
 #[async_trait]
 impl Server for Remote {
     async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Outcome<Value> {
