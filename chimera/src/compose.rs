@@ -12,6 +12,7 @@ mod flow;
 mod node;
 mod restore;
 mod server;
+mod signing;
 mod traced;
 
 pub(crate) use access::{ActorStore, Example, actor_facts, actor_store, examples, give_up_sealed, seal_facts};
@@ -144,26 +145,27 @@ pub(crate) const fn alone_with_blobs(config: &Config) -> bool {
 
 /// Refuses a key that would sign behind one that nobody here knows: verification with the known
 /// keys would call the ledger broken. What else may be wrong with it, the checkpointer says.
-async fn may_sign(config: &Config, signer: Option<&Signer>, records: &dyn Records) -> Outcome {
+async fn may_sign(config: &Config, signer: Option<&Signer>, records: &dyn Records, was_here: bool) -> Outcome {
     let last = match last_checkpoint(records).await {
         Ok(last) => last,
         Err(LedgerError::Read(error)) => return Err(error.into()),
         Err(_) => None,
     };
-    let Some(last) = last else { return Ok(()) };
     let keys: Vec<_> = match signer {
         Some(signer) => known(signer, &config.trusted_keys),
         None => config.trusted_keys.clone(),
     };
-    if last.verify(&keys) != Err(CheckpointFault::UnknownKey) {
-        return Ok(());
-    }
+    let unknown = match last {
+        Some(last) => (last.verify(&keys) == Err(CheckpointFault::UnknownKey)).then_some((last.key_id, "is signed")),
+        None if was_here => signing::unknown(records, &keys).await?.map(|key_id| (key_id, "is to be signed")),
+        None => None,
+    };
+    let Some((theirs, signs)) = unknown else { return Ok(()) };
     records.close().await;
     let ours = signer.map_or("keys/ledger.key is missing".to_owned(), |signer| signer.key_id().to_string());
-    let theirs = &last.key_id;
     Err(Failure::new(
         Code::ConfigInvalid,
-        format!("the ledger is signed with key {theirs}, which is neither this node's ({ours}) nor trusted"),
+        format!("the ledger {signs} with key {theirs}, which is neither this node's ({ours}) nor trusted"),
     )
     .hint(
         "set `ledger.signing_key` to the secret that all nodes share, or list the other public key in \
@@ -350,7 +352,7 @@ pub(crate) async fn may_sign_here(config: &Config, ambient: &Ambient) -> Outcome
         Err(failure) if failure.code == Code::NotFound => return Ok(()),
         Err(failure) => return Err(failure),
     };
-    may_sign(config, existing.as_ref(), &*records).await?;
+    may_sign(config, existing.as_ref(), &*records, signing::was_here(config)).await?;
     records.close().await;
     Ok(())
 }

@@ -6,7 +6,7 @@
 use super::checks::{Upkeep, blobs_check, clock_check, counters_check, data_folder, records_check};
 use super::{
     Ambient, Example, access, alone_with_blobs, base_url, blobs, existing_signer, flow, may_sign, record, records,
-    signer,
+    signer, signing,
 };
 use crate::config::Config;
 use crate::failure::Outcome;
@@ -57,10 +57,10 @@ pub(crate) async fn prepare(
         tracing::warn!("there is a ledger's key but no data file; if it was removed, stop and put it back");
     }
     let node = ambient.random.opaque_id();
-    let existing = existing_signer(config).await?;
+    let (existing, was_here) = (existing_signer(config).await?, signing::was_here(config));
     let records = records(config, ambient, &node).await?;
     // Before one is made: a key that was lost must not be replaced.
-    may_sign(config, existing.as_ref(), &*records).await?;
+    may_sign(config, existing.as_ref(), &*records, was_here).await?;
     let signer = Arc::new(signer(config, home, ambient).await?);
     let blobs = blobs(config, home, ambient, address).await?;
     let mut checks = vec![
@@ -132,7 +132,7 @@ pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: Prepared
     let parts =
         Parts { checks, blobs, running: Some(running), access, records, ambient, node, checkpoints, clock_watch };
     warn_of_own_parts(config);
-    match parts.record("NodeStarted").await {
+    match parts.record(signing::STARTED, signing::announcement(&signer)).await {
         // It starts all the same: people have to see what is held.
         Err(failure) if failure.code == Code::StoreHeld => {}
         other => other?,
@@ -169,9 +169,8 @@ impl Parts {
         self.running.as_ref().map(|running| running.flow.clone())
     }
 
-    async fn record(&self, event_type: &str) -> Outcome {
-        let told = (event_type, serde_json::json!({}));
-        record(&*self.records, &self.ambient, &self.node, Tx::default(), told).await
+    async fn record(&self, event_type: &str, data: serde_json::Value) -> Outcome {
+        record(&*self.records, &self.ambient, &self.node, Tx::default(), (event_type, data)).await
     }
 
     /// Begins no more runs and calls, and waits until the calls under way have ended, or the grace time
@@ -196,7 +195,7 @@ impl Parts {
         if let Some(running) = self.running.take() {
             running.stop(loops).await;
         }
-        if let Err(failure) = self.record("NodeStopped").await {
+        if let Err(failure) = self.record("NodeStopped", serde_json::json!({})).await {
             tracing::warn!(reason = failure.message, "the stop is not in the ledger");
         }
         let (stop, checkpoints) = self.checkpoints;

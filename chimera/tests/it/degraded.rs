@@ -136,6 +136,35 @@ fn a_database_without_a_table_or_a_right_is_not_ready_and_the_doctor_names_what_
     assert_eq!(server.stop().0, Some(0));
 }
 
+/// Nothing is missing in the database: only the running server has met what refuses its changes.
+#[test]
+fn a_trigger_of_somebody_else_makes_the_store_unusable_and_the_doctor_asks_the_server_about_it() {
+    let postgres = PrivatePostgres::shared().unwrap();
+    let url = postgres.fresh_database().unwrap();
+    let place = Place::new().trusting().env("CHIMERA_DATABASE_URL", &url);
+    assert!(!place.run(&["doctor"]).stdout.contains("server"), "no server runs");
+    let server = place.dev(&[]);
+    acts(&place);
+    assert_eq!(finding(&place, "server")["verdict"], "ok");
+    let raise = "CREATE FUNCTION dba_no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'secret words'; END $$; \
+                 CREATE TRIGGER dba BEFORE INSERT ON steps FOR EACH ROW EXECUTE FUNCTION dba_no()";
+    postgres.execute(&url, raise).unwrap();
+    let told = "a trigger or a function that is not Chimera's refuses changes in the database: dba_no()";
+    let refused = act(&place);
+    assert_eq!((&refused["code"], &refused["retryable"]), (&"STORE_UNUSABLE".into(), &false.into()), "{refused}");
+    assert!(refused["message"].as_str().unwrap().contains(told), "{refused}");
+    server.until_not_ready("records", told);
+    let found = finding(&place, "server");
+    assert_eq!(found["verdict"], "fail");
+    assert!(found["message"].as_str().unwrap().contains(told), "{found}");
+    postgres.execute(&url, "DROP TRIGGER dba ON steps").unwrap();
+    server.until_ready();
+    acts(&place);
+    assert_eq!(finding(&place, "server")["verdict"], "ok");
+    let (status, log) = server.stop();
+    assert!(status == Some(0) && !log.contains("secret words"), "{log}");
+}
+
 #[test]
 fn a_data_folder_that_can_not_be_made_is_not_worth_trying_again() {
     for folder in ["/proc/nowhere", "/dev/null/data"] {

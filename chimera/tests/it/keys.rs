@@ -171,6 +171,30 @@ fn the_doctor_sees_a_ledger_key_that_was_lost_or_exchanged() {
     assert_eq!(verdict(&place, "signing_key").0, "fail");
 }
 
+/// Nothing is signed yet, and the ledger says all the same who was going to.
+#[test]
+fn a_ledger_key_that_is_lost_or_exchanged_before_the_first_checkpoint_is_refused() {
+    let place = Place::new();
+    let server = place.serve(&[]);
+    server.until_ready();
+    server.signal("KILL");
+    assert_eq!(server.wait().0, None);
+    let file = place.path(".chimera/keys/ledger.key");
+    let right = std::fs::read_to_string(&file).unwrap();
+    for wrong in [None, Some("08".repeat(32))] {
+        match &wrong {
+            None => std::fs::remove_file(&file).unwrap(),
+            Some(text) => std::fs::write(&file, text).unwrap(),
+        }
+        refused(&place);
+        assert_eq!(file.exists(), wrong.is_some(), "nothing is made in its place");
+        assert_eq!(verdict(&place, "signing_key").0, "fail");
+    }
+    std::fs::write(&file, right).unwrap();
+    assert_eq!(place.serve(&[]).stop().0, Some(0));
+    assert_intact(&place, 1);
+}
+
 #[test]
 fn keys_that_only_sign_what_was_given_out_are_made_anew_with_a_warning() {
     let place = Place::new();
