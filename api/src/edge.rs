@@ -7,7 +7,7 @@ use axum::http::Uri;
 use chimera_engine::access::Access;
 use chimera_engine::flow::Flow;
 use chimera_engine::port::{Blobs, Clock, Random};
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, OptionFuture};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +20,8 @@ use tokio::task::JoinHandle;
 pub type TraceLink = Arc<dyn Fn(&tracing::Span, &Origin<'_>) -> Option<TraceContext> + Send + Sync>;
 
 type Probe = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+/// A question that nobody has waited for to its end.
+type OpenQuestion = Arc<Mutex<Option<JoinHandle<Result<(), String>>>>>;
 type Note = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
 /// One part that the process needs, and how to ask whether it works.
@@ -29,8 +31,7 @@ pub struct Check {
     pub name: &'static str,
     probe: Probe,
     note: Option<Note>,
-    /// A question that nobody has the answer of yet.
-    open: Arc<Mutex<Option<JoinHandle<Result<(), String>>>>>,
+    open: OpenQuestion,
 }
 
 impl Check {
@@ -58,21 +59,23 @@ impl Check {
     }
 
     /// Asks, and waits for the answer only so long. A question that takes longer goes on: what a part does to prove that it
-    /// works has to come to its end some time. Whoever asks next waits for that one.
+    /// works has to come to its end some time. Whoever asks meanwhile hears what comes first, its answer or that to a
+    /// question of their own; of those one goes on at a time.
     pub(crate) async fn run_within(&self, limit: Duration) -> Result<(), String> {
         let mut open = self.open.lock().await;
         // An answer that came when nobody waited is old by now.
-        let question = match open.take().filter(|question| !question.is_finished()) {
-            Some(question) => open.insert(question),
-            None => open.insert(tokio::spawn((self.probe)())),
-        };
-        match tokio::time::timeout(limit, question).await {
-            Ok(answer) => {
-                *open = None;
-                answer.unwrap_or_else(|_| Err("the check did not finish".to_owned()))
+        let late = open.take().filter(|question| !question.is_finished());
+        let own = if late.is_some() { Some((self.probe)()) } else { None };
+        let question = open.insert(late.unwrap_or_else(|| tokio::spawn((self.probe)())));
+        let own = OptionFuture::from(own);
+        let answer = async {
+            tokio::select! {
+                biased;
+                answer = question => answer.unwrap_or_else(|_| Err("the check did not finish".to_owned())),
+                Some(answer) = own => answer,
             }
-            Err(_) => Err("no answer in time".to_owned()),
-        }
+        };
+        tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| Err("no answer in time".to_owned()))
     }
 
     /// Asks.
@@ -231,5 +234,55 @@ impl Deref for Edge {
 
     fn deref(&self) -> &Parts {
         &self.parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+    use tokio::sync::Notify;
+
+    const SHORT: Duration = Duration::from_millis(20);
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// A part that proves that it works by something that takes longer than anybody waits.
+    #[tokio::test]
+    async fn a_question_that_takes_longer_goes_on_and_what_it_proves_counts() {
+        let (proven, done) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
+        let (shown, waits) = (Arc::clone(&proven), Arc::clone(&done));
+        let check = Check::new("records", move || {
+            let (shown, waits) = (Arc::clone(&shown), Arc::clone(&waits));
+            async move {
+                if !shown.load(Ordering::SeqCst) {
+                    waits.notified().await;
+                    shown.store(true, Ordering::SeqCst);
+                }
+                Ok(())
+            }
+        });
+        assert_eq!(check.run_within(SHORT).await, Err("no answer in time".to_owned()));
+        done.notify_one();
+        while !proven.load(Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(check.run_within(LONG).await, Ok(()));
+    }
+
+    /// The first question hangs, and the part knows by now what is wrong.
+    #[tokio::test]
+    async fn a_question_that_hangs_keeps_nobody_from_hearing_what_is_wrong() {
+        let asked = AtomicUsize::new(0);
+        let check = Check::new("records", move || {
+            let first = asked.fetch_add(1, Ordering::SeqCst) == 0;
+            async move {
+                if first {
+                    std::future::pending::<()>().await;
+                }
+                Err("the disk is full".to_owned())
+            }
+        });
+        assert_eq!(check.run_within(SHORT).await, Err("no answer in time".to_owned()));
+        assert_eq!(check.run_within(LONG).await, Err("the disk is full".to_owned()));
     }
 }

@@ -1,7 +1,7 @@
 //! `GET /readyz`: whether every part that requests need works now.
 //!
 //! The parts are asked at the same time, each within its own limit, so that one that hangs does not
-//! hide the others. One that takes longer goes on, and is not asked anew meanwhile. Anybody may ask, and asking makes
+//! hide the others. One that takes longer goes on, so that what it finds out counts. Anybody may ask, and asking makes
 //! stores write: so one caller asks them at a time, and the answer is kept for a moment.
 
 use crate::edge::{Check, Edge};

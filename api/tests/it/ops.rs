@@ -42,35 +42,6 @@ async fn however_many_ask_whether_it_is_ready_the_parts_are_asked_once() {
     assert_eq!(asked.load(Ordering::Relaxed), 1);
 }
 
-/// What a part does to find out whether it works takes longer than anybody waits, and is not begun anew each time.
-#[tokio::test]
-async fn a_part_that_answers_late_goes_on_and_what_it_found_out_counts() {
-    let (begun, proven) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (count, shown) = (Arc::clone(&begun), Arc::clone(&proven));
-    let slow = Check::new("records", move || {
-        let (count, shown) = (Arc::clone(&count), Arc::clone(&shown));
-        async move {
-            if shown.load(Ordering::SeqCst) == 0 {
-                count.fetch_add(1, Ordering::SeqCst);
-                tokio::time::sleep(Duration::from_millis(400)).await;
-                shown.store(1, Ordering::SeqCst);
-            }
-            Ok(())
-        }
-    });
-    let server = served(edge().with_checks(vec![slow]).with_check_timeout(Duration::from_millis(50))).await;
-    let asks = async {
-        let mut late = 0;
-        while get_json(server.url("/readyz")).await.0 != 200 {
-            late += 1;
-        }
-        late
-    };
-    let late = tokio::time::timeout(Duration::from_secs(20), asks).await.expect("it is ready in the end");
-    assert!(late > 0, "it was late");
-    assert_eq!(begun.load(Ordering::SeqCst), 1, "one question at a time");
-}
-
 #[tokio::test]
 async fn a_stopping_process_is_not_ready() {
     let server = served(edge().with_checks(vec![working("records")])).await;
