@@ -1,5 +1,5 @@
 //! Whoever writes what is done does not approve it, where somebody else must: neither the one who asked for the
-//! run nor the one who last changed what would run.
+//! run nor anybody who changed what would run.
 
 use chimera_core::access::Level;
 use chimera_core::error::Code;
@@ -50,33 +50,49 @@ async fn decided_by_none_of(stage: &Stage, run: Uuid, asked: &Value, none: &[&st
     assert_eq!(approve(stage, "user_cat", run, asked).await, "none");
 }
 
-#[tokio::test(start_paused = true)]
-async fn whoever_edited_a_step_last_does_not_decide_about_it() {
-    let first = stage(1).open().await;
-    let run = first.run(&guarded(), Level::ExecuteNotify).await;
-    let mut asked = first.asks(run).await.remove(0);
-    for (who, n) in [("user_dan", 1), ("user_bob", 2)] {
-        let step = id_of(&asked["step_id"]);
-        first.flow.edit(&first.permit(who), run, step, json!({"n": n})).await.unwrap();
-        asked = newer(&first, run, &asked).await;
-        assert_eq!(asked["changed_by"], json!([who]), "the last change counts");
+/// One edit after the other of what waits; gives the request that waits then.
+async fn edited_by(stage: &Stage, run: Uuid, edits: &[(&str, Value)]) -> Value {
+    let mut asked = stage.asks(run).await.remove(0);
+    for (who, input) in edits {
+        let (permit, input) = (stage.permit(who), input.clone());
+        match asked["step_id"].as_str() {
+            Some(_) => stage.flow.edit(&permit, run, id_of(&asked["step_id"]), input).await.unwrap(),
+            None => stage.flow.edit_planned(&permit, run, "a", input).await.unwrap(),
+        }
+        asked = newer(stage, run, &asked).await;
     }
-    let second = first.restart(stage(1)).await;
-    decided_by_none_of(&second, run, &asked, &["user_ann", "user_bob"]).await;
-    assert_eq!(second.ended(run).await["status"], "completed");
+    asked
 }
 
-/// An edit that replaces somebody's own leaves them free to decide: what would run is another's.
+/// What would run is of everybody who edited it: an edit may leave what another wrote as it is, or change what the tool
+/// does not look at.
 #[tokio::test(start_paused = true)]
-async fn whoever_edited_before_the_last_edit_may_decide() {
-    let stage = stage(1).open().await;
-    let run = stage.run(&guarded(), Level::ExecuteNotify).await;
-    let mut asked = stage.asks(run).await.remove(0);
-    for (who, n) in [("user_cat", 1), ("user_bob", 2)] {
-        stage.flow.edit(&stage.permit(who), run, id_of(&asked["step_id"]), json!({"n": n})).await.unwrap();
-        asked = newer(&stage, run, &asked).await;
+async fn everybody_who_edited_a_step_does_not_decide_about_it() {
+    for level in [Level::ExecuteNotify, Level::Draft] {
+        for last in [json!({"n": "dan"}), json!({"n": "bob", "ignored": 1}), json!({"n": "a"})] {
+            let first = stage(1).open().await;
+            let run = first.run(&guarded(), level).await;
+            let asked = edited_by(&first, run, &[("user_bob", json!({"n": "bob"})), ("user_dan", last.clone())]).await;
+            assert_eq!(asked["changed_by"], json!(["user_bob", "user_dan"]), "{level:?} {last}");
+            let second = first.restart(stage(1)).await;
+            decided_by_none_of(&second, run, &asked, &["user_ann", "user_bob", "user_dan"]).await;
+            assert_eq!(second.ended(run).await["status"], "completed");
+        }
     }
-    decided_by_none_of(&stage, run, &asked, &["user_ann", "user_bob"]).await;
+}
+
+/// A process that ends between two edits forgets neither.
+#[tokio::test(start_paused = true)]
+async fn whoever_edited_before_a_restart_and_another_edit_does_not_decide() {
+    for level in [Level::ExecuteNotify, Level::Draft] {
+        let first = stage(1).open().await;
+        let run = first.run(&guarded(), level).await;
+        edited_by(&first, run, &[("user_bob", json!({"n": "bob"}))]).await;
+        let second = first.restart(stage(1)).await;
+        let asked = edited_by(&second, run, &[("user_dan", json!({"n": "bob", "ignored": 1}))]).await;
+        decided_by_none_of(&second, run, &asked, &["user_ann", "user_bob", "user_dan"]).await;
+        assert_eq!(second.ended(run).await["status"], "completed");
+    }
 }
 
 #[tokio::test(start_paused = true)]

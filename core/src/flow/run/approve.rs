@@ -7,6 +7,7 @@ use super::demand::Demand;
 use super::env::{Action, Env, Verdict as PolicyVerdict};
 use super::event::Verdict;
 use super::past::Past;
+use super::requesters::also;
 use super::rows::{Book, Unstorable};
 use super::scope::View;
 use super::start::{taken_in, too_deep};
@@ -387,14 +388,14 @@ impl Run {
             }
             Ok(input) => {
                 let data = json!({"node": self.name(at), "input_digest": input.digest()});
-                let changed_by = vec![by.id.clone()];
-                book.note("step.edited", Some(step), Some(by), data);
+                book.note("step.edited", Some(step), Some(by.clone()), data);
                 // Whoever says again what stands there has written nothing: it stays its author's.
                 let same = self.task(at).is_some_and(|task| task.digest == Some(input.digest()));
                 self.fix_input(at, input);
                 if let Some(task) = self.task_mut(at).filter(|_| !same) {
                     task.approved = None;
-                    task.changed_by = changed_by;
+                    // Whoever wrote before stays: an edit may leave what they wrote, or change what the tool ignores.
+                    task.changed_by = also(std::mem::take(&mut task.changed_by), [by.id.as_str()]);
                 }
             }
         }

@@ -252,7 +252,13 @@ impl Run {
     fn load_plan(&mut self, row: &Row, approvals: &[Row]) {
         let Some(document) = row.get("plan").as_json().map(crate::record::Json::to_value) else { return };
         let edits = document.get("edits").and_then(Value::as_object).into_iter().flatten();
-        let by = |node: &str| document["edited_by"][node].as_str().map(str::to_owned);
+        // One name where only the last editor was kept.
+        let by = |node: &str| match &document["edited_by"][node] {
+            Value::String(one) => vec![one.clone()],
+            several => {
+                several.as_array().into_iter().flatten().filter_map(|by| Some(by.as_str()?.to_owned())).collect()
+            }
+        };
         self.edits = edits.map(|(node, input)| (node.clone(), Edit { input: input.clone(), by: by(node) })).collect();
         let approved = !row.get("plan_digest").is_null();
         let waits = |row: &Row| row.get("step_id").is_null() && row.text("action_type") == "plan";

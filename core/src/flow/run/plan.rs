@@ -7,6 +7,7 @@
 use super::demand::Demand;
 use super::env::Env;
 use super::event::Verdict;
+use super::requesters::also;
 use super::rows::{Book, Unstorable};
 use super::task::Asked;
 use super::{At, Run, RunStatus};
@@ -88,8 +89,8 @@ impl Planned {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Edit {
     pub(crate) input: Value,
-    /// Who; edits that were written before it was kept have nobody.
-    pub(crate) by: Option<String>,
+    /// Everybody who edited it; edits that were written before it was kept have nobody.
+    pub(crate) by: Vec<String>,
 }
 
 /// A plan that was drafted.
@@ -208,7 +209,8 @@ impl Run {
         self.plan = None;
         // Whoever says again what stands there has written nothing: it stays its author's.
         if !same {
-            self.edits.insert(node, Edit { input, by: Some(by.id) });
+            let before = self.edits.remove(&node).map(|edit| edit.by).unwrap_or_default();
+            self.edits.insert(node, Edit { input, by: also(before, [by.id.as_str()]) });
         }
         // Whoever takes the run up before the draft is made finds the edits and makes it.
         book.set("plan", Json::of(&self.edits_document())?);

@@ -1,9 +1,10 @@
 //! Who counts as having asked for something.
 //!
 //! A rule may demand that somebody else decides than whoever asked. Those who asked are the actor of the run and
-//! whoever asked for the run that it repeats, but also whoever wrote what would run: the version of the workflow, the
-//! input of a step or of a line of the plan that was changed last, or what a patch added to the graph. Otherwise
-//! somebody could write what is done and approve it too.
+//! whoever asked for the run that it repeats, but also whoever wrote what would run: the version of the workflow,
+//! an edit of the input of a step or of a line of the plan, or what a patch added to the
+//! graph. Otherwise somebody could write what is done and approve it too. Of several edits each counts: nobody can tell
+//! whose words are left in the last one.
 //!
 //! What a step gave is what later steps work with. So whoever changed a step that has run, or wrote what it gave,
 //! counts as having asked for everything that follows, in this run, in the one around it and in those that repeat it.
@@ -24,14 +25,14 @@ pub(crate) fn also<'a>(mut requesters: Vec<String>, others: impl IntoIterator<It
 impl Run {
     /// Who asked for what would run at a place.
     pub(crate) fn requesters_of(&self, at: At) -> Vec<String> {
-        let edit = self.edits.get(self.name(at)).and_then(|edit| edit.by.as_deref());
+        let edits = self.edits.get(self.name(at)).into_iter().flat_map(|edit| edit.by.iter().map(String::as_str));
         let changed = self.task(at).into_iter().flat_map(|task| task.changed_by.iter().map(String::as_str));
-        also(self.head.requesters(), self.patcher_of(at.node).into_iter().chain(edit).chain(changed))
+        also(self.head.requesters(), self.patcher_of(at.node).into_iter().chain(edits).chain(changed))
     }
 
     /// Who asked for the plan as it stands: every line that was edited and every patch is somebody's.
     pub(crate) fn requesters_of_plan(&self) -> Vec<String> {
-        let edits = self.edits.values().filter_map(|edit| edit.by.as_deref());
+        let edits = self.edits.values().flat_map(|edit| edit.by.iter().map(String::as_str));
         let applied = self.overlays.values().filter(|overlay| overlay.before.is_some());
         also(self.head.requesters(), edits.chain(applied.map(|overlay| overlay.by.id.as_str())))
     }
