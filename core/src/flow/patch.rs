@@ -36,6 +36,8 @@ pub struct Patch {
     pub tools: BTreeMap<String, String>,
     /// How many calls it adds, with those of the workflows that it starts, if somebody counted them.
     pub calls: Option<usize>,
+    /// Who wrote the versions of the workflows that it starts, within each other.
+    pub authors: Vec<String>,
 }
 
 /// The member of a stored patch that holds its pins. Whoever proposes one does not choose them.
@@ -46,6 +48,9 @@ const TOOLS: &str = "tool_versions";
 
 /// The member of a stored patch that says how many calls it adds.
 const CALLS: &str = "calls";
+
+/// The member of a stored patch that names who wrote the workflows that it starts.
+const AUTHORS: &str = "workflow_authors";
 
 /// What takes a patch out again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +85,7 @@ impl Patch {
             pins: Pins::default(),
             tools: BTreeMap::new(),
             calls: None,
+            authors: Vec::new(),
         };
         if !patch.patch_version.is_empty() && patch.patch_version != PATCH_VERSION {
             out.add(ProblemCode::InvalidValue, "/patch_version", "patch_version must be \"0.1\"");
@@ -101,12 +107,14 @@ impl Patch {
     /// Reads a patch as it is stored, with its pins and the versions of its tools.
     pub fn from_stored(mut value: Value) -> Result<Self, Vec<Problem>> {
         let mut take = |member| value.as_object_mut().and_then(|members| members.remove(member));
-        let (pins, tools, calls) = (take(PINS), take(TOOLS), take(CALLS));
+        let (pins, tools, calls, authors) = (take(PINS), take(TOOLS), take(CALLS), take(AUTHORS));
         let calls = calls.and_then(|calls| usize::try_from(calls.as_u64()?).ok());
         let tools = tools.as_ref().and_then(Value::as_object).into_iter().flatten();
         let tools = tools.filter_map(|(tool, version)| Some((tool.clone(), version.as_str()?.to_owned()))).collect();
+        let authors = authors.as_ref().and_then(Value::as_array).into_iter().flatten();
+        let authors = authors.filter_map(|author| Some(author.as_str()?.to_owned())).collect();
         let patch = Self::from_value(value)?;
-        Ok(Self { pins: pins.as_ref().map(Pins::from_value).unwrap_or_default(), tools, calls, ..patch })
+        Ok(Self { pins: pins.as_ref().map(Pins::from_value).unwrap_or_default(), tools, calls, authors, ..patch })
     }
 
     /// Puts in the versions that its tools have here; one that is not here keeps the version that it had.
@@ -135,6 +143,9 @@ impl Patch {
         }
         if let Some(calls) = self.calls {
             value[CALLS] = calls.into();
+        }
+        if !self.authors.is_empty() {
+            value[AUTHORS] = json!(self.authors);
         }
         value
     }

@@ -150,7 +150,9 @@ impl Flow {
             };
             node.pin(newest);
         }
-        patch.pins = self.inner.workflows.inside_stored(permit.tenant(), &patch.add_nodes, kept).await?.pins;
+        let inside = self.inner.workflows.inside_stored(permit.tenant(), &patch.add_nodes, kept).await?;
+        patch.authors = self.inner.workflows.authors(permit.tenant(), &inside).await?;
+        patch.pins = inside.pins;
         Ok(())
     }
 

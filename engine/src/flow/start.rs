@@ -129,7 +129,9 @@ impl Flow {
         self.check_notify(permit, ask.level, ask.notify.as_ref())?;
         // They are fixed with the run: a version that comes later is for later runs.
         let inside = self.inner.workflows.inside_stored(permit.tenant(), &graph.document.nodes, &ask.pins).await?;
-        let author = self.inner.workflows.author(permit.tenant(), &ask.workflow_id, version).await?;
+        let mut writers: Vec<String> =
+            self.inner.workflows.author(permit.tenant(), &ask.workflow_id, version).await?.into_iter().collect();
+        writers.extend(self.inner.workflows.authors(permit.tenant(), &inside).await?);
         let now = self.inner.parts.clock.steady();
         let plain = || {
             json!({
@@ -146,7 +148,7 @@ impl Flow {
             tenant: permit.tenant().to_owned(),
             actor: permit.actor().to_owned(),
             actor_kind: permit.kind(),
-            co_requesters: author.into_iter().filter(|author| author != permit.actor()).collect(),
+            co_requesters: Head::written_by(permit.actor(), &writers),
             level: ask.level,
             priority: ask.priority,
             dry_run: ask.dry_run,
@@ -245,6 +247,7 @@ impl Flow {
         let inside = self.inner.workflows.inside_stored(permit.tenant(), &graph.document.nodes, &pins).await?;
         let mut writers = load::patchers(records, replay.of).await?;
         writers.extend(self.inner.workflows.author(permit.tenant(), &original.workflow.id, version).await?);
+        writers.extend(self.inner.workflows.authors(permit.tenant(), &inside).await?);
         let now = self.inner.parts.clock.steady();
         let level = again.level.map_or(original.level, |level| level.min(original.level));
         let request = Arc::new(json!({"replay_of": replay.of, "mode": replay.mode.as_str(), "from": replay.from}));

@@ -407,6 +407,16 @@ impl Workflows {
         Ok(Some(author))
     }
 
+    /// Who wrote the versions of workflows that start each other, each once.
+    pub(super) async fn authors(&self, tenant: &str, inside: &Inside) -> Result<Vec<String>, FlowError> {
+        let mut authors = BTreeSet::new();
+        for (id, asked) in inside.children.keys() {
+            let Some(version) = asked.or_else(|| inside.pins.get(id)) else { continue };
+            authors.extend(self.author(tenant, id, version).await?);
+        }
+        Ok(authors.into_iter().collect())
+    }
+
     /// Which version was the newest at a moment; none: there was none yet. Only runs from before pins were kept go
     /// by it: a version may be dated before it is there.
     pub(super) async fn newest_at(&self, tenant: &str, id: &str, at: Timestamp) -> Result<Option<i64>, FlowError> {

@@ -463,3 +463,72 @@ async fn whoever_wrote_a_workflow_within_does_not_decide_about_its_steps() {
     decided_by_none_of(&stage, child, &asked, &["user_bob", "user_dan"]).await;
     assert_eq!(stage.ended(run).await["status"], "completed");
 }
+
+/// Starting a run inside is asking for what its workflow does, and what those do that it starts.
+#[tokio::test(start_paused = true)]
+async fn whoever_wrote_a_workflow_within_does_not_decide_whether_it_is_started() {
+    let stage = nested(workflow("outer").node(starts("c", "inner"))).await;
+    let run = started(&stage, "service_nightly", "outer").await;
+    let asked = stage.asks(run).await.remove(0);
+    // A version that the run does not start is no part in it.
+    stage.apply_as("user_cat", &workflow("innermost").node(strict_less("later"))).await;
+    decided_by_none_of(&stage, run, &asked, &["user_bob", "user_dan", "user_eve"]).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_wrote_a_workflow_within_does_not_decide_about_the_plan() {
+    let stage = nested(workflow("outer").node(strict("a")).child("c", "inner", json!({}))).await;
+    let ask = StartRun { level: Level::Draft, ..StartRun::of("outer", json!({})) };
+    let run = stage.flow.start(&stage.permit("service_nightly"), ask).await.unwrap().run_id;
+    let asked = stage.asks(run).await.remove(0);
+    decided_by_none_of(&stage, run, &asked, &["user_bob", "user_dan", "user_eve"]).await;
+}
+
+/// A stage with a workflow of `user_eve`, which starts one of `user_bob`, which starts one of `user_dan`.
+async fn nested(outer: Air) -> Stage {
+    let stage = stage(1).open().await;
+    stage.apply_as("user_dan", &workflow("innermost").node(strict_less("x"))).await;
+    stage.apply_as("user_bob", &workflow("inner").child("i", "innermost", json!({}))).await;
+    stage.apply_as("user_eve", &outer).await;
+    stage
+}
+
+/// A node that starts a workflow and that somebody else must approve.
+fn starts(id: &str, workflow: &str) -> Value {
+    json!({
+        "id": id, "type": "workflow", "workflow_id": workflow, "inputs": {},
+        "requires_approval": {"other_than_requester": true},
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_wrote_a_workflow_that_a_patch_starts_does_not_decide_whether_it_is_started() {
+    let gate = Arc::new(Notify::new());
+    let first = gated(&gate).open().await;
+    first.apply_as("user_dan", &workflow("innermost").node(strict_less("x"))).await;
+    first.apply_as("user_eve", &workflow("inner").child("i", "innermost", json!({}))).await;
+    let run = first.run(&chain("w", &[("g", "gated")]), Level::ExecuteNotify).await;
+    first.step(run, "g", "running").await;
+    first.flow.patch(&first.permit("user_bob"), run, patch(starts("c", "inner")), None, false).await.unwrap();
+    first.until(run, |shown| shown["patches"].as_array().is_some_and(|all| all[0]["status"] == "applied")).await;
+    gate.notify_one();
+    let asked = first.asks(run).await.remove(0);
+    let second = first.restart(stage(1)).await;
+    decided_by_none_of(&second, run, &asked, &["user_ann", "user_bob", "user_dan", "user_eve"]).await;
+    assert_eq!(second.ended(run).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_wrote_a_workflow_within_does_not_decide_about_a_retry() {
+    let stage = stage(1).open().await;
+    stage.apply_as("user_bob", &workflow("inner").node(strict_less("x"))).await;
+    stage.apply_as("user_eve", &workflow("outer").node(starts("a", "inner"))).await;
+    let run = started(&stage, "user_ann", "outer").await;
+    stage.asks(run).await;
+    stage.flow.cancel(&stage.permit("user_ann"), run, None).await.unwrap();
+    stage.ended(run).await;
+    let again = retry(&stage, "user_ann", run).await;
+    let asked = stage.asks(again).await.remove(0);
+    decided_by_none_of(&stage, again, &asked, &["user_ann", "user_bob", "user_eve"]).await;
+}

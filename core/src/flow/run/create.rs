@@ -225,6 +225,12 @@ impl Head {
         Actor::new(self.actor.as_str(), self.actor_kind)
     }
 
+    /// Who counts as asking for a run of `actor` too: whoever wrote its workflow and those that it starts.
+    #[must_use]
+    pub fn written_by(actor: &str, writers: &[String]) -> Vec<String> {
+        also(vec![actor.to_owned()], writers.iter().map(String::as_str)).split_off(1)
+    }
+
     /// Who counts as asking for it too when somebody else repeats it: whoever asked for it, and whoever wrote its
     /// workflow or put patches on it, since those are repeated with it.
     #[must_use]

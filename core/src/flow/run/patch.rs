@@ -127,7 +127,7 @@ impl Run {
         let digest = patch::digest(covered, &overlay.patch);
         let demand = Demand::one("the plan was approved without this patch");
         let asked = self.request(digest, &demand, env);
-        let requesters = also(self.head.requesters(), [overlay.by.id.as_str()]);
+        let requesters = also(self.head.requesters(), overlay.writers());
         let document = overlay.patch.to_value();
         let set = vec![("approval_request_id", asked.id.into()), ("patch", Json::of(&document)?.into())];
         let data = json!({"patch": document, "number": number, "reason": demand.reason, "risk": overlay.risk});

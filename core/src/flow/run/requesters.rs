@@ -1,14 +1,15 @@
 //! Who counts as having asked for something.
 //!
 //! A rule may demand that somebody else decides than whoever asked. Those who asked are the actor of the run and
-//! whoever asked for the run that it repeats, but also whoever wrote what would run: the version of the workflow,
-//! an edit of the input of a step or of a line of the plan, or what a patch added to the
+//! whoever asked for the run that it repeats, but also whoever wrote what would run: the version of the workflow, those of
+//! the workflows that it starts, an edit of the input of a step or of a line of the plan, or what a patch added to the
 //! graph. Otherwise somebody could write what is done and approve it too. Of several edits each counts: nobody can tell
 //! whose words are left in the last one.
 //!
 //! What a step gave is what later steps work with. So whoever changed a step that has run, or wrote what it gave,
 //! counts as having asked for everything that follows, in this run, in the one around it and in those that repeat it.
 
+use super::patch::Overlay;
 use super::{At, Run};
 use std::sync::Arc;
 
@@ -27,14 +28,15 @@ impl Run {
     pub(crate) fn requesters_of(&self, at: At) -> Vec<String> {
         let edits = self.edits.get(self.name(at)).into_iter().flat_map(|edit| edit.by.iter().map(String::as_str));
         let changed = self.task(at).into_iter().flat_map(|task| task.changed_by.iter().map(String::as_str));
-        also(self.head.requesters(), self.patcher_of(at.node).into_iter().chain(edits).chain(changed))
+        let patch = self.patch_of_node(at.node).into_iter().flat_map(Overlay::writers);
+        also(self.head.requesters(), patch.chain(edits).chain(changed))
     }
 
     /// Who asked for the plan as it stands: every line that was edited and every patch is somebody's.
     pub(crate) fn requesters_of_plan(&self) -> Vec<String> {
         let edits = self.edits.values().flat_map(|edit| edit.by.iter().map(String::as_str));
         let applied = self.overlays.values().filter(|overlay| overlay.before.is_some());
-        also(self.head.requesters(), edits.chain(applied.map(|overlay| overlay.by.id.as_str())))
+        also(self.head.requesters(), edits.chain(applied.flat_map(Overlay::writers)))
     }
 
     /// What follows goes on from what a place gave.
@@ -53,9 +55,11 @@ impl Run {
             Arc::make_mut(&mut self.head).co_requesters = all.into_iter().skip(1).collect();
         }
     }
+}
 
-    /// Who put a node into the graph while the run was under way.
-    pub(crate) fn patcher_of(&self, node: usize) -> Option<&str> {
-        self.patch_of_node(node).map(|overlay| overlay.by.id.as_str())
+impl Overlay {
+    /// Whoever proposed the patch, and whoever wrote the workflows that it starts.
+    pub(crate) fn writers(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.by.id.as_str()).chain(self.patch.authors.iter().map(String::as_str))
     }
 }
