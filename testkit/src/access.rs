@@ -92,8 +92,17 @@ pub fn token_key() -> TokenKey {
 pub fn token(actor: &str, now: Timestamp) -> String {
     let iat = now.millis().div_euclid(1_000);
     let jti = Some(format!("token of {actor}"));
-    let claims =
-        Claims { sub: actor.to_owned(), exp: iat + 3_600, iat, nbf: None, jti, fam: None, aud: None, scopes: None };
+    let claims = Claims {
+        sub: actor.to_owned(),
+        exp: iat + 3_600,
+        iat,
+        nbf: None,
+        jti,
+        fam: None,
+        aud: None,
+        scopes: None,
+        key_of: None,
+    };
     token_key().sign(&claims).unwrap_or_default()
 }
 

@@ -40,6 +40,9 @@ pub struct Claims {
     /// What it narrows the actor's scopes to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Vec<String>>,
+    /// The pattern whose shared key it was got with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_of: Option<String>,
 }
 
 /// For whom a token is: one name or several.
@@ -276,6 +279,7 @@ mod tests {
             fam: None,
             aud: None,
             scopes: None,
+            key_of: None,
         }
     }
 

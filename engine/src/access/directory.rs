@@ -89,6 +89,12 @@ pub(super) struct HeldKey {
     pub(super) until: Option<Timestamp>,
 }
 
+/// Whether somebody is let in by the key that a pattern shares, or by a token that was got with it. An actor with an entry
+/// of its own may be allowed more than the pattern.
+pub(super) fn shares_key_of(pattern: &str, entry: &Entry, actor: &str) -> bool {
+    entry.is_pattern() && entry.id == pattern && may_share(entry, actor)
+}
+
 /// Whether somebody may be let in by what others hold too. Whoever holds it could decide as any person, and could take a
 /// name that looks like that of another.
 pub(super) fn may_share(entry: &Entry, actor: &str) -> bool {
@@ -99,8 +105,7 @@ impl Snapshot {
     /// The keys of an actor that count now: its own, and the one that its pattern shares.
     pub(super) fn keys(&self, actor: &str, now: Timestamp) -> impl Iterator<Item = &HeldKey> {
         let entry = self.registry.resolve(actor);
-        // An actor with an entry of its own may be allowed more than its pattern.
-        let shared = self.shared.get(&entry.id).filter(|_| entry.is_pattern() && may_share(&entry, actor));
+        let shared = self.shared.get(&entry.id).filter(|_| shares_key_of(&entry.id, &entry, actor));
         self.own_keys(actor, now).chain(shared.into_iter().flatten())
     }
 

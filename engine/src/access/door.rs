@@ -4,7 +4,7 @@
 //! the signature, its time, the rate, the nonce. Whoever is turned away is counted by address and
 //! entered in the ledger; whoever is let in gets a permit, and that is the only way to get one.
 
-use super::directory::{Directory, HeldKey, may_share};
+use super::directory::{Directory, HeldKey, may_share, shares_key_of};
 use super::once::Once;
 use super::permit::Permit;
 use super::rate::{Rate, Rates};
@@ -85,6 +85,13 @@ pub struct Door {
 pub(super) struct KeyUsed {
     pub(super) id: Uuid,
     pub(super) of: String,
+}
+
+impl KeyUsed {
+    /// The pattern that shares it, unless it is an actor's own.
+    pub(super) fn shared_by(&self) -> Option<String> {
+        self.of.contains('*').then(|| self.of.clone())
+    }
 }
 
 /// When a request says that it was made.
@@ -239,9 +246,12 @@ impl Door {
             return Err(ErrorBody::new(Code::RbacForbidden, "the actor is disabled"));
         }
         let shared = self.directory.settings.token_keys.iter().any(TokenKey::is_shared);
-        if shared && !may_share(&entry, &claims.sub) {
-            let body =
-                ErrorBody::new(Code::Unauthenticated, "Invalid JWT: its key is shared, and people never share one");
+        let by_shared = claims.key_of.as_ref().is_some_and(|of| !shares_key_of(of, &entry, &claims.sub));
+        if by_shared || (shared && !may_share(&entry, &claims.sub)) {
+            let body = ErrorBody::new(
+                Code::Unauthenticated,
+                "Invalid JWT: its key is shared, and not by this actor; sign in with a key of your own",
+            );
             return Err(body.with("reason", "shared key"));
         }
         let scopes = match &claims.scopes {

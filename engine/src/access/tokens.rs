@@ -73,8 +73,8 @@ impl Door {
         let rate = self.count(&permit, shown).await?;
         let family = self.directory.parts.random.row_id(now);
         let scopes = ask.scopes.as_ref().map(|narrow| scope::narrowed(&entry.scopes, narrow));
-        let granted = Grant { family, actor: &ask.actor, entry: &entry, narrow: scopes, rate };
-        match self.begin_family(&granted, &key, &ask.nonce, now).await {
+        let granted = Grant { family, actor: &ask.actor, entry: &entry, narrow: scopes, rate, key: &key };
+        match self.begin_family(&granted, &ask.nonce, now).await {
             Ok(tokens) => Ok(tokens),
             Err(AccessError::Refused(body)) => Err(self.turn_away(shown, None, *body).await),
             Err(error) => Err(Turned { body: error.body(), rate: Some(rate) }),
@@ -121,13 +121,7 @@ impl Door {
         self.validate_hmac(actor, shown.body, signature, now)
     }
 
-    async fn begin_family(
-        &self,
-        grant: &Grant<'_>,
-        key: &KeyUsed,
-        nonce: &str,
-        now: Timestamp,
-    ) -> Result<Tokens, AccessError> {
+    async fn begin_family(&self, grant: &Grant<'_>, nonce: &str, now: Timestamp) -> Result<Tokens, AccessError> {
         let (tokens, refresh) = self.mint(grant, now)?;
         let scopes = grant.narrow.clone().unwrap_or_else(|| vec!["*".to_owned()]);
         let family = Insert::into(
@@ -149,7 +143,7 @@ impl Door {
             &mut tx,
             grant,
             "token.issued",
-            json!({"expires_in": TOKEN_SECONDS, "key_id": key.id, "key_of": key.of}),
+            json!({"expires_in": TOKEN_SECONDS, "key_id": grant.key.id, "key_of": grant.key.of}),
         )?;
         match audit::commit(&*self.directory.parts.records, tx).await {
             Ok(_) => Ok(tokens),
@@ -193,7 +187,7 @@ impl Door {
             _ => Vec::new(),
         };
         let narrow = (stored != ["*"]).then(|| scope::narrowed(&entry.scopes, &stored));
-        let grant = Grant { family: family.uuid("id"), actor: &actor, entry: &entry, narrow, rate };
+        let grant = Grant { family: family.uuid("id"), actor: &actor, entry: &entry, narrow, rate, key: &key };
         let (tokens, refresh) = self.mint(&grant, now)?;
         let mut tx = Tx { inserts: vec![refresh], ..Tx::default() };
         if used_at.is_none() {
@@ -316,7 +310,7 @@ impl Door {
     /// An access token for whoever runs the process, who holds the key that signs it anyway. It can't be
     /// refreshed.
     pub fn operators_token(&self, actor: &str) -> Result<String, AccessError> {
-        self.signed(actor, None, None, self.directory.parts.clock.now())
+        self.signed(actor, None, None, None, self.directory.parts.clock.now())
     }
 
     fn signed(
@@ -324,6 +318,7 @@ impl Door {
         actor: &str,
         family: Option<Uuid>,
         scopes: Option<Vec<String>>,
+        key_of: Option<String>,
         now: Timestamp,
     ) -> Result<String, AccessError> {
         let (parts, settings) = (&self.directory.parts, &self.directory.settings);
@@ -337,6 +332,7 @@ impl Door {
             fam: family.map(|family| family.to_string()),
             aud: Some(Audience::One(settings.audience.clone())),
             scopes,
+            key_of,
         };
         let signed = settings.token_keys.first().and_then(|key| key.sign(&claims));
         signed.ok_or_else(|| AccessError::refused(Code::Internal, "there is no key to sign with"))
@@ -345,7 +341,8 @@ impl Door {
     /// Makes an access token, a refresh token and the row of the latter.
     fn mint(&self, grant: &Grant<'_>, now: Timestamp) -> Result<(Tokens, Insert), AccessError> {
         let parts = &self.directory.parts;
-        let access_token = self.signed(grant.actor, Some(grant.family), grant.narrow.clone(), now)?;
+        let key_of = grant.key.shared_by();
+        let access_token = self.signed(grant.actor, Some(grant.family), grant.narrow.clone(), key_of, now)?;
         let mut bytes = [0; 32];
         parts.random.fill(&mut bytes);
         let refresh_token = hex::encode(bytes);
@@ -383,6 +380,7 @@ struct Grant<'a> {
     entry: &'a Arc<Entry>,
     narrow: Option<Vec<String>>,
     rate: Rate,
+    key: &'a KeyUsed,
 }
 
 /// Why there is no next token.

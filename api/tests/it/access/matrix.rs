@@ -149,7 +149,17 @@ fn every_operation_has_its_cases_or_a_reason_to_be_open() {
 async fn whoever_shows_no_valid_token_is_turned_away_everywhere() {
     let (house, run) = divided().await;
     let say = |exp: i64, iat: i64| {
-        let claims = Claims { sub: "admin".into(), exp, iat, nbf: None, jti: None, fam: None, aud: None, scopes: None };
+        let claims = Claims {
+            sub: "admin".into(),
+            exp,
+            iat,
+            nbf: None,
+            jti: None,
+            fam: None,
+            aud: None,
+            scopes: None,
+            key_of: None,
+        };
         token_key().sign(&claims).unwrap()
     };
     let now = house.stage.world.clock.now().millis() / 1_000;

@@ -245,6 +245,7 @@ impl Porch {
             fam: None,
             aud: None,
             scopes: None,
+            key_of: None,
         };
         change(&mut claims);
         token_key().sign(&claims).unwrap()

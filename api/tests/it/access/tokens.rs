@@ -423,8 +423,17 @@ async fn anybody_can_check_a_token_by_the_published_keys() {
     let signature = Signature::from_slice(&URL_SAFE_NO_PAD.decode(signature).unwrap()).unwrap();
     VerifyingKey::from_bytes(&bytes).unwrap().verify_strict(message.as_bytes(), &signature).unwrap();
     let iat = porch.now();
-    let claims =
-        Claims { sub: "user_ann".into(), exp: iat + 60, iat, nbf: None, jti: None, fam: None, aud: None, scopes: None };
+    let claims = Claims {
+        sub: "user_ann".into(),
+        exp: iat + 60,
+        iat,
+        nbf: None,
+        jti: None,
+        fam: None,
+        aud: None,
+        scopes: None,
+        key_of: None,
+    };
     assert_eq!(with(&porch, "user_ann", &before.sign(&claims).unwrap()).await.status, 200, "keys overlap");
 }
 

@@ -26,8 +26,17 @@ pub(crate) const SECRET: &str = "the-secret-of-all-nodes";
 /// A token of admin that outlives every campaign.
 fn token() -> String {
     let key = TokenKey::Hs256 { secret: Secret::new(SECRET), only: None };
-    let claims =
-        Claims { sub: "admin".into(), exp: 1 << 40, iat: 1, nbf: None, jti: None, fam: None, aud: None, scopes: None };
+    let claims = Claims {
+        sub: "admin".into(),
+        exp: 1 << 40,
+        iat: 1,
+        nbf: None,
+        jti: None,
+        fam: None,
+        aud: None,
+        scopes: None,
+        key_of: None,
+    };
     key.sign(&claims).unwrap()
 }
 
