@@ -139,6 +139,8 @@ pub const SECRET_BYTES_MAX: usize = 64 * 1024;
 /// Bytes a secret must have before its bare value is masked wherever it stands; shorter ones
 /// would mask ordinary words.
 pub const SECRET_MASK_BYTES_MIN: usize = 6;
+/// Signatures of one request and one actor of which one must fit.
+pub const SIGNATURES_TRIED_MAX: usize = 8;
 /// Faults of one document that are told at the most.
 pub const SCHEMA_FAULTS_MAX: usize = 16;
 /// Characters of a fault's pointer, and of what is said about it.

@@ -37,7 +37,7 @@ async fn requests_show_the_token_and_are_signed_and_answers_come_with_their_stat
         ["content-digest", "signature-input", "signature"].map(|name| (name.to_owned(), seen.header(name).to_owned()));
     let (method, path, body) = ("POST", "/runs/x/cancel", b"{\"a\":1}".as_slice());
     let parts = Parts { method, scheme: "http", authority: "", path, prefix: "", query: None, fields: &fields, body };
-    let claimed = Claimed::read(&parts, "user_ann").unwrap();
+    let claimed = Claimed::read(&parts, "user_ann").unwrap().remove(0);
     assert_eq!(claimed.verify([&Secret::new("the key of ann")]), Ok(()));
     at(&server).ask("POST", "act", Some("{}".into())).await.unwrap();
     let signature = mac::sign(&Secret::new("the key of ann"), b"{}");

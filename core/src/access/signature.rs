@@ -5,8 +5,10 @@
 //! may cover more, in any order and under any label.
 
 use super::{Secret, mac};
+use crate::limits::SIGNATURES_TRIED_MAX;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use core::cell::OnceCell;
 use core::fmt::Write as _;
 use sfv::{BareItem, Dictionary, InnerList, Item, KeyRef, ListEntry, ListSerializer, Parser, StringRef};
 use sha2::{Digest as _, Sha256};
@@ -107,17 +109,40 @@ pub struct Claimed {
 }
 
 impl Claimed {
-    /// The signature of `actor` that a request carries, with everything checked that needs no key.
-    pub fn read(parts: &Parts<'_>, actor: &str) -> Result<Self, Unsigned> {
+    /// The signatures of `actor` that a request carries, with everything checked that needs no key. Proxies and libraries
+    /// add their own, so of several those count that can; if none does, the first says why. No more than
+    /// [`SIGNATURES_TRIED_MAX`] are looked at.
+    pub fn read(parts: &Parts<'_>, actor: &str) -> Result<Vec<Self>, Unsigned> {
         let inputs = parts.dictionary("signature-input")?;
         let macs = parts.dictionary("signature")?;
         let of_actor = |list: &InnerList| text(list, "keyid").is_some_and(|keyid| keyid == actor);
-        let found = inputs.iter().find_map(|(label, entry)| match entry {
-            ListEntry::InnerList(list) if of_actor(list) => Some((label, list)),
+        let labelled = inputs.iter().filter_map(|(label, entry)| match entry {
+            ListEntry::InnerList(list) if of_actor(list) => Some((macs.get(label), list)),
             _ => None,
         });
-        let (label, list) = found.ok_or_else(|| Unsigned::OtherKey(actor.to_owned()))?;
-        let mac = macs.get(label).ok_or(Unsigned::Unreadable("signature", "it lacks the label of signature-input"))?;
+        // The body is the same for all.
+        let digest = OnceCell::new();
+        let (mut found, mut first) = (Vec::new(), None);
+        for (mac, list) in labelled.take(SIGNATURES_TRIED_MAX) {
+            match Self::of_list(parts, mac, list, &digest) {
+                Ok(claimed) => found.push(claimed),
+                Err(why) => first = first.or(Some(why)),
+            }
+        }
+        match first {
+            Some(why) if found.is_empty() => Err(why),
+            None if found.is_empty() => Err(Unsigned::OtherKey(actor.to_owned())),
+            _ => Ok(found),
+        }
+    }
+
+    fn of_list(
+        parts: &Parts<'_>,
+        mac: Option<&ListEntry>,
+        list: &InnerList,
+        digest: &OnceCell<Result<(), Unsigned>>,
+    ) -> Result<Self, Unsigned> {
+        let mac = mac.ok_or(Unsigned::Unreadable("signature", "it lacks the label of signature-input"))?;
         let mac = bytes(mac).ok_or(Unsigned::Unreadable("signature", "a signature is a byte sequence"))?;
         if list.params.contains_key("alg") && text(list, "alg") != Some(ALGORITHM) {
             return Err(Unsigned::Parameter("alg", "is not hmac-sha256"));
@@ -131,7 +156,7 @@ impl Claimed {
             return Err(Unsigned::NotCovered(missing));
         }
         if covered.contains(&CONTENT_DIGEST) {
-            parts.check_digest()?;
+            digest.get_or_init(|| parts.check_digest()).clone()?;
         }
         let base = parts.base(&covered, list)?;
         let whole = (!parts.prefix.is_empty()).then(|| format!("{}{}", parts.prefix, parts.path));
@@ -338,7 +363,7 @@ mod tests {
         let fields = owned(&fields);
         let mut parts = parts(&fields, body);
         change(&mut parts);
-        Claimed::read(&parts, "user_ann")?.verify([&Secret::new("key")])
+        Claimed::read(&parts, "user_ann")?[0].verify([&Secret::new("key")])
     }
 
     /// RFC 9421, B.2.5
@@ -401,7 +426,7 @@ mod tests {
         let mut all = fields.clone();
         all.extend(owned(&[("signature-input", header.as_str()), ("signature", signature.as_str())]));
         parts.fields = &all;
-        let claimed = Claimed::read(&parts, "user_ann").unwrap();
+        let claimed = Claimed::read(&parts, "user_ann").unwrap().remove(0);
         assert_eq!((claimed.created, claimed.expires, claimed.nonce.as_str()), (7, None, "n"));
         assert_eq!(claimed.verify([&Secret::new("other"), &Secret::new("key")]), Ok(()));
         assert_eq!(claimed.verify([]), Err(Unsigned::Mismatch));
@@ -474,6 +499,26 @@ mod tests {
             assert_eq!(Claimed::read(&parts(&fields, b""), "a").unwrap_err(), wrong, "{input}");
         }
         assert_eq!(Claimed::read(&parts(&[], b""), "a").unwrap_err(), Unsigned::Missing("signature-input"));
+    }
+
+    #[test]
+    fn of_several_signatures_of_an_actor_those_count_that_can_and_no_more_than_a_few_are_looked_at() {
+        let whole = r#"("@method" "@path" "@query");keyid="a";created=1"#;
+        let input =
+            format!(r#"bare=("@method");keyid="a";created=1;nonce="0", other={whole};nonce="1", s={whole};nonce="2""#);
+        let read = |input: &str, macs: &str| {
+            let fields = owned(&[("signature-input", input), ("signature", macs)]);
+            let read = Claimed::read(&parts(&fields, b""), "a");
+            read.map(|all| all.into_iter().map(|claimed| claimed.nonce).collect::<Vec<_>>())
+        };
+        let macs = "bare=:AAAA:, other=:AAAA:, s=:AAAA:";
+        assert_eq!(read(&input, macs), Ok(vec!["1".to_owned(), "2".to_owned()]));
+        assert_eq!(read(&input, "bare=:AAAA:, s=:AAAA:"), Ok(vec!["2".to_owned()]));
+        assert_eq!(read(&input, "bare=:AAAA:"), Err(Unsigned::NotCovered("@path")), "the first says why");
+        let many = |each: &dyn Fn(usize) -> String| (0..50).map(each).collect::<Vec<_>>().join(", ");
+        let inputs = many(&|at| format!(r#"s{at}={whole};nonce="{at}""#));
+        let found = read(&inputs, &many(&|at| format!("s{at}=:AAAA:"))).unwrap();
+        assert_eq!(found.len(), SIGNATURES_TRIED_MAX);
     }
 
     #[test]

@@ -175,45 +175,54 @@ impl Door {
             return Err(jwt(InvalidToken::Revoked));
         }
         let permit = self.permit(&claims).map_err(|body| (None, body))?;
-        let nonce = self.is_own(permit.actor(), shown, now).map_err(|body| (Some(permit.clone()), body))?;
-        let once = nonce.map(|nonce| Once::new(permit.actor(), &nonce, &*self.directory.parts.clock)).transpose();
-        match once {
+        let nonces = self.is_own(permit.actor(), shown, now).map_err(|body| (Some(permit.clone()), body))?;
+        let once = || Once::new(permit.actor(), nonces.clone(), &*self.directory.parts.clock);
+        match (!nonces.is_empty()).then(once).transpose() {
             Ok(once) => Ok(permit.once(once)),
             Err(body) => Err((Some(permit), body)),
         }
     }
 
     /// Whether a request is the actor's own and made now; gives what makes it usable once.
-    fn is_own(&self, actor: &str, shown: &Presented<'_>, now: Timestamp) -> Result<Option<String>, ErrorBody> {
+    fn is_own(&self, actor: &str, shown: &Presented<'_>, now: Timestamp) -> Result<Vec<String>, ErrorBody> {
         match &shown.proof {
-            Proof::Token => Ok(None),
+            Proof::Token => Ok(Vec::new()),
             Proof::Body { signature, dated } => {
                 let _: KeyUsed = self.validate_hmac(actor, shown.body, *signature, now)?;
-                if *dated { dated_body(shown.body, now) } else { Ok(None) }
+                let nonce = if *dated { dated_body(shown.body, now)? } else { None };
+                Ok(nonce.into_iter().collect())
             }
-            Proof::Message(parts) => self.validate_message(actor, parts, now).map(Some),
+            Proof::Message(parts) => self.validate_message(actor, parts, now),
         }
     }
 
-    /// Whether the actor has signed what the request asks for; gives its nonce. Whoever is refused learns
-    /// what they should have signed.
-    fn validate_message(&self, actor: &str, parts: &Parts<'_>, now: Timestamp) -> Result<String, ErrorBody> {
+    /// Whether the actor has signed what the request asks for; gives the nonces of all signatures that count, since with
+    /// each alone it could be sent again. Whoever is refused learns what they should have signed.
+    fn validate_message(&self, actor: &str, parts: &Parts<'_>, now: Timestamp) -> Result<Vec<String>, ErrorBody> {
         let refused = |why: &Unsigned| {
             ErrorBody::new(Code::SignatureInvalid, format!("the request is not signed: {why}"))
                 .with("reason", why.reason())
                 .with("header", "signature-input")
         };
-        let claimed = Claimed::read(parts, actor).map_err(|why| refused(&why))?;
+        let all = Claimed::read(parts, actor).map_err(|why| refused(&why))?;
         let snapshot = self.directory.snapshot();
         let keys: Vec<_> = snapshot.keys(actor, now).map(|key| &key.secret).collect();
-        claimed.verify(keys).map_err(|why| refused(&why).with("signature_base", claimed.base.as_str()))?;
-        is_made_now("created", claimed.created.saturating_mul(1_000), now)?;
-        match claimed.expires {
-            Some(expires) if expires < now.millis().div_euclid(1_000) => {
-                let body = ErrorBody::new(Code::ExpiredTtl, "the signature has expired");
-                Err(body.with("reason", "expired").with("now", now.to_string()))
+        let counts = |claimed: &Claimed| {
+            let fits = claimed.verify(keys.iter().copied());
+            fits.map_err(|why| refused(&why).with("signature_base", claimed.base.as_str()))?;
+            is_signed_now(claimed, now)
+        };
+        // One that fits is enough; if none does, the first says why.
+        let (mut nonces, mut first) = (Vec::new(), None);
+        for claimed in all {
+            match counts(&claimed) {
+                Ok(()) => nonces.push(claimed.nonce),
+                Err(why) => first = first.or(Some(why)),
             }
-            _ => Ok(claimed.nonce),
+        }
+        match first {
+            Some(why) if nonces.is_empty() => Err(why),
+            _ => Ok(nonces),
         }
     }
 
@@ -394,6 +403,16 @@ pub(super) fn is_now(issued_at: &Value, now: Timestamp) -> Result<(), ErrorBody>
         return Err(body.with("pointer", "/issued_at"));
     };
     is_made_now("issued_at", said, now)
+}
+
+/// Whether a signature was made now and has not expired.
+fn is_signed_now(claimed: &Claimed, now: Timestamp) -> Result<(), ErrorBody> {
+    is_made_now("created", claimed.created.saturating_mul(1_000), now)?;
+    if claimed.expires.is_some_and(|expires| expires < now.millis().div_euclid(1_000)) {
+        let body = ErrorBody::new(Code::ExpiredTtl, "the signature has expired");
+        return Err(body.with("reason", "expired").with("now", now.to_string()));
+    }
+    Ok(())
 }
 
 /// Whether a time in milliseconds is now, as far as clocks agree.

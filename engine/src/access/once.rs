@@ -16,32 +16,40 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug)]
 pub(super) struct Once {
     actor: String,
-    nonce: String,
-    row: Insert,
+    nonces: Vec<String>,
+    rows: Vec<Insert>,
     used: AtomicBool,
 }
 
 impl Once {
-    /// The nonce of an actor's request.
-    pub(super) fn new(actor: &str, nonce: &str, clock: &dyn Clock) -> Result<Self, ErrorBody> {
-        let row = row(actor, nonce, clock)?;
-        Ok(Self { actor: actor.to_owned(), nonce: nonce.to_owned(), row, used: AtomicBool::new(false) })
+    /// The nonces of an actor's request: one for each signature that it could be sent again with.
+    pub(super) fn new(actor: &str, mut nonces: Vec<String>, clock: &dyn Clock) -> Result<Self, ErrorBody> {
+        nonces.sort();
+        nonces.dedup();
+        let rows = nonces.iter().map(|nonce| row(actor, nonce, clock)).collect::<Result<_, _>>()?;
+        Ok(Self { actor: actor.to_owned(), nonces, rows, used: AtomicBool::new(false) })
     }
 
     /// Uses it up with a transaction.
     pub(super) fn stamp(&self, tx: &mut Tx) {
         self.used.store(true, Ordering::Relaxed);
-        if !tx.inserts.contains(&self.row) {
-            tx.inserts.push(self.row.clone());
+        for row in &self.rows {
+            if !tx.inserts.contains(row) {
+                tx.inserts.push(row.clone());
+            }
         }
     }
 
     /// Refuses a request that was obeyed before.
     pub(super) async fn check(&self, records: &dyn Records) -> Result<(), ErrorBody> {
-        let select = Select::from(&NONCES, Scope::System).with("actor_id", self.actor.as_str());
-        let found = records.read(select.with("nonce", self.nonce.as_str()).take(1)).await;
-        let found = found.map_err(|error| AccessError::from(error).body())?;
-        if found.rows.is_empty() { Ok(()) } else { Err(used_before()) }
+        for nonce in &self.nonces {
+            let select = Select::from(&NONCES, Scope::System).with("actor_id", self.actor.as_str());
+            let found = records.read(select.with("nonce", nonce.as_str()).take(1)).await;
+            if !found.map_err(|error| AccessError::from(error).body())?.rows.is_empty() {
+                return Err(used_before());
+            }
+        }
+        Ok(())
     }
 
     /// Uses it up alone, if what was asked for changed nothing.

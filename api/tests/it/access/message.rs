@@ -43,25 +43,75 @@ impl Handmade {
     }
 
     async fn send(&self, house: &House, method: Method, target: &str, body: &str) -> Answer {
+        sent_with(house, method, target, body, &[("s", self, &key_of("admin"))]).await
+    }
+
+    /// What stands behind a label in `Signature-Input` and in `Signature`.
+    fn signed_with(&self, key: &str) -> (String, String) {
         let names: Vec<String> = self.covered.iter().map(|(name, _)| format!("\"{name}\"")).collect();
         let input = format!("({});{}", names.join(" "), self.params);
         let lines: String = self.covered.iter().map(|(name, value)| format!("\"{name}\": {value}\n")).collect();
         let base = format!("{lines}\"@signature-params\": {input}");
-        let mac = STANDARD.encode(mac::bytes(&Secret::new(key_of("admin")), base.as_bytes()));
-        let mut request = house
-            .client
-            .request(method, house.server.url(target))
-            .bearer_auth(house.token("admin"))
-            .header("signature-input", format!("s={input}"))
-            .header("signature", format!("s=:{mac}:"));
-        for (name, value) in self.covered.iter().filter(|(name, _)| !name.starts_with('@')) {
-            request = request.header(*name, value);
-        }
-        if !body.is_empty() {
-            request = request.header("content-type", "application/json").body(body.to_owned());
-        }
-        sent(request).await
+        (input, STANDARD.encode(mac::bytes(&Secret::new(key), base.as_bytes())))
     }
+}
+
+/// Sends a request under signatures with labels, each made with a key.
+async fn sent_with(
+    house: &House,
+    method: Method,
+    target: &str,
+    body: &str,
+    signatures: &[(&str, &Handmade, &str)],
+) -> Answer {
+    let mut request = house.client.request(method, house.server.url(target)).bearer_auth(house.token("admin"));
+    let (mut inputs, mut macs) = (Vec::new(), Vec::new());
+    for (label, made, key) in signatures {
+        let (input, mac) = made.signed_with(key);
+        inputs.push(format!("{label}={input}"));
+        macs.push(format!("{label}=:{mac}:"));
+    }
+    request = request.header("signature-input", inputs.join(", ")).header("signature", macs.join(", "));
+    let covered = signatures.iter().flat_map(|(_, made, _)| &made.covered).find(|(name, _)| *name == "content-digest");
+    if let Some((name, value)) = covered {
+        request = request.header(*name, value);
+    }
+    if !body.is_empty() {
+        request = request.header("content-type", "application/json").body(body.to_owned());
+    }
+    sent(request).await
+}
+
+/// A proxy or another library may sign too, under the same key's name: one signature that fits is enough.
+#[tokio::test]
+async fn of_several_signatures_one_that_fits_is_enough() {
+    let house = furnished(setup(), |edge| edge).await;
+    let (body, key) = (reviewed().document().to_string(), key_of("admin"));
+    let made = || Handmade::of(&house, "PUT", "/workflows/reviewed", &body);
+    let put = async |signatures: &[(&str, &Handmade, &str)]| {
+        sent_with(&house, Method::PUT, "/workflows/reviewed", &body, signatures).await
+    };
+    let (bare, whole) = (made().without("@path"), made());
+    let answer = put(&[("bare", &bare, &key), ("whole", &whole, &key)]).await;
+    assert_eq!(answer.status, 200, "one covers too little: {answer:?}");
+    let (other, whole) = (made(), made());
+    let answer = put(&[("other", &other, "another key"), ("whole", &whole, &key)]).await;
+    assert_eq!(answer.status, 200, "one is made with another key: {answer:?}");
+    let (over, whole) = (made().and(";expires=1"), made());
+    let answer = put(&[("over", &over, &key), ("whole", &whole, &key)]).await;
+    assert_eq!(answer.status, 200, "one has expired: {answer:?}");
+    let (first, second) = (made(), made());
+    assert_eq!(put(&[("first", &first, &key), ("second", &second, &key)]).await.status, 200);
+    for alone in [&first, &second] {
+        let again = put(&[("s", alone, &key)]).await;
+        assert_eq!((again.status, again.detail("reason")), (401, &json!("nonce_used")), "{again:?}");
+    }
+    let (first, second) = (made(), made());
+    let answer = put(&[("first", &first, "another key"), ("second", &second, "a third")]).await;
+    assert_eq!((answer.status, answer.detail("reason")), (401, &json!("mismatch")), "{answer:?}");
+    let (bare, other) = (made().without("@path"), made());
+    let answer = put(&[("bare", &bare, &key), ("other", &other, "another key")]).await;
+    assert_eq!(answer.status, 401, "none is whole: {answer:?}");
 }
 
 #[tokio::test]
