@@ -85,6 +85,31 @@ async fn a_patch_adds_only_what_its_author_could_do_as_freely() {
     assert_eq!(patch("n8n_workflow_1", vec![calls("a", "local.summarize", "One.")]).await.0, 200);
 }
 
+/// The rules are asked at the door about everything that a patch adds, for whoever proposes it, also about what stands
+/// inside the workflows that it starts, which the run itself can't see.
+#[tokio::test]
+async fn a_patch_adds_nothing_that_a_rule_denies_its_author() {
+    let free = Entry { level: Some(Level::ExecuteNotify), ..entry("user_cat", &["runs.manage", "local.*"]) };
+    let porch = porch_with(settings(TENANT, vec![free]), None).await;
+    let run = waiting(&porch).await;
+    let forbidden = workflow("forbids").function("f", "local.forbidden", json!({}));
+    porch.house.stage.apply(&forbidden).await;
+    porch.house.stage.apply(&workflow("around").child("c", "forbids", json!({}))).await;
+    porch.house.stage.apply(&workflow("harmless").function("s", "local.summarize", json!({"text": "One."}))).await;
+    let path = format!("/runs/{}/patch", run["run_id"].as_str().unwrap());
+    for (workflow, status) in [("harmless", 200), ("forbids", 403), ("around", 403)] {
+        let node = json!({"id": "n", "type": "workflow", "workflow_id": workflow, "inputs": {}});
+        let edges = json!([{"from": "review", "to": "n"}]);
+        let patch = json!({"patch_version": "0.1", "justification": "more", "add_nodes": [node], "add_edges": edges});
+        let answer = porch.ask("user_cat", Method::POST, &path, json!({"patch": patch, "dry_run": true})).await;
+        assert_eq!(answer.status, status, "{workflow}: {answer:?}");
+        if status == 403 {
+            assert_eq!((answer.code(), answer.detail("rule")), ("POLICY_DENIED", &json!("never")), "{workflow}");
+            assert_eq!(answer.detail("tool"), "local.forbidden");
+        }
+    }
+}
+
 /// Patches that are small one by one are counted together: the cap on many calls holds for the whole run.
 #[tokio::test]
 async fn patches_that_are_small_one_by_one_can_not_pass_the_cap_together() {
