@@ -139,6 +139,10 @@ pub const SECRET_BYTES_MAX: usize = 64 * 1024;
 /// Bytes a secret must have before its bare value is masked wherever it stands; shorter ones
 /// would mask ordinary words.
 pub const SECRET_MASK_BYTES_MIN: usize = 6;
+/// Encodings within each other behind which a known secret is looked for.
+pub const REDACT_DEPTH_MAX: usize = 4;
+/// Bytes that are decoded for each byte of a text in which known secrets are looked for.
+pub const REDACT_DECODED_RATIO_MAX: usize = 32;
 /// Signatures of one request and one actor of which one must fit.
 pub const SIGNATURES_TRIED_MAX: usize = 8;
 /// Faults of one document that are told at the most.

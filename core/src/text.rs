@@ -80,7 +80,7 @@ fn revealed<'a>(text: &'a str, letters: &[char]) -> Cow<'a, str> {
 
 /// Whether a character shows nothing or looks like a space: controls, zero width, blanks, directions, fillers,
 /// selectors, tags.
-const fn is_shapeless(c: char) -> bool {
+pub(crate) const fn is_shapeless(c: char) -> bool {
     matches!(c,
         '\0'..='\u{8}' | '\u{b}'..='\u{1f}' | '\u{7f}'..='\u{a0}' | '\u{ad}' | '\u{34f}' | '\u{61c}'
         | '\u{115f}' | '\u{1160}' | '\u{1680}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'

@@ -1,18 +1,22 @@
 //! Masks what must not be read: in log lines, error details, stored copies of requests.
 //!
 //! Two nets. Values of secrets that were resolved are masked wherever they stand, also escaped for JSON
-//! or a URL, in base64 and in hex, whole or broken into lines. What merely looks like a credential (bearer tokens, JWTs, `password=…`,
+//! or a URL, in base64 and in hex, whole or broken into lines, and behind several encodings of those that [`decode`] knows. What merely looks like a credential (bearer tokens, JWTs, `password=…`,
 //! fields named like secrets, user info of URLs, private keys) is masked by pattern. Masking too
 //! much is a nuisance, too little a leak; still, ordinary words near these patterns stay. A
 //! reference such as `secret://smtp` is a name and stays readable.
 
+mod block;
+mod decode;
 mod name;
 mod pattern;
 mod spelling;
 mod token;
+mod view;
 
 use crate::access::Secret;
 use crate::limits::{JSON_DEPTH_MAX, SECRET_MASK_BYTES_MIN};
+use decode::Index;
 use pattern::Span;
 use serde_json::Value;
 use spelling::{Joined, Needle};
@@ -27,6 +31,9 @@ pub const REDACTED: &str = "[redacted]";
 #[derive(Clone, Default)]
 pub struct Redactor {
     needles: Vec<Needle>,
+    plain: Index,
+    /// Values without what breaks a text.
+    bare: Index,
 }
 
 impl Redactor {
@@ -68,7 +75,10 @@ impl Redactor {
 
     fn learn_bytes(&mut self, plain: &[u8]) {
         if plain.len() >= SECRET_MASK_BYTES_MIN && !self.needles.iter().any(|known| known.is(plain)) {
-            self.needles.push(Needle::of(plain));
+            let needle = Needle::of(plain);
+            self.plain.learn(plain);
+            needle.bare().into_iter().for_each(|bare| self.bare.learn(bare));
+            self.needles.push(needle);
         }
     }
 
@@ -92,6 +102,7 @@ impl Redactor {
                 needle.find_broken(joined, &mut spans);
             }
         }
+        decode::find(text, &self.plain, &self.bare, &mut spans);
         spans
     }
 
@@ -188,5 +199,7 @@ fn percent_decoded(text: &str) -> Option<Zeroizing<String>> {
     String::from_utf8(bytes).ok().map(Zeroizing::new)
 }
 
+#[cfg(test)]
+mod encoded_tests;
 #[cfg(test)]
 mod tests;

@@ -57,6 +57,11 @@ impl Needle {
         Self { plain: Zeroizing::new(plain.to_vec()), bare, encoded }
     }
 
+    /// The value without what breaks a text.
+    pub(super) fn bare(&self) -> Option<&[u8]> {
+        self.bare.as_ref().map(|bare| bare.as_bytes())
+    }
+
     pub(super) fn is(&self, plain: &[u8]) -> bool {
         *self.plain == plain
     }
@@ -77,13 +82,10 @@ impl Needle {
         })
     }
 
-    /// Appends where the value stands in a text.
+    /// Appends where the value stands in a text, but not as it is: [`decode`](super::decode) looks for that.
     pub(super) fn find(&self, text: &str, spans: &mut Vec<Span>) {
         let bytes = text.as_bytes();
         spans.extend(self.encoded_in(text).map(Span::from));
-        if let Ok(plain) = std::str::from_utf8(&self.plain) {
-            spans.extend(text.match_indices(plain).map(|(at, _)| Span::from(at..at + plain.len())));
-        }
         if !bytes.iter().any(|b| matches!(b, b'%' | b'\\' | b'+')) {
             return;
         }
@@ -207,7 +209,7 @@ fn after_backslashes(text: &[u8], value: &[u8]) -> Option<(usize, usize)> {
 }
 
 /// The character of `\uXXXX`, or of two of them, and the bytes that spell it.
-fn code_point(text: &[u8], slashes: usize) -> Option<(usize, char)> {
+pub(super) fn code_point(text: &[u8], slashes: usize) -> Option<(usize, char)> {
     let unit = |at: usize| {
         let digits = std::str::from_utf8(text.get(at..at + 4)?).ok()?;
         u16::from_str_radix(digits, 16).ok()

@@ -1,0 +1,200 @@
+//! Words that may be bytes in base64, base32 or hex.
+//!
+//! Nobody knows where in a word the encoded part begins, so each is decoded from each of its first characters on. What
+//! comes out is looked through as it is, and read again where it is text, in UTF-8 or UTF-16.
+
+use super::view::{Maker, View};
+use std::ops::Range;
+
+/// Words of a language are shorter.
+const WORD_CHARS_MAX: usize = 24;
+/// Bytes in a row that are text, so that it is worth to read them again.
+const TEXT_BYTES_MIN: usize = 8;
+/// Of UTF-16 of what people write every second byte is zero; invisible characters between them leave every fourth.
+const ZEROS_IN_UTF16: usize = 5;
+/// `=` behind a word.
+const PADDING_MAX: usize = 6;
+
+/// A word that was decoded.
+pub(super) struct Block<'a> {
+    pub(super) bytes: &'a [u8],
+    /// Where it begins and ends in the view.
+    from: usize,
+    end: usize,
+    /// What stands behind it and belongs to it.
+    padding: usize,
+    bits: usize,
+}
+
+/// A way to write bytes.
+struct Encoding {
+    bits: usize,
+    /// After how many characters a byte begins again where a character does.
+    period: usize,
+    chars_min: usize,
+    digits: [u8; 256],
+}
+
+const NO_DIGIT: u8 = u8::MAX;
+
+const fn encoding(bits: usize, period: usize, chars_min: usize, alphabets: &[&[u8]]) -> Encoding {
+    let mut digits = [NO_DIGIT; 256];
+    let mut alphabet = 0;
+    while alphabet < alphabets.len() {
+        let mut at = 0;
+        while at < alphabets[alphabet].len() {
+            digits[alphabets[alphabet][at] as usize] = at as u8;
+            at += 1;
+        }
+        alphabet += 1;
+    }
+    Encoding { bits, period, chars_min, digits }
+}
+
+static BASE64: Encoding = encoding(
+    6,
+    4,
+    8,
+    &[
+        b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/",
+        b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_",
+    ],
+);
+/// What may be a part of a word in base64. The other ones are among them, but in capitals or in small letters alone.
+static WITHIN: [Encoding; 3] = [
+    encoding(5, 8, 10, &[b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"]),
+    encoding(5, 8, 10, &[b"abcdefghijklmnopqrstuvwxyz234567"]),
+    encoding(4, 2, 12, &[b"0123456789abcdef", b"0123456789ABCDEF"]),
+];
+
+impl Encoding {
+    /// The words of it.
+    fn words(&self, bytes: &[u8], mut word: impl FnMut(Range<usize>)) {
+        let mut start = 0;
+        for at in 0..=bytes.len() {
+            if bytes.get(at).is_none_or(|byte| self.digits[usize::from(*byte)] == NO_DIGIT) {
+                if at - start >= self.chars_min {
+                    word(start..at);
+                }
+                start = at + 1;
+            }
+        }
+    }
+
+    /// Decodes a word from each of its first characters on.
+    fn decode(&self, view: &View, word: &Range<usize>, decoded: &mut Vec<u8>, look: &mut impl FnMut(Block<'_>)) {
+        let behind = &view.bytes[word.end..];
+        let padding = behind.iter().take(PADDING_MAX).take_while(|b| **b == b'=').count();
+        for from in word.start..(word.start + self.period).min(word.end + 1 - self.chars_min) {
+            decoded.clear();
+            let (mut held, mut count) = (0_u32, 0);
+            for byte in &view.bytes[from..word.end] {
+                held = held << self.bits | u32::from(self.digits[usize::from(*byte)]);
+                count += self.bits;
+                if count >= 8 {
+                    count -= 8;
+                    decoded.push((held >> count & 0xff) as u8);
+                }
+            }
+            look(Block { bytes: decoded, from, end: word.end, padding, bits: self.bits });
+        }
+    }
+}
+
+/// Whether this is a word of a language: small letters, or a capital and small letters. What is encoded has digits or
+/// capitals in the midst of it, but for one in thousands, and that only if it is as short as a word.
+fn is_word(word: &[u8]) -> bool {
+    let small = word.strip_prefix(&[word[0].to_ascii_uppercase()]).unwrap_or(word);
+    word.len() < WORD_CHARS_MAX && small.iter().all(|b| b.is_ascii_lowercase() || *b == b'-')
+}
+
+/// Decodes every word of a view that may be an encoding.
+pub(super) fn each(view: &View, mut look: impl FnMut(Block<'_>)) {
+    let mut decoded = Vec::new();
+    BASE64.words(&view.bytes, |word| {
+        if is_word(&view.bytes[word.clone()]) {
+            return;
+        }
+        // A digest, or an id with marks in it: bytes in another encoding have other letters too.
+        let [base32, lower, hex] = &WITHIN;
+        let is_hex = view.bytes[word.clone()].iter().all(|b| b.is_ascii_hexdigit() || *b == b'-');
+        if !is_hex {
+            BASE64.decode(view, &word, &mut decoded, &mut look);
+        }
+        for encoding in [base32, lower, hex].into_iter().skip(if is_hex { 2 } else { 0 }) {
+            encoding.words(&view.bytes[word.clone()], |part| {
+                let part = word.start + part.start..word.start + part.end;
+                encoding.decode(view, &part, &mut decoded, &mut look);
+            });
+        }
+    });
+}
+
+impl Block<'_> {
+    /// The bytes of the view that spell some of the decoded ones, also if they spell a part of others.
+    pub(super) fn spelled(&self, range: &Range<usize>) -> Range<usize> {
+        let start = self.from + range.start * 8 / self.bits;
+        let end = self.from + (range.end * 8).div_ceil(self.bits);
+        start..if end == self.end { end + self.padding } else { end }
+    }
+
+    /// The parts of it that are text.
+    pub(super) fn texts(&self, view: &View, mut each: impl FnMut(View)) {
+        texts_in(self.bytes, |part| {
+            let mut made = Maker::with_capacity(part.len());
+            for at in part {
+                made.push(&self.bytes[at..=at], view.place(&self.spelled(&(at..at + 1))));
+            }
+            each(made.view(view.depth + 1));
+        });
+        let zeros = self.bytes.iter().filter(|b| **b == 0).count();
+        if zeros * ZEROS_IN_UTF16 < self.bytes.len() || self.bytes.len() < TEXT_BYTES_MIN {
+            return;
+        }
+        for (from, unit) in
+            [0, 1].into_iter().flat_map(|from| [(from, u16::from_le_bytes as fn(_) -> _), (from, u16::from_be_bytes)])
+        {
+            each(self.of_utf16(view, from, unit));
+        }
+    }
+
+    fn of_utf16(&self, view: &View, from: usize, unit: fn([u8; 2]) -> u16) -> View {
+        let units = self.bytes[from..].chunks_exact(2).map(|pair| unit([pair[0], pair[1]]));
+        let mut made = Maker::with_capacity(self.bytes.len());
+        let mut at = from;
+        for c in char::decode_utf16(units) {
+            let c = c.unwrap_or(char::REPLACEMENT_CHARACTER);
+            let end = at + c.len_utf16() * 2;
+            made.push(c.encode_utf8(&mut [0; 4]).as_bytes(), view.place(&self.spelled(&(at..end))));
+            at = end;
+        }
+        made.view(view.depth + 1)
+    }
+}
+
+/// Where bytes are text for so long that it is worth to read it: printable ASCII, and what UTF-8 has of other letters.
+fn texts_in(bytes: &[u8], mut each: impl FnMut(Range<usize>)) {
+    // Where the text begins, and how many bytes the letter has still to have.
+    let (mut start, mut more) = (0, 0);
+    for at in 0..=bytes.len() {
+        let byte = bytes.get(at).copied().unwrap_or_default();
+        if more > 0 && matches!(byte, 0x80..=0xbf) {
+            more -= 1;
+            continue;
+        }
+        let begins = match byte {
+            b' '..=b'~' | b'\t' | b'\r' | b'\n' => Some(0),
+            0xc2..=0xdf => Some(1),
+            0xe0..=0xef => Some(2),
+            0xf0..=0xf4 => Some(3),
+            _ => None,
+        };
+        if more > 0 || begins.is_none() {
+            if at - start >= TEXT_BYTES_MIN {
+                each(start..at);
+            }
+            start = at + usize::from(begins.is_none());
+        }
+        more = begins.unwrap_or_default();
+    }
+}

@@ -1,0 +1,160 @@
+//! Bytes that were read out of a text, and where each of them stands in it.
+//!
+//! A decoder makes one view out of another. What is found in a view is masked in the text itself, so every byte of a view
+//! knows the part of the text that it was spelled by, through however many encodings.
+
+use super::pattern::Span;
+use std::ops::Range;
+
+/// A part of the text.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    start: usize,
+    end: usize,
+}
+
+impl Place {
+    /// The smallest part that has both in it.
+    fn and(self, other: Self) -> Self {
+        Self { start: self.start.min(other.start), end: self.end.max(other.end) }
+    }
+}
+
+/// Bytes, and where they stand.
+pub(super) struct View {
+    pub(super) bytes: Vec<u8>,
+    /// None: each stands at its own index.
+    places: Option<Vec<Place>>,
+    /// How many decoders made it.
+    pub(super) depth: usize,
+    /// What stood between its bytes may have stood between words.
+    pub(super) joined: bool,
+}
+
+impl View {
+    /// The text itself.
+    pub(super) fn of(text: &str) -> Self {
+        Self { bytes: text.as_bytes().to_vec(), places: None, depth: 0, joined: false }
+    }
+
+    /// The text from its end to its begin.
+    pub(super) fn reversed(text: &str) -> Self {
+        let mut made = Maker::with_capacity(text.len());
+        for (at, c) in text.char_indices().rev() {
+            made.push(c.encode_utf8(&mut [0; 4]).as_bytes(), Place { start: at, end: at + c.len_utf8() });
+        }
+        made.view(1)
+    }
+
+    /// Where some of its bytes stand.
+    pub(super) fn place(&self, range: &Range<usize>) -> Place {
+        let one = |at: usize| match &self.places {
+            Some(places) => places[at],
+            None => Place { start: at, end: at + 1 },
+        };
+        one(range.start).and(one(range.end.max(range.start + 1) - 1))
+    }
+
+    /// The part of the text that is masked if some of the bytes are a secret.
+    pub(super) fn span(&self, range: &Range<usize>, text: &str) -> Span {
+        let Place { mut start, mut end } = self.place(range);
+        while !text.is_char_boundary(start) {
+            start -= 1;
+        }
+        while !text.is_char_boundary(end) {
+            end += 1;
+        }
+        Span::from(start..end)
+    }
+
+    /// What this is when some parts of it stand for others: `meant` says how many bytes stand for what at the begin of a
+    /// rest, and `may_begin` where it is worth to ask. None: nothing stands for anything else.
+    pub(super) fn rewritten(
+        &self,
+        may_begin: impl Fn(u8) -> bool,
+        meant: impl Fn(&[u8]) -> Option<(usize, Meant)>,
+    ) -> Option<Self> {
+        let mut made: Option<Maker> = None;
+        let (mut copied, mut at) = (0, 0);
+        while let Some(more) = self.bytes[at..].iter().position(|byte| may_begin(*byte)) {
+            at += more;
+            let Some((spelled, meant)) = meant(&self.bytes[at..]) else {
+                at += 1;
+                continue;
+            };
+            let made = made.get_or_insert_with(|| Maker::with_capacity(self.bytes.len()));
+            made.copy(self, copied..at);
+            made.push(meant.bytes(), self.place(&(at..at + spelled)));
+            at += spelled;
+            copied = at;
+        }
+        let mut made = made?;
+        made.copy(self, copied..self.bytes.len());
+        Some(made.view(self.depth + 1))
+    }
+
+    /// Some parts of it without what stands between them.
+    pub(super) fn joined(&self, parts: &[Range<usize>]) -> Self {
+        let mut made = Maker::with_capacity(parts.iter().map(Range::len).sum());
+        parts.iter().for_each(|part| made.copy(self, part.clone()));
+        Self { joined: true, ..made.view(self.depth + 1) }
+    }
+}
+
+/// A view that is being made.
+pub(super) struct Maker {
+    bytes: Vec<u8>,
+    places: Vec<Place>,
+}
+
+impl Maker {
+    pub(super) fn with_capacity(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), places: Vec::with_capacity(bytes) }
+    }
+
+    /// Bytes of another view.
+    fn copy(&mut self, view: &View, range: Range<usize>) {
+        self.bytes.extend_from_slice(&view.bytes[range.clone()]);
+        match &view.places {
+            Some(places) => self.places.extend_from_slice(&places[range]),
+            None => self.places.extend(range.map(|at| Place { start: at, end: at + 1 })),
+        }
+    }
+
+    /// Bytes that one part of the text spells.
+    pub(super) fn push(&mut self, bytes: &[u8], place: Place) {
+        self.bytes.extend_from_slice(bytes);
+        self.places.extend(bytes.iter().map(|_| place));
+    }
+
+    pub(super) fn view(self, depth: usize) -> View {
+        View { bytes: self.bytes, places: Some(self.places), depth, joined: false }
+    }
+}
+
+/// What a spelling stands for: a byte, a character or nothing.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Meant {
+    bytes: [u8; 4],
+    len: usize,
+}
+
+impl Meant {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl From<u8> for Meant {
+    fn from(byte: u8) -> Self {
+        Self { bytes: [byte, 0, 0, 0], len: 1 }
+    }
+}
+
+impl From<char> for Meant {
+    fn from(c: char) -> Self {
+        let mut bytes = [0; 4];
+        let len = c.encode_utf8(&mut bytes).len();
+        Self { bytes, len }
+    }
+}
