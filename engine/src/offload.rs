@@ -47,7 +47,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn whoever_answers_requests_is_not_held_up() {
         let (offload, under_way) = (Arc::new(Offload::new()), Arc::new(AtomicUsize::new(0)));
-        let (release, held) = mpsc::channel::<()>();
+        let (release, held) = mpsc::sync_channel::<()>(8);
         let held = Arc::new(std::sync::Mutex::new(held));
         let works: Vec<_> = (0..8)
             .map(|_| {
