@@ -197,6 +197,10 @@ pub const SCHEMA_PATTERNS_MAX: usize = 100;
 pub const PATTERN_BYTES_MAX: usize = 262_144;
 /// Work of one check at the most: places of the value times the parts that may apply to one.
 pub const SCHEMA_WORK_MAX: u64 = 10_000_000;
+/// Seconds over which refusals of one actor over its quota are summed up in the ledger.
+pub const FLOOD_SECONDS: i64 = 60;
+/// Actors and operations whose refusals over a quota are summed up at a time.
+pub const FLOODS_MAX: usize = 10_000;
 /// Work of one rendering at the most, in terms evaluated and 16-byte pieces copied.
 pub const EXPRESSION_WORK_MAX: u64 = 1_000_000;
 /// Work of an expression without variables when its document is compiled; one that takes more is left to the runs.

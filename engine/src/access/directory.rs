@@ -4,6 +4,7 @@
 //! own, when another node says that something changed, and once a second where other nodes can write.
 //! So a revocation elsewhere counts at once with a shared bus, and within a second without.
 
+use super::flood::Floods;
 use super::settings::{Settings, WithoutCounters};
 use super::{AccessError, ended};
 use crate::flow::{all_rows, first_rows};
@@ -60,6 +61,7 @@ pub struct Directory {
     pulse: Pulse,
     /// The last try to read everything anew failed.
     behind: AtomicBool,
+    pub(super) floods: Floods,
 }
 
 /// Who there was at one moment.
@@ -138,7 +140,8 @@ impl Directory {
     #[must_use]
     pub fn new(parts: Parts, settings: Settings) -> Self {
         let pulse = Pulse::begin(parts.clock.steady());
-        let directory = Self { parts, settings, held: RwLock::default(), pulse, behind: AtomicBool::new(false) };
+        let (held, behind, floods) = (RwLock::default(), AtomicBool::new(false), Floods::default());
+        let directory = Self { parts, settings, held, pulse, behind, floods };
         let known = Snapshot { registry: directory.registry(&[]), ..Snapshot::default() };
         directory.set(known);
         directory
@@ -314,11 +317,12 @@ impl Directory {
         loop {
             tokio::select! {
                 biased;
-                _ = stopped.wait_for(|stopped| *stopped) => return,
+                _ = stopped.wait_for(|stopped| *stopped) => break,
                 Some(_) = told.next() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
             let now = self.parts.clock.steady();
+            self.sum_floods_up(Some(now)).await;
             if now >= swept.plus_seconds(SWEEP_SECONDS) {
                 swept = now;
                 if let Err(error) = self.sweep().await {
@@ -332,6 +336,7 @@ impl Directory {
                 tracing::warn!(error = %error, "the registry of actors could not be read again");
             }
         }
+        self.sum_floods_up(None).await;
     }
 }
 

@@ -138,7 +138,8 @@ impl Door {
         match rate.refusal() {
             None => Ok(rate),
             Some(body) => {
-                let body = self.enter(permit, shown, body).await;
+                let is_first = self.directory.floods.is_first(permit, shown.target, steady);
+                let body = if is_first { self.enter(permit, shown, body).await } else { body };
                 Err(Turned { body, rate: Some(rate) })
             }
         }

@@ -7,6 +7,7 @@ mod directory;
 mod door;
 mod ended;
 mod error;
+mod flood;
 mod guard;
 mod keys;
 mod once;

@@ -77,6 +77,11 @@ impl Permit {
         Self::of(Entry { kind: Kind::Human, scopes, ..Entry::unmatched(actor, tenant) })
     }
 
+    /// The same person, for whatever follows the request.
+    pub(super) fn without_nonce(&self) -> Self {
+        Self { once: None, ..self.clone() }
+    }
+
     /// For one request, if that is to count once.
     #[must_use]
     pub(super) fn once(self, once: Option<Once>) -> Self {

@@ -2,6 +2,7 @@
 
 use super::directory::Directory;
 use super::door::Presented;
+use super::flood::Sum;
 use super::permit::Permit;
 use crate::flow::FlowError;
 use crate::ledger::audit::{self, Decision, Event, Writer};
@@ -10,6 +11,7 @@ use chimera_core::access::ANONYMOUS;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::decision::{Outcome, Source};
 use chimera_core::ledger::{ActorType, SubjectType};
+use chimera_core::limits::FLOOD_SECONDS;
 use chimera_core::record::Tx;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -42,31 +44,34 @@ fn entered(details: &Map<String, Value>) -> Value {
     Value::Object(kept.collect())
 }
 
-/// Enters a refusal; gives it back, or the reason why it could not be entered.
-pub(super) async fn enter(
-    directory: &Directory,
-    permit: Option<&Permit>,
-    shown: &Presented<'_>,
-    body: ErrorBody,
-) -> ErrorBody {
-    let parts = &directory.parts;
+/// Enters how often somebody was refused more in a window whose first refusal was entered.
+pub(super) async fn enter_sum(directory: &Directory, sum: &Sum) {
+    let (parts, body) = (&directory.parts, ErrorBody::new(Code::RateLimited, "refused again, over the quota"));
+    let data = json!({"code": body.code, "target": sum.target, "repeated": sum.more, "seconds": FLOOD_SECONDS});
+    let decision = rejected(directory, Some(&sum.permit), &sum.target, data, &body);
+    let mut tx = Tx::default();
+    let writer = Writer { random: &*parts.random, clock: &*parts.clock };
+    let written = writer.decision(&mut tx, decision).is_ok();
+    if !written || audit::commit(&*parts.records, tx).await.is_err() {
+        tracing::warn!(actor = sum.permit.actor(), repeated = sum.more, "refusals over a quota could not be entered");
+    }
+}
+
+/// The decision to refuse something.
+fn rejected(directory: &Directory, permit: Option<&Permit>, target: &str, data: Value, body: &ErrorBody) -> Decision {
     let actor = permit.map_or(ANONYMOUS, Permit::actor);
-    let decision = Decision {
+    Decision {
         event: Event {
             tenant_id: permit.map_or(directory.settings.tenant.as_str(), Permit::tenant).to_owned(),
             subject_type: SubjectType::Other,
-            subject_id: shown.target.to_owned(),
+            subject_id: target.to_owned(),
             event_type: "access.refused".to_owned(),
             actor_type: permit.map_or(ActorType::ExternalNode, Permit::kind),
             actor_id: Some(actor.to_owned()),
-            data: json!({
-                "code": body.code, "details": entered(&body.details), "target": shown.target,
-                "body_sha256": hex::encode(Sha256::digest(shown.body)), "body_bytes": shown.body.len(),
-                "peer": shown.peer.map(|peer| peer.to_string()),
-            }),
+            data,
             run_id: None,
             run_seq: None,
-            trace_id: shown.trace_id.map(str::to_owned),
+            trace_id: None,
         },
         source: Source::Access,
         outcome: Outcome::Rejected,
@@ -77,7 +82,24 @@ pub(super) async fn enter(
         policies: vec![body.code.clone()],
         campaign_id: None,
         task_id: None,
-    };
+    }
+}
+
+/// Enters a refusal; gives it back, or the reason why it could not be entered.
+pub(super) async fn enter(
+    directory: &Directory,
+    permit: Option<&Permit>,
+    shown: &Presented<'_>,
+    body: ErrorBody,
+) -> ErrorBody {
+    let parts = &directory.parts;
+    let data = json!({
+        "code": body.code, "details": entered(&body.details), "target": shown.target,
+        "body_sha256": hex::encode(Sha256::digest(shown.body)), "body_bytes": shown.body.len(),
+        "peer": shown.peer.map(|peer| peer.to_string()),
+    });
+    let mut decision = rejected(directory, permit, shown.target, data, &body);
+    decision.event.trace_id = shown.trace_id.map(str::to_owned);
     let mut tx = Tx::default();
     let writer = Writer { random: &*parts.random, clock: &*parts.clock };
     if writer.decision(&mut tx, decision).is_err() {

@@ -201,6 +201,36 @@ async fn signing_in_counts_and_too_much_of_it_is_entered() {
     assert_eq!(entered, [over("POST /auth/token"), over("POST /auth/refresh")]);
 }
 
+/// Whoever asks too often fills no ledger: the first refusal of a window is entered, and then how many more there were.
+#[tokio::test]
+async fn a_flood_over_the_quota_is_summed_up() {
+    let porch = porch_with(settings(TENANT, vec![quota("user_ann", 2)]), None).await;
+    porch.clock.stand();
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let directory = Arc::clone(&porch.directory);
+    let keeping = tokio::spawn(async move { directory.keep(stopped).await });
+    let flood = async |more: usize| {
+        while cheap(&porch, "user_ann").await.status != 429 {}
+        for _ in 0..more {
+            assert_eq!(cheap(&porch, "user_ann").await.status, 429);
+        }
+    };
+    let over = |entry: &Value| (entry["code"] == "RATE_LIMITED").then(|| entry["repeated"].clone());
+    let entered = || porch.refusals().iter().filter_map(over).collect::<Vec<_>>();
+    flood(50).await;
+    assert_eq!(entered(), [Value::Null], "one for all of them");
+    let mut commits = porch.house.stage.records.commits();
+    porch.clock.wait(120);
+    while entered().len() < 2 {
+        commits.changed().await.unwrap();
+    }
+    assert_eq!(entered(), [Value::Null, json!(50)], "and one that says how many more");
+    flood(1).await;
+    stop.send_replace(true);
+    keeping.await.unwrap();
+    assert_eq!(entered(), [Value::Null, json!(50), Value::Null, json!(1)], "nothing is left behind at the end");
+}
+
 /// CORE-092
 #[tokio::test]
 async fn the_actor_of_the_token_is_counted_whoever_the_body_names() {
