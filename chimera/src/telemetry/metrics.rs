@@ -46,6 +46,11 @@ const METRICS: &[(&str, &[Metric])] = &[
     (
         "Runs and steps",
         &[
+            counter(
+                "chimera_signals_unreadable_total",
+                &[],
+                "Signals to runs that could not be read; the run's events have `run.signal_unreadable`.",
+            ),
             counter("chimera_runs_started_total", &[], "Runs that this process began, runs inside others included."),
             counter(
                 "chimera_runs_ended_total",
@@ -210,6 +215,11 @@ const METRICS: &[(&str, &[Metric])] = &[
     (
         "Around it",
         &[
+            counter(
+                "chimera_access_refusals_not_entered_total",
+                &[],
+                "Refusals over a quota that were neither entered nor summed up, because too many actors were over theirs.",
+            ),
             counter(
                 "chimera_access_counters_lost_total",
                 &[],

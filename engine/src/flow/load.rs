@@ -89,7 +89,7 @@ pub(crate) async fn first(
 pub(super) async fn signals(records: &dyn Records, run: Uuid) -> Result<(Vec<Signal>, bool), FlowError> {
     let select = Select::from(&RUN_SIGNALS, Scope::System).with("run_id", run).take(limits::TURN_SIGNALS_MAX);
     let page = records.read(select).await?;
-    Ok((page.rows.iter().filter_map(Signal::of_row).collect(), page.next.is_some()))
+    Ok((page.rows.iter().map(Signal::of_row).collect(), page.next.is_some()))
 }
 
 /// The steps of a run: nodes in the order of the graph, each map before its items.

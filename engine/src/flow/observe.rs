@@ -28,6 +28,10 @@ pub(super) fn turn(run: &Run, turn: &Turn) {
             "step.outcome_unknown" => step("outcome_unknown"),
             "step.rolled_back" => step("rolled_back"),
             "step.rollback_failed" => step("rollback_failed"),
+            "run.signal_unreadable" => {
+                metrics::counter!("chimera_signals_unreadable_total").increment(1);
+                tracing::warn!(run_id = %run.head().id, signal = %note.data, "a signal could not be read and was dropped");
+            }
             "approval.requested" => metrics::counter!("chimera_approvals_requested_total").increment(1),
             _ => {}
         }

@@ -283,7 +283,7 @@ fn flagged(run: &RestoredRun, now: Timestamp) -> Result<Update, chimera_core::re
 async fn lapsed(records: &dyn Records) -> Result<BTreeMap<Uuid, Vec<Lapsed>>, FlowError> {
     let mut lapsed: BTreeMap<Uuid, Vec<Lapsed>> = BTreeMap::new();
     for row in load::all(records, Select::from(&RUN_SIGNALS, Scope::System), usize::MAX).await? {
-        let Some(signal) = Signal::of_row(&row) else { continue };
+        let signal = Signal::of_row(&row);
         let Some(by) = signal.told.lapses_with_restore() else { continue };
         let told = Lapsed { kind: signal.told.kind(), by: by.id.clone() };
         lapsed.entry(row.uuid("run_id")).or_default().push(told);

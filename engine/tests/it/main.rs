@@ -38,6 +38,7 @@ mod flow_retry;
 mod flow_review;
 mod flow_rules;
 mod flow_sight;
+mod flow_signals;
 mod flow_size;
 mod flow_slots;
 mod flow_spans;

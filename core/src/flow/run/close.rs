@@ -328,11 +328,12 @@ impl Signal {
         )?)
     }
 
-    /// The signal that a row carries.
+    /// The signal that a row carries. One that can't be read is a signal too: it is taken in, and said to be so.
     #[must_use]
-    pub fn of_row(row: &crate::record::Row) -> Option<Self> {
-        let told: Told = serde_json::from_value(row.get("payload").as_json()?.to_value()).ok()?;
-        Some(Self { id: row.uuid("id"), told })
+    pub fn of_row(row: &crate::record::Row) -> Self {
+        let payload = row.get("payload").as_json().map(Json::to_value).unwrap_or_default();
+        let unreadable = |_| Told::Unreadable { kind: row.text("kind").to_owned() };
+        Self { id: row.uuid("id"), told: serde_json::from_value(payload).unwrap_or_else(unreadable) }
     }
 }
 

@@ -101,6 +101,12 @@ pub struct Signal {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Told {
+    /// Something that this version can't read. It is never stored.
+    #[serde(skip)]
+    Unreadable {
+        /// The word of its row.
+        kind: String,
+    },
     /// Enough people approved.
     Approved {
         /// The request.
@@ -243,6 +249,7 @@ impl Told {
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self {
+            Self::Unreadable { .. } => "unreadable",
             Self::Approved { .. } => "approved",
             Self::Denied { .. } => "denied",
             Self::Edited { .. } => "edited",
@@ -267,7 +274,8 @@ impl Told {
         match self {
             Self::Resolve { by, .. } | Self::Rollback { by, .. } | Self::MarkRolledBack { by, .. } => Some(by),
             // What these lead to is in doubt by itself.
-            Self::Approved { .. }
+            Self::Unreadable { .. }
+            | Self::Approved { .. }
             | Self::Denied { .. }
             | Self::Edited { .. }
             | Self::PlanEdited { .. }

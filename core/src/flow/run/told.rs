@@ -29,6 +29,10 @@ impl Run {
                 self.mark_rolled_back(by, reason, book);
                 Ok(())
             }
+            Told::Unreadable { kind } => {
+                book.note("run.signal_unreadable", None, None, json!({"kind": kind, "signal": signal.id}));
+                Ok(())
+            }
             Told::Patch { number, by, .. } if self.status.is_final() => {
                 self.refuse_patch(number, 1, &by, "the run has ended", book)
             }
