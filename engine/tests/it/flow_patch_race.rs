@@ -40,7 +40,9 @@ async fn patches_that_race_are_applied_or_refused_and_never_find_the_run_damaged
         proposers.push(tokio::spawn(async move {
             let (bob, mut applied) = (stage.permit("user_bob"), Vec::new());
             for number in 0..2 {
-                tokio::time::sleep(Duration::from_millis(3 * person)).await;
+                for _ in 0..person {
+                    tokio::task::yield_now().await;
+                }
                 let id = format!("r{person}_{number}");
                 match stage.flow.patch(&bob, run, add(&id), None, false).await {
                     Ok(_) => applied.push(id),
