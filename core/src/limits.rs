@@ -189,12 +189,16 @@ pub const EXPRESSION_LIST_MAX: usize = 10_000;
 pub const SCHEMA_NODES_MAX: usize = 10_000;
 /// Parts of a JSON Schema that may apply to one place of a value, after all references are followed.
 pub const SCHEMA_APPLIED_MAX: u64 = 1_000;
-/// Pairs of parts of a JSON Schema that apply to the same place, over all of it.
-pub const SCHEMA_EXPANSION_MAX: usize = 200_000;
+/// Bytes of a workflow's document above which it is compiled off the threads that answer requests.
+pub const COMPILE_BYTES_ASIDE: usize = 1_024;
+/// Steps that counting the parts of a JSON Schema may take.
+pub const SCHEMA_STEPS_MAX: usize = 1_000_000;
 /// Patterns in one JSON Schema at the most.
-pub const SCHEMA_PATTERNS_MAX: usize = 100;
+pub const SCHEMA_PATTERNS_MAX: usize = 50;
 /// Bytes of one compiled pattern of a JSON Schema at the most.
 pub const PATTERN_BYTES_MAX: usize = 262_144;
+/// Bytes of text in a value times the patterns of the JSON Schema that it is checked with.
+pub const SCHEMA_TEXT_MAX: u64 = 2_000_000;
 /// Work of one check at the most: places of the value times the parts that may apply to one.
 pub const SCHEMA_WORK_MAX: u64 = 10_000_000;
 /// Seconds over which refusals of one actor over its quota are summed up in the ledger.

@@ -315,7 +315,7 @@ impl Access {
         pins: &Pins,
     ) -> Result<Proposal, AccessError> {
         let Inside { children, pins } = self.flow.workflows().inside(permit.tenant(), graph, pins).await?;
-        let may_take_long = graph.loops || children.values().any(|child| child.loops);
+        let may_take_long = graph.may_take_long || children.values().any(|child| child.may_take_long);
         let place = self.flow.place_to_work(may_take_long).await;
         let plan = place.run(|| Plan::of_graph(graph, inputs, &children));
         let tools: Vec<Arc<Spec>> =

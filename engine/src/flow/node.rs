@@ -73,7 +73,7 @@ pub(super) struct Inner {
     pub(super) messages: Notify,
     stopping: watch::Sender<Stop>,
     /// Where turns are decided that may take long.
-    pub(super) offload: Offload,
+    pub(super) offload: Arc<Offload>,
     /// When runs were last looked after.
     pub(super) pulse: Pulse,
 }
@@ -140,6 +140,7 @@ impl Flow {
             Arc::clone(&parts.random),
             Arc::clone(&parts.registry),
         );
+        let offload = Arc::clone(&workflows.offload);
         let gate = Mutex::new(Turnstile::new(parts.slots.clone()));
         let pulse = Pulse::begin(parts.clock.steady());
         let inner = Inner {
@@ -149,7 +150,7 @@ impl Flow {
             driven: Driven::new(places),
             messages: Notify::new(),
             stopping: watch::Sender::new(Stop::No),
-            offload: Offload::new(),
+            offload,
             pulse,
         };
         Self { inner: Arc::new(inner) }

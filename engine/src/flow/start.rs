@@ -125,7 +125,8 @@ impl Flow {
     pub async fn start(&self, permit: &Permit, ask: StartRun) -> Result<Started, FlowError> {
         let found = self.inner.workflows.find(permit.tenant(), &ask.workflow_id, ask.version).await?;
         let (version, graph) = found.ok_or_else(|| FlowError::no_workflow(&ask.workflow_id, ask.version))?;
-        check(&graph, &ask)?;
+        let place = self.place_to_work(graph.may_take_long).await;
+        place.run(|| check(&graph, &ask))?;
         self.check_notify(permit, ask.level, ask.notify.as_ref())?;
         // They are fixed with the run: a version that comes later is for later runs.
         let inside = self.inner.workflows.inside_stored(permit.tenant(), &graph.document.nodes, &ask.pins).await?;
@@ -304,7 +305,7 @@ impl Flow {
         let now = parts.clock.steady();
         let mut made = Vec::new();
         let slots = HeldSlots { inner: Some(inner), run: id };
-        let place = inner.offload.place(graph.loops).await;
+        let place = inner.offload.place(graph.may_take_long).await;
         let (run, mut turn) = {
             let mut env = Env {
                 now,

@@ -6,6 +6,7 @@
 use super::{FlowError, Registry};
 use crate::access::{Permit, WORKFLOWS_READ, WORKFLOWS_WRITE, is_repeated};
 use crate::ledger::audit::{Event, Writer};
+use crate::offload::Offload;
 use crate::port::{Clock, CommitError, Random, Records};
 use chimera_core::access::Children;
 use chimera_core::error::Code;
@@ -44,6 +45,8 @@ pub struct Workflows {
     authors: Mutex<BTreeMap<Key, String>>,
     /// The newest version of a workflow, and until when that is taken for true.
     newest: Mutex<BTreeMap<(String, String), (i64, Timestamp)>>,
+    /// Where documents are compiled that may take long.
+    pub(super) offload: Arc<Offload>,
 }
 
 /// A workflow that is there now.
@@ -137,6 +140,7 @@ impl Workflows {
             kept: Mutex::default(),
             authors: Mutex::default(),
             newest: Mutex::default(),
+            offload: Arc::new(Offload::new()),
         }
     }
 
@@ -180,9 +184,11 @@ impl Workflows {
                 entry.insert(found.map_or(Known::Missing, |(_, graph)| graph.known()));
             }
         }
+        let place = self.offload.place(text.len() > limits::COMPILE_BYTES_ASIDE).await;
         let catalog = Tools { registry: &self.registry, children, unknown: Known::Missing, stands_in: false };
-        let graph =
-            air::compile(document, &catalog).map_err(|problems| FlowError::problems("the workflow", &problems))?;
+        let graph = place
+            .run(|| air::compile(document, &catalog))
+            .map_err(|problems| FlowError::problems("the workflow", &problems))?;
         Ok(Arc::new(graph))
     }
 
@@ -462,7 +468,9 @@ impl Workflows {
         }
         let text = row.get("document").as_json().map(|json| json.as_str().to_owned()).unwrap_or_default();
         let document = air::parse(&text).map_err(|problems| FlowError::problems("the stored workflow", &problems))?;
-        let graph = air::compile(document, &self.stored())
+        let place = self.offload.place(text.len() > limits::COMPILE_BYTES_ASIDE).await;
+        let graph = place
+            .run(|| air::compile(document, &self.stored()))
             .map_err(|problems| FlowError::problems("the stored workflow", &problems))?;
         let graph = Arc::new(graph);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,7 +6,7 @@
 use super::catalog::{Catalog, Known};
 use super::check::{Check, Wanted};
 use super::document::{Body, Document, Node};
-use super::graph::{CompiledEdge, CompiledNode, Graph, loops, nests};
+use super::graph::{CompiledEdge, CompiledNode, Graph, is_costly, loops, nests};
 use super::nearest::did_you_mean;
 use super::order::Ways;
 use super::parse::is_node_id;
@@ -65,8 +65,9 @@ pub(crate) fn compile_onto(
     }
     let digest = Digest32::of(&document.to_value());
     let output_type = output_type(outputs.as_ref(), &nodes);
-    let (nests, loops) = (nests(&nodes), loops(&nodes, &edges, outputs.as_ref()));
-    out.or(Graph { document, digest, nodes, edges, input_schema, outputs, output_type, nests, loops, index })
+    let (nests, may_take_long) =
+        (nests(&nodes), loops(&nodes, &edges, outputs.as_ref()) || is_costly(input_schema.as_deref()));
+    out.or(Graph { document, digest, nodes, edges, input_schema, outputs, output_type, nests, may_take_long, index })
 }
 
 /// What a run gives: its templates, or the outputs of the last nodes by name.

@@ -34,8 +34,8 @@ pub struct Graph {
     pub output_type: Type,
     /// How many nodes start other runs.
     pub nests: usize,
-    /// Whether an expression in it goes over lists, so that a turn may take long.
-    pub loops: bool,
+    /// Whether a turn may keep a processor busy: an expression goes over lists, or the inputs are costly to check.
+    pub may_take_long: bool,
     pub(super) index: BTreeMap<String, usize>,
 }
 
@@ -154,8 +154,9 @@ impl Graph {
         let digest = Digest32::of(&document.to_value());
         let output_type = output_type(self.outputs.as_ref(), &nodes);
         let (input_schema, outputs) = (self.input_schema.clone(), self.outputs.clone());
-        let (nests, loops) = (nests(&nodes), loops(&nodes, &edges, outputs.as_ref()));
-        out.or(Self { document, digest, nodes, edges, input_schema, outputs, output_type, nests, loops, index })
+        let (nests, may_take_long) =
+            (nests(&nodes), loops(&nodes, &edges, outputs.as_ref()) || is_costly(input_schema.as_deref()));
+        out.or(Self { document, digest, nodes, edges, input_schema, outputs, output_type, nests, may_take_long, index })
     }
 
     /// What a workflow that starts this one may know of it.
@@ -163,6 +164,11 @@ impl Graph {
     pub fn known(&self) -> Known {
         Known::Shape { inputs: self.input_schema.clone(), outputs: self.output_type.clone() }
     }
+}
+
+/// Whether checking a run's inputs may take long.
+pub(super) fn is_costly(inputs: Option<&Schema>) -> bool {
+    inputs.is_some_and(Schema::may_take_long)
 }
 
 /// Whether an expression of a graph goes over lists.

@@ -34,7 +34,7 @@ impl Run {
     /// Whether its next turn may keep a processor busy.
     #[must_use]
     pub fn may_take_long(&self) -> bool {
-        self.graph.loops || self.meter.is_used_up()
+        self.graph.may_take_long || self.meter.is_used_up()
     }
 
     /// Whether the turn has written or computed as much as one turn may.

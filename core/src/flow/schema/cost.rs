@@ -6,8 +6,9 @@
 //! must not have a cycle; what applies one level down is followed level by level, as deep as a value may be.
 
 use super::BadSchema;
-use crate::limits::{JSON_DEPTH_MAX, SCHEMA_APPLIED_MAX, SCHEMA_EXPANSION_MAX, SCHEMA_NODES_MAX, SCHEMA_PATTERNS_MAX};
+use crate::limits::{JSON_DEPTH_MAX, SCHEMA_APPLIED_MAX, SCHEMA_NODES_MAX, SCHEMA_PATTERNS_MAX, SCHEMA_STEPS_MAX};
 use serde_json::{Map, Value};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 /// Keywords with one schema that applies to the same place.
@@ -27,9 +28,23 @@ const HELD: [&str; 2] = ["$defs", "definitions"];
 /// Keywords of references.
 const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
+/// Names and plain values that are looked at in the time that one part takes.
+const PLAIN_IN_ONE: usize = 16;
+
+/// What a schema costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cost {
+    /// How many of its parts may apply to one place of a value at the most.
+    pub(super) applied_max: u64,
+    /// How many patterns it has.
+    pub(super) patterns: usize,
+}
+
 /// One part of a schema.
 #[derive(Default)]
 struct Part {
+    /// How long it takes by itself.
+    weight: u64,
     /// Parts that apply to the same place.
     here: Vec<usize>,
     /// Parts that apply to each member of an object.
@@ -46,13 +61,21 @@ struct Part {
     looks_again: bool,
 }
 
-/// How many parts of `document` may apply to one place of a value at the most. Refused: too many of them,
-/// references that lead nowhere or out of the document, and parts that refer to themselves at the same place.
-pub(super) fn applied_max(document: &Value) -> Result<u64, BadSchema> {
+/// What `document` costs. Refused: too many parts that apply to one place, references that lead nowhere or out of the
+/// document, and parts that refer to themselves at the same place.
+pub(super) fn of(document: &Value) -> Result<Cost, BadSchema> {
     let mut parts = Parts { root: document, known: BTreeMap::new(), all: Vec::new(), patterns: 0 };
     parts.add(document)?;
-    let closures = closures(&parts.all)?;
-    follow(&parts.all, &closures)
+    let left = Cell::new(SCHEMA_STEPS_MAX);
+    let closures = closures(&parts.all, &left)?;
+    Ok(Cost { applied_max: follow(&parts.all, &closures, &left)?, patterns: parts.patterns })
+}
+
+/// Counting must not take long itself.
+fn count(left: &Cell<usize>, steps: usize) -> Result<(), BadSchema> {
+    let Some(rest) = left.get().checked_sub(steps) else { return refused("its references are too entangled") };
+    left.set(rest);
+    Ok(())
 }
 
 fn refused<T>(reason: impl Into<String>) -> Result<T, BadSchema> {
@@ -79,7 +102,8 @@ impl<'a> Parts<'a> {
         while let Some(schema) = waiting.pop() {
             let (at, _) = self.number(schema)?;
             let Value::Object(members) = schema else { continue };
-            let part = self.part(schema, members, &mut waiting)?;
+            let mut part = self.part(schema, members, &mut waiting)?;
+            part.weight = weight(members);
             self.all[at] = part;
         }
         Ok(first)
@@ -94,7 +118,7 @@ impl<'a> Parts<'a> {
             return refused(format!("it has more than {SCHEMA_NODES_MAX} parts"));
         }
         let at = self.all.len();
-        self.all.push(Part::default());
+        self.all.push(Part { weight: 1, ..Part::default() });
         self.known.insert(address, at);
         Ok((at, true))
     }
@@ -184,6 +208,19 @@ impl<'a> Parts<'a> {
     }
 }
 
+/// How long a part takes by itself: names that it looks for and values that it compares with.
+fn weight(members: &Map<String, Value>) -> u64 {
+    let names = ["properties", "patternProperties", "dependentSchemas", "dependentRequired", "dependencies"];
+    let names = names.iter().filter_map(|word| members.get(*word)?.as_object()).map(Map::len).sum::<usize>();
+    let required = members.get("required").and_then(Value::as_array).map_or(0, Vec::len);
+    let values = members.get("enum").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let (whole, plain): (Vec<&Value>, Vec<&Value>) =
+        values.iter().chain(members.get("const")).partition(|value| value.is_object() || value.is_array());
+    let whole: u64 = whole.into_iter().map(super::places).sum();
+    let plain = (names + required + plain.len()) / PLAIN_IN_ONE;
+    1 + whole + plain as u64
+}
+
 /// A pointer in a reference is percent-encoded.
 fn decoded(pointer: &str) -> String {
     let mut bytes = Vec::with_capacity(pointer.len());
@@ -224,9 +261,8 @@ type Closure = BTreeMap<usize, u64>;
 
 /// The closures of all parts. None of them may be part of its own, and none may be longer than a value is deep:
 /// a validator goes down into each.
-fn closures(parts: &[Part]) -> Result<Vec<Closure>, BadSchema> {
+fn closures(parts: &[Part], left: &Cell<usize>) -> Result<Vec<Closure>, BadSchema> {
     let mut done: Vec<Option<(Closure, usize)>> = (0..parts.len()).map(|_| None).collect();
-    let mut entries = 0;
     for start in 0..parts.len() {
         let mut path = vec![(start, 0)];
         while let Some((at, next)) = path.pop() {
@@ -244,25 +280,27 @@ fn closures(parts: &[Part]) -> Result<Vec<Closure>, BadSchema> {
                 path.push((below, 0));
                 continue;
             }
-            let closure = closure_of(at, &parts[at], &done)?;
-            entries += closure.0.len();
-            if entries > SCHEMA_EXPANSION_MAX {
-                return refused("its references are too entangled");
-            }
-            done[at] = Some(closure);
+            done[at] = Some(closure_of(at, parts, &done, left)?);
         }
     }
     Ok(done.into_iter().map(|closure| closure.map(|(closure, _)| closure).unwrap_or_default()).collect())
 }
 
-fn closure_of(at: usize, part: &Part, done: &[Option<(Closure, usize)>]) -> Result<(Closure, usize), BadSchema> {
+fn closure_of(
+    at: usize,
+    parts: &[Part],
+    done: &[Option<(Closure, usize)>],
+    left: &Cell<usize>,
+) -> Result<(Closure, usize), BadSchema> {
+    let part = &parts[at];
     let (mut closure, mut depth) = (Closure::from([(at, 1)]), 1);
     for below in &part.here {
         let Some((inner, inner_depth)) = &done[*below] else { continue };
         depth = depth.max(inner_depth + 1);
+        count(left, inner.len() + 1)?;
         for (part, times) in inner {
-            let count = closure.entry(*part).or_default();
-            *count = count.saturating_add(*times);
+            let known = closure.entry(*part).or_default();
+            *known = known.saturating_add(*times);
         }
     }
     if part.looks_again {
@@ -271,16 +309,24 @@ fn closure_of(at: usize, part: &Part, done: &[Option<(Closure, usize)>]) -> Resu
     if depth > JSON_DEPTH_MAX {
         return refused(format!("more than {JSON_DEPTH_MAX} of its parts stand inside each other"));
     }
-    let applied = closure.values().fold(0u64, |sum, times| sum.saturating_add(*times));
-    if applied > SCHEMA_APPLIED_MAX { too_much() } else { Ok((closure, depth)) }
+    if here(parts, &closure) > SCHEMA_APPLIED_MAX { too_much() } else { Ok((closure, depth)) }
+}
+
+/// How long the parts take that apply to one place.
+fn here(parts: &[Part], closure: &Closure) -> u64 {
+    let each = closure.iter().map(|(part, times)| times.saturating_mul(parts[*part].weight));
+    each.fold(0, u64::saturating_add)
 }
 
 /// How many parts apply to one place, however deep it is.
-fn follow(parts: &[Part], closures: &[Closure]) -> Result<u64, BadSchema> {
-    let here: Vec<u64> = closures.iter().map(|closure| closure.values().sum()).collect();
+fn follow(parts: &[Part], closures: &[Closure], left: &Cell<usize>) -> Result<u64, BadSchema> {
+    let here: Vec<u64> = closures.iter().map(|closure| here(parts, closure)).collect();
     let (mut most, mut deeper) = (here.clone(), here);
     for _ in 0..JSON_DEPTH_MAX {
-        let next: Vec<u64> = closures.iter().map(|closure| one_level_down(parts, closure, &deeper)).collect();
+        let mut next = Vec::with_capacity(closures.len());
+        for closure in closures {
+            next.push(one_level_down(parts, closure, &deeper, left)?);
+        }
         if next.iter().any(|applied| *applied > SCHEMA_APPLIED_MAX) {
             return too_much();
         }
@@ -298,10 +344,11 @@ fn follow(parts: &[Part], closures: &[Closure]) -> Result<u64, BadSchema> {
 }
 
 /// How many parts apply one level below where this closure applies, at the member or item where most do.
-fn one_level_down(parts: &[Part], closure: &Closure, deeper: &[u64]) -> u64 {
+fn one_level_down(parts: &[Part], closure: &Closure, deeper: &[u64], left: &Cell<usize>) -> Result<u64, BadSchema> {
     let (mut items, mut members, mut by_name) = (0u64, 0u64, BTreeMap::<&str, (u64, u64)>::new());
     for (part, times) in closure {
         let part = &parts[*part];
+        count(left, 1 + part.items.len() + part.members.len() + part.named.len() + part.tuple.len())?;
         let cost = |below: &usize| times.saturating_mul(deeper[*below]);
         let sum = |all: &[usize]| all.iter().map(cost).fold(0, u64::saturating_add);
         let largest = part.tuple.iter().map(cost).max().unwrap_or(0);
@@ -316,7 +363,7 @@ fn one_level_down(parts: &[Part], closure: &Closure, deeper: &[u64]) -> u64 {
         }
     }
     let named = by_name.into_values().map(|(own, instead_of)| members.saturating_sub(instead_of).saturating_add(own));
-    items.max(members).max(named.max().unwrap_or(0))
+    Ok(items.max(members).max(named.max().unwrap_or(0)))
 }
 
 #[cfg(test)]
@@ -334,7 +381,7 @@ mod tests {
     }
 
     fn reason(document: &Value) -> String {
-        applied_max(document).unwrap_err().reason
+        of(document).unwrap_err().reason
     }
 
     #[test]
@@ -344,7 +391,7 @@ mod tests {
             assert!(reason(&bomb).contains("may apply to one place"), "{word}");
         }
         let below = doubling(26, |below| json!({"properties": {"a": below}, "additionalProperties": below}));
-        assert_eq!(applied_max(&below).unwrap(), 2, "a member has one of them");
+        assert_eq!(of(&below).unwrap().applied_max, 2, "a member has one of them");
         let below = doubling(26, |below| json!({"patternProperties": {"a": below, "b": below}}));
         assert!(reason(&below).contains("may apply to one place"));
         let items = doubling(26, |below| json!({"items": below, "contains": below}));
@@ -357,7 +404,7 @@ mod tests {
             "$defs": {"tree": {"properties": {"left": {"$ref": "#/$defs/tree"}, "right": {"$ref": "#/$defs/tree"}}}},
             "$ref": "#/$defs/tree",
         });
-        assert_eq!(applied_max(&tree).unwrap(), 2);
+        assert_eq!(of(&tree).unwrap().applied_max, 2);
         let twice = json!({
             "$defs": {"t": {"anyOf": [
                 {"properties": {"c": {"$ref": "#/$defs/t"}}}, {"properties": {"c": {"$ref": "#/$defs/t"}}},
@@ -367,9 +414,9 @@ mod tests {
         assert!(reason(&twice).contains("may apply to one place"));
         let anchored =
             json!({"$dynamicAnchor": "n", "items": {"$dynamicRef": "#n"}, "additionalProperties": {"$ref": "#"}});
-        assert_eq!(applied_max(&anchored).unwrap(), 2);
+        assert_eq!(of(&anchored).unwrap().applied_max, 2);
         let tuple: Vec<Value> = (0..300).map(|n| json!({"const": n})).collect();
-        assert_eq!(applied_max(&json!({"prefixItems": tuple, "items": false})).unwrap(), 2);
+        assert_eq!(of(&json!({"prefixItems": tuple, "items": false})).unwrap().applied_max, 2);
     }
 
     #[test]
@@ -390,19 +437,47 @@ mod tests {
         assert!(reason(&json!({"$ref": "#/$defs/x"})).contains("refers to nothing"));
         assert!(reason(&json!({"$ref": "#x"})).contains("refers to nothing"));
         assert!(reason(&json!({"properties": {"a": {"$id": "x"}}})).contains("$id"));
-        assert!(applied_max(&json!({"properties": {"$id": {"type": "string"}}})).is_ok(), "a member of that name");
-        assert!(applied_max(&json!({"const": {"$ref": "other.json"}, "enum": [{"$ref": "#/no"}]})).is_ok(), "data");
+        assert!(of(&json!({"properties": {"$id": {"type": "string"}}})).is_ok(), "a member of that name");
+        assert!(of(&json!({"const": {"$ref": "other.json"}, "enum": [{"$ref": "#/no"}]})).is_ok(), "data");
         let escaped = json!({"$defs": {"a/b c": {"type": "string"}}, "$ref": "#/$defs/a~1b%20c"});
-        assert_eq!(applied_max(&escaped).unwrap(), 2);
+        assert_eq!(of(&escaped).unwrap().applied_max, 2);
     }
 
     #[test]
     fn ordinary_schemas_cost_what_stands_in_them() {
-        assert_eq!(applied_max(&json!({})).unwrap(), 1);
-        assert_eq!(applied_max(&json!(true)).unwrap(), 1);
+        assert_eq!(of(&json!({})).unwrap().applied_max, 1);
+        assert_eq!(of(&json!(true)).unwrap().applied_max, 1);
         let variants: Vec<Value> = (0..200).map(|n| json!({"properties": {"kind": {"const": n}}})).collect();
-        assert_eq!(applied_max(&json!({"oneOf": variants})).unwrap(), 201);
-        let patterns: Map<String, Value> = (0..101).map(|n| (format!("^{n}$"), json!({}))).collect();
+        assert_eq!(of(&json!({"oneOf": variants})).unwrap().applied_max, 201);
+        let patterns: Map<String, Value> = (0..51).map(|n| (format!("^{n}$"), json!({}))).collect();
         assert!(reason(&json!({"patternProperties": patterns})).contains("patterns"));
+    }
+
+    #[test]
+    fn what_takes_long_by_itself_counts_as_many_parts() {
+        let lists: Vec<Value> = (0..2_000).map(|n| json!([n])).collect();
+        assert!(reason(&json!({"items": {"enum": lists}})).contains("may apply to one place"));
+        let words: Vec<String> = (0..2_000).map(|n| format!("word {n}")).collect();
+        assert_eq!(
+            of(&json!({"items": {"enum": words}})).unwrap().applied_max,
+            126,
+            "plain values are quickly compared"
+        );
+        let names: Map<String, Value> = (0..4_800).map(|n| (format!("n{n}"), json!(true))).collect();
+        assert_eq!(of(&json!({"items": {"properties": names}})).unwrap().applied_max, 301);
+    }
+
+    /// Each of many parts refers to one with many members, and a long cycle keeps the count from settling.
+    #[test]
+    fn counting_itself_takes_no_longer_than_it_may() {
+        let wide: Map<String, Value> = (0..800).map(|n| (format!("n{n}"), json!({"$ref": "#/$defs/l0"}))).collect();
+        let mut defs = Map::from_iter([("wide".to_owned(), json!({"properties": wide}))]);
+        for link in 0..58 {
+            let next = json!({"$ref": format!("#/$defs/l{}", (link + 1) % 58)});
+            defs.insert(format!("l{link}"), json!({"properties": {"x": next}}));
+        }
+        let many = (0..800).map(|n| (format!("m{n}"), json!({"$ref": "#/$defs/wide"})));
+        let entangled = json!({"$defs": defs, "properties": Map::from_iter(many)});
+        assert!(reason(&entangled).contains("too entangled"));
     }
 }

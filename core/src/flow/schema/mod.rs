@@ -8,7 +8,8 @@
 
 mod cost;
 
-use crate::limits::{FAULT_CHARS_MAX, PATTERN_BYTES_MAX, SCHEMA_FAULTS_MAX, SCHEMA_WORK_MAX};
+use crate::limits::{FAULT_CHARS_MAX, PATTERN_BYTES_MAX, SCHEMA_FAULTS_MAX, SCHEMA_TEXT_MAX, SCHEMA_WORK_MAX};
+use cost::Cost;
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt;
@@ -20,8 +21,7 @@ const APPLIED_USUALLY: u64 = 16;
 pub struct Schema {
     document: Value,
     validator: jsonschema::Validator,
-    /// Parts that apply to one place of a value at the most.
-    applied_max: u64,
+    cost: Cost,
 }
 
 /// What a value breaks.
@@ -44,12 +44,12 @@ pub struct BadSchema {
 impl Schema {
     /// Compiles `document` (JSON Schema 2020-12 unless it says otherwise).
     pub fn compile(document: Value) -> Result<Self, BadSchema> {
-        let applied_max = cost::applied_max(&document)?;
+        let cost = cost::of(&document)?;
         // Patterns that go back and try again could do so for ever.
         let patterns = jsonschema::PatternOptions::regex().size_limit(PATTERN_BYTES_MAX);
         let validator = jsonschema::options().with_pattern_options(patterns).build(&document);
         let validator = validator.map_err(|error| BadSchema { reason: error.to_string() })?;
-        Ok(Self { document, validator, applied_max })
+        Ok(Self { document, validator, cost })
     }
 
     /// The document it was compiled from.
@@ -58,10 +58,21 @@ impl Schema {
         &self.document
     }
 
+    /// Whether checking a value may keep a processor busy.
+    #[must_use]
+    pub const fn may_take_long(&self) -> bool {
+        self.cost.applied_max > APPLIED_USUALLY || self.cost.patterns > 0
+    }
+
+    fn is_too_much(&self, value: &Value) -> bool {
+        self.cost.applied_max.saturating_mul(places(value)) > SCHEMA_WORK_MAX
+            || (self.cost.patterns as u64).saturating_mul(text_bytes(value)) > SCHEMA_TEXT_MAX
+    }
+
     /// Whether `value` is as the schema asks for, or what is wrong with it.
     pub fn check(&self, value: &Value) -> Result<(), Vec<Fault>> {
-        if self.applied_max > APPLIED_USUALLY && self.applied_max.saturating_mul(places(value)) > SCHEMA_WORK_MAX {
-            let message = "the value is too large for a schema with so many parts".to_owned();
+        if self.may_take_long() && self.is_too_much(value) {
+            let message = "the value is too large for a schema with so many parts or patterns".to_owned();
             return Err(vec![Fault { pointer: String::new(), message }]);
         }
         if self.validator.is_valid(value) {
@@ -80,6 +91,16 @@ fn cut(text: String) -> String {
     match text.char_indices().nth(FAULT_CHARS_MAX) {
         None => text,
         Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
+/// How many bytes of text stand in a value, names included.
+fn text_bytes(value: &Value) -> u64 {
+    match value {
+        Value::String(text) => text.len() as u64,
+        Value::Array(items) => items.iter().map(text_bytes).sum(),
+        Value::Object(members) => members.iter().map(|(name, value)| name.len() as u64 + text_bytes(value)).sum(),
+        _ => 0,
     }
 }
 
@@ -121,6 +142,9 @@ mod tests {
 
     #[test]
     fn a_pattern_never_goes_back_to_try_again() {
+        let slow = Schema::compile(json!({"properties": {"a": {"pattern": "(?:a|b)*a(?:a|b){150}c"}}})).unwrap();
+        let long = json!({"a": "ab".repeat(1_000_001)});
+        assert!(slow.check(&long).unwrap_err()[0].message.contains("too large"));
         let schema = Schema::compile(json!({"pattern": "^(a+)+$"})).unwrap();
         assert!(schema.check(&json!(format!("{}b", "a".repeat(50_000)))).is_err());
         for unbounded in ["(?=a)b", "^(a)\\1$", "(a{1000}){1000}"] {
