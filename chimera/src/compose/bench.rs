@@ -15,7 +15,7 @@ use chimera_core::error::{Code, io_reason};
 use chimera_engine::access::{Access, Guard, WordPlanner};
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
-use chimera_engine::flow::{Asking, Flow, Parts, Registry};
+use chimera_engine::flow::{Asking, Flow, Parts, Registry, TenantBlobs};
 use chimera_engine::port::{Clock, NoSpans, Records};
 use chimera_storage::bench::{ScratchSchema, Workload, bare_postgres, bare_sqlite, drive};
 use chimera_storage::blob::{FolderBlobs, LinkSigner};
@@ -79,7 +79,8 @@ impl FlowBench {
         let links = links.ok_or_else(|| Failure::new(Code::Internal, "the key of signed links is empty"))?;
         let blobs = FolderBlobs::open(config.data_dir.join("blobs"), links, Arc::clone(&ambient.random));
         let mut registry = Registry::default();
-        for tool in local_tools(Arc::new(blobs)).map_err(|error| Failure::new(Code::Internal, error.to_string()))? {
+        let blobs = TenantBlobs::new(Arc::new(blobs), Arc::clone(&records));
+        for tool in local_tools(blobs).map_err(|error| Failure::new(Code::Internal, error.to_string()))? {
             registry.add(tool).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
         }
         records.ready().await?;

@@ -19,7 +19,7 @@ use chimera_core::record::{Insert, Scope, Select, Tx};
 use chimera_engine::access::{Deciders, Directory, Guard, Permit};
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::{Rule, Rules};
-use chimera_engine::flow::{Asking, Flow, Parts, Places, Registry};
+use chimera_engine::flow::{Asking, Flow, Parts, Places, Registry, TenantBlobs};
 use chimera_engine::port::{Blobs, Blocked, Buckets, Bus, CommitError, Notifier, Records, SecretError, Secrets, Tool};
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_storage::bus::{LocalBus, RedisBus};
@@ -128,7 +128,8 @@ pub(super) async fn start(
 ) -> Outcome<Running> {
     let toolbox = toolbox(config, ambient)?;
     let mail = mail(config, &toolbox)?;
-    let registry = registry(config, &toolbox, mail.clone(), blobs, buckets(config).await?)?;
+    let owned = TenantBlobs::new(Arc::clone(blobs), Arc::clone(records));
+    let registry = registry(config, &toolbox, mail.clone(), &owned, buckets(config).await?)?;
     let key = match &config.webhook_key {
         Some(name) => Key::Named(named(name)?),
         None => {
@@ -178,7 +179,8 @@ fn described(config: &Config, ambient: &Ambient) -> Outcome<Registry> {
     let links = LinkSigner::new("http://localhost", &Secret::new("none"));
     let links = links.ok_or_else(|| Failure::new(Code::Internal, "no key for links"))?;
     let folder = config.data_dir.join("blobs");
-    let blobs: Arc<dyn Blobs> = Arc::new(FolderBlobs::open(folder, links, Arc::clone(&ambient.random)));
+    let blobs = FolderBlobs::open(folder, links, Arc::clone(&ambient.random));
+    let blobs = TenantBlobs::described(Arc::new(blobs));
     let buckets = Arc::new(FolderBuckets::new(config.data_dir.join("buckets")));
     let toolbox = toolbox(config, ambient)?;
     registry(config, &toolbox, mail(config, &toolbox)?, &blobs, buckets)
@@ -283,12 +285,12 @@ fn registry(
     config: &Config,
     toolbox: &Toolbox,
     mail: Option<Arc<dyn Tool>>,
-    blobs: &Arc<dyn Blobs>,
+    blobs: &TenantBlobs,
     buckets: Arc<dyn Buckets>,
 ) -> Outcome<Registry> {
     let broken = |error: &dyn std::fmt::Display| Failure::new(Code::Internal, format!("a built-in tool: {error}"));
-    let mut tools = local_tools(Arc::clone(blobs)).map_err(|error| broken(&error))?;
-    tools.push(s3_tool(buckets, Arc::clone(blobs)).map_err(|error| broken(&error))?);
+    let mut tools = local_tools(blobs.clone()).map_err(|error| broken(&error))?;
+    tools.push(s3_tool(buckets, blobs.clone()).map_err(|error| broken(&error))?);
     tools.extend(http_tools(toolbox).map_err(|error| invalid("flow.base_urls", error))?);
     tools.extend(mail);
     for path in tool_files(config.flow.tools_dir.as_deref())? {

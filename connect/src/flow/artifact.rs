@@ -1,17 +1,23 @@
-//! Artifacts that inputs and outputs name by their content address.
+//! Artifacts that inputs and outputs name by their content address. A tenant reads what it has put itself.
 
 use bytes::Bytes;
 use chimera_core::error::Code;
 use chimera_core::ledger::BlobId;
-use chimera_engine::port::{BlobError, BlobStat, Blobs, ToolError};
+use chimera_engine::flow::TenantBlobs;
+use chimera_engine::port::{BlobError, BlobStat, CallContext, ToolError};
 use futures::{StreamExt, TryStreamExt, stream};
 
 /// All of an artifact, if it has at most `bytes_max` bytes.
-pub(crate) async fn fetch(blobs: &dyn Blobs, address: &str, bytes_max: usize) -> Result<Bytes, ToolError> {
+pub(crate) async fn fetch(
+    blobs: &TenantBlobs,
+    ctx: &CallContext,
+    address: &str,
+    bytes_max: usize,
+) -> Result<Bytes, ToolError> {
     let id: BlobId = address.parse().map_err(|_| {
         ToolError::not_sent(Code::MalformedArgs, "an artifact is named by cas://sha256: and 64 hex digits")
     })?;
-    let blob = blobs.get(id).await.map_err(failed)?;
+    let blob = blobs.get(&ctx.tenant, id).await.map_err(failed)?;
     if blob.stat.size > bytes_max as u64 {
         return Err(ToolError::not_sent(Code::PayloadTooLarge, "the artifact is too large for this tool")
             .with("artifact", address)
@@ -23,8 +29,13 @@ pub(crate) async fn fetch(blobs: &dyn Blobs, address: &str, bytes_max: usize) ->
 }
 
 /// Keeps content and gives its address.
-pub(crate) async fn keep(blobs: &dyn Blobs, content: Bytes) -> Result<BlobStat, ToolError> {
-    blobs.put(stream::iter([Ok(content)]).boxed()).await.map_err(failed)
+pub(crate) async fn keep(
+    blobs: &TenantBlobs,
+    ctx: &CallContext,
+    media_type: &str,
+    content: Bytes,
+) -> Result<BlobStat, ToolError> {
+    blobs.put(ctx, media_type, stream::iter([Ok(content)]).boxed()).await.map_err(failed)
 }
 
 fn failed(error: BlobError) -> ToolError {

@@ -18,7 +18,8 @@ use chimera_core::flow::schema::BadSchema;
 use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec};
 use chimera_core::ledger::BlobId;
 use chimera_core::limits::{OBJECT_KEY_BYTES_MAX, UPLOAD_BYTES_MAX};
-use chimera_engine::port::{Blobs, BucketError, Buckets, CallContext, Done, Found, Object, Sent, Tool, ToolError};
+use chimera_engine::flow::TenantBlobs;
+use chimera_engine::port::{BucketError, Buckets, CallContext, Done, Found, Object, Sent, Tool, ToolError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -79,11 +80,11 @@ struct Upload {
 struct S3Upload {
     spec: Arc<Spec>,
     buckets: Arc<dyn Buckets>,
-    blobs: Arc<dyn Blobs>,
+    blobs: TenantBlobs,
 }
 
 /// The tool, over these buckets; artifacts are taken from, and replaced objects kept in, `blobs`.
-pub fn s3_tool(buckets: Arc<dyn Buckets>, blobs: Arc<dyn Blobs>) -> Result<Arc<dyn Tool>, BadSchema> {
+pub fn s3_tool(buckets: Arc<dyn Buckets>, blobs: TenantBlobs) -> Result<Arc<dyn Tool>, BadSchema> {
     Ok(Arc::new(S3Upload { spec: Arc::new(declared().compile()?), buckets, blobs }))
 }
 
@@ -166,7 +167,7 @@ impl Tool for S3Upload {
     async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         let input: Input = read(input)?;
         let dry = input.dry_run;
-        let upload = self.ready(input).await?;
+        let upload = self.ready(ctx, input).await?;
         if dry {
             let output = self.output(&upload, ctx.effect_id, true, None);
             let what = format!("put {} bytes into {} as {}", upload.content.len(), upload.bucket, upload.key);
@@ -186,7 +187,7 @@ impl Tool for S3Upload {
             }
         }
         let replaced = match found {
-            Some(found) => Some(self.set_aside(found).await?),
+            Some(found) => Some(self.set_aside(ctx, found).await?),
             None => None,
         };
         let origin = Origin { effect: ctx.effect_id, replaced };
@@ -222,7 +223,7 @@ impl Tool for S3Upload {
         };
         match origin.replaced {
             Some(older) => {
-                let object = self.take_back(&older).await?;
+                let object = self.take_back(ctx, &older).await?;
                 self.buckets.put(bucket, key, &object, true).await.map_err(while_sending)?;
                 told(true, Some(&older.content), "the older object is back")
             }
@@ -234,7 +235,7 @@ impl Tool for S3Upload {
     }
 
     async fn check(&self, ctx: &CallContext, input: &Value) -> Result<Found, ToolError> {
-        let upload = self.ready(read(input)?).await?;
+        let upload = self.ready(ctx, read(input)?).await?;
         let Some(found) = self.look(&upload).await.map_err(before_sending)? else { return Ok(Found::Never) };
         match ours(&found, ctx) {
             Some(origin) if found.content == upload.content => {
@@ -248,7 +249,7 @@ impl Tool for S3Upload {
 
 impl S3Upload {
     /// The input with its content at hand.
-    async fn ready(&self, input: Input) -> Result<Upload, ToolError> {
+    async fn ready(&self, ctx: &CallContext, input: Input) -> Result<Upload, ToolError> {
         let key = input.key.or(input.key_template);
         let key = key.ok_or_else(|| ToolError::not_sent(Code::MalformedArgs, "an object needs a key"))?;
         let is_text = input.content_base64.is_none() && input.artifact.is_none();
@@ -257,7 +258,7 @@ impl S3Upload {
                 .decode(encoded)
                 .map(Bytes::from)
                 .map_err(|_| ToolError::not_sent(Code::MalformedArgs, "content_base64 is not base64"))?,
-            (None, Some(address)) => artifact::fetch(&*self.blobs, &address, UPLOAD_BYTES_MAX).await?,
+            (None, Some(address)) => artifact::fetch(&self.blobs, ctx, &address, UPLOAD_BYTES_MAX).await?,
             (None, None) => Bytes::from(input.content.unwrap_or_default()),
         };
         if content.len() > UPLOAD_BYTES_MAX {
@@ -270,16 +271,23 @@ impl S3Upload {
     }
 
     /// Keeps an object that is about to be replaced.
-    async fn set_aside(&self, found: Object) -> Result<Older, ToolError> {
+    async fn set_aside(&self, ctx: &CallContext, found: Object) -> Result<Older, ToolError> {
+        let kept = artifact::keep(&self.blobs, ctx, &found.content_type, found.content).await?;
         let about = json!(About { content_type: found.content_type, mark: found.mark }).to_string();
-        let content = artifact::keep(&*self.blobs, found.content).await?.id.to_string();
-        let about = artifact::keep(&*self.blobs, Bytes::from(about)).await?.id.to_string();
+        let about = artifact::keep(&self.blobs, ctx, "application/json", Bytes::from(about)).await?.id.to_string();
+        let content = kept.id.to_string();
         Ok(Older { content, about })
     }
 
-    async fn take_back(&self, older: &Older) -> Result<Object, ToolError> {
-        let content = artifact::fetch(&*self.blobs, &older.content, UPLOAD_BYTES_MAX).await?;
-        let about = artifact::fetch(&*self.blobs, &older.about, UPLOAD_BYTES_MAX).await?;
+    async fn take_back(&self, ctx: &CallContext, older: &Older) -> Result<Object, ToolError> {
+        let content = artifact::fetch(&self.blobs, ctx, &older.content, UPLOAD_BYTES_MAX).await?;
+        let about = match artifact::fetch(&self.blobs, ctx, &older.about, UPLOAD_BYTES_MAX).await {
+            // Kept by a version that did not say whose it is: the content comes back without what was said of it.
+            Err(error) if error.body.code == Code::NotFound.as_str() => {
+                return Ok(Object { content, content_type: DEFAULT_TYPE.to_owned(), mark: String::new() });
+            }
+            about => about?,
+        };
         let About { content_type, mark } = serde_json::from_slice(&about)
             .map_err(|_| ToolError::not_sent(Code::Internal, "what is kept of the older object can't be read"))?;
         Ok(Object { content, content_type, mark })

@@ -4,9 +4,11 @@ use crate::server::{Reply, Server, toolbox};
 use chimera_connect::flow::{MailSettings, MailTls, http_tools, local_tools, mail_tool, s3_tool};
 use chimera_core::access::Secret;
 use chimera_core::time::Timestamp;
+use chimera_engine::flow::TenantBlobs;
 use chimera_engine::port::{Blobs, CallContext, Cancel, Tool};
 use chimera_storage::blob::{FolderBlobs, LinkSigner};
 use chimera_storage::bucket::FolderBuckets;
+use chimera_testkit::memory::MemoryRecords;
 use chimera_testkit::seeded::Seeded;
 use serde_json::Value;
 use std::path::Path;
@@ -37,6 +39,16 @@ pub(crate) fn blobs(root: &Path) -> Arc<dyn Blobs> {
     Arc::new(FolderBlobs::open(root, links, Arc::new(Seeded::new(1))))
 }
 
+/// The same call for another tenant.
+pub(crate) fn call_of(tenant: &str, effect: u128) -> CallContext {
+    CallContext { tenant: tenant.into(), ..call(effect) }
+}
+
+/// Blobs that nobody has put yet, with their owners in memory.
+pub(crate) fn owned(blobs: &Arc<dyn Blobs>) -> TenantBlobs {
+    TenantBlobs::new(Arc::clone(blobs), Arc::new(MemoryRecords::new()))
+}
+
 /// Calls a tool as the engine does: the input is checked before, the output after.
 pub(crate) async fn execute(
     tool: &dyn Tool,
@@ -56,8 +68,8 @@ pub(crate) async fn every_tool(home: &Path) -> Vec<Arc<dyn Tool>> {
     let nobody = Server::start(|_| Reply::status(500)).await;
     let toolbox = toolbox(&[], &[], &nobody);
     let mut tools = http_tools(&toolbox).unwrap();
-    tools.extend(local_tools(blobs(home)).unwrap());
-    tools.push(s3_tool(Arc::new(FolderBuckets::new(home.join("buckets"))), blobs(home)).unwrap());
+    tools.extend(local_tools(owned(&blobs(home))).unwrap());
+    tools.push(s3_tool(Arc::new(FolderBuckets::new(home.join("buckets"))), owned(&blobs(home))).unwrap());
     let mail = MailSettings {
         server: "localhost".into(),
         port: 25,

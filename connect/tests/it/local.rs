@@ -1,6 +1,6 @@
 //! Tools that need nothing but the process.
 
-use crate::given::{blobs, call, execute};
+use crate::given::{blobs, call, execute, owned};
 use chimera_connect::flow::local_tools;
 use chimera_core::flow::tool::{Reach, Risk};
 use chimera_engine::port::{Done, Tool};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 fn tool(name: &str) -> (TempDir, Arc<dyn Tool>) {
     let home = TempDir::new().unwrap();
-    let tools = local_tools(blobs(home.path())).unwrap();
+    let tools = local_tools(owned(&blobs(home.path()))).unwrap();
     let tool = tools.into_iter().find(|tool| tool.spec().name == name).unwrap();
     (home, tool)
 }
@@ -19,7 +19,7 @@ fn tool(name: &str) -> (TempDir, Arc<dyn Tool>) {
 #[test]
 fn local_tools_say_of_themselves_what_the_document_says() {
     let home = TempDir::new().unwrap();
-    let tools = local_tools(blobs(home.path())).unwrap();
+    let tools = local_tools(owned(&blobs(home.path()))).unwrap();
     let seen: Vec<(&str, &str)> =
         tools.iter().map(|tool| (tool.spec().name.as_str(), tool.spec().metadata.capabilities[0].as_str())).collect();
     assert_eq!(

@@ -1,7 +1,8 @@
 //! PDFs as other programs read them: `qpdf`, `pdftotext`, `pdftoppm`.
 
-use crate::given::{blobs, call, execute};
+use crate::given::{blobs, call, call_of, execute, owned};
 use chimera_connect::flow::local_tools;
+use chimera_engine::flow::TenantBlobs;
 use chimera_engine::port::{Blobs, Tool};
 use chimera_testkit::seeded::Seeded;
 use chimera_testkit::suite::blobs::{all, incoming};
@@ -15,6 +16,7 @@ use tempfile::TempDir;
 struct Desk {
     home: TempDir,
     blobs: Arc<dyn Blobs>,
+    owned: TenantBlobs,
     tool: Arc<dyn Tool>,
 }
 
@@ -22,9 +24,10 @@ impl Desk {
     fn new() -> Self {
         let home = TempDir::new().unwrap();
         let blobs = blobs(&home.path().join("blobs"));
-        let tools = local_tools(Arc::clone(&blobs)).unwrap();
+        let owned = owned(&blobs);
+        let tools = local_tools(owned.clone()).unwrap();
         let tool = tools.into_iter().find(|tool| tool.spec().name == "local.markdown_to_pdf").unwrap();
-        Self { home, blobs, tool }
+        Self { home, blobs, owned, tool }
     }
 
     /// Makes a PDF; gives the output and the file.
@@ -187,7 +190,7 @@ async fn images_come_from_artifacts_and_the_document_but_not_from_the_network() 
     let desk = Desk::new();
     let source = SAMPLE.split_once("base64,").unwrap().1.split_once(')').unwrap().0;
     let png = base64_of(source);
-    let artifact = desk.blobs.put(incoming(&png)).await.unwrap().id;
+    let artifact = desk.owned.put(&call(1), "image/png", incoming(&png)).await.unwrap().id;
     let markdown =
         format!("![one]({artifact})\n\ntext ![two](data:image/png;base64,{source}) more\n\n- ![three]({artifact})");
     let (_, file) = desk.make(&json!({"markdown": markdown})).await;
@@ -198,7 +201,7 @@ async fn images_come_from_artifacts_and_the_document_but_not_from_the_network() 
     let photo = desk.home.path().join("photo");
     run("pdftoppm", &["-jpeg", "-r", "20", "-singlefile", file.to_str().unwrap(), photo.to_str().unwrap()]);
     let jpeg = std::fs::read(photo.with_extension("jpg")).unwrap();
-    let artifact = desk.blobs.put(incoming(&jpeg)).await.unwrap().id;
+    let artifact = desk.owned.put(&call(1), "image/jpeg", incoming(&jpeg)).await.unwrap().id;
     let (_, file) = desk.make(&json!({"markdown": format!("![a photo]({artifact})")})).await;
     check(&file);
     let list = run("pdfimages", &["-list", file.to_str().unwrap()]);
@@ -329,4 +332,22 @@ fn base64_of(text: &str) -> Vec<u8> {
     let mut decoder = Command::new("base64").arg("-d").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     decoder.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     decoder.wait_with_output().unwrap().stdout
+}
+
+#[tokio::test]
+async fn an_image_of_another_tenant_is_not_found_until_the_tenant_has_put_it_itself() {
+    let desk = Desk::new();
+    let png = base64_of(SAMPLE.split_once("base64,").unwrap().1.split_once(')').unwrap().0);
+    let artifact = desk.owned.put(&call(1), "image/png", incoming(&png)).await.unwrap();
+    let input = |address: &str| json!({"markdown": format!("![x]({address})")});
+    let neighbour = call_of("globex", 2);
+    let theirs = execute(&*desk.tool, &neighbour, &input(&artifact.id.to_string())).await.unwrap_err();
+    let absent = format!("cas://sha256:{}", "0".repeat(64));
+    let nobodys = execute(&*desk.tool, &neighbour, &input(&absent)).await.unwrap_err();
+    assert_eq!(theirs.body.code, "NOT_FOUND");
+    assert_eq!(theirs.to_string().replace(&artifact.id.to_string(), "X"), nobodys.to_string().replace(&absent, "X"));
+    // Putting what another tenant has tells nothing, and makes it this tenant's too.
+    assert_eq!(desk.owned.put(&neighbour, "image/png", incoming(&png)).await.unwrap(), artifact);
+    assert_eq!(desk.owned.put(&neighbour, "image/png", incoming(&png)).await.unwrap(), artifact);
+    execute(&*desk.tool, &neighbour, &input(&artifact.id.to_string())).await.unwrap();
 }

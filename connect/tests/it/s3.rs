@@ -1,10 +1,11 @@
 //! Uploads into a real S3 server, cut sockets included, and into a folder.
 
-use crate::given::{blobs, call, execute};
+use crate::given::{blobs, call, call_of, execute, owned};
 use bytes::Bytes;
 use chimera_connect::flow::s3_tool;
 use chimera_core::access::Secret;
 use chimera_core::flow::tool::Reach;
+use chimera_engine::flow::TenantBlobs;
 use chimera_engine::port::{Blobs, Buckets, CallContext, Done, Found, Object, Sent, Tool};
 use chimera_storage::blob::S3Credentials;
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
@@ -30,6 +31,7 @@ struct Yard {
     server: PrivateS3,
     buckets: Arc<dyn Buckets>,
     blobs: Arc<dyn Blobs>,
+    owned: TenantBlobs,
     tool: Arc<dyn Tool>,
     _home: TempDir,
 }
@@ -40,8 +42,9 @@ impl Yard {
         let home = TempDir::new().unwrap();
         let buckets = buckets(&server.url("blobs"));
         let blobs = blobs(home.path());
-        let tool = s3_tool(Arc::clone(&buckets), Arc::clone(&blobs)).unwrap();
-        Self { server, buckets, blobs, tool, _home: home }
+        let owned = owned(&blobs);
+        let tool = s3_tool(Arc::clone(&buckets), owned.clone()).unwrap();
+        Self { server, buckets, blobs, owned, tool, _home: home }
     }
 
     async fn stored(&self, key: &str) -> Option<Bytes> {
@@ -73,7 +76,7 @@ async fn an_upload_as_the_documents_workflow_writes_it_is_read_back() {
     assert_eq!(yard.stored("uploads/run-1.bin").await.unwrap(), "");
 
     let bytes = sample(9 << 20, 1);
-    let artifact = yard.blobs.put(incoming(&bytes)).await.unwrap().id.to_string();
+    let artifact = yard.owned.put(&call(1), "text/plain", incoming(&bytes)).await.unwrap().id.to_string();
     for (key, content, wanted) in [
         ("text", json!({"content": "Grüße"}), "Grüße".as_bytes()),
         ("base64", json!({"content_base64": "AP8B"}), &[0, 255, 1]),
@@ -208,7 +211,7 @@ async fn a_lost_server_is_a_failure_that_can_be_tried_again() {
 async fn without_s3_a_folder_takes_uploads() {
     let home = TempDir::new().unwrap();
     let buckets = Arc::new(FolderBuckets::new(home.path().join("buckets")));
-    let tool = s3_tool(buckets, blobs(&home.path().join("blobs"))).unwrap();
+    let tool = s3_tool(buckets, owned(&blobs(&home.path().join("blobs")))).unwrap();
     let input = json!({"bucket": "acme", "key_template": "uploads/1.txt", "content": "x"});
     let output = execute(&*tool, &call(1), &input).await.unwrap();
     assert_eq!(output["url"], "folder://acme/uploads/1.txt");
@@ -228,7 +231,7 @@ async fn an_answer_that_is_lost_on_the_way_does_not_make_a_stranger_of_our_own_o
     let server = yard.server.endpoint().trim_start_matches("http://").parse().unwrap();
     let relay = Proxy::start(server, b"PUT ").await.unwrap();
     let through = buckets(&format!("s3://{BUCKET}/blobs?endpoint=http://{}", relay.address()));
-    let tool = s3_tool(through, Arc::clone(&yard.blobs)).unwrap();
+    let tool = s3_tool(through, yard.owned.clone()).unwrap();
     let input = json!({"bucket": BUCKET, "key": "k", "content": "x"});
     relay.arm(Cut::AfterMarker);
     let output = match execute(&*tool, &call(1), &input).await {
@@ -259,4 +262,20 @@ async fn objects_that_replace_each_other_come_back_one_by_one() {
         assert_eq!(yard.tool.rollback(&call(99), &done(input, output)).await.unwrap()["undone"], true);
         assert_eq!(yard.stored("k").await.unwrap(), at.to_string());
     }
+}
+
+#[tokio::test]
+async fn an_artifact_of_another_tenant_is_not_there() {
+    let yard = Yard::new();
+    let artifact = yard.owned.put(&call(1), "text/plain", incoming(b"ours")).await.unwrap().id.to_string();
+    let absent = format!("cas://sha256:{}", "0".repeat(64));
+    let refusal = async |address: &str| {
+        let input = json!({"bucket": BUCKET, "key": "k", "artifact": address});
+        let error = execute(&*yard.tool, &call_of("globex", 2), &input).await.unwrap_err();
+        assert_eq!((error.body.code.as_str(), error.sent), ("NOT_FOUND", Sent::No));
+        error.to_string().replace(address, "X")
+    };
+    assert_eq!(refusal(&artifact).await, refusal(&absent).await);
+    let input = json!({"bucket": BUCKET, "key": "k", "artifact": artifact});
+    assert!(execute(&*yard.tool, &call(3), &input).await.is_ok());
 }

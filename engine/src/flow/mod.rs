@@ -38,6 +38,7 @@ mod show;
 mod spans;
 mod start;
 mod tell;
+mod tenant_blobs;
 mod undo_scopes;
 mod workflows;
 
@@ -58,6 +59,7 @@ pub use restore::{Lapsed, RestoredRun, Resume, Survey};
 pub use show::Filter;
 pub use start::{Again, StartRun, Started};
 pub use tell::Settle;
+pub use tenant_blobs::TenantBlobs;
 pub use workflows::{Applied, Tools, Workflows};
 
 pub(crate) use load::{all as all_rows, first as first_rows};

@@ -70,6 +70,7 @@ migrations! {
     20 = "0020_inbox",
     21 = "0021_who",
     22 = "0022_inbox_messages",
+    23 = "0023_artifact_owners",
 }
 
 /// The version of the schema that this binary works with.

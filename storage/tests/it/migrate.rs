@@ -243,6 +243,49 @@ async fn calls_that_were_in_doubt_before_there_was_a_column_for_it_are_found() {
     assert_eq!((row.get(0), row.get(1), row.get(2), row.get(3)), wanted);
 }
 
+/// Two tenants that made the same document, one whose step only names it, and uploads that replaced something.
+const MADE: &[&str] = &[
+    "INSERT INTO tenants (id, slug, name) VALUES ('default', 'default', 'x'), ('acme', 'acme', 'x')",
+    "INSERT INTO runs (id, actor, request_payload, status, trace_id, tenant_id) VALUES ({1}, 'a', '{}', 'completed', 't1', 'x')",
+    "INSERT INTO steps (id, run_id, tenant_id, node_id, position, status, tool, output) VALUES
+        ({11}, {1}, 'default', 'n', 0, 'completed', 'local.markdown_to_pdf', '{\"artifact\": \"cas://sha256:AA\", \"bytes\": 7}'),
+        ({12}, {1}, 'default', 'n', 0, 'completed', 'local.markdown_to_pdf', '{\"artifact\": \"cas://sha256:AA\", \"bytes\": 7}'),
+        ({13}, {1}, 'acme', 'n', 0, 'completed', 'local.markdown_to_pdf', '{\"artifact\": \"cas://sha256:AA\", \"bytes\": 7}'),
+        ({14}, {1}, 'acme', 'n', 0, 'completed', 'local.echo', '{\"artifact\": \"cas://sha256:BB\"}'),
+        ({15}, {1}, 'acme', 'n', 0, 'completed', 's3_upload', '{\"replaced\": \"cas://sha256:BB\"}'),
+        ({16}, {1}, 'default', 'n', 0, 'completed', 's3_upload', '{\"replaced\": \"cas://sha256:BB\"}'),
+        ({17}, {1}, 'default', 'n', 0, 'completed', 's3_upload', '{\"replaced\": null}'),
+        ({18}, {1}, 'default', 'n', 0, 'failed', 'local.markdown_to_pdf', NULL)",
+];
+
+const OWNED: &str =
+    "SELECT count(*), sum(CASE WHEN tenant_id = 'default' THEN 1 ELSE 0 END), sum(size_bytes) FROM artifacts";
+
+#[tokio::test]
+async fn blobs_from_before_there_were_owners_belong_to_the_tenants_that_made_them() {
+    let digests = |text: String| text.replace("AA", &"aa".repeat(32)).replace("BB", &"bb".repeat(32));
+    let conn = Connection::open_in_memory().unwrap();
+    let (before, owners) = up_to("sqlite", "_artifact_owners");
+    let spell = |text: &str| digests(spelled(text, |n| format!("x'{n:032x}'"), "x'00'", "1700000000000000"));
+    before.iter().for_each(|text| conn.execute_batch(text).unwrap());
+    MADE.iter().for_each(|text| conn.execute_batch(&spell(text)).unwrap());
+    conn.execute_batch(&owners).unwrap();
+    let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    assert_eq!(conn.query_row(OWNED, [], row).unwrap(), (3_i64, 2_i64, 14_i64));
+
+    let client = empty_postgres().await;
+    let (before, owners) = up_to("postgres", "_artifact_owners");
+    let spell = |text: &str| {
+        let id = |n: u8| format!("'{}'::uuid", uuid::Uuid::from_u128(n.into()));
+        digests(spelled(text, id, "'\\x00'::bytea", "to_timestamp(1700000000)"))
+    };
+    for text in before.iter().cloned().chain(MADE.iter().map(|text| spell(text))).chain([owners]) {
+        client.batch_execute(&text).await.unwrap();
+    }
+    let row = client.query_one(&OWNED.replace("sum(size_bytes)", "sum(size_bytes)::bigint"), &[]).await.unwrap();
+    assert_eq!((row.get(0), row.get(1), row.get(2)), (3_i64, 2_i64, 14_i64));
+}
+
 /// A restore fills a database in one transaction, and whoever starts meanwhile should hear why it waits.
 #[tokio::test]
 async fn whoever_waits_for_a_migration_that_does_not_end_is_told_so() {

@@ -5,11 +5,12 @@ mod markdown_to_pdf;
 mod summarize;
 
 use chimera_core::flow::schema::BadSchema;
-use chimera_engine::port::{Blobs, Tool};
+use chimera_engine::flow::TenantBlobs;
+use chimera_engine::port::Tool;
 use std::sync::Arc;
 
 /// All local tools; PDFs are kept in, and images taken from, `blobs`.
-pub fn local_tools(blobs: Arc<dyn Blobs>) -> Result<Vec<Arc<dyn Tool>>, BadSchema> {
+pub fn local_tools(blobs: TenantBlobs) -> Result<Vec<Arc<dyn Tool>>, BadSchema> {
     Ok(vec![
         Arc::new(echo::Echo::new()?),
         Arc::new(summarize::Summarize::new()?),

@@ -22,7 +22,8 @@ use chimera_core::flow::schema::BadSchema;
 use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec};
 use chimera_core::ledger::{BlobId, Digest32};
 use chimera_core::limits::MARKDOWN_BYTES_MAX;
-use chimera_engine::port::{Blobs, CallContext, Tool, ToolError};
+use chimera_engine::flow::TenantBlobs;
+use chimera_engine::port::{CallContext, Tool, ToolError};
 use refusal::Refusal;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -63,11 +64,11 @@ struct Made {
 /// The tool.
 pub(super) struct MarkdownToPdf {
     spec: Arc<Spec>,
-    blobs: Arc<dyn Blobs>,
+    blobs: TenantBlobs,
 }
 
 impl MarkdownToPdf {
-    pub(super) fn new(blobs: Arc<dyn Blobs>) -> Result<Self, BadSchema> {
+    pub(super) fn new(blobs: TenantBlobs) -> Result<Self, BadSchema> {
         let declared = Declared {
             name: "local.markdown_to_pdf",
             version: "1",
@@ -124,7 +125,7 @@ impl Tool for MarkdownToPdf {
         &self.spec
     }
 
-    async fn execute(&self, _ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
+    async fn execute(&self, ctx: &CallContext, input: &Value) -> Result<Value, ToolError> {
         let input: Input = read(input)?;
         if input.markdown.len() > MARKDOWN_BYTES_MAX {
             return Err(ToolError::not_sent(Code::PayloadTooLarge, "the Markdown document is too large")
@@ -136,7 +137,7 @@ impl Tool for MarkdownToPdf {
             Ok((input, document))
         })
         .await?;
-        let files = picture::fetch(&*self.blobs, &document.images).await?;
+        let files = picture::fetch(&self.blobs, ctx, &document.images).await?;
         let made = off_thread(move || Ok(make(&input, &document, files)?)).await?;
         let id = BlobId::new(Digest32(Sha256::digest(&made.pdf).into()));
         let output = json!({
@@ -151,7 +152,7 @@ impl Tool for MarkdownToPdf {
         if dry {
             return Ok(Spec::simulated(output, format!("keep a PDF of {} pages as an artifact", made.pages)));
         }
-        artifact::keep(&*self.blobs, Bytes::from(made.pdf)).await?;
+        artifact::keep(&self.blobs, ctx, "application/pdf", Bytes::from(made.pdf)).await?;
         Ok(output)
     }
 }

@@ -10,7 +10,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use chimera_core::limits::{PDF_IMAGE_BYTES_MAX, PDF_IMAGE_PIXELS_MAX};
-use chimera_engine::port::{Blobs, ToolError};
+use chimera_engine::flow::TenantBlobs;
+use chimera_engine::port::{CallContext, ToolError};
 use krilla::image::Image;
 
 /// An image that can be drawn.
@@ -24,13 +25,13 @@ pub(super) struct Picture {
 }
 
 /// Fetches the bytes of all images.
-pub(super) async fn fetch(blobs: &dyn Blobs, sources: &[String]) -> Result<Vec<Bytes>, ToolError> {
+pub(super) async fn fetch(blobs: &TenantBlobs, ctx: &CallContext, sources: &[String]) -> Result<Vec<Bytes>, ToolError> {
     let mut room = PDF_IMAGE_BYTES_MAX;
     let mut all = Vec::with_capacity(sources.len());
     for (at, source) in sources.iter().enumerate() {
         let bytes = match source.strip_prefix("data:") {
             Some(data) => decoded(data, at + 1)?,
-            None => artifact::fetch(blobs, source, room).await?,
+            None => artifact::fetch(blobs, ctx, source, room).await?,
         };
         room = room.checked_sub(bytes.len()).ok_or(too_many("bytes of images", PDF_IMAGE_BYTES_MAX))?;
         all.push(bytes);

@@ -1,0 +1,82 @@
+//! Blobs as one tenant sees them: only those that it has put itself.
+//!
+//! The blob store keeps one copy of a content, whoever puts it, and knows nobody's name. The row (tenant, digest)
+//! of `artifacts` says who may read it. A blob without the tenant's row is not found, whether another tenant has
+//! it or nobody; putting it again gives the tenant its row and tells nothing about the others.
+
+use crate::port::{Blob, BlobError, BlobStat, Blobs, CallContext, CommitError, Incoming, Outage, ReadError};
+use crate::port::{Records, Unavailable};
+use chimera_core::flow::run::affinity;
+use chimera_core::intent::tables::ARTIFACTS;
+use chimera_core::ledger::BlobId;
+use chimera_core::record::{Conflict, Insert, Scope, Select, Tx, Value};
+use std::sync::Arc;
+
+/// The blobs of every tenant, each tenant's apart.
+#[derive(Clone)]
+pub struct TenantBlobs {
+    blobs: Arc<dyn Blobs>,
+    /// None: the tools are only described, and none is called.
+    records: Option<Arc<dyn Records>>,
+}
+
+impl TenantBlobs {
+    /// Contents in `blobs`, their owners in `records`.
+    #[must_use]
+    pub const fn new(blobs: Arc<dyn Blobs>, records: Arc<dyn Records>) -> Self {
+        Self { blobs, records: Some(records) }
+    }
+
+    /// For tools that are described and never called: nobody has put anything, and nobody can.
+    #[must_use]
+    pub const fn described(blobs: Arc<dyn Blobs>) -> Self {
+        Self { blobs, records: None }
+    }
+
+    /// Stores content for the tenant of a call. A crash in between leaves content without an owner, which the
+    /// next put of it takes over.
+    pub async fn put(&self, ctx: &CallContext, media_type: &str, content: Incoming) -> Result<BlobStat, BlobError> {
+        let records = self.records.as_ref().ok_or_else(|| unrecorded(&"no records are open"))?;
+        let stat = self.blobs.put(content).await?;
+        let row = Insert::into(
+            &ARTIFACTS,
+            vec![
+                ("tenant_id", ctx.tenant.as_str().into()),
+                ("sha256", digest(stat.id)),
+                ("size_bytes", i64::try_from(stat.size).unwrap_or(i64::MAX).into()),
+                ("media_type", media_type.into()),
+                ("created_by", ctx.actor.as_str().into()),
+                ("run_id", ctx.run_id.into()),
+            ],
+        );
+        let row = row.map_err(|error| unrecorded(&error))?;
+        let tx = Tx { affinity: affinity(ctx.run_id), inserts: vec![row], ..Tx::default() };
+        match records.commit(tx).await {
+            Ok(_) | Err(CommitError::Conflict(Conflict::Exists(_))) => Ok(stat),
+            Err(CommitError::Unavailable(outage)) => Err(BlobError::Unavailable(outage)),
+            Err(error) => Err(unrecorded(&error)),
+        }
+    }
+
+    /// Reads a blob of a tenant. One that it has not put is `NotFound`.
+    pub async fn get(&self, tenant: &str, id: BlobId) -> Result<Blob, BlobError> {
+        let records = self.records.as_ref().ok_or(BlobError::NotFound(id))?;
+        let owned = Select::from(&ARTIFACTS, Scope::Tenant(tenant.to_owned())).with("sha256", digest(id)).take(1);
+        let owned = records.read(owned).await.map_err(|error| match error {
+            ReadError::Unavailable(outage) => BlobError::Unavailable(outage),
+            error => unrecorded(&error),
+        })?;
+        match owned.rows.is_empty() {
+            true => Err(BlobError::NotFound(id)),
+            false => self.blobs.get(id).await,
+        }
+    }
+}
+
+fn digest(id: BlobId) -> Value {
+    Value::Bytes(id.digest().to_vec())
+}
+
+fn unrecorded(error: &dyn std::fmt::Display) -> BlobError {
+    BlobError::Unavailable(Unavailable::new(Outage::Passing, format!("who owns a blob can't be recorded: {error}")))
+}
