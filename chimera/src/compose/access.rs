@@ -10,7 +10,7 @@ use chimera_core::access::registry::{Entry, Kind, Registry, is_name, shipped};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS};
 use chimera_core::access::tenant::{Tenant, is_domain};
 use chimera_core::access::token::TokenKey;
-use chimera_core::access::{Level, Secret, overlap};
+use chimera_core::access::{Level, Secret, Shared, overlap};
 use chimera_core::error::Code;
 use chimera_core::limits::{ACTORS_MAX, DECLARED_FILE_BYTES_MAX, RATE_HITS_MAX};
 use chimera_core::record::{Row, Scope, Select, Tx};
@@ -315,6 +315,13 @@ struct WrittenTenant {
     #[serde(default)]
     domains: Vec<String>,
     notify: Option<Notify>,
+    /// Tools, buckets and secrets of the default tenant that this one may use.
+    #[serde(default)]
+    tools: Vec<String>,
+    #[serde(default)]
+    buckets: Vec<String>,
+    #[serde(default)]
+    secrets: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -387,7 +394,11 @@ pub(super) fn registered(access: &AccessConfig) -> Outcome<Registered> {
         if let Some(domain) = written.domains.iter().find(|domain| !is_domain(domain)) {
             return Err(refused(&format!("{domain:?} is not a domain: write names in lower case, like acme.example")));
         }
-        let tenant = Tenant { domains: written.domains, notify: written.notify.and_then(Notify::value) };
+        let shared = Shared { tools: written.tools, buckets: written.buckets, secrets: written.secrets };
+        if id == TENANT && shared != Shared::default() {
+            return Err(refused(&format!("the tenant {TENANT} has every tool, bucket and secret: share with others")));
+        }
+        let tenant = Tenant { domains: written.domains, notify: written.notify.and_then(Notify::value), shared };
         if tenants.insert(id.clone(), tenant).is_some() {
             return Err(refused(&format!("the tenant {id} is listed twice")));
         }

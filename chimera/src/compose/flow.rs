@@ -16,11 +16,13 @@ use chimera_core::error::{Code, io_reason};
 use chimera_core::flow::run::Policy;
 use chimera_core::limits::DECLARED_FILE_BYTES_MAX;
 use chimera_core::record::{Insert, Scope, Select, Tx};
-use chimera_engine::access::{Deciders, Directory, Guard, Permit};
+use chimera_engine::access::{Deciders, Directory, Guard, Permit, TenantSecrets};
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::{Rule, Rules};
-use chimera_engine::flow::{Asking, Flow, Parts, Places, Registry, TenantBlobs};
-use chimera_engine::port::{Blobs, Blocked, Buckets, Bus, CommitError, Notifier, Records, SecretError, Secrets, Tool};
+use chimera_engine::flow::{Asking, Flow, Parts, Places, Registry, TenantBlobs, TenantBuckets};
+use chimera_engine::port::{
+    Blobs, Blocked, Buckets, Bus, CommitError, Notifier, OneTenant, Records, SecretError, Secrets, Tenancy, Tool,
+};
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_storage::bus::{LocalBus, RedisBus};
 use serde::Deserialize;
@@ -126,10 +128,12 @@ pub(super) async fn start(
     blobs: &Arc<dyn Blobs>,
     voice: Voice,
 ) -> Outcome<Running> {
-    let toolbox = toolbox(config, ambient)?;
+    let tenancy: Arc<dyn Tenancy> = Arc::clone(&voice.directory) as Arc<dyn Tenancy>;
+    let toolbox = toolbox(config, ambient, &tenancy)?;
     let mail = mail(config, &toolbox)?;
     let owned = TenantBlobs::new(Arc::clone(blobs), Arc::clone(records));
-    let registry = registry(config, &toolbox, mail.clone(), &owned, buckets(config).await?)?;
+    let buckets = TenantBuckets::new(buckets(config).await?, Arc::clone(&tenancy));
+    let registry = registry(config, &toolbox, mail.clone(), &owned, buckets)?.shared_by(tenancy);
     let key = match &config.webhook_key {
         Some(name) => Key::Named(named(name)?),
         None => {
@@ -181,8 +185,10 @@ fn described(config: &Config, ambient: &Ambient) -> Outcome<Registry> {
     let folder = config.data_dir.join("blobs");
     let blobs = FolderBlobs::open(folder, links, Arc::clone(&ambient.random));
     let blobs = TenantBlobs::described(Arc::new(blobs));
+    let tenancy: Arc<dyn Tenancy> = Arc::new(OneTenant);
     let buckets = Arc::new(FolderBuckets::new(config.data_dir.join("buckets")));
-    let toolbox = toolbox(config, ambient)?;
+    let buckets = TenantBuckets::new(buckets, Arc::clone(&tenancy));
+    let toolbox = toolbox(config, ambient, &tenancy)?;
     registry(config, &toolbox, mail(config, &toolbox)?, &blobs, buckets)
 }
 
@@ -273,11 +279,12 @@ impl Secrets for Masked {
     }
 }
 
-fn toolbox(config: &Config, ambient: &Ambient) -> Outcome<Toolbox> {
+fn toolbox(config: &Config, ambient: &Ambient, tenancy: &Arc<dyn Tenancy>) -> Outcome<Toolbox> {
     let egress = Egress::new(&config.egress_allow).map_err(|error| invalid("egress_allow", error))?;
     let settings = Settings { egress, clock: Arc::clone(&ambient.clock), names: BTreeMap::new() };
     let client = Client::new(settings).map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
-    let secrets = Arc::new(Masked { inner: Box::new(secrets(config)), mask: config.mask.clone() });
+    let masked = Masked { inner: Box::new(secrets(config)), mask: config.mask.clone() };
+    let secrets = Arc::new(TenantSecrets::new(Arc::new(masked), Arc::clone(tenancy)));
     Ok(Toolbox { client, secrets, base_urls: config.flow.base_urls.clone() })
 }
 
@@ -286,7 +293,7 @@ fn registry(
     toolbox: &Toolbox,
     mail: Option<Arc<dyn Tool>>,
     blobs: &TenantBlobs,
-    buckets: Arc<dyn Buckets>,
+    buckets: TenantBuckets,
 ) -> Outcome<Registry> {
     let broken = |error: &dyn std::fmt::Display| Failure::new(Code::Internal, format!("a built-in tool: {error}"));
     let mut tools = local_tools(blobs.clone()).map_err(|error| broken(&error))?;

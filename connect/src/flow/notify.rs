@@ -80,6 +80,7 @@ impl Channels {
         let id = message.id.to_string();
         let (_keep, cancel) = Cancel::pair();
         let call = Call {
+            tenant: None,
             until: Instant::now() + TIME_MAX,
             cancel,
             idempotency_key: id.clone(),

@@ -18,8 +18,8 @@ use chimera_core::flow::schema::BadSchema;
 use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec};
 use chimera_core::ledger::BlobId;
 use chimera_core::limits::{OBJECT_KEY_BYTES_MAX, UPLOAD_BYTES_MAX};
-use chimera_engine::flow::TenantBlobs;
-use chimera_engine::port::{BucketError, Buckets, CallContext, Done, Found, Object, Sent, Tool, ToolError};
+use chimera_engine::flow::{TenantBlobs, TenantBuckets};
+use chimera_engine::port::{BucketError, CallContext, Done, Found, Object, Sent, Tool, ToolError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -70,21 +70,29 @@ struct About {
 
 /// An upload that is ready to go.
 struct Upload {
+    tenant: String,
     bucket: String,
     key: String,
+    url: String,
     content: Bytes,
     content_type: String,
     overwrite: bool,
 }
 
+impl Upload {
+    fn place(&self) -> (&str, &str) {
+        (&self.bucket, &self.key)
+    }
+}
+
 struct S3Upload {
     spec: Arc<Spec>,
-    buckets: Arc<dyn Buckets>,
+    buckets: TenantBuckets,
     blobs: TenantBlobs,
 }
 
 /// The tool, over these buckets; artifacts are taken from, and replaced objects kept in, `blobs`.
-pub fn s3_tool(buckets: Arc<dyn Buckets>, blobs: TenantBlobs) -> Result<Arc<dyn Tool>, BadSchema> {
+pub fn s3_tool(buckets: TenantBuckets, blobs: TenantBlobs) -> Result<Arc<dyn Tool>, BadSchema> {
     Ok(Arc::new(S3Upload { spec: Arc::new(declared().compile()?), buckets, blobs }))
 }
 
@@ -169,7 +177,7 @@ impl Tool for S3Upload {
         let dry = input.dry_run;
         let upload = self.ready(ctx, input).await?;
         if dry {
-            let output = self.output(&upload, ctx.effect_id, true, None);
+            let output = output(&upload, ctx.effect_id, true, None);
             let what = format!("put {} bytes into {} as {}", upload.content.len(), upload.bucket, upload.key);
             return Ok(Spec::simulated(output, what));
         }
@@ -180,7 +188,7 @@ impl Tool for S3Upload {
             }
             if found.content == upload.content && found.content_type == upload.content_type {
                 // Somebody else's, and just what was asked for: there is nothing to do or to undo.
-                return Ok(self.output(&upload, ctx.effect_id, false, None));
+                return Ok(output(&upload, ctx.effect_id, false, None));
             }
             if !upload.overwrite {
                 return Err(taken());
@@ -204,7 +212,8 @@ impl Tool for S3Upload {
             return told(false, None, "the same object was there before, and stays");
         }
         let replaced = done.output["replaced"].as_str();
-        let found = self.buckets.get(bucket, key, UPLOAD_BYTES_MAX).await.map_err(before_sending)?;
+        let found = self.buckets.get(&ctx.tenant, (bucket, key), UPLOAD_BYTES_MAX).await;
+        let found = found.map_err(before_sending)?;
         let stored = found.as_ref().map(|found| hex::encode(Sha256::digest(&found.content)));
         let before = replaced.map(|artifact| artifact.trim_start_matches("cas://sha256:"));
         let origin = found.as_ref().and_then(|found| Origin::from_mark(&found.mark));
@@ -224,11 +233,11 @@ impl Tool for S3Upload {
         match origin.replaced {
             Some(older) => {
                 let object = self.take_back(ctx, &older).await?;
-                self.buckets.put(bucket, key, &object, true).await.map_err(while_sending)?;
+                self.buckets.put(&ctx.tenant, (bucket, key), &object, true).await.map_err(while_sending)?;
                 told(true, Some(&older.content), "the older object is back")
             }
             None => {
-                self.buckets.delete(bucket, key).await.map_err(while_sending)?;
+                self.buckets.delete(&ctx.tenant, (bucket, key)).await.map_err(while_sending)?;
                 told(true, None, "the object is removed")
             }
         }
@@ -239,7 +248,7 @@ impl Tool for S3Upload {
         let Some(found) = self.look(&upload).await.map_err(before_sending)? else { return Ok(Found::Never) };
         match ours(&found, ctx) {
             Some(origin) if found.content == upload.content => {
-                Ok(Found::Happened(self.output(&upload, origin.effect, true, origin.replaced.as_ref())))
+                Ok(Found::Happened(output(&upload, origin.effect, true, origin.replaced.as_ref())))
             }
             // Ours may have been there and been replaced since.
             _ => Ok(Found::Unknowable),
@@ -267,7 +276,9 @@ impl S3Upload {
         }
         let default = if is_text { TEXT_TYPE } else { DEFAULT_TYPE };
         let content_type = input.content_type.unwrap_or_else(|| default.to_owned());
-        Ok(Upload { bucket: input.bucket, key, content, content_type, overwrite: input.overwrite })
+        let (tenant, bucket, overwrite) = (ctx.tenant.clone(), input.bucket, input.overwrite);
+        let url = self.buckets.address(&tenant, (&bucket, &key)).map_err(before_sending)?;
+        Ok(Upload { tenant, bucket, key, url, content, content_type, overwrite })
     }
 
     /// Keeps an object that is about to be replaced.
@@ -294,7 +305,7 @@ impl S3Upload {
     }
 
     async fn look(&self, upload: &Upload) -> Result<Option<Object>, BucketError> {
-        self.buckets.get(&upload.bucket, &upload.key, UPLOAD_BYTES_MAX).await
+        self.buckets.get(&upload.tenant, upload.place(), UPLOAD_BYTES_MAX).await
     }
 
     async fn put(&self, upload: &Upload, origin: &Origin, replace: bool) -> Result<Value, ToolError> {
@@ -303,7 +314,7 @@ impl S3Upload {
             content_type: upload.content_type.clone(),
             mark: origin.to_mark(),
         };
-        match self.buckets.put(&upload.bucket, &upload.key, &object, replace).await {
+        match self.buckets.put(&upload.tenant, upload.place(), &object, replace).await {
             // A first answer may have been lost on the way, so that the store sees its own write.
             Err(BucketError::Taken) if self.look(upload).await.map_err(while_sending)? != Some(object) => {
                 return Err(taken());
@@ -311,22 +322,22 @@ impl S3Upload {
             Err(BucketError::Taken) => {}
             put => put.map_err(while_sending)?,
         }
-        Ok(self.output(upload, origin.effect, true, origin.replaced.as_ref()))
+        Ok(output(upload, origin.effect, true, origin.replaced.as_ref()))
     }
+}
 
-    fn output(&self, upload: &Upload, effect: Uuid, created: bool, replaced: Option<&Older>) -> Value {
-        json!({
-            "success": true,
-            "url": self.buckets.address(&upload.bucket, &upload.key),
-            "bucket": upload.bucket,
-            "key": upload.key,
-            "bytes": upload.content.len(),
-            "sha256": hex::encode(Sha256::digest(&upload.content)),
-            "upload_id": effect,
-            "created": created,
-            "replaced": replaced.map(|older| older.content.clone()),
-        })
-    }
+fn output(upload: &Upload, effect: Uuid, created: bool, replaced: Option<&Older>) -> Value {
+    json!({
+        "success": true,
+        "url": upload.url,
+        "bucket": upload.bucket,
+        "key": upload.key,
+        "bytes": upload.content.len(),
+        "sha256": hex::encode(Sha256::digest(&upload.content)),
+        "upload_id": effect,
+        "created": created,
+        "replaced": replaced.map(|older| older.content.clone()),
+    })
 }
 
 impl Origin {

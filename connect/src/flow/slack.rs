@@ -156,8 +156,9 @@ impl Tool for SlackPost {
         }
         let name = SecretName::new(&format!("slack.{alias}"))
             .map_err(|error| ToolError::not_sent(Code::MalformedArgs, format!("channel_alias: {error}")))?;
-        let mut keys = Keyring::new(Arc::clone(&self.secrets));
-        let told = self.post(&Call::of(ctx), &name, text, &mut keys).await;
+        let call = Call::of(ctx);
+        let mut keys = Keyring::of_call(&self.secrets, &call);
+        let told = self.post(&call, &name, text, &mut keys).await;
         keys.clean(told.map(|ts| match ts {
             Some(ts) => json!({"ok": true, "channel_alias": alias, "ts": ts}),
             None => json!({"ok": true, "channel_alias": alias}),

@@ -2,13 +2,14 @@
 
 use crate::server::{Reply, Server, toolbox};
 use chimera_connect::flow::{MailSettings, MailTls, http_tools, local_tools, mail_tool, s3_tool};
-use chimera_core::access::Secret;
+use chimera_core::access::{Guest, Secret, Shared};
 use chimera_core::time::Timestamp;
-use chimera_engine::flow::TenantBlobs;
-use chimera_engine::port::{Blobs, CallContext, Cancel, Tool};
+use chimera_engine::flow::{TenantBlobs, TenantBuckets};
+use chimera_engine::port::{Blobs, Buckets, CallContext, Cancel, Tenancy, Tool};
 use chimera_storage::blob::{FolderBlobs, LinkSigner};
 use chimera_storage::bucket::FolderBuckets;
 use chimera_testkit::memory::MemoryRecords;
+use chimera_testkit::s3::PrivateS3;
 use chimera_testkit::seeded::Seeded;
 use serde_json::Value;
 use std::path::Path;
@@ -49,6 +50,30 @@ pub(crate) fn owned(blobs: &Arc<dyn Blobs>) -> TenantBlobs {
     TenantBlobs::new(Arc::clone(blobs), Arc::new(MemoryRecords::new()))
 }
 
+/// Everything is the tenant `acme`'s. `globex` shares a bucket called `shared`, those of the S3 server, and uploads.
+pub(crate) fn neighbours() -> Arc<dyn Tenancy> {
+    struct Neighbours;
+    impl Tenancy for Neighbours {
+        fn guest(&self, tenant: &str) -> Option<Arc<Guest>> {
+            let shared = match tenant {
+                "globex" => Shared {
+                    tools: vec!["s3_*".into()],
+                    buckets: vec!["shared".into(), PrivateS3::BUCKET.into()],
+                    secrets: Vec::new(),
+                },
+                _ => Shared::default(),
+            };
+            (tenant != "acme").then(|| Arc::new(Guest { id: tenant.into(), slug: tenant.into(), shared }))
+        }
+    }
+    Arc::new(Neighbours)
+}
+
+/// Buckets that these share.
+pub(crate) fn apart(buckets: Arc<dyn Buckets>) -> TenantBuckets {
+    TenantBuckets::new(buckets, neighbours())
+}
+
 /// Calls a tool as the engine does: the input is checked before, the output after.
 pub(crate) async fn execute(
     tool: &dyn Tool,
@@ -69,7 +94,7 @@ pub(crate) async fn every_tool(home: &Path) -> Vec<Arc<dyn Tool>> {
     let toolbox = toolbox(&[], &[], &nobody);
     let mut tools = http_tools(&toolbox).unwrap();
     tools.extend(local_tools(owned(&blobs(home))).unwrap());
-    tools.push(s3_tool(Arc::new(FolderBuckets::new(home.join("buckets"))), owned(&blobs(home))).unwrap());
+    tools.push(s3_tool(apart(Arc::new(FolderBuckets::new(home.join("buckets")))), owned(&blobs(home))).unwrap());
     let mail = MailSettings {
         server: "localhost".into(),
         port: 25,

@@ -20,5 +20,6 @@ mod repeated;
 mod s3;
 mod server;
 mod slack;
+mod tenants;
 mod vendor;
 mod webhook;

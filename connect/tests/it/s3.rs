@@ -1,12 +1,12 @@
 //! Uploads into a real S3 server, cut sockets included, and into a folder.
 
-use crate::given::{blobs, call, call_of, execute, owned};
+use crate::given::{apart, blobs, call, call_of, execute, owned};
 use bytes::Bytes;
 use chimera_connect::flow::s3_tool;
 use chimera_core::access::Secret;
 use chimera_core::flow::tool::Reach;
 use chimera_engine::flow::TenantBlobs;
-use chimera_engine::port::{Blobs, Buckets, CallContext, Done, Found, Object, Sent, Tool};
+use chimera_engine::port::{Blobs, BucketError, Buckets, CallContext, Done, Found, Object, Sent, Tool};
 use chimera_storage::blob::S3Credentials;
 use chimera_storage::bucket::{FolderBuckets, S3Buckets};
 use chimera_testkit::proxy::{Cut, Proxy};
@@ -43,7 +43,7 @@ impl Yard {
         let buckets = buckets(&server.url("blobs"));
         let blobs = blobs(home.path());
         let owned = owned(&blobs);
-        let tool = s3_tool(Arc::clone(&buckets), owned.clone()).unwrap();
+        let tool = s3_tool(apart(Arc::clone(&buckets)), owned.clone()).unwrap();
         Self { server, buckets, blobs, owned, tool, _home: home }
     }
 
@@ -211,7 +211,7 @@ async fn a_lost_server_is_a_failure_that_can_be_tried_again() {
 async fn without_s3_a_folder_takes_uploads() {
     let home = TempDir::new().unwrap();
     let buckets = Arc::new(FolderBuckets::new(home.path().join("buckets")));
-    let tool = s3_tool(buckets, owned(&blobs(&home.path().join("blobs")))).unwrap();
+    let tool = s3_tool(apart(buckets), owned(&blobs(&home.path().join("blobs")))).unwrap();
     let input = json!({"bucket": "acme", "key_template": "uploads/1.txt", "content": "x"});
     let output = execute(&*tool, &call(1), &input).await.unwrap();
     assert_eq!(output["url"], "folder://acme/uploads/1.txt");
@@ -231,7 +231,7 @@ async fn an_answer_that_is_lost_on_the_way_does_not_make_a_stranger_of_our_own_o
     let server = yard.server.endpoint().trim_start_matches("http://").parse().unwrap();
     let relay = Proxy::start(server, b"PUT ").await.unwrap();
     let through = buckets(&format!("s3://{BUCKET}/blobs?endpoint=http://{}", relay.address()));
-    let tool = s3_tool(through, yard.owned.clone()).unwrap();
+    let tool = s3_tool(apart(through), yard.owned.clone()).unwrap();
     let input = json!({"bucket": BUCKET, "key": "k", "content": "x"});
     relay.arm(Cut::AfterMarker);
     let output = match execute(&*tool, &call(1), &input).await {
@@ -278,4 +278,64 @@ async fn an_artifact_of_another_tenant_is_not_there() {
     assert_eq!(refusal(&artifact).await, refusal(&absent).await);
     let input = json!({"bucket": BUCKET, "key": "k", "artifact": artifact});
     assert!(execute(&*yard.tool, &call(3), &input).await.is_ok());
+}
+
+/// A neighbour asks for the same bucket and key: what the first tenant has there is neither seen nor touched.
+async fn kept_apart(yard: &Yard) {
+    let put = |content: &str, overwrite: bool| json!({"bucket": BUCKET, "key": "k", "content": content, "overwrite": overwrite});
+    let ours = put("ours", false);
+    let first = execute(&*yard.tool, &call(1), &ours).await.unwrap();
+    let neighbour = call_of("globex", 2);
+    assert_eq!(yard.tool.check(&neighbour, &ours).await.unwrap(), Found::Never);
+    let theirs = put("theirs", true);
+    let output = execute(&*yard.tool, &neighbour, &theirs).await.unwrap();
+    assert_eq!((&output["created"], &output["replaced"], &output["key"]), (&json!(true), &Value::Null, &json!("k")));
+    assert_eq!(yard.stored("k").await.unwrap(), "ours");
+    assert_eq!(yard.stored(".tenants/globex/k").await.unwrap(), "theirs");
+    assert!(output["url"].as_str().unwrap().ends_with("/.tenants/globex/k"), "{output}");
+    // The same content as ours is no answer about ours.
+    let same = execute(&*yard.tool, &call_of("globex", 3), &put("ours", true)).await.unwrap();
+    assert_eq!((&same["created"], &same["replaced"].is_string()), (&json!(true), &true));
+    // With our output in hand, the neighbour undoes nothing of ours.
+    let refused = yard.tool.rollback(&call_of("globex", 9), &done(&ours, &first)).await.unwrap_err();
+    assert_eq!(refused.body.code, "INVALID_TRANSITION");
+    assert_eq!(yard.stored("k").await.unwrap(), "ours");
+    assert_eq!(
+        yard.tool.rollback(&call_of("globex", 9), &done(&put("ours", true), &same)).await.unwrap()["undone"],
+        true
+    );
+    assert_eq!(yard.stored(".tenants/globex/k").await.unwrap(), "theirs");
+    assert_eq!(yard.tool.rollback(&call(9), &done(&ours, &first)).await.unwrap()["undone"], true);
+}
+
+#[tokio::test]
+async fn tenants_that_share_a_bucket_neither_see_nor_touch_each_others_objects() {
+    let yard = Yard::new();
+    kept_apart(&yard).await;
+    // The first tenant's own keys don't lead to where the others' objects are, nor theirs out of it.
+    for (tenant, key) in [("acme", ".tenants/globex/k"), ("acme", ".Tenants/x"), ("globex", "../k"), ("globex", "")] {
+        let place = (BUCKET, key);
+        let object = Object { content: Bytes::new(), content_type: String::new(), mark: String::new() };
+        let apart = apart(Arc::clone(&yard.buckets));
+        assert!(matches!(apart.put(tenant, place, &object, true).await, Err(BucketError::Name(_))), "{tenant} {key}");
+        assert!(matches!(apart.get(tenant, place, 10).await, Err(BucketError::Name(_))), "{tenant} {key}");
+        assert!(matches!(apart.delete(tenant, place).await, Err(BucketError::Name(_))), "{tenant} {key}");
+    }
+}
+
+#[tokio::test]
+async fn a_bucket_that_is_not_shared_is_refused_like_one_that_is_not_there() {
+    let home = TempDir::new().unwrap();
+    let buckets = Arc::new(FolderBuckets::new(home.path().join("buckets")));
+    let tool = s3_tool(apart(buckets), owned(&blobs(&home.path().join("blobs")))).unwrap();
+    let input = |bucket: &str| json!({"bucket": bucket, "key": "k", "content": "x"});
+    execute(&*tool, &call(1), &input("acme-files")).await.unwrap();
+    let refusal = async |bucket: &str| {
+        let error = execute(&*tool, &call_of("globex", 2), &input(bucket)).await.unwrap_err();
+        assert_eq!((error.body.code.as_str(), error.sent), ("VALIDATION_FAILED", Sent::No));
+        error.to_string()
+    };
+    assert_eq!(refusal("acme-files").await, refusal("nobodys-files").await);
+    assert!(execute(&*tool, &call_of("globex", 3), &input("shared")).await.is_ok());
+    assert_eq!(std::fs::read(home.path().join("buckets/shared/.tenants/globex/k")).unwrap(), b"x");
 }

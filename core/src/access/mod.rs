@@ -27,4 +27,4 @@ pub use plan::{Plan, PlanStep};
 pub use planner::PlanError;
 pub use registry::{ANONYMOUS, BadEntry, Entry, Kind, Registry};
 pub use secret::{InvalidSecretName, Secret, SecretName};
-pub use tenant::Tenant;
+pub use tenant::{Guest, Shared, Tenant};

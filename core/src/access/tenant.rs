@@ -1,9 +1,19 @@
-//! What counts for everybody of a tenant: its domains, and where it is told what nobody else is told.
+//! What counts for everybody of a tenant: its domains, where it is told what nobody else is told, and what of the
+//! process's own it may use.
 //!
-//! Whoever is reached at another domain is an outsider. A tenant that registered no domain has no insiders.
+//! Whoever is reached at another domain is an outsider. A tenant that registered no domain has no insiders. The
+//! default tenant is the one that the process was set up for: every tool, bucket and secret of the configuration is
+//! its own. Any other tenant has what is shared with it by name, and secrets and objects of its own beside that.
 
-use crate::flow::tool::Spec;
+use super::{SecretName, fits};
+use crate::flow::tool::{Reach, Spec};
 use serde_json::Value;
+
+/// Where objects of tenants other than the default one lie in a bucket.
+const OBJECTS: &str = ".tenants";
+
+/// How the names of secrets begin that are one tenant's own.
+const SECRETS: &str = "tenants.";
 
 /// What a tenant registered.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -12,6 +22,75 @@ pub struct Tenant {
     pub domains: Vec<String>,
     /// The default channel of its actors.
     pub notify: Option<Value>,
+    /// What of the process's own it may use.
+    pub shared: Shared,
+}
+
+/// Names and patterns of what is shared with a tenant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shared {
+    /// Tools. Those that only compute are shared with everybody.
+    pub tools: Vec<String>,
+    /// Buckets.
+    pub buckets: Vec<String>,
+    /// Secrets of the default tenant.
+    pub secrets: Vec<String>,
+}
+
+/// A tenant that is not the default one: who it is, and what is shared with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guest {
+    /// Its id.
+    pub id: String,
+    /// What people call it.
+    pub slug: String,
+    /// What is shared with it.
+    pub shared: Shared,
+}
+
+impl Guest {
+    /// Whether it may use a tool.
+    #[must_use]
+    pub fn uses_tool(&self, tool: &Spec) -> bool {
+        tool.effect == Reach::Pure || any_fits(&self.shared.tools, &tool.name)
+    }
+
+    /// Whether it may use a bucket.
+    #[must_use]
+    pub fn uses_bucket(&self, bucket: &str) -> bool {
+        any_fits(&self.shared.buckets, bucket)
+    }
+
+    /// Where an object of this tenant lies in a bucket.
+    #[must_use]
+    pub fn object_key(&self, key: &str) -> String {
+        format!("{OBJECTS}/{}/{key}", self.id)
+    }
+
+    /// Where the value of a secret is looked for: under the tenant's own name first, then, if it is shared, under
+    /// the name itself. A slug with a dot has no secrets of its own, since another tenant's could be spelled alike.
+    pub fn secret_names<'a>(&self, name: &'a SecretName) -> impl Iterator<Item = SecretName> + use<'a> {
+        let own = format!("{SECRETS}{}.{}", self.slug, name.as_str());
+        let own = (!self.slug.contains('.')).then(|| SecretName::new(&own).ok()).flatten();
+        let shared = !is_tenants_secret(name) && any_fits(&self.shared.secrets, name.as_str());
+        own.into_iter().chain(shared.then(|| name.clone()))
+    }
+}
+
+fn any_fits(patterns: &[String], name: &str) -> bool {
+    patterns.iter().any(|pattern| fits(pattern, name))
+}
+
+/// Whether a key leads to where objects of other tenants lie, in any spelling that a file system takes for it.
+#[must_use]
+pub fn is_tenants_object(key: &str) -> bool {
+    key.split('/').next().is_some_and(|first| first.eq_ignore_ascii_case(OBJECTS))
+}
+
+/// Whether a secret is one tenant's own, which nobody names.
+#[must_use]
+pub fn is_tenants_secret(name: &SecretName) -> bool {
+    name.as_str().starts_with(SECRETS)
 }
 
 impl Tenant {
@@ -80,7 +159,41 @@ mod tests {
     use super::*;
 
     fn acme() -> Tenant {
-        Tenant { domains: vec!["acme.example".to_owned()], notify: None }
+        Tenant { domains: vec!["acme.example".to_owned()], ..Tenant::default() }
+    }
+
+    fn guest(slug: &str, secrets: &[&str]) -> Guest {
+        let secrets = secrets.iter().map(|name| (*name).to_owned()).collect();
+        Guest { id: "t1".to_owned(), slug: slug.to_owned(), shared: Shared { secrets, ..Shared::default() } }
+    }
+
+    #[test]
+    fn a_tenant_has_secrets_of_its_own_and_those_that_are_shared_with_it() {
+        let names = |guest: &Guest, name: &str| -> Vec<String> {
+            let name = SecretName::new(name).unwrap();
+            guest.secret_names(&name).map(|name| name.as_str().to_owned()).collect()
+        };
+        assert_eq!(names(&guest("acme", &[]), "smtp"), ["tenants.acme.smtp"]);
+        assert_eq!(names(&guest("acme", &["slack.*"]), "slack.ops"), ["tenants.acme.slack.ops", "slack.ops"]);
+        assert_eq!(
+            names(&guest("a.b", &["smtp"]), "smtp"),
+            ["smtp"],
+            "tenants.a.b.smtp could be the secret b.smtp of a"
+        );
+        // Another tenant's own secret is nobody's to share.
+        assert_eq!(names(&guest("acme", &["*"]), "tenants.b.smtp"), ["tenants.acme.tenants.b.smtp"]);
+        assert!(is_tenants_secret(&SecretName::new("tenants.b.smtp").unwrap()));
+    }
+
+    #[test]
+    fn objects_of_a_tenant_lie_where_nobody_else_can_name_them() {
+        assert_eq!(guest("acme", &[]).object_key("a/b"), ".tenants/t1/a/b");
+        for theirs in [".tenants/t1/a", ".TENANTS/t1/a", ".tenants"] {
+            assert!(is_tenants_object(theirs), "{theirs}");
+        }
+        for plain in ["a/.tenants/t1", "tenants/t1", ".tenants2/a"] {
+            assert!(!is_tenants_object(plain), "{plain}");
+        }
     }
 
     #[test]

@@ -149,7 +149,7 @@ mod tests {
     }
 
     fn is_outside(spec: &Spec, input: &Value) -> bool {
-        let acme = Tenant { domains: vec!["acme.example".to_owned()], notify: None };
+        let acme = Tenant { domains: vec!["acme.example".to_owned()], ..Tenant::default() };
         acme.is_written_outside(spec, input)
     }
 

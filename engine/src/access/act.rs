@@ -263,14 +263,14 @@ impl Access {
         let plan = match &ask.what {
             What::Workflow { id, version, inputs } => return self.of_workflow(permit, id, *version, inputs).await,
             What::Goal { goal, inputs } => {
-                let tools: Vec<Arc<Spec>> = self.flow.registry().specs().cloned().collect();
+                let tools: Vec<Arc<Spec>> = self.flow.registry().specs_of(permit.tenant()).cloned().collect();
                 self.planner.plan(goal, inputs, &tools).await.map_err(|error| error.body())?
             }
             What::Steps(steps) => explicit(steps)?,
         };
         let mut tools = Vec::with_capacity(plan.steps.len());
         for (at, step) in plan.steps.iter().enumerate() {
-            let tool = self.flow.registry().get(&step.tool).ok_or_else(|| {
+            let tool = self.flow.registry().tool_of(permit.tenant(), &step.tool).ok_or_else(|| {
                 let body = ErrorBody::new(Code::ValidationFailed, format!("there is no tool {}", step.tool));
                 body.with("pointer", format!("/steps/{at}/tool")).with("missing_tool", step.tool.as_str())
             })?;

@@ -8,12 +8,12 @@ use super::flood::Floods;
 use super::settings::{Settings, WithoutCounters};
 use super::{AccessError, ended};
 use crate::flow::{all_rows, first_rows};
-use crate::port::{Bus, Clock, Heard, Random, Records, Secrets};
+use crate::port::{Bus, Clock, Heard, Random, Records, Secrets, Tenancy};
 use crate::pulse::Pulse;
 use bytes::Bytes;
 use chimera_core::access::registry::{Entry, Kind, Registry, check_spelling, shipped};
 use chimera_core::access::tables::{ACTORS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
-use chimera_core::access::{Level, Secret, SecretName, Tenant, seal};
+use chimera_core::access::{Guest, Level, Secret, SecretName, Shared, Tenant, seal};
 use chimera_core::limits;
 use chimera_core::record::{Compare, Condition, Json, Row, RowCount, Scope, Select, Step, Table, Tx, Value};
 use chimera_core::time::Timestamp;
@@ -168,7 +168,11 @@ impl Directory {
 
     /// What a tenant registered.
     pub(super) fn tenant(&self, id: &str) -> &Tenant {
-        static NOTHING: Tenant = Tenant { domains: Vec::new(), notify: None };
+        static NOTHING: Tenant = Tenant {
+            domains: Vec::new(),
+            notify: None,
+            shared: Shared { tools: Vec::new(), buckets: Vec::new(), secrets: Vec::new() },
+        };
         self.settings.tenants.get(id).unwrap_or(&NOTHING)
     }
 
@@ -337,6 +341,16 @@ impl Directory {
             }
         }
         self.sum_floods_up(None).await;
+    }
+}
+
+impl Tenancy for Directory {
+    fn guest(&self, tenant: &str) -> Option<Arc<Guest>> {
+        let guest = || {
+            let shared = self.tenant(tenant).shared.clone();
+            Arc::new(Guest { id: tenant.to_owned(), slug: tenant.to_owned(), shared })
+        };
+        (tenant != self.settings.tenant).then(guest)
     }
 }
 

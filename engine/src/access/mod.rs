@@ -19,6 +19,7 @@ mod refused;
 mod remove;
 mod sealed;
 mod settings;
+mod tenant_secrets;
 mod tokens;
 
 pub use act::{Access, Act, Acted, Begun, OnDuplicate, Summary, What};
@@ -37,4 +38,5 @@ pub use rate::{Rate, Rates};
 pub use recipients::Deciders;
 pub use sealed::SealedKeys;
 pub use settings::{Settings, WithoutCounters};
+pub use tenant_secrets::TenantSecrets;
 pub use tokens::{SignIn, Tokens};

@@ -39,6 +39,7 @@ mod spans;
 mod start;
 mod tell;
 mod tenant_blobs;
+mod tenant_buckets;
 mod undo_scopes;
 mod workflows;
 
@@ -60,6 +61,7 @@ pub use show::Filter;
 pub use start::{Again, StartRun, Started};
 pub use tell::Settle;
 pub use tenant_blobs::TenantBlobs;
+pub use tenant_buckets::TenantBuckets;
 pub use workflows::{Applied, Tools, Workflows};
 
 pub(crate) use load::{all as all_rows, first as first_rows};

@@ -29,7 +29,7 @@ pub(super) async fn execute_tool(
     call: &Call,
     mut cancel: Cancel,
 ) -> Answer {
-    let Some(tool) = registry.get(&call.tool) else {
+    let Some(tool) = registry.tool_of(&head.tenant, &call.tool) else {
         let message = format!("there is no tool {} in this process", call.tool);
         return Answer::Failed(ToolError::not_sent(Code::ToolUnavailable, message));
     };

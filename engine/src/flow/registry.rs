@@ -1,15 +1,23 @@
-//! The tools of this process, by name.
+//! The tools of this process, by name. A tenant has those that are shared with it.
 
-use crate::port::Tool;
+use crate::port::{OneTenant, Tenancy, Tool};
 use chimera_core::flow::tool::Spec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Every tool that workflows may name.
-#[derive(Default, Clone)]
+#[derive(Clone)]
 pub struct Registry {
     tools: BTreeMap<String, Arc<dyn Tool>>,
     absent: BTreeMap<String, String>,
+    tenancy: Arc<dyn Tenancy>,
+}
+
+impl Default for Registry {
+    /// No tools, and nobody to keep apart.
+    fn default() -> Self {
+        Self { tools: BTreeMap::new(), absent: BTreeMap::new(), tenancy: Arc::new(OneTenant) }
+    }
 }
 
 /// Two tools have one name.
@@ -21,6 +29,12 @@ pub struct Twice {
 }
 
 impl Registry {
+    /// The same tools, shared as `tenancy` says.
+    #[must_use]
+    pub fn shared_by(self, tenancy: Arc<dyn Tenancy>) -> Self {
+        Self { tenancy, ..self }
+    }
+
     /// Adds a tool; a name can be given once.
     pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), Twice> {
         let name = tool.spec().name.clone();
@@ -35,13 +49,26 @@ impl Registry {
         self.absent.insert(name.to_owned(), why.to_owned());
     }
 
-    /// Why a tool that others have is not here.
+    /// Why a tool that others have is not here. How the process is set up is the default tenant's business.
     #[must_use]
-    pub fn why_absent(&self, name: &str) -> Option<&str> {
-        self.absent.get(name).map(String::as_str)
+    pub fn why_absent(&self, tenant: &str, name: &str) -> Option<&str> {
+        self.absent.get(name).filter(|_| self.tenancy.guest(tenant).is_none()).map(String::as_str)
     }
 
-    /// The tool with this name.
+    /// The tool with this name, if the tenant may use it. One that is not shared is not there.
+    #[must_use]
+    pub fn tool_of(&self, tenant: &str, name: &str) -> Option<&Arc<dyn Tool>> {
+        let tool = self.get(name)?;
+        self.tenancy.guest(tenant).is_none_or(|guest| guest.uses_tool(tool.spec())).then_some(tool)
+    }
+
+    /// What every tool that a tenant may use says of itself, by name.
+    pub fn specs_of(&self, tenant: &str) -> impl Iterator<Item = &Arc<Spec>> {
+        let guest = self.tenancy.guest(tenant);
+        self.specs().filter(move |spec| guest.as_ref().is_none_or(|guest| guest.uses_tool(spec)))
+    }
+
+    /// The tool with this name, whoever may use it: for what is known of calls that were let in.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.tools.get(name)

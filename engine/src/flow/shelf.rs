@@ -45,7 +45,7 @@ impl Flow {
     /// What the caller may call.
     #[must_use]
     pub fn list_tools(&self, permit: &Permit) -> Value {
-        let callable = self.registry().specs().filter(|spec| permit.missing(spec).is_none());
+        let callable = self.registry().specs_of(permit.tenant()).filter(|spec| permit.missing(spec).is_none());
         let items: Vec<Value> = callable.map(|spec| tool(spec)).collect();
         json!({"items": items, "next_cursor": null})
     }

@@ -209,7 +209,7 @@ impl Flow {
         let head = Head::of_row(&load::steered_run(records, permit, run).await?)?;
         let repeated = Head { replay: Some(Replay { of: run, mode: ReplayMode::Retry, from: None }), ..head };
         let (_, graph) = load::base_graph(records, &self.inner.workflows, &repeated).await?;
-        self.inner.workflows.check_tools(&graph)?;
+        self.inner.workflows.check_tools(permit.tenant(), &graph)?;
         let pins = load::pins(records, &repeated, run).await?;
         Ok(Before { graph, inputs: repeated.inputs, workflow: repeated.workflow, level: repeated.level, pins })
     }
@@ -237,7 +237,7 @@ impl Flow {
         }
         let repeated = Head { replay: Some(replay.clone()), ..original.clone() };
         let (version, graph) = load::base_graph(records, &self.inner.workflows, &repeated).await?;
-        self.inner.workflows.check_tools(&graph)?;
+        self.inner.workflows.check_tools(permit.tenant(), &graph)?;
         if let Some(from) = &replay.from
             && graph.position(from).is_none()
         {

@@ -81,6 +81,8 @@ impl Inside {
 /// The tools of this process and the workflows that a document names.
 pub struct Tools<'a> {
     registry: &'a Registry,
+    /// Whose tools; none: all, for a graph that was let in.
+    tenant: Option<&'a str>,
     children: BTreeMap<(String, Option<i64>), Known>,
     /// What is answered about workflows that were not looked up.
     unknown: Known,
@@ -92,18 +94,22 @@ impl<'a> Tools<'a> {
     /// A catalogue for a graph that runs already: its children are looked for when they start.
     #[must_use]
     pub const fn running(registry: &'a Registry) -> Self {
-        Self { registry, children: BTreeMap::new(), unknown: Known::Exists, stands_in: false }
+        Self { registry, tenant: None, children: BTreeMap::new(), unknown: Known::Exists, stands_in: false }
     }
 
     /// A catalogue for a graph that was stored when every tool in it was here.
     const fn stored(registry: &'a Registry) -> Self {
-        Self { registry, children: BTreeMap::new(), unknown: Known::Exists, stands_in: true }
+        Self { registry, tenant: None, children: BTreeMap::new(), unknown: Known::Exists, stands_in: true }
     }
 }
 
 impl Catalog for Tools<'_> {
     fn tool(&self, name: &str) -> Option<Arc<Spec>> {
-        self.registry.get(name).map(|tool| Arc::clone(tool.spec()))
+        let tool = match self.tenant {
+            Some(tenant) => self.registry.tool_of(tenant, name),
+            None => self.registry.get(name),
+        };
+        tool.map(|tool| Arc::clone(tool.spec()))
     }
 
     fn workflow(&self, id: &str, version: Option<i64>) -> Known {
@@ -111,7 +117,7 @@ impl Catalog for Tools<'_> {
     }
 
     fn why_absent(&self, name: &str) -> Option<String> {
-        self.registry.why_absent(name).map(str::to_owned)
+        self.registry.why_absent(self.tenant?, name).map(str::to_owned)
     }
 
     fn stands_in(&self) -> bool {
@@ -119,7 +125,10 @@ impl Catalog for Tools<'_> {
     }
 
     fn tool_names(&self) -> Vec<String> {
-        self.registry.specs().map(|spec| spec.name.clone()).collect()
+        match self.tenant {
+            Some(tenant) => self.registry.specs_of(tenant).map(|spec| spec.name.clone()).collect(),
+            None => self.registry.specs().map(|spec| spec.name.clone()).collect(),
+        }
     }
 }
 
@@ -157,11 +166,13 @@ impl Workflows {
     }
 
     /// Refuses a stored graph with tools that are not set up here.
-    pub(super) fn check_tools(&self, graph: &Graph) -> Result<(), FlowError> {
+    pub(super) fn check_tools(&self, tenant: &str, graph: &Graph) -> Result<(), FlowError> {
         if !graph.nodes.iter().any(|node| node.is_tool_absent) {
             return Ok(());
         }
-        let problems = air::compile(graph.document.clone(), &self.running()).err().unwrap_or_default();
+        let problems = air::compile(graph.document.clone(), &Tools { tenant: Some(tenant), ..self.running() })
+            .err()
+            .unwrap_or_default();
         Err(FlowError::problems("the stored workflow", &problems))
     }
 
@@ -185,7 +196,8 @@ impl Workflows {
             }
         }
         let place = self.offload.place(text.len() > limits::COMPILE_BYTES_ASIDE).await;
-        let catalog = Tools { registry: &self.registry, children, unknown: Known::Missing, stands_in: false };
+        let tenant = Some(permit.tenant());
+        let catalog = Tools { registry: &self.registry, tenant, children, unknown: Known::Missing, stands_in: false };
         let graph = place
             .run(|| air::compile(document, &catalog))
             .map_err(|problems| FlowError::problems("the workflow", &problems))?;
@@ -227,7 +239,7 @@ impl Workflows {
     /// The workflows that runs of a graph may start. Refuses those with tools that are not set up here.
     pub(crate) async fn inside(&self, tenant: &str, graph: &Graph, pins: &Pins) -> Result<Inside, FlowError> {
         let found = self.inside_stored(tenant, &graph.document.nodes, pins).await?;
-        found.children.values().try_for_each(|graph| self.check_tools(graph))?;
+        found.children.values().try_for_each(|graph| self.check_tools(tenant, graph))?;
         Ok(found)
     }
 
@@ -440,7 +452,7 @@ impl Workflows {
         version: Option<i64>,
     ) -> Result<Option<(i64, Arc<Graph>)>, FlowError> {
         let found = self.find_stored(tenant, id, version).await?;
-        found.iter().try_for_each(|(_, graph)| self.check_tools(graph))?;
+        found.iter().try_for_each(|(_, graph)| self.check_tools(tenant, graph))?;
         Ok(found)
     }
 

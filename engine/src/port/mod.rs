@@ -12,6 +12,7 @@ mod recipients;
 mod records;
 mod secrets;
 mod spans;
+mod tenancy;
 mod tool;
 
 pub use ambient::{Clock, Random};
@@ -25,4 +26,5 @@ pub use recipients::{Recipient, Recipients};
 pub use records::{Blocked, CommitError, Held, Hold, Outage, ReadError, Receipt, Records, SchemaMismatch, Unavailable};
 pub use secrets::{SecretError, Secrets};
 pub use spans::{NoSpans, Span, SpanKind, Spans};
+pub use tenancy::{OneTenant, Tenancy};
 pub use tool::{CallContext, Cancel, Done, Found, Sent, Tool, ToolError};

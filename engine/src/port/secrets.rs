@@ -14,6 +14,12 @@ pub trait Secrets: Send + Sync {
     /// The current value. A secret that no source has is `Missing`; a source that has it but
     /// can't be read is `Unreadable`, and is not passed over in favour of a weaker source.
     async fn resolve(&self, name: &SecretName) -> Result<Secret, SecretError>;
+
+    /// The current value for a tenant: its own, or one that is shared with it; any other is `Missing`. A source
+    /// by itself knows no tenants and answers all alike; `TenantSecrets` keeps them apart.
+    async fn resolve_for(&self, _tenant: &str, name: &SecretName) -> Result<Secret, SecretError> {
+        self.resolve(name).await
+    }
 }
 
 /// Why a secret has no value.

@@ -31,7 +31,10 @@ async fn house(more: &[&str]) -> Porch {
     ];
     let mut settings = settings(TENANT, people.to_vec());
     let channel = Some(json!({"email": "ops@acme.example"}));
-    settings.tenants.insert(TENANT.to_owned(), Tenant { domains: vec!["acme.example".to_owned()], notify: channel });
+    settings.tenants.insert(
+        TENANT.to_owned(),
+        Tenant { domains: vec!["acme.example".to_owned()], notify: channel, ..Tenant::default() },
+    );
     porch_with(settings, None).await
 }
 

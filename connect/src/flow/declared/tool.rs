@@ -105,7 +105,7 @@ impl HttpTool {
         call: &Call,
         values: &Values<'_>,
     ) -> Result<(Option<Value>, bool), ToolError> {
-        let mut keys = Keyring::new(Arc::clone(&self.line.secrets));
+        let mut keys = Keyring::of_call(&self.line.secrets, call);
         let told = self.search(lookup, call, values, &mut keys).await;
         keys.clean(told)
     }
@@ -139,7 +139,7 @@ impl HttpTool {
     }
 
     async fn undo(&self, call: &Call, step: &Step, gone: &[u16], values: &Values<'_>) -> Result<Value, ToolError> {
-        let mut keys = Keyring::new(Arc::clone(&self.line.secrets));
+        let mut keys = Keyring::of_call(&self.line.secrets, call);
         let told = self.take_back(call, step, gone, values, &mut keys).await;
         keys.clean(told)
     }
@@ -184,8 +184,9 @@ impl Tool for HttpTool {
             let output = self.plan.dry_run.fill(&values).unwrap_or(Value::Null);
             return Ok(Spec::simulated(output, self.would_execute(&values)?));
         }
-        let mut keys = Keyring::new(Arc::clone(&self.line.secrets));
-        let told = self.ask(&Call::of(ctx), input, &values, &mut keys).await;
+        let call = Call::of(ctx);
+        let mut keys = Keyring::of_call(&self.line.secrets, &call);
+        let told = self.ask(&call, input, &values, &mut keys).await;
         keys.clean(told)
     }
     async fn rollback(&self, ctx: &CallContext, done: &Done) -> Result<Value, ToolError> {

@@ -352,7 +352,8 @@ mod tests {
         });
         let cancel = chimera_engine::port::Cancel::pair().1;
         let until = Instant::now();
-        let call = Call { until, cancel, idempotency_key: "key".to_owned(), traceparent: "trace".to_owned() };
+        let (idempotency_key, traceparent) = ("key".to_owned(), "trace".to_owned());
+        let call = Call { tenant: None, until, cancel, idempotency_key, traceparent };
         let url = Url::parse(&format!("http://{address}/")).unwrap();
         let request = Request::new(Method::POST, url, Care::Once).json(&serde_json::json!({"pay": 1}));
         // Past the timer: a process that stood still wakes up wherever it was.

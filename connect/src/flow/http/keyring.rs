@@ -4,6 +4,7 @@
 //! [`Keyring`] gives its result back through [`Keyring::clean`]; a test of the tree says so.
 
 use super::failure::lasting;
+use super::request::Call;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chimera_core::access::{Secret, SecretName};
@@ -21,17 +22,29 @@ const SCHEME: &str = "secret://";
 /// What was resolved for one call.
 pub(crate) struct Keyring {
     secrets: Arc<dyn Secrets>,
+    /// Whose secrets; none: those that the process was set up with.
+    tenant: Option<String>,
     used: Vec<Secret>,
 }
 
 impl Keyring {
-    pub(crate) const fn new(secrets: Arc<dyn Secrets>) -> Self {
-        Self { secrets, used: Vec::new() }
+    /// For a call of a tool: the secrets of its tenant.
+    pub(crate) fn of_call(secrets: &Arc<dyn Secrets>, call: &Call) -> Self {
+        Self { secrets: Arc::clone(secrets), tenant: call.tenant.clone(), used: Vec::new() }
+    }
+
+    /// For what the configuration names.
+    pub(crate) fn of_process(secrets: &Arc<dyn Secrets>) -> Self {
+        Self { secrets: Arc::clone(secrets), tenant: None, used: Vec::new() }
     }
 
     /// The value of a secret, without the line end that files have.
     pub(crate) async fn text(&mut self, name: &SecretName) -> Result<Secret, ToolError> {
-        let secret = self.secrets.resolve(name).await.map_err(|error| {
+        let found = match &self.tenant {
+            Some(tenant) => self.secrets.resolve_for(tenant, name).await,
+            None => self.secrets.resolve(name).await,
+        };
+        let secret = found.map_err(|error| {
             let told = ToolError::not_sent(Code::ToolUnavailable, error.to_string());
             if matches!(error, SecretError::Unreadable { .. }) { told } else { lasting(told) }
         })?;

@@ -23,6 +23,8 @@ pub enum Care {
 /// The call that requests are made for. All its requests share one deadline.
 #[derive(Clone, Debug)]
 pub struct Call {
+    /// Whose call it is; none: the process's own.
+    pub tenant: Option<String>,
     /// When the answer must be there.
     pub until: Instant,
     /// Says when nobody wants it any more.
@@ -38,6 +40,7 @@ impl Call {
     #[must_use]
     pub fn of(ctx: &CallContext) -> Self {
         Self {
+            tenant: Some(ctx.tenant.clone()),
             until: Instant::now() + ctx.time_left.min(Duration::from_secs(86_400)),
             cancel: ctx.cancel.clone(),
             idempotency_key: ctx.idempotency_key.clone(),

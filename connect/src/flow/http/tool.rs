@@ -192,8 +192,9 @@ impl Tool for HttpRequest {
             let output = json!({"status": 200, "headers": {}, "body": null, "truncated": false});
             return Ok(Spec::simulated(output, would_execute(&request)));
         }
-        let mut keys = Keyring::new(Arc::clone(&self.secrets));
-        let told = self.ask(&Call::of(ctx), request, input, &mut keys).await;
+        let call = Call::of(ctx);
+        let mut keys = Keyring::of_call(&self.secrets, &call);
+        let told = self.ask(&call, request, input, &mut keys).await;
         keys.clean(told)
     }
 }

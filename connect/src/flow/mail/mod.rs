@@ -164,7 +164,7 @@ impl Tool for EmailSend {
             let what = format!("send a mail of {} bytes to {} receivers", mail.bytes.len(), mail.envelope.to().len());
             return Ok(Spec::simulated(output, what));
         }
-        let mut keys = Keyring::new(Arc::clone(&self.secrets));
+        let mut keys = Keyring::of_process(&self.secrets);
         let told = self.server.hand_over(ctx, &mail, &mut keys).await;
         keys.clean(told).map(|()| output)
     }

@@ -63,7 +63,7 @@ impl WebhookSender {
 
     /// Sends one message; gives the receiver's status, which is below 300.
     pub async fn send(&self, call: &Call, message: &Message<'_>) -> Result<u16, ToolError> {
-        let mut keys = Keyring::new(Arc::clone(&self.secrets));
+        let mut keys = Keyring::of_call(&self.secrets, call);
         let told = self.deliver(call, message, &mut keys).await;
         keys.clean(told)
     }
@@ -104,7 +104,7 @@ impl WebhookSender {
 
     /// The public keys of what a key signs with Ed25519.
     pub async fn public_keys(&self, key: &Key) -> Vec<String> {
-        let mut keys = Keyring::new(Arc::clone(&self.secrets));
+        let mut keys = Keyring::of_process(&self.secrets);
         let found = resolve(&mut keys, key).await;
         let public = found.map(|found| json!(public_keys(found.expose_text().unwrap_or_default())));
         let public = keys.clean(public).ok().and_then(|public| serde_json::from_value(public).ok());

@@ -13,14 +13,15 @@ fn check(file: &Rust) -> Vec<Finding> {
     if !file.path.starts_with("connect/src/") || file.path == KEYRING {
         return Vec::new();
     }
-    let resolves = file.lines_outside_tests("secrets.resolve(").into_iter();
+    let lines = |how: &str| file.lines_outside_tests(how);
+    let resolves = [lines("secrets.resolve("), lines("secrets.resolve_for(")].concat().into_iter();
     let mut found: Vec<Finding> = resolves
         .map(|line| {
             Finding::new(&file.path, line, "a secret is resolved: use a Keyring, which masks it in what comes back")
         })
         .collect();
-    let made = file.lines_outside_tests("Keyring::new(");
-    let cleaned = file.lines_outside_tests("keys.clean(");
+    let made = [lines("Keyring::of_call("), lines("Keyring::of_process(")].concat();
+    let cleaned = lines("keys.clean(");
     if let Some(line) = made.first().filter(|_| made.len() > cleaned.len()) {
         found.push(Finding::new(
             &file.path,
@@ -40,11 +41,11 @@ fn whoever_uses_a_secret_masks_what_comes_back() {
 fn an_adapter_that_does_not_mask_is_found() {
     let lines =
         |path: &str, text: &str| check(&Rust::new(path, text)).iter().map(|found| found.line).collect::<Vec<_>>();
-    let own = "fn a() { self.secrets.resolve(name) }\nfn b() { let keys = Keyring::new(s); call(&keys) }";
+    let own = "fn a() { self.secrets.resolve(name) }\nfn b() { let keys = Keyring::of_call(s, call); call(&keys) }";
     assert_eq!(lines("connect/src/flow/mail/mod.rs", own), [1, 2]);
     assert_eq!(lines("storage/src/secrets/file.rs", own), [0_usize; 0]);
     assert_eq!(
-        lines("connect/src/a.rs", "fn b() { let keys = Keyring::new(s);\nkeys.clean(call(&keys)) }"),
+        lines("connect/src/a.rs", "fn b() { let keys = Keyring::of_call(s, call);\nkeys.clean(call(&keys)) }"),
         [0_usize; 0]
     );
 }

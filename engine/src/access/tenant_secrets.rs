@@ -1,0 +1,105 @@
+//! Secrets as one tenant sees them.
+//!
+//! The default tenant names every secret that the process was set up with, except those that are one tenant's own. Any
+//! other tenant has its own, and those that are shared with it; any other is missing, in the same words as one that
+//! nobody has.
+
+use crate::port::{SecretError, Secrets, Tenancy};
+use async_trait::async_trait;
+use chimera_core::access::tenant::is_tenants_secret;
+use chimera_core::access::{Secret, SecretName};
+use std::sync::Arc;
+
+/// The secrets of every tenant, each tenant's apart.
+pub struct TenantSecrets {
+    secrets: Arc<dyn Secrets>,
+    tenancy: Arc<dyn Tenancy>,
+}
+
+impl TenantSecrets {
+    /// Values in `secrets`, apart as `tenancy` says.
+    #[must_use]
+    pub const fn new(secrets: Arc<dyn Secrets>, tenancy: Arc<dyn Tenancy>) -> Self {
+        Self { secrets, tenancy }
+    }
+}
+
+#[async_trait]
+impl Secrets for TenantSecrets {
+    async fn resolve(&self, name: &SecretName) -> Result<Secret, SecretError> {
+        self.secrets.resolve(name).await
+    }
+
+    async fn resolve_for(&self, tenant: &str, name: &SecretName) -> Result<Secret, SecretError> {
+        let names: Vec<SecretName> = match self.tenancy.guest(tenant) {
+            None => (!is_tenants_secret(name)).then(|| name.clone()).into_iter().collect(),
+            Some(guest) => guest.secret_names(name).collect(),
+        };
+        for place in names {
+            match self.secrets.resolve(&place).await {
+                Err(SecretError::Missing(_)) => {}
+                // The tenant knows the secret by the name that it used.
+                Err(SecretError::Unreadable { reason, .. }) => {
+                    return Err(SecretError::Unreadable { name: name.clone(), reason });
+                }
+                Err(SecretError::TooLarge(_)) => return Err(SecretError::TooLarge(name.clone())),
+                Ok(found) => return Ok(found),
+            }
+        }
+        Err(SecretError::Missing(name.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chimera_core::access::{Guest, Shared};
+
+    struct Everything;
+
+    #[async_trait]
+    impl Secrets for Everything {
+        async fn resolve(&self, name: &SecretName) -> Result<Secret, SecretError> {
+            match name.as_str() {
+                "smtp" | "slack.ops" | "tenants.acme.slack.ops" | "tenants.globex.smtp" => {
+                    Ok(Secret::new(name.as_str()))
+                }
+                _ => Err(SecretError::Missing(name.clone())),
+            }
+        }
+    }
+
+    struct Guests;
+
+    impl Tenancy for Guests {
+        fn guest(&self, tenant: &str) -> Option<Arc<Guest>> {
+            let secrets = if tenant == "acme" { vec!["slack.*".to_owned()] } else { Vec::new() };
+            let guest = || {
+                let shared = Shared { secrets, ..Shared::default() };
+                Arc::new(Guest { id: tenant.to_owned(), slug: tenant.to_owned(), shared })
+            };
+            (tenant != "default").then(guest)
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_resolves_the_secret_of_another_tenant() {
+        let secrets = TenantSecrets::new(Arc::new(Everything), Arc::new(Guests));
+        for (tenant, name, found) in [
+            ("default", "smtp", Some("smtp")),
+            ("default", "tenants.globex.smtp", None),
+            ("acme", "smtp", None),
+            ("acme", "slack.ops", Some("tenants.acme.slack.ops")),
+            ("acme", "tenants.globex.smtp", None),
+            ("globex", "smtp", Some("tenants.globex.smtp")),
+            ("globex", "slack.ops", None),
+            ("initech", "smtp", None),
+        ] {
+            let name = SecretName::new(name).unwrap();
+            let value = secrets.resolve_for(tenant, &name).await;
+            let missing = SecretError::Missing(name.clone());
+            let value = value.map(|value| value.expose_text().unwrap().to_owned());
+            assert_eq!(value, found.map(str::to_owned).ok_or(missing), "{tenant} {name}");
+        }
+    }
+}
