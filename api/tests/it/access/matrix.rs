@@ -78,7 +78,7 @@ const CASES: &[Case] = &[
 ];
 
 /// What anybody may ask for, and why.
-const OPEN: &[(&str, &str)] = &[
+pub(super) const OPEN: &[(&str, &str)] = &[
     ("GET /healthz", "whether it lives"),
     ("GET /readyz", "whether it is ready"),
     ("GET /metrics", "numbers without names"),
@@ -95,7 +95,7 @@ const OPEN: &[(&str, &str)] = &[
 ];
 
 /// Every operation of the document: `METHOD /path`.
-fn operations() -> BTreeSet<String> {
+pub(super) fn operations() -> BTreeSet<String> {
     let document = serde_json::to_value(chimera_api::document()).unwrap();
     let paths = document["paths"].as_object().unwrap();
     let operation = |path: &str, method: &str| format!("{} {path}", method.to_uppercase());

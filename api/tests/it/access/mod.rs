@@ -16,5 +16,6 @@ mod order;
 mod porch;
 mod rate;
 mod shared_key;
+mod tenants;
 mod tokens;
 mod whole;

@@ -1,0 +1,309 @@
+//! Tenants behind one door: whatever one has, another can neither read, change, count nor tell from nothing.
+//!
+//! Every operation of the OpenAPI document is asked twice, in an order that a seed gives: for something that
+//! another tenant has, and for something of the same shape that nobody has. The answers must be the same, none
+//! may hold a word of the other tenant, and no row of that tenant may have changed. An operation without its case
+//! fails here.
+
+use super::matrix::{OPEN, operations};
+use crate::flow::{House, NOTHING, front, furnished, reviewed, setup};
+use chimera_core::access::Entry;
+use chimera_core::limits::RATE_HITS_MAX;
+use chimera_core::record::{Row, catalog};
+use chimera_testkit::access::{everybody, settings};
+use chimera_testkit::flow::{Air, TENANT, workflow};
+use chimera_testkit::seeded::Seeded;
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// What somebody has, or what nobody has.
+#[derive(Clone)]
+struct Estate {
+    tenant: &'static str,
+    actor: &'static str,
+    workflow: String,
+    /// A run that waits for a decision, and its approval.
+    run: String,
+    digest: String,
+    /// The key under which a run was asked for.
+    key: String,
+    /// Where a list of the owner goes on.
+    cursor: String,
+    /// What nobody else may read.
+    marks: Vec<String>,
+}
+
+impl Estate {
+    /// Names of the same shape behind which there is nothing.
+    fn absent() -> Self {
+        Self {
+            tenant: "nobody",
+            actor: "user_zz9",
+            workflow: "absentwork".to_owned(),
+            run: "019f2c1e-7a54-7d31-8c1e-5f0e2b9a6d10".to_owned(),
+            digest: "0".repeat(64),
+            key: "key-of-nobody".to_owned(),
+            cursor: "AAAAAAAAAABbIjEiXQ".to_owned(),
+            marks: Vec::new(),
+        }
+    }
+
+    /// What stands in a request, to be told from what an answer adds.
+    fn names(&self) -> [&str; 6] {
+        [&self.run, &self.workflow, self.actor, &self.digest, &self.key, &self.cursor]
+    }
+}
+
+type Body = fn(&Estate) -> Value;
+
+fn none(_: &Estate) -> Value {
+    Value::Null
+}
+
+fn empty(_: &Estate) -> Value {
+    json!({})
+}
+
+fn document(of: &Estate) -> Value {
+    named(&of.workflow).document().clone()
+}
+
+/// Every guarded operation with its parameters, and a body that its owner could send.
+const CASES: &[(&str, &str, Body)] = &[
+    ("POST /auth/revoke", "", |of| json!({"token": of.run})),
+    ("POST /act", "", |of| json!({"workflow_id": of.workflow, "wait": 0})),
+    ("GET /actors", "", none),
+    ("GET /actors/{id}", "", none),
+    ("PUT /actors/{id}", "", |_| json!({"scopes": []})),
+    ("POST /actors/{id}/keys", "", empty),
+    ("DELETE /actors/{id}", "", none),
+    ("GET /tools", "", none),
+    ("GET /tool-calls", "?run_id={run}", none),
+    ("GET /doubts", "?cursor={cursor}", none),
+    ("GET /inbox", "?cursor={cursor}", none),
+    ("GET /audit", "?run_id={run}", none),
+    ("GET /workflows", "?cursor={workflow}", none),
+    ("GET /workflows/{id}", "", none),
+    ("POST /workflows/{id}/call", "", empty),
+    ("PUT /workflows/{id}", "", document),
+    ("POST /workflows/{id}/check", "", document),
+    ("DELETE /workflows/{id}/cache", "", none),
+    ("GET /runs", "?cursor={cursor}", none),
+    ("GET /runs/{id}", "", none),
+    ("PATCH /runs/{id}", "", |_| json!({"status": "rolled_back"})),
+    ("GET /runs/{id}/steps", "", none),
+    ("POST /runs/{id}/steps/{step}/resolve", "", |_| json!({"outcome": "never"})),
+    ("POST /runs/{id}/steps/{step}/edit", "", |_| json!({"input": {}})),
+    ("GET /runs/{id}/events", "", none),
+    ("POST /runs/{id}/approve", "", |of| json!({"decision": "approve", "digest": of.digest})),
+    ("POST /runs/{id}/reject", "", empty),
+    ("POST /runs/{id}/cancel", "", none),
+    ("POST /runs/{id}/pause", "", none),
+    ("POST /runs/{id}/resume", "", none),
+    ("POST /runs/{id}/rollback", "", empty),
+    ("POST /runs/{id}/retry", "", empty),
+    ("POST /runs/{id}/replay", "", |_| json!({"mode": "freeze"})),
+    ("POST /runs/{id}/patch", "", |_| json!({"patch": {}})),
+    ("DELETE /runs/{id}/patches/{number}", "", none),
+];
+
+fn named(id: &str) -> Air {
+    workflow(id)
+        .function("think", "think", json!({"said": "${inputs.said}"}))
+        .node(json!({"id": "review", "type": "hitl", "prompt": "May it?", "show": {"n": 1}}))
+        .function("change", "change", json!({"n": 2}))
+        .edge("think", "review")
+        .edge("review", "change")
+}
+
+/// Scopes for everything, short of the operator's.
+fn wide(actor: &str, tenant: &str) -> Entry {
+    let scopes = "actors.* approvals.* audit.* autonomy.* runs.* workflows.* think change broken".split(' ');
+    let scopes = scopes.map(str::to_owned).collect();
+    let kind = chimera_core::access::Kind::Human;
+    Entry { scopes, quota_per_minute: RATE_HITS_MAX, kind, ..Entry::unmatched(actor, tenant) }
+}
+
+/// A house with the default tenant and two others.
+async fn street() -> House {
+    let stage = setup().open().await;
+    let others = [wide("user_ann", TENANT), wide("user_cat", "other"), wide("user_bob", "third")];
+    let access = front(&stage, settings(TENANT, everybody(TENANT).into_iter().chain(others).collect())).await;
+    let flow = stage.flow.clone();
+    let mut house = furnished(setup().unkept(), |edge| edge.with_flow(flow).with_access(access)).await;
+    house.stage = stage;
+    house
+}
+
+/// Lets somebody have one of everything.
+async fn settled(house: &House, actor: &'static str, tenant: &'static str) -> Estate {
+    let workflow = format!("work-of-{tenant}");
+    let air = named(&workflow);
+    let applied = house.ask_as(actor, Method::PUT, &format!("/workflows/{workflow}"), air.document().clone()).await;
+    assert_eq!(applied.0, 200, "{applied:?}");
+    let (said, key) = (format!("word-of-{tenant}"), format!("key-of-{tenant}"));
+    let mut runs = Vec::new();
+    for key in [&key, &format!("{key}-2")] {
+        let ask = json!({"inputs": {"said": said}, "idempotency_key": key, "wait": 15});
+        let (status, run) = house.start_as(actor, &workflow, ask).await;
+        assert!([200, 202].contains(&status), "{run}");
+        runs.push(run);
+    }
+    let (_, shown) = house.ask_as(actor, Method::GET, &format!("/runs/{}", id(&runs[0])), NOTHING).await;
+    let (_, page) = house.ask_as(actor, Method::GET, "/runs?limit=1", NOTHING).await;
+    let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("{shown} {page}")).to_owned();
+    let (digest, cursor) = (text(&shown["approvals"][0]["digest"]), text(&page["next_cursor"]));
+    let marks = vec![said, id(&runs[0]), id(&runs[1]), digest.clone(), key.clone(), actor.to_owned()];
+    Estate { tenant, actor, workflow, run: id(&runs[0]), digest, key, cursor, marks }
+}
+
+fn id(run: &Value) -> String {
+    run["run_id"].as_str().unwrap().to_owned()
+}
+
+/// Every row of a tenant, in every table that says whose its rows are.
+fn rows(house: &House, tenant: &str) -> Vec<Row> {
+    let tables = catalog().into_iter().filter_map(|table| Some((table, table.tenant?)));
+    let of_tenant = |(table, column)| {
+        let rows = house.stage.records.rows(table).into_iter();
+        rows.filter(move |row: &Row| row.get(column).as_text() == Some(tenant))
+    };
+    tables.flat_map(of_tenant).collect()
+}
+
+async fn asked(house: &House, who: &str, case: &(&str, &str, Body), of: &Estate) -> (u16, Value) {
+    let (method, path) = case.0.split_once(' ').unwrap();
+    let named = match path {
+        path if path.starts_with("/runs") => &of.run,
+        path if path.starts_with("/actors") => of.actor,
+        _ => &of.workflow,
+    };
+    let path = path.replace("{id}", named).replace("{step}", "review").replace("{number}", "1");
+    let query = case.1.replace("{run}", &of.run).replace("{cursor}", &of.cursor).replace("{workflow}", &of.workflow);
+    house.ask_as(who, method.parse().unwrap(), &format!("{path}{query}"), case.2(of)).await
+}
+
+/// An answer without what was asked for, and without what is new in every answer.
+fn stripped(answer: &Value, of: &Estate) -> Value {
+    match answer {
+        Value::String(text) => {
+            let names = of.names().into_iter();
+            names.fold(text.clone(), |text, name| text.replace(name, "X")).into()
+        }
+        Value::Array(items) => items.iter().map(|item| stripped(item, of)).collect(),
+        Value::Object(members) => {
+            let volatile = ["trace_id", "request_id", "run_id", "instance"];
+            let kept = members.iter().filter(|(name, _)| !volatile.contains(&name.as_str()));
+            Value::Object(kept.map(|(name, member)| (name.clone(), stripped(member, of))).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+/// Asks for everything of somebody as somebody else.
+async fn walk(house: &House, owner: &Estate, who: &str, seed: u64) {
+    let (random, absent) = (Seeded::new(seed), Estate::absent());
+    let before = rows(house, owner.tenant);
+    let mut cases: Vec<_> = CASES.iter().collect();
+    while !cases.is_empty() {
+        let at = usize::try_from(random.below(cases.len() as u64)).unwrap();
+        let case = cases.swap_remove(at);
+        let (theirs, nobodys) = (asked(house, who, case, owner).await, asked(house, who, case, &absent).await);
+        let what = format!("{} by {who}, seed {seed}: {theirs:?} {nobodys:?}", case.0);
+        // Whoever is of the default tenant has every name that no other tenant has.
+        let has_names = who == "user_ann" && case.0.contains("/actors/{id}");
+        if !has_names {
+            assert_eq!(theirs.0, nobodys.0, "told apart: {what}");
+            if theirs.0 >= 300 {
+                assert_eq!(stripped(&theirs.1, owner), stripped(&nobodys.1, &absent), "told apart: {what}");
+            }
+        }
+        let asked_for = owner.names();
+        let unasked = owner.marks.iter().filter(|mark| !asked_for.contains(&mark.as_str()));
+        let text = theirs.1.to_string();
+        for mark in unasked {
+            assert!(!text.contains(mark.as_str()), "read: {mark} in {what}");
+        }
+        if theirs.0 < 300 {
+            // What was asked for by its name is not repeated by anybody who has it.
+            for mark in [&owner.run, &owner.digest] {
+                assert!(!text.contains(mark.as_str()), "read: {mark} in {what}");
+            }
+        }
+        assert_eq!(rows(house, owner.tenant), before, "changed by {what}");
+    }
+}
+
+#[test]
+fn every_operation_has_its_case() {
+    let written: BTreeSet<String> =
+        CASES.iter().map(|case| case.0).chain(OPEN.iter().map(|open| open.0)).map(str::to_owned).collect();
+    assert_eq!(operations(), written, "an operation without its case, or a case without its operation");
+}
+
+#[tokio::test]
+async fn nothing_of_a_tenant_is_read_changed_or_told_from_nothing_by_another() {
+    let house = street().await;
+    let default = settled(&house, "admin", TENANT).await;
+    let other = settled(&house, "user_cat", "other").await;
+    for seed in 1..=2 {
+        walk(&house, &default, "user_cat", seed).await;
+        walk(&house, &other, "user_bob", seed).await;
+        walk(&house, &other, "user_ann", seed).await;
+    }
+}
+
+#[tokio::test]
+async fn a_list_is_the_same_whatever_other_tenants_do() {
+    let house = street().await;
+    settled(&house, "user_cat", "other").await;
+    let mut lists = Vec::new();
+    for case in CASES.iter().filter(|case| case.0.starts_with("GET ") && !case.0.contains('{')) {
+        let path = case.0.trim_start_matches("GET ");
+        lists.push((path, house.ask_as("user_cat", Method::GET, path, NOTHING).await));
+    }
+    settled(&house, "admin", TENANT).await;
+    settled(&house, "user_bob", "third").await;
+    for (path, before) in lists {
+        let after = house.ask_as("user_cat", Method::GET, path, NOTHING).await;
+        assert_eq!(before, after, "counted: {path}");
+        assert_eq!(after.0, 200, "{path}");
+    }
+}
+
+/// A key that another tenant has used is as good as a new one.
+#[tokio::test]
+async fn an_idempotency_key_is_a_tenants_own() {
+    let house = street().await;
+    let default = settled(&house, "admin", TENANT).await;
+    let other = settled(&house, "user_cat", "other").await;
+    let ask = |key: &str| json!({"inputs": {"said": "x"}, "idempotency_key": key, "wait": 15});
+    let before = rows(&house, TENANT);
+    let taken = house.start_as("user_cat", &other.workflow, ask(&default.key)).await;
+    let fresh = house.start_as("user_cat", &other.workflow, ask("key-of-nobody")).await;
+    assert_eq!((taken.0, &taken.1["status"]), (fresh.0, &fresh.1["status"]), "{taken:?} {fresh:?}");
+    assert_ne!(id(&taken.1), default.run);
+    let (status, again) = house.start_as("user_cat", &other.workflow, ask(&default.key)).await;
+    assert_eq!((status, &again["error"]["details"]["run_id"]), (409, &taken.1["run_id"]), "{again}");
+    assert_eq!(rows(&house, TENANT), before);
+}
+
+/// A workflow starts only workflows of its own tenant.
+#[tokio::test]
+async fn a_workflow_of_another_tenant_is_no_part_of_ones_own() {
+    let house = street().await;
+    let default = settled(&house, "admin", TENANT).await;
+    let check = async |child: &str| {
+        let air = workflow("outer").child("inner", child, json!({}));
+        let (status, told) =
+            house.ask_as("user_cat", Method::POST, "/workflows/outer/check", air.document().clone()).await;
+        (status, told.to_string().replace(child, "X").replace(told["trace_id"].as_str().unwrap_or("-"), ""))
+    };
+    let (theirs, nobodys) = (check(&default.workflow).await, check("absentwork").await);
+    assert_eq!(theirs.0, nobodys.0);
+    assert!(theirs.1.contains("X") && !theirs.1.contains("word-of"), "{theirs:?} {nobodys:?}");
+    let own = settled(&house, "user_cat", "other").await;
+    assert_ne!(check(&own.workflow).await.1, theirs.1);
+    assert_eq!(reviewed().id(), "reviewed");
+}
