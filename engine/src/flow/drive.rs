@@ -299,8 +299,8 @@ impl Drive {
         let inner = Arc::clone(&self.inner);
         let parts = &inner.parts;
         let now = parts.clock.steady();
-        let catalog = inner.workflows.running();
         let head = Arc::clone(self.run.head());
+        let catalog = inner.workflows.running(&head.tenant);
         let has_waited = self.waits_since.is_some_and(|since| since.plus_seconds(limits::PARK_SECONDS_MIN) <= now);
         let mut env = Env {
             now,

@@ -296,7 +296,8 @@ fn patched(rows: &[Row], graph: &Arc<Graph>, workflows: &Workflows) -> Result<Ve
             let inverse = Inverse::from_value(inverse).map_err(|_| damaged())?;
             let resolved = Patch { add_edges: inverse.remove_edges, ..patch.clone() };
             let known: Vec<&str> = graph.nodes.iter().map(|node| node.node.id.as_str()).collect();
-            let next = patch::apply(&graph, &resolved, &[], &known, &workflows.stored()).map_err(|_| damaged())?;
+            let next = patch::apply(&graph, &resolved, &[], &known, &workflows.stored(row.text("tenant_id")))
+                .map_err(|_| damaged())?;
             graph = Arc::new(next);
             applied = Some(Arc::clone(&graph));
         }

@@ -128,7 +128,7 @@ impl Flow {
         let Overlaid { patch, graph, preview } = looked;
         not_proposed(&known, &patch)?;
         let together = Before {
-            graph: Arc::new(self.with_proposed(graph, &known)?),
+            graph: Arc::new(self.with_proposed(permit.tenant(), graph, &known)?),
             inputs: Arc::clone(&head.inputs),
             workflow: head.workflow.clone(),
             level: head.level,
@@ -157,8 +157,8 @@ impl Flow {
     }
 
     /// A graph with every patch on it that was proposed and is not put on yet.
-    fn with_proposed(&self, mut graph: Graph, known: &[Row]) -> Result<Graph, FlowError> {
-        let catalog = self.inner.workflows.running();
+    fn with_proposed(&self, tenant: &str, mut graph: Graph, known: &[Row]) -> Result<Graph, FlowError> {
+        let catalog = self.inner.workflows.running(tenant);
         for row in known.iter().filter(|row| row.text("status") == PROPOSED) {
             let unfit = || {
                 let message = format!("patch {} is not applied yet, and this one does not fit it", row.int("number"));
@@ -205,8 +205,9 @@ impl Flow {
 
     /// Looks at a copy of a run as it stands.
     fn on_copy<T>(&self, mut run: Run, look: impl FnOnce(&Run, &Env<'_>) -> T) -> Result<T, FlowError> {
+        let tenant = run.head().tenant.clone();
         let parts = &self.inner.parts;
-        let (now, catalog) = (parts.clock.steady(), self.inner.workflows.running());
+        let (now, catalog) = (parts.clock.steady(), self.inner.workflows.running(&tenant));
         let mut env = Env {
             now,
             ids: &mut || parts.random.row_id(now),

@@ -300,7 +300,7 @@ impl Flow {
         inner.check_room_for(&head.tenant)?;
         let parts = &inner.parts;
         let (id, level, tenant) = (head.id, head.level, head.tenant.clone());
-        let catalog = inner.workflows.running();
+        let catalog = inner.workflows.running(&tenant);
         let owner = inner.claimed_owner(id).await?;
         let now = parts.clock.steady();
         let mut made = Vec::new();

@@ -153,16 +153,16 @@ impl Workflows {
         }
     }
 
-    /// The catalogue for graphs that run already.
+    /// The catalogue for graphs of a tenant that run already.
     #[must_use]
-    pub fn running(&self) -> Tools<'_> {
-        Tools::running(&self.registry)
+    pub fn running<'a>(&'a self, tenant: &'a str) -> Tools<'a> {
+        Tools { tenant: Some(tenant), ..Tools::running(&self.registry) }
     }
 
     /// The catalogue for graphs that were stored: a tool that is not set up any more is stood in for, so that
     /// what became of their runs can be seen, and they can be stopped.
-    pub(super) fn stored(&self) -> Tools<'_> {
-        Tools::stored(&self.registry)
+    pub(super) fn stored<'a>(&'a self, tenant: &'a str) -> Tools<'a> {
+        Tools { tenant: Some(tenant), ..Tools::stored(&self.registry) }
     }
 
     /// Refuses a stored graph with tools that are not set up here.
@@ -170,9 +170,7 @@ impl Workflows {
         if !graph.nodes.iter().any(|node| node.is_tool_absent) {
             return Ok(());
         }
-        let problems = air::compile(graph.document.clone(), &Tools { tenant: Some(tenant), ..self.running() })
-            .err()
-            .unwrap_or_default();
+        let problems = air::compile(graph.document.clone(), &self.running(tenant)).err().unwrap_or_default();
         Err(FlowError::problems("the stored workflow", &problems))
     }
 
@@ -482,7 +480,7 @@ impl Workflows {
         let document = air::parse(&text).map_err(|problems| FlowError::problems("the stored workflow", &problems))?;
         let place = self.offload.place(text.len() > limits::COMPILE_BYTES_ASIDE).await;
         let graph = place
-            .run(|| air::compile(document, &self.stored()))
+            .run(|| air::compile(document, &self.stored(tenant)))
             .map_err(|problems| FlowError::problems("the stored workflow", &problems))?;
         let graph = Arc::new(graph);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);

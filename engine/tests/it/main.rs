@@ -37,6 +37,7 @@ mod flow_restore;
 mod flow_retry;
 mod flow_review;
 mod flow_rules;
+mod flow_shared;
 mod flow_sight;
 mod flow_signals;
 mod flow_size;

@@ -19,7 +19,7 @@ use chimera_engine::access::Permit;
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::policy::Rules;
 use chimera_engine::flow::{Asking, Decide, Decided, Decision, Flow, FlowError, Parts, Places, StartRun};
-use chimera_engine::port::{NoSpans, Notifier, Records, Spans, Tool};
+use chimera_engine::port::{NoSpans, Notifier, OneTenant, Records, Spans, Tenancy, Tool};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,6 +57,7 @@ pub struct Setup {
     notifier: Arc<dyn Notifier>,
     spans: Arc<dyn Spans>,
     asking: Asking,
+    tenancy: Arc<dyn Tenancy>,
     slots: Slots,
     places: Places,
     keeps: bool,
@@ -83,6 +84,7 @@ pub fn stage(seed: u64) -> Setup {
         notifier: Arc::new(Nobody),
         spans: Arc::new(NoSpans),
         asking: asking(),
+        tenancy: Arc::new(OneTenant),
         slots: Slots::default(),
         places: Places::default(),
         keeps: true,
@@ -91,6 +93,13 @@ pub fn stage(seed: u64) -> Setup {
 }
 
 impl Setup {
+    /// With tools that are shared like this.
+    #[must_use]
+    pub fn tenancy(mut self, tenancy: Arc<dyn Tenancy>) -> Self {
+        self.tenancy = tenancy;
+        self
+    }
+
     /// With another world.
     #[must_use]
     pub fn world(mut self, world: World) -> Self {
@@ -192,7 +201,7 @@ impl Setup {
             notifier: self.notifier,
             spans: self.spans,
             asking: self.asking,
-            registry: Arc::new(registry),
+            registry: Arc::new(registry.shared_by(self.tenancy)),
             policy: self.policy,
             slots: self.slots,
             alone: self.alone,
