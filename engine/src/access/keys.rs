@@ -48,7 +48,12 @@ impl Access {
     pub(super) async fn claim(&self, permit: &Permit, key: &str, run: Uuid) -> Result<Claimed, AccessError> {
         let Some(counters) = &self.door.claims else { return Ok(Claimed::Ours(None)) };
         let (settings, clock) = (&self.directory.settings, &self.directory.parts.clock);
-        let name = format!("idempotency:{key}");
+        // A key is in the form that everybody may guess for the default tenant alone: nobody waits for another
+        // tenant's claim, or takes it.
+        let name = match permit.tenant() == settings.tenant {
+            true => format!("idempotency:{key}"),
+            false => format!("idempotency:{}", self.run_key(permit, key).sealed()),
+        };
         loop {
             let claimed = counters.claim(&name, &run.to_string(), settings.idempotency_ttl, clock.steady()).await;
             let held = match claimed {

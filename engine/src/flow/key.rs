@@ -51,7 +51,8 @@ impl RunKey {
         [self.sealed(), format!("{OWN}{}", hex::encode(Sha256::digest(self.place.as_bytes())))]
     }
 
-    fn sealed(&self) -> String {
+    /// The form that only its own actor's runs have, which nobody else can work out.
+    pub(crate) fn sealed(&self) -> String {
         format!("{OWN}{}", mac::sign(&self.seal, format!("idempotency\0{}", self.place).as_bytes()))
     }
 }

@@ -19,6 +19,8 @@ pub struct Rule {
     pub tool: String,
     /// Pattern of actors it holds for.
     pub actor: String,
+    /// Pattern of tenants it holds for, by their slugs.
+    pub tenant: String,
     /// What it says.
     pub says: Says,
 }
@@ -51,6 +53,7 @@ struct Written {
     name: String,
     tool: String,
     actor: Option<String>,
+    tenant: Option<String>,
     effect: Effect,
     reason: Option<String>,
     approvals: Option<u32>,
@@ -78,7 +81,7 @@ impl TryFrom<Written> for Rule {
     type Error = BadRule;
 
     fn try_from(written: Written) -> Result<Self, BadRule> {
-        let Written { name, tool, actor, effect, reason, approvals, approvers, other_than_requester } = written;
+        let Written { name, tool, actor, tenant, effect, reason, approvals, approvers, other_than_requester } = written;
         let bad = |reason| BadRule { name: name.clone(), reason };
         let asks = approvals.is_some() || approvers.is_some() || other_than_requester.is_some();
         if asks && effect != Effect::Ask {
@@ -95,7 +98,8 @@ impl TryFrom<Written> for Rule {
                 other_than_requester: other_than_requester.unwrap_or(false),
             },
         };
-        Ok(Self { name, tool, actor: actor.unwrap_or_else(|| "*".to_owned()), says })
+        let all = |pattern: Option<String>| pattern.unwrap_or_else(|| "*".to_owned());
+        Ok(Self { name, tool, actor: all(actor), tenant: all(tenant), says })
     }
 }
 
@@ -105,7 +109,9 @@ pub struct Rules(pub Vec<Rule>);
 
 impl Policy for Rules {
     fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
-        let fitting = |rule: &&Rule| fits(&rule.tool, &action.tool.name) && fits(&rule.actor, action.actor);
+        let fitting = |rule: &&Rule| {
+            fits(&rule.tool, &action.tool.name) && fits(&rule.actor, action.actor) && fits(&rule.tenant, action.tenant)
+        };
         let Some(rule) = self.0.iter().find(fitting) else { return PolicyVerdict::Allow };
         match &rule.says {
             Says::Allow => PolicyVerdict::Allow,
@@ -138,7 +144,7 @@ mod tests {
     #[test]
     fn a_rule_is_read_whole_and_a_misspelled_one_is_refused() {
         let ask = rule(json!({"name": "a", "tool": "s3_*", "effect": "ask", "approvals": 2})).unwrap();
-        assert_eq!(ask.actor, "*");
+        assert_eq!((ask.actor.as_str(), ask.tenant.as_str()), ("*", "*"));
         assert_eq!(ask.says, Says::Ask { approvals: 2, approvers: Vec::new(), other_than_requester: false });
         let deny = rule(json!({"name": "d", "tool": "*", "actor": "bot_*", "effect": "deny", "reason": "no"})).unwrap();
         assert_eq!(deny.says, Says::Deny { reason: "no".to_owned() });

@@ -298,7 +298,13 @@ async fn a_run_may_ask_only_so_often() {
 #[tokio::test(start_paused = true)]
 async fn a_rule_may_demand_approval_at_any_level() {
     let says = Says::Ask { approvals: 1, approvers: vec!["user_boss".to_owned()], other_than_requester: true };
-    let rules = Rules(vec![Rule { name: "four eyes".to_owned(), tool: "ag*".to_owned(), actor: "*".to_owned(), says }]);
+    let rules = Rules(vec![Rule {
+        name: "four eyes".to_owned(),
+        tool: "ag*".to_owned(),
+        actor: "*".to_owned(),
+        tenant: "*".to_owned(),
+        says,
+    }]);
     let stage = stage(1).policy(rules).open().await;
     let run = stage.run(&chain("w", &[("a", "again")]), SILENT).await;
     let request = stage.asks(run).await.remove(0);

@@ -116,7 +116,8 @@ async fn the_rules_hold_for_a_recorded_answer_too() {
     let (first, _) = cached(json!({})).await;
     ask(&first, "acme", "w", "x").await;
     let says = Says::Deny { reason: "not today".to_owned() };
-    let rule = Rule { name: "r".to_owned(), tool: "fetch".to_owned(), actor: "*".to_owned(), says };
+    let rule =
+        Rule { name: "r".to_owned(), tool: "fetch".to_owned(), actor: "*".to_owned(), tenant: "*".to_owned(), says };
     let fetch = Puppet::new("fetch", Reach::Read);
     let second = first.restart(stage(1).policy(Rules(vec![rule])).tool(fetch.build())).await;
     let run = second.start(StartRun { level: Level::ExecuteSilent, ..StartRun::of("w", json!({"q": "x"})) }).await;

@@ -124,7 +124,13 @@ async fn a_plan_that_its_editor_approved_is_not_approved_by_somebody_else() {
     assert_eq!(approve(&first, "user_bob", run, &asked).await, "none");
     let person = newer(&first, run, &asked).await;
     let says = Says::Ask { approvals: 1, approvers: Vec::new(), other_than_requester: true };
-    let rule = Rule { name: "four eyes".to_owned(), tool: "again".to_owned(), actor: "*".to_owned(), says };
+    let rule = Rule {
+        name: "four eyes".to_owned(),
+        tool: "again".to_owned(),
+        actor: "*".to_owned(),
+        tenant: "*".to_owned(),
+        says,
+    };
     let second = first.restart(stage(1).policy(Rules(vec![rule]))).await;
     assert_eq!(approve(&second, "user_ann", run, &person).await, "none");
     let asked = newer(&second, run, &person).await;
@@ -143,7 +149,13 @@ async fn an_approval_by_whoever_edited_the_step_does_not_count_for_a_rule_that_c
     first.flow.edit(&first.permit("user_bob"), run, id_of(&asked["step_id"]), json!({"n": 7})).await.unwrap();
     let edited = newer(&first, run, &asked).await;
     let says = Says::Ask { approvals: 1, approvers: Vec::new(), other_than_requester: true };
-    let rule = Rule { name: "four eyes".to_owned(), tool: "again".to_owned(), actor: "*".to_owned(), says };
+    let rule = Rule {
+        name: "four eyes".to_owned(),
+        tool: "again".to_owned(),
+        actor: "*".to_owned(),
+        tenant: "*".to_owned(),
+        says,
+    };
     let second = first.restart(stage(1).policy(Rules(vec![rule]))).await;
     assert_eq!(approve(&second, "user_bob", run, &edited).await, "none", "the question was asked before the rule");
     let another = |shown: &Value| {

@@ -160,6 +160,7 @@ async fn a_patch_that_the_rules_refuse_is_refused() {
         name: "r".to_owned(),
         tool: "again".to_owned(),
         actor: actor.to_owned(),
+        tenant: "*".to_owned(),
         says: says.clone(),
     };
     for actor in ["user_ann", "user_bob"] {

@@ -17,7 +17,13 @@ use uuid::Uuid;
 const SILENT: Level = Level::ExecuteSilent;
 
 fn rule(actor: &str, tool: &str, says: Says) -> Rules {
-    Rules(vec![Rule { name: "r".to_owned(), tool: tool.to_owned(), actor: actor.to_owned(), says }])
+    Rules(vec![Rule {
+        name: "r".to_owned(),
+        tool: tool.to_owned(),
+        actor: actor.to_owned(),
+        tenant: "*".to_owned(),
+        says,
+    }])
 }
 
 /// Somebody else decides about what `user_bob` asks this tool to do.

@@ -1,16 +1,18 @@
 //! Keys: one run for each, whoever is first, on however many nodes.
 
-use super::porch::{Porch, harmless, porch, porch_with, sent};
+use super::porch::{Porch, entry, harmless, porch, porch_with, sent};
+use chimera_core::access::Entry;
 use chimera_core::flow::tables::RUNS;
-use chimera_engine::port::Counters;
+use chimera_engine::port::{Claim, Clock, Counters};
 use chimera_storage::Redis;
-use chimera_storage::counter::RedisCounters;
+use chimera_storage::counter::{LocalCounters, RedisCounters};
 use chimera_testkit::access::settings;
 use chimera_testkit::flow::TENANT;
 use chimera_testkit::redis::PrivateRedis;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 
 fn keyed(key: &str) -> Value {
     json!({"steps": harmless(), "idempotency_key": key, "wait": 15})
@@ -199,4 +201,21 @@ async fn what_redis_says_never_stands_against_the_store() {
 
 fn uuid_of_nobody() -> String {
     "00000000-0000-7000-8000-000000000000".to_owned()
+}
+
+/// The counters that nodes share hold keys of every tenant: a claim of one tenant holds up nobody else.
+#[tokio::test]
+async fn a_claim_of_another_tenant_is_neither_waited_for_nor_taken() {
+    let shared: Arc<dyn Counters> = Arc::new(LocalCounters::new());
+    let cat = Entry { tenant: "other".to_owned(), ..entry("user_cat", &["local.*"]) };
+    let porch = porch_with(settings(TENANT, vec![cat]), Some(Arc::clone(&shared))).await;
+    let now = porch.clock.steady();
+    let ttl = Duration::from_secs(3_600);
+    // Somebody of the default tenant has claimed the key, and has no run yet.
+    assert_eq!(shared.claim("idempotency:k", "somebody", ttl, now).await.unwrap(), Claim::Claimed);
+    let acted = tokio::time::timeout(Duration::from_secs(3), porch.act("user_cat", keyed("k"))).await;
+    let acted = acted.expect("it waits for another tenant");
+    assert!(acted.status < 300, "{acted:?}");
+    let held = shared.claim("idempotency:k", "else", ttl, now).await.unwrap();
+    assert_eq!(held, Claim::Held("somebody".to_owned()), "another tenant took the claim");
 }
