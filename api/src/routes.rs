@@ -3,7 +3,8 @@
 //! Each route stands once, with everything that it demands of whoever asks.
 
 use crate::access::{
-    act, actor_get, actor_key, actor_list, actor_put, actor_remove, gate, jwks, token, token_refresh, token_revoke,
+    act, actor_get, actor_key, actor_list, actor_put, actor_remove, gate, jwks, tenant_add, tenant_get, tenant_list,
+    tenant_set, token, token_refresh, token_revoke,
 };
 use crate::edge::Edge;
 use crate::flow::{
@@ -72,6 +73,10 @@ routes! {
     PUT "/actors/{id}" actor_put::put CHANGE;
     DELETE "/actors/{id}" actor_remove::remove CHANGE;
     POST "/actors/{id}/keys" actor_key::add CHANGE;
+    GET "/tenants" tenant_list::list READ;
+    POST "/tenants" tenant_add::add CHANGE;
+    GET "/tenants/{slug}" tenant_get::get READ;
+    PATCH "/tenants/{slug}" tenant_set::set CHANGE;
     GET "/tools" tool_list::list READ;
     GET "/tool-calls" call_list::list READ;
     GET "/doubts" doubt_list::list READ;

@@ -7,7 +7,7 @@ mod access;
 mod backup;
 mod flow;
 
-pub(crate) use access::{ActArgs, ActorCommand, AddArgs, DuplicateWord, KindWord, SignArgs, TokenArgs};
+pub(crate) use access::{ActArgs, ActorCommand, AddArgs, DuplicateWord, KindWord, SignArgs, TenantCommand, TokenArgs};
 pub(crate) use backup::{BackupArgs, BackupCommand, RestoreArgs, ResumeArgs};
 pub(crate) use flow::{
     Acting, DecideArgs, DoubtsArgs, ListArgs, PageOf, PatchArgs, ReplayMode, ResolveArgs, RunsCommand, WorkflowCommand,
@@ -91,6 +91,9 @@ pub(crate) enum Command {
     /// Look after actors and their keys.
     #[command(subcommand)]
     Actor(ActorCommand),
+    /// Look after tenants, as an operator.
+    #[command(subcommand)]
+    Tenant(TenantCommand),
     /// Apply, list, show and check workflows.
     #[command(subcommand)]
     Workflow(WorkflowCommand),
@@ -163,7 +166,7 @@ pub(crate) enum AuditCommand {
     },
     /// Write the ledger as an export that can be verified offline.
     Export {
-        /// Only this tenant's entries, each with its proof.
+        /// Only this tenant's entries, each with its proof; the tenant by its slug or its id.
         #[arg(long)]
         tenant: Option<String>,
         /// File to write; without it stdout.
@@ -175,7 +178,7 @@ pub(crate) enum AuditCommand {
 /// Which entries to list.
 #[derive(Debug, Default, Args)]
 pub(crate) struct AuditList {
-    /// Only this tenant's.
+    /// Only this tenant's, by its slug or its id.
     #[arg(long)]
     pub(crate) tenant: Option<String>,
     /// Only about this subject.

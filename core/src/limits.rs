@@ -90,6 +90,12 @@ pub const ACTOR_KEYS_MAX: usize = 8;
 pub const ENDED_KEYS_SWEPT_MAX: usize = 500;
 /// Requests a minute that admin keeps: whoever has fewer can't even sign in to raise them.
 pub const ADMIN_QUOTA_MIN: u32 = 10;
+/// Tenants that one store holds.
+pub const TENANTS_MAX: usize = 10_000;
+/// Characters of a tenant's slug.
+pub const TENANT_SLUG_CHARS_MAX: usize = 63;
+/// Characters of a tenant's name.
+pub const TENANT_NAME_CHARS_MAX: usize = 200;
 /// Actors and patterns that the registry holds.
 pub const ACTORS_MAX: usize = 10_000;
 /// Revoked tokens, and as many sign-ins, that a process knows by heart; for more it asks the store.

@@ -17,7 +17,7 @@ use utoipa::ToSchema;
 pub(crate) struct ActorDocument {
     /// The name or pattern.
     id: String,
-    /// Whose it is.
+    /// The slug of its tenant.
     tenant: String,
     /// A person or not: `human` or `service`.
     #[schema(value_type = String)]
@@ -47,7 +47,7 @@ impl From<Shown> for ActorDocument {
         let entry = shown.entry;
         Self {
             id: entry.id,
-            tenant: entry.tenant,
+            tenant: shown.tenant,
             kind: entry.kind,
             scopes: entry.scopes,
             quota_per_minute: entry.quota_per_minute,

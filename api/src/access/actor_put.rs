@@ -31,7 +31,7 @@ pub(crate) struct ActorBody {
     /// `human` or `service`; without it what the registry says of the name so far.
     #[schema(value_type = Option<String>, example = "service")]
     kind: Option<Kind>,
-    /// Whose it is; the caller's own tenant without it.
+    /// The slug of its tenant; the caller's own without it.
     tenant: Option<String>,
     /// Where it is told how its runs ended.
     notify: Option<Notify>,
@@ -59,7 +59,7 @@ pub(crate) async fn put(
     let plain = Entry::unmatched(&id, caller.permit.tenant());
     let notify = body.notify.map(Notify::checked).transpose()?;
     let entry = Entry {
-        tenant: body.tenant.unwrap_or(plain.tenant),
+        tenant: plain.tenant,
         kind: body.kind.unwrap_or_else(|| directory.kind(&id)),
         scopes: body.scopes,
         quota_per_minute: body.quota_per_minute.unwrap_or(plain.quota_per_minute),
@@ -68,5 +68,5 @@ pub(crate) async fn put(
         disabled: body.disabled,
         id: plain.id,
     };
-    Ok(Json(directory.put_actor(&caller.permit, entry).await?.into()))
+    Ok(Json(directory.put_actor(&caller.permit, entry, body.tenant.as_deref()).await?.into()))
 }

@@ -12,7 +12,7 @@ use chimera_core::access::{ADMIN, Entry, Kind, Level};
 use chimera_core::error::Code;
 use chimera_engine::access::{
     ACTORS_READ, ACTORS_WRITE, APPROVALS_DECIDE, AUDIT_READ, AUTONOMY_OVERRIDE, Directory, Permit, RUNS_MANAGE,
-    RUNS_READ, Shown, WORKFLOWS_READ, WORKFLOWS_WRITE,
+    RUNS_READ, Shown, TenantShown, WORKFLOWS_READ, WORKFLOWS_WRITE,
 };
 use serde_json::{Map, Value, json};
 
@@ -158,8 +158,53 @@ impl Book {
             Self::Server(desk) => desk.tell("PUT", &place(actor), Some(body)).await,
             Self::Store(store, permit) => {
                 let entry = entry(actor, &body)?;
-                let put = directory(store).put_actor(permit, entry).await;
+                let put = directory(store).put_actor(permit, entry, body["tenant"].as_str()).await;
                 Ok(document(put.map_err(|error| Failure::told(error.body()))?))
+            }
+        }
+    }
+
+    /// Every tenant.
+    pub(crate) async fn tenants(&self) -> Outcome<Vec<Value>> {
+        match self {
+            Self::Server(desk) => {
+                let mut page = desk.tell("GET", "tenants", None).await?;
+                Ok(match page["items"].take() {
+                    Value::Array(items) => items,
+                    _ => Vec::new(),
+                })
+            }
+            Self::Store(store, permit) => {
+                let shown = directory(store).list_tenants(permit).map_err(|error| Failure::told(error.body()))?;
+                Ok(shown.into_iter().map(tenant).collect())
+            }
+        }
+    }
+
+    /// Adds a tenant.
+    pub(crate) async fn add_tenant(&self, slug: &str, name: Option<&str>) -> Outcome<Value> {
+        match self {
+            Self::Server(desk) => {
+                let body = json!({"slug": slug, "name": name.unwrap_or(slug)});
+                desk.tell("POST", "tenants", Some(body)).await
+            }
+            Self::Store(store, permit) => {
+                let added = directory(store).add_tenant(permit, slug, name).await;
+                Ok(tenant(added.map_err(|error| Failure::told(error.body()))?))
+            }
+        }
+    }
+
+    /// Disables or enables a tenant.
+    pub(crate) async fn set_tenant(&self, slug: &str, disabled: bool) -> Outcome<Value> {
+        match self {
+            Self::Server(desk) => {
+                let body = json!({ "disabled": disabled });
+                desk.tell("PATCH", &format!("tenants/{}", escaped(slug)), Some(body)).await
+            }
+            Self::Store(store, permit) => {
+                let set = directory(store).set_tenant(permit, slug, disabled).await;
+                Ok(tenant(set.map_err(|error| Failure::told(error.body()))?))
             }
         }
     }
@@ -211,9 +256,17 @@ fn strange() -> Failure {
 fn document(shown: Shown) -> Value {
     let entry = shown.entry;
     json!({
-        "id": entry.id, "tenant": entry.tenant, "kind": entry.kind, "scopes": entry.scopes,
+        "id": entry.id, "tenant": shown.tenant, "kind": entry.kind, "scopes": entry.scopes,
         "quota_per_minute": entry.quota_per_minute, "autonomy_level": entry.level, "notify": entry.notify,
         "disabled": entry.disabled, "matched": shown.matched, "source": shown.source, "keys": shown.keys,
+    })
+}
+
+/// A tenant as a server shows it.
+fn tenant(shown: TenantShown) -> Value {
+    json!({
+        "id": shown.id, "slug": shown.slug, "name": shown.name, "disabled": shown.disabled,
+        "created_at": shown.created_at.map(|at| at.to_string()),
     })
 }
 

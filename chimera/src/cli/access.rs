@@ -179,6 +179,52 @@ pub(crate) enum ActorCommand {
     },
 }
 
+/// `chimera tenant …`
+///
+/// Only an operator looks after tenants. The commands speak to a server, or to the store where none runs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TenantCommand {
+    /// List every tenant.
+    List {
+        #[command(flatten)]
+        acting: Acting,
+    },
+    /// Show a tenant.
+    Show {
+        /// The tenant's slug.
+        slug: String,
+        #[command(flatten)]
+        acting: Acting,
+    },
+    /// Add a tenant; its id is a new, random one.
+    ///
+    /// Nothing is shared with a new tenant but tools that only compute. What else it may use says a [[tenant]] in
+    /// the file of access.actors_file.
+    Add {
+        /// What people call it, such as `acme`: lower-case letters, digits and hyphens.
+        slug: String,
+        /// Its name in full; the slug without it.
+        #[arg(long)]
+        name: Option<String>,
+        #[command(flatten)]
+        acting: Acting,
+    },
+    /// Let the actors of a tenant in no more; everything that it has stays.
+    Disable {
+        /// The tenant's slug.
+        slug: String,
+        #[command(flatten)]
+        acting: Acting,
+    },
+    /// Let the actors of a disabled tenant in again.
+    Enable {
+        /// The tenant's slug.
+        slug: String,
+        #[command(flatten)]
+        acting: Acting,
+    },
+}
+
 /// Who is added.
 #[derive(Debug, Args)]
 pub(crate) struct AddArgs {
@@ -200,8 +246,8 @@ pub(crate) struct AddArgs {
     /// A person or not; without it what the name stands for.
     #[arg(long)]
     pub(crate) kind: Option<KindWord>,
-    /// Whose it is.
-    #[arg(long)]
+    /// The tenant that it belongs to, by its slug.
+    #[arg(long, value_name = "SLUG")]
     pub(crate) tenant: Option<String>,
     /// Webhook that is told about its runs.
     #[arg(long, value_name = "URL")]

@@ -18,6 +18,7 @@ mod resume;
 mod runs;
 mod serve;
 mod sign;
+mod tenant;
 mod token;
 mod workflow;
 
@@ -90,6 +91,7 @@ impl Scene<'_> {
             Command::Token(args) => token::run(self, args).await,
             Command::Sign(args) => sign::run(self, &args),
             Command::Actor(command) => actor::run(self, command).await,
+            Command::Tenant(command) => tenant::run(self, command).await,
             Command::Workflow(command) => workflow::run(self, command).await,
             Command::Runs(command) => runs::run(self, command).await,
             Command::Inbox(page) => inbox::run(self, page).await,

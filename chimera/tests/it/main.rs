@@ -32,4 +32,5 @@ mod server;
 mod soak;
 mod stopping;
 mod support;
+mod tenants;
 mod traces;

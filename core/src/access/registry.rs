@@ -13,7 +13,7 @@ use crate::text::visible_line;
 use crate::words::words;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What the shipped registry lets each pattern do.
@@ -230,6 +230,8 @@ pub fn shipped(tenant: &str) -> Vec<Entry> {
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     tenant: String,
+    /// Tenants whose actors are disabled, all of them.
+    suspended: BTreeSet<String>,
     exact: BTreeMap<String, Arc<Entry>>,
     /// The longest first.
     patterns: Vec<Arc<Entry>>,
@@ -246,12 +248,29 @@ impl Registry {
         let (patterns, exact): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, entry)| entry.is_pattern());
         let mut patterns: Vec<_> = patterns.into_iter().map(|(_, entry)| entry).collect();
         patterns.sort_by_key(|entry| std::cmp::Reverse(entry.id.chars().count()));
-        Self { tenant: tenant.to_owned(), exact: exact.into_iter().collect(), patterns }
+        let exact = exact.into_iter().collect();
+        Self { tenant: tenant.to_owned(), suspended: BTreeSet::new(), exact, patterns }
     }
 
-    /// The entry that counts for somebody.
+    /// The same entries while nobody of these tenants may do anything.
+    #[must_use]
+    pub fn suspending(self, suspended: BTreeSet<String>) -> Self {
+        Self { suspended, ..self }
+    }
+
+    /// The entry that counts for somebody. Whoever is of a suspended tenant is disabled.
     #[must_use]
     pub fn resolve(&self, actor: &str) -> Arc<Entry> {
+        let entry = self.written(actor);
+        match self.suspended.contains(&entry.tenant) {
+            true => Arc::new(Entry { disabled: true, ..(*entry).clone() }),
+            false => entry,
+        }
+    }
+
+    /// The same as it is written, whatever became of the tenant.
+    #[must_use]
+    pub fn written(&self, actor: &str) -> Arc<Entry> {
         if let Some(entry) = self.exact.get(actor) {
             return Arc::clone(entry);
         }

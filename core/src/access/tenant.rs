@@ -7,6 +7,7 @@
 
 use super::{SecretName, fits};
 use crate::flow::tool::{Reach, Spec};
+use crate::limits::TENANT_SLUG_CHARS_MAX;
 use serde_json::Value;
 
 /// Where objects of tenants other than the default one lie in a bucket.
@@ -113,6 +114,15 @@ impl Tenant {
     }
 }
 
+/// Whether a new tenant can be called so. It stands in addresses, in files and in the names of secrets.
+#[must_use]
+pub fn is_slug(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=TENANT_SLUG_CHARS_MAX).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.bytes().all(plain)
+}
+
 /// Whether a text can be a domain: names with dots between, in lower case.
 #[must_use]
 pub fn is_domain(text: &str) -> bool {
@@ -193,6 +203,17 @@ mod tests {
         }
         for plain in ["a/.tenants/t1", "tenants/t1", ".tenants2/a"] {
             assert!(!is_tenants_object(plain), "{plain}");
+        }
+    }
+
+    #[test]
+    fn a_slug_is_short_and_plain() {
+        for slug in ["acme", "acme-2", "a"] {
+            assert!(is_slug(slug), "{slug}");
+        }
+        let long = "a".repeat(TENANT_SLUG_CHARS_MAX + 1);
+        for strange in ["", "Acme", "2acme", "-acme", "a.b", "a_b", "a b", "ä", "a/b", long.as_str()] {
+            assert!(!is_slug(strange), "{strange}");
         }
     }
 

@@ -30,6 +30,8 @@ pub struct Shown {
     pub source: &'static str,
     /// How many keys count now.
     pub keys: usize,
+    /// What its tenant is called.
+    pub tenant: String,
 }
 
 /// A key that was made. It is told once.
@@ -88,20 +90,24 @@ impl Directory {
         let now = self.parts.clock.now();
         let entry = match snapshot.registry.entry(id) {
             Some(entry) => (**entry).clone(),
-            None => (*snapshot.registry.resolve(id)).clone(),
+            None => (*snapshot.registry.written(id)).clone(),
         };
         let known = snapshot.registry.entry(&entry.id).is_some();
         Shown {
             matched: known.then(|| entry.id.clone()),
             source: if known { snapshot.source(&entry.id) } else { "none" },
             keys: snapshot.keys(id, now).count(),
+            tenant: snapshot.slug_of(&entry.tenant).to_owned(),
             entry: Entry { id: id.to_owned(), ..entry },
         }
     }
 
-    /// Writes an entry over whatever there is for its name.
-    pub async fn put_actor(&self, permit: &Permit, entry: Entry) -> Result<Shown, AccessError> {
+    /// Writes an entry over whatever there is for its name. The entry names its tenant by the slug; none: that of
+    /// the caller.
+    pub async fn put_actor(&self, permit: &Permit, entry: Entry, slug: Option<&str>) -> Result<Shown, AccessError> {
         permit.require(ACTORS_WRITE)?;
+        let tenant = slug.map_or_else(|| permit.tenant().to_owned(), |slug| self.snapshot().id_of(slug));
+        let entry = Entry { tenant, ..entry };
         entry.check().map_err(bad)?;
         self.check_spelling(&entry.id)?;
         self.check_reach(permit, &entry)?;
@@ -139,7 +145,8 @@ impl Directory {
             Some(row) => tx.updates.push(changed(&entry, row, now)?),
         }
         let told = serde_json::to_value(&entry).unwrap_or_default();
-        self.enter(&mut tx, permit, &entry.id, "actor.changed", told)?;
+        self.enter(&mut tx, permit, &entry.id, "actor.changed", told.clone())?;
+        self.enter_for(&mut tx, permit, &entry.tenant, (&entry.id, "actor.changed"), told)?;
         audit::commit(&*self.parts.records, tx).await?;
         self.changed().await?;
         Ok(self.shown(&self.snapshot(), &entry.id))
@@ -219,10 +226,16 @@ impl Directory {
         Ok(())
     }
 
+    /// Makes sure that a tenant is there of which the configuration speaks. Any other is added by an operator.
     async fn found_tenant(&self, tenant: &str, now: Timestamp) -> Result<(), AccessError> {
         let select = Select::from(&TENANTS, Scope::System).with("id", tenant).take(1);
         if !self.parts.records.read(select).await?.rows.is_empty() {
             return Ok(());
+        }
+        if tenant != self.settings.tenant && !self.names_tenant(tenant) {
+            let what =
+                format!("there is no tenant {tenant}: an operator adds it first, with chimera tenant add {tenant}");
+            return Err(ErrorBody::new(Code::ValidationFailed, what).with("pointer", "/tenant").into());
         }
         let cells = vec![
             ("id", tenant.into()),
@@ -297,7 +310,8 @@ impl Directory {
             ));
         }
         let told = json!({"key_id": id, "before_until": before_until.map(|until| until.to_string())});
-        self.enter(&mut tx, permit, actor, "actor.key_added", told)?;
+        self.enter(&mut tx, permit, actor, "actor.key_added", told.clone())?;
+        self.enter_for(&mut tx, permit, tenant, (actor, "actor.key_added"), told)?;
         audit::commit(&*self.parts.records, tx).await?;
         self.changed().await?;
         Ok(NewKey { id, key, before_until })
@@ -342,18 +356,47 @@ impl Directory {
         Ok(key)
     }
 
+    /// What an operator does for another tenant stands in that tenant's ledger as well, with who did it.
+    pub(super) fn enter_for(
+        &self,
+        tx: &mut Tx,
+        permit: &Permit,
+        tenant: &str,
+        (subject, what): (&str, &str),
+        mut data: serde_json::Value,
+    ) -> Result<(), AccessError> {
+        if tenant == permit.tenant() {
+            return Ok(());
+        }
+        data["operator_of"] = permit.tenant().into();
+        self.entered(tx, permit, tenant, (subject, what), data)
+    }
+
     pub(super) fn enter(
         &self,
         tx: &mut Tx,
         permit: &Permit,
-        actor: &str,
+        subject: &str,
         what: &str,
         data: serde_json::Value,
     ) -> Result<(), AccessError> {
+        self.entered(tx, permit, permit.tenant(), (subject, what), data)?;
+        permit.stamp(tx);
+        Ok(())
+    }
+
+    fn entered(
+        &self,
+        tx: &mut Tx,
+        permit: &Permit,
+        tenant: &str,
+        (subject, what): (&str, &str),
+        data: serde_json::Value,
+    ) -> Result<(), AccessError> {
         let event = Event {
-            tenant_id: permit.tenant().to_owned(),
+            tenant_id: tenant.to_owned(),
             subject_type: SubjectType::Other,
-            subject_id: actor.to_owned(),
+            subject_id: subject.to_owned(),
             event_type: what.to_owned(),
             actor_type: permit.kind(),
             actor_id: Some(permit.actor().to_owned()),
@@ -363,7 +406,6 @@ impl Directory {
             trace_id: None,
         };
         Writer { random: &*self.parts.random, clock: &*self.parts.clock }.event(tx, event)?;
-        permit.stamp(tx);
         Ok(())
     }
 }

@@ -6,13 +6,14 @@
 
 use super::flood::Floods;
 use super::settings::{Settings, WithoutCounters};
+use super::tenants::TenantShown;
 use super::{AccessError, ended};
 use crate::flow::{all_rows, first_rows};
 use crate::port::{Bus, Clock, Heard, Random, Records, Secrets, Tenancy};
 use crate::pulse::Pulse;
 use bytes::Bytes;
 use chimera_core::access::registry::{Entry, Kind, Registry, check_spelling, shipped};
-use chimera_core::access::tables::{ACTORS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TOKEN_FAMILIES};
+use chimera_core::access::tables::{ACTORS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TENANTS, TOKEN_FAMILIES};
 use chimera_core::access::{Guest, Level, Secret, SecretName, Shared, Tenant, seal};
 use chimera_core::limits;
 use chimera_core::record::{Compare, Condition, Json, Row, RowCount, Scope, Select, Step, Table, Tx, Value};
@@ -77,6 +78,8 @@ pub struct Snapshot {
     more_revoked: bool,
     /// Where entries come from that are not shipped.
     sources: BTreeMap<String, &'static str>,
+    /// The tenants that are stored, by their ids.
+    pub(super) tenants: BTreeMap<String, TenantShown>,
 }
 
 /// A key that counts for a while.
@@ -142,7 +145,7 @@ impl Directory {
         let pulse = Pulse::begin(parts.clock.steady());
         let (held, behind, floods) = (RwLock::default(), AtomicBool::new(false), Floods::default());
         let directory = Self { parts, settings, held, pulse, behind, floods };
-        let known = Snapshot { registry: directory.registry(&[]), ..Snapshot::default() };
+        let known = Snapshot { registry: directory.registry(&[], &Snapshot::default()), ..Snapshot::default() };
         directory.set(known);
         directory
     }
@@ -173,7 +176,10 @@ impl Directory {
             notify: None,
             shared: Shared { tools: Vec::new(), buckets: Vec::new(), secrets: Vec::new() },
         };
-        self.settings.tenants.get(id).unwrap_or(&NOTHING)
+        let registered = &self.settings.tenants;
+        let found =
+            if id == self.settings.tenant { registered.get(id) } else { registered.get(self.snapshot().slug_of(id)) };
+        found.unwrap_or(&NOTHING)
     }
 
     /// What is known now.
@@ -186,10 +192,14 @@ impl Directory {
         *self.held.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
     }
 
-    pub(super) fn registry(&self, stored: &[Entry]) -> Registry {
+    /// The entries of every layer. Those of the configuration name tenants by their slugs.
+    pub(super) fn registry(&self, stored: &[Entry], known: &Snapshot) -> Registry {
         let tenant = &self.settings.tenant;
-        let layers = shipped(tenant).into_iter().chain(self.settings.entries.clone()).chain(stored.iter().cloned());
-        Registry::new(tenant, layers)
+        let written =
+            self.settings.entries.iter().map(|entry| Entry { tenant: known.id_of(&entry.tenant), ..entry.clone() });
+        let layers = shipped(tenant).into_iter().chain(written).chain(stored.iter().cloned());
+        let suspended = known.tenants.values().filter(|tenant| tenant.disabled).map(|tenant| tenant.id.clone());
+        Registry::new(tenant, layers).suspending(suspended.collect())
     }
 
     /// Reads everything anew.
@@ -210,7 +220,10 @@ impl Directory {
         let keys = self.keys().await?;
         let (revoked, more_revoked) = self.revoked(now).await?;
         let (shared, keys) = keys.into_iter().partition(|(actor, _)| actor.contains('*'));
-        self.set(Snapshot { registry: self.registry(&entries), keys, shared, revoked, more_revoked, sources });
+        let rows = self.rows(Select::from(&TENANTS, Scope::System)).await?;
+        let tenants = rows.iter().map(TenantShown::of_row).map(|tenant| (tenant.id.clone(), tenant)).collect();
+        let known = Snapshot { keys, shared, revoked, more_revoked, sources, tenants, ..Snapshot::default() };
+        self.set(Snapshot { registry: self.registry(&entries, &known), ..known });
         self.pulse.beat(self.parts.clock.steady());
         Ok(())
     }
@@ -348,7 +361,8 @@ impl Tenancy for Directory {
     fn guest(&self, tenant: &str) -> Option<Arc<Guest>> {
         let guest = || {
             let shared = self.tenant(tenant).shared.clone();
-            Arc::new(Guest { id: tenant.to_owned(), slug: tenant.to_owned(), shared })
+            let slug = self.snapshot().slug_of(tenant).to_owned();
+            Arc::new(Guest { id: tenant.to_owned(), slug, shared })
         };
         (tenant != self.settings.tenant).then(guest)
     }

@@ -26,6 +26,17 @@ impl<R: Policy> Guard<R> {
     }
 }
 
+impl<R: Policy> Guard<R> {
+    /// What the rules say. They name a tenant by its slug.
+    fn ruled(&self, action: &Action<'_>) -> PolicyVerdict {
+        if action.tenant == self.directory.settings.tenant {
+            return self.rules.judge(action);
+        }
+        let snapshot = self.directory.snapshot();
+        self.rules.judge(&Action { tenant: snapshot.slug_of(action.tenant), ..*action })
+    }
+}
+
 impl<R: Policy> Policy for Guard<R> {
     fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
         let entry = self.directory.snapshot().registry.resolve(action.actor);
@@ -38,12 +49,12 @@ impl<R: Policy> Policy for Guard<R> {
         }
         match scope::missing(&entry.scopes, action.tool, self.directory.settings.strict_scopes) {
             Some(scope) => deny("scopes", format!("the actor lacks the scope {scope}")),
-            None => self.rules.judge(action),
+            None => self.ruled(action),
         }
     }
 
     fn judge_part(&self, action: &Action<'_>) -> PolicyVerdict {
-        self.rules.judge(action)
+        self.ruled(action)
     }
 
     fn risk(&self, tool: &Spec, input: &Value) -> u32 {

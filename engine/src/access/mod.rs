@@ -20,6 +20,7 @@ mod remove;
 mod sealed;
 mod settings;
 mod tenant_secrets;
+mod tenants;
 mod tokens;
 
 pub use act::{Access, Act, Acted, Begun, OnDuplicate, Summary, What};
@@ -39,4 +40,5 @@ pub use recipients::Deciders;
 pub use sealed::SealedKeys;
 pub use settings::{Settings, WithoutCounters};
 pub use tenant_secrets::TenantSecrets;
+pub use tenants::TenantShown;
 pub use tokens::{SignIn, Tokens};

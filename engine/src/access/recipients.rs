@@ -63,7 +63,7 @@ impl Recipients for Deciders {
         let holds = |notify: Option<&serde_json::Value>| notify.is_some_and(|notify| notify[channel] == *target);
         let snapshot = self.directory.snapshot();
         let own = snapshot.registry.resolve(actor);
-        let shared = self.directory.settings.tenants.get(tenant).and_then(|tenant| tenant.notify.as_ref());
+        let shared = self.directory.tenant(tenant).notify.as_ref();
         let of_person = |entry: &Arc<Entry>| is_person(entry, tenant) && holds(entry.notify.as_ref());
         own.tenant == tenant && holds(own.notify.as_ref())
             || holds(shared)

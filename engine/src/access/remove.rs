@@ -38,7 +38,8 @@ impl Directory {
         tx.steps.push(end_sign_ins(id, now)?);
         tx.steps.push(end_links(id, self.parts.clock.steady())?);
         let told = json!({"entry": row.is_some(), "keys_ended": keys});
-        self.enter(&mut tx, permit, id, "actor.removed", told)?;
+        self.enter(&mut tx, permit, id, "actor.removed", told.clone())?;
+        self.enter_for(&mut tx, permit, &shown.entry.tenant, (id, "actor.removed"), told)?;
         audit::commit(&*self.parts.records, tx).await?;
         self.changed().await?;
         Ok(self.shown(&self.snapshot(), id))
@@ -73,7 +74,7 @@ impl Directory {
         let snapshot = self.snapshot();
         let stored = snapshot.registry.entries().filter(|entry| snapshot.source(&entry.id) == "registry");
         let others: Vec<Entry> = stored.filter(|entry| entry.id != id).map(|entry| (**entry).clone()).collect();
-        (*self.registry(&others).resolve(id)).clone()
+        (*self.registry(&others, &self.snapshot()).written(id)).clone()
     }
 
     fn end_keys(&self, tx: &mut Tx, entry: &Entry) -> Result<usize, AccessError> {

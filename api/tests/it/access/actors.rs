@@ -102,7 +102,12 @@ async fn nobody_gives_a_level_a_quota_a_kind_or_a_pattern_that_is_not_theirs_to_
 #[tokio::test]
 async fn the_operator_looks_after_every_tenant() {
     let porch = kept().await;
-    assert_eq!(put(&porch, "admin", "globex_*", json!({"tenant": "globex", "scopes": ["notion.*"]})).await, 200);
+    let entry = json!({"tenant": "globex", "scopes": ["notion.*"]});
+    let told = porch.ask("admin", Method::PUT, "/actors/globex_*", entry.clone()).await;
+    assert_eq!((told.status, told.detail("pointer")), (422, &json!("/tenant")), "{told:?}");
+    assert!(told.body["detail"].as_str().unwrap().contains("chimera tenant add globex"), "{told:?}");
+    assert_eq!(porch.ask("admin", Method::POST, "/tenants", json!({"slug": "globex"})).await.status, 201);
+    assert_eq!(put(&porch, "admin", "globex_*", entry).await, 200);
     let made = porch.ask("admin", Method::POST, "/actors/globex_bot/keys", json!({})).await;
     assert_eq!(made.status, 201, "{made:?}");
     assert_eq!(porch.get("admin", "/actors/globex_bot").await.body["tenant"], "globex");
@@ -212,4 +217,55 @@ async fn what_was_tried_dry_stands_before_what_was_done() {
     assert_eq!(decided.status, 200, "{decided:?}");
     porch.house.until(&draft, "completed").await;
     assert_eq!(calls(porch.get("user_ann", &place).await.body), [true, false]);
+}
+
+#[tokio::test]
+async fn a_tenant_has_a_random_id_and_a_slug_that_people_use() {
+    let porch = kept().await;
+    let added = porch.ask("admin", Method::POST, "/tenants", json!({"slug": "globex", "name": "Globex Corp"})).await;
+    let id = added.body["id"].as_str().unwrap().to_owned();
+    assert_eq!((added.status, id.len(), &added.body["name"]), (201, 32, &json!("Globex Corp")), "{added:?}");
+    assert_eq!(porch.get("admin", "/tenants/globex").await.body, added.body);
+    let slugs = porch.get("admin", "/tenants").await.body["items"].as_array().unwrap().clone();
+    assert!(slugs.iter().any(|tenant| tenant["slug"] == "globex"), "{slugs:?}");
+    for (body, status) in [
+        (json!({"slug": "globex"}), 409),
+        (json!({"slug": "Globex"}), 422),
+        (json!({"slug": "a.b"}), 422),
+        (json!({"slug": "fine", "name": ""}), 422),
+        (json!({"slug": "fine", "more": 1}), 400),
+    ] {
+        let told = porch.ask("admin", Method::POST, "/tenants", body.clone()).await;
+        assert_eq!(told.status, status, "{body}: {told:?}");
+    }
+    assert_eq!(porch.get("admin", "/tenants/absent").await.status, 404);
+    // What is done for another tenant stands in both ledgers, and the id alone travels inside.
+    assert_eq!(put(&porch, "admin", "globex_*", json!({"tenant": "globex", "scopes": ["notion.*"]})).await, 200);
+    assert_eq!(porch.get("admin", "/actors/globex_x").await.body["tenant"], "globex");
+    let entries = porch.house.stage.rows(&chimera_core::ledger::tables::AUDIT_LOG_ENTRIES);
+    let of = |tenant: &str| entries.iter().filter(|row| row.text("tenant_id") == tenant).count();
+    assert_eq!((of(&id), of("globex")), (1, 0));
+    let told = entries.iter().find(|row| row.text("tenant_id") == id).unwrap();
+    assert_eq!((told.text("actor_id"), told.text("event_type")), ("admin", "actor.changed"));
+    assert!(format!("{told:?}").contains("operator_of"), "{told:?}");
+}
+
+#[tokio::test]
+async fn nobody_of_a_disabled_tenant_is_let_in() {
+    let porch = kept().await;
+    assert_eq!(porch.ask("admin", Method::POST, "/tenants", json!({"slug": "globex"})).await.status, 201);
+    assert_eq!(put(&porch, "admin", "user_cat", json!({"tenant": "globex", "scopes": ["runs.read"]})).await, 200);
+    assert_eq!(porch.get("user_cat", "/runs").await.status, 200);
+    let set = async |disabled: bool| {
+        let told = porch.ask("admin", Method::PATCH, "/tenants/globex", json!({ "disabled": disabled })).await;
+        assert_eq!((told.status, &told.body["disabled"]), (200, &json!(disabled)), "{told:?}");
+    };
+    set(true).await;
+    let refused = porch.get("user_cat", "/runs").await;
+    assert_eq!((refused.status, refused.code()), (403, "RBAC_FORBIDDEN"), "{refused:?}");
+    assert_eq!(porch.get("admin", "/actors/user_cat").await.body["disabled"], false, "its entry stays as it is");
+    set(false).await;
+    assert_eq!(porch.get("user_cat", "/runs").await.status, 200);
+    let told = porch.ask("admin", Method::PATCH, &format!("/tenants/{TENANT}"), json!({"disabled": true})).await;
+    assert_eq!(told.status, 422, "no operator would be left: {told:?}");
 }

@@ -46,6 +46,10 @@ const CASES: &[Case] = &[
     ("PUT /actors/{id}", || json!({"scopes": []}), Forbidden, Forbidden),
     ("POST /actors/{id}/keys", || json!({}), Forbidden, NotThere),
     ("DELETE /actors/{id}", none, Forbidden, NotThere),
+    ("GET /tenants", none, Forbidden, Forbidden),
+    ("POST /tenants", || json!({"slug": "acme-two"}), Forbidden, Forbidden),
+    ("GET /tenants/{slug}", none, Forbidden, Forbidden),
+    ("PATCH /tenants/{slug}", || json!({"disabled": false}), Forbidden, Forbidden),
     ("GET /tools", none, Nothing, Own),
     ("GET /tool-calls", none, Nothing, Nothing),
     ("GET /doubts", none, Nothing, Nothing),
@@ -127,7 +131,10 @@ fn placed(operation: &str, run: &Value) -> (Method, String) {
         path if path.starts_with("/actors") => "user_ann",
         _ => "reviewed",
     };
-    (method.parse().unwrap(), path.replace("{id}", id).replace("{step}", "review").replace("{number}", "1"))
+    (
+        method.parse().unwrap(),
+        path.replace("{id}", id).replace("{step}", "review").replace("{slug}", "other").replace("{number}", "1"),
+    )
 }
 
 #[test]

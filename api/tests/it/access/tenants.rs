@@ -38,7 +38,7 @@ impl Estate {
     /// Names of the same shape behind which there is nothing.
     fn absent() -> Self {
         Self {
-            tenant: "nobody",
+            tenant: "nobodys",
             actor: "user_zz9",
             workflow: "absentwork".to_owned(),
             run: "019f2c1e-7a54-7d31-8c1e-5f0e2b9a6d10".to_owned(),
@@ -50,8 +50,8 @@ impl Estate {
     }
 
     /// What stands in a request, to be told from what an answer adds.
-    fn names(&self) -> [&str; 6] {
-        [&self.run, &self.workflow, self.actor, &self.digest, &self.key, &self.cursor]
+    fn names(&self) -> [&str; 7] {
+        [&self.run, &self.workflow, self.actor, &self.digest, &self.key, &self.cursor, self.tenant]
     }
 }
 
@@ -78,6 +78,10 @@ const CASES: &[(&str, &str, Body)] = &[
     ("PUT /actors/{id}", "", |_| json!({"scopes": []})),
     ("POST /actors/{id}/keys", "", empty),
     ("DELETE /actors/{id}", "", none),
+    ("GET /tenants", "", none),
+    ("POST /tenants", "", |of| json!({"slug": of.tenant})),
+    ("GET /tenants/{slug}", "", none),
+    ("PATCH /tenants/{slug}", "", |_| json!({"disabled": true})),
     ("GET /tools", "", none),
     ("GET /tool-calls", "?run_id={run}", none),
     ("GET /doubts", "?cursor={cursor}", none),
@@ -128,7 +132,7 @@ fn wide(actor: &str, tenant: &str) -> Entry {
 /// A house with the default tenant and two others.
 async fn street() -> House {
     let stage = setup().open().await;
-    let others = [wide("user_ann", TENANT), wide("user_cat", "other"), wide("user_bob", "third")];
+    let others = [wide("user_ann", TENANT), wide("user_cat", "umbrella"), wide("user_bob", "initech")];
     let access = front(&stage, settings(TENANT, everybody(TENANT).into_iter().chain(others).collect())).await;
     let flow = stage.flow.clone();
     let mut house = furnished(setup().unkept(), |edge| edge.with_flow(flow).with_access(access)).await;
@@ -179,7 +183,8 @@ async fn asked(house: &House, who: &str, case: &(&str, &str, Body), of: &Estate)
         path if path.starts_with("/actors") => of.actor,
         _ => &of.workflow,
     };
-    let path = path.replace("{id}", named).replace("{step}", "review").replace("{number}", "1");
+    let path =
+        path.replace("{id}", named).replace("{slug}", of.tenant).replace("{step}", "review").replace("{number}", "1");
     let query = case.1.replace("{run}", &of.run).replace("{cursor}", &of.cursor).replace("{workflow}", &of.workflow);
     house.ask_as(who, method.parse().unwrap(), &format!("{path}{query}"), case.2(of)).await
 }
@@ -246,7 +251,7 @@ fn every_operation_has_its_case() {
 async fn nothing_of_a_tenant_is_read_changed_or_told_from_nothing_by_another() {
     let house = street().await;
     let default = settled(&house, "admin", TENANT).await;
-    let other = settled(&house, "user_cat", "other").await;
+    let other = settled(&house, "user_cat", "umbrella").await;
     for seed in 1..=2 {
         walk(&house, &default, "user_cat", seed).await;
         walk(&house, &other, "user_bob", seed).await;
@@ -257,14 +262,16 @@ async fn nothing_of_a_tenant_is_read_changed_or_told_from_nothing_by_another() {
 #[tokio::test]
 async fn a_list_is_the_same_whatever_other_tenants_do() {
     let house = street().await;
-    settled(&house, "user_cat", "other").await;
+    settled(&house, "user_cat", "umbrella").await;
     let mut lists = Vec::new();
-    for case in CASES.iter().filter(|case| case.0.starts_with("GET ") && !case.0.contains('{')) {
+    let own =
+        |case: &&(&str, &str, Body)| case.0.starts_with("GET ") && !case.0.contains('{') && !case.0.contains("tenants");
+    for case in CASES.iter().filter(own) {
         let path = case.0.trim_start_matches("GET ");
         lists.push((path, house.ask_as("user_cat", Method::GET, path, NOTHING).await));
     }
     settled(&house, "admin", TENANT).await;
-    settled(&house, "user_bob", "third").await;
+    settled(&house, "user_bob", "initech").await;
     for (path, before) in lists {
         let after = house.ask_as("user_cat", Method::GET, path, NOTHING).await;
         assert_eq!(before, after, "counted: {path}");
@@ -277,7 +284,7 @@ async fn a_list_is_the_same_whatever_other_tenants_do() {
 async fn an_idempotency_key_is_a_tenants_own() {
     let house = street().await;
     let default = settled(&house, "admin", TENANT).await;
-    let other = settled(&house, "user_cat", "other").await;
+    let other = settled(&house, "user_cat", "umbrella").await;
     let ask = |key: &str| json!({"inputs": {"said": "x"}, "idempotency_key": key, "wait": 15});
     let before = rows(&house, TENANT);
     let taken = house.start_as("user_cat", &other.workflow, ask(&default.key)).await;
@@ -303,7 +310,7 @@ async fn a_workflow_of_another_tenant_is_no_part_of_ones_own() {
     let (theirs, nobodys) = (check(&default.workflow).await, check("absentwork").await);
     assert_eq!(theirs.0, nobodys.0);
     assert!(theirs.1.contains("X") && !theirs.1.contains("word-of"), "{theirs:?} {nobodys:?}");
-    let own = settled(&house, "user_cat", "other").await;
+    let own = settled(&house, "user_cat", "umbrella").await;
     assert_ne!(check(&own.workflow).await.1, theirs.1);
     assert_eq!(reviewed().id(), "reviewed");
 }

@@ -3,6 +3,7 @@
 //! A file appears only when it is complete.
 
 use super::ledger::{self, Exported};
+use super::tenant_id;
 use crate::command::{Scene, print, say};
 use crate::compose::{self, Ambient};
 use crate::failure::{Failure, Outcome};
@@ -19,18 +20,23 @@ pub(crate) async fn run(scene: &Scene<'_>, tenant: Option<&str>, out: Option<&Pa
     let others = &config.trusted_keys;
     let ambient = Ambient::new();
     let records = compose::records_to_read(config, &ambient).await?;
+    let id = match tenant {
+        Some(named) => Some(tenant_id(&*records, named).await?),
+        None => None,
+    };
+    let id = id.as_deref();
     let exported = match out {
         None => {
             let stdout = std::io::stdout().as_fd().try_clone_to_owned();
             let stdout = stdout.map_err(|error| Failure::file("can't write to", Path::new("stdout"), &error))?;
             let mut file = BufWriter::new(File::from_std(stdout.into()));
-            ledger::export(&*records, &*ambient.clock, tenant, signer.as_ref(), others, &mut file).await?
+            ledger::export(&*records, &*ambient.clock, id, signer.as_ref(), others, &mut file).await?
         }
         // A pipe, a device or a link is written through; it is not ours to replace.
         Some(path) if path.symlink_metadata().is_ok_and(|there| !there.is_file()) => {
             let failed = |error: std::io::Error| Failure::file("can't write the export", path, &error);
             let mut file = BufWriter::new(File::options().write(true).truncate(true).open(path).await.map_err(failed)?);
-            ledger::export(&*records, &*ambient.clock, tenant, signer.as_ref(), others, &mut file).await?
+            ledger::export(&*records, &*ambient.clock, id, signer.as_ref(), others, &mut file).await?
         }
         Some(path) => {
             let failed = |error: std::io::Error| Failure::file("can't write the export", path, &error);
@@ -39,7 +45,7 @@ pub(crate) async fn run(scene: &Scene<'_>, tenant: Option<&str>, out: Option<&Pa
             let written = async {
                 let mut file = BufWriter::new(file);
                 let exported =
-                    ledger::export(&*records, &*ambient.clock, tenant, signer.as_ref(), others, &mut file).await?;
+                    ledger::export(&*records, &*ambient.clock, id, signer.as_ref(), others, &mut file).await?;
                 file.flush().await.map_err(failed)?;
                 file.get_ref().sync_all().await.map_err(failed)?;
                 tokio::fs::rename(&draft, path).await.map_err(failed)?;

@@ -1,0 +1,42 @@
+//! `POST /tenants`: adds a tenant, for an operator.
+
+use super::Caller;
+use super::actor_get::directory;
+use super::tenant_list::TenantDocument;
+use crate::edge::Edge;
+use crate::extract::ApiJson;
+use crate::flow::refusals::Changing;
+use crate::problem::ApiError;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+/// A new tenant.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TenantBody {
+    /// What people call it: lower-case letters, digits and hyphens, beginning with a letter.
+    #[schema(example = "acme")]
+    slug: String,
+    /// Its name in full; the slug without it.
+    name: Option<String>,
+}
+
+/// Adds a tenant. Nothing is shared with it until the configuration says so.
+#[utoipa::path(
+    post,
+    path = "/tenants",
+    tag = "access",
+    request_body = TenantBody,
+    responses((status = 201, body = TenantDocument, description = "The tenant, with its id"), Changing)
+)]
+pub(crate) async fn add(
+    State(edge): State<Edge>,
+    caller: Caller,
+    ApiJson(body): ApiJson<TenantBody>,
+) -> Result<(StatusCode, Json<TenantDocument>), ApiError> {
+    let added = directory(&edge)?.add_tenant(&caller.permit, &body.slug, body.name.as_deref()).await?;
+    Ok((StatusCode::CREATED, Json(added.into())))
+}

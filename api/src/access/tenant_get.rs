@@ -1,0 +1,26 @@
+//! `GET /tenants/{slug}`: a tenant, for an operator.
+
+use super::Caller;
+use super::actor_get::directory;
+use super::tenant_list::TenantDocument;
+use crate::edge::Edge;
+use crate::flow::refusals::Asking;
+use crate::problem::ApiError;
+use axum::Json;
+use axum::extract::{Path, State};
+
+/// Shows a tenant.
+#[utoipa::path(
+    get,
+    path = "/tenants/{slug}",
+    tag = "access",
+    params(("slug" = String, Path, description = "What the tenant is called")),
+    responses((status = 200, body = TenantDocument, description = "The tenant"), Asking)
+)]
+pub(crate) async fn get(
+    State(edge): State<Edge>,
+    caller: Caller,
+    Path(slug): Path<String>,
+) -> Result<Json<TenantDocument>, ApiError> {
+    Ok(Json(directory(&edge)?.show_tenant(&caller.permit, &slug)?.into()))
+}

@@ -1,0 +1,39 @@
+//! `PATCH /tenants/{slug}`: disables or enables a tenant, for an operator.
+
+use super::Caller;
+use super::actor_get::directory;
+use super::tenant_list::TenantDocument;
+use crate::edge::Edge;
+use crate::extract::ApiJson;
+use crate::flow::refusals::Changing;
+use crate::problem::ApiError;
+use axum::Json;
+use axum::extract::{Path, State};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+/// What changes.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TenantChange {
+    /// True: its actors are let in no more, its streams end, and its runs make no further call.
+    disabled: bool,
+}
+
+/// Disables or enables a tenant.
+#[utoipa::path(
+    patch,
+    path = "/tenants/{slug}",
+    tag = "access",
+    params(("slug" = String, Path, description = "What the tenant is called")),
+    request_body = TenantChange,
+    responses((status = 200, body = TenantDocument, description = "The tenant as it is now"), Changing)
+)]
+pub(crate) async fn set(
+    State(edge): State<Edge>,
+    caller: Caller,
+    Path(slug): Path<String>,
+    ApiJson(body): ApiJson<TenantChange>,
+) -> Result<Json<TenantDocument>, ApiError> {
+    Ok(Json(directory(&edge)?.set_tenant(&caller.permit, &slug, body.disabled).await?.into()))
+}

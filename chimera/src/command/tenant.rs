@@ -1,0 +1,84 @@
+//! `chimera tenant …`: who there is beside the default tenant.
+
+use super::{Scene, print, say};
+use crate::access::book::Book;
+use crate::cli::{Acting, TenantCommand};
+use crate::failure::{Failure, Outcome};
+use crate::flow::table::{table, text};
+use chimera_core::error::Code;
+use chimera_core::flow::air::did_you_mean;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+pub(crate) async fn run(scene: &Scene<'_>, command: TenantCommand) -> Outcome<ExitCode> {
+    let acting: &Acting = match &command {
+        TenantCommand::List { acting }
+        | TenantCommand::Show { acting, .. }
+        | TenantCommand::Add { acting, .. }
+        | TenantCommand::Disable { acting, .. }
+        | TenantCommand::Enable { acting, .. } => acting,
+    };
+    let book = Book::open(&scene.loaded.config, acting.actor.as_deref()).await?;
+    let outcome = carry_out(scene, &book, command).await;
+    book.close().await;
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+async fn carry_out(scene: &Scene<'_>, book: &Book, command: TenantCommand) -> Outcome {
+    match command {
+        TenantCommand::List { .. } => list(scene, book).await,
+        TenantCommand::Show { slug, .. } => shown(scene, &known(book, &slug).await?),
+        TenantCommand::Add { slug, name, .. } => {
+            shown(scene, &book.add_tenant(&slug, name.as_deref()).await?)?;
+            if !scene.json {
+                say(&format!(
+                    "Nothing is shared with it yet. Give it names with chimera actor add '{slug}_*' --tenant {slug}, and \
+                     tools, buckets and secrets with a [[tenant]] in access.actors_file."
+                ));
+            }
+            Ok(())
+        }
+        TenantCommand::Disable { slug, .. } => {
+            known(book, &slug).await?;
+            shown(scene, &book.set_tenant(&slug, true).await?)
+        }
+        TenantCommand::Enable { slug, .. } => {
+            known(book, &slug).await?;
+            shown(scene, &book.set_tenant(&slug, false).await?)
+        }
+    }
+}
+
+/// A tenant by its slug; a mistyped one gets a suggestion.
+async fn known(book: &Book, slug: &str) -> Outcome<Value> {
+    let items = book.tenants().await?;
+    if let Some(item) = items.iter().find(|item| item["slug"] == slug) {
+        return Ok(item.clone());
+    }
+    let close = did_you_mean(slug, items.iter().filter_map(|item| item["slug"].as_str()));
+    let failure = Failure::new(Code::NotFound, format!("there is no tenant {slug}{close}"));
+    Err(failure.hint("chimera tenant list shows every tenant; chimera tenant add makes one"))
+}
+
+const HEADINGS: &[&str] = &["TENANT", "NAME", "STATUS", "SINCE", "ID"];
+
+fn shown(scene: &Scene<'_>, tenant: &Value) -> Outcome {
+    if scene.json {
+        return print(&format!("{tenant}\n"));
+    }
+    print(&table(HEADINGS, &[row(tenant)]))
+}
+
+async fn list(scene: &Scene<'_>, book: &Book) -> Outcome {
+    let items = book.tenants().await?;
+    if scene.json {
+        return print(&format!("{}\n", json!({ "items": items })));
+    }
+    print(&table(HEADINGS, &items.iter().map(row).collect::<Vec<_>>()))
+}
+
+fn row(tenant: &Value) -> Vec<String> {
+    let status = if tenant["disabled"] == true { "disabled" } else { "active" };
+    let [slug, name, since, id] = ["slug", "name", "created_at", "id"].map(|member| text(&tenant[member]));
+    vec![slug, name, status.to_owned(), since, id]
+}

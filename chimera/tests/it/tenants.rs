@@ -1,0 +1,125 @@
+//! Two tenants in one process, from the command line to the disk.
+
+use crate::support::{Place, Server};
+use serde_json::Value;
+
+/// What is shared with the second tenant.
+const SHARED: &str = r#"
+[[actor]]
+id = "admin"
+scopes = ["*"]
+quota_per_minute = 10000
+autonomy_level = "L2_ExecuteNotify"
+
+[[tenant]]
+id = "globex"
+tools = ["s3_upload", "http.request"]
+buckets = ["reports"]
+"#;
+
+/// A server, and a place from which somebody of the second tenant speaks to it.
+fn street() -> (Place, Server, Place, Value) {
+    let place = Place::new()
+        .file("actors.toml", SHARED)
+        .env("CHIMERA_ACCESS__ACTORS_FILE", "actors.toml")
+        .server_env("CHIMERA_SECRET_HTTP_127_0_0_1", "token-of-the-first");
+    let server = place.dev(&[]);
+    let tenant = place.json(&["tenant", "add", "globex", "--name", "Globex Corp"]);
+    let scopes = "s3.upload,external_api,local.*,http.request,runs.read";
+    let key = place.json(&[
+        "actor",
+        "add",
+        "globex_bot",
+        "--tenant",
+        "globex",
+        "--scopes",
+        scopes,
+        "--level",
+        "L2",
+        "--quota",
+        "1000",
+    ]);
+    let there = Place::new()
+        .env("CHIMERA_SERVER", server.ready["url"].as_str().unwrap())
+        .env("CHIMERA_ACTOR", "globex_bot")
+        .env("CHIMERA_HMAC_KEY", key["hmac_key"].as_str().unwrap());
+    (place, server, there, tenant)
+}
+
+fn upload(bucket: &str, content: &str) -> String {
+    format!("s3_upload={{\"bucket\":\"{bucket}\",\"key\":\"q.txt\",{content},\"overwrite\":true}}")
+}
+
+#[test]
+fn a_second_tenant_neither_overwrites_nor_reads_what_the_first_has() {
+    let (place, server, there, tenant) = street();
+    let act = |place: &Place, step: &str| place.run(&["act", "--step", step, "--json"]);
+    for content in ["\"content\":\"older\"", "\"content\":\"of the first\""] {
+        let said = act(&place, &upload("reports", content));
+        assert_eq!(said.status, 0, "{said:?}");
+    }
+    let made = place.json(&["act", "--step", "local.markdown_to_pdf={\"markdown\":\"of the first\"}"]);
+    let made = made.to_string();
+    let at = made.find("cas://sha256:").unwrap();
+    let artifact = &made[at..at + 77];
+
+    let said = act(&there, &upload("reports", "\"content\":\"of the second\""));
+    assert_eq!(said.status, 0, "{said:?}");
+    assert!(!said.stdout.contains("cas://"), "nothing of the first was replaced: {}", said.stdout);
+    let id = tenant["id"].as_str().unwrap();
+    assert_eq!(id.len(), 32, "{tenant}");
+    let read = |name: &str| std::fs::read_to_string(place.path(".chimera/buckets/reports").join(name)).unwrap();
+    assert_eq!(read("q.txt"), "of the first");
+    assert_eq!(read(&format!(".tenants/{id}/q.txt")), "of the second");
+
+    // With its digest in hand, the second tenant still finds no artifact of the first.
+    let told = |step: &str, name: &str| {
+        let said = act(&there, step);
+        assert_ne!(said.status, 0, "{said:?}");
+        let all = format!("{}{}", said.stdout, said.stderr);
+        assert!(!all.contains("of the first"), "{all}");
+        (all.contains("NOT_FOUND"), all.contains("there is no blob"), all.matches(name).count())
+    };
+    let absent = format!("cas://sha256:{}", "0".repeat(64));
+    let copy = |artifact: &str| upload("reports", &format!("\"artifact\":\"{artifact}\""));
+    assert_eq!(told(&copy(artifact), artifact), told(&copy(&absent), &absent));
+    // A bucket and a tool that are not shared are not there.
+    for step in [upload("private", "\"content\":\"x\""), "notion.search={\"query\":\"x\"}".to_owned()] {
+        assert_ne!(act(&there, &step).status, 0, "{step}");
+    }
+    assert!(!place.path(".chimera/buckets/private").exists());
+    server.stop();
+}
+
+#[test]
+fn tenants_are_looked_after_from_the_command_line() {
+    let (place, server, there, tenant) = street();
+    assert_eq!(place.json(&["tenant", "show", "globex"]), tenant);
+    let listed = place.run(&["tenant", "list"]);
+    assert!(listed.stdout.contains("Globex Corp") && listed.stdout.contains("default"), "{listed:?}");
+    let mistyped = place.run(&["tenant", "show", "globx"]);
+    assert!(mistyped.status == 1 && mistyped.stderr.contains("globex"), "{mistyped:?}");
+    let twice = place.run(&["tenant", "add", "globex"]);
+    assert!(twice.status == 1 && twice.stderr.contains("OCC_CONFLICT"), "{twice:?}");
+    let unknown = place.run(&["actor", "add", "initech_bot", "--tenant", "initech"]);
+    assert!(unknown.stderr.contains("chimera tenant add initech"), "{unknown:?}");
+    let refused = there.run(&["tenant", "list"]);
+    assert!(refused.status == 1 && refused.stderr.contains("RBAC_FORBIDDEN"), "{refused:?}");
+
+    assert_eq!(there.run(&["runs", "list"]).status, 0);
+    assert_eq!(place.json(&["tenant", "disable", "globex"])["disabled"], true);
+    let disabled = there.run(&["runs", "list"]);
+    assert!(disabled.status == 1 && disabled.stderr.contains("disabled"), "{disabled:?}");
+    assert_eq!(place.json(&["tenant", "enable", "globex"])["disabled"], false);
+    assert_eq!(there.run(&["runs", "list"]).status, 0);
+    let ledger = place.json(&["audit", "list", "--tenant", "globex"]);
+    assert_eq!(ledger, place.json(&["audit", "list", "--tenant", tenant["id"].as_str().unwrap()]));
+    let ledger = ledger.to_string();
+    for told in ["tenant.disabled", "tenant.enabled", "operator_of"] {
+        assert!(ledger.contains(told), "{told}: {ledger}");
+    }
+    server.stop();
+    // Where no server runs, the store itself is asked.
+    assert_eq!(place.json(&["tenant", "show", "globex"]), tenant);
+    assert_eq!(place.json(&["tenant", "add", "initech"])["slug"], "initech");
+}
