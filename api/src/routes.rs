@@ -27,10 +27,12 @@ use chimera_core::error::Code;
 use chimera_core::ledger::Redactor;
 use std::sync::LazyLock;
 use tower_http::catch_panic::CatchPanicLayer;
-use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem};
+use utoipa::openapi::schema::Type;
 use utoipa::openapi::security::{
     ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
 };
+use utoipa::openapi::{ObjectBuilder, RefOr, Required};
 use utoipa::{Modify, OpenApi};
 
 /// Makes the route table, the router's part and the OpenAPI document of one list.
@@ -161,6 +163,9 @@ impl Modify for Credentials {
             let operations = document.paths.paths.get_mut(route.path).into_iter();
             for operation in operations.filter_map(|item| operation(item, &route.method)) {
                 operation.security = Some(vec![demanded(route.rules)]);
+                if route.rules.token && route.rules.signed != Signed::Body {
+                    operation.parameters.get_or_insert_default().push(RefOr::T(for_tenant()));
+                }
             }
         }
     }
@@ -176,6 +181,17 @@ fn operation<'a>(item: &'a mut PathItem, method: &Method) -> Option<&'a mut Oper
         _ => return None,
     };
     slot.as_mut()
+}
+
+/// The tenant for which an operator acts.
+fn for_tenant() -> Parameter {
+    ParameterBuilder::new()
+        .name(gate::FOR_TENANT)
+        .parameter_in(ParameterIn::Query)
+        .required(Required::False)
+        .description(Some("For operators: the slug of another tenant for which the request acts"))
+        .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
+        .build()
 }
 
 /// What a route demands, in the words of OpenAPI.

@@ -29,6 +29,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::sync::Arc;
 
+/// The parameter by which an operator acts for another tenant.
+pub(crate) const FOR_TENANT: &str = "for_tenant";
+
 /// What a request shows, owned, so that it outlives the request's parts.
 pub(crate) struct Shown {
     bearer: Option<String>,
@@ -179,10 +182,41 @@ pub(crate) async fn authenticate(State(edge): State<Edge>, request: Request, nex
     rate_limit_middleware((door, &permit, &shown), request, next).await
 }
 
+/// Lets an operator act for another tenant, if the request says so. The parameter is no business of the handler.
+async fn act_for(door: &Door, permit: &Permit, shown: &Shown, request: &mut Request) -> Result<(), ApiError> {
+    let Some((slug, uri)) = for_tenant(request.uri())? else { return Ok(()) };
+    if shown.rules.signed == Signed::Body {
+        return Err(misplaced("the query is not signed here, so nobody acts for another tenant"));
+    }
+    let permit = door.act_for(permit, &slug, &shown.presented()).await?;
+    *request.uri_mut() = uri;
+    request.extensions_mut().insert(permit);
+    Ok(())
+}
+
+/// The tenant for which a request acts, and its address without that.
+fn for_tenant(uri: &Uri) -> Result<Option<(String, Uri)>, ApiError> {
+    let parts = uri.query().unwrap_or_default().split('&');
+    let (named, others): (Vec<&str>, Vec<&str>) = parts.partition(|part| part.split('=').next() == Some(FOR_TENANT));
+    let slug = match named[..] {
+        [] => return Ok(None),
+        [one] => one.split_once('=').map_or("", |(_, slug)| slug),
+        _ => return Err(misplaced("it stands more than once")),
+    };
+    let rest = others.join("&");
+    let rest = if rest.is_empty() { uri.path().to_owned() } else { format!("{}?{rest}", uri.path()) };
+    let rest = rest.parse().map_err(|_| misplaced("the rest is no address"))?;
+    Ok(Some((slug.to_owned(), rest)))
+}
+
+fn misplaced(why: &str) -> ApiError {
+    ApiError::new(Code::SchemaInvalid, format!("the parameter {FOR_TENANT}: {why}")).with("parameter", FOR_TENANT)
+}
+
 /// Counts a request of somebody who is known, and says in the answer where they stand.
 async fn rate_limit_middleware(
     (door, permit, shown): (&Door, &Permit, &Shown),
-    request: Request,
+    mut request: Request,
     call_next: Next,
 ) -> Response {
     let rate = match door.count(permit, &shown.presented()).await {
@@ -190,7 +224,10 @@ async fn rate_limit_middleware(
         Err(turned) => return turned_away(turned),
     };
     let response = match door.check_once(permit, &shown.presented()).await {
-        Ok(()) => finished(door, permit, call_next.run(request).await).await,
+        Ok(()) => match act_for(door, permit, shown, &mut request).await {
+            Ok(()) => finished(door, permit, call_next.run(request).await).await,
+            Err(error) => error.into_response(),
+        },
         Err(body) => return with_rate(ApiError::from(body).into_response(), &rate),
     };
     with_rate(entered(door, permit, shown, response).await, &rate)

@@ -132,7 +132,7 @@ impl Follower {
             return true;
         }
         let Ok(door) = gate::door(&self.edge) else { return false };
-        let Some(permit) = door.readmit(&self.admitted.bearer).await else { return false };
+        let Some(permit) = door.readmit(&self.admitted.bearer, &self.caller.permit).await else { return false };
         self.caller.permit = permit;
         self.admitted.at = Instant::now();
         true

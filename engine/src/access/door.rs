@@ -118,11 +118,11 @@ impl Door {
     }
 
     /// Whoever showed a token before, as things stand now; none when it counts no more: it has run out or was
-    /// revoked, its actor was disabled, or nobody can tell.
-    pub async fn readmit(&self, bearer: &str) -> Option<Permit> {
+    /// revoked, its actor was disabled or acted for another tenant and looks after none any more, or nobody can tell.
+    pub async fn readmit(&self, bearer: &str, before: &Permit) -> Option<Permit> {
         let claims = self.validate_jwt(bearer, self.directory.parts.clock.now()).ok()?;
         match self.is_revoked(&claims).await {
-            Ok(false) => self.permit(&claims).ok(),
+            Ok(false) => self.permit(&claims).ok().and_then(|permit| self.still_acting(permit, before)),
             Ok(true) | Err(_) => None,
         }
     }

@@ -39,6 +39,8 @@ pub struct Permit {
     actor: Arc<str>,
     scopes: Arc<[String]>,
     once: Option<Arc<Once>>,
+    /// The tenant for which an operator acts, if that is not their own.
+    acts_for: Option<Arc<str>>,
     /// Scopes count as the document writes them, and no further.
     strict: bool,
 }
@@ -46,7 +48,7 @@ pub struct Permit {
 impl Permit {
     /// For somebody whose credentials were checked.
     pub(super) fn new(entry: Arc<Entry>, actor: &str, scopes: Vec<String>, strict: bool) -> Self {
-        Self { entry, actor: actor.into(), scopes: scopes.into(), once: None, strict }
+        Self { entry, actor: actor.into(), scopes: scopes.into(), once: None, acts_for: None, strict }
     }
 
     /// The operator at the machine itself, who can read the data folder anyway.
@@ -61,7 +63,7 @@ impl Permit {
     #[must_use]
     pub fn of(entry: Entry) -> Self {
         let (actor, scopes) = (entry.id.as_str().into(), entry.scopes.clone().into());
-        Self { actor, scopes, entry: Arc::new(entry), once: None, strict: false }
+        Self { actor, scopes, entry: Arc::new(entry), once: None, acts_for: None, strict: false }
     }
 
     /// The same person with a token that gives only these scopes.
@@ -118,7 +120,18 @@ impl Permit {
     /// For whom.
     #[must_use]
     pub fn tenant(&self) -> &str {
-        &self.entry.tenant
+        self.acts_for.as_deref().unwrap_or(&self.entry.tenant)
+    }
+
+    /// The tenant for which an operator acts, if that is not their own.
+    pub(super) fn acts_for(&self) -> Option<&str> {
+        self.acts_for.as_deref()
+    }
+
+    /// The same operator, for another tenant.
+    #[must_use]
+    pub(super) fn acting_for(self, tenant: &str) -> Self {
+        Self { acts_for: Some(tenant.into()), ..self }
     }
 
     /// Who.

@@ -6,6 +6,7 @@
 
 use super::AccessError;
 use super::directory::{Directory, Snapshot};
+use super::door::{Door, Presented};
 use super::once::is_repeated;
 use super::permit::Permit;
 use crate::ledger::audit;
@@ -162,6 +163,31 @@ impl Directory {
     pub(super) fn names_tenant(&self, slug: &str) -> bool {
         let settings = &self.settings;
         settings.tenants.contains_key(slug) || settings.entries.iter().any(|entry| entry.tenant == slug)
+    }
+}
+
+impl Door {
+    /// Lets an operator act for the tenant with this slug. That tenant's ledger says so before anything happens.
+    pub async fn act_for(&self, permit: &Permit, slug: &str, shown: &Presented<'_>) -> Result<Permit, ErrorBody> {
+        let directory = &self.directory;
+        let tenant = directory.show_tenant(permit, slug).map_err(|error| error.body())?;
+        if tenant.id == permit.tenant() {
+            return Ok(permit.clone());
+        }
+        let (mut tx, told) = (Tx::default(), json!({"target": shown.target, "slug": slug}));
+        let entered = directory.enter_for(&mut tx, permit, &tenant.id, (permit.actor(), "operator.acted"), told);
+        entered.map_err(|error| error.body())?;
+        let committed = audit::commit(&*directory.parts.records, tx).await;
+        committed.map_err(|error| AccessError::from(error).body())?;
+        Ok(permit.clone().acting_for(&tenant.id))
+    }
+
+    /// Somebody who was let in again, for the tenant for which they acted before.
+    pub(super) fn still_acting(&self, permit: Permit, before: &Permit) -> Option<Permit> {
+        match before.acts_for() {
+            None => Some(permit),
+            Some(tenant) => self.directory.is_operator(&permit).then(|| permit.acting_for(tenant)),
+        }
     }
 }
 

@@ -132,7 +132,12 @@ fn wide(actor: &str, tenant: &str) -> Entry {
 /// A house with the default tenant and two others.
 async fn street() -> House {
     let stage = setup().open().await;
-    let others = [wide("user_ann", TENANT), wide("user_cat", "umbrella"), wide("user_bob", "initech")];
+    let others = [
+        wide("user_ann", TENANT),
+        wide("user_123", "other"),
+        wide("user_cat", "umbrella"),
+        wide("user_bob", "initech"),
+    ];
     let access = front(&stage, settings(TENANT, everybody(TENANT).into_iter().chain(others).collect())).await;
     let flow = stage.flow.clone();
     let mut house = furnished(setup().unkept(), |edge| edge.with_flow(flow).with_access(access)).await;
@@ -313,4 +318,43 @@ async fn a_workflow_of_another_tenant_is_no_part_of_ones_own() {
     let own = settled(&house, "user_cat", "umbrella").await;
     assert_ne!(check(&own.workflow).await.1, theirs.1);
     assert_eq!(reviewed().id(), "reviewed");
+}
+
+#[tokio::test]
+async fn an_operator_acts_for_another_tenant_by_name_and_that_tenants_ledger_says_so() {
+    let house = street().await;
+    let other = settled(&house, "user_123", "other").await;
+    let run = format!("/runs/{}", other.run);
+    assert_eq!(house.get(&run).await.0, 404, "an operator sees what is their own tenant's");
+    let (status, shown) = house.get(&format!("{run}?for_tenant=other")).await;
+    assert_eq!((status, &shown["status"]), (200, &json!("awaiting_approval")), "{shown}");
+    let (status, listed) = house.get("/runs?limit=1&for_tenant=other").await;
+    assert_eq!((status, listed["items"].as_array().map(Vec::len)), (200, Some(1)), "{listed}");
+    let (status, told) = house.post(&format!("{run}/cancel?for_tenant=other"), NOTHING).await;
+    assert!(status < 300, "{told}");
+    let acted = |row: &&Row| row.text("tenant_id") == "other" && row.text("event_type") == "operator.acted";
+    let entries = house.stage.rows(&chimera_core::ledger::tables::AUDIT_LOG_ENTRIES);
+    let entries: Vec<&Row> = entries.iter().filter(acted).collect();
+    assert_eq!(entries.len(), 3);
+    assert!(entries.iter().all(|row| row.text("actor_id") == "admin"), "{entries:?}");
+    let last = entries[2].get("data_json").as_json().unwrap().to_value();
+    assert!(last.to_string().contains("POST /runs/{id}/cancel") && last.to_string().contains(TENANT), "{last}");
+
+    assert_eq!(house.get("/runs?for_tenant=absent").await.0, 404);
+    for twice in ["/runs?for_tenant=other&for_tenant=other", "/runs?for_tenant=other&limit=x"] {
+        assert_eq!(house.get(twice).await.0, 400, "{twice}");
+    }
+    // Nobody else acts for another tenant, whether it is there or not, and for none where the query is not signed.
+    for case in CASES {
+        let mut told = Vec::new();
+        for slug in ["other", "absent"] {
+            let with =
+                (case.0, &*format!("{}{}for_tenant={slug}", case.1, if case.1.is_empty() { "?" } else { "&" }), case.2);
+            let (status, answer) = asked(&house, "user_cat", &with, &Estate::absent()).await;
+            let wanted = if case.0 == "POST /act" { 400 } else { 403 };
+            assert_eq!(status, wanted, "{}: {answer}", case.0);
+            told.push(stripped(&answer, &Estate::absent()));
+        }
+        assert_eq!(told[0], told[1], "{}", case.0);
+    }
 }
