@@ -3,7 +3,7 @@
 
 use chimera_core::access::{Level, Plan};
 use chimera_core::flow::air::{Graph, compile};
-use chimera_testkit::flow::{Air, Stage, stage, workflow};
+use chimera_testkit::flow::{Air, Stage, TENANT, stage, workflow};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ async fn a_plan_that_takes_too_much_work_is_not_laid_out_to_its_end() {
     let stage = stage(1).open().await;
     let graph = |air: &Air| -> Graph {
         let document = chimera_core::flow::air::parse(&air.document().to_string()).expect("a document");
-        compile(document, &stage.flow.workflows().running()).expect("a graph")
+        compile(document, &stage.flow.workflows().running(TENANT)).expect("a graph")
     };
     let inputs: Value = json!({"l": numbers(9_000)});
     let light = Plan::of_graph(&graph(&each("light", 200, "${item}")), &inputs, &BTreeMap::new());
