@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 /// A node that somebody else must approve.
-fn strict(id: &str) -> Value {
+pub(crate) fn strict(id: &str) -> Value {
     json!({
         "id": id, "type": "function", "fn": "again", "inputs": {"n": id},
         "requires_approval": {"other_than_requester": true},
@@ -27,7 +27,7 @@ fn guarded() -> Air {
 }
 
 /// The request that waits in the place of an older one.
-async fn newer(stage: &Stage, run: Uuid, old: &Value) -> Value {
+pub(crate) async fn newer(stage: &Stage, run: Uuid, old: &Value) -> Value {
     let replaced = |shown: &Value| {
         let asked = &shown["approvals"][0]["digest"];
         !asked.is_null() && *asked != old["digest"]
@@ -35,12 +35,12 @@ async fn newer(stage: &Stage, run: Uuid, old: &Value) -> Value {
     stage.until(run, replaced).await["approvals"][0].clone()
 }
 
-async fn approve(stage: &Stage, who: &str, run: Uuid, asked: &Value) -> String {
+pub(crate) async fn approve(stage: &Stage, who: &str, run: Uuid, asked: &Value) -> String {
     code_of(stage.decide(who, run, Decision::Approve, Some(asked)).await)
 }
 
 /// None of these decides, in any way; then somebody else does.
-async fn decided_by_none_of(stage: &Stage, run: Uuid, asked: &Value, none: &[&str]) {
+pub(crate) async fn decided_by_none_of(stage: &Stage, run: Uuid, asked: &Value, none: &[&str]) {
     for who in none {
         for decision in [Decision::Approve, Decision::Reject, Decision::RequestChanges] {
             let refused = code_of(stage.decide(who, run, decision, Some(asked)).await);
@@ -177,11 +177,11 @@ async fn an_approval_by_whoever_edited_the_step_does_not_count_for_a_rule_that_c
     assert_eq!(second.ended(run).await["status"], "completed");
 }
 
-fn strict_less(id: &str) -> Value {
+pub(crate) fn strict_less(id: &str) -> Value {
     json!({"id": id, "type": "function", "fn": "again", "inputs": {"n": id}})
 }
 
-fn gated(gate: &Arc<Notify>) -> Setup {
+pub(crate) fn gated(gate: &Arc<Notify>) -> Setup {
     let gate = Arc::clone(gate);
     let tool = Puppet::new("gated", Reach::Read).acts(move |_, _| {
         let gate = Arc::clone(&gate);
@@ -319,7 +319,7 @@ fn passed_on() -> Air {
     workflow("w").node(first).node(second).edge("a", "b")
 }
 
-async fn asked_at(stage: &Stage, run: Uuid, node: &str) -> Value {
+pub(crate) async fn asked_at(stage: &Stage, run: Uuid, node: &str) -> Value {
     let shown = stage.until(run, |shown| shown["approvals"][0]["node_id"] == node).await;
     shown["approvals"][0].clone()
 }
@@ -444,7 +444,7 @@ async fn an_edit_that_changes_nothing_is_no_change_of_whose_it_is() {
     }
 }
 
-async fn started(stage: &Stage, who: &str, workflow: &str) -> Uuid {
+pub(crate) async fn started(stage: &Stage, who: &str, workflow: &str) -> Uuid {
     let ask = StartRun { level: Level::ExecuteNotify, ..StartRun::of(workflow, json!({})) };
     stage.flow.start(&stage.permit(who), ask).await.unwrap().run_id
 }

@@ -319,8 +319,8 @@ impl Run {
         if self.patch_denied(approval, &by, book)? {
             return Ok(());
         }
-        let decision = if changes { "request_changes" } else { "reject" };
-        let reason = format!("{decision} by {}", by.id);
+        let decision = refused(changes);
+        let reason = refusal(&by, changes);
         if let Some(plan) = self.plan.as_mut().filter(|plan| plan.approval() == Some(approval)) {
             plan.asked = None;
             return self.stop(by, notes.or(Some(reason)), env, book);
@@ -414,6 +414,16 @@ impl Run {
             _ => None,
         })
     }
+}
+
+/// How a no is called.
+const fn refused(changes: bool) -> &'static str {
+    if changes { "request_changes" } else { "reject" }
+}
+
+/// What is said of a no of somebody who did not say why.
+pub(crate) fn refusal(by: &Actor, changes: bool) -> String {
+    format!("{} by {}", refused(changes), by.id)
 }
 
 /// When a request lapses.

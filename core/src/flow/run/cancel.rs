@@ -1,5 +1,6 @@
 //! How a run is stopped, held and let go on.
 
+use super::approve::refusal;
 use super::env::Env;
 use super::event::Effect;
 use super::rows::{Book, Unstorable};
@@ -21,6 +22,9 @@ struct Stopping {
     cancelled_by: Option<Actor>,
     reason: Option<String>,
 }
+
+/// Why a run inside is stopped when the one around it is.
+const STOPPED_AROUND: &str = "the run that waits for it was stopped";
 
 /// Who holds a run, as its row says. Rows that were written before it was kept don't say who: such a pause is a
 /// person's, so that only people end it.
@@ -144,6 +148,13 @@ impl Run {
         self.cancelled_by.as_ref().map_or_else(Actor::system, |(by, _)| by.clone())
     }
 
+    /// Whoever cancelled the run and said why in words of their own: what goes on around it may work with them.
+    pub(crate) fn had_the_last_word(&self) -> Option<&str> {
+        let (by, reason) = self.cancelled_by.as_ref().filter(|(by, _)| by.kind != ActorType::System)?;
+        let given = [STOPPED_AROUND.to_owned(), refusal(by, false), refusal(by, true)];
+        reason.as_ref().filter(|reason| !given.contains(reason)).map(|_| by.id.as_str())
+    }
+
     fn is_mapping(&self, node: usize) -> bool {
         matches!(self.nodes[node].state, State::Mapping(_))
     }
@@ -168,7 +179,7 @@ impl Run {
                     under_way = true;
                     let child = *run;
                     if self.stopped_children.insert(child) {
-                        let reason = Some("the run that waits for it was stopped".to_owned());
+                        let reason = Some(STOPPED_AROUND.to_owned());
                         let by = self.stopped_by();
                         book.signal(&self.head.tenant, child, &super::Told::Cancel { by, reason }, env)?;
                         book.effects.push(Effect::Wake(child));

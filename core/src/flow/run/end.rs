@@ -108,7 +108,7 @@ impl Run {
         if let Some((parent, step)) = self.head.parent {
             let error = self.failure.as_deref().cloned();
             let (status, result) = (status.as_str().to_owned(), self.result.clone());
-            let told = Told::ChildEnded { step, status, result, error, changed_by: self.head.co_requesters.clone() };
+            let told = Told::ChildEnded { step, status, result, error, changed_by: self.requesters_of_end() };
             book.signal(&self.head.tenant, parent, &told, env)?;
             book.effects.push(Effect::Wake(parent));
         }

@@ -6,8 +6,9 @@
 //! graph. Otherwise somebody could write what is done and approve it too. Of several edits each counts: nobody can tell
 //! whose words are left in the last one.
 //!
-//! What a step gave is what later steps work with. So whoever changed a step that has run, or wrote what it gave,
-//! counts as having asked for everything that follows, in this run, in the one around it and in those that repeat it.
+//! What a step gave is what later steps work with. So whoever changed a step that has run, or chose what it gave, counts
+//! as having asked for everything that follows, in this run, in the one around it and in those that repeat it. The words
+//! that end a run are what the one around it works with; a retry knows nothing of them.
 
 use super::patch::Overlay;
 use super::{At, Run};
@@ -37,6 +38,11 @@ impl Run {
         let edits = self.edits.values().flat_map(|edit| edit.by.iter().map(String::as_str));
         let applied = self.overlays.values().filter(|overlay| overlay.before.is_some());
         also(self.head.requesters(), edits.chain(applied.flat_map(Overlay::writers)))
+    }
+
+    /// Who had a part in how the run ended, besides its actor: what goes on around it works with that.
+    pub(crate) fn requesters_of_end(&self) -> Vec<String> {
+        also(self.head.co_requesters.clone(), self.had_the_last_word())
     }
 
     /// What follows goes on from what a place gave.
