@@ -9,6 +9,7 @@ use chimera_engine::flow::policy::{Rule, Rules, Says};
 use chimera_engine::flow::{Again, Decide, Decision};
 use chimera_testkit::flow::{Air, Puppet, Stage, id_of, stage, workflow};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -161,5 +162,40 @@ async fn whoever_ended_a_run_with_words_decides_about_its_retry() {
         let again = stage.flow.replay(&stage.permit("user_ann"), replay, Again::default()).await.unwrap().run_id;
         let asked = asked_at(&stage, again, "a").await;
         assert_eq!(asked["changed_by"], json!([]), "{how:?}");
+    }
+}
+
+/// What is written otherwise and means the same is nobody's edit, so what was shown runs.
+#[tokio::test(start_paused = true)]
+async fn an_edit_of_how_a_number_is_written_changes_nothing() {
+    for level in [Level::ExecuteNotify, Level::Draft] {
+        for (shown, edited) in [("1", "1.0"), ("100", "1E2"), ("0", "-0.0")] {
+            let read = |text: &str| serde_json::from_str::<Value>(&format!("{{\"n\":{text}}}")).unwrap();
+            let given = Arc::new(std::sync::Mutex::new(Vec::new()));
+            let kept = Arc::clone(&given);
+            let tool = Puppet::new("kept", Reach::Write).answers(move |_, input| {
+                kept.lock().unwrap().push(input.to_string());
+                Ok(json!({}))
+            });
+            let stage = stage(1).tool(tool.build()).open().await;
+            let mut node = strict("a");
+            (node["fn"], node["inputs"]) = ("kept".into(), read(shown));
+            let run = stage.run(&workflow("w").node(node), level).await;
+            let asked = stage.asks(run).await.remove(0);
+            let mal = stage.permit("user_mal");
+            match level {
+                Level::Draft => stage.flow.edit_planned(&mal, run, "a", read(edited)).await.unwrap(),
+                _ => stage.flow.edit(&mal, run, id_of(&asked["step_id"]), read(edited)).await.unwrap(),
+            }
+            let another = |shown: &Value| {
+                let id = &shown["approvals"][0]["approval_id"];
+                !id.is_null() && *id != asked["approval_id"]
+            };
+            let asked = stage.until(run, another).await["approvals"][0].clone();
+            assert_eq!(asked["changed_by"], json!([]), "{level:?} {edited}");
+            assert_eq!(approve(&stage, "user_cat", run, &asked).await, "none");
+            assert_eq!(stage.ended(run).await["status"], "completed");
+            assert_eq!(*given.lock().unwrap(), [read(shown).to_string()], "{level:?} {edited}");
+        }
     }
 }

@@ -389,9 +389,12 @@ impl Run {
             Ok(input) => {
                 let data = json!({"node": self.name(at), "input_digest": input.digest()});
                 book.note("step.edited", Some(step), Some(by.clone()), data);
-                // Whoever says again what stands there has written nothing: it stays its author's.
+                // Whoever says again what stands there has written nothing: it stays its author's, and as they wrote it,
+                // since numbers that are written in other ways have the same digest.
                 let same = self.task(at).is_some_and(|task| task.digest == Some(input.digest()));
-                self.fix_input(at, input);
+                if !same {
+                    self.fix_input(at, input);
+                }
                 if let Some(task) = self.task_mut(at).filter(|_| !same) {
                     task.approved = None;
                     // Whoever wrote before stays: an edit may leave what they wrote, or change what the tool ignores.
