@@ -1,8 +1,10 @@
 //! Whoever chose what a later step works with does not approve that step: also if they chose it with the words that
 //! end a run inside, with a node that never ran, or by saying that a call never happened.
 
-use crate::flow_four_eyes::{approve, asked_at, decided_by_none_of, strict, strict_less};
+use crate::flow_four_eyes::{approve, asked_at, decided_by_none_of, gated, strict, strict_less};
 use chimera_core::access::Level;
+use chimera_core::error::Code;
+use chimera_core::flow::call::ToolError;
 use chimera_core::flow::run::{Replay, ReplayMode};
 use chimera_core::flow::tool::Reach;
 use chimera_engine::flow::policy::{Rule, Rules, Says};
@@ -11,6 +13,7 @@ use chimera_testkit::flow::{Air, Puppet, Stage, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 const FAILED: &str = "${nodes.w.outputs.success == false}";
@@ -163,6 +166,67 @@ async fn whoever_ended_a_run_with_words_decides_about_its_retry() {
         let asked = asked_at(&stage, again, "a").await;
         assert_eq!(asked["changed_by"], json!([]), "{how:?}");
     }
+}
+
+/// A patch with one node behind `g`, to which an edge with this condition leads.
+async fn patch_if(stage: &Stage, who: &str, run: Uuid, node: Value, condition: &str) {
+    let edge = json!({"from": "g", "to": node["id"], "condition": condition});
+    let document = json!({"patch_version": "0.1", "justification": "more", "add_nodes": [node], "add_edges": [edge]});
+    stage.flow.patch(&stage.permit(who), run, document, None, false).await.unwrap();
+    stage.until(run, |shown| shown["patches"][0]["status"] == "applied").await;
+}
+
+/// What a run gives is what its last nodes gave: one that is added and skipped takes the place of one that was last.
+#[tokio::test(start_paused = true)]
+async fn whoever_added_a_node_inside_that_never_ran_does_not_decide_about_what_goes_on_around() {
+    let gate = Arc::new(Notify::new());
+    let first = gated(&gate).open().await;
+    first.apply(&workflow("inner").function("g", "gated", json!({}))).await;
+    let air = workflow("w").node(inside("w", "inner")).node(strict("b")).edge("w", "b");
+    let run = first.run(&air, Level::ExecuteNotify).await;
+    let within = child(&first, run, "w").await;
+    first.step(within, "g", "running").await;
+    patch_if(&first, "user_mal", within, strict_less("p"), "${nodes.g.outputs.success == false}").await;
+    gate.notify_one();
+    assert_eq!(first.ended(within).await["result"], json!({}), "without the patch it has what g gave");
+    let asked = asked_at(&first, run, "b").await;
+    assert_eq!(asked["changed_by"], json!(["user_mal"]));
+    let second = first.restart(stage(1)).await;
+    second.flow.cancel(&second.permit("user_ann"), run, None).await.unwrap();
+    second.ended(run).await;
+    let replay = Replay { of: run, mode: ReplayMode::Retry, from: Some("b".to_owned()) };
+    let again = second.flow.replay(&second.permit("user_ann"), replay, Again::default()).await.unwrap().run_id;
+    let asked = asked_at(&second, again, "b").await;
+    decided_by_none_of(&second, again, &asked, &["user_ann", "user_mal"]).await;
+}
+
+/// A patch that deals with a failure keeps its run going: what else it does happens only because of that.
+#[tokio::test(start_paused = true)]
+async fn whoever_dealt_with_a_failure_by_a_patch_does_not_decide_about_what_is_left() {
+    let gate = Arc::new(Notify::new());
+    let (held, fails) = (Arc::clone(&gate), Arc::new(Notify::new()));
+    let failing = Arc::clone(&fails);
+    let broken = Puppet::new("broken", Reach::Read).acts(move |_, _| {
+        let fails = Arc::clone(&failing);
+        async move {
+            fails.notified().await;
+            Err(ToolError::not_sent(Code::ValidationFailed, "broken"))
+        }
+    });
+    let stage = gated(&held).tool(broken.build()).open().await;
+    let air = workflow("w").function("g", "broken", json!({})).function("h", "gated", json!({})).node(strict("b"));
+    let run = stage.run(&air.edge("h", "b"), Level::ExecuteNotify).await;
+    stage.step(run, "h", "running").await;
+    let person = json!({"id": "p", "type": "hitl"});
+    patch_if(&stage, "user_mal", run, person, "${nodes.g.outputs.success == false}").await;
+    fails.notify_one();
+    asked_at(&stage, run, "p").await;
+    gate.notify_one();
+    let both = |shown: &Value| shown["approvals"].as_array().is_some_and(|all| all.len() == 2);
+    let asked = stage.until(run, both).await["approvals"].as_array().unwrap().clone();
+    let asked = asked.iter().find(|asked| asked["node_id"] == "b").unwrap();
+    assert_eq!(asked["changed_by"], json!(["user_mal"]));
+    assert_eq!(approve(&stage, "user_mal", run, asked).await, "RBAC_FORBIDDEN");
 }
 
 /// What is written otherwise and means the same is nobody's edit, so what was shown runs.

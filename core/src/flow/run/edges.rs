@@ -102,7 +102,11 @@ impl Run {
                     }
                 };
                 settled.edge += 1;
-                settled.dealt_with |= came == Came::Taken && !late;
+                let deals_with = came == Came::Taken && !late;
+                if deals_with && matches!(self.nodes[node].state, State::Failed { .. }) {
+                    self.goes_on_by(edge);
+                }
+                settled.dealt_with |= deals_with;
                 let to = self.graph.edges[edge].to;
                 self.come_up(to, came, env, book)?;
             }
@@ -118,9 +122,7 @@ impl Run {
 
     /// The entry of the patch that drew an edge, if one did.
     fn drawn_by(&self, edge: usize) -> Option<i64> {
-        let drawn = self.overlays.values().filter_map(|overlay| Some((overlay.before.as_ref()?, overlay.seq)));
-        let drawn = drawn.map(|(before, seq)| (before.edges.len(), seq)).filter(|(first, _)| *first <= edge);
-        drawn.max_by_key(|(first, _)| *first).map(|(_, seq)| seq)
+        self.patch_of_edge(edge).map(|overlay| overlay.seq)
     }
 
     /// Whether an edge was drawn after its source had settled.

@@ -202,6 +202,12 @@ impl Run {
         applied.filter(|(before, _)| node >= *before).max_by_key(|(before, _)| *before).map(|(_, overlay)| overlay)
     }
 
+    /// The patch that drew an edge, if one did.
+    pub(crate) fn patch_of_edge(&self, edge: usize) -> Option<&Overlay> {
+        let drawn = self.overlays.values().filter_map(|overlay| Some((overlay.before.as_ref()?.edges.len(), overlay)));
+        drawn.filter(|(first, _)| *first <= edge).max_by_key(|(first, _)| *first).map(|(_, overlay)| overlay)
+    }
+
     /// Whether the rules let these tools be called, by the one who asked for the run and by the one
     /// who wants the patch, and without asking if the run does not ask. The inputs are judged again when they are known.
     pub fn judge_patch(&self, patch: &Patch, by: &str, env: &Env<'_>) -> Result<(), String> {

@@ -7,8 +7,9 @@
 //! whose words are left in the last one.
 //!
 //! What a step gave is what later steps work with. So whoever changed a step that has run, or chose what it gave, counts
-//! as having asked for everything that follows, in this run, in the one around it and in those that repeat it. The words
-//! that end a run are what the one around it works with; a retry knows nothing of them.
+//! as having asked for everything that follows, in this run, in the one around it and in those that repeat it. The run
+//! around works with the words that ended a run, of which a retry knows nothing, and with what its last nodes gave: which
+//! those are depends on every patch, whether or not what it added has run.
 
 use super::patch::Overlay;
 use super::{At, Run};
@@ -42,7 +43,15 @@ impl Run {
 
     /// Who had a part in how the run ended, besides its actor: what goes on around it works with that.
     pub(crate) fn requesters_of_end(&self) -> Vec<String> {
-        also(self.head.co_requesters.clone(), self.had_the_last_word())
+        let applied = self.overlays.values().filter(|overlay| overlay.before.is_some());
+        also(self.head.co_requesters.clone(), applied.flat_map(Overlay::writers).chain(self.had_the_last_word()))
+    }
+
+    /// What follows goes on because an edge led on from a failure; without it the run would have ended.
+    pub(crate) fn goes_on_by(&mut self, edge: usize) {
+        let drawn = self.patch_of_edge(edge).into_iter().flat_map(Overlay::writers);
+        let drawn: Vec<String> = drawn.map(str::to_owned).collect();
+        self.goes_on_from(drawn.iter().map(String::as_str));
     }
 
     /// What follows goes on from what a place gave.
