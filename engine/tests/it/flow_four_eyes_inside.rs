@@ -12,6 +12,7 @@ use chimera_engine::flow::{Again, Decide, Decision};
 use chimera_testkit::flow::{Air, Puppet, Stage, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use uuid::Uuid;
@@ -227,6 +228,31 @@ async fn whoever_dealt_with_a_failure_by_a_patch_does_not_decide_about_what_is_l
     let asked = asked.iter().find(|asked| asked["node_id"] == "b").unwrap();
     assert_eq!(asked["changed_by"], json!(["user_mal"]));
     assert_eq!(approve(&stage, "user_mal", run, asked).await, "RBAC_FORBIDDEN");
+}
+
+/// Who says that a call never happened has it sent, whoever approved it before.
+#[tokio::test(start_paused = true)]
+async fn whoever_said_that_a_call_never_happened_does_not_decide_about_it_or_what_follows() {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&sent);
+    let lost = Puppet::new("lost", Reach::Write).answers(move |_, _| match counted.fetch_add(1, Ordering::SeqCst) {
+        0 => Err(ToolError::maybe_sent(Code::ExternalServiceError, "the answer was lost")),
+        _ => Ok(json!({})),
+    });
+    let first = stage(1).tool(lost.build()).open().await;
+    let mut node = strict("a");
+    node["fn"] = "lost".into();
+    let run = first.run(&workflow("w").node(node).node(strict("b")).edge("a", "b"), Level::ExecuteNotify).await;
+    let asked = asked_at(&first, run, "a").await;
+    assert_eq!(approve(&first, "user_mal", run, &asked).await, "none");
+    let step = id_of(&first.step(run, "a", "outcome_unknown").await["step_id"]);
+    first.flow.resolve(&first.permit("user_mal"), run, step, false, None, None).await.unwrap();
+    let asked = asked_at(&first, run, "a").await;
+    assert_eq!((&asked["changed_by"], sent.load(Ordering::SeqCst)), (&json!(["user_mal"]), 1));
+    decided_by_none_of(&first, run, &asked, &["user_ann", "user_mal"]).await;
+    let asked = asked_at(&first, run, "b").await;
+    decided_by_none_of(&first, run, &asked, &["user_ann", "user_mal"]).await;
+    assert_eq!(first.ended(run).await["status"], "completed");
 }
 
 /// What is written otherwise and means the same is nobody's edit, so what was shown runs.

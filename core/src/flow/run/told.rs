@@ -97,9 +97,8 @@ impl Run {
             return Ok(());
         }
         let data = json!({"node": self.name(at), "happened": output.is_some(), "notes": notes});
-        if output.is_some() {
-            self.goes_on_from([by.id.as_str()]);
-        }
+        // What they say is what follows works with, or why the call is made at all.
+        self.goes_on_from([by.id.as_str()]);
         book.note("step.resolved", Some(step), Some(by), data);
         self.end_doubt(at, book);
         let Work::Tool(spec) = work else { return self.child_resolved(at, output, env, book) };
