@@ -53,6 +53,8 @@ impl<R: Policy> Policy for Guard<R> {
         }
     }
 
+    /// Workflows and what was said in a run outlive those whose words they are. Whoever wrote the call itself is judged like
+    /// the actor of the run.
     fn judge_part(&self, action: &Action<'_>) -> PolicyVerdict {
         self.ruled(action)
     }

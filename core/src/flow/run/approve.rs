@@ -26,6 +26,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
 
+/// The member of what people are asked about that names who edited it.
+pub(crate) const EDITED_BY: &str = "edited_by";
+
 impl Run {
     /// What the node itself demands.
     pub(crate) fn demand_of_node(&self, at: At) -> Option<Demand> {
@@ -212,7 +215,10 @@ impl Run {
         let step = self.ensure_step(at, env);
         let digest = self.action_digest(at);
         let asked = self.request(digest, demand, env);
-        let (tool, data) = self.asked_about(at, demand);
+        let (tool, mut data) = self.asked_about(at, demand);
+        if let Some(task) = self.task(at).filter(|task| !task.changed_by.is_empty()) {
+            data[EDITED_BY] = task.changed_by.clone().into();
+        }
         let requesters = self.requesters_of(at);
         book.approval(&self.head, &asked, Some((step, self.name(at))), &tool, data, demand, requesters, self.asked_at)?;
         let rationale = demand.reason.clone();

@@ -132,8 +132,9 @@ pub trait Policy: Send + Sync {
     /// Judges one call.
     fn judge(&self, action: &Action<'_>) -> Verdict;
 
-    /// Judges one call for somebody who had a part in it beside the actor of the run. What they may call was checked
-    /// when they took part, so that losing a scope later does not stop the run of another.
+    /// Judges one call for somebody who had a part in it beside the actor of the run and did not write the call itself: they
+    /// wrote the workflow, or something that the call works with. What they may call does not matter, so that losing a scope
+    /// does not stop the runs of others.
     fn judge_part(&self, action: &Action<'_>) -> Verdict {
         self.judge(action)
     }

@@ -1,7 +1,8 @@
 //! What the rules say about a call, for everybody who had a part in it.
 //!
 //! A rule about an actor would be worth nothing if that actor could have the run of another do it. So the rules are asked
-//! for each who asked for a call, and the strictest answer counts.
+//! for each who asked for a call, and the strictest answer counts. Whoever edited or added the call is judged as if they
+//! asked for it now: what they wrote into the run of another does not outlive their right to ask for it.
 
 use super::demand::Demand;
 use super::env::{Action, Env, Verdict};
@@ -12,9 +13,12 @@ impl Run {
     pub(crate) fn judge_for_all(&self, at: At, action: &Action<'_>, env: &Env<'_>) -> Verdict {
         let mut verdict = env.policy.judge(action);
         for who in self.requesters_of(at).iter().skip(1) {
-            let said = env.policy.judge_part(&Action { actor: who, ..*action });
-            let earlier = self.head.co_requesters.contains(who);
-            verdict = verdict.and(if earlier { said.of_earlier_part(who) } else { said });
+            let action = Action { actor: who, ..*action };
+            verdict = verdict.and(match self.writers_of(at).any(|writer| writer == who) {
+                true => env.policy.judge(&action),
+                false if self.head.co_requesters.contains(who) => env.policy.judge_part(&action).of_earlier_part(who),
+                false => env.policy.judge_part(&action),
+            });
         }
         verdict
     }

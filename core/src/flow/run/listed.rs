@@ -249,7 +249,7 @@ impl Run {
     }
 
     /// What the run around this one said about it.
-    fn said(&self, member: &str) -> Option<&Value> {
+    pub(crate) fn said(&self, member: &str) -> Option<&Value> {
         self.head.request.get(member).filter(|_| self.head.parent.is_some())
     }
 

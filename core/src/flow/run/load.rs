@@ -4,11 +4,13 @@
 //! the graph: the edges of settled nodes are decided again, against what had settled by then and so with
 //! the same result, and nodes without a row come up as they did before.
 
+use super::approve::EDITED_BY;
 use super::cancel::paused_by;
 use super::edges::Settled;
 use super::patch::Overlay;
 use super::pinned::request_of_row;
 use super::plan::{Edit, Plan};
+use super::requesters::also;
 use super::restored::is_since;
 use super::task::{Approved, Asked, Mapping, State, Stored as StoredStep, StoredEffect, Task};
 use super::undo::{Current, Undo};
@@ -308,7 +310,7 @@ impl Run {
             Some(Approved { digest: digest(a, "action_digest")?, by: deciders(a), notes })
         });
         let asked = approvals.iter().filter(|a| a.uuid("step_id") == id).max_by_key(|a| asked_at(a));
-        let changed_by = asked.map(|a| a.get("co_requesters").as_texts().to_vec()).unwrap_or_default();
+        let changed_by = asked.map(|asked| self.editors(row, asked)).unwrap_or_default();
         let attempt = u32::try_from(row.int("attempt")).unwrap_or(0);
         let counted = effect.and_then(|effect| u32::try_from(effect.int("attempt")).ok());
         Ok(Task {
@@ -333,6 +335,20 @@ impl Run {
             child: row.get("child_run_id").as_uuid(),
             started_at: row.get("started_at").as_time(),
         })
+    }
+
+    /// Who edited a step, as the last request about it says. Of requests that did not say it yet: whoever counted as
+    /// asking for the step and is not known to have another part in it.
+    fn editors(&self, step: &Row, asked: &Row) -> Vec<String> {
+        let data = asked.get("action_data").as_json().map(crate::record::Json::to_value).unwrap_or_default();
+        if let Some(said) = data.get(EDITED_BY).and_then(Value::as_array) {
+            return said.iter().filter_map(|editor| Some(editor.as_str()?.to_owned())).collect();
+        }
+        let patch = self.position(step).ok().and_then(|node| self.patch_of_node(node));
+        let planned = self.edits.get(step.text("node_id")).into_iter().flat_map(|edit| &edit.by);
+        let others = patch.into_iter().flat_map(Overlay::writers).chain(planned.map(String::as_str));
+        let known = also(self.head.requesters(), others);
+        asked.get("co_requesters").as_texts().iter().filter(|who| !known.contains(who)).cloned().collect()
     }
 
     fn load_state(

@@ -9,6 +9,7 @@ use super::edges::seen;
 use super::env::Env;
 use super::event::Effect;
 use super::past::Past;
+use super::requesters::{ADDED_BY, also};
 use super::rows::{Book, Unstorable};
 use super::scope::View;
 use super::start::too_deep;
@@ -113,6 +114,10 @@ impl Run {
         });
         for (member, value) in self.said_to_child(at) {
             request[member] = value;
+        }
+        let added_by = also(Vec::new(), self.writers_of(at));
+        if !added_by.is_empty() {
+            request[ADDED_BY] = added_by.into();
         }
         request
     }

@@ -13,7 +13,11 @@
 
 use super::patch::Overlay;
 use super::{At, Run};
+use serde_json::Value;
 use std::sync::Arc;
+
+/// The member of a child run's request that names whoever wrote into the runs around it that it is started.
+pub(crate) const ADDED_BY: &str = "added_by";
 
 /// These, and others who are not among them yet. The order stays: the actor of the run is first.
 pub(crate) fn also<'a>(mut requesters: Vec<String>, others: impl IntoIterator<Item = &'a str>) -> Vec<String> {
@@ -32,6 +36,16 @@ impl Run {
         let changed = self.task(at).into_iter().flat_map(|task| task.changed_by.iter().map(String::as_str));
         let patch = self.patch_of_node(at.node).into_iter().flat_map(Overlay::writers);
         also(self.head.requesters(), patch.chain(edits).chain(changed))
+    }
+
+    /// Who wrote the call at a place into this run, or the run itself into the one around it: editors and patchers. Whoever
+    /// wrote a workflow is none of them: workflows outlive their authors.
+    pub(crate) fn writers_of(&self, at: At) -> impl Iterator<Item = &str> {
+        let edits = self.edits.get(self.name(at)).into_iter().flat_map(|edit| edit.by.iter().map(String::as_str));
+        let changed = self.task(at).into_iter().flat_map(|task| task.changed_by.iter().map(String::as_str));
+        let patch = self.patch_of_node(at.node).map(|overlay| overlay.by.id.as_str());
+        let around = self.said(ADDED_BY).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        patch.into_iter().chain(edits).chain(changed).chain(around)
     }
 
     /// Who asked for the plan as it stands: every line that was edited and every patch is somebody's.

@@ -50,7 +50,7 @@ pub(crate) struct Task {
     pub(crate) not_recorded: bool,
     /// Who has approved exactly this input.
     pub(crate) approved: Option<Approved>,
-    /// Who last changed what would run here, besides the one who asked for the run.
+    /// Who edited what would run here.
     pub(crate) changed_by: Vec<String>,
     /// The run that it started.
     pub(crate) child: Option<Uuid>,

@@ -1,0 +1,163 @@
+//! What somebody wrote into the run of another does not outlive their right to ask for it: a call that they edited or
+//! added is judged by what they may do when it is made. Whoever wrote the workflow has no such part in its calls.
+
+use crate::flow_four_eyes::{approve, asked_at, gated, newer, started, strict, strict_less};
+use chimera_core::access::Level;
+use chimera_core::flow::run::{Action, Policy, PolicyVerdict};
+use chimera_core::flow::tool::Spec;
+use chimera_testkit::flow::{Setup, Stage, id_of, stage, workflow};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+/// Those who may not act any more; a part in a call is judged by rules alone, of which there are none.
+#[derive(Clone, Default)]
+struct Left(Arc<Mutex<BTreeSet<String>>>);
+
+impl Left {
+    fn leaves(&self, who: &str) {
+        self.0.lock().unwrap().insert(who.to_owned());
+    }
+}
+
+impl Policy for Left {
+    fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
+        let (rule, reason) = ("actor.disabled".to_owned(), "the actor is disabled".to_owned());
+        let left = self.0.lock().unwrap().contains(action.actor);
+        if left { PolicyVerdict::Deny { rule, reason } } else { PolicyVerdict::Allow }
+    }
+
+    fn judge_part(&self, _: &Action<'_>) -> PolicyVerdict {
+        PolicyVerdict::Allow
+    }
+
+    fn risk(&self, _: &Spec, _: &Value) -> u32 {
+        0
+    }
+}
+
+/// The run ended without the call.
+async fn refused(stage: &Stage, run: Uuid) {
+    let shown = stage.ended(run).await;
+    assert_eq!((&shown["status"], &shown["error"]["code"]), (&json!("failed"), &json!("POLICY_DENIED")), "{shown}");
+}
+
+/// A run of `user_ann` at work when `user_mal` adds these nodes, one behind the other.
+async fn patched(setup: Setup, nodes: &[Value]) -> (Stage, Uuid) {
+    let stage = setup.open().await;
+    stage.apply(&workflow("inner").node(strict("x"))).await;
+    let run = stage.run(&workflow("w").function("g", "gated", json!({})), Level::ExecuteNotify).await;
+    stage.step(run, "g", "running").await;
+    let before = std::iter::once(json!("g")).chain(nodes.iter().map(|node| node["id"].clone()));
+    let edges: Vec<Value> = before.zip(nodes).map(|(from, to)| json!({"from": from, "to": to["id"]})).collect();
+    let document = json!({"patch_version": "0.1", "justification": "more", "add_nodes": nodes, "add_edges": edges});
+    stage.flow.patch(&stage.permit("user_mal"), run, document, None, false).await.unwrap();
+    stage.until(run, |shown| shown["patches"][0]["status"] == "applied").await;
+    (stage, run)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_somebody_added_who_left_is_not_made() {
+    let (gate, left) = (Arc::new(Notify::new()), Left::default());
+    let (stage, run) = patched(gated(&gate).policy(left.clone()), &[strict_less("a")]).await;
+    left.leaves("user_mal");
+    gate.notify_one();
+    refused(&stage, run).await;
+}
+
+/// The first call has made its author one of those whom the run goes on from.
+#[tokio::test(start_paused = true)]
+async fn a_second_call_that_somebody_added_who_left_is_not_made() {
+    let (gate, left) = (Arc::new(Notify::new()), Left::default());
+    let (first, run) = patched(gated(&gate).policy(left.clone()), &[strict_less("a"), strict("c")]).await;
+    gate.notify_one();
+    let asked = asked_at(&first, run, "c").await;
+    left.leaves("user_mal");
+    let second = first.restart(stage(1).policy(left)).await;
+    assert_eq!(approve(&second, "user_cat", run, &asked).await, "none");
+    refused(&second, run).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_of_a_run_inside_that_somebody_added_who_left_is_not_made() {
+    let (gate, left) = (Arc::new(Notify::new()), Left::default());
+    let node = json!({"id": "a", "type": "workflow", "workflow_id": "inner", "inputs": {}});
+    let (first, run) = patched(gated(&gate).policy(left.clone()), &[node]).await;
+    gate.notify_one();
+    let child = id_of(&first.step(run, "a", "running").await["child_run_id"]);
+    let asked = asked_at(&first, child, "x").await;
+    left.leaves("user_mal");
+    let second = first.restart(stage(1).policy(left)).await;
+    assert_eq!(approve(&second, "user_cat", child, &asked).await, "none");
+    refused(&second, run).await;
+}
+
+/// Edits of two steps: the first has made its author one of those whom the run goes on from.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_somebody_edited_who_left_is_not_made() {
+    for restarts in [false, true] {
+        for edits in [&["a"][..], &["b"], &["a", "b"]] {
+            let left = Left::default();
+            let mut stages = vec![stage(1).policy(left.clone()).open().await];
+            let air = workflow("w").node(strict("a")).node(strict("b")).edge("a", "b");
+            let run = stages[0].run(&air, Level::ExecuteNotify).await;
+            for node in ["a", "b"] {
+                let stage = &stages[0];
+                let mut asked = asked_at(stage, run, node).await;
+                if edits.contains(&node) {
+                    let step = id_of(&asked["step_id"]);
+                    stage.flow.edit(&stage.permit("user_mal"), run, step, json!({"n": "mal"})).await.unwrap();
+                    asked = newer(stage, run, &asked).await;
+                }
+                if node == "b" {
+                    left.leaves("user_mal");
+                    if restarts {
+                        let next = stage.restart(chimera_testkit::flow::stage(1).policy(left.clone())).await;
+                        stages.insert(0, next);
+                    }
+                }
+                assert_eq!(approve(&stages[0], "user_cat", run, &asked).await, "none", "{node}");
+            }
+            match edits.contains(&"b") {
+                true => refused(&stages[0], run).await,
+                // What they wrote was made while they might; it is only what this call works with.
+                false => assert_eq!(stages[0].ended(run).await["status"], "completed", "{restarts} {edits:?}"),
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_line_of_a_plan_that_somebody_edited_who_left_is_not_carried_out() {
+    let left = Left::default();
+    let first = stage(1).policy(left.clone()).open().await;
+    let run = first.run(&workflow("w").node(strict_less("a")), Level::Draft).await;
+    let asked = first.asks(run).await.remove(0);
+    first.flow.edit_planned(&first.permit("user_mal"), run, "a", json!({"n": "mal"})).await.unwrap();
+    let asked = newer(&first, run, &asked).await;
+    left.leaves("user_mal");
+    let second = first.restart(stage(1).policy(left)).await;
+    assert_eq!(approve(&second, "user_cat", run, &asked).await, "none");
+    refused(&second, run).await;
+}
+
+/// Workflows outlive those who wrote them.
+#[tokio::test(start_paused = true)]
+async fn calls_of_a_workflow_are_made_after_its_author_left() {
+    let left = Left::default();
+    let first = stage(1).policy(left.clone()).open().await;
+    first.apply_as("user_eve", &workflow("inner").node(strict("x"))).await;
+    first.apply_as("user_mal", &workflow("w").child("c", "inner", json!({})).node(strict("b")).edge("c", "b")).await;
+    let run = started(&first, "user_ann", "w").await;
+    let child = id_of(&first.step(run, "c", "running").await["child_run_id"]);
+    let asked = asked_at(&first, child, "x").await;
+    left.leaves("user_mal");
+    left.leaves("user_eve");
+    let second = first.restart(stage(1).policy(left)).await;
+    assert_eq!(approve(&second, "user_cat", child, &asked).await, "none");
+    let asked = asked_at(&second, run, "b").await;
+    assert_eq!(approve(&second, "user_cat", run, &asked).await, "none");
+    assert_eq!(second.ended(run).await["status"], "completed");
+}
