@@ -115,9 +115,22 @@ pub(crate) fn named(notify: &Value) -> impl Iterator<Item = (&'static str, &str)
 
 fn unregistered(body: ErrorBody, channel: &str, target: &str) -> ErrorBody {
     let required = body.details.get("required_scope").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let shown = shown(channel, target);
     let message = format!(
-        "{target} is not registered, and the actor lacks the scope {required}: name a registered address, or have \
+        "{shown} is not registered, and the actor lacks the scope {required}: name a registered address, or have \
          the {channel} of the actor registered"
     );
     ErrorBody { message, ..body }
+}
+
+/// What of an address may be repeated: of a URL its scheme and its host, since all else may be what lets somebody in.
+fn shown(channel: &str, target: &str) -> String {
+    if channel == "email" {
+        return target.to_owned();
+    }
+    let parts = target.split_once("://").filter(|(scheme, _)| scheme.chars().all(|c| c.is_ascii_alphanumeric()));
+    let Some((scheme, rest)) = parts else { return format!("the {channel}") };
+    let authority = rest.split(['/', '\\', '?', '#']).next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}")
 }

@@ -65,6 +65,24 @@ async fn who_may_only_summarize_sends_no_words_to_strangers() {
     assert!(porch.house.stage.rows(&NOTIFICATIONS).is_empty());
 }
 
+/// An address may carry what lets somebody in.
+#[tokio::test]
+async fn the_refusal_of_a_stranger_repeats_no_more_than_the_host() {
+    let porch = house(&[]).await;
+    for (target, shown) in [
+        ("https://carl:pw-93x@evil.test:8443/path-77k?token=tok-55z#frag-1", "https://evil.test:8443 is not"),
+        ("http://evil.test/T0/B1/hook-41q", "http://evil.test is not"),
+    ] {
+        let refused = porch.act("service_bot", json!({"steps": harmless(), "notify": {"webhook": target}})).await;
+        assert_eq!((refused.status, refused.code()), (403, "RBAC_FORBIDDEN"), "{refused:?}");
+        let told = refused.body.to_string();
+        assert!(told.contains(shown), "{told}");
+        for part in ["carl", "pw-93x", "path-77k", "tok-55z", "frag-1", "hook-41q"] {
+            assert!(!told.contains(part), "{part}: {told}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn registered_addresses_are_told_without_a_scope() {
     let porch = house(&[]).await;
