@@ -5,7 +5,7 @@
 //! may cover more, in any order and under any label.
 
 use super::{Secret, mac};
-use crate::limits::SIGNATURES_TRIED_MAX;
+use crate::limits::{NONCE_CHARS_MAX, SIGNATURES_TRIED_MAX};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use core::cell::OnceCell;
@@ -24,6 +24,9 @@ pub const CONTENT_DIGEST: &str = "content-digest";
 
 /// Components of a signature at the most.
 const COMPONENTS_MAX: usize = 32;
+
+/// Signatures of an actor that are looked at, also such as could never fit.
+const LOOKED_AT_MAX: usize = 4 * SIGNATURES_TRIED_MAX;
 
 /// The parts of a request that a signature can cover.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +76,9 @@ pub enum Unsigned {
     /// The signature was made with another key, or over something else.
     #[error("the signature does not fit the request")]
     Mismatch,
+    /// One that is not tried would not be used up, and could be sent again alone.
+    #[error("it carries more than {SIGNATURES_TRIED_MAX} signatures with the keyid of the actor")]
+    TooMany,
 }
 
 impl Unsigned {
@@ -88,6 +94,7 @@ impl Unsigned {
             Self::UnknownComponent(_) => "unknown_component",
             Self::OtherBody(_) => "content_digest",
             Self::Mismatch => "mismatch",
+            Self::TooMany => "too_many",
         }
     }
 }
@@ -110,8 +117,8 @@ pub struct Claimed {
 
 impl Claimed {
     /// The signatures of `actor` that a request carries, with everything checked that needs no key. Proxies and libraries
-    /// add their own, so of several those count that can; if none does, the first says why. No more than
-    /// [`SIGNATURES_TRIED_MAX`] are looked at.
+    /// add their own, so of several those count that can; if none does, the first says why. A request with more than
+    /// [`SIGNATURES_TRIED_MAX`] is refused: all that fit are used up with it, so none may stay unread.
     pub fn read(parts: &Parts<'_>, actor: &str) -> Result<Vec<Self>, Unsigned> {
         let inputs = parts.dictionary("signature-input")?;
         let macs = parts.dictionary("signature")?;
@@ -123,10 +130,13 @@ impl Claimed {
         // The body is the same for all.
         let digest = OnceCell::new();
         let (mut found, mut first) = (Vec::new(), None);
-        for (mac, list) in labelled.take(SIGNATURES_TRIED_MAX) {
+        for (at, (mac, list)) in labelled.enumerate() {
             match Self::of_list(parts, mac, list, &digest) {
                 Ok(claimed) => found.push(claimed),
                 Err(why) => first = first.or(Some(why)),
+            }
+            if found.len() > SIGNATURES_TRIED_MAX || at >= LOOKED_AT_MAX {
+                return Err(Unsigned::TooMany);
             }
         }
         match first {
@@ -149,6 +159,9 @@ impl Claimed {
         }
         let created = seconds(list, "created")?.ok_or(Unsigned::Parameter("created", "is missing"))?;
         let nonce = text(list, "nonce").ok_or(Unsigned::Parameter("nonce", "is missing"))?.to_owned();
+        if !is_nonce(&nonce) {
+            return Err(Unsigned::Parameter("nonce", "is empty or too long"));
+        }
         let expires = seconds(list, "expires")?;
         let covered = covered(list)?;
         let required = REQUIRED.iter().chain((!parts.body.is_empty()).then_some(&CONTENT_DIGEST));
@@ -278,6 +291,12 @@ impl Signed {
         let signature = [("signature-input", self.input.as_str()), ("signature", self.signature.as_str())];
         digest.into_iter().chain(signature)
     }
+}
+
+/// Whether this can be kept as a nonce.
+#[must_use]
+pub fn is_nonce(text: &str) -> bool {
+    (1..=NONCE_CHARS_MAX).contains(&text.chars().count()) && !text.contains('\0')
 }
 
 /// The value of `Content-Digest` for a body.
@@ -502,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_signatures_of_an_actor_those_count_that_can_and_no_more_than_a_few_are_looked_at() {
+    fn of_several_signatures_of_an_actor_those_count_that_can_and_many_are_refused() {
         let whole = r#"("@method" "@path" "@query");keyid="a";created=1"#;
         let input =
             format!(r#"bare=("@method");keyid="a";created=1;nonce="0", other={whole};nonce="1", s={whole};nonce="2""#);
@@ -515,10 +534,18 @@ mod tests {
         assert_eq!(read(&input, macs), Ok(vec!["1".to_owned(), "2".to_owned()]));
         assert_eq!(read(&input, "bare=:AAAA:, s=:AAAA:"), Ok(vec!["2".to_owned()]));
         assert_eq!(read(&input, "bare=:AAAA:"), Err(Unsigned::NotCovered("@path")), "the first says why");
-        let many = |each: &dyn Fn(usize) -> String| (0..50).map(each).collect::<Vec<_>>().join(", ");
-        let inputs = many(&|at| format!(r#"s{at}={whole};nonce="{at}""#));
-        let found = read(&inputs, &many(&|at| format!("s{at}=:AAAA:"))).unwrap();
-        assert_eq!(found.len(), SIGNATURES_TRIED_MAX);
+        let numbered =
+            |count: usize, each: &dyn Fn(usize) -> String| (0..count).map(each).collect::<Vec<_>>().join(", ");
+        let several = |count: usize, more: &str| {
+            let inputs = numbered(count, &|at| format!(r#"s{at}={whole};nonce="{at}{more}""#));
+            read(&inputs, &numbered(count, &|at| format!("s{at}=:AAAA:")))
+        };
+        assert_eq!(several(SIGNATURES_TRIED_MAX, "").unwrap().len(), SIGNATURES_TRIED_MAX);
+        assert_eq!(several(SIGNATURES_TRIED_MAX + 1, ""), Err(Unsigned::TooMany));
+        let long = "n".repeat(NONCE_CHARS_MAX);
+        let unusable = Unsigned::Parameter("nonce", "is empty or too long");
+        assert_eq!(several(SIGNATURES_TRIED_MAX + 1, &long), Err(unusable), "such don't count");
+        assert_eq!(several(500, &long), Err(Unsigned::TooMany), "but cost something");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! entered in the ledger; whoever is let in gets a permit, and that is the only way to get one.
 
 use super::directory::{Directory, HeldKey, may_share, shares_key_of};
-use super::once::Once;
+use super::once::{Nonce, Once};
 use super::permit::Permit;
 use super::rate::{Rate, Rates};
 use super::{AccessError, refused};
@@ -25,6 +25,9 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use uuid::Uuid;
+
+/// How far ahead a signature may be that comes beside one that counts: its nonce is kept until it can't count any more.
+const AHEAD_SECONDS_MAX: i64 = 86_400;
 
 /// What somebody shows at the door.
 #[derive(Clone, Copy, Debug)]
@@ -185,21 +188,22 @@ impl Door {
     }
 
     /// Whether a request is the actor's own and made now; gives what makes it usable once.
-    fn is_own(&self, actor: &str, shown: &Presented<'_>, now: Timestamp) -> Result<Vec<String>, ErrorBody> {
+    fn is_own(&self, actor: &str, shown: &Presented<'_>, now: Timestamp) -> Result<Vec<Nonce>, ErrorBody> {
         match &shown.proof {
             Proof::Token => Ok(Vec::new()),
             Proof::Body { signature, dated } => {
                 let _: KeyUsed = self.validate_hmac(actor, shown.body, *signature, now)?;
                 let nonce = if *dated { dated_body(shown.body, now)? } else { None };
-                Ok(nonce.into_iter().collect())
+                Ok(nonce.map(Nonce::from).into_iter().collect())
             }
             Proof::Message(parts) => self.validate_message(actor, parts, now),
         }
     }
 
-    /// Whether the actor has signed what the request asks for; gives the nonces of all signatures that count, since with
-    /// each alone it could be sent again. Whoever is refused learns what they should have signed.
-    fn validate_message(&self, actor: &str, parts: &Parts<'_>, now: Timestamp) -> Result<Vec<String>, ErrorBody> {
+    /// Whether the actor has signed what the request asks for; gives the nonces of all signatures of the actor's key, since
+    /// with each alone it could be sent again, now or when its time has come. Whoever is refused learns what they should
+    /// have signed.
+    fn validate_message(&self, actor: &str, parts: &Parts<'_>, now: Timestamp) -> Result<Vec<Nonce>, ErrorBody> {
         let refused = |why: &Unsigned| {
             ErrorBody::new(Code::SignatureInvalid, format!("the request is not signed: {why}"))
                 .with("reason", why.reason())
@@ -208,21 +212,23 @@ impl Door {
         let all = Claimed::read(parts, actor).map_err(|why| refused(&why))?;
         let snapshot = self.directory.snapshot();
         let keys: Vec<_> = snapshot.keys(actor, now).map(|key| &key.secret).collect();
-        let counts = |claimed: &Claimed| {
-            let fits = claimed.verify(keys.iter().copied());
-            fits.map_err(|why| refused(&why).with("signature_base", claimed.base.as_str()))?;
-            is_signed_now(claimed, now)
-        };
-        // One that fits is enough; if none does, the first says why.
-        let (mut nonces, mut first) = (Vec::new(), None);
+        // One that fits and is made now is enough; if none is, the first says why.
+        let (mut nonces, mut counts, mut first) = (Vec::new(), false, None);
         for claimed in all {
-            match counts(&claimed) {
-                Ok(()) => nonces.push(claimed.nonce),
+            if let Err(why) = claimed.verify(keys.iter().copied()) {
+                first = first.or_else(|| Some(refused(&why).with("signature_base", claimed.base.as_str())));
+                continue;
+            }
+            let made_at = Timestamp::from_micros(claimed.created.saturating_mul(1_000_000));
+            match is_signed_now(&claimed, now) {
+                Ok(()) => counts = true,
+                Err(why) if made_at > now.plus_seconds(AHEAD_SECONDS_MAX) => return Err(why),
                 Err(why) => first = first.or(Some(why)),
             }
+            nonces.push(Nonce { text: claimed.nonce, made_at: Some(made_at) });
         }
         match first {
-            Some(why) if nonces.is_empty() => Err(why),
+            Some(why) if !counts => Err(why),
             _ => Ok(nonces),
         }
     }

@@ -6,11 +6,27 @@
 
 use super::AccessError;
 use crate::port::{Clock, CommitError, Records};
+use chimera_core::access::signature::is_nonce;
 use chimera_core::access::tables::NONCES;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::{CLOCK_SKEW_SECONDS, NONCE_CHARS_MAX};
 use chimera_core::record::{Conflict, Insert, Scope, Select, Tx};
+use chimera_core::time::Timestamp;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What is used up with a request.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Nonce {
+    pub(super) text: String,
+    /// When the request says that it was made, if that is not now: it may count later.
+    pub(super) made_at: Option<Timestamp>,
+}
+
+impl From<String> for Nonce {
+    fn from(text: String) -> Self {
+        Self { text, made_at: None }
+    }
+}
 
 /// What makes a request usable once.
 #[derive(Debug)]
@@ -23,10 +39,12 @@ pub(super) struct Once {
 
 impl Once {
     /// The nonces of an actor's request: one for each signature that it could be sent again with.
-    pub(super) fn new(actor: &str, mut nonces: Vec<String>, clock: &dyn Clock) -> Result<Self, ErrorBody> {
-        nonces.sort();
-        nonces.dedup();
+    pub(super) fn new(actor: &str, mut nonces: Vec<Nonce>, clock: &dyn Clock) -> Result<Self, ErrorBody> {
+        // Of those with one text the one stays that is kept the longest.
+        nonces.sort_by(|a, b| b.cmp(a));
+        nonces.dedup_by(|a, b| a.text == b.text);
         let rows = nonces.iter().map(|nonce| row(actor, nonce, clock)).collect::<Result<_, _>>()?;
+        let nonces = nonces.into_iter().map(|nonce| nonce.text).collect();
         Ok(Self { actor: actor.to_owned(), nonces, rows, used: AtomicBool::new(false) })
     }
 
@@ -74,17 +92,18 @@ pub(crate) fn used_before() -> ErrorBody {
 }
 
 /// The row of a nonce that is used up.
-pub(super) fn row(actor: &str, nonce: &str, clock: &dyn Clock) -> Result<Insert, ErrorBody> {
-    if !(1..=NONCE_CHARS_MAX).contains(&nonce.chars().count()) || nonce.contains('\0') {
+pub(super) fn row(actor: &str, nonce: &Nonce, clock: &dyn Clock) -> Result<Insert, ErrorBody> {
+    if !is_nonce(&nonce.text) {
         let message = format!("a nonce has 1 to {NONCE_CHARS_MAX} characters");
         return Err(ErrorBody::new(Code::SchemaInvalid, message).with("pointer", "/nonce"));
     }
     // A request counts as made now from one end of the skew to the other, both included. A clock that is
     // set back makes old requests fresh again, so it is kept by the later of both.
-    let until = clock.later().plus_seconds(2 * CLOCK_SKEW_SECONDS + 1);
+    let latest = clock.later().plus_seconds(CLOCK_SKEW_SECONDS);
+    let until = nonce.made_at.map_or(latest, |made_at| made_at.max(latest)).plus_seconds(CLOCK_SKEW_SECONDS + 1);
     let cells = vec![
         ("actor_id", actor.into()),
-        ("nonce", nonce.into()),
+        ("nonce", nonce.text.as_str().into()),
         ("seen_at", clock.now().into()),
         ("expires_at", until.into()),
     ];

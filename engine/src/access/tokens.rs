@@ -137,8 +137,11 @@ impl Door {
         )?;
         // The sign-in must be there before its token; so they are ordered.
         let steps = vec![chimera_core::record::Step::Insert(family), chimera_core::record::Step::Insert(refresh)];
-        let mut tx =
-            Tx { inserts: vec![once::row(grant.actor, nonce, &*self.directory.parts.clock)?], steps, ..Tx::default() };
+        let mut tx = Tx {
+            inserts: vec![once::row(grant.actor, &nonce.to_owned().into(), &*self.directory.parts.clock)?],
+            steps,
+            ..Tx::default()
+        };
         self.note(
             &mut tx,
             grant,

@@ -6,12 +6,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chimera_core::access::tables::NONCES;
 use chimera_core::access::{Secret, mac, signature};
-use chimera_core::record::Tx;
+use chimera_core::limits::{CLOCK_SKEW_SECONDS, NONCE_CHARS_MAX, SIGNATURES_TRIED_MAX};
+use chimera_core::record::{Tx, Value as Cell};
 use chimera_engine::commit::{Batch, Outcome};
 use chimera_engine::port::{Outage, Random, Unavailable};
 use chimera_testkit::access::{key_of, signed};
 use reqwest::Method;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// A request of the operator under a signature of a test's own making: what is covered and with which
 /// values, and further parameters.
@@ -112,6 +114,85 @@ async fn of_several_signatures_one_that_fits_is_enough() {
     let (bare, other) = (made().without("@path"), made());
     let answer = put(&[("bare", &bare, &key), ("other", &other, "another key")]).await;
     assert_eq!(answer.status, 401, "none is whole: {answer:?}");
+}
+
+/// None of them could be sent again alone: what was not looked at would not be used up.
+#[tokio::test]
+async fn more_signatures_than_are_tried_are_refused() {
+    let house = furnished(setup(), |edge| edge).await;
+    let (body, key) = (reviewed().document().to_string(), key_of("admin"));
+    let put = async |signatures: &[(&str, &Handmade, &str)]| {
+        sent_with(&house, Method::PUT, "/workflows/reviewed", &body, signatures).await
+    };
+    let labels: Vec<String> = (0..=SIGNATURES_TRIED_MAX).map(|at| format!("s{at}")).collect();
+    let made: Vec<Handmade> =
+        labels.iter().map(|_| Handmade::of(&house, "PUT", "/workflows/reviewed", &body)).collect();
+    let all: Vec<_> = labels.iter().zip(&made).map(|(label, made)| (label.as_str(), made, key.as_str())).collect();
+    let answer = put(&all).await;
+    assert_eq!((answer.status, answer.code()), (401, "SIGNATURE_INVALID"), "{answer:?}");
+    assert_eq!(answer.detail("reason"), "too_many", "{answer:?}");
+    let answer = put(&all[1..]).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    for alone in &all[1..] {
+        let again = put(&[*alone]).await;
+        assert_eq!((again.status, again.detail("reason")), (401, &json!("nonce_used")), "{again:?}");
+    }
+}
+
+/// A signature that does not count yet would count a little later.
+#[tokio::test]
+async fn a_signature_from_the_future_beside_a_good_one_is_used_up_too() {
+    let house = furnished(setup(), |edge| edge).await;
+    let (body, key) = (reviewed().document().to_string(), key_of("admin"));
+    let made = || Handmade::of(&house, "PUT", "/workflows/reviewed", &body);
+    let put = async |signatures: &[(&str, &Handmade, &str)]| {
+        sent_with(&house, Method::PUT, "/workflows/reviewed", &body, signatures).await
+    };
+    let ahead_by = |seconds: i64| {
+        let now = house.stage.world.clock.now().millis() / 1_000;
+        let mut made = made();
+        made.params = made.params.replace(&format!("created={now}"), &format!("created={}", now + seconds));
+        made
+    };
+    let (ahead, whole) = (ahead_by(CLOCK_SKEW_SECONDS + 10), made());
+    let answer = put(&[("ahead", &ahead, &key), ("whole", &whole, &key)]).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    // As long as it counts, it was used: also when the good one is forgotten.
+    let last = house.stage.world.clock.now().plus_seconds(2 * CLOCK_SKEW_SECONDS + 9);
+    let kept = house
+        .stage
+        .rows(&NONCES)
+        .into_iter()
+        .filter(|row| matches!(row.get("expires_at"), Cell::Time(until) if *until >= last))
+        .count();
+    assert_eq!(kept, 1, "{:?}", house.stage.rows(&NONCES));
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(12)).await;
+    tokio::time::resume();
+    let again = put(&[("s", &ahead, &key)]).await;
+    assert_eq!((again.status, again.detail("reason")), (401, &json!("nonce_used")), "{again:?}");
+    let (never, whole) = (ahead_by(100 * 365 * 86_400), made());
+    let answer = put(&[("never", &never, &key), ("whole", &whole, &key)]).await;
+    assert_eq!((answer.status, answer.code()), (401, "EXPIRED_TTL"), "nobody remembers it so long: {answer:?}");
+}
+
+#[tokio::test]
+async fn a_signature_with_an_unusable_nonce_counts_neither_beside_a_good_one_nor_alone() {
+    let house = furnished(setup(), |edge| edge).await;
+    let (body, key) = (reviewed().document().to_string(), key_of("admin"));
+    let made = || Handmade::of(&house, "PUT", "/workflows/reviewed", &body);
+    let put = async |signatures: &[(&str, &Handmade, &str)]| {
+        sent_with(&house, Method::PUT, "/workflows/reviewed", &body, signatures).await
+    };
+    for nonce in ["n".repeat(NONCE_CHARS_MAX + 1), String::new()] {
+        let (mut unusable, whole) = (made(), made());
+        let created = house.stage.world.clock.now().millis() / 1_000;
+        unusable.params = format!(r#"created={created};nonce="{nonce}";keyid="admin""#);
+        let answer = put(&[("unusable", &unusable, &key), ("whole", &whole, &key)]).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let alone = put(&[("s", &unusable, &key)]).await;
+        assert_eq!((alone.status, alone.detail("reason")), (401, &json!("parameter")), "{alone:?}");
+    }
 }
 
 #[tokio::test]
