@@ -149,7 +149,11 @@ pub const SECRET_MASK_BYTES_MIN: usize = 6;
 pub const REDACT_DEPTH_MAX: usize = 4;
 /// Bytes that are decoded for each byte of a text in which known secrets are looked for.
 pub const REDACT_DECODED_RATIO_MAX: usize = 32;
-/// Signatures of one request and one actor of which one must fit.
+/// Bytes that are decoded at the most of one text or document in which known secrets are looked for.
+pub const REDACT_DECODED_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes of an output that are looked through for known secrets where requests are answered; larger ones go elsewhere.
+pub const REDACT_AT_ONCE_BYTES_MAX: usize = 64 * 1024;
+/// Signatures of one request and one actor of which one must fit; one with more that could fit is refused.
 pub const SIGNATURES_TRIED_MAX: usize = 8;
 /// Faults of one document that are told at the most.
 pub const SCHEMA_FAULTS_MAX: usize = 16;

@@ -3,11 +3,14 @@
 //! Nobody knows where in a word the encoded part begins, so each is decoded from each of its first characters on. What
 //! comes out is looked through as it is, and read again where it is text, in UTF-8 or UTF-16.
 
+use super::decode::Budget;
 use super::view::{Maker, View};
 use std::ops::Range;
 
 /// Words of a language are shorter.
 const WORD_CHARS_MAX: usize = 24;
+/// In a word that is longer than this something stands that letters of one case are not, whatever is encoded.
+const ONE_CASE_CHARS_MAX: usize = 64;
 /// Bytes in a row that are text, so that it is worth to read them again.
 const TEXT_BYTES_MIN: usize = 8;
 /// Of UTF-16 of what people write every second byte is zero; invisible characters between them leave every fourth.
@@ -82,10 +85,14 @@ impl Encoding {
     }
 
     /// Decodes a word from each of its first characters on.
-    fn decode(&self, view: &View, word: &Range<usize>, decoded: &mut Vec<u8>, look: &mut impl FnMut(Block<'_>)) {
+    fn decode(&self, view: &View, word: &Range<usize>, reader: &mut Reader<'_, impl FnMut(Block<'_>)>) {
+        let Reader { decoded, budget, look } = reader;
         let behind = &view.bytes[word.end..];
         let padding = behind.iter().take(PADDING_MAX).take_while(|b| **b == b'=').count();
         for from in word.start..(word.start + self.period).min(word.end + 1 - self.chars_min) {
+            if !budget.take((word.end - from) * self.bits / 8) {
+                return;
+            }
             decoded.clear();
             let (mut held, mut count) = (0_u32, 0);
             for byte in &view.bytes[from..word.end] {
@@ -108,23 +115,35 @@ fn is_word(word: &[u8]) -> bool {
     word.len() < WORD_CHARS_MAX && small.iter().all(|b| b.is_ascii_lowercase() || *b == b'-')
 }
 
-/// Decodes every word of a view that may be an encoding.
-pub(super) fn each(view: &View, mut look: impl FnMut(Block<'_>)) {
-    let mut decoded = Vec::new();
+/// What decoding needs.
+struct Reader<'a, Look> {
+    decoded: Vec<u8>,
+    budget: &'a Budget,
+    look: Look,
+}
+
+/// Decodes every word of a view that may be an encoding, as long as the budget lasts.
+pub(super) fn each(view: &View, budget: &Budget, look: impl FnMut(Block<'_>)) {
+    let mut reader = Reader { decoded: Vec::new(), budget, look };
     BASE64.words(&view.bytes, |word| {
-        if is_word(&view.bytes[word.clone()]) {
+        let bytes = &view.bytes[word.clone()];
+        if is_word(bytes) {
             return;
         }
         // A digest, or an id with marks in it: bytes in another encoding have other letters too.
-        let [base32, lower, hex] = &WITHIN;
-        let is_hex = view.bytes[word.clone()].iter().all(|b| b.is_ascii_hexdigit() || *b == b'-');
-        if !is_hex {
-            BASE64.decode(view, &word, &mut decoded, &mut look);
+        let is_hex = bytes.iter().all(|b| b.is_ascii_hexdigit() || *b == b'-');
+        let letters = bytes.iter().filter(|b| b.is_ascii_alphabetic() || **b == b'-').count();
+        let capitals = bytes.iter().filter(|b| b.is_ascii_uppercase()).count();
+        let one_case = letters == bytes.len() && (capitals == 0 || capitals == letters);
+        if !is_hex && !(one_case && bytes.len() >= WORD_CHARS_MAX) {
+            BASE64.decode(view, &word, &mut reader);
         }
-        for encoding in [base32, lower, hex].into_iter().skip(if is_hex { 2 } else { 0 }) {
-            encoding.words(&view.bytes[word.clone()], |part| {
+        let [base32, lower, hex] = &WITHIN;
+        let letters_alone = one_case && bytes.len() > ONE_CASE_CHARS_MAX;
+        for encoding in [base32, lower, hex].into_iter().skip(if is_hex || letters_alone { 2 } else { 0 }) {
+            encoding.words(bytes, |part| {
                 let part = word.start + part.start..word.start + part.end;
-                encoding.decode(view, &part, &mut decoded, &mut look);
+                encoding.decode(view, &part, &mut reader);
             });
         }
     });
@@ -147,14 +166,18 @@ impl Block<'_> {
             }
             each(made.view(view.depth + 1));
         });
-        let zeros = self.bytes.iter().filter(|b| **b == 0).count();
-        if zeros * ZEROS_IN_UTF16 < self.bytes.len() || self.bytes.len() < TEXT_BYTES_MIN {
+        if self.bytes.len() < TEXT_BYTES_MIN {
             return;
         }
-        for (from, unit) in
-            [0, 1].into_iter().flat_map(|from| [(from, u16::from_le_bytes as fn(_) -> _), (from, u16::from_be_bytes)])
-        {
-            each(self.of_utf16(view, from, unit));
+        // The zeros of UTF-16 are all first or all second of two.
+        let units: [(usize, fn([u8; 2]) -> u16); 2] = [(0, u16::from_be_bytes), (1, u16::from_le_bytes)];
+        for (first, unit) in units {
+            let zeros = self.bytes[first..].iter().step_by(2).filter(|b| **b == 0).count();
+            if zeros * ZEROS_IN_UTF16 >= self.bytes.len() {
+                let other = units[1 - first].1;
+                each(self.of_utf16(view, 0, unit));
+                each(self.of_utf16(view, 1, other));
+            }
         }
     }
 

@@ -5,21 +5,26 @@
 //! comes out is read again, and in each reading the values are looked for as they are. Depth and bytes are bounded, and
 //! what has nothing in it that a decoder could read costs little: a look at each byte, and the long words.
 
-use super::block;
+use super::index::Index;
 use super::pattern::Span;
 use super::spelling::code_point;
 use super::view::{Meant, View};
-use crate::limits::{REDACT_DECODED_RATIO_MAX, REDACT_DEPTH_MAX};
+use super::{block, numbers};
+use crate::limits::{REDACT_DECODED_BYTES_MAX, REDACT_DECODED_RATIO_MAX, REDACT_DEPTH_MAX};
 use crate::text::is_shapeless;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::cell::Cell;
+use std::collections::{BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
-use zeroize::Zeroizing;
 
 /// Bytes that are decoded of a text at the least, however short it is.
 const DECODED_BYTES_MIN: usize = 64 * 1024;
 /// In a text that is longer all decoders read together: one after the other, in every order, would cost too much.
 const APART_BYTES_MAX: usize = 4096;
+/// A text that is longer is not read from its end to its begin.
+const REVERSED_BYTES_MAX: usize = 64 * 1024;
+/// Between the pieces of a list stand so many blanks at the most.
+const BLANKS_MAX: usize = 64;
 /// A tag is no longer than this.
 const TAG_BYTES_MAX: usize = 256;
 /// A name of a character is no longer than this.
@@ -79,7 +84,7 @@ type Decoder = fn(&[u8]) -> Option<(usize, Meant)>;
 
 /// The decoders of what stands for something else. Each reads one way to spell, since what another would read may be the
 /// value's own.
-const DECODERS: [Decoder; 6] = [stripped, percent, backslash, entity, quoted_printable, soft_break];
+const DECODERS: [Decoder; 8] = [stripped, percent, backslash, entity, quoted_printable, soft_break, full_width, listed];
 
 /// For each byte the decoders that may read something at it, one bit each, in their order.
 static READ_BY: [u8; 256] = {
@@ -88,7 +93,9 @@ static READ_BY: [u8; 256] = {
     while byte < 256 {
         read_by[byte] = match byte as u8 {
             b'\t' | b'\n' | b'\r' => 0,
+            0xef => 1 | 1 << 6,
             b'<' | 0..=0x1f | 0x7f..=0xff => 1,
+            b'"' | b'\'' => 1 << 7,
             b'%' => 1 << 1,
             b'\\' => 1 << 2,
             b'&' => 1 << 3,
@@ -100,92 +107,83 @@ static READ_BY: [u8; 256] = {
     read_by
 };
 
-/// Values by the byte with which they begin: most bytes of most texts begin none.
-#[derive(Clone, Default)]
-pub(super) struct Index(BTreeMap<u8, Vec<Zeroizing<Vec<u8>>>>);
+/// Bytes that may still be decoded.
+pub(super) struct Budget(Cell<usize>);
 
-impl Index {
-    /// Looks for this value too, from its begin to its end and from its end to its begin.
-    pub(super) fn learn(&mut self, value: &[u8]) {
-        let backwards = match std::str::from_utf8(value) {
-            Ok(text) => text.chars().rev().collect::<String>().into_bytes(),
-            Err(_) => value.iter().rev().copied().collect(),
-        };
-        for form in [value.to_vec(), backwards].map(Zeroizing::new) {
-            if let Some(first) = form.first() {
-                self.0.entry(*first).or_default().push(form);
-            }
-        }
-    }
-
-    fn ready(&self) -> Ready<'_> {
-        let mut heads = [u16::MAX; 256];
-        self.0.keys().zip(0..).for_each(|(head, at)| heads[usize::from(*head)] = at);
-        Ready { heads, values: self.0.values().map(Vec::as_slice).collect() }
+/// What one document may take.
+impl Default for Budget {
+    fn default() -> Self {
+        Self(Cell::new(REDACT_DECODED_BYTES_MAX))
     }
 }
 
-/// An index that is looked up byte by byte.
-struct Ready<'a> {
-    /// Which values begin with a byte.
-    heads: [u16; 256],
-    values: Vec<&'a [Zeroizing<Vec<u8>>]>,
-}
+impl Budget {
+    /// What a text may take of it.
+    fn of_text(&self, text: &str) -> Self {
+        let fair = text.len().saturating_mul(REDACT_DECODED_RATIO_MAX).max(DECODED_BYTES_MIN);
+        Self(Cell::new(fair.min(self.left())))
+    }
 
-impl Ready<'_> {
-    /// Where values stand in bytes.
-    fn each_in(&self, bytes: &[u8], mut found: impl FnMut(Range<usize>)) {
-        for (at, byte) in bytes.iter().enumerate() {
-            let Some(values) = self.values.get(usize::from(self.heads[usize::from(*byte)])) else { continue };
-            for value in values.iter().filter(|value| bytes[at..].starts_with(value)) {
-                found(at..at + value.len());
-            }
-        }
+    pub(super) fn left(&self) -> usize {
+        self.0.get()
+    }
+
+    /// Whether so many bytes are left; then they are taken.
+    pub(super) fn take(&self, bytes: usize) -> bool {
+        let left = self.left().checked_sub(bytes);
+        left.is_some_and(|left| {
+            self.0.set(left);
+            true
+        })
     }
 }
 
 /// What is looked for, and how much may be decoded for it.
 pub(super) struct Search<'a> {
     text: &'a str,
-    plain: Ready<'a>,
+    plain: &'a Index,
     /// The values without what breaks a text.
-    bare: Ready<'a>,
+    bare: &'a Index,
     spans: &'a mut Vec<Span>,
-    bytes_left: usize,
+    budget: &'a Budget,
     waiting: VecDeque<View>,
     /// Digests of what was looked into: the same comes out of decoders in another order.
     seen: BTreeSet<u64>,
 }
 
 /// Appends where the values stand in a text, whatever they are encoded with.
-pub(super) fn find(text: &str, plain: &Index, bare: &Index, spans: &mut Vec<Span>) {
-    let bytes_left = text.len().saturating_mul(REDACT_DECODED_RATIO_MAX).max(DECODED_BYTES_MIN);
-    let (plain, bare, waiting, seen) = (plain.ready(), bare.ready(), VecDeque::new(), BTreeSet::new());
-    let mut search = Search { text, plain, bare, spans, bytes_left, waiting, seen };
+pub(super) fn find(text: &str, (plain, bare): (&Index, &Index), budget: &Budget, spans: &mut Vec<Span>) {
+    let own = budget.of_text(text);
+    let given = own.left();
+    let (waiting, seen) = (VecDeque::new(), BTreeSet::new());
+    let mut search = Search { text, plain, bare, spans, budget: &own, waiting, seen };
     let whole = View::of(text);
     // What is only words and marks is the same backwards, and the values are looked for in both ways.
-    if search.look_into(&whole) {
+    if search.look_into(&whole) && text.len() <= REVERSED_BYTES_MAX {
         search.wait_for(View::reversed(text));
     }
     while let Some(view) = search.waiting.pop_front() {
         search.look_into(&view);
     }
+    budget.take(given - own.left());
 }
 
 impl Search<'_> {
     /// Looks into a view, and later into all that its decoders make of it; false: there is nothing for them to read.
     fn look_into(&mut self, view: &View) -> bool {
-        let index = if view.joined { &self.bare } else { &self.plain };
-        index.each_in(&view.bytes, |range| self.spans.push(view.span(&range, self.text)));
-        if view.depth >= REDACT_DEPTH_MAX {
+        let index = if view.joined { self.bare } else { self.plain };
+        index.each_in(&view.bytes, |range, _| self.spans.push(view.span(&range, self.text)));
+        if view.depth >= REDACT_DEPTH_MAX || self.budget.left() == 0 {
             return false;
         }
         let read_by = view.bytes.iter().fold(0, |all, byte| all | READ_BY[usize::from(*byte)]);
         let mut any = read_by != 0;
         if self.text.len() > APART_BYTES_MAX {
             let all = |rest: &[u8]| DECODERS.iter().find_map(|decoder| decoder(rest));
-            let read = view.rewritten(|byte| READ_BY[usize::from(byte)] != 0, all);
-            read.into_iter().for_each(|read| self.wait_for(read));
+            if any && self.budget.left() >= view.bytes.len() {
+                let read = view.rewritten(|byte| READ_BY[usize::from(byte)] != 0, all);
+                read.into_iter().for_each(|read| self.wait_for(read));
+            }
         } else {
             for (at, decoder) in DECODERS.iter().enumerate().filter(|(at, _)| read_by & 1 << at != 0) {
                 let read = view.rewritten(|byte| READ_BY[usize::from(byte)] & 1 << at != 0, decoder);
@@ -194,9 +192,16 @@ impl Search<'_> {
         }
         joined(view, |parts| {
             any = true;
-            self.wait_for(view.joined(parts));
+            if self.budget.left() >= parts.iter().map(Range::len).sum() {
+                self.wait_for(view.joined(parts));
+            }
         });
-        block::each(view, |block| {
+        numbers::each(view, |numbers| {
+            any = true;
+            self.wait_for(numbers);
+        });
+        let budget = self.budget;
+        block::each(view, budget, |block| {
             any = true;
             self.look_into_block(view, &block);
         });
@@ -204,9 +209,8 @@ impl Search<'_> {
     }
 
     fn look_into_block(&mut self, view: &View, block: &block::Block<'_>) {
-        let Some(left) = self.bytes_left.checked_sub(block.bytes.len()) else { return };
-        self.bytes_left = left;
-        self.plain.each_in(block.bytes, |range| self.spans.push(view.span(&block.spelled(&range), self.text)));
+        let found = |range, _: &_| self.spans.push(view.span(&block.spelled(&range), self.text));
+        self.plain.each_in(block.bytes, found);
         if view.depth + 1 < REDACT_DEPTH_MAX {
             block.texts(view, |text| self.wait_for(text));
         }
@@ -214,14 +218,10 @@ impl Search<'_> {
 
     /// Looks into a view later, as long as there is not too much of it.
     fn wait_for(&mut self, view: View) {
-        let Some(left) = self.bytes_left.checked_sub(view.bytes.len()) else { return };
-        let is_new = |seen: &mut BTreeSet<u64>| {
-            let mut digest = DefaultHasher::new();
-            (view.joined, &view.bytes).hash(&mut digest);
-            seen.insert(digest.finish())
-        };
-        if is_new(&mut self.seen) {
-            self.bytes_left = left;
+        let mut digest = DefaultHasher::new();
+        (view.joined, &view.bytes).hash(&mut digest);
+        if !self.seen.contains(&digest.finish()) && self.budget.take(view.bytes.len()) {
+            self.seen.insert(digest.finish());
             self.waiting.push_back(view);
         }
     }
@@ -242,6 +242,21 @@ fn stripped(rest: &[u8]) -> Option<(usize, Meant)> {
         }
         _ => None,
     }
+}
+
+/// Letters as wide as those of Chinese.
+fn full_width(rest: &[u8]) -> Option<(usize, Meant)> {
+    let c = char_at(rest).filter(|c| ('\u{ff01}'..='\u{ff5e}').contains(c))?;
+    Some((c.len_utf8(), char::from_u32(u32::from(c) - 0xfee0)?.into()))
+}
+
+/// What stands between the pieces of a list: `", "`.
+fn listed(rest: &[u8]) -> Option<(usize, Meant)> {
+    let quote = *rest.first().filter(|b| matches!(b, b'"' | b'\''))?;
+    let blanks = |at: usize| rest[at..].iter().take(BLANKS_MAX).take_while(|b| b.is_ascii_whitespace()).count();
+    let comma = 1 + blanks(1);
+    let next = comma + 1 + blanks((comma + 1).min(rest.len()));
+    (rest.get(comma) == Some(&b',') && rest.get(next) == Some(&quote)).then(|| (next + 1, Meant::default()))
 }
 
 fn char_at(rest: &[u8]) -> Option<char> {

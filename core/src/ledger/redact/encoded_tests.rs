@@ -1,6 +1,7 @@
 //! Whatever a known value was encoded with, twice, it is masked.
 
 use super::*;
+use crate::limits::REDACT_DECODED_BYTES_MAX;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use proptest::prelude::*;
@@ -44,6 +45,51 @@ fn soft_break(text: &str, with: &str) -> String {
     let join = |half: Vec<(usize, char)>| half.into_iter().map(|(_, c)| c).collect::<String>();
     join(first) + with + &join(second)
 }
+
+fn full_width(text: &str) -> String {
+    each_char(text, |c| match c {
+        '!'..='~' => char::from_u32(u32::from(c) + 0xfee0).unwrap().to_string(),
+        other => other.to_string(),
+    })
+}
+
+fn bytes_with(text: &str, with: &str, spell: impl Fn(u8) -> String) -> String {
+    text.bytes().map(spell).collect::<Vec<_>>().join(with)
+}
+
+/// As `hexdump -C` or, in groups, `xxd` writes it.
+fn dump(text: &str, colon: &str, group: usize, bar: &str) -> String {
+    let lines = text.as_bytes().chunks(16).enumerate().map(|(at, line)| {
+        let groups: Vec<String> = line.chunks(group).map(hex::encode).collect();
+        let shown: String = line.iter().map(|b| if b.is_ascii_graphic() { char::from(*b) } else { '.' }).collect();
+        format!("{:08x}{colon}  {:<48}  {bar}{shown}{bar}\n", at * 16, groups.join(" "))
+    });
+    lines.collect()
+}
+
+/// Ways to write the bytes of a value one by one, and other letters for them.
+const SPELLERS: [Encoder; 16] = [
+    ("115 107", |text| bytes_with(text, " ", |byte| byte.to_string())),
+    ("115,107", |text| bytes_with(text, ",", |byte| byte.to_string())),
+    ("[115, 107]", |text| format!("[{}]", bytes_with(text, ", ", |byte| byte.to_string()))),
+    ("a number a line", |text| bytes_with(text, ",\n        ", |byte| byte.to_string())),
+    ("0x73, 0x6b", |text| bytes_with(text, ", ", |byte| format!("0x{byte:02x}"))),
+    ("0X73 0X6B", |text| bytes_with(text, " ", |byte| format!("0X{byte:02X}"))),
+    ("73-6B", |text| bytes_with(text, "-", |byte| format!("{byte:02X}"))),
+    ("73, 6b", |text| bytes_with(text, ", ", |byte| format!("{byte:02x}"))),
+    ("hexdump", |text| dump(text, "", 1, "|")),
+    ("xxd", |text| dump(text, ":", 2, "")),
+    ("full width", full_width),
+    ("upper case", str::to_uppercase),
+    ("lower case", str::to_lowercase),
+    ("full width in upper case", |text| full_width(&text.to_uppercase())),
+    ("a list of letters", |text| format!("{:?}", text.chars().map(String::from).collect::<Vec<_>>())),
+    ("a list of pieces", |text| {
+        let pieces: Vec<String> =
+            text.chars().collect::<Vec<_>>().chunks(5).map(|piece| piece.iter().collect()).collect();
+        serde_json::to_string_pretty(&pieces).unwrap()
+    }),
+];
 
 const ENCODERS: [Encoder; 32] = [
     ("as it is", str::to_owned),
@@ -113,6 +159,65 @@ fn a_known_value_is_masked_in_every_encoding_of_every_encoding() {
         }
     }
     assert!(shown.is_empty(), "{}", shown.join("\n"));
+}
+
+#[test]
+fn a_known_value_is_masked_however_its_bytes_are_written() {
+    let long = "Nobody could explain why the 12 measurements differ (by about 2 % = 20 ‰), \\o/ & so on.\n".repeat(60);
+    let mut shown = Vec::new();
+    for value in ["Sup3r-S3cret-Vend0r-Passw0rd-91x", "sk-a8Xy2", "p4ss&w0rd+of/é-x9"] {
+        for (name, spell) in SPELLERS {
+            for around in
+                AROUND.into_iter().filter(|_| !name.contains("list")).chain([("{\"out\": ", "}"), (&*long, "\n")])
+            {
+                shown.extend(wrong(value, &spell(value), around).map(|masked| format!("{name}: {masked}")));
+            }
+        }
+    }
+    assert!(shown.is_empty(), "{}", shown.join("\n"));
+}
+
+#[test]
+fn numbers_and_words_that_are_no_value_stay() {
+    let redactor = Redactor::new([&Secret::new("Sup3r-S3cret-Vend0r")]);
+    for text in [
+        "1, 2, 3, 115, 107, 45, 83, 117, 112, 51",
+        "00000000  73 6b 2d 61 62 63 64 65  66 67 68 69 6a 6b 6c 6d  |sk-abcdefghijklm|",
+        "[\"Sup3r\", \"Vend0r\"]",
+        "Ｎｏ　ｓｅｃｒｅｔ",
+        "10.0.0.1 - - [12/Nov/2026:10:00:00 +0000] 200 512 0x1f 17 18 19 20 21 22",
+    ] {
+        assert_eq!(redactor.values(text), text);
+    }
+}
+
+/// Bytes that are decoded of a text.
+fn decoded(redactor: &Redactor, text: &str, budget: &Budget) -> usize {
+    let before = budget.left();
+    let _ = redactor.values_within(text, budget);
+    before - budget.left()
+}
+
+#[test]
+fn of_a_long_plain_text_little_is_decoded() {
+    let redactor = Redactor::new([&Secret::new("Sup3r-S3cret-Vend0r-Passw0rd-91x")]);
+    for line in ["plain words of a sentence, as people write them. ", "abcdefgh\n", "wxyz ", "a b c ", "ABCDEFGH\r\n"] {
+        let text = line.repeat(300_000 / line.len());
+        let took = decoded(&redactor, &text, &Budget::default());
+        assert!(took <= 2 * text.len(), "{line:?}: {took} of {}", text.len());
+    }
+}
+
+#[test]
+fn all_texts_of_a_document_share_what_may_be_decoded() {
+    let redactor = Redactor::new([&Secret::new("Sup3r-S3cret-Vend0r-Passw0rd-91x")]);
+    let budget = Budget::default();
+    assert_eq!(budget.left(), REDACT_DECODED_BYTES_MAX);
+    assert!(budget.take(REDACT_DECODED_BYTES_MAX - 100_000));
+    let text = "aGVsbG8gd29ybGQ\n".repeat(2_000);
+    let took: Vec<usize> = (0..3).map(|_| decoded(&redactor, &text, &budget)).collect();
+    assert!(took[0] > 90_000 && took.iter().sum::<usize>() <= 100_000, "{took:?}");
+    assert!(redactor.values_within("Sup3r-S3cret-Vend0r-Passw0rd-91x", &budget).contains(REDACTED), "as it is, always");
 }
 
 /// In a long text the decoders read together.

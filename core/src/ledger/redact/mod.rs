@@ -1,14 +1,18 @@
 //! Masks what must not be read: in log lines, error details, stored copies of requests.
 //!
-//! Two nets. Values of secrets that were resolved are masked wherever they stand, also escaped for JSON
-//! or a URL, in base64 and in hex, whole or broken into lines, and behind several encodings of those that [`decode`] knows. What merely looks like a credential (bearer tokens, JWTs, `password=…`,
-//! fields named like secrets, user info of URLs, private keys) is masked by pattern. Masking too
+//! Two nets. Values of secrets that were resolved are masked wherever they stand, in capitals or small letters, escaped for
+//! JSON or a URL, in base64 and in hex, whole or broken into lines, byte by byte as numbers, in pieces of a list, and behind
+//! several encodings of those that [`decode`] knows. What merely looks like a credential (bearer tokens, JWTs,
+//! `password=…`, fields named like secrets, user info of URLs, private keys) is masked by pattern. Masking too
 //! much is a nuisance, too little a leak; still, ordinary words near these patterns stay. A
 //! reference such as `secret://smtp` is a name and stays readable.
 
 mod block;
 mod decode;
+mod document;
+mod index;
 mod name;
+mod numbers;
 mod pattern;
 mod spelling;
 mod token;
@@ -16,10 +20,11 @@ mod view;
 
 use crate::access::Secret;
 use crate::limits::{JSON_DEPTH_MAX, SECRET_MASK_BYTES_MIN};
-use decode::Index;
+use decode::Budget;
+use index::Index;
 use pattern::Span;
 use serde_json::Value;
-use spelling::{Joined, Needle};
+use spelling::{Joined, Needle, has_escapes, widened};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use zeroize::Zeroizing;
@@ -28,12 +33,24 @@ use zeroize::Zeroizing;
 pub const REDACTED: &str = "[redacted]";
 
 /// Knows the values and patterns to mask.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Redactor {
     needles: Vec<Needle>,
     plain: Index,
     /// Values without what breaks a text.
     bare: Index,
+    /// Values in base64 and in hex.
+    encoded: Index,
+    /// Values that are numbers.
+    numbers: Zeroizing<Vec<f64>>,
+}
+
+/// Masks by pattern alone.
+impl Default for Redactor {
+    fn default() -> Self {
+        let (needles, numbers) = (Vec::new(), Zeroizing::default());
+        Self { needles, plain: Index::folded(), bare: Index::folded(), encoded: Index::default(), numbers }
+    }
 }
 
 impl Redactor {
@@ -68,8 +85,21 @@ impl Redactor {
 
     /// Values that are very short are left to the patterns.
     fn learn_text(&mut self, plain: &str) {
-        if !pattern::is_harmless(plain) {
-            self.learn_bytes(plain.as_bytes());
+        if pattern::is_harmless(plain) {
+            return;
+        }
+        self.learn_bytes(plain.as_bytes());
+        if plain.len() < SECRET_MASK_BYTES_MIN {
+            return;
+        }
+        // Letters of other alphabets have capitals too.
+        for other in [plain.to_uppercase(), plain.to_lowercase()].map(Zeroizing::new) {
+            if !other.eq_ignore_ascii_case(plain) {
+                self.plain.learn(other.as_bytes());
+            }
+        }
+        if plain.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
+            self.numbers.extend(plain.parse::<f64>());
         }
     }
 
@@ -78,6 +108,7 @@ impl Redactor {
             let needle = Needle::of(plain);
             self.plain.learn(plain);
             needle.bare().into_iter().for_each(|bare| self.bare.learn(bare));
+            needle.encoded().into_iter().for_each(|encoded| self.encoded.learn_as(encoded));
             self.needles.push(needle);
         }
     }
@@ -85,24 +116,47 @@ impl Redactor {
     /// `text` without the values that were learned, whatever else it holds; borrowed when there are none.
     #[must_use]
     pub fn values<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let spans = self.found(text);
+        self.values_within(text, &Budget::default())
+    }
+
+    fn values_within<'a>(&self, text: &'a str, budget: &Budget) -> Cow<'a, str> {
+        let spans = self.found(text, budget);
         if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(masked(text, spans)) }
     }
 
+    /// Masks the values that were learned in a document, in place, whatever else it holds: in its texts, names and numbers,
+    /// and where its parts spell them together.
+    pub fn values_of(&self, document: &mut Value) {
+        if !self.needles.is_empty() {
+            document::mask(self, document);
+        }
+    }
+
+    /// Whether a value is this number.
+    fn is_number(&self, number: f64) -> bool {
+        self.numbers.iter().any(|known| known.to_bits() == number.to_bits())
+    }
+
     /// Where the values that were learned stand.
-    fn found(&self, text: &str) -> Vec<Span> {
+    fn found(&self, text: &str, budget: &Budget) -> Vec<Span> {
         let mut spans = Vec::new();
-        if self.needles.is_empty() {
+        // Nothing spells a value with fewer bytes.
+        let shortest = self.plain.shortest().into_iter().chain(self.bare.shortest()).min();
+        if shortest.is_none_or(|shortest| text.len() < shortest) {
             return spans;
         }
-        let joined = Joined::of(text);
-        for needle in &self.needles {
-            needle.find(text, &mut spans);
-            if let Some(joined) = &joined {
-                needle.find_broken(joined, &mut spans);
-            }
+        let bytes = text.as_bytes();
+        self.encoded.each_in(bytes, |range, found| spans.push(widened(bytes, range, found.shares).into()));
+        if let Some(joined) = Joined::of(text) {
+            let bytes = joined.text.as_bytes();
+            let mut place = |range| spans.extend(joined.place(range).map(Span::from));
+            self.encoded.each_in(bytes, |range, found| place(widened(bytes, range, found.shares)));
+            self.bare.each_in(bytes, |range, _| place(range));
         }
-        decode::find(text, &self.plain, &self.bare, &mut spans);
+        if has_escapes(text) {
+            self.needles.iter().for_each(|needle| needle.find_escaped(text, &mut spans));
+        }
+        decode::find(text, (&self.plain, &self.bare), budget, &mut spans);
         spans
     }
 
@@ -115,7 +169,7 @@ impl Redactor {
     /// `text` without its secrets; borrowed when there are none.
     #[must_use]
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let mut spans = self.found(text);
+        let mut spans = self.found(text, &Budget::default());
         pattern::find(text, &mut spans);
         if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(masked(text, spans)) }
     }
@@ -124,6 +178,7 @@ impl Redactor {
     /// within every other string and field name.
     pub fn json(&self, value: &mut Value) {
         self.json_at(value, 0);
+        self.values_of(value);
     }
 
     fn json_at(&self, value: &mut Value, depth: usize) {

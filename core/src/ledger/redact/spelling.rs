@@ -21,40 +21,40 @@ pub(super) struct Needle {
     plain: Zeroizing<Vec<u8>>,
     /// The value without what breaks a text, if that is long enough.
     bare: Option<Zeroizing<String>>,
-    encoded: Vec<Encoded>,
 }
 
 /// One spelling whose characters stand for themselves.
 #[derive(Clone)]
-struct Encoded {
-    text: Zeroizing<String>,
+pub(super) struct Encoded {
+    pub(super) text: Zeroizing<Vec<u8>>,
     /// Whether the characters before and behind hold a part of the value too.
-    shares: (bool, bool),
+    pub(super) shares: (bool, bool),
 }
 
 impl Needle {
     pub(super) fn of(plain: &[u8]) -> Self {
-        let hex = Zeroizing::new(hex::encode(plain));
-        let upper = Zeroizing::new(hex.to_uppercase());
-        let whole = |text: Zeroizing<String>| Encoded { text, shares: (false, false) };
-        let mut encoded = vec![whole(hex), whole(upper)];
+        let bare = std::str::from_utf8(plain).ok().map(|text| Zeroizing::new(text.replace(is_break, "")));
+        let bare = bare.filter(|bare| bare.len() >= BROKEN_BYTES_MIN);
+        Self { plain: Zeroizing::new(plain.to_vec()), bare }
+    }
+
+    /// The value in hex and in base64.
+    pub(super) fn encoded(&self) -> Vec<Encoded> {
+        let hex = Zeroizing::new(hex::encode(&*self.plain));
+        let whole = |text: &str| Encoded { text: Zeroizing::new(text.as_bytes().to_vec()), shares: (false, false) };
+        let mut encoded = vec![whole(&hex), whole(&Zeroizing::new(hex.to_uppercase()))];
         for before in 0..3 {
             let mut bytes = Zeroizing::new(vec![0; before]);
-            bytes.extend_from_slice(plain);
+            bytes.extend_from_slice(&self.plain);
             for engine in [STANDARD, URL_SAFE] {
                 let text = Zeroizing::new(engine.encode(&*bytes));
                 // Characters of six bits: the first that is all the value's, and the last.
                 let (from, to) = ((before * 8).div_ceil(6), bytes.len() * 8 / 6);
-                let middle = Zeroizing::new(text[from..to].to_owned());
                 let shares = (before > 0, !(bytes.len() * 8).is_multiple_of(6));
-                if !encoded.iter().any(|known| *known.text == *middle) {
-                    encoded.push(Encoded { text: middle, shares });
-                }
+                encoded.push(Encoded { text: Zeroizing::new(text.as_bytes()[from..to].to_vec()), shares });
             }
         }
-        let bare = std::str::from_utf8(plain).ok().map(|text| Zeroizing::new(text.replace(is_break, "")));
-        let bare = bare.filter(|bare| bare.len() >= BROKEN_BYTES_MIN);
-        Self { plain: Zeroizing::new(plain.to_vec()), bare, encoded }
+        encoded
     }
 
     /// The value without what breaks a text.
@@ -66,29 +66,9 @@ impl Needle {
         *self.plain == plain
     }
 
-    /// Appends where the value stands in a text whose breaks were taken out.
-    pub(super) fn find_broken(&self, joined: &Joined, spans: &mut Vec<Span>) {
-        spans.extend(self.encoded_in(&joined.text).filter_map(|range| joined.place(range)).map(Span::from));
-        if let Some(bare) = &self.bare {
-            let found = joined.text.match_indices(bare.as_str()).map(|(at, _)| at..at + bare.len());
-            spans.extend(found.filter_map(|range| joined.place(range)).map(Span::from));
-        }
-    }
-
-    fn encoded_in<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
-        self.encoded.iter().flat_map(move |Encoded { text: needle, shares }| {
-            let found = text.match_indices(needle.as_str());
-            found.map(move |(at, _)| widened(text.as_bytes(), at..at + needle.len(), *shares))
-        })
-    }
-
-    /// Appends where the value stands in a text, but not as it is: [`decode`](super::decode) looks for that.
-    pub(super) fn find(&self, text: &str, spans: &mut Vec<Span>) {
+    /// Appends where the value stands in a text with escapes.
+    pub(super) fn find_escaped(&self, text: &str, spans: &mut Vec<Span>) {
         let bytes = text.as_bytes();
-        spans.extend(self.encoded_in(text).map(Span::from));
-        if !bytes.iter().any(|b| matches!(b, b'%' | b'\\' | b'+')) {
-            return;
-        }
         let mut at = 0;
         while at < bytes.len() {
             match self.escaped_at(bytes, at) {
@@ -113,13 +93,18 @@ impl Needle {
     }
 }
 
+/// Whether there may be escapes in a text.
+pub(super) fn has_escapes(text: &str) -> bool {
+    text.bytes().any(|b| matches!(b, b'%' | b'\\' | b'+'))
+}
+
 const fn is_break(c: char) -> bool {
     c.is_ascii_whitespace() || c == ':'
 }
 
 /// A text without what breaks an encoding: white space, also as `\n` of JSON, and the colons between pairs.
 pub(super) struct Joined {
-    text: String,
+    pub(super) text: String,
     /// Where each byte stood.
     places: Vec<usize>,
 }
@@ -148,7 +133,7 @@ impl Joined {
         Some(joined)
     }
 
-    fn place(&self, range: Range<usize>) -> Option<Range<usize>> {
+    pub(super) fn place(&self, range: Range<usize>) -> Option<Range<usize>> {
         let last = range.end.checked_sub(1)?;
         Some(*self.places.get(range.start)?..self.places.get(last)? + 1)
     }
@@ -226,7 +211,7 @@ pub(super) fn code_point(text: &[u8], slashes: usize) -> Option<(usize, char)> {
 }
 
 /// The range with the characters that hold a part of the value beside others, and the padding.
-fn widened(text: &[u8], range: Range<usize>, (before, behind): (bool, bool)) -> Range<usize> {
+pub(super) fn widened(text: &[u8], range: Range<usize>, (before, behind): (bool, bool)) -> Range<usize> {
     let digit = |at: usize| text.get(at).is_some_and(|b| b.is_ascii_alphanumeric() || b"+/-_".contains(b));
     let start = range.start - usize::from(before && range.start > 0 && digit(range.start - 1));
     let mut end = range.end + usize::from(behind && digit(range.end));

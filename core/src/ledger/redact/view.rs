@@ -6,14 +6,19 @@
 use super::pattern::Span;
 use std::ops::Range;
 
-/// A part of the text.
+/// A part of the text. There are as many as bytes, so they are small; a text of more bytes than they count is never held.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
-    start: usize,
-    end: usize,
+    start: u32,
+    end: u32,
 }
 
 impl Place {
+    fn of(range: Range<usize>) -> Self {
+        let small = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        Self { start: small(range.start), end: small(range.end) }
+    }
+
     /// The smallest part that has both in it.
     fn and(self, other: Self) -> Self {
         Self { start: self.start.min(other.start), end: self.end.max(other.end) }
@@ -41,7 +46,7 @@ impl View {
     pub(super) fn reversed(text: &str) -> Self {
         let mut made = Maker::with_capacity(text.len());
         for (at, c) in text.char_indices().rev() {
-            made.push(c.encode_utf8(&mut [0; 4]).as_bytes(), Place { start: at, end: at + c.len_utf8() });
+            made.push(c.encode_utf8(&mut [0; 4]).as_bytes(), Place::of(at..at + c.len_utf8()));
         }
         made.view(1)
     }
@@ -50,14 +55,15 @@ impl View {
     pub(super) fn place(&self, range: &Range<usize>) -> Place {
         let one = |at: usize| match &self.places {
             Some(places) => places[at],
-            None => Place { start: at, end: at + 1 },
+            None => Place::of(at..at + 1),
         };
         one(range.start).and(one(range.end.max(range.start + 1) - 1))
     }
 
     /// The part of the text that is masked if some of the bytes are a secret.
     pub(super) fn span(&self, range: &Range<usize>, text: &str) -> Span {
-        let Place { mut start, mut end } = self.place(range);
+        let Place { start, end } = self.place(range);
+        let (mut start, mut end) = (start as usize, (end as usize).min(text.len()));
         while !text.is_char_boundary(start) {
             start -= 1;
         }
@@ -117,7 +123,7 @@ impl Maker {
         self.bytes.extend_from_slice(&view.bytes[range.clone()]);
         match &view.places {
             Some(places) => self.places.extend_from_slice(&places[range]),
-            None => self.places.extend(range.map(|at| Place { start: at, end: at + 1 })),
+            None => self.places.extend(range.map(|at| Place::of(at..at + 1))),
         }
     }
 

@@ -1,0 +1,86 @@
+//! Many values that are looked for at once.
+//!
+//! A text is gone through a single time, however many values there are: two bytes in a row tell whether one may begin there,
+//! and in most texts that is seldom so.
+
+use super::spelling::Encoded;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use zeroize::Zeroizing;
+
+const WORDS: usize = (1 << 16) / 64;
+
+/// Values to be found, by the two bytes with which they begin.
+#[derive(Clone, Default)]
+pub(super) struct Index {
+    values: Vec<Encoded>,
+    /// Which two bytes begin a value, one bit for each pair.
+    begins: Option<Box<[u64; WORDS]>>,
+    by_begin: BTreeMap<u16, Vec<usize>>,
+    /// Capitals count as small letters.
+    folded: bool,
+}
+
+impl Index {
+    /// Values that are found in capitals and in small letters too.
+    pub(super) fn folded() -> Self {
+        Self { folded: true, ..Self::default() }
+    }
+
+    /// Looks for this value too, from its begin to its end and from its end to its begin.
+    pub(super) fn learn(&mut self, value: &[u8]) {
+        let backwards = match std::str::from_utf8(value) {
+            Ok(text) => text.chars().rev().collect::<String>().into_bytes(),
+            Err(_) => value.iter().rev().copied().collect(),
+        };
+        for form in [value.to_vec(), backwards] {
+            self.learn_as(Encoded { text: Zeroizing::new(form), shares: (false, false) });
+        }
+    }
+
+    /// Looks for this spelling too.
+    pub(super) fn learn_as(&mut self, value: Encoded) {
+        let [first, second, ..] = value.text[..] else { return };
+        if self.values.iter().any(|known| known.text == value.text) {
+            return;
+        }
+        let cases = |byte: u8| match self.folded {
+            true => [byte.to_ascii_lowercase(), byte.to_ascii_uppercase()],
+            false => [byte, byte],
+        };
+        let begins = self.begins.get_or_insert_with(|| Box::new([0; WORDS]));
+        for (first, second) in cases(first).into_iter().flat_map(|first| cases(second).map(|second| (first, second))) {
+            let begin = u16::from_be_bytes([first, second]);
+            begins[usize::from(begin) / 64] |= 1 << (begin % 64);
+            let values = self.by_begin.entry(begin).or_default();
+            if values.last() != Some(&self.values.len()) {
+                values.push(self.values.len());
+            }
+        }
+        self.values.push(value);
+    }
+
+    /// The bytes of the shortest value.
+    pub(super) fn shortest(&self) -> Option<usize> {
+        self.values.iter().map(|value| value.text.len()).min()
+    }
+
+    /// Where values stand in bytes.
+    pub(super) fn each_in(&self, bytes: &[u8], mut found: impl FnMut(Range<usize>, &Encoded)) {
+        let Some(begins) = &self.begins else { return };
+        let mut pair = 0_u16;
+        for (end, byte) in bytes.iter().enumerate() {
+            pair = pair << 8 | u16::from(*byte);
+            if begins[usize::from(pair) / 64] >> (pair % 64) & 1 == 0 || end == 0 {
+                continue;
+            }
+            let at = end - 1;
+            for value in self.by_begin.get(&pair).into_iter().flatten().map(|at| &self.values[*at]) {
+                let Some(there) = bytes.get(at..at + value.text.len()) else { continue };
+                if there == &value.text[..] || (self.folded && there.eq_ignore_ascii_case(&value.text)) {
+                    found(at..at + there.len(), value);
+                }
+            }
+        }
+    }
+}
