@@ -163,6 +163,7 @@ impl Tool for SlackPost {
             Some(ts) => json!({"ok": true, "channel_alias": alias, "ts": ts}),
             None => json!({"ok": true, "channel_alias": alias}),
         }))
+        .await
     }
 }
 

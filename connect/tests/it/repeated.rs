@@ -145,3 +145,43 @@ async fn a_mail_password_that_a_server_repeats_is_masked() {
         assert!(!reply.contains(&pair), "{reply}");
     }
 }
+
+/// A list, a number or another case is how a program writes a text that it was given.
+#[tokio::test]
+async fn a_secret_that_a_server_spells_is_masked() {
+    let (key, number) = ("sk-Hunter2-Hunter2", "8412345678901234");
+    let bytes: Vec<u8> = key.bytes().collect();
+    let among = [&[1, 2, 3], &bytes[..], &[4]].concat();
+    let letters: Vec<String> = key.chars().map(String::from).collect();
+    let indexed: serde_json::Map<_, _> = bytes.iter().enumerate().map(|(at, b)| (at.to_string(), json!(b))).collect();
+    let hexes: Vec<String> = bytes.iter().map(|b| format!("0x{b:02x}")).collect();
+    let pieces: Vec<&str> = key.as_bytes().chunks(5).map(|piece| std::str::from_utf8(piece).unwrap()).collect();
+    let members: Vec<Value> = pieces.iter().map(|piece| json!({"piece": piece})).collect();
+    let whole: i64 = number.parse().unwrap();
+    for (what, secret, document) in [
+        ("a number", number, json!({"n": whole, "kept": 17})),
+        ("a float", number, json!({"n": whole as f64, "kept": 17})),
+        ("a number in a list", number, json!({"n": [1, whole, 2], "kept": 17})),
+        ("bytes", key, json!({"n": bytes, "kept": 17})),
+        ("bytes among others", key, json!({"n": among, "kept": 17})),
+        ("a buffer", key, json!({"n": {"type": "Buffer", "data": bytes}, "kept": 17})),
+        ("an array of bytes", key, json!({"n": indexed, "kept": 17})),
+        ("bytes in hex", key, json!({"n": hexes, "kept": 17})),
+        ("letters", key, json!({"n": letters, "kept": 17})),
+        ("pieces", key, json!({"n": pieces, "kept": 17})),
+        ("lists of pieces", key, json!({"n": [pieces[..2], pieces[2..]], "kept": 17})),
+        ("members", key, json!({"n": members, "kept": 17})),
+        ("capitals", key, json!({"n": key.to_uppercase(), "kept": 17})),
+    ] {
+        let server = Server::saying(200, document).await;
+        let tool = HttpRequest::new(local(), Known::of(&[("http.127.0.0.1", secret)])).unwrap();
+        let headers = json!({"Authorization": "Bearer secret://http.127.0.0.1"});
+        let told = call(&tool, json!({"url": server.url("/"), "headers": headers})).await.unwrap();
+        let body = &told["body"];
+        assert_eq!(body["kept"], 17, "{what}: {told}");
+        let shown = body["n"].to_string();
+        assert!(shown.contains("[redacted]"), "{what}: {told}");
+        assert!(!shown.contains("115,107") && !shown.contains("Hunt") && !shown.contains("8412"), "{what}: {told}");
+        assert!(!shown.contains(r#""n","t""#) && !shown.contains("0x6b"), "{what}: {told}");
+    }
+}

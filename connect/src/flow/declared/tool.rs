@@ -88,7 +88,7 @@ impl HttpTool {
         self.line.sign(&mut request, &self.plan.request, call, keys).await?;
         let (output, answer) = paging::read(&self.line, &self.plan, call, request, keys, self.wanted(input)).await?;
         // Masked before it is compared: places that don't fit are named in the error.
-        let output = keys.clean(Ok(output.unwrap_or(Value::Null)))?;
+        let output = keys.clean(Ok(output.unwrap_or(Value::Null))).await?;
         match self.spec.output.check(&output) {
             Ok(()) => Ok(output),
             Err(faults) => {
@@ -107,7 +107,7 @@ impl HttpTool {
     ) -> Result<(Option<Value>, bool), ToolError> {
         let mut keys = Keyring::of_call(&self.line.secrets, call);
         let told = self.search(lookup, call, values, &mut keys).await;
-        keys.clean(told)
+        keys.clean(told).await
     }
 
     async fn search(
@@ -141,7 +141,7 @@ impl HttpTool {
     async fn undo(&self, call: &Call, step: &Step, gone: &[u16], values: &Values<'_>) -> Result<Value, ToolError> {
         let mut keys = Keyring::of_call(&self.line.secrets, call);
         let told = self.take_back(call, step, gone, values, &mut keys).await;
-        keys.clean(told)
+        keys.clean(told).await
     }
 
     async fn take_back(
@@ -187,7 +187,7 @@ impl Tool for HttpTool {
         let call = Call::of(ctx);
         let mut keys = Keyring::of_call(&self.line.secrets, &call);
         let told = self.ask(&call, input, &values, &mut keys).await;
-        keys.clean(told)
+        keys.clean(told).await
     }
     async fn rollback(&self, ctx: &CallContext, done: &Done) -> Result<Value, ToolError> {
         let Some((step, gone)) = &self.plan.rollback else {

@@ -3,21 +3,24 @@
 //! A server may repeat what it was sent, in an error or in its answer. Only this file resolves secrets, and whoever makes a
 //! [`Keyring`] gives its result back through [`Keyring::clean`]; a test of the tree says so.
 
-use super::failure::lasting;
+use super::failure::{failed, lasting};
 use super::request::Call;
+use crate::flow::input::off_thread;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::Code;
 use chimera_core::ledger::Redactor;
-use chimera_core::limits::ERROR_TEXT_CHARS_MAX;
-use chimera_engine::port::{SecretError, Secrets, ToolError};
+use chimera_core::limits::{ERROR_TEXT_CHARS_MAX, REDACT_AT_ONCE_BYTES_MAX};
+use chimera_engine::port::{SecretError, Secrets, Sent, ToolError};
 use reqwest::header::HeaderValue;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::Arc;
 
 const SCHEME: &str = "secret://";
+/// Bytes that spell a byte of a secret, as a rule at the most.
+const SPELLED_RATIO: usize = 8;
 
 /// What was resolved for one call.
 pub(crate) struct Keyring {
@@ -81,37 +84,67 @@ impl Keyring {
         sensitive(&format!("{prefix}{}", secret.expose_text().unwrap_or_default()), name)
     }
 
-    /// What a call may give back: every secret in its output or in its error is masked, however it is spelled.
-    pub(crate) fn clean<T: Output>(&self, told: Result<T, ToolError>) -> Result<T, ToolError> {
+    /// What a call may give back: every secret in its output or in its error is masked, however it is spelled. What is large
+    /// is looked through where it holds up nobody.
+    pub(crate) async fn clean<T: Output>(&self, told: Result<T, ToolError>) -> Result<T, ToolError> {
         if self.used.is_empty() {
             return told;
         }
         let redactor = Redactor::new(&self.used);
-        match told {
-            Ok(mut output) => {
-                output.documents().for_each(|document| mask(&redactor, document));
-                Ok(output)
-            }
-            Err(mut error) => {
-                if let Cow::Owned(masked) = redactor.values(&error.body.message) {
-                    error.body.message = masked;
-                }
-                error.body.details.values_mut().for_each(|detail| mask(&redactor, detail));
-                Err(error)
-            }
+        let mut told = told;
+        let sent = told.as_ref().err().map_or(Sent::Maybe, |error| error.sent);
+        let bytes = match &mut told {
+            Ok(output) => output.documents().map(|document| bytes_of(document)).sum(),
+            Err(error) => error.body.message.len() + error.body.details.values().map(bytes_of).sum::<usize>(),
+        };
+        if bytes <= REDACT_AT_ONCE_BYTES_MAX {
+            return masked(&redactor, told);
         }
+        // What can't be masked is not given back, but it has happened.
+        let masked = off_thread(move || Ok(masked(&redactor, told))).await;
+        masked
+            .unwrap_or_else(|_| Err(failed(sent, Code::Internal, "the answer could not be looked through".to_owned())))
     }
 
     /// Words of the other side, short and without anything that is or looks like a secret.
     pub(crate) fn quote(&self, text: &str) -> String {
-        let clean = Redactor::new(&self.used).text(text).into_owned();
+        // What is said is the begin of it; a secret that is cut would not be known again, so no less is read than it may take.
+        let longest = self.used.iter().map(|secret| secret.expose().len()).max().unwrap_or_default();
+        let end = text.floor_char_boundary(REDACT_AT_ONCE_BYTES_MAX.max(longest * SPELLED_RATIO));
+        let clean = Redactor::new(&self.used).text(&text[..end]).into_owned();
         let printable = clean.chars().map(|c| if c.is_control() { ' ' } else { c });
         printable.take(ERROR_TEXT_CHARS_MAX).collect::<String>().trim().to_owned()
     }
 }
 
+fn masked<T: Output>(redactor: &Redactor, told: Result<T, ToolError>) -> Result<T, ToolError> {
+    match told {
+        Ok(mut output) => {
+            output.documents().for_each(|document| redactor.values_of(document));
+            Ok(output)
+        }
+        Err(mut error) => {
+            if let Cow::Owned(masked) = redactor.values(&error.body.message) {
+                error.body.message = masked;
+            }
+            error.body.details.values_mut().for_each(|detail| redactor.values_of(detail));
+            Err(error)
+        }
+    }
+}
+
+/// About how many bytes there are to be looked through.
+fn bytes_of(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => size_of::<Value>(),
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(bytes_of).sum(),
+        Value::Object(members) => members.iter().map(|(name, member)| name.len() + bytes_of(member)).sum(),
+    }
+}
+
 /// What a call gives back if it went well, and the parts of it that the other side wrote.
-pub(crate) trait Output {
+pub(crate) trait Output: Send + 'static {
     /// Every document in it.
     fn documents(&mut self) -> impl Iterator<Item = &mut Value>;
 }
@@ -143,25 +176,6 @@ impl Output for () {
     }
 }
 
-fn mask(redactor: &Redactor, value: &mut Value) {
-    match value {
-        Value::String(text) => {
-            if let Cow::Owned(masked) = redactor.values(text) {
-                *text = masked;
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| mask(redactor, item)),
-        Value::Object(members) => {
-            members.values_mut().for_each(|member| mask(redactor, member));
-            if members.keys().any(|name| matches!(redactor.values(name), Cow::Owned(_))) {
-                let renamed = std::mem::take(members).into_iter();
-                *members = renamed.map(|(name, member)| (redactor.values(&name).into_owned(), member)).collect();
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => {}
-    }
-}
-
 /// The reference to a secret within a text: what stands before, the name, what stands behind.
 pub(super) fn reference(text: &str) -> Option<(&str, Result<SecretName, ToolError>, &str)> {
     let at = text.find(SCHEME)?;
@@ -179,4 +193,58 @@ fn sensitive(text: &str, name: &SecretName) -> Result<HeaderValue, ToolError> {
     })?;
     value.set_sensitive(true);
     Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use async_trait::async_trait;
+    use serde_json::json;
+    use std::future::Future as _;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    const SECRET: &str = "Hunter2-Hunter2";
+
+    struct One;
+
+    #[async_trait]
+    impl Secrets for One {
+        async fn resolve(&self, _: &SecretName) -> Result<Secret, SecretError> {
+            Ok(Secret::new(SECRET))
+        }
+    }
+
+    /// Whoever asks something else meanwhile does not wait for the mask.
+    #[tokio::test]
+    async fn what_is_large_is_masked_where_it_holds_up_nobody() {
+        let mut keys = Keyring::new(Arc::new(One));
+        keys.text(&SecretName::new("one").unwrap()).await.unwrap();
+        let lines = |bytes: usize| "abcdefgh\n".repeat(bytes / 9) + SECRET;
+        let context = &mut Context::from_waker(Waker::noop());
+        let small = pin!(keys.clean(Ok(json!({"body": lines(1_000)})))).poll(context);
+        assert!(matches!(small, Poll::Ready(Ok(output)) if output["body"].as_str().unwrap().ends_with("\n[redacted]")));
+        let listed: Vec<u64> = (0..REDACT_AT_ONCE_BYTES_MAX as u64).collect();
+        let large = lines(REDACT_AT_ONCE_BYTES_MAX + 9);
+        for large in [json!({"body": large}), json!([{"a": listed}, SECRET]), json!({large: 1, "b": SECRET})] {
+            let mut cleaned = pin!(keys.clean(Ok(large.clone())));
+            assert!(cleaned.as_mut().poll(context).is_pending());
+            let shown = cleaned.await.unwrap().to_string();
+            assert!(shown.contains("[redacted]") && !shown.contains(SECRET));
+            let mut failed = ToolError::not_sent(Code::Internal, "no");
+            failed.body.details.insert("answer".to_owned(), large);
+            let mut cleaned = pin!(keys.clean(Err::<(), _>(failed)));
+            assert!(cleaned.as_mut().poll(context).is_pending());
+            let shown = json!(cleaned.await.unwrap_err().body).to_string();
+            assert!(shown.contains("[redacted]") && !shown.contains(SECRET));
+        }
+    }
+
+    #[tokio::test]
+    async fn only_the_begin_of_what_is_quoted_is_read() {
+        let mut keys = Keyring::new(Arc::new(One));
+        keys.text(&SecretName::new("one").unwrap()).await.unwrap();
+        let words = keys.quote(&format!("no {SECRET} {}", "é\n".repeat(2_000_000)));
+        assert!(words.starts_with("no [redacted] é é") && words.chars().count() <= ERROR_TEXT_CHARS_MAX, "{words}");
+    }
 }

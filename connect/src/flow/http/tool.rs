@@ -195,7 +195,7 @@ impl Tool for HttpRequest {
         let call = Call::of(ctx);
         let mut keys = Keyring::of_call(&self.secrets, &call);
         let told = self.ask(&call, request, input, &mut keys).await;
-        keys.clean(told)
+        keys.clean(told).await
     }
 }
 

@@ -166,6 +166,6 @@ impl Tool for EmailSend {
         }
         let mut keys = Keyring::of_process(&self.secrets);
         let told = self.server.hand_over(ctx, &mail, &mut keys).await;
-        keys.clean(told).map(|()| output)
+        keys.clean(told).await.map(|()| output)
     }
 }

@@ -65,7 +65,7 @@ impl WebhookSender {
     pub async fn send(&self, call: &Call, message: &Message<'_>) -> Result<u16, ToolError> {
         let mut keys = Keyring::of_call(&self.secrets, call);
         let told = self.deliver(call, message, &mut keys).await;
-        keys.clean(told)
+        keys.clean(told).await
     }
 
     async fn deliver(&self, call: &Call, message: &Message<'_>, keys: &mut Keyring) -> Result<u16, ToolError> {
@@ -107,7 +107,7 @@ impl WebhookSender {
         let mut keys = Keyring::of_process(&self.secrets);
         let found = resolve(&mut keys, key).await;
         let public = found.map(|found| json!(public_keys(found.expose_text().unwrap_or_default())));
-        let public = keys.clean(public).ok().and_then(|public| serde_json::from_value(public).ok());
+        let public = keys.clean(public).await.ok().and_then(|public| serde_json::from_value(public).ok());
         public.unwrap_or_default()
     }
 
