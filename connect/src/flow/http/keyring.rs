@@ -218,7 +218,7 @@ mod tests {
     /// Whoever asks something else meanwhile does not wait for the mask.
     #[tokio::test]
     async fn what_is_large_is_masked_where_it_holds_up_nobody() {
-        let mut keys = Keyring::new(Arc::new(One));
+        let mut keys = Keyring::of_process(&(Arc::new(One) as Arc<dyn Secrets>));
         keys.text(&SecretName::new("one").unwrap()).await.unwrap();
         let lines = |bytes: usize| "abcdefgh\n".repeat(bytes / 9) + SECRET;
         let context = &mut Context::from_waker(Waker::noop());
@@ -242,7 +242,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_the_begin_of_what_is_quoted_is_read() {
-        let mut keys = Keyring::new(Arc::new(One));
+        let mut keys = Keyring::of_process(&(Arc::new(One) as Arc<dyn Secrets>));
         keys.text(&SecretName::new("one").unwrap()).await.unwrap();
         let words = keys.quote(&format!("no {SECRET} {}", "é\n".repeat(2_000_000)));
         assert!(words.starts_with("no [redacted] é é") && words.chars().count() <= ERROR_TEXT_CHARS_MAX, "{words}");
