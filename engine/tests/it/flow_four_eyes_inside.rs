@@ -125,7 +125,13 @@ async fn words_that_ended_a_run_of_a_map_are_of_whoever_said_them() {
 #[tokio::test(start_paused = true)]
 async fn what_is_denied_to_whoever_ended_a_run_inside_with_words_waits_for_somebody_else() {
     let says = Says::Deny { reason: "not by mal".to_owned() };
-    let rule = Rule { name: "r".to_owned(), tool: "second".to_owned(), actor: "user_mal".to_owned(), says };
+    let rule = Rule {
+        name: "r".to_owned(),
+        tool: "second".to_owned(),
+        actor: "user_mal".to_owned(),
+        tenant: "*".to_owned(),
+        says,
+    };
     let second = Puppet::new("second", Reach::Write).build();
     let stage = stage(1).policy(Rules(vec![rule])).tool(second).open().await;
     stage.apply(&workflow("inner").node(waits("x"))).await;
