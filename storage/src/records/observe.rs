@@ -1,6 +1,6 @@
 //! What operators see of the committers: metrics and the log lines of what went wrong.
 
-use chimera_engine::commit::{Batch, Outcome};
+use chimera_engine::commit::{Batch, Loss, Outcome};
 
 /// What waits in a lane while a batch of it is carried out.
 pub(super) fn queue(store: &'static str, batch: &Batch, txs: usize) {
@@ -25,6 +25,15 @@ pub(super) fn executed(store: &'static str, batch: &Batch, outcome: &Outcome) {
         let committed = batch.txs.len().saturating_sub(lost.len());
         metrics::counter!("chimera_commit_txs_total", "store" => store).increment(committed as u64);
         metrics::histogram!("chimera_commit_batch_txs", "store" => store).record(batch.txs.len() as f64);
+    }
+    if let Outcome::Committed { lost, .. } | Outcome::Lost(lost) = outcome {
+        let lacking = lost.iter().find_map(|(_, loss)| match loss {
+            Loss::Lacking(reason) => Some(reason),
+            Loss::Conflict(_) | Loss::Rejected(_) => None,
+        });
+        if let Some(reason) = lacking {
+            tracing::error!(critical = true, store, lane, %reason, "a change and its audit entry can't be written");
+        }
     }
     match outcome {
         Outcome::Unavailable(reason) => {
