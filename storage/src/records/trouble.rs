@@ -120,7 +120,7 @@ impl Unproven {
         Some(all)
     }
 
-    /// Changes that must go through if they are made now, without their ledger entries.
+    /// Changes that must go through if they are made now, with their ledger entries.
     pub(super) fn trials(&self) -> impl Iterator<Item = &Tx> {
         self.trials.iter().map(|tx| &**tx)
     }
@@ -157,22 +157,22 @@ impl FailedCommits {
     }
 
     fn try_again(&mut self, tx: &Tx) {
-        let tx = Tx { entries: Vec::new(), ..tx.clone() };
-        if is_probe(&tx) {
+        if is_probe(tx) {
             return;
         }
-        let uses = Uses::of(&tx);
+        let uses = Uses::of(tx);
         self.trials.retain(|trial| !Uses::of(&trial.tx).is_within(&uses));
         if self.trials.len() >= TRIALS_MAX {
             self.trials.remove(0);
         }
-        self.trials.push(Trial { tx: Arc::new(tx), at: self.count });
+        self.trials.push(Trial { tx: Arc::new(tx.clone()), at: self.count });
     }
 
     /// Takes note of a commit that succeeded.
     pub(super) fn committed(&mut self, tx: &Tx) {
         let done = Footprint::of(tx);
-        self.trials.retain(|trial| !Uses::of(&trial.tx).is_within(&done.uses));
+        // What a probe appends is not what others append.
+        self.trials.retain(|trial| is_probe(tx) || !Uses::of(&trial.tx).is_within(&done.uses));
         self.failed.retain_mut(|failed| match failed.why.outage {
             Outage::Passing | Outage::Damaged => false,
             Outage::Full | Outage::Faulty => failed.needs.bytes > done.bytes,

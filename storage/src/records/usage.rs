@@ -193,6 +193,11 @@ pub(super) fn delete_any(table: &Table) -> String {
     format!("DELETE FROM {} {}", table.name, any_by_key(table))
 }
 
+/// Finds a row if there is one.
+pub(super) fn any(table: &Table) -> String {
+    format!("SELECT 1 FROM {} LIMIT 1", table.name)
+}
+
 fn any_by_key(table: &Table) -> String {
     let key = table.key.join(", ");
     format!("WHERE ({key}) IN (SELECT {key} FROM {} LIMIT 1)", table.name)

@@ -4,6 +4,9 @@
 //! them first. If one of its transactions loses, the batch begins anew with a savepoint for each,
 //! and the loser fails alone. The lane row is compared first and written last, in the same database
 //! transaction as everything else.
+//!
+//! Every row that is written is counted: a trigger can swallow a change without an error. What was not changed though it
+//! is there as it was expected is no lost race, and what is not there though its keys are free was not refused.
 
 use super::super::is_probe;
 use super::super::sql::{self, Dialect};
@@ -12,7 +15,7 @@ use super::failure;
 use super::pair;
 use super::texts::Texts;
 use crate::migrate;
-use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
+use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES};
 use chimera_core::ledger::{Head, Link, SealedEntry};
 use chimera_core::record::{Conflict, Insert, RowCount, RowKey, Step, Table, Tx, Update};
 use chimera_engine::commit::{Batch, Loss, Outcome};
@@ -74,7 +77,7 @@ pub(super) fn execute(conn: &Connection, texts: &mut Texts, batch: &Batch) -> Ou
 }
 
 fn attempt(conn: &Connection, texts: &mut Texts, batch: &Batch, careful: bool) -> Result<Outcome, Outcome> {
-    let whole = |error: rusqlite::Error| failure::of_statement(&error).err().unwrap_or_else(|| refused(&error));
+    let whole = |error: rusqlite::Error| of_batch(error.into());
     conn.prepare_cached("BEGIN IMMEDIATE").and_then(|mut s| s.raw_execute()).map_err(whole)?;
     if !holds_lane(conn, batch).map_err(whole)? {
         return Ok(Outcome::Fenced);
@@ -90,16 +93,10 @@ fn attempt(conn: &Connection, texts: &mut Texts, batch: &Batch, careful: bool) -
         }
     }
     let keep = |at: usize| lost.iter().all(|(position, _)| *position != at);
-    let (links, head) = batch.chain(keep);
-    let kept = batch.txs.iter().enumerate().filter(|(at, _)| keep(*at));
-    for (sealed, link) in kept.flat_map(|(_, tx)| &tx.entries).zip(&links) {
-        append(&mut pen, batch.lane.id, sealed, link).map_err(whole)?;
-    }
     if batch.txs.iter().any(is_probe) {
-        probe(conn, batch).map_err(whole)?;
+        probe(conn, batch).map_err(of_batch)?;
     }
-    advance(conn, batch, head).map_err(whole)?;
-    pair::stamp(conn).map_err(whole)?;
+    let head = chain(&mut pen, batch, keep).map_err(of_batch)?;
     match conn.prepare_cached("COMMIT").and_then(|mut s| s.raw_execute()) {
         Ok(_) => Ok(Outcome::Committed { head, lost }),
         // The commit's own record is written last: without room or right to write it is not there.
@@ -108,16 +105,38 @@ fn attempt(conn: &Connection, texts: &mut Texts, batch: &Batch, careful: bool) -
             Err(Outcome::Unavailable(reason)) if failure::wrote_nothing(&error) => Ok(Outcome::Unavailable(reason)),
             Err(Outcome::Unavailable(_)) => Ok(Outcome::Unsure { lost }),
             Err(outcome) => Ok(outcome),
-            Ok(_) => Ok(refused(&error)),
+            Ok(loss) => Ok(of_all(&loss)),
         },
     }
 }
 
-fn refused(error: &rusqlite::Error) -> Outcome {
-    match failure::of_statement(error) {
-        Ok(Loss::Lacking(reason)) => Outcome::Lacking(reason),
-        _ => Outcome::Refused(error.to_string()),
+/// What becomes of a batch when what all of it needs fails.
+fn of_batch(failure: Failure) -> Outcome {
+    match failure {
+        Failure::Loss(loss) => of_all(&loss),
+        Failure::Whole(outcome) => outcome,
     }
+}
+
+/// Chains the entries of those that stay, and moves the lane on.
+pub(super) fn chain(pen: &mut Pen<'_>, batch: &Batch, keep: impl Fn(usize) -> bool) -> Result<Head, Failure> {
+    let (links, head) = batch.chain(&keep);
+    let kept = batch.txs.iter().enumerate().filter(|(at, _)| keep(*at));
+    for (sealed, link) in kept.flat_map(|(_, tx)| &tx.entries).zip(&links) {
+        append(pen, batch.lane.id, sealed, link)?;
+    }
+    advance(pen.conn, batch, head)?;
+    pair::stamp(pen.conn)?;
+    Ok(head)
+}
+
+/// Refuses a change that did not touch its one row, and met no error.
+fn one_row(table: &Table, touched: usize) -> Result<(), Failure> {
+    if touched == 1 { Ok(()) } else { Err(swallowed(table)) }
+}
+
+fn swallowed(table: &Table) -> Failure {
+    Failure::Loss(Loss::Lacking(failure::left_out(table.name)))
 }
 
 /// Whether the lane is ours, and the schema too: a lane is nobody's under a schema of another version.
@@ -129,28 +148,22 @@ fn holds_lane(conn: &Connection, batch: &Batch) -> rusqlite::Result<bool> {
     conn.prepare_cached(text)?.exists(params![lane.id, lane.epoch, lane.head.seq, lane.head.hash.0, known])
 }
 
-fn advance(conn: &Connection, batch: &Batch, head: Head) -> rusqlite::Result<()> {
+fn advance(conn: &Connection, batch: &Batch, head: Head) -> Result<(), Failure> {
     let text = "UPDATE ledger_lanes SET head_seq = ?3, head_hash = ?4, last_batch_id = ?5 \
                 WHERE lane = ?1 AND epoch = ?2";
     let lane = batch.lane;
-    conn.prepare_cached(text)?.execute(params![
-        lane.id,
-        lane.epoch,
-        head.seq,
-        head.hash.0,
-        batch.id.as_bytes().as_slice()
-    ])?;
-    Ok(())
+    let cells = params![lane.id, lane.epoch, head.seq, head.hash.0, batch.id.as_bytes().as_slice()];
+    one_row(&LEDGER_LANES, conn.prepare_cached(text)?.execute(cells)?)
 }
 
-fn probe(conn: &Connection, batch: &Batch) -> rusqlite::Result<()> {
+fn probe(conn: &Connection, batch: &Batch) -> Result<(), Failure> {
     conn.execute_batch("SAVEPOINT probe")?;
     let text = "INSERT INTO audit_log_entries (lane, seq, id, tenant_id, subject_type, subject_id, event_type, \
                 actor_type, timestamp, data_json, salt, content_digest, prev_hash, hash) \
                 VALUES (?1, 9223372036854775807, '', '', 'other', '', 'probe', 'system', 0, '{}', \
                 zeroblob(16), zeroblob(32), zeroblob(32), zeroblob(32))";
-    conn.prepare_cached(text)?.execute([batch.lane.id])?;
-    conn.execute_batch("ROLLBACK TO probe; RELEASE probe")
+    one_row(&AUDIT_LOG_ENTRIES, conn.prepare_cached(text)?.execute([batch.lane.id])?)?;
+    Ok(conn.execute_batch("ROLLBACK TO probe; RELEASE probe")?)
 }
 
 fn plain(pen: &mut Pen<'_>, tx: &Tx) -> Result<Option<Loss>, Outcome> {
@@ -198,13 +211,14 @@ pub(super) fn add(pen: &mut Pen<'_>, insert: &Insert) -> Result<(), Failure> {
     cells::bind(statement, insert.cells.iter().map(|(_, value)| value))?;
     let refusal = match statement.raw_execute() {
         Ok(1) => return Ok(()),
-        Ok(_) => Loss::Rejected(format!("unique key of {}", insert.table.name)),
-        Err(error) => failure::of_statement(&error).map_err(Failure::Whole)?,
+        // Unless one of its keys is taken.
+        Ok(_) => Loss::Lacking(failure::left_out(insert.table.name)),
+        Err(error) => match failure::of_statement(&error).map_err(Failure::Whole)? {
+            // Whoever refused may have left the row there, and it would be found.
+            lacking @ Loss::Lacking(_) => return Err(Failure::Loss(lacking)),
+            refusal => refusal,
+        },
     };
-    if matches!(refusal, Loss::Lacking(_)) {
-        // Whoever refused may have left the row there, and it would be found.
-        return Err(Failure::Loss(refusal));
-    }
     Err(Failure::Loss(taken(pen.conn, insert)?.map_or(refusal, |key| Loss::Conflict(Conflict::Exists(key)))))
 }
 
@@ -216,6 +230,13 @@ fn taken(conn: &Connection, insert: &Insert) -> rusqlite::Result<Option<RowKey>>
         }
     }
     Ok(None)
+}
+
+/// Whether a text finds a row.
+fn finds(conn: &Connection, text: &sql::Text<'_>) -> rusqlite::Result<bool> {
+    let mut statement = conn.prepare_cached(&text.sql)?;
+    cells::bind(&mut statement, text.params.iter().map(|(_, value)| *value))?;
+    Ok(statement.raw_query().next()?.is_some())
 }
 
 fn exists(conn: &Connection, table: &Table, key: &RowKey) -> rusqlite::Result<bool> {
@@ -232,6 +253,9 @@ pub(super) fn compare_and_set(pen: &mut Pen<'_>, update: &Update) -> Result<(), 
     cells::bind(statement, values)?;
     if statement.raw_execute()? == 1 {
         return Ok(());
+    }
+    if finds(pen.conn, &sql::as_expected(D, update))? {
+        return Err(swallowed(table));
     }
     let key = update.row_key();
     let conflict = if exists(pen.conn, table, &key)? { Conflict::Stale(key) } else { Conflict::Missing(key) };
@@ -250,7 +274,15 @@ pub(super) fn run(pen: &mut Pen<'_>, at: usize, step: &Step) -> Result<(), Failu
     let mut statement = pen.conn.prepare_cached(&text.sql)?;
     cells::bind(&mut statement, text.params.iter().map(|(_, value)| *value))?;
     let touched = if counts { count(&mut statement)? } else { statement.raw_execute()? as u64 };
-    check_rows(at, table, *rows, touched)
+    let lost = check_rows(at, table, *rows, touched);
+    match step {
+        Step::Update { conditions, .. } | Step::Delete { conditions, .. } if lost.is_err() && touched == 0 => {
+            // What meets the conditions now met them then.
+            let text = sql::any(D, table, conditions).map_err(unreadable)?;
+            if finds(pen.conn, &text)? { Err(swallowed(table)) } else { lost }
+        }
+        _ => lost,
+    }
 }
 
 fn count(statement: &mut rusqlite::Statement<'_>) -> rusqlite::Result<u64> {
@@ -269,12 +301,9 @@ fn check_rows(step: usize, table: &'static Table, rows: RowCount, touched: u64) 
     Err(Failure::Loss(Loss::Conflict(Conflict::Rows { step, table: table.name, touched })))
 }
 
-fn append(pen: &mut Pen<'_>, lane: i64, sealed: &SealedEntry, link: &Link) -> rusqlite::Result<()> {
+fn append(pen: &mut Pen<'_>, lane: i64, sealed: &SealedEntry, link: &Link) -> Result<(), Failure> {
     let number = pen.texts.append(&AUDIT_LOG_ENTRIES);
     let statement = pen.statement(number)?;
     cells::bind_borrowed(statement, &sealed.cells(lane, link))?;
-    match statement.raw_execute()? {
-        1 => Ok(()),
-        _ => Err(rusqlite::Error::StatementChangedRows(0)),
-    }
+    one_row(&AUDIT_LOG_ENTRIES, statement.raw_execute()?)
 }

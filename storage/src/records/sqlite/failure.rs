@@ -31,6 +31,12 @@ pub(crate) fn unavailable(error: &rusqlite::Error) -> Unavailable {
     Unavailable::new(outage, reason)
 }
 
+/// Why a data file can't be used that swallows changes of a table.
+pub(super) fn left_out(table: &str) -> Unavailable {
+    let reason = format!("the data file left out changes of {table} without an error; look for a trigger on it");
+    Unavailable::new(Outage::Unusable, reason)
+}
+
 /// How the words of Chimera's own triggers begin.
 const GUARDS: [&str; 3] = ["append_only: ", "frozen: ", "immutable: "];
 

@@ -1,8 +1,9 @@
 //! The data file: how it is opened, and how its lane is taken.
 
-use super::failure::{head, unavailable};
+use super::failure::{head, left_out, unavailable};
 use super::pair;
 use chimera_core::error::io_reason;
+use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_engine::commit::{Batch, Lane, Settled};
 use chimera_engine::port::{Outage, Unavailable};
 use rusqlite::config::DbConfig;
@@ -305,7 +306,14 @@ pub(crate) fn claim(conn: &Connection, lease_until: i64) -> Result<Lane, Unavail
                 VALUES (?1, 1, 0, zeroblob(32), ?2) \
                 ON CONFLICT (lane) DO UPDATE SET epoch = epoch + 1, lease_until = excluded.lease_until \
                 RETURNING epoch, head_seq, head_hash";
-    durably(conn, || conn.query_row(text, params![LANE, lease_until], lane)).map_err(|error| unavailable(&error))
+    let taken = durably(conn, || conn.query_row(text, params![LANE, lease_until], lane).optional());
+    taken.map_err(|error| unavailable(&error))?.ok_or_else(|| left_out(LEDGER_LANES.name))
+}
+
+/// The lane as it is, whoever has it.
+pub(super) fn lane_now(conn: &Connection) -> rusqlite::Result<Option<Lane>> {
+    let text = "SELECT epoch, head_seq, head_hash FROM ledger_lanes WHERE lane = ?1";
+    conn.prepare_cached(text)?.query_row([LANE], lane).optional()
 }
 
 /// Runs a changing query in a transaction whose commit is looked at: a statement that commits by
@@ -337,8 +345,16 @@ pub(crate) fn settle(conn: &Connection, batch: &Batch) -> Result<Settled, Unavai
     Ok(match found {
         Some((lane, last)) if last.as_deref() == Some(batch.id.as_bytes()) => Settled::Ours(lane),
         Some((lane, _)) => Settled::Never(lane),
+        // Nobody took it: the change was swallowed, and the lane may be taken once that is over.
+        None if lane_now(conn).map_err(|error| unavailable(&error))?.is_some_and(|lane| same(lane, batch)) => {
+            return Err(left_out(LEDGER_LANES.name));
+        }
         None => Settled::Fenced { durable: durable(conn, batch)? },
     })
+}
+
+fn same(lane: Lane, batch: &Batch) -> bool {
+    (lane.id, lane.epoch) == (batch.lane.id, batch.lane.epoch)
 }
 
 fn durable(conn: &Connection, batch: &Batch) -> Result<Option<bool>, Unavailable> {

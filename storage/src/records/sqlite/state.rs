@@ -51,7 +51,9 @@ pub(in super::super) fn check(conn: &Connection, marks: &[Mark], now: Timestamp)
         },
     };
     hold(conn, &found, known)?;
-    read(conn)
+    // A trigger may swallow what is remembered; the data is behind all the same.
+    let state = read(conn)?;
+    Ok(StoreState { hold: state.hold.or(Some(found)), ..state })
 }
 
 /// Remembers in the file that nobody may change it, and how far anybody knows that it came: whoever resumes
