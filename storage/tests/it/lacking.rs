@@ -169,7 +169,7 @@ async fn rows_that_the_database_leaves_out_are_not_taken_for_kept() {
     execute(&url, "CREATE RULE swallow AS ON INSERT TO agents DO INSTEAD NOTHING").await;
     let why = refused(&store, agent(1)).await;
     assert_eq!(why.outage, Outage::Unusable);
-    assert!(why.reason.contains("left out rows of agents"), "{}", why.reason);
+    assert!(why.reason.contains("left out changes of agents"), "{}", why.reason);
     assert_eq!(store.ready().await, Err(why));
     execute(&url, "DROP RULE swallow ON agents").await;
     assert_eq!(store.ready().await, Ok(()));

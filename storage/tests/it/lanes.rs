@@ -213,7 +213,7 @@ async fn without_a_ledger(store: &dyn Records, seeded: &Seeded, hurt: impl Async
     let row = run(seeded);
     let tx = Tx { entries: vec![entry(seeded, "acme", "made").unwrap()], ..row.tx().unwrap() };
     let refused = store.commit(tx.clone()).await;
-    assert!(matches!(refused, Err(CommitError::Rejected { .. })), "{refused:?}");
+    assert!(matches!(refused, Err(CommitError::Unavailable(_))), "{refused:?}");
     let found = store.read(Select::from(&RUNS, Scope::System).with("id", row.id)).await.unwrap();
     assert!(found.rows.is_empty(), "an act without its audit entry");
     assert!(store.ready().await.is_err());

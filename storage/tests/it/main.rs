@@ -24,4 +24,5 @@ mod restores;
 mod schema;
 mod secrets;
 mod silence;
+mod swallowed;
 mod unseen;

@@ -14,11 +14,20 @@ pub(in super::super) fn unavailable(error: &Error) -> Unavailable {
     let (outage, reason) = kind(code);
     match error.as_db_error() {
         Some(db) if lacks(code) => return Unavailable::new(outage, lacking(code, db.message())),
+        Some(db) if foreign::replaces(db) => return Unavailable::new(Outage::Unusable, foreign::replacing(db)),
         Some(db) if is_foreign(db) => return Unavailable::new(Outage::Unusable, foreign::reason(db)),
         _ => {}
     }
     let reason = reason.map_or_else(|| format!("the database refuses an operation ({})", code.code()), str::to_owned);
     Unavailable::new(outage, reason)
+}
+
+/// Why a database can't be used that swallows changes of a table.
+pub(super) fn left_out(table: &str) -> Unavailable {
+    let reason = format!(
+        "the database left out changes of {table} without an error; look for a trigger, a rule or row security on it"
+    );
+    Unavailable::new(Outage::Unusable, reason)
 }
 
 /// Whether the schema or the rights are not what Chimera's own statements need.
@@ -97,7 +106,7 @@ pub(super) fn of_batch(error: &Error) -> Outcome {
     if contended.contains(code) {
         return Outcome::Contended;
     }
-    if lacks(code) || is_foreign(db) {
+    if lacks(code) || foreign::replaces(db) || is_foreign(db) {
         return Outcome::Lacking(unavailable(error));
     }
     if is_own_fault(error) {

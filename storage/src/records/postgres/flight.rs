@@ -7,16 +7,16 @@
 //! batch begins anew with inserts that pass over what is taken, and one pass finds every loser.
 
 use super::cells::{Cell, Cells, Read};
-use super::failure;
+use super::failure::{self, left_out};
 use super::statements::{self, ADVANCE, Expect, Inserts, LOCK, Statement};
-use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
-use chimera_core::record::{Conflict, Insert, RowKey, Step, Value};
+use super::swallows;
+use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES};
+use chimera_core::record::{Conflict, Insert, RowKey, Step, Table, Update, Value};
 use chimera_engine::commit::{Batch, Loss, Outcome};
-use chimera_engine::port::{Outage, Unavailable};
 use futures::future::join_all;
 use std::collections::HashMap;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Error, Row};
+use tokio_postgres::{Client, Error, Row, SimpleQueryMessage};
 use uuid::Uuid;
 
 /// A lane's connection and the statements prepared on it.
@@ -25,6 +25,9 @@ pub(super) struct Session {
     prepared: HashMap<String, tokio_postgres::Statement>,
     lease_seconds: f64,
 }
+
+/// Whether the lane is as the batch knows it.
+const UNMOVED: &str = "SELECT 1 FROM ledger_lanes WHERE lane = $1 AND epoch = $2 AND head_seq = $3";
 
 /// What the last batch of a lane was.
 const LAST_BATCH: &str = "SELECT last_batch_id FROM ledger_lanes WHERE lane = $1";
@@ -88,15 +91,17 @@ impl Session {
 
         let begin = self.client.batch_execute("BEGIN");
         let queue = self.client.query(&prepared[1], &keys);
-        let fence = self.client.execute(&prepared[0], &advance);
+        let fence = self.client.query(&prepared[0], &advance);
         let params: Vec<Vec<&(dyn ToSql + Sync)>> = statements.iter().map(borrowed).collect();
         let sent = prepared[3..].iter().zip(&statements).zip(&params);
         let work = join_all(sent.map(|((text, statement), params)| self.answer(statement, text, params)));
         let (begun, queued, fenced, answers) = tokio::join!(biased; begin, queue, fence, work);
         begun?;
         queued?;
-        if fenced? != 1 {
-            return Ok(Outcome::Fenced);
+        match fenced?.first().map(|row| row.get(0)) {
+            Some(true) => {}
+            Some(false) => return Ok(Outcome::Lacking(left_out(LEDGER_LANES.name))),
+            None => return self.fenced(batch).await,
         }
         let mut lost = Vec::new();
         for (statement, answer) in statements.iter().zip(answers) {
@@ -120,8 +125,8 @@ impl Session {
         if !lost.is_empty() {
             return Ok(Outcome::Lost(self.named(batch, lost).await?));
         }
-        if batch.txs.iter().any(super::super::is_probe) {
-            self.probe(batch).await?;
+        if batch.txs.iter().any(super::super::is_probe) && !self.probe(batch).await? {
+            return Ok(Outcome::Lacking(left_out(AUDIT_LOG_ENTRIES.name)));
         }
         match self.commit(batch.lane.id, batch.id).await {
             Ok(Some(true)) => Ok(Outcome::Committed { head, lost: Vec::new() }),
@@ -164,16 +169,27 @@ impl Session {
         Ok(Some(last == Some(batch)))
     }
 
-    /// Shows that the ledger can be appended to, and takes it back.
-    async fn probe(&self, batch: &Batch) -> Result<(), Error> {
+    /// What a lane that was not moved on means. One that is as it was known was taken by nobody: the change of it was
+    /// swallowed.
+    async fn fenced(&self, batch: &Batch) -> Result<Outcome, Error> {
+        self.client.batch_execute("ROLLBACK").await?;
+        let lane = batch.lane;
+        let unmoved = self.client.query(UNMOVED, &[&lane.id, &lane.epoch, &lane.head.seq]).await?;
+        Ok(if unmoved.is_empty() { Outcome::Fenced } else { Outcome::Lacking(left_out(LEDGER_LANES.name)) })
+    }
+
+    /// Whether the ledger keeps what is appended, up to the commit; takes it back.
+    async fn probe(&self, batch: &Batch) -> Result<bool, Error> {
         let text = format!(
             "SAVEPOINT probe; \
              INSERT INTO audit_log_entries (lane, seq, id, tenant_id, subject_type, subject_id, event_type, actor_type, \
              timestamp, data_json, salt, content_digest, prev_hash, hash) VALUES ({}, 9223372036854775807, '', '', \
-             'other', '', 'probe', 'system', now(), '{{}}', '', '', '', ''); ROLLBACK TO probe; RELEASE probe",
+             'other', '', 'probe', 'system', now(), '{{}}', '', '', '', ''); \
+             SET CONSTRAINTS ALL IMMEDIATE; ROLLBACK TO probe; RELEASE probe",
             batch.lane.id
         );
-        self.client.batch_execute(&text).await
+        let answers = self.client.simple_query(&text).await?;
+        Ok(answers.iter().any(|answer| matches!(answer, SimpleQueryMessage::CommandComplete(1))))
     }
 
     async fn prepare(&mut self, texts: Vec<String>) -> Result<Vec<tokio_postgres::Statement>, Error> {
@@ -205,28 +221,43 @@ impl Session {
                 continue;
             }
             let loss = match why {
-                Why::Insert(insert) => self.taken(insert).await?,
-                Why::Update(key, table) => {
-                    let there = self.exists(table, &key).await?;
+                Why::Insert(insert) => self.taken(batch, insert).await?,
+                Why::Update(update) if swallows::update(&self.client, update).await? => {
+                    Loss::Lacking(left_out(update.table.name))
+                }
+                Why::Update(update) => {
+                    let key = update.row_key();
+                    let there = self.exists(update.table, &key).await?;
                     Loss::Conflict(if there { Conflict::Stale(key) } else { Conflict::Missing(key) })
                 }
-                Why::Rows { step, table, touched } => Loss::Conflict(Conflict::Rows { step, table, touched }),
+                Why::Rows { step, table, touched } => {
+                    let only = batch.txs[tx].steps.get(step).filter(|_| touched == 0 && changes_of(batch, table) == 1);
+                    match only {
+                        Some(only) if swallows::step(&self.client, only).await? => Loss::Lacking(left_out(table)),
+                        _ => Loss::Conflict(Conflict::Rows { step, table, touched }),
+                    }
+                }
             };
             named.push((tx, loss));
         }
         Ok(named)
     }
 
-    async fn taken(&mut self, insert: &Insert) -> Result<Loss, Error> {
+    async fn taken(&mut self, batch: &Batch, insert: &Insert) -> Result<Loss, Error> {
         for key in insert.keys().filter_map(|columns| insert.key(columns)) {
             if self.exists(insert.table, &key).await? {
                 return Ok(Loss::Conflict(Conflict::Exists(key)));
             }
         }
-        Ok(Loss::Rejected(format!("unique key of {}", insert.table.name)))
+        // Nobody has its keys: the row was swallowed, unless its own batch has the same row twice.
+        Ok(if is_twice(batch, insert) {
+            Loss::Rejected(format!("unique key of {}", insert.table.name))
+        } else {
+            Loss::Lacking(left_out(insert.table.name))
+        })
     }
 
-    async fn exists(&mut self, table: &chimera_core::record::Table, key: &RowKey) -> Result<bool, Error> {
+    async fn exists(&mut self, table: &Table, key: &RowKey) -> Result<bool, Error> {
         let text = super::super::sql::exists(super::super::sql::Dialect::Postgres, table, key.columns);
         let statement = self.prepare(vec![text]).await?.remove(0);
         let cells: Vec<Cell<'_>> = key.values.iter().map(Cell).collect();
@@ -241,10 +272,25 @@ enum Answer {
     Count { table: &'static str, left_out: bool },
 }
 
-/// Why a database can't be used that swallows rows of a table.
-pub(super) fn left_out(table: &str) -> Unavailable {
-    let reason = format!("the database left out rows of {table} without an error; look for a trigger or a rule on it");
-    Unavailable::new(Outage::Unusable, reason)
+/// Whether another row of the batch has a key of this one.
+fn is_twice(batch: &Batch, insert: &Insert) -> bool {
+    let steps = batch.txs.iter().flat_map(|tx| &tx.steps).filter_map(|step| match step {
+        Step::Insert(insert) => Some(insert),
+        Step::Lock { .. } | Step::Update { .. } | Step::Delete { .. } => None,
+    });
+    let others = batch.txs.iter().flat_map(|tx| &tx.inserts).chain(steps);
+    let mut others = others.filter(|other| other.table.name == insert.table.name && !std::ptr::eq(*other, insert));
+    let shares =
+        |other: &Insert| insert.keys().any(|key| insert.key(key).is_some_and(|own| other.key(key) == Some(own)));
+    others.any(shares)
+}
+
+/// How much of a batch concerns a table.
+fn changes_of(batch: &Batch, table: &str) -> usize {
+    let inserts = batch.txs.iter().flat_map(|tx| &tx.inserts).map(|insert| insert.table);
+    let updates = batch.txs.iter().flat_map(|tx| &tx.updates).map(|update| update.table);
+    let steps = batch.txs.iter().flat_map(|tx| &tx.steps).map(swallows::table_of);
+    inserts.chain(updates).chain(steps).filter(|changed| changed.name == table).count()
 }
 
 fn borrowed<'a>(statement: &'a Statement<'_>) -> Vec<&'a (dyn ToSql + Sync)> {
@@ -259,16 +305,15 @@ struct Lost<'a> {
 
 enum Why<'a> {
     Insert(&'a Insert),
-    Update(RowKey, &'static chimera_core::record::Table),
+    Update(&'a Update),
     Rows { step: usize, table: &'static str, touched: u64 },
 }
 
 fn losers<'a>(statement: &Statement<'a>, rows: &[Row]) -> Vec<Lost<'a>> {
     match &statement.expects {
         Expect::Updates(updates) if rows.len() < updates.len() => {
-            let done: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
-            let missing = updates.iter().zip(1..).filter(|(_, ord)| !done.contains(ord));
-            missing.map(|((tx, u), _)| Lost { tx: *tx, why: Why::Update(u.row_key(), u.table) }).collect()
+            let lost = |(tx, update): &(usize, &'a Update)| Lost { tx: *tx, why: Why::Update(update) };
+            statements::not_made(updates, rows).map(lost).collect()
         }
         Expect::Inserts(inserts) if rows.len() < inserts.len() => {
             let keys: Vec<Vec<Value>> = rows.iter().map(key_of).collect();

@@ -12,6 +12,21 @@ pub(super) const CONSTRAINTS: &str = include_str!("constraints.txt");
 /// The place in the server that raises what a function asks it to raise.
 const RAISE: &str = "exec_stmt_raise";
 
+/// The place in the server that puts rules into the place of statements.
+const REWRITE: &str = "RewriteQuery";
+
+/// Whether a rule of the server's (`CREATE RULE`) stands in the place of a statement; Chimera's schema has none.
+pub(super) fn replaces(db: &DbError) -> bool {
+    *db.code() == SqlState::FEATURE_NOT_SUPPORTED && db.routine() == Some(REWRITE)
+}
+
+/// What such a rule does, with its table if the server names it.
+pub(super) fn replacing(db: &DbError) -> String {
+    let named = catalog().into_iter().find(|table| db.message().contains(&format!("\"{}\"", table.name)));
+    let table = named.map(|table| format!(": {}", table.name)).unwrap_or_default();
+    format!("a rule that is not Chimera's takes the place of changes in the database{table}; look into pg_rules")
+}
+
 /// Whether a rule refused that Chimera's schema does not have. Classes: 22 data, 23 integrity, P0 raised, CH ours.
 pub(super) fn refuses(db: &DbError) -> bool {
     match db.code().code().get(..2) {

@@ -1,7 +1,8 @@
 //! Taking, settling and giving back a lane.
 
 use super::super::hold::head;
-use super::failure::unavailable;
+use super::failure::{left_out, unavailable};
+use chimera_core::ledger::tables::LEDGER_LANES;
 use chimera_core::limits;
 use chimera_engine::commit::{Batch, Lane, Settled};
 use chimera_engine::port::Unavailable;
@@ -22,6 +23,11 @@ const ADD: &str = "INSERT INTO ledger_lanes (lane, epoch, head_seq, head_hash, l
 const TAKE_ANEW: &str = "UPDATE ledger_lanes SET epoch = epoch + 1, lease_until = now() + make_interval(secs => $3) \
      WHERE lane = $1 AND epoch = $2 RETURNING lane, epoch, head_seq, head_hash, last_batch_id";
 
+/// A lane that could be taken, and that nobody is taking.
+const FREE: &str = "SELECT 1 FROM ledger_lanes WHERE lease_until < now() LIMIT 1 FOR UPDATE SKIP LOCKED";
+
+const EPOCH: &str = "SELECT epoch FROM ledger_lanes WHERE lane = $1";
+
 const RELEASE: &str = "UPDATE ledger_lanes SET lease_until = '-infinity' WHERE lane = $1 AND epoch = $2";
 
 /// Tries to add a lane before it is said that none is to be had.
@@ -35,17 +41,22 @@ pub(super) async fn claim(
     lease_seconds: f64,
     mine: Option<Lane>,
 ) -> Result<Lane, Unavailable> {
-    if let Some(mine) = mine {
-        let again = client.query_opt(TAKE_ANEW, &[&mine.id, &mine.epoch, &lease_seconds]).await;
-        if let Some(row) = again.map_err(|e| unavailable(&e))? {
-            return lane(&row);
-        }
+    if let Some(mine) = mine
+        && let Some(row) = take_anew(client, mine, lease_seconds).await?
+    {
+        return lane(&row);
     }
     let lanes_max = i64::try_from(limits::LANES_MAX).unwrap_or(i64::MAX);
+    let mut swallowed = false;
     for _ in 0..ADD_TRIES_MAX {
         let free = client.query_opt(TAKE_FREE, &[&node, &lease_seconds]).await.map_err(|e| unavailable(&e))?;
         if let Some(row) = free {
             return lane(&row);
+        }
+        // One that is free and can't be taken, again and again, is no reason to add another.
+        swallowed = client.query_opt(FREE, &[]).await.map_err(|e| unavailable(&e))?.is_some();
+        if swallowed {
+            continue;
         }
         let added = client.query_opt(ADD, &[&node, &lease_seconds, &lanes_max]).await.map_err(|e| unavailable(&e))?;
         if let Some(row) = added {
@@ -53,17 +64,28 @@ pub(super) async fn claim(
         }
         // Another node added the same number in the same moment, or there are as many as may be.
     }
-    Err(super::connect::passing("every lane is taken; one is free when a lease has run out"))
+    Err(if swallowed {
+        left_out(LEDGER_LANES.name)
+    } else {
+        super::connect::passing("every lane is taken; one is free when a lease has run out")
+    })
+}
+
+/// Takes a lane that nobody took meanwhile. One whose epoch stays is nobody else's: the change of it was swallowed.
+async fn take_anew(client: &Client, mine: Lane, lease_seconds: f64) -> Result<Option<Row>, Unavailable> {
+    let taken = client.query_opt(TAKE_ANEW, &[&mine.id, &mine.epoch, &lease_seconds]).await;
+    let taken = taken.map_err(|e| unavailable(&e))?;
+    let epoch: Option<i64> = match &taken {
+        Some(row) => Some(row.get(1)),
+        None => client.query_opt(EPOCH, &[&mine.id]).await.map_err(|e| unavailable(&e))?.map(|row| row.get(0)),
+    };
+    if epoch == Some(mine.epoch) { Err(left_out(LEDGER_LANES.name)) } else { Ok(taken) }
 }
 
 /// Takes the batch's lane anew and looks whether the batch is in it. Waits for the old
 /// transaction to end, because both want the lane's row.
 pub(super) async fn settle(client: &Client, batch: &Batch, lease_seconds: f64) -> Result<Settled, Unavailable> {
-    let row = client
-        .query_opt(TAKE_ANEW, &[&batch.lane.id, &batch.lane.epoch, &lease_seconds])
-        .await
-        .map_err(|e| unavailable(&e))?;
-    let Some(row) = row else {
+    let Some(row) = take_anew(client, batch.lane, lease_seconds).await? else {
         return Ok(Settled::Fenced { durable: durable(client, batch).await? });
     };
     let last: Option<Uuid> = row.get(4);

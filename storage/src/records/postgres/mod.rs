@@ -14,6 +14,7 @@ mod reader;
 mod silence;
 pub(crate) mod state;
 mod statements;
+mod swallows;
 mod trial;
 mod watch;
 mod worker;

@@ -1,7 +1,7 @@
 //! Whether the database is the one that the marks tell of, and whether it is held.
 
 use super::super::hold::{Furthest, StoreState, head, reason};
-use super::failure::unavailable;
+use super::failure::{left_out, unavailable};
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES, STORE_STATE};
 use chimera_core::ledger::{Behind, Digest32, LaneRow, Mark};
 use chimera_core::record::Table;
@@ -105,7 +105,9 @@ pub(in super::super) async fn check(client: &Client, marks: &[Mark]) -> Result<S
         },
     };
     hold(client, &why, known).await.map_err(|error| unavailable(&error))?;
-    read(client).await
+    let state = read(client).await?;
+    // A trigger may swallow what is remembered; the data is behind all the same.
+    if state.hold.is_some() { Ok(state) } else { Err(left_out(STORE_STATE.name)) }
 }
 
 /// How far every lane has come, whoever has it, all of one moment.

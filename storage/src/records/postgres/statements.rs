@@ -43,10 +43,12 @@ pub(super) enum Expect<'a> {
     Count { table: &'static str, rows: usize },
 }
 
-/// Compares the lane with what the batch builds on and moves it on.
+/// Compares the lane with what the batch builds on and moves it on. Tells whether it was moved: a trigger may keep it
+/// where it was.
 pub(super) const ADVANCE: &str = "UPDATE ledger_lanes SET head_seq = $4, head_hash = $5, last_batch_id = $6, \
      lease_until = now() + make_interval(secs => $7) \
-     WHERE lane = $1 AND epoch = $2 AND head_seq = $3";
+     WHERE lane = $1 AND epoch = $2 AND head_seq = $3 \
+     RETURNING head_seq = $4 AND last_batch_id IS NOT DISTINCT FROM $6";
 
 /// Queues for row keys in the order given, which is the same for every lane.
 pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS key";
@@ -127,6 +129,15 @@ fn bulk_update<'a>(rows: Vec<(usize, &'a Update)>) -> Statement<'a> {
     columns.extend((0..expect.len()).map(|n| rows.iter().map(|(_, u)| &u.expect[n].1).collect()));
     columns.extend((0..set.len()).map(|n| rows.iter().map(|(_, u)| &u.set[n].1).collect()));
     Statement { sql, params: arrays(columns.into_iter()), expects: Expect::Updates(rows) }
+}
+
+/// Those of a statement's updates whose positions did not come back.
+pub(super) fn not_made<'r, 'a>(
+    updates: &'r [(usize, &'a Update)],
+    rows: &[tokio_postgres::Row],
+) -> impl Iterator<Item = &'r (usize, &'a Update)> + use<'r, 'a> {
+    let made: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+    updates.iter().zip(1..).filter(move |(_, ord)| !made.contains(ord)).map(|(update, _)| update)
 }
 
 /// Inserts into the same columns of one table share a statement.

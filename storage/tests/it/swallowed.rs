@@ -1,0 +1,421 @@
+//! Changes that a trigger, a rule or a row policy swallows without an error. They are not taken for made, nor for a lost
+//! race: the store is unusable and names the table as long as that is so, keeps nothing of the change, and goes on by
+//! itself afterwards.
+
+use crate::records::{fresh_database, one_lane, sqlite};
+use chimera_core::job::tables::AGENTS;
+use chimera_core::record::{Compare, Condition, Conflict, Insert, RowCount, Step, Tx, Update, Value};
+use chimera_engine::port::{CommitError, Outage, Records, Unavailable};
+use chimera_storage::records::{PostgresRecords, SqliteRecords};
+use chimera_testkit::world::World;
+use std::time::Duration;
+
+fn agent(n: u64) -> Insert {
+    let cells = vec![
+        ("id", uuid::Uuid::from_u64_pair(1, n).into()),
+        ("name", "a".into()),
+        ("agent_level", "L0".into()),
+        ("llm_provider", "local".into()),
+        ("llm_model", "m".into()),
+        ("max_tokens", Value::Int(1)),
+        ("allowed_skills", Vec::<String>::new().into()),
+    ];
+    Insert::into(&AGENTS, cells).unwrap()
+}
+
+fn id(n: u64) -> Value {
+    uuid::Uuid::from_u64_pair(1, n).into()
+}
+
+fn is(column: &'static str, value: Value) -> Condition {
+    Condition { column, compare: Compare::Is, value }
+}
+
+fn added(n: u64) -> Tx {
+    Tx { inserts: vec![agent(n)], ..Tx::default() }
+}
+
+fn added_in_order(n: u64) -> Tx {
+    Tx { steps: vec![Step::Insert(agent(n))], ..Tx::default() }
+}
+
+fn renamed(n: u64) -> Tx {
+    let update = Update::of(&AGENTS, vec![id(n)], vec![("name", "a".into())], vec![("name", "b".into())]);
+    Tx { updates: vec![update.unwrap()], ..Tx::default() }
+}
+
+fn renamed_in_order(n: u64) -> Tx {
+    let conditions = vec![is("id", id(n)), is("name", "a".into())];
+    let step = Step::update(&AGENTS, conditions, vec![("name", "b".into())], RowCount::Exactly(1)).unwrap();
+    Tx { steps: vec![step], ..Tx::default() }
+}
+
+fn removed(n: u64) -> Tx {
+    let conditions = vec![is("id", id(n))];
+    Tx { steps: vec![Step::Delete { table: &AGENTS, conditions, rows: RowCount::Exactly(1) }], ..Tx::default() }
+}
+
+async fn execute(url: &str, sql: &str) {
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client.batch_execute(sql).await.unwrap();
+}
+
+/// The store of somebody who owns nothing, whom policies concern.
+async fn visited(url: &str, name: &str) -> PostgresRecords {
+    one_lane(url).await.close().await;
+    let role = format!(
+        "DROP ROLE IF EXISTS {name}; CREATE ROLE {name} LOGIN; GRANT ALL ON SCHEMA public TO {name}; \
+         GRANT ALL ON ALL TABLES IN SCHEMA public TO {name}"
+    );
+    execute(url, &role).await;
+    let (scheme, rest) = url.split_once("://").unwrap();
+    one_lane(&format!("{scheme}://{name}@{}", rest.split_once('@').unwrap().1)).await
+}
+
+/// A trigger of the server that does this before every change of that kind.
+fn before(change: &str, table: &str, body: &str) -> String {
+    format!(
+        "CREATE OR REPLACE FUNCTION dba_rule() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$; \
+         CREATE TRIGGER dba BEFORE {change} ON {table} FOR EACH ROW EXECUTE FUNCTION dba_rule()"
+    )
+}
+
+/// A policy that lets everything be seen and added, and nothing be changed.
+fn policy(table: &str) -> String {
+    format!(
+        "ALTER TABLE {table} ENABLE ROW LEVEL SECURITY; CREATE POLICY seen ON {table} FOR SELECT USING (true); \
+         CREATE POLICY added ON {table} FOR INSERT WITH CHECK (true); \
+         CREATE POLICY changed ON {table} FOR UPDATE USING (false)"
+    )
+}
+
+fn no_policy(table: &str) -> String {
+    format!(
+        "ALTER TABLE {table} DISABLE ROW LEVEL SECURITY; DROP POLICY seen ON {table}; DROP POLICY added ON {table}; \
+         DROP POLICY changed ON {table}"
+    )
+}
+
+/// A trigger of the file that swallows every change of that kind.
+fn ignore(change: &str, table: &str) -> String {
+    format!("CREATE TRIGGER dba BEFORE {change} ON {table} BEGIN SELECT RAISE(IGNORE); END")
+}
+
+/// A change is refused for the table, and the store is not ready for the same reason, however often it is asked.
+async fn unusable(store: &dyn Records, tx: Tx, table: &str, rule: &str) {
+    let told = |why: &Unavailable| why.outage == Outage::Unusable && why.reason.contains(table);
+    match store.commit(tx).await {
+        Err(CommitError::Unavailable(why)) if told(&why) => {}
+        other => panic!("{rule}: {other:?}"),
+    }
+    for _ in 0..3 {
+        match store.ready().await {
+            Err(why) if told(&why) => {}
+            other => panic!("{rule}: {other:?}"),
+        }
+    }
+    assert_eq!(store.hold(), None, "{rule}");
+}
+
+async fn until_ready(store: &dyn Records, rule: &str) {
+    let back = async { while store.ready().await.is_err() {} };
+    tokio::time::timeout(Duration::from_secs(20), back).await.unwrap_or_else(|_| panic!("it stays so: {rule}"));
+}
+
+/// How many entries there are, and how many the lanes tell of.
+async fn ledger(url: &str) -> (i64, i64) {
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    let text = "SELECT (SELECT count(*) FROM audit_log_entries), (SELECT sum(head_seq)::bigint FROM ledger_lanes)";
+    let row = client.query_one(text, &[]).await.unwrap();
+    (row.get(0), row.get(1))
+}
+
+fn ledger_in(file: &rusqlite::Connection) -> (i64, i64) {
+    let text = "SELECT (SELECT count(*) FROM audit_log_entries), (SELECT sum(head_seq) FROM ledger_lanes)";
+    file.query_row(text, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
+}
+
+fn opened() -> (tempfile::TempDir, SqliteRecords, rusqlite::Connection) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = sqlite(folder.path()).unwrap();
+    let file = rusqlite::Connection::open(folder.path().join("chimera.db")).unwrap();
+    (folder, store, file)
+}
+
+#[tokio::test]
+async fn a_data_file_that_swallows_changes_of_the_lane_keeps_no_entry_without_its_head() {
+    let (_folder, store, file) = opened();
+    let world = World::new(1);
+    world.write(&store, 0, "acme", 2).await;
+    for rule in [ignore("UPDATE", "ledger_lanes"), ignore("UPDATE OF head_seq", "ledger_lanes")] {
+        let before = ledger_in(&file);
+        file.execute_batch(&rule).unwrap();
+        unusable(&store, world.entries(0, "acme", 1), "ledger_lanes", &rule).await;
+        assert_eq!(ledger_in(&file), before, "{rule}");
+        file.execute_batch("DROP TRIGGER dba").unwrap();
+        until_ready(&store, &rule).await;
+        world.write(&store, 0, "acme", 1).await;
+        assert_eq!(ledger_in(&file), (before.0 + 1, before.1 + 1), "{rule}");
+    }
+    store.close().await;
+}
+
+/// One that is opened meanwhile can't take its lane, and says why.
+#[tokio::test]
+async fn a_data_file_that_swallows_the_claim_of_its_lane_is_unusable_until_it_does_not() {
+    let (folder, store, file) = opened();
+    store.commit(added(1)).await.unwrap();
+    store.close().await;
+    let rule = ignore("UPDATE", "ledger_lanes");
+    file.execute_batch(&rule).unwrap();
+    let store = sqlite(folder.path()).unwrap();
+    unusable(&store, added(2), "ledger_lanes", &rule).await;
+    file.execute_batch("DROP TRIGGER dba").unwrap();
+    until_ready(&store, &rule).await;
+    store.commit(added(2)).await.unwrap();
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_swallows_changes_of_the_lane_is_unusable_and_nobody_took_the_lane_over() {
+    let (url, world) = (fresh_database(), World::new(1));
+    let store = visited(&url, "swallowed_lane").await;
+    world.write(&store, 0, "acme", 2).await;
+    let drop = "DROP TRIGGER dba ON ledger_lanes".to_owned();
+    for (rule, mend) in [
+        (before("UPDATE", "ledger_lanes", "RETURN NULL;"), drop.clone()),
+        (before("UPDATE", "ledger_lanes", "RETURN OLD;"), drop),
+        (
+            "CREATE RULE dba AS ON UPDATE TO ledger_lanes DO INSTEAD NOTHING".to_owned(),
+            "DROP RULE dba ON ledger_lanes".to_owned(),
+        ),
+        (policy("ledger_lanes"), no_policy("ledger_lanes")),
+    ] {
+        let before = ledger(&url).await;
+        execute(&url, &rule).await;
+        unusable(&store, world.entries(0, "acme", 1), "ledger_lanes", &rule).await;
+        assert_eq!(ledger(&url).await, before, "{rule}");
+        execute(&url, &mend).await;
+        until_ready(&store, &rule).await;
+        world.write(&store, 0, "acme", 1).await;
+        assert_eq!(ledger(&url).await, (before.0 + 1, before.1 + 1), "{rule}");
+    }
+    store.close().await;
+}
+
+/// Whoever finds no lane that it can take adds one; one that can't be changed is of no use.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_swallows_claims_gets_no_further_lanes() {
+    let url = fresh_database();
+    one_lane(&url).await.close().await;
+    let rule = before("UPDATE", "ledger_lanes", "RETURN NULL;");
+    execute(&url, &rule).await;
+    let store = one_lane(&url).await;
+    unusable(&store, added(1), "ledger_lanes", &rule).await;
+    execute(&url, "DO $$ BEGIN ASSERT (SELECT count(*) FROM ledger_lanes) = 1; END $$").await;
+    execute(&url, "DROP TRIGGER dba ON ledger_lanes").await;
+    until_ready(&store, &rule).await;
+    store.commit(added(1)).await.unwrap();
+    store.close().await;
+}
+
+#[tokio::test]
+async fn rows_that_a_data_file_swallows_are_neither_made_nor_the_changes_fault_nor_a_lost_race() {
+    let (_folder, store, file) = opened();
+    for n in 1..=3 {
+        store.commit(added(n)).await.unwrap();
+    }
+    for (change, tx) in [
+        ("INSERT", added(11)),
+        ("INSERT", added_in_order(12)),
+        ("UPDATE", renamed(1)),
+        ("UPDATE", renamed_in_order(2)),
+        ("DELETE", removed(3)),
+    ] {
+        let rule = ignore(change, "agents");
+        file.execute_batch(&rule).unwrap();
+        unusable(&store, tx.clone(), "agents", &rule).await;
+        assert!(store.commit(Tx::default()).await.is_ok(), "small changes work: {rule}");
+        file.execute_batch("DROP TRIGGER dba").unwrap();
+        until_ready(&store, &rule).await;
+        store.commit(tx).await.unwrap();
+    }
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_that_a_database_swallows_are_neither_made_nor_the_changes_fault_nor_a_lost_race() {
+    let url = fresh_database();
+    let store = visited(&url, "swallowed_row").await;
+    for n in 1..=8 {
+        store.commit(added(n)).await.unwrap();
+    }
+    let trigger = |change| (before(change, "agents", "RETURN NULL;"), "DROP TRIGGER dba ON agents".to_owned());
+    let rule = |change| {
+        (format!("CREATE RULE dba AS ON {change} TO agents DO INSTEAD NOTHING"), "DROP RULE dba ON agents".to_owned())
+    };
+    let policy = || (policy("agents"), no_policy("agents"));
+    for ((rule, mend), tx) in [
+        (trigger("INSERT"), added(11)),
+        (trigger("INSERT"), added_in_order(12)),
+        (rule("INSERT"), added_in_order(13)),
+        (trigger("UPDATE"), renamed(1)),
+        (trigger("UPDATE"), renamed_in_order(2)),
+        (trigger("DELETE"), removed(3)),
+        (rule("UPDATE"), renamed(4)),
+        (rule("DELETE"), removed(5)),
+        (policy(), renamed(6)),
+        (policy(), renamed_in_order(7)),
+        (policy(), removed(8)),
+    ] {
+        execute(&url, &rule).await;
+        // The server does not say which table has the rule that an insert in its order can't be used with.
+        let told = if rule.contains("RULE dba AS ON INSERT") { "pg_rules" } else { "agents" };
+        unusable(&store, tx.clone(), told, &rule).await;
+        assert!(store.commit(Tx::default()).await.is_ok(), "small changes work: {rule}");
+        execute(&url, &mend).await;
+        until_ready(&store, &rule).await;
+        store.commit(tx).await.unwrap();
+    }
+    store.close().await;
+}
+
+/// The row that was meant has changed since: another one shows that changes are still swallowed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trial_with_another_row_counts_what_it_changed_on_both_stores() {
+    let (_folder, store, file) = opened();
+    store.commit(added(1)).await.unwrap();
+    let rule = ignore("UPDATE", "agents");
+    file.execute_batch(&rule).unwrap();
+    unusable(&store, renamed(1), "agents", &rule).await;
+    file.execute_batch(&format!("DROP TRIGGER dba; UPDATE agents SET name = 'c'; {rule}")).unwrap();
+    assert!(store.ready().await.is_err());
+    file.execute_batch("DROP TRIGGER dba").unwrap();
+    assert_eq!(store.ready().await, Ok(()));
+    store.close().await;
+
+    let url = fresh_database();
+    let store = one_lane(&url).await;
+    store.commit(added(1)).await.unwrap();
+    let rule = before("UPDATE", "agents", "RETURN NULL;");
+    execute(&url, &rule).await;
+    unusable(&store, renamed(1), "agents", &rule).await;
+    let changed =
+        "ALTER TABLE agents DISABLE TRIGGER dba; UPDATE agents SET name = 'c'; ALTER TABLE agents ENABLE TRIGGER dba";
+    execute(&url, changed).await;
+    assert!(store.ready().await.is_err());
+    execute(&url, "DROP TRIGGER dba ON agents").await;
+    assert_eq!(store.ready().await, Ok(()));
+    store.close().await;
+}
+
+#[tokio::test]
+async fn entries_that_a_data_file_swallows_keep_it_from_being_ready() {
+    let (_folder, store, file) = opened();
+    let world = World::new(1);
+    world.write(&store, 0, "acme", 1).await;
+    let of_one = "CREATE TRIGGER dba BEFORE INSERT ON audit_log_entries WHEN NEW.tenant_id = 'acme' \
+                  BEGIN SELECT RAISE(IGNORE); END";
+    for rule in [ignore("INSERT", "audit_log_entries"), of_one.to_owned()] {
+        let before = ledger_in(&file);
+        file.execute_batch(&rule).unwrap();
+        unusable(&store, world.entries(0, "acme", 2), "audit_log_entries", &rule).await;
+        assert_eq!(ledger_in(&file), before, "{rule}");
+        file.execute_batch("DROP TRIGGER dba").unwrap();
+        until_ready(&store, &rule).await;
+        world.write(&store, 0, "acme", 1).await;
+        assert_eq!(ledger_in(&file), (before.0 + 1, before.1 + 1), "{rule}");
+    }
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_that_a_database_swallows_or_refuses_at_the_commit_keep_it_from_being_ready() {
+    let (url, world) = (fresh_database(), World::new(1));
+    let store = one_lane(&url).await;
+    world.write(&store, 0, "acme", 1).await;
+    let drop = "DROP TRIGGER dba ON audit_log_entries";
+    let late = |when: &str| {
+        format!(
+            "CREATE OR REPLACE FUNCTION audit_log_entries_late() RETURNS trigger LANGUAGE plpgsql AS \
+             $$ BEGIN RAISE 'no'; END $$; CREATE CONSTRAINT TRIGGER dba AFTER INSERT ON audit_log_entries \
+             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW {when} EXECUTE FUNCTION audit_log_entries_late()"
+        )
+    };
+    let of_one = "IF NEW.tenant_id = 'acme' THEN RETURN NULL; END IF; RETURN NEW;";
+    for (rule, mend) in [
+        (before("INSERT", "audit_log_entries", "RETURN NULL;"), drop),
+        (before("INSERT", "audit_log_entries", of_one), drop),
+        (
+            "CREATE RULE dba AS ON INSERT TO audit_log_entries DO INSTEAD NOTHING".to_owned(),
+            "DROP RULE dba ON audit_log_entries",
+        ),
+        (late(""), drop),
+        (late("WHEN (NEW.tenant_id = 'acme')"), drop),
+    ] {
+        let before = ledger(&url).await;
+        execute(&url, &rule).await;
+        unusable(&store, world.entries(0, "acme", 2), "audit_log_entries", &rule).await;
+        assert_eq!(ledger(&url).await, before, "{rule}");
+        execute(&url, mend).await;
+        until_ready(&store, &rule).await;
+        world.write(&store, 0, "acme", 1).await;
+        assert_eq!(ledger(&url).await, (before.0 + 1, before.1 + 1), "{rule}");
+    }
+    store.close().await;
+}
+
+/// Whoever really came too late is told so, and the store is ready.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_lost_a_race_is_no_trouble_of_either_store() {
+    let (folder, url) = (tempfile::tempdir().unwrap(), fresh_database());
+    let stores: [Box<dyn Records>; 2] = [Box::new(sqlite(folder.path()).unwrap()), Box::new(one_lane(&url).await)];
+    for store in stores {
+        store.commit(added(1)).await.unwrap();
+        store.commit(renamed(1)).await.unwrap();
+        let late = store.commit(renamed(1)).await;
+        assert!(matches!(late, Err(CommitError::Conflict(Conflict::Stale(_)))), "{late:?}");
+        for (late, there) in [(renamed(2), false), (added(1), true)] {
+            let answer = store.commit(late).await;
+            let told = if there {
+                matches!(answer, Err(CommitError::Conflict(Conflict::Exists(_))))
+            } else {
+                matches!(answer, Err(CommitError::Conflict(Conflict::Missing(_))))
+            };
+            assert!(told, "{answer:?}");
+        }
+        for late in [renamed_in_order(1), removed(2)] {
+            let late = store.commit(late).await;
+            assert!(matches!(late, Err(CommitError::Conflict(Conflict::Rows { .. }))), "{late:?}");
+        }
+        assert_eq!(store.ready().await, Ok(()));
+        store.close().await;
+    }
+}
+
+/// Data that was put back is held though the row that says so can't be written.
+#[tokio::test]
+async fn older_data_that_swallows_its_hold_takes_no_change() {
+    let (folder, store, file) = opened();
+    let world = World::new(1);
+    world.write(&store, 0, "acme", 1).await;
+    drop(file);
+    store.close().await;
+    let (data, copy) = (folder.path().join("chimera.db"), folder.path().join("older"));
+    std::fs::copy(&data, &copy).unwrap();
+    let store = sqlite(folder.path()).unwrap();
+    world.write(&store, 0, "acme", 1).await;
+    store.close().await;
+    std::fs::copy(&copy, &data).unwrap();
+    let file = rusqlite::Connection::open(&data).unwrap();
+    let rules = "CREATE TRIGGER one BEFORE INSERT ON store_state BEGIN SELECT RAISE(IGNORE); END; \
+                 CREATE TRIGGER two BEFORE UPDATE ON store_state BEGIN SELECT RAISE(IGNORE); END";
+    file.execute_batch(rules).unwrap();
+    let store = sqlite(folder.path()).unwrap();
+    let refused = store.commit(world.entries(0, "acme", 1)).await;
+    assert!(matches!(refused, Err(CommitError::Blocked(_))), "{refused:?}");
+    assert!(store.hold().is_some());
+    store.close().await;
+}
