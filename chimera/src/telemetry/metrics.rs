@@ -156,7 +156,10 @@ const METRICS: &[(&str, &[Metric])] = &[
                 "chimera_commit_batches_total",
                 &[
                     ("store", OPEN),
-                    ("outcome", &["committed", "lost", "contended", "refused", "fenced", "unavailable", "unsure"]),
+                    (
+                        "outcome",
+                        &["committed", "lost", "contended", "refused", "lacking", "fenced", "unavailable", "unsure"],
+                    ),
                 ],
                 "Batches that this process sent to the store.",
             ),
@@ -192,7 +195,8 @@ const METRICS: &[(&str, &[Metric])] = &[
                 "chimera_lane_lease_age_seconds",
                 &[("lane", OPEN)],
                 "Time since the lease of the lane was renewed, when this process held it last. The embedded store is \
-                 locked by its process and renews nothing while it is idle.",
+                 locked by its process and renews nothing; while it is idle, it commits once a minute, when what has \
+                 expired is swept.",
             ),
         ],
     ),
