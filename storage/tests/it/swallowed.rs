@@ -419,3 +419,48 @@ async fn older_data_that_swallows_its_hold_takes_no_change() {
     assert!(store.hold().is_some());
     store.close().await;
 }
+
+/// Adds, takes and changes rows at once; the rule concerns one row that is added and the first that is changed.
+async fn together(store: &dyn Records) {
+    let changes = [added(1), added(21), added_in_order(22), renamed(1), renamed(2), renamed_in_order(3), added(23)];
+    let answers = futures::future::join_all(changes.map(|tx| store.commit(tx))).await;
+    let words = answers.iter().map(|answer| match answer {
+        Ok(_) => "made",
+        Err(CommitError::Conflict(Conflict::Exists(_))) => "exists",
+        Err(CommitError::Unavailable(why)) if why.outage == Outage::Unusable => "unusable",
+        _ => "another",
+    });
+    let words: Vec<_> = words.collect();
+    assert_eq!(words, ["exists", "made", "unusable", "unusable", "made", "made", "made"], "{answers:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_is_swallowed_does_not_disturb_those_it_was_sent_with() {
+    let first = "UPDATE agents SET llm_model = 'x' WHERE id = (SELECT id FROM agents ORDER BY id LIMIT 1)";
+    let (_folder, store, file) = opened();
+    for n in 1..=3 {
+        store.commit(added(n)).await.unwrap();
+    }
+    let twenty_two = "00000000-0000-0001-0000-000000000016";
+    let rules = format!(
+        "{first}; CREATE TRIGGER one BEFORE UPDATE ON agents WHEN OLD.llm_model = 'x' BEGIN SELECT RAISE(IGNORE); END; \
+         CREATE TRIGGER two BEFORE INSERT ON agents WHEN lower(hex(NEW.id)) = '{}' OR NEW.id = '{twenty_two}' \
+         BEGIN SELECT RAISE(IGNORE); END",
+        twenty_two.replace('-', "")
+    );
+    file.execute_batch(&rules).unwrap();
+    together(&store).await;
+    store.close().await;
+
+    let url = fresh_database();
+    let store = one_lane(&url).await;
+    for n in 1..=3 {
+        store.commit(added(n)).await.unwrap();
+    }
+    let body = format!(
+        "IF NEW.id = '{twenty_two}' OR (TG_OP = 'UPDATE' AND NEW.llm_model = 'x') THEN RETURN NULL; END IF; RETURN NEW;"
+    );
+    execute(&url, &format!("{first}; {}", before("INSERT OR UPDATE", "agents", &body))).await;
+    together(&store).await;
+    store.close().await;
+}
