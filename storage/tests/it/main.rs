@@ -25,4 +25,5 @@ mod schema;
 mod secrets;
 mod silence;
 mod swallowed;
+mod swallowed_ledger;
 mod unseen;

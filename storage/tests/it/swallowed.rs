@@ -7,7 +7,6 @@ use chimera_core::job::tables::AGENTS;
 use chimera_core::record::{Compare, Condition, Conflict, Insert, RowCount, Step, Tx, Update, Value};
 use chimera_engine::port::{CommitError, Outage, Records, Unavailable};
 use chimera_storage::records::{PostgresRecords, SqliteRecords};
-use chimera_testkit::world::World;
 use std::time::Duration;
 
 fn agent(n: u64) -> Insert {
@@ -31,7 +30,7 @@ fn is(column: &'static str, value: Value) -> Condition {
     Condition { column, compare: Compare::Is, value }
 }
 
-fn added(n: u64) -> Tx {
+pub(crate) fn added(n: u64) -> Tx {
     Tx { inserts: vec![agent(n)], ..Tx::default() }
 }
 
@@ -55,14 +54,14 @@ fn removed(n: u64) -> Tx {
     Tx { steps: vec![Step::Delete { table: &AGENTS, conditions, rows: RowCount::Exactly(1) }], ..Tx::default() }
 }
 
-async fn execute(url: &str, sql: &str) {
+pub(crate) async fn execute(url: &str, sql: &str) {
     let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
     client.batch_execute(sql).await.unwrap();
 }
 
 /// The store of somebody who owns nothing, whom policies concern.
-async fn visited(url: &str, name: &str) -> PostgresRecords {
+pub(crate) async fn visited(url: &str, name: &str) -> PostgresRecords {
     one_lane(url).await.close().await;
     let role = format!(
         "DROP ROLE IF EXISTS {name}; CREATE ROLE {name} LOGIN; GRANT ALL ON SCHEMA public TO {name}; \
@@ -74,7 +73,7 @@ async fn visited(url: &str, name: &str) -> PostgresRecords {
 }
 
 /// A trigger of the server that does this before every change of that kind.
-fn before(change: &str, table: &str, body: &str) -> String {
+pub(crate) fn before(change: &str, table: &str, body: &str) -> String {
     format!(
         "CREATE OR REPLACE FUNCTION dba_rule() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body} END $$; \
          CREATE TRIGGER dba BEFORE {change} ON {table} FOR EACH ROW EXECUTE FUNCTION dba_rule()"
@@ -82,7 +81,7 @@ fn before(change: &str, table: &str, body: &str) -> String {
 }
 
 /// A policy that lets everything be seen and added, and nothing be changed.
-fn policy(table: &str) -> String {
+pub(crate) fn policy(table: &str) -> String {
     format!(
         "ALTER TABLE {table} ENABLE ROW LEVEL SECURITY; CREATE POLICY seen ON {table} FOR SELECT USING (true); \
          CREATE POLICY added ON {table} FOR INSERT WITH CHECK (true); \
@@ -90,7 +89,7 @@ fn policy(table: &str) -> String {
     )
 }
 
-fn no_policy(table: &str) -> String {
+pub(crate) fn no_policy(table: &str) -> String {
     format!(
         "ALTER TABLE {table} DISABLE ROW LEVEL SECURITY; DROP POLICY seen ON {table}; DROP POLICY added ON {table}; \
          DROP POLICY changed ON {table}"
@@ -98,12 +97,12 @@ fn no_policy(table: &str) -> String {
 }
 
 /// A trigger of the file that swallows every change of that kind.
-fn ignore(change: &str, table: &str) -> String {
+pub(crate) fn ignore(change: &str, table: &str) -> String {
     format!("CREATE TRIGGER dba BEFORE {change} ON {table} BEGIN SELECT RAISE(IGNORE); END")
 }
 
 /// A change is refused for the table, and the store is not ready for the same reason, however often it is asked.
-async fn unusable(store: &dyn Records, tx: Tx, table: &str, rule: &str) {
+pub(crate) async fn unusable(store: &dyn Records, tx: Tx, table: &str, rule: &str) {
     let told = |why: &Unavailable| why.outage == Outage::Unusable && why.reason.contains(table);
     match store.commit(tx).await {
         Err(CommitError::Unavailable(why)) if told(&why) => {}
@@ -118,107 +117,16 @@ async fn unusable(store: &dyn Records, tx: Tx, table: &str, rule: &str) {
     assert_eq!(store.hold(), None, "{rule}");
 }
 
-async fn until_ready(store: &dyn Records, rule: &str) {
+pub(crate) async fn until_ready(store: &dyn Records, rule: &str) {
     let back = async { while store.ready().await.is_err() {} };
     tokio::time::timeout(Duration::from_secs(20), back).await.unwrap_or_else(|_| panic!("it stays so: {rule}"));
 }
 
-/// How many entries there are, and how many the lanes tell of.
-async fn ledger(url: &str) -> (i64, i64) {
-    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
-    tokio::spawn(connection);
-    let text = "SELECT (SELECT count(*) FROM audit_log_entries), (SELECT sum(head_seq)::bigint FROM ledger_lanes)";
-    let row = client.query_one(text, &[]).await.unwrap();
-    (row.get(0), row.get(1))
-}
-
-fn ledger_in(file: &rusqlite::Connection) -> (i64, i64) {
-    let text = "SELECT (SELECT count(*) FROM audit_log_entries), (SELECT sum(head_seq) FROM ledger_lanes)";
-    file.query_row(text, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap()
-}
-
-fn opened() -> (tempfile::TempDir, SqliteRecords, rusqlite::Connection) {
+pub(crate) fn opened() -> (tempfile::TempDir, SqliteRecords, rusqlite::Connection) {
     let folder = tempfile::tempdir().unwrap();
     let store = sqlite(folder.path()).unwrap();
     let file = rusqlite::Connection::open(folder.path().join("chimera.db")).unwrap();
     (folder, store, file)
-}
-
-#[tokio::test]
-async fn a_data_file_that_swallows_changes_of_the_lane_keeps_no_entry_without_its_head() {
-    let (_folder, store, file) = opened();
-    let world = World::new(1);
-    world.write(&store, 0, "acme", 2).await;
-    for rule in [ignore("UPDATE", "ledger_lanes"), ignore("UPDATE OF head_seq", "ledger_lanes")] {
-        let before = ledger_in(&file);
-        file.execute_batch(&rule).unwrap();
-        unusable(&store, world.entries(0, "acme", 1), "ledger_lanes", &rule).await;
-        assert_eq!(ledger_in(&file), before, "{rule}");
-        file.execute_batch("DROP TRIGGER dba").unwrap();
-        until_ready(&store, &rule).await;
-        world.write(&store, 0, "acme", 1).await;
-        assert_eq!(ledger_in(&file), (before.0 + 1, before.1 + 1), "{rule}");
-    }
-    store.close().await;
-}
-
-/// One that is opened meanwhile can't take its lane, and says why.
-#[tokio::test]
-async fn a_data_file_that_swallows_the_claim_of_its_lane_is_unusable_until_it_does_not() {
-    let (folder, store, file) = opened();
-    store.commit(added(1)).await.unwrap();
-    store.close().await;
-    let rule = ignore("UPDATE", "ledger_lanes");
-    file.execute_batch(&rule).unwrap();
-    let store = sqlite(folder.path()).unwrap();
-    unusable(&store, added(2), "ledger_lanes", &rule).await;
-    file.execute_batch("DROP TRIGGER dba").unwrap();
-    until_ready(&store, &rule).await;
-    store.commit(added(2)).await.unwrap();
-    store.close().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_swallows_changes_of_the_lane_is_unusable_and_nobody_took_the_lane_over() {
-    let (url, world) = (fresh_database(), World::new(1));
-    let store = visited(&url, "swallowed_lane").await;
-    world.write(&store, 0, "acme", 2).await;
-    let drop = "DROP TRIGGER dba ON ledger_lanes".to_owned();
-    for (rule, mend) in [
-        (before("UPDATE", "ledger_lanes", "RETURN NULL;"), drop.clone()),
-        (before("UPDATE", "ledger_lanes", "RETURN OLD;"), drop),
-        (
-            "CREATE RULE dba AS ON UPDATE TO ledger_lanes DO INSTEAD NOTHING".to_owned(),
-            "DROP RULE dba ON ledger_lanes".to_owned(),
-        ),
-        (policy("ledger_lanes"), no_policy("ledger_lanes")),
-    ] {
-        let before = ledger(&url).await;
-        execute(&url, &rule).await;
-        unusable(&store, world.entries(0, "acme", 1), "ledger_lanes", &rule).await;
-        assert_eq!(ledger(&url).await, before, "{rule}");
-        execute(&url, &mend).await;
-        until_ready(&store, &rule).await;
-        world.write(&store, 0, "acme", 1).await;
-        assert_eq!(ledger(&url).await, (before.0 + 1, before.1 + 1), "{rule}");
-    }
-    store.close().await;
-}
-
-/// Whoever finds no lane that it can take adds one; one that can't be changed is of no use.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_database_that_swallows_claims_gets_no_further_lanes() {
-    let url = fresh_database();
-    one_lane(&url).await.close().await;
-    let rule = before("UPDATE", "ledger_lanes", "RETURN NULL;");
-    execute(&url, &rule).await;
-    let store = one_lane(&url).await;
-    unusable(&store, added(1), "ledger_lanes", &rule).await;
-    execute(&url, "DO $$ BEGIN ASSERT (SELECT count(*) FROM ledger_lanes) = 1; END $$").await;
-    execute(&url, "DROP TRIGGER dba ON ledger_lanes").await;
-    until_ready(&store, &rule).await;
-    store.commit(added(1)).await.unwrap();
-    store.close().await;
 }
 
 #[tokio::test]
@@ -311,62 +219,6 @@ async fn a_trial_with_another_row_counts_what_it_changed_on_both_stores() {
     store.close().await;
 }
 
-#[tokio::test]
-async fn entries_that_a_data_file_swallows_keep_it_from_being_ready() {
-    let (_folder, store, file) = opened();
-    let world = World::new(1);
-    world.write(&store, 0, "acme", 1).await;
-    let of_one = "CREATE TRIGGER dba BEFORE INSERT ON audit_log_entries WHEN NEW.tenant_id = 'acme' \
-                  BEGIN SELECT RAISE(IGNORE); END";
-    for rule in [ignore("INSERT", "audit_log_entries"), of_one.to_owned()] {
-        let before = ledger_in(&file);
-        file.execute_batch(&rule).unwrap();
-        unusable(&store, world.entries(0, "acme", 2), "audit_log_entries", &rule).await;
-        assert_eq!(ledger_in(&file), before, "{rule}");
-        file.execute_batch("DROP TRIGGER dba").unwrap();
-        until_ready(&store, &rule).await;
-        world.write(&store, 0, "acme", 1).await;
-        assert_eq!(ledger_in(&file), (before.0 + 1, before.1 + 1), "{rule}");
-    }
-    store.close().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn entries_that_a_database_swallows_or_refuses_at_the_commit_keep_it_from_being_ready() {
-    let (url, world) = (fresh_database(), World::new(1));
-    let store = one_lane(&url).await;
-    world.write(&store, 0, "acme", 1).await;
-    let drop = "DROP TRIGGER dba ON audit_log_entries";
-    let late = |when: &str| {
-        format!(
-            "CREATE OR REPLACE FUNCTION audit_log_entries_late() RETURNS trigger LANGUAGE plpgsql AS \
-             $$ BEGIN RAISE 'no'; END $$; CREATE CONSTRAINT TRIGGER dba AFTER INSERT ON audit_log_entries \
-             DEFERRABLE INITIALLY DEFERRED FOR EACH ROW {when} EXECUTE FUNCTION audit_log_entries_late()"
-        )
-    };
-    let of_one = "IF NEW.tenant_id = 'acme' THEN RETURN NULL; END IF; RETURN NEW;";
-    for (rule, mend) in [
-        (before("INSERT", "audit_log_entries", "RETURN NULL;"), drop),
-        (before("INSERT", "audit_log_entries", of_one), drop),
-        (
-            "CREATE RULE dba AS ON INSERT TO audit_log_entries DO INSTEAD NOTHING".to_owned(),
-            "DROP RULE dba ON audit_log_entries",
-        ),
-        (late(""), drop),
-        (late("WHEN (NEW.tenant_id = 'acme')"), drop),
-    ] {
-        let before = ledger(&url).await;
-        execute(&url, &rule).await;
-        unusable(&store, world.entries(0, "acme", 2), "audit_log_entries", &rule).await;
-        assert_eq!(ledger(&url).await, before, "{rule}");
-        execute(&url, mend).await;
-        until_ready(&store, &rule).await;
-        world.write(&store, 0, "acme", 1).await;
-        assert_eq!(ledger(&url).await, (before.0 + 1, before.1 + 1), "{rule}");
-    }
-    store.close().await;
-}
-
 /// Whoever really came too late is told so, and the store is ready.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_that_lost_a_race_is_no_trouble_of_either_store() {
@@ -393,31 +245,6 @@ async fn a_change_that_lost_a_race_is_no_trouble_of_either_store() {
         assert_eq!(store.ready().await, Ok(()));
         store.close().await;
     }
-}
-
-/// Data that was put back is held though the row that says so can't be written.
-#[tokio::test]
-async fn older_data_that_swallows_its_hold_takes_no_change() {
-    let (folder, store, file) = opened();
-    let world = World::new(1);
-    world.write(&store, 0, "acme", 1).await;
-    drop(file);
-    store.close().await;
-    let (data, copy) = (folder.path().join("chimera.db"), folder.path().join("older"));
-    std::fs::copy(&data, &copy).unwrap();
-    let store = sqlite(folder.path()).unwrap();
-    world.write(&store, 0, "acme", 1).await;
-    store.close().await;
-    std::fs::copy(&copy, &data).unwrap();
-    let file = rusqlite::Connection::open(&data).unwrap();
-    let rules = "CREATE TRIGGER one BEFORE INSERT ON store_state BEGIN SELECT RAISE(IGNORE); END; \
-                 CREATE TRIGGER two BEFORE UPDATE ON store_state BEGIN SELECT RAISE(IGNORE); END";
-    file.execute_batch(rules).unwrap();
-    let store = sqlite(folder.path()).unwrap();
-    let refused = store.commit(world.entries(0, "acme", 1)).await;
-    assert!(matches!(refused, Err(CommitError::Blocked(_))), "{refused:?}");
-    assert!(store.hold().is_some());
-    store.close().await;
 }
 
 /// Adds, takes and changes rows at once; the rule concerns one row that is added and the first that is changed.

@@ -26,9 +26,6 @@ pub(super) struct Session {
     lease_seconds: f64,
 }
 
-/// Whether the lane is as the batch knows it.
-const UNMOVED: &str = "SELECT 1 FROM ledger_lanes WHERE lane = $1 AND epoch = $2 AND head_seq = $3";
-
 /// What the last batch of a lane was.
 const LAST_BATCH: &str = "SELECT last_batch_id FROM ledger_lanes WHERE lane = $1";
 
@@ -173,9 +170,8 @@ impl Session {
     /// swallowed.
     async fn fenced(&self, batch: &Batch) -> Result<Outcome, Error> {
         self.client.batch_execute("ROLLBACK").await?;
-        let lane = batch.lane;
-        let unmoved = self.client.query(UNMOVED, &[&lane.id, &lane.epoch, &lane.head.seq]).await?;
-        Ok(if unmoved.is_empty() { Outcome::Fenced } else { Outcome::Lacking(left_out(LEDGER_LANES.name)) })
+        let swallowed = swallows::advance(&self.client, batch.lane).await?;
+        Ok(if swallowed { Outcome::Lacking(left_out(LEDGER_LANES.name)) } else { Outcome::Fenced })
     }
 
     /// Whether the ledger keeps what is appended, up to the commit; takes it back.
@@ -230,13 +226,12 @@ impl Session {
                     let there = self.exists(update.table, &key).await?;
                     Loss::Conflict(if there { Conflict::Stale(key) } else { Conflict::Missing(key) })
                 }
-                Why::Rows { step, table, touched } => {
-                    let only = batch.txs[tx].steps.get(step).filter(|_| touched == 0 && changes_of(batch, table) == 1);
-                    match only {
-                        Some(only) if swallows::step(&self.client, only).await? => Loss::Lacking(left_out(table)),
-                        _ => Loss::Conflict(Conflict::Rows { step, table, touched }),
-                    }
+                Why::Rows { step, table, touched }
+                    if touched == 0 && swallows::one_step(&self.client, batch, (tx, step)).await? =>
+                {
+                    Loss::Lacking(left_out(table))
                 }
+                Why::Rows { step, table, touched } => Loss::Conflict(Conflict::Rows { step, table, touched }),
             };
             named.push((tx, loss));
         }
@@ -250,7 +245,7 @@ impl Session {
             }
         }
         // Nobody has its keys: the row was swallowed, unless its own batch has the same row twice.
-        Ok(if is_twice(batch, insert) {
+        Ok(if swallows::is_twice(batch, insert) {
             Loss::Rejected(format!("unique key of {}", insert.table.name))
         } else {
             Loss::Lacking(left_out(insert.table.name))
@@ -270,27 +265,6 @@ impl Session {
 enum Answer {
     Rows(Vec<Row>),
     Count { table: &'static str, left_out: bool },
-}
-
-/// Whether another row of the batch has a key of this one.
-fn is_twice(batch: &Batch, insert: &Insert) -> bool {
-    let steps = batch.txs.iter().flat_map(|tx| &tx.steps).filter_map(|step| match step {
-        Step::Insert(insert) => Some(insert),
-        Step::Lock { .. } | Step::Update { .. } | Step::Delete { .. } => None,
-    });
-    let others = batch.txs.iter().flat_map(|tx| &tx.inserts).chain(steps);
-    let mut others = others.filter(|other| other.table.name == insert.table.name && !std::ptr::eq(*other, insert));
-    let shares =
-        |other: &Insert| insert.keys().any(|key| insert.key(key).is_some_and(|own| other.key(key) == Some(own)));
-    others.any(shares)
-}
-
-/// How much of a batch concerns a table.
-fn changes_of(batch: &Batch, table: &str) -> usize {
-    let inserts = batch.txs.iter().flat_map(|tx| &tx.inserts).map(|insert| insert.table);
-    let updates = batch.txs.iter().flat_map(|tx| &tx.updates).map(|update| update.table);
-    let steps = batch.txs.iter().flat_map(|tx| &tx.steps).map(swallows::table_of);
-    inserts.chain(updates).chain(steps).filter(|changed| changed.name == table).count()
 }
 
 fn borrowed<'a>(statement: &'a Statement<'_>) -> Vec<&'a (dyn ToSql + Sync)> {
