@@ -297,3 +297,33 @@ async fn a_long_answer_is_cut_and_a_long_head_is_refused() {
     let head = call(&tool(local()), json!({"method": "POST", "url": server.url("/head")})).await.unwrap_err();
     assert_eq!(gist(&head), ("EXTERNAL_SERVICE_ERROR", false, Sent::Maybe));
 }
+
+/// Text in which signs are replaced looks like the answer and is not: whoever stores it stores something else.
+#[tokio::test]
+async fn a_body_that_is_no_text_is_given_as_its_bytes_and_never_as_replaced_text() {
+    const BYTES: &[u8] = b"\x89PNG\r\n\x1a\n\xff\x00\xe9";
+    let server = Server::start(|seen| match seen.last().unwrap().target.as_str() {
+        "/json" => Reply::Answer(200, vec![("content-type", "application/json".into())], BYTES.to_vec()),
+        "/cut" => Reply::Answer(200, Vec::new(), "aé".repeat(HTTP_ANSWER_BYTES_MAX / 3 + 1).into_bytes()),
+        "/echo" => Reply::Answer(200, Vec::new(), [BYTES, b"hunter-2-hunter"].concat()),
+        "/text" => Reply::Answer(200, Vec::new(), "hé".into()),
+        _ => Reply::Answer(200, Vec::new(), BYTES.to_vec()),
+    })
+    .await;
+    let tool = tool(local());
+    for path in ["/", "/json"] {
+        let output = call(&tool, json!({"url": server.url(path)})).await.unwrap();
+        assert_eq!((&output["body"], &output["body_base64"]), (&Value::Null, &json!("iVBORw0KGgr/AOk=")), "{path}");
+        assert!(tool.spec().output.check(&output).is_ok());
+    }
+    let text = call(&tool, json!({"url": server.url("/text")})).await.unwrap();
+    assert_eq!((&text["body"], text.get("body_base64")), (&json!("hé"), None));
+    // A sign that the limit cuts in two is left out; the rest is text.
+    let cut = call(&tool, json!({"url": server.url("/cut")})).await.unwrap();
+    let body = cut["body"].as_str().unwrap();
+    assert!(cut["truncated"] == true && body.len() + 1 >= HTTP_ANSWER_BYTES_MAX && !body.contains('\u{fffd}'));
+    // A secret that comes back among bytes can't be masked there.
+    let headers = json!({"authorization": "secret://http.127.0.0.1"});
+    let echo = call(&tool, json!({"url": server.url("/echo"), "headers": headers})).await.unwrap_err();
+    assert_eq!(gist(&echo), ("EXTERNAL_SERVICE_ERROR", false, Sent::No));
+}

@@ -106,6 +106,12 @@ impl Keyring {
             .unwrap_or_else(|_| Err(failed(sent, Code::Internal, "the answer could not be looked through".to_owned())))
     }
 
+    /// Whether bytes that nobody can mask hold a secret, however it is spelled.
+    pub(crate) fn is_in(&self, bytes: &[u8]) -> bool {
+        !self.used.is_empty()
+            && matches!(Redactor::new(&self.used).values(&String::from_utf8_lossy(bytes)), Cow::Owned(_))
+    }
+
     /// Words of the other side, short and without anything that is or looks like a secret.
     pub(crate) fn quote(&self, text: &str) -> String {
         // What is said is the begin of it; a secret that is cut would not be known again, so no less is read than it may take.

@@ -10,6 +10,8 @@ use super::egress::{Pass, authority_of, host_of};
 use super::keyring::{Keyring, reference};
 use super::request::{Call, Care, Request};
 use async_trait::async_trait;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use chimera_core::access::SecretName;
 use chimera_core::error::Code;
 use chimera_core::flow::schema::BadSchema;
@@ -130,7 +132,7 @@ impl HttpRequest {
     ) -> Result<Value, ToolError> {
         self.add_headers(&mut request, input, keys).await?;
         let answer = self.client.send(call, request).await?;
-        Ok(output(&expected(answer, input, keys)?))
+        output(&expected(answer, input, keys)?, keys)
     }
 
     /// Adds the headers of the input, with the values of their secrets.
@@ -213,7 +215,7 @@ fn expected(answer: Answer, input: &Value, keys: &Keyring) -> Result<Answer, Too
     }
 }
 
-fn output(answer: &Answer) -> Value {
+fn output(answer: &Answer, keys: &Keyring) -> Result<Value, ToolError> {
     let shown = SHOWN.iter().filter_map(|name| {
         let values = answer.headers.get_all(*name).into_iter().filter_map(|value| value.to_str().ok());
         let values = values.collect::<Vec<_>>().join(", ");
@@ -224,11 +226,30 @@ fn output(answer: &Answer) -> Value {
         kind == "application/json" || kind.ends_with("+json")
     });
     let parsed = if is_json && !answer.truncated { answer.json().ok() } else { None };
-    let text = || Value::from(String::from_utf8_lossy(&answer.body));
-    let body = if answer.body.is_empty() { Value::Null } else { parsed.unwrap_or_else(text) };
-    json!({
+    let text = text_of(answer);
+    let bytes = text.is_none().then(|| STANDARD.encode(&answer.body));
+    let body = parsed.or_else(|| text.filter(|text| !text.is_empty()).map(Value::from)).unwrap_or_default();
+    let mut output = json!({
         "status": answer.status, "headers": shown.collect::<Map<_, _>>(), "body": body, "truncated": answer.truncated,
-    })
+    });
+    if let Some(bytes) = bytes {
+        if keys.is_in(&answer.body) {
+            return Err(answer.unusable("the answer is no text, and repeats a secret that it was sent"));
+        }
+        output["body_base64"] = bytes.into();
+    }
+    Ok(output)
+}
+
+/// The body, if it is text. A sign that was cut in two at the limit is left out; no other is.
+fn text_of(answer: &Answer) -> Option<&str> {
+    match std::str::from_utf8(&answer.body) {
+        Ok(text) => Some(text),
+        Err(error) if answer.truncated && error.error_len().is_none() => {
+            std::str::from_utf8(&answer.body[..error.valid_up_to()]).ok()
+        }
+        Err(_) => None,
+    }
 }
 
 fn would_execute(request: &Request) -> String {
@@ -284,7 +305,8 @@ fn output_schema() -> Value {
         "properties": {
             "status": {"type": "integer"},
             "headers": {"type": "object", "additionalProperties": {"type": "string"}},
-            "body": {"description": "JSON if the answer says so, else text, null if there is none"},
+            "body": {"description": "JSON if the answer says so, else text, null if there is none or it is no UTF-8"},
+            "body_base64": {"type": "string", "description": "the bytes of a body that is no UTF-8"},
             "truncated": {"type": "boolean", "description": "the body was longer than what is given"},
         },
         "required": ["status", "headers", "body", "truncated"],
