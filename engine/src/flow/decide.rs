@@ -130,15 +130,23 @@ impl Flow {
         }
         self.check_narrow(permit, ask, row).await?;
         let mut decisions = row.get("decisions").as_json().map(Json::to_value).unwrap_or_default();
+        let counted = approving(&decisions);
         let said =
             decisions.as_array_mut().ok_or_else(|| FlowError::refused(Code::Internal, "the approval can't be read"))?;
-        if said.iter().any(|said| said["by"] == permit.actor()) {
-            return Err(FlowError::refused(Code::InvalidTransition, "you have decided about this already"));
+        let before = said.iter().find(|said| said["by"] == permit.actor());
+        let decided_already = || FlowError::refused(Code::InvalidTransition, "you have decided about this already");
+        let repeats = before.is_some();
+        match before {
+            // Somebody may count again who did not, such as who was disabled for a while.
+            Some(before) if before["decision"] == "approve" && ask.decision == Decision::Approve => {}
+            Some(_) => return Err(decided_already()),
+            None => {
+                let now = self.inner.parts.clock.now();
+                said.push(json!({
+                    "by": permit.actor(), "decision": ask.decision.as_str(), "at": now.to_string(), "notes": ask.reason,
+                }));
+            }
         }
-        let now = self.inner.parts.clock.now();
-        said.push(json!({
-            "by": permit.actor(), "decision": ask.decision.as_str(), "at": now.to_string(), "notes": ask.reason,
-        }));
         for said in said.iter_mut().filter_map(Value::as_object_mut) {
             let by = said.get("by").and_then(Value::as_str).unwrap_or_default();
             match by == permit.actor() || self.still_counts(permit.tenant(), by, &run) {
@@ -151,6 +159,9 @@ impl Flow {
         let (demand, requesters) = (demand_of(row), requesters_of(row));
         let needed = demand.people_after(&by, &requesters);
         let is_met = demand.is_met(&by, &requesters);
+        if repeats && !is_met && by == counted {
+            return Err(decided_already());
+        }
         let status = match ask.decision {
             Decision::Approve if is_met => "approved",
             Decision::Approve => "pending",

@@ -150,8 +150,33 @@ async fn who_may_decide_no_more_does_not_count_among_those_who_approved() {
     let decisions = stage.asks(run).await.remove(0)["decisions"].clone();
     assert_eq!((&decisions[0]["counts"], &decisions[1]["counts"]), (&json!(false), &json!(null)), "and it is kept");
     people.0.store(true, Ordering::SeqCst);
-    assert_eq!(approve("user_dan").await.status, "approved");
+    let third = approve("user_dan").await;
+    assert_eq!((third.status, third.approvals, third.needed), ("approved", 3, 2));
     assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+/// Who is let in again counts again; whoever of those who approved says so once more has it counted anew.
+#[tokio::test(start_paused = true)]
+async fn who_may_decide_again_counts_when_somebody_repeats_their_yes() {
+    for repeats in ["user_bob", "user_cat"] {
+        let people = Arc::new(Trusted(AtomicBool::new(true)));
+        let asking = Asking { recipients: Arc::clone(&people) as _, ..asking(Vec::new()) };
+        let says = Says::Ask { approvals: 2, approvers: Vec::new(), other_than_requester: true };
+        let rule = Rule { name: "two".to_owned(), tool: "*".to_owned(), actor: "*".to_owned(), says };
+        let stage = tools().asking(asking).policy(Rules(vec![rule])).open().await;
+        let run = stage.run(&write(), Level::ExecuteNotify).await;
+        stage.asks(run).await;
+        let decide = async |who: &str, decision: Decision| stage.decide(who, run, decision, None).await;
+        decide("user_bob", Decision::Approve).await.unwrap();
+        people.0.store(false, Ordering::SeqCst);
+        assert_eq!(decide("user_cat", Decision::Approve).await.unwrap().approvals, 1);
+        assert_eq!(code_of(decide("user_cat", Decision::Approve).await), "INVALID_TRANSITION", "nothing has changed");
+        people.0.store(true, Ordering::SeqCst);
+        assert_eq!(code_of(decide(repeats, Decision::Reject).await), "INVALID_TRANSITION", "a yes stays one");
+        let counted = decide(repeats, Decision::Approve).await.unwrap();
+        assert_eq!((counted.status, counted.approvals, counted.needed), ("approved", 2, 2), "{repeats}");
+        assert_eq!(stage.ended(run).await["status"], "completed");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -107,13 +107,14 @@ impl Demand {
     }
 
     /// How many people it takes at the least after these, each named once, have approved. Who counts for one demand
-    /// may not for another, so it can grow.
+    /// may not for another, so it can grow; those who approved when there were enough already are not among them.
     #[must_use]
     pub fn people_after(&self, by: &[String], requesters: &[String]) -> i64 {
         let counting = |part: &Self| by.iter().filter(|who| part.counts(who, requesters)).count();
         let missing = |part: &Self| i64::from(part.needed).saturating_sub(count(counting(part)));
         let missing = self.parts().map(missing).max().unwrap_or(0).max(0);
-        count(by.len()).saturating_add(missing)
+        let enough = (0..=by.len()).find(|people| self.is_met(&by[..*people], requesters));
+        enough.map_or_else(|| count(by.len()).saturating_add(missing), count)
     }
 
     /// Patterns of everybody who may decide; anybody when empty.
