@@ -45,7 +45,7 @@ const CLAUSES: &[&str] = &[
 ];
 
 /// Goals with their inputs that have a plan.
-fn planned() -> Vec<(String, Value)> {
+pub(crate) fn planned() -> Vec<(String, Value)> {
     let known: Value = serde_json::from_str(include_str!("../data/goals.json")).unwrap();
     let typed: Value = serde_json::from_str(include_str!("../data/goals_as_typed.json")).unwrap();
     let plain: Value = serde_json::from_str(include_str!("../data/goals_plain.json")).unwrap();
@@ -56,7 +56,7 @@ fn planned() -> Vec<(String, Value)> {
         .collect()
 }
 
-async fn tools() -> Vec<Arc<Spec>> {
+pub(crate) async fn tools() -> Vec<Arc<Spec>> {
     let home = TempDir::new().unwrap();
     let mut registry = Registry::default();
     every_tool(home.path()).await.into_iter().for_each(|tool| registry.add(tool).unwrap());
@@ -64,7 +64,7 @@ async fn tools() -> Vec<Arc<Spec>> {
 }
 
 /// Where a word can be put into a goal: at spaces outside of quotes and JSON, and at both ends.
-fn gaps(goal: &str) -> Vec<usize> {
+pub(crate) fn gaps(goal: &str) -> Vec<usize> {
     let mut gaps = vec![0];
     let mut closing: Option<char> = None;
     let mut depth = 0_i32;

@@ -10,6 +10,7 @@ use super::choose::Profile;
 use super::clause::{Clause, Use};
 use super::error::{PlanError, excerpt};
 use super::lexicon::{self, stem};
+use super::preposition;
 use super::qualifier;
 use super::slot::Slot;
 use super::token::{Kind, Token};
@@ -86,8 +87,8 @@ fn small(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Us
         || lexicon::is_particle(verb, word)
         || word == "and"
         || (matches!(word, "me" | "us") && (after_verb || before.is_some_and(|at| clause.tokens[at].is("for"))))
-        || ((lexicon::is_determiner(word) && !possessive || lexicon::is_preposition(word))
-            && next.is_some_and(|next| clause.is_used(next)));
+        || (lexicon::is_determiner(word) && !possessive && next.is_some_and(|next| clause.is_used(next)))
+        || (lexicon::is_preposition(word) && next.is_some_and(|next| leads_to(clause, facts, at, next)));
     if form {
         return Some(Use::Form);
     }
@@ -109,6 +110,47 @@ fn small(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Us
     let question =
         (word == "what" && asks(1, &["it", "they"])) || (says && before.is_some_and(|at| clause.tokens[at].is("it")));
     (question && facts.wired).then_some(Use::Reference)
+}
+
+/// Whether a preposition may lead to what stands behind it, which is taken. What it says before a value
+/// was looked at when the value was taken.
+fn leads_to(clause: &Clause, facts: &Facts<'_>, from: usize, next: usize) -> bool {
+    let word = clause.tokens[from].word().unwrap_or_default();
+    let behind_verb = from.checked_sub(1).is_some_and(|before| clause.verb == Some(before));
+    let before = from.checked_sub(1).filter(|_| !behind_verb);
+    let before = before.and_then(|before| clause.tokens[before].word()).unwrap_or_default();
+    let part = !before.is_empty() && !facts.names(before);
+    let small = |at: &usize| {
+        clause.uses[*at] == Some(Use::Form)
+            && clause.tokens[*at].word().is_some_and(|word| lexicon::is_determiner(word) || word == "and")
+    };
+    let Some(at) = (next..clause.tokens.len()).find(|at| !small(at)) else { return clause.is_used(next) };
+    // `of the open issues` speaks of the issues.
+    let chosen = |at: &usize| clause.uses[*at] != Some(Use::Choice);
+    let noun = |at: &usize| matches!(clause.uses[*at], Some(Use::Thing | Use::Reference));
+    let thing = (at..clause.tokens.len()).find(chosen).filter(noun).unwrap_or(at);
+    // `Drive files` are files.
+    let named = |at: &usize| clause.uses[*at] == Some(Use::Thing);
+    let thing = (thing..clause.tokens.len()).take_while(named).last().unwrap_or(thing);
+    let next = clause.uses.get(thing + 1).copied().flatten();
+    match clause.uses[thing] {
+        None => false,
+        Some(Use::Thing) if next != Some(Use::Value) || lexicon::is_outcome(&clause.tokens[thing].text) => {
+            let thing = clause.tokens[thing].word();
+            thing.is_none_or(|thing| preposition::names(word, thing, &facts.tools, part))
+        }
+        Some(Use::Label) if !matches!(next, Some(Use::Value | Use::Label | Use::Reference | Use::Form)) => {
+            preposition::fills(word)
+        }
+        Some(Use::Reference) => match clause.tokens[thing].word() {
+            Some(thing) if facts.lists(thing) => preposition::names(word, thing, &facts.tools, part),
+            // `a summary with it` is not one of it.
+            _ => preposition::refers(word) && !(word == "with" && lexicon::is_outcome(before)),
+        },
+        // `look with pages` says nothing of which ones.
+        Some(Use::Choice) => preposition::chooses(word) && !(word == "with" && behind_verb),
+        Some(_) => true,
+    }
 }
 
 /// Nouns that name a tool's thing, an input, or what is handed on.

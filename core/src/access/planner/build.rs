@@ -5,15 +5,17 @@
 
 use super::account::{self, Facts};
 use super::choose::{Profile, choose, producer};
-use super::clause::{Clause, Use};
+use super::clause::{Clause, Governor, Use};
 use super::error::{PlanError, excerpt};
-use super::fill::{Fill, may_hold};
+use super::fill::Fill;
 use super::lexicon::{self, stem};
+use super::preposition;
 use super::request;
 use super::slot::{self, Class, Slot, slots};
 use super::token::{Kind, Token};
 use super::wire::{self, Listing, Made};
 use crate::access::{Plan, PlanStep};
+use crate::flow::tool::Reach;
 use crate::limits::PLAN_STEPS_MAX;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -149,6 +151,8 @@ impl<'a> Builder<'a> {
             asks: above.len() > 1 && tool.spec.reads_when.is_some(),
             settled: BTreeSet::new(),
             run_places: Vec::new(),
+            held: Vec::new(),
+            withheld: Vec::new(),
         };
         if let Some(reads) = tool.spec.reads_when.as_ref().filter(|_| fill.asks) {
             // Nobody asked for this call in words, so it only asks.
@@ -156,7 +160,7 @@ impl<'a> Builder<'a> {
         }
         let outcome = self.outcome_of_a_noun(&fill, clause, &above)?;
         fill.read(clause);
-        if let Some(text) = fill.doubtful(clause) {
+        if let Some(text) = fill.doubtful(clause).or_else(|| fill.misled(clause)) {
             return Err(PlanError::Unplaced { text: excerpt(&text) });
         }
         self.remember_repo(&mut fill);
@@ -332,6 +336,10 @@ impl<'a> Builder<'a> {
             self.facts.carried |= slot.is_content();
         }
         if let Some(name) = slot::missing(spec, &fill.input) {
+            // It is there, behind a word that means something else.
+            if let Some((_, text)) = fill.withheld.iter().find(|(input, _)| input == name) {
+                return Err(PlanError::Unplaced { text: excerpt(text) });
+            }
             return Err(missing(name, None));
         }
         let content = fill.slots.iter().filter(|slot| slot.is_content());
@@ -374,7 +382,15 @@ impl<'a> Builder<'a> {
                 (_, Some((owner, repo))) => vec![("owner", owner.into()), ("repo", repo.into())],
                 _ => continue,
             };
-            let same = |(name, _): &(&str, Value)| last.input.contains_key(*name) && may_hold(name, clause, at);
+            let (slots, writes) = (slots(&last.tool.spec), last.tool.spec.effect == Reach::Write);
+            let led = |name: &str| match clause.governor(at) {
+                Governor::Preposition(word) => {
+                    let slot = slots.iter().find(|slot| slot.name == name);
+                    slot.is_none_or(|slot| preposition::introduces(word, slot, last.tool, writes))
+                }
+                Governor::Word(_) | Governor::None => true,
+            };
+            let same = |(name, _): &(&str, Value)| last.input.contains_key(*name) && led(name);
             if clause.is_used(at) || !others.iter().all(same) || !is_listed(clause, at, last.tool) {
                 continue;
             }

@@ -8,13 +8,15 @@ use super::choose::Profile;
 use super::clause::{Clause, Governor, Use};
 use super::label::SOUGHT;
 use super::lexicon::{self, stem};
+use super::preposition;
 use super::slot::{Class, Slot};
 use super::token::{Kind, Token};
+use crate::flow::tool::Reach;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
 /// Words around a number that say it is a limit.
-const LIMITS: &[&str] = &["first", "top", "at", "most", "up", "to", "limit", "only"];
+const LIMITS: &[&str] = &["top", "at", "most", "up", "to", "limit", "only"];
 /// Words around a number that say it is the most there may be.
 const AT_MOST: &[&str] = &["at", "most", "up", "to", "only"];
 /// Words before a number that say it is not the number itself.
@@ -23,28 +25,6 @@ const APART: &[&str] = &["over", "under", "about", "around", "above", "below", "
 const NEWEST: &[&str] = &["latest", "last", "newest", "recent", "most"];
 /// Words that say by what something is called.
 const NAMING: &[&str] = &["named", "called", "titled"];
-
-/// Prepositions that may stand before a value of an input; inputs that are not listed take any.
-const PLACES: &[(&[&str], &[&str])] = &[
-    (&["to"], &["to", "at", "for", "with"]),
-    (&["channel_alias"], &["to", "in", "on", "into", "onto", "at", "via", "through", "with"]),
-    (&["owner", "repo"], &["in", "of", "from", "for", "on", "at", "about", "to", "into", "within", "inside"]),
-    (&["url"], &["to", "from", "at", "of", "in", "into", "on", "via"]),
-    (&["bucket", "key"], &["to", "in", "into", "onto", "at", "on", "under", "as", "inside", "within"]),
-    (&["since"], &["since", "from"]),
-    (&["artifact"], &["of", "from", "with"]),
-];
-
-/// Whether a value may go into an input, by what stands in front of it.
-pub(super) fn may_hold(input: &str, clause: &Clause, at: usize) -> bool {
-    match clause.governor(at) {
-        Governor::Preposition(word) => {
-            let row = PLACES.iter().find(|(inputs, _)| inputs.contains(&input));
-            row.is_none_or(|(_, allowed)| allowed.contains(&word))
-        }
-        Governor::Word(_) | Governor::None => true,
-    }
-}
 
 /// A call in the making.
 pub(super) struct Fill<'a> {
@@ -62,6 +42,10 @@ pub(super) struct Fill<'a> {
     pub(super) settled: BTreeSet<&'a str>,
     /// Places of the words that are a text without quotes.
     pub(super) run_places: Vec<usize>,
+    /// Places of values, and the inputs that hold them.
+    pub(super) held: Vec<(usize, &'a str)>,
+    /// Inputs that were not given a value because of what stands before it, with these words.
+    pub(super) withheld: Vec<(String, String)>,
 }
 
 impl<'a> Fill<'a> {
@@ -71,6 +55,55 @@ impl<'a> Fill<'a> {
 
     pub(super) fn put(&mut self, name: &str, value: Value) {
         self.input.insert(name.to_owned(), value);
+    }
+
+    /// Takes a token as the value, or a part of it, of an input.
+    pub(super) fn hold(&mut self, clause: &mut Clause, place: usize, name: &str) {
+        clause.take(place, Use::Value);
+        self.held.extend(self.slots.iter().find(|slot| slot.name == name).map(|slot| (place, slot.name)));
+    }
+
+    /// Whether a value may go into an input, by what stands in front of it.
+    pub(super) fn may_hold(&self, name: &str, clause: &Clause, at: usize) -> bool {
+        match clause.governor(at) {
+            Governor::Preposition(word) => {
+                let slot = self.slots.iter().find(|slot| slot.name == name);
+                slot.is_none_or(|slot| preposition::introduces(word, slot, self.tool, self.changes()))
+            }
+            Governor::Word(_) | Governor::None => true,
+        }
+    }
+
+    /// Notes that a value may not go into an input, by what stands in front of it.
+    fn withhold(&mut self, name: &str, clause: &Clause, at: usize) {
+        let led = |place: &usize| clause.tokens[*place].word().is_some_and(lexicon::is_preposition);
+        let text =
+            (0..at).rev().find(led).and_then(|from| self.goal.get(clause.tokens[from].start..clause.tokens[at].end));
+        self.withheld.extend(text.map(|text| (name.to_owned(), text.to_owned())));
+    }
+
+    /// Words that lead to a value and do not mean what the value was taken for: `from bucket scratch`.
+    pub(super) fn misled(&self, clause: &Clause) -> Option<String> {
+        // Within a text without quotes any word may stand.
+        let begins = |(at, name): &&(usize, &'a str)| {
+            !at.checked_sub(1).is_some_and(|before| self.held.contains(&(before, *name)))
+        };
+        let mut slots = self.held.iter().filter(begins).filter_map(|(at, name)| {
+            let slot = self.slots.iter().find(|slot| slot.name == *name)?;
+            let from = preposition::misplaced(clause, *at, slot, self.tool, self.changes())?;
+            self.goal.get(clause.tokens[from].start..clause.tokens[*at].end)
+        });
+        slots.next().map(str::to_owned)
+    }
+
+    /// Whether the call changes something, as far as is known.
+    fn changes(&self) -> bool {
+        let spec = &self.tool.spec;
+        let asks = spec.reads_when.as_ref().is_some_and(|reads| {
+            let said = self.input.get(reads.member).and_then(Value::as_str);
+            said.is_none_or(|said| reads.values.contains(&said))
+        });
+        spec.effect == Reach::Write && !asks && !self.asks
     }
 
     pub(super) fn wire(&mut self, name: &str, value: Value) {
@@ -128,12 +161,17 @@ impl<'a> Fill<'a> {
             };
             let source = self.tells && matches!(clause.governor(at), Governor::Preposition("from" | "of" | "in"));
             let fits = |(name, _): &(&str, Value)| {
-                self.takes(name) && may_hold(name, clause, at) && !(source && *name == "url")
+                self.takes(name) && self.may_hold(name, clause, at) && !(source && *name == "url")
             };
             let fits = taken.iter().all(fits);
+            if !fits && let Some((name, _)) = taken.iter().find(|(name, _)| !self.may_hold(name, clause, at)) {
+                self.withhold(name, clause, at);
+            }
             if !taken.is_empty() && fits {
-                taken.into_iter().for_each(|(name, value)| self.put(name, value));
-                clause.take(at, Use::Value);
+                for (name, value) in taken {
+                    self.put(name, value);
+                    self.hold(clause, at, name);
+                }
             }
         }
     }
@@ -141,12 +179,17 @@ impl<'a> Fill<'a> {
     /// All addresses that no label has taken and that something is sent to.
     fn receivers(&mut self, clause: &mut Clause) {
         let Some(slot) = self.slots.iter().find(|slot| slot.name == "to").filter(|_| self.takes("to")) else { return };
-        let sent_to = |(at, token): &(usize, &Token)| token.kind == Kind::Email && may_hold("to", clause, *at);
+        let sent_to = |(at, token): &(usize, &Token)| token.kind == Kind::Email && self.may_hold("to", clause, *at);
         let (places, texts): (Vec<usize>, Vec<String>) =
             clause.unused().filter(sent_to).map(|(at, token)| (at, token.text.clone())).unzip();
-        if let Some(value) = slot.list(texts) {
+        let value = slot.list(texts);
+        let kept = |(at, token): &(usize, &Token)| token.kind == Kind::Email && !places.contains(at);
+        if let Some(at) = clause.unused().find(kept).map(|(at, _)| at) {
+            self.withhold("to", clause, at);
+        }
+        if let Some(value) = value {
             self.put("to", value);
-            places.into_iter().for_each(|place| clause.take(place, Use::Value));
+            places.into_iter().for_each(|place| self.hold(clause, place, "to"));
         }
     }
 
@@ -180,7 +223,7 @@ impl<'a> Fill<'a> {
                 },
             };
             self.put(name, Value::from(number));
-            clause.take(at, Use::Value);
+            self.hold(clause, at, name);
             places.into_iter().for_each(|place| clause.take(place, Use::Label));
         }
     }
@@ -191,6 +234,11 @@ impl<'a> Fill<'a> {
         let items = self.tool.items();
         let words = if self.searches { vec![LIMITS] } else { vec![LIMITS, NEWEST] };
         let places = around(clause, at, &words.concat());
+        // `all 5 issues` says how many there are, not how many are wanted.
+        let first = places.iter().copied().min().unwrap_or(at).min(at);
+        if first.checked_sub(1).is_some_and(|before| clause.tokens[before].is("all")) {
+            return None;
+        }
         let end = places.iter().copied().filter(|place| *place > at).max().unwrap_or(at);
         let item = (end + 1..clause.tokens.len()).find(|place| clause.uses[*place] != Some(Use::Choice));
         let counts = match item.and_then(|place| clause.tokens[place].word()) {
@@ -273,7 +321,7 @@ impl<'a> Fill<'a> {
             let slot = slot.filter(|slot| !further || slot.is_head() && !is_further(clause, at));
             if let Some((name, value)) = slot.map(|slot| (slot.name, slot.text(&clause.tokens[at].text))) {
                 self.put(name, value);
-                clause.take(at, Use::Value);
+                self.hold(clause, at, name);
                 self.announced(clause, at);
             }
         }

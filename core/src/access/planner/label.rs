@@ -42,7 +42,7 @@ impl<'a> Fill<'a> {
                     // `the reports bucket archive` may be either.
                     if behind.is_none() {
                         self.put(slot.name, value);
-                        clause.take(place, Use::Value);
+                        self.hold(clause, place, slot.name);
                         clause.take(at, Use::Label);
                     }
                     break;
@@ -52,7 +52,7 @@ impl<'a> Fill<'a> {
                     if places.len() > 1 && slot.is_head() {
                         self.run_places.extend(&places);
                     }
-                    places.into_iter().for_each(|place| clause.take(place, Use::Value));
+                    places.into_iter().for_each(|place| self.hold(clause, place, slot.name));
                     (at..from).for_each(|place| clause.take(place, Use::Label));
                     let changed = |place: &usize| clause.tokens[*place].word().is_some_and(|w| CHANGED.contains(&w));
                     if let Some(place) = at.checked_sub(1).filter(changed).filter(|_| slot.name == "since") {

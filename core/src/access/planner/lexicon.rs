@@ -491,6 +491,12 @@ pub(super) fn is_nobody(word: &str) -> bool {
     NOBODY.contains(&word)
 }
 
+/// Whether a word names something that things are done with: a service, the mail.
+pub(super) fn is_instrument(word: &str) -> bool {
+    const OBJECTS: &[&str] = &["issue", "repo", "pdf"];
+    is_service(word) || (is_thing(word) && !OBJECTS.iter().any(|object| thing(object) == thing(word)))
+}
+
 /// Whether a word names a service.
 pub(super) fn is_service(word: &str) -> bool {
     SERVICES.contains(&word)

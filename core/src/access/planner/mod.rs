@@ -14,6 +14,7 @@ mod error;
 mod fill;
 mod label;
 mod lexicon;
+mod preposition;
 mod qualifier;
 mod refer;
 mod request;
@@ -54,5 +55,6 @@ pub fn plan(goal: &str, inputs: &Value, tools: &[Arc<Spec>]) -> Result<Plan, Pla
     while let Some(mut clause) = clauses.next() {
         builder.clause(&mut clause).map_err(|error| builder.with_others(error, clauses.as_slice()))?;
     }
-    builder.plan()
+    let plan = builder.plan()?;
+    request::question(goal, &tokens).map_or(Ok(plan), Err)
 }

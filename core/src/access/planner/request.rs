@@ -82,6 +82,9 @@ const FRAMES: &[&[&str]] = &[
     &["we", "want"],
 ];
 
+/// Words before `you` that ask for something.
+const ASKING: &[&str] = &["could", "can", "would", "will"];
+
 /// Words that put what follows in another order, before `…ing`.
 const ORDERS: &[&str] = &["before", "after", "once"];
 
@@ -161,6 +164,33 @@ fn strange(clause: &Clause, verb: usize, gerund: bool) -> Option<usize> {
             Some(frame) => at += frame.len(),
             None if known => at += 1,
             None => return Some(place),
+        }
+    }
+    None
+}
+
+/// The refusal of a wish that ends as a question: whoever writes so may not want it done. A question
+/// that asks for something (`could you …?`, `what does …?`) is a request.
+pub(super) fn question(goal: &str, tokens: &[Token]) -> Option<PlanError> {
+    let mut from = 0;
+    for (at, token) in tokens.iter().enumerate() {
+        let ends = matches!(token.kind, Kind::Mark('.' | '\n' | ';'));
+        if ends && token.text == "?" {
+            let words: Vec<&str> = tokens[from..at].iter().filter_map(Token::word).collect();
+            let asks = words.windows(2).any(|pair| ASKING.contains(&pair[0]) && pair[1] == "you")
+                || words
+                    .iter()
+                    .find(|word| !MANNERS.contains(word))
+                    .is_some_and(|word| matches!(*word, "what" | "which"));
+            let said = (0..at).rev().find(|at| !tokens[*at].is_mark()).map_or(at, |at| at);
+            if !asks {
+                let text = goal.get(tokens[said].start..token.end).unwrap_or("?");
+                return Some(PlanError::Unplaced { text: excerpt(text) });
+            }
+        }
+        // `…!?` is one sentence.
+        if ends && !tokens.get(at + 1).is_some_and(Token::is_mark) {
+            from = at + 1;
         }
     }
     None

@@ -208,7 +208,7 @@ impl Reader<'_> {
         let body = whole.trim_start_matches(['(', '<', '"', '“', '”', '‘', '\'', '–', '—', '…']);
         let lead = whole.len() - body.len();
         let kept = body.trim_end_matches(|c: char| {
-            matches!(c, '.' | ',' | ';' | ':' | '!' | '?' | ')' | '>' | '\'' | '’' | '…' | '–' | '—')
+            is_question(c) || matches!(c, '.' | ',' | ';' | ':' | '!' | ')' | '>' | '\'' | '’' | '…' | '–' | '—')
         });
         let start = self.at + lead;
         let after = start + kept.len();
@@ -218,8 +218,13 @@ impl Reader<'_> {
             self.push(kind, text, start, after);
         }
         self.at += end;
-        for sign in body[kept.len()..].chars().filter(|c| matches!(c, '.' | ',' | ';' | ':' | '!' | '?')) {
-            self.push(Kind::Mark(if matches!(sign, '!' | '?') { '.' } else { sign }), "", after, self.at);
+        for sign in body[kept.len()..].chars().filter(|c| is_question(*c) || matches!(c, '.' | ',' | ';' | ':' | '!')) {
+            let (mark, text) = match sign {
+                '!' => ('.', ""),
+                sign if is_question(sign) => ('.', "?"),
+                sign => (sign, ""),
+            };
+            self.push(Kind::Mark(mark), text, after, self.at);
         }
         if body.ends_with(':') {
             self.tail();
@@ -253,6 +258,11 @@ impl Reader<'_> {
         self.push(Kind::Text, text, start, end);
         self.at = end;
     }
+}
+
+/// Whether a sign makes a question of what stands before it.
+const fn is_question(sign: char) -> bool {
+    matches!(sign, '?' | '？' | '؟' | '⁇' | '⁈' | '⁉' | '‽')
 }
 
 /// Where `, body:` or the like begins, if a text is followed by one.

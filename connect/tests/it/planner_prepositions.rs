@@ -1,0 +1,74 @@
+//! Prepositions mean what they say: another one in front of a value is another meaning, so the goal
+//! is refused, unless people use both for the same.
+
+use crate::planner_words::{gaps, planned, tools};
+use chimera_core::access::planner::plan;
+use std::collections::BTreeSet;
+
+/// Words that lead to a value in the goals.
+const LEADING: &[&str] =
+    &["to", "in", "on", "for", "at", "into", "onto", "of", "about", "under", "below", "as", "inside", "within", "from"];
+
+/// Words that are put in their place.
+const OTHERS: &[&str] =
+    &["from", "by", "with", "through", "via", "without", "against", "except", "despite", "beside", "over", "between"];
+
+/// Services, which do something and hold something.
+const SERVICES: &[&str] = &["Google", "Notion", "Drive", "Slack"];
+
+/// What people use for the same: the word, those in its place, and how what follows begins.
+const SYNONYMS: &[(&str, &[&str], &[&str])] = &[
+    // What is read comes from where it lies, and a service is asked through it.
+    ("in", &["from", "with", "through", "via"], SERVICES),
+    ("on", &["from", "with", "through", "via"], SERVICES),
+    ("in", &["from"], &["acme/", "https://github.com/"]),
+    ("of", &["from"], &["acme/", "https://", "the", "open", "a", "\""]),
+    ("about", &["from"], &["the"]),
+    // What is made is made from something, or with it in it.
+    ("of", &["with"], &["the summary", "a summary", "\""]),
+    ("of", &["from"], &["it"]),
+    ("on", &["with"], &["Letter paper"]),
+    // A limit.
+    ("in", &["with"], &["at most"]),
+    ("to", &["with"], &["at most"]),
+    // A text goes where the tool needs one.
+    ("about", &["with"], &["\""]),
+    ("as", &["with"], &["event"]),
+];
+
+/// Where each word of a goal stands that is not quoted.
+fn words(goal: &str) -> Vec<(usize, &str)> {
+    let gaps = gaps(goal);
+    let ends = gaps.iter().skip(1);
+    let spans = gaps.iter().zip(ends).map(|(from, to)| (*from, &goal[*from..*to]));
+    spans.map(|(from, text)| (from + text.len() - text.trim_start().len(), text.trim())).collect()
+}
+
+#[tokio::test]
+async fn another_preposition_is_refused_unless_it_means_the_same() {
+    let tools = tools().await;
+    let (mut wrong, mut tried) = (BTreeSet::new(), 0);
+    for (goal, inputs) in planned() {
+        let Ok(before) = plan(&goal, &inputs, &tools) else { continue };
+        for (at, word) in words(&goal).into_iter().filter(|(_, word)| LEADING.contains(word)) {
+            let rest = &goal[at + word.len()..];
+            for other in OTHERS.iter().filter(|other| **other != word) {
+                let changed = format!("{}{other}{rest}", &goal[..at]);
+                tried += 1;
+                let Ok(after) = plan(&changed, &inputs, &tools) else { continue };
+                let same = SYNONYMS.iter().any(|(known, synonyms, behind)| {
+                    *known == word
+                        && synonyms.contains(other)
+                        && behind.iter().any(|behind| rest.trim_start().starts_with(behind))
+                });
+                // A text without quotes carries the word as it stands.
+                let carried = after.steps.iter().any(|step| step.input.to_string().contains(&format!(" {other} ")));
+                if !(same && after == before || carried) {
+                    wrong.insert(format!("{word} -> {other}: {changed}"));
+                }
+            }
+        }
+    }
+    assert!(tried > 500, "{tried}");
+    assert!(wrong.is_empty(), "{} of {tried}:\n{}", wrong.len(), wrong.into_iter().collect::<Vec<_>>().join("\n"));
+}
