@@ -141,3 +141,18 @@ async fn a_tool_that_is_not_given_is_not_planned_with() {
     let planned = WordPlanner.plan("Post \"done\" to #ops", &Value::Null, &tools).await;
     assert_eq!(planned, Err(PlanError::NoTool { wanted: "post".to_owned() }));
 }
+
+/// What was fetched and is no text has a body of null, which nobody stores.
+#[tokio::test]
+async fn an_upload_of_what_is_no_text_is_refused() {
+    let home = TempDir::new().unwrap();
+    let tools = specs(&registry(&home).await);
+    let goal = "Upload https://example.com/logo.png to bucket docs as logo.png";
+    let steps = WordPlanner.plan(goal, &Value::Null, &tools).await.unwrap().steps;
+    assert_eq!(steps[1].input["content"], "${nodes.s1.outputs.body}");
+    let upload = tools.iter().find(|spec| spec.name == steps[1].tool).unwrap();
+    let mut input = steps[1].input.clone();
+    assert!(upload.input.check(&input).is_ok());
+    input["content"] = Value::Null;
+    assert!(upload.input.check(&input).is_err());
+}
