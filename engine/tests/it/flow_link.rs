@@ -162,7 +162,8 @@ async fn who_may_decide_again_counts_when_somebody_repeats_their_yes() {
         let people = Arc::new(Trusted(AtomicBool::new(true)));
         let asking = Asking { recipients: Arc::clone(&people) as _, ..asking(Vec::new()) };
         let says = Says::Ask { approvals: 2, approvers: Vec::new(), other_than_requester: true };
-        let rule = Rule { name: "two".to_owned(), tool: "*".to_owned(), actor: "*".to_owned(), says };
+        let rule =
+            Rule { name: "two".to_owned(), tool: "*".to_owned(), actor: "*".to_owned(), tenant: "*".to_owned(), says };
         let stage = tools().asking(asking).policy(Rules(vec![rule])).open().await;
         let run = stage.run(&write(), Level::ExecuteNotify).await;
         stage.asks(run).await;

@@ -9,6 +9,9 @@ use std::ops::Range;
 
 /// Words of a language are shorter.
 const WORD_CHARS_MAX: usize = 24;
+
+/// How two bytes are a unit of UTF-16.
+type Unit = fn([u8; 2]) -> u16;
 /// In a word that is longer than this something stands that letters of one case are not, whatever is encoded.
 const ONE_CASE_CHARS_MAX: usize = 64;
 /// Bytes in a row that are text, so that it is worth to read them again.
@@ -135,7 +138,8 @@ pub(super) fn each(view: &View, budget: &Budget, look: impl FnMut(Block<'_>)) {
         let letters = bytes.iter().filter(|b| b.is_ascii_alphabetic() || **b == b'-').count();
         let capitals = bytes.iter().filter(|b| b.is_ascii_uppercase()).count();
         let one_case = letters == bytes.len() && (capitals == 0 || capitals == letters);
-        if !is_hex && !(one_case && bytes.len() >= WORD_CHARS_MAX) {
+        let is_word = one_case && bytes.len() >= WORD_CHARS_MAX;
+        if !is_hex && !is_word {
             BASE64.decode(view, &word, &mut reader);
         }
         let [base32, lower, hex] = &WITHIN;
@@ -170,7 +174,7 @@ impl Block<'_> {
             return;
         }
         // The zeros of UTF-16 are all first or all second of two.
-        let units: [(usize, fn([u8; 2]) -> u16); 2] = [(0, u16::from_be_bytes), (1, u16::from_le_bytes)];
+        let units: [(usize, Unit); 2] = [(0, u16::from_be_bytes), (1, u16::from_le_bytes)];
         for (first, unit) in units {
             let zeros = self.bytes[first..].iter().step_by(2).filter(|b| **b == 0).count();
             if zeros * ZEROS_IN_UTF16 >= self.bytes.len() {
