@@ -175,8 +175,10 @@ fn one_trace_leads_from_the_request_over_a_killed_server_and_an_approval_to_the_
     let header = format!("traceparent: 00-{trace}-{}-01\r\n", hex(&call.span_id));
     let seen = called.join().unwrap();
     assert!(seen.contains(&header), "{header} {seen}");
-    for (name, system) in [("db.commit", "sqlite"), ("db.read", "sqlite"), ("redis.publish", "redis")] {
-        let span = spans.values().find(|span| span.name == name && span.parent_span_id == root.span_id);
+    for (name, system, under) in
+        [("db.commit", "sqlite", root), ("db.read", "sqlite", root), ("redis.claim", "redis", request)]
+    {
+        let span = spans.values().find(|span| span.name == name && span.parent_span_id == under.span_id);
         assert_eq!(attribute(span.unwrap(), "db.system.name"), Some(json!(system)), "{name}");
     }
     assert!(!format!("{:?}", collected.spans).contains("MARKED"), "a query left with the spans");

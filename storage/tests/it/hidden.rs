@@ -57,7 +57,7 @@ async fn stays_held(store: &dyn Records, held: bool) -> bool {
         if store.hold().is_some() != held {
             return false;
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::task::yield_now().await;
     }
     true
 }

@@ -130,7 +130,9 @@ async fn whoever_fails_two_checks_hears_of_the_first_and_only_the_ledger_knows()
             assert!(!answer.body.to_string().contains("L1_Draft") || *first == Autonomy, "{what}");
             assert_eq!(porch.traces(), before, "{what}");
             let entered = porch.refusals();
-            assert_eq!((entered.len(), porch.rejections()), (refusals + 1, rejections + 1), "{what}");
+            // Of refusals over the quota the first of a minute is entered.
+            let more = usize::from(*first != Rate || second == first);
+            assert_eq!((entered.len(), porch.rejections()), (refusals + more, rejections + more), "{what}");
             let entry = entered.last().unwrap();
             assert_eq!((&entry["code"], &entry["target"]), (&json!(code), &json!("POST /act")), "{what}");
             assert_eq!(entry.get("autonomy_level"), None, "{entry}");

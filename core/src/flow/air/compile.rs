@@ -157,7 +157,7 @@ impl Compiling<'_> {
         if let Some(prior) = self.prior {
             return prior.input_schema.clone();
         }
-        match Schema::compile(document.inputs.clone()?) {
+        match Schema::of_caller(document.inputs.clone()?) {
             Ok(schema) => Some(Arc::new(schema)),
             Err(error) => {
                 self.out.add(ProblemCode::InvalidSchema, "/inputs", error.reason);

@@ -392,7 +392,7 @@ mod tests {
         }
         let below = doubling(26, |below| json!({"properties": {"a": below}, "additionalProperties": below}));
         assert_eq!(of(&below).unwrap().applied_max, 2, "a member has one of them");
-        let below = doubling(26, |below| json!({"patternProperties": {"a": below, "b": below}}));
+        let below = doubling(20, |below| json!({"patternProperties": {"a": below, "b": below}}));
         assert!(reason(&below).contains("may apply to one place"));
         let items = doubling(26, |below| json!({"items": below, "contains": below}));
         assert!(reason(&items).contains("may apply to one place"));

@@ -22,6 +22,8 @@ pub struct Schema {
     document: Value,
     validator: jsonschema::Validator,
     cost: Cost,
+    /// Bytes of text in a value times its patterns at the most.
+    text_max: u64,
 }
 
 /// What a value breaks.
@@ -42,14 +44,23 @@ pub struct BadSchema {
 }
 
 impl Schema {
-    /// Compiles `document` (JSON Schema 2020-12 unless it says otherwise).
+    /// Compiles a document of ours or of an operator (JSON Schema 2020-12 unless it says otherwise).
     pub fn compile(document: Value) -> Result<Self, BadSchema> {
+        Self::bounded(document, u64::MAX)
+    }
+
+    /// Compiles a document of somebody who sends one: it does not choose how long its patterns look at a text.
+    pub fn of_caller(document: Value) -> Result<Self, BadSchema> {
+        Self::bounded(document, SCHEMA_TEXT_MAX)
+    }
+
+    fn bounded(document: Value, text_max: u64) -> Result<Self, BadSchema> {
         let cost = cost::of(&document)?;
         // Patterns that go back and try again could do so for ever.
         let patterns = jsonschema::PatternOptions::regex().size_limit(PATTERN_BYTES_MAX);
         let validator = jsonschema::options().with_pattern_options(patterns).build(&document);
         let validator = validator.map_err(|error| BadSchema { reason: error.to_string() })?;
-        Ok(Self { document, validator, cost })
+        Ok(Self { document, validator, cost, text_max })
     }
 
     /// The document it was compiled from.
@@ -66,7 +77,7 @@ impl Schema {
 
     fn is_too_much(&self, value: &Value) -> bool {
         self.cost.applied_max.saturating_mul(places(value)) > SCHEMA_WORK_MAX
-            || (self.cost.patterns as u64).saturating_mul(text_bytes(value)) > SCHEMA_TEXT_MAX
+            || (self.cost.patterns as u64).saturating_mul(text_bytes(value)) > self.text_max
     }
 
     /// Whether `value` is as the schema asks for, or what is wrong with it.
@@ -142,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_pattern_never_goes_back_to_try_again() {
-        let slow = Schema::compile(json!({"properties": {"a": {"pattern": "(?:a|b)*a(?:a|b){150}c"}}})).unwrap();
+        let slow = Schema::of_caller(json!({"properties": {"a": {"pattern": "(?:a|b)*a(?:a|b){150}c"}}})).unwrap();
         let long = json!({"a": "ab".repeat(1_000_001)});
         assert!(slow.check(&long).unwrap_err()[0].message.contains("too large"));
         let schema = Schema::compile(json!({"pattern": "^(a+)+$"})).unwrap();
