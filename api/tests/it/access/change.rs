@@ -110,6 +110,29 @@ async fn a_patch_adds_nothing_that_a_rule_denies_its_author() {
     }
 }
 
+/// What a patch added to the run of another does not outlive its author's right to ask for it.
+#[tokio::test]
+async fn what_a_patch_added_is_refused_once_its_author_may_not_ask_for_it() {
+    for less in [json!({"scopes": ["runs.manage"]}), json!({"scopes": ["runs.manage", "local.*"], "disabled": true})] {
+        let free = Entry { level: Some(Level::ExecuteNotify), ..entry("user_cat", &["runs.manage", "local.*"]) };
+        let porch = porch_with(settings(TENANT, vec![free]), None).await;
+        let run = waiting(&porch).await;
+        let node = json!({"id": "n", "type": "function", "fn": "local.summarize", "inputs": {"text": "One."}});
+        let edges = json!([{"from": "review", "to": "n"}]);
+        let patch = json!({"patch_version": "0.1", "justification": "more", "add_nodes": [node], "add_edges": edges});
+        let path = format!("/runs/{}/patch", run["run_id"].as_str().unwrap());
+        let answer = porch.ask("user_cat", Method::POST, &path, json!({ "patch": patch })).await;
+        assert_eq!(answer.status, 202, "{answer:?}");
+        let (stage, id) = (&porch.house.stage, chimera_testkit::flow::id_of(&run["run_id"]));
+        stage.until(id, |run| run["patches"][0]["status"] == "applied").await;
+        assert_eq!(porch.ask("admin", Method::PUT, "/actors/user_cat", less.clone()).await.status, 200);
+        stage.approve("user_bob", id).await;
+        let ended = stage.ended(id).await;
+        assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("POLICY_DENIED")), "{less}");
+        assert_eq!(porch.effects(), 0);
+    }
+}
+
 /// Patches that are small one by one are counted together: the cap on many calls holds for the whole run.
 #[tokio::test]
 async fn patches_that_are_small_one_by_one_can_not_pass_the_cap_together() {
