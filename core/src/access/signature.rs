@@ -49,6 +49,10 @@ pub struct Parts<'a> {
     pub body: &'a [u8],
 }
 
+/// More signatures of one actor than are tried.
+const TOO_MANY: Unsigned =
+    Unsigned::Unreadable("signature-input", "it has more signatures of the actor than are tried");
+
 /// Why a request counts as unsigned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsigned {
@@ -76,9 +80,6 @@ pub enum Unsigned {
     /// The signature was made with another key, or over something else.
     #[error("the signature does not fit the request")]
     Mismatch,
-    /// One that is not tried would not be used up, and could be sent again alone.
-    #[error("it carries more than {SIGNATURES_TRIED_MAX} signatures with the keyid of the actor")]
-    TooMany,
 }
 
 impl Unsigned {
@@ -94,7 +95,6 @@ impl Unsigned {
             Self::UnknownComponent(_) => "unknown_component",
             Self::OtherBody(_) => "content_digest",
             Self::Mismatch => "mismatch",
-            Self::TooMany => "too_many",
         }
     }
 }
@@ -136,7 +136,8 @@ impl Claimed {
                 Err(why) => first = first.or(Some(why)),
             }
             if found.len() > SIGNATURES_TRIED_MAX || at >= LOOKED_AT_MAX {
-                return Err(Unsigned::TooMany);
+                // One that is not tried would not be used up, and could be sent again alone.
+                return Err(TOO_MANY);
             }
         }
         match first {
@@ -541,11 +542,11 @@ mod tests {
             read(&inputs, &numbered(count, &|at| format!("s{at}=:AAAA:")))
         };
         assert_eq!(several(SIGNATURES_TRIED_MAX, "").unwrap().len(), SIGNATURES_TRIED_MAX);
-        assert_eq!(several(SIGNATURES_TRIED_MAX + 1, ""), Err(Unsigned::TooMany));
+        assert_eq!(several(SIGNATURES_TRIED_MAX + 1, ""), Err(TOO_MANY));
         let long = "n".repeat(NONCE_CHARS_MAX);
         let unusable = Unsigned::Parameter("nonce", "is empty or too long");
         assert_eq!(several(SIGNATURES_TRIED_MAX + 1, &long), Err(unusable), "such don't count");
-        assert_eq!(several(500, &long), Err(Unsigned::TooMany), "but cost something");
+        assert_eq!(several(500, &long), Err(TOO_MANY), "but cost something");
     }
 
     #[test]

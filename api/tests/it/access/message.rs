@@ -130,7 +130,7 @@ async fn more_signatures_than_are_tried_are_refused() {
     let all: Vec<_> = labels.iter().zip(&made).map(|(label, made)| (label.as_str(), made, key.as_str())).collect();
     let answer = put(&all).await;
     assert_eq!((answer.status, answer.code()), (401, "SIGNATURE_INVALID"), "{answer:?}");
-    assert_eq!(answer.detail("reason"), "too_many", "{answer:?}");
+    assert_eq!(answer.detail("reason"), "unreadable", "{answer:?}");
     let answer = put(&all[1..]).await;
     assert_eq!(answer.status, 200, "{answer:?}");
     for alone in &all[1..] {
