@@ -71,6 +71,7 @@ migrations! {
     21 = "0021_who",
     22 = "0022_inbox_messages",
     23 = "0023_artifact_owners",
+    24 = "0024_entry_checks",
 }
 
 /// The version of the schema that this binary works with.

@@ -110,3 +110,32 @@ fn spell(update: &Update) -> String {
     let expected = terms(update.expect.iter().map(name).collect(), "IS");
     format!("UPDATE {} SET {set} WHERE {}", table.name, [keyed, expected].concat().join(" AND "))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
+
+    /// SQLite copies each page that a statement with a trigger touches if that statement might be undone alone: if it
+    /// halts with "abort" (2) somewhere, or calls a function.
+    #[test]
+    fn an_entry_is_appended_without_copies_of_pages() {
+        let mut conn = rusqlite::Connection::open_in_memory().unwrap();
+        crate::migrate::sqlite(&mut conn).unwrap();
+        let mut texts = Texts::default();
+        let number = texts.append(&AUDIT_LOG_ENTRIES);
+        let mut statement = conn.prepare(&format!("EXPLAIN {}", texts.text(number))).unwrap();
+        let program: Vec<(String, i64, i64)> = statement
+            .query_map(rusqlite::params_from_iter((0..AUDIT_LOG_ENTRIES.columns.len()).map(|_| 0)), |row| {
+                Ok((row.get("opcode")?, row.get("p1")?, row.get("p2")?))
+            })
+            .unwrap()
+            .collect::<Result<_, _>>()
+            .unwrap();
+        assert!(program.iter().any(|(opcode, ..)| opcode == "Program"), "the guard against replacing is gone");
+        for (opcode, p1, p2) in program {
+            assert!(!opcode.contains("Func"), "{opcode}");
+            assert!(opcode != "Halt" || p1 == 0 || p2 != 2, "halts with {p1}, {p2}");
+        }
+    }
+}
