@@ -8,7 +8,7 @@
 
 use super::cells::{Cell, Cells, Read};
 use super::failure::{self, left_out};
-use super::statements::{self, ADVANCE, Expect, Inserts, LOCK, Statement};
+use super::statements::{self, ADVANCE, Expect, Inserts, LOCK, Statement, Text};
 use super::swallows;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES};
 use chimera_core::record::{Conflict, Insert, RowKey, Step, Table, Update, Value};
@@ -22,7 +22,7 @@ use uuid::Uuid;
 /// A lane's connection and the statements prepared on it.
 pub(super) struct Session {
     client: Client,
-    prepared: HashMap<String, tokio_postgres::Statement>,
+    prepared: HashMap<Text, tokio_postgres::Statement>,
     lease_seconds: f64,
 }
 
@@ -76,9 +76,9 @@ impl Session {
             Err((tx, error)) => return Ok(Outcome::Lost(vec![(tx, Loss::Rejected(error.to_string()))])),
         };
         let locks: Vec<Value> = batch.locks.iter().map(|key| Value::Int(key.cast_signed())).collect();
-        let texts =
-            [ADVANCE, LOCK, LAST_BATCH].into_iter().map(str::to_owned).chain(statements.iter().map(|s| s.sql.clone()));
-        let prepared = self.prepare(texts.collect()).await?;
+        let texts = [ADVANCE, LOCK, LAST_BATCH].map(|words| Text::Words(words.into()));
+        let texts: Vec<&Text> = texts.iter().chain(statements.iter().map(|statement| &statement.text)).collect();
+        let prepared = self.prepare(&texts).await?;
         let lane = batch.lane;
         let hash = Value::Bytes(head.hash.0.to_vec());
         let advance: [&(dyn ToSql + Sync); 7] =
@@ -156,7 +156,7 @@ impl Session {
     /// it may be committed.
     pub(super) async fn commit(&mut self, lane: i64, batch: Uuid) -> Result<Option<bool>, Error> {
         let place: [&(dyn ToSql + Sync); 1] = [&lane];
-        let look = self.prepare(vec![LAST_BATCH.to_owned()]).await?.remove(0);
+        let look = self.prepare(&[&Text::Words(LAST_BATCH.into())]).await?.remove(0);
         let commit = self.client.batch_execute("COMMIT");
         let check = self.client.query(&look, &place);
         let (committed, checked) = tokio::join!(biased; commit, check);
@@ -188,17 +188,17 @@ impl Session {
         Ok(answers.iter().any(|answer| matches!(answer, SimpleQueryMessage::CommandComplete(1))))
     }
 
-    async fn prepare(&mut self, texts: Vec<String>) -> Result<Vec<tokio_postgres::Statement>, Error> {
+    async fn prepare(&mut self, texts: &[&Text]) -> Result<Vec<tokio_postgres::Statement>, Error> {
         if self.prepared.len() > PREPARED_MAX {
             self.prepared.clear();
         }
         let mut statements = Vec::with_capacity(texts.len());
         for text in texts {
-            let statement = match self.prepared.get(&text) {
+            let statement = match self.prepared.get(*text) {
                 Some(statement) => statement.clone(),
                 None => {
-                    let statement = self.client.prepare(&text).await?;
-                    self.prepared.insert(text, statement.clone());
+                    let statement = self.client.prepare(&text.spell()).await?;
+                    self.prepared.insert((*text).clone(), statement.clone());
                     statement
                 }
             };
@@ -254,7 +254,7 @@ impl Session {
 
     async fn exists(&mut self, table: &Table, key: &RowKey) -> Result<bool, Error> {
         let text = super::super::sql::exists(super::super::sql::Dialect::Postgres, table, key.columns);
-        let statement = self.prepare(vec![text]).await?.remove(0);
+        let statement = self.prepare(&[&Text::Words(text.into())]).await?.remove(0);
         let cells: Vec<Cell<'_>> = key.values.iter().map(Cell).collect();
         let params: Vec<&(dyn ToSql + Sync)> = cells.iter().map(|cell| cell as _).collect();
         Ok(!self.client.query(&statement, &params).await?.is_empty())
@@ -334,7 +334,7 @@ mod tests {
         crate::migrate::postgres(&mut client).await.unwrap();
         let lane = super::super::lane::claim(&client, "test", 15.0, None).await.unwrap();
         let (mut session, batch) = (Session::new(client, 15.0), Uuid::from_u64_pair(1, 1));
-        session.prepare(vec![LAST_BATCH.to_owned()]).await.unwrap();
+        session.prepare(&[&Text::Words(LAST_BATCH.into())]).await.unwrap();
         let mark = "UPDATE ledger_lanes SET last_batch_id = $1";
         session.client().batch_execute("BEGIN").await.unwrap();
         session.client().execute(mark, &[&batch]).await.unwrap();

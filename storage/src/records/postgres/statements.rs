@@ -10,18 +10,70 @@ use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::record::{Insert, Kind, Row, Step, Table, Update, Value};
 use chimera_engine::commit::Batch;
 use chimera_engine::port::ReadError;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 use tokio_postgres::types::ToSql;
 
 /// One statement of a batch and how its answer is to be read.
 pub(super) struct Statement<'a> {
-    pub(super) sql: String,
+    pub(super) text: Text,
     pub(super) params: Vec<Box<dyn ToSql + Sync + Send + 'a>>,
     pub(super) expects: Expect<'a>,
 }
 
+/// What a statement says. One for many rows is known by its shape, so that it is spelled once and found again without
+/// being spelled.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) enum Text {
+    /// Inserts rows with the columns at these positions.
+    Insert { table: Named, columns: Vec<usize>, mode: Inserts },
+    /// Appends rows with all columns.
+    Append(Named),
+    /// Sets columns of rows whose other columns are as expected.
+    Update { table: Named, set: Vec<usize>, expect: Vec<usize> },
+    /// These words.
+    Words(Cow<'static, str>),
+}
+
+impl Text {
+    /// The statement in SQL.
+    pub(super) fn spell(&self) -> Cow<'_, str> {
+        match self {
+            Self::Insert { table: Named(table), columns, mode: Inserts::Plain } => {
+                bulk_insert(table, columns.iter().copied(), "").into()
+            }
+            Self::Insert { table: Named(table), columns, mode: Inserts::PassingOver } => {
+                let tail = format!("ON CONFLICT DO NOTHING RETURNING {}", table.key.join(", "));
+                bulk_insert(table, columns.iter().copied(), &tail).into()
+            }
+            Self::Append(Named(table)) => bulk_insert(table, 0..table.columns.len(), "RETURNING 1").into(),
+            Self::Update { table: Named(table), set, expect } => bulk_update(table, set, expect).into(),
+            Self::Words(words) => (&**words).into(),
+        }
+    }
+}
+
+/// A table that is told apart by its name.
+#[derive(Clone, Copy)]
+pub(super) struct Named(&'static Table);
+
+impl PartialEq for Named {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.name == other.0.name
+    }
+}
+
+impl Eq for Named {}
+
+impl Hash for Named {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.name.hash(state);
+    }
+}
+
 /// What an insert does when its key is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Inserts {
     /// It fails, and everything with it.
     Plain,
@@ -67,11 +119,10 @@ pub(super) fn statements<'a>(
         }
     }
     if !entries.is_empty() {
-        let columns: Vec<usize> = (0..AUDIT_LOG_ENTRIES.columns.len()).collect();
-        let cells = columns.iter().map(|at| entries.iter().map(|row| &row.cells[*at]).collect());
-        let sql = bulk_insert(&AUDIT_LOG_ENTRIES, &columns, "RETURNING 1");
-        let expects = Expect::Entries(entries.len());
-        all.push(Statement { sql, params: arrays(cells), expects });
+        let columns = 0..AUDIT_LOG_ENTRIES.columns.len();
+        let cells = columns.map(|at| entries.iter().map(|row| &row.cells[at]).collect());
+        let (text, expects) = (Text::Append(Named(&AUDIT_LOG_ENTRIES)), Expect::Entries(entries.len()));
+        all.push(Statement { text, params: arrays(cells), expects });
     }
     Ok(all)
 }
@@ -95,17 +146,23 @@ fn updates<'a>(batch: &'a Batch) -> Vec<Statement<'a>> {
         let shape = (update.table.rank, update.table.name, positions(&update.set), positions(&update.expect));
         groups.entry(shape).or_default().push((tx, update));
     }
-    groups.into_values().map(bulk_update).collect()
+    let statement = |((_, _, set, expect), rows): (Shape, Vec<(usize, &'a Update)>)| {
+        let table = rows[0].1.table;
+        let mut columns: Vec<Vec<&Value>> =
+            (0..table.key.len()).map(|n| rows.iter().map(|(_, u)| &u.key[n]).collect()).collect();
+        columns.extend((0..expect.len()).map(|n| rows.iter().map(|(_, u)| &u.expect[n].1).collect()));
+        columns.extend((0..set.len()).map(|n| rows.iter().map(|(_, u)| &u.set[n].1).collect()));
+        let text = Text::Update { table: Named(table), set, expect };
+        Statement { text, params: arrays(columns.into_iter()), expects: Expect::Updates(rows) }
+    };
+    groups.into_iter().map(statement).collect()
 }
 
-fn bulk_update<'a>(rows: Vec<(usize, &'a Update)>) -> Statement<'a> {
-    let first = rows[0].1;
-    let table = first.table;
+/// Sets rows by their keys, the expected columns, and the new values, in this order.
+fn bulk_update(table: &Table, set: &[usize], expect: &[usize]) -> String {
     let kind = |at: &usize| table.columns[*at].kind;
     let key: Vec<usize> = table.key.iter().filter_map(|column| table.position(column)).collect();
-    let set: Vec<usize> = first.set.iter().map(|(at, _)| *at).collect();
-    let expect: Vec<usize> = first.expect.iter().map(|(at, _)| *at).collect();
-    let kinds: Vec<Kind> = key.iter().chain(&expect).chain(&set).map(kind).collect();
+    let kinds: Vec<Kind> = key.iter().chain(expect).chain(set).map(kind).collect();
     let unnest: Vec<_> =
         kinds.iter().enumerate().map(|(n, kind)| format!("${}::{}", n + 1, array_type(*kind))).collect();
     let names: Vec<_> = (0..kinds.len()).map(|n| format!("v{n}")).collect();
@@ -117,18 +174,14 @@ fn bulk_update<'a>(rows: Vec<(usize, &'a Update)>) -> Statement<'a> {
         .map(|(n, at)| format!("t.{} IS NOT DISTINCT FROM {}", table.columns[*at].name, value(key.len() + n)));
     let offset = key.len() + expect.len();
     let sets = set.iter().enumerate().map(|(n, at)| format!("{} = {}", table.columns[*at].name, value(offset + n)));
-    let sql = format!(
+    format!(
         "UPDATE {} AS t SET {} FROM unnest({}) WITH ORDINALITY AS v({}, ord) WHERE {} RETURNING v.ord",
         table.name,
         sets.collect::<Vec<_>>().join(", "),
         unnest.join(", "),
         names.join(", "),
         keyed.chain(expected).collect::<Vec<_>>().join(" AND "),
-    );
-    let mut columns: Vec<Vec<&Value>> = (0..key.len()).map(|n| rows.iter().map(|(_, u)| &u.key[n]).collect()).collect();
-    columns.extend((0..expect.len()).map(|n| rows.iter().map(|(_, u)| &u.expect[n].1).collect()));
-    columns.extend((0..set.len()).map(|n| rows.iter().map(|(_, u)| &u.set[n].1).collect()));
-    Statement { sql, params: arrays(columns.into_iter()), expects: Expect::Updates(rows) }
+    )
 }
 
 /// Those of a statement's updates whose positions did not come back.
@@ -153,13 +206,11 @@ fn inserts<'a>(batch: &'a Batch, mode: Inserts) -> Vec<Statement<'a>> {
         rows.sort_by_cached_key(|(_, insert)| order_key(insert));
         let cells = (0..positions.len()).map(|n| rows.iter().map(|(_, insert)| &insert.cells[n].1).collect());
         let params = arrays(cells);
-        let (tail, expects) = match mode {
-            Inserts::Plain => (String::new(), Expect::Count { table: table.name, rows: rows.len() }),
-            Inserts::PassingOver => {
-                (format!("ON CONFLICT DO NOTHING RETURNING {}", table.key.join(", ")), Expect::Inserts(rows))
-            }
+        let expects = match mode {
+            Inserts::Plain => Expect::Count { table: table.name, rows: rows.len() },
+            Inserts::PassingOver => Expect::Inserts(rows),
         };
-        Statement { sql: bulk_insert(table, &positions, &tail), params, expects }
+        Statement { text: Text::Insert { table: Named(table), columns: positions, mode }, params, expects }
     };
     groups.into_iter().map(statement).collect()
 }
@@ -169,8 +220,8 @@ fn order_key(insert: &Insert) -> Option<uuid::Uuid> {
     insert.table.key.first().and_then(|column| insert.value(column).as_uuid())
 }
 
-fn bulk_insert(table: &Table, positions: &[usize], tail: &str) -> String {
-    let columns: Vec<_> = positions.iter().map(|at| &table.columns[*at]).collect();
+fn bulk_insert(table: &Table, positions: impl Iterator<Item = usize>, tail: &str) -> String {
+    let columns: Vec<_> = positions.map(|at| &table.columns[at]).collect();
     let names: Vec<_> = columns.iter().map(|column| column.name).collect();
     let elements: Vec<_> = columns.iter().enumerate().map(|(n, c)| element(c.kind, &format!("v{n}"))).collect();
     let unnest: Vec<_> =
@@ -188,7 +239,7 @@ fn bulk_insert(table: &Table, positions: &[usize], tail: &str) -> String {
 
 fn ordered<'a>(tx: usize, at: usize, step: &'a Step) -> Result<Statement<'a>, ReadError> {
     let d = Dialect::Postgres;
-    let text = match step {
+    let said = match step {
         Step::Insert(insert) => {
             let values = insert.cells.iter().map(|(at, value)| (insert.table.columns[*at].kind, value));
             let sql = sql::insert(d, insert.table, insert.cells.iter().map(|(at, _)| *at));
@@ -198,7 +249,8 @@ fn ordered<'a>(tx: usize, at: usize, step: &'a Step) -> Result<Statement<'a>, Re
         Step::Update { table, conditions, set, .. } => sql::update(d, table, set, conditions)?,
         Step::Delete { table, conditions, .. } => sql::delete(d, table, conditions)?,
     };
-    let counted = if matches!(step, Step::Lock { .. }) { text.sql } else { format!("{} RETURNING 1", text.sql) };
-    let params = text.params.into_iter().map(|(_, value)| Box::new(Cell(value)) as Box<dyn ToSql + Sync + Send>);
-    Ok(Statement { sql: counted, params: params.collect(), expects: Expect::Step { tx, at, step } })
+    let counted = if matches!(step, Step::Lock { .. }) { said.sql } else { format!("{} RETURNING 1", said.sql) };
+    let params = said.params.into_iter().map(|(_, value)| Box::new(Cell(value)) as Box<dyn ToSql + Sync + Send>);
+    let text = Text::Words(counted.into());
+    Ok(Statement { text, params: params.collect(), expects: Expect::Step { tx, at, step } })
 }

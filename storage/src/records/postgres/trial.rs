@@ -42,14 +42,14 @@ async fn each(client: &Client, statements: &[Statement<'_>]) -> Result<(), Unava
         client.batch_execute("SAVEPOINT trial").await.map_err(|error| unavailable(&error))?;
         let touched = match statement.expects {
             Expect::Count { table, rows } => {
-                let kept = client.execute(&statement.sql, &params).await;
+                let kept = client.execute(&*statement.text.spell(), &params).await;
                 if kept.as_ref().is_ok_and(|kept| *kept != rows as u64) {
                     return Err(left_out(table));
                 }
                 kept.map(|_| rows)
             }
             _ => {
-                let rows = client.query(&statement.sql, &params).await;
+                let rows = client.query(&*statement.text.spell(), &params).await;
                 if let Ok(rows) = &rows {
                     kept(client, statement, rows).await?;
                 }
