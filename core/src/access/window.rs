@@ -3,7 +3,7 @@
 //! The hits of the window before count in proportion to how much of it still lies within the
 //! last window length. All sums are whole milliseconds times whole hits, so that Rust, and a
 //! script in a shared store whose numbers are doubles, decide alike to the last hit: with the
-//! limits of `limits.rs` every product stays far below 2^53.
+//! limits in `limits` every product stays far below 2^53.
 
 use crate::limits::{RATE_HITS_MAX, RATE_WINDOW_SECONDS_MAX};
 use crate::time::Timestamp;

@@ -1,0 +1,125 @@
+//! Limits of who may call, how often and how freely: actors, tokens, signatures, quotas, goals, plans and risk.
+
+// Actors and tenants
+
+/// Characters of an actor's name. A longer name is refused with `VALIDATION_FAILED`.
+pub const ACTOR_CHARS_MAX: usize = 255;
+/// Scopes of one actor, or of one token. An entry with more is refused with `VALIDATION_FAILED`, a token with
+/// `UNAUTHENTICATED`.
+pub const ACTOR_SCOPES_MAX: usize = 256;
+/// Characters of one scope. A longer one is refused with `VALIDATION_FAILED`.
+pub const SCOPE_CHARS_MAX: usize = 128;
+/// Actors and patterns that the registry holds. One more is refused with `VALIDATION_FAILED`.
+pub const ACTORS_MAX: usize = 10_000;
+/// Tenants of one store. One more is refused with `VALIDATION_FAILED`.
+pub const TENANTS_MAX: usize = 10_000;
+/// Characters of a tenant's slug. A longer slug is refused with `VALIDATION_FAILED`.
+pub const TENANT_SLUG_CHARS_MAX: usize = 63;
+/// Characters of a tenant's name. A longer name is refused with `VALIDATION_FAILED`.
+pub const TENANT_NAME_CHARS_MAX: usize = 200;
+
+// Keys of actors
+
+/// Characters of an actor's key, at least. A shorter key is refused with `VALIDATION_FAILED`.
+pub const ACTOR_KEY_CHARS_MIN: usize = 16;
+/// Keys of one actor that are valid at one time. One more is refused with `VALIDATION_FAILED`.
+pub const ACTOR_KEYS_MAX: usize = 8;
+/// Ended keys that one step of a sweep removes. The sweep goes on with the next step.
+pub const ENDED_KEYS_SWEPT_MAX: usize = 500;
+
+// Tokens
+
+/// Bytes of an access token. A longer token is refused with `UNAUTHENTICATED`.
+pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
+/// Lifetime of an access token. After it the token is refused with `UNAUTHENTICATED`.
+pub const TOKEN_SECONDS: i64 = 3_600;
+/// Lifetime of a refresh token and of every token that descends from one sign-in. After it the actor has to sign in
+/// again.
+pub const REFRESH_SECONDS: i64 = 30 * 86_400;
+/// Time within which a refresh token may be used again, for callers that work in parallel. A later second use revokes
+/// every token of that sign-in.
+pub const REFRESH_GRACE_SECONDS: i64 = 30;
+/// Revoked tokens, and revoked sign-ins, that a process keeps in memory. With more, each token is looked up in the
+/// store.
+pub const REVOKED_HELD_MAX: usize = 10_000;
+/// Tokens that a process remembers as verified. The memory is cleared, and tokens are verified again.
+pub const TOKENS_KNOWN_MAX: usize = 4_096;
+
+// Signatures
+
+/// Difference between the time in a signed request and the server's time. A request with more is refused with
+/// `EXPIRED_TTL`.
+pub const CLOCK_SKEW_SECONDS: i64 = 60;
+/// Characters of a nonce. A longer nonce is refused with `SCHEMA_INVALID`, or its signature does not count.
+pub const NONCE_CHARS_MAX: usize = 128;
+/// Signatures of one actor in one request that are verified. A request with more that could match is refused with
+/// `SIGNATURE_INVALID`.
+pub const SIGNATURES_TRIED_MAX: usize = 8;
+
+// Quotas
+
+/// Requests a minute that `admin` keeps. A lower quota is refused with `VALIDATION_FAILED`, because nobody could raise
+/// it again.
+pub const ADMIN_QUOTA_MIN: u32 = 10;
+/// Reads that an actor may make for each request of its quota. More are refused with `RATE_LIMITED`.
+pub const READ_QUOTA_FACTOR: u32 = 10;
+/// Requests that a quota may allow in one window. A larger quota is refused with `VALIDATION_FAILED`.
+pub const RATE_HITS_MAX: u32 = 1_000_000;
+/// Length of a rate window. A longer window is refused.
+pub const RATE_WINDOW_SECONDS_MAX: u32 = 86_400;
+/// Time over which refusals of one actor over its quota are summed up. The ledger has one entry for the first refusal
+/// and one for the rest.
+pub const FLOOD_SECONDS: i64 = 60;
+/// Actors and operations whose refusals over a quota are summed up at a time. More refusals are counted in
+/// `chimera_access_refusals_not_entered_total` and not entered.
+pub const FLOODS_MAX: usize = 10_000;
+
+// Idempotency keys
+
+/// Idempotency keys that a process remembers as used recently. Earlier uses are found in the store.
+pub const RECENT_KEYS_MAX: usize = 65_536;
+
+// Secrets
+
+/// Characters of a secret's name. A longer name is refused as not valid.
+pub const SECRET_NAME_CHARS_MAX: usize = 128;
+/// Bytes of a secret's value. A call that needs a larger secret fails with `TOOL_UNAVAILABLE`.
+pub const SECRET_BYTES_MAX: usize = 64 * 1024;
+
+// Goals and plans
+
+/// Characters of a goal in words. A longer goal is refused with `VALIDATION_FAILED`.
+pub const GOAL_CHARS_MAX: usize = 8_000;
+/// Steps of one plan. A plan with more is refused with `VALIDATION_FAILED`.
+pub const PLAN_STEPS_MAX: usize = 32;
+/// Steps of a plan that may run without a person. A plan with more is drafted for approval.
+pub const PLAN_STEPS_FREE_MAX: usize = 10;
+/// Tools among which a plan is looked for. Further tools are not considered.
+pub const PLAN_TOOLS_MAX: usize = 500;
+/// Calls of a workflow that are examined before it runs, with items of maps and child workflows. A workflow with more
+/// counts as high risk.
+pub const PLAN_CALLS_MAX: usize = 256;
+/// Nodes of a workflow that are examined for these calls. A workflow with more counts as high risk.
+pub const PLAN_NODES_MAX: usize = 4_096;
+/// Bytes of the inputs of these calls. A workflow with more counts as high risk.
+pub const PLAN_INPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Work of all expressions of one plan. A plan with more counts as high risk.
+pub const PLAN_WORK_MAX: u64 = 2_000_000;
+/// Completed runs of a workflow with child workflows that are searched for one that did the same. With none among them
+/// the workflow counts as run for the first time.
+pub const FIRST_TIME_RUNS_MAX: usize = 50;
+
+// Risk
+
+/// Reasons of one risk score. A build with weights that could give more does not compile.
+pub const RISK_REASONS_MAX: usize = 160;
+/// Times that a text is decoded inside another while its risk is scored. What is deeper counts as unreadable.
+pub const RISK_LAYERS_MAX: usize = 4;
+/// Bytes that are decoded while the risk of one plan is scored. What is beyond counts as unreadable.
+pub const RISK_DECODED_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of a member's name that the pointer of a reason shows. The pointer ends above a member with a longer name.
+pub const RISK_NAME_BYTES_MAX: usize = 64;
+/// Bytes of an input that count as usual. A larger input adds to the risk score.
+pub const RISK_LARGE_INPUT_BYTES: usize = 16 * 1024;
+/// Bytes of an input that count as large. A larger input adds more to the risk score.
+pub const RISK_HUGE_INPUT_BYTES: usize = 256 * 1024;

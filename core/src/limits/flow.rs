@@ -1,0 +1,223 @@
+//! Limits of workflows and their runs: documents, expressions, schemas, steps, approvals and messages.
+
+// Workflow documents
+
+/// Bytes of a workflow document or a patch. A larger one is refused with `VALIDATION_FAILED`.
+pub const WORKFLOW_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Nodes of a workflow. A workflow with more is refused with `VALIDATION_FAILED`.
+pub const WORKFLOW_NODES_MAX: usize = 10_000;
+/// Edges of a workflow. A workflow with more is refused with `VALIDATION_FAILED`.
+pub const WORKFLOW_EDGES_MAX: usize = 50_000;
+/// Characters of a workflow's name. A longer name is refused with `VALIDATION_FAILED`.
+pub const WORKFLOW_ID_CHARS_MAX: usize = 128;
+/// Workflows that one may start through its children and theirs, in all. A workflow with more is refused with
+/// `VALIDATION_FAILED`.
+pub const WORKFLOW_FAMILY_MAX: usize = 1_000;
+/// Compiled workflows that one process keeps. Others are compiled again when they are needed.
+pub const WORKFLOWS_KEPT_MAX: usize = 1_000;
+/// Bytes of a workflow that is compiled on a thread that answers requests. A larger one is compiled on a thread for
+/// such work.
+pub const COMPILE_BYTES_ASIDE: usize = 1_024;
+/// Problems of one workflow or patch that a refusal lists. Further problems are left out.
+pub const PROBLEMS_MAX: usize = 50;
+/// A delay, a timeout or an expiry in a workflow. A longer one is refused with `VALIDATION_FAILED`.
+pub const FLOW_SECONDS_MAX: u32 = 90 * 86_400;
+/// Approvals that one question may need. A workflow that asks for more is refused with `VALIDATION_FAILED`.
+pub const APPROVALS_NEEDED_MAX: u32 = 10;
+/// Patterns of approvers that one question may name. A workflow with more is refused with `VALIDATION_FAILED`.
+pub const APPROVERS_MAX: usize = 50;
+/// Items of a map that run at a time when the author doesn't say. The next item waits for one to end.
+pub const MAP_PARALLEL_DEFAULT: u32 = 8;
+/// Items of a map that may run at a time. A workflow that asks for more is refused with `VALIDATION_FAILED`.
+pub const MAP_PARALLEL_MAX: u32 = 100;
+
+// Patches
+
+/// Nodes that one patch may add. A patch with more is refused with `VALIDATION_FAILED`.
+pub const PATCH_NODES_MAX: usize = 100;
+/// Edges that one patch may add, and remove. A patch with more is refused with `VALIDATION_FAILED`.
+pub const PATCH_EDGES_MAX: usize = 500;
+/// Characters of a patch's justification. A longer one is refused with `VALIDATION_FAILED`.
+pub const JUSTIFICATION_CHARS_MAX: usize = 2_000;
+/// Patches of one run. One more is refused with `VALIDATION_FAILED`.
+pub const RUN_PATCHES_MAX: u32 = 32;
+
+// Expressions
+
+/// Bytes of one expression. A workflow with a longer one is refused with `VALIDATION_FAILED`.
+pub const EXPRESSION_BYTES_MAX: usize = 2_048;
+/// Terms of one expression. A workflow with a longer one is refused with `VALIDATION_FAILED`.
+pub const EXPRESSION_TERMS_MAX: usize = 256;
+/// Nesting of one expression. A workflow with a deeper one is refused with `VALIDATION_FAILED`.
+pub const EXPRESSION_DEPTH_MAX: usize = 64;
+/// Items of a list that an expression may go through or make. With more the step fails with `VALIDATION_FAILED`.
+pub const EXPRESSION_LIST_MAX: usize = 10_000;
+/// Expressions of one template. A workflow with more is refused with `VALIDATION_FAILED`.
+pub const TEMPLATE_EXPRESSIONS_MAX: usize = 256;
+/// Work of one rendering, in terms evaluated and 16-byte pieces copied. With more the step fails with
+/// `VALIDATION_FAILED`.
+pub const EXPRESSION_WORK_MAX: u64 = 1_000_000;
+/// Work of an expression without variables when its workflow is compiled. One that takes more is evaluated by each
+/// run.
+pub const CONSTANT_WORK_MAX: u64 = 10_000;
+/// Work of the expressions in one turn of a run. The run commits and goes on with the next turn.
+pub const TURN_WORK_MAX: u64 = 200_000;
+/// Work of all expressions of a run while one process drives it. With more the run fails with `VALIDATION_FAILED`.
+pub const RUN_WORK_MAX: u64 = 100_000_000;
+
+// JSON Schemas
+
+/// Parts of one JSON Schema. A workflow with a larger one is refused with `VALIDATION_FAILED`.
+pub const SCHEMA_NODES_MAX: usize = 10_000;
+/// Parts of a JSON Schema that may apply to one place of a value, with references followed. A workflow with such a
+/// schema is refused with `VALIDATION_FAILED`.
+pub const SCHEMA_APPLIED_MAX: u64 = 1_000;
+/// Steps to count the parts of a JSON Schema. A workflow with a schema that takes more is refused with
+/// `VALIDATION_FAILED`.
+pub const SCHEMA_STEPS_MAX: usize = 1_000_000;
+/// Patterns of one JSON Schema. A workflow with such a schema is refused with `VALIDATION_FAILED`.
+pub const SCHEMA_PATTERNS_MAX: usize = 50;
+/// Bytes of one compiled pattern. A workflow with a larger one is refused with `VALIDATION_FAILED`.
+pub const PATTERN_BYTES_MAX: usize = 262_144;
+/// Bytes of text in a value times the patterns of a caller's schema that checks it. A larger value is refused with
+/// `VALIDATION_FAILED`.
+pub const SCHEMA_TEXT_MAX: u64 = 2_000_000;
+/// Work of one check: places of the value times the parts that may apply to one. A larger value is refused with
+/// `VALIDATION_FAILED`.
+pub const SCHEMA_WORK_MAX: u64 = 10_000_000;
+/// Faults of one document that a refusal lists. Further faults are left out.
+pub const SCHEMA_FAULTS_MAX: usize = 16;
+/// Characters of a fault's pointer, and of its message. What is longer is cut.
+pub const FAULT_CHARS_MAX: usize = 300;
+
+// Runs
+
+/// Bytes of a run's inputs, and of one step's input. Larger inputs fail with `PAYLOAD_TOO_LARGE`.
+pub const RUN_INPUT_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of one step's output. A step with a larger one fails with `EXTERNAL_SERVICE_ERROR`.
+pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of a run's result, and of the outputs of all items of a map. A run or a map with more fails with
+/// `PAYLOAD_TOO_LARGE`.
+pub const RESULT_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Time that a run may take when its workflow doesn't say. After it the run fails with `REQUEST_TIMEOUT`.
+pub const RUN_SECONDS_DEFAULT: u32 = 30 * 86_400;
+/// Steps of one run: its nodes, and the items of its maps. A map that would make more fails with `PAYLOAD_TOO_LARGE`
+/// before its first item.
+pub const RUN_STEPS_MAX: usize = 50_000;
+/// Rows of one table that are read of one run. A run with more is refused with `PAYLOAD_TOO_LARGE`, never read in
+/// part.
+pub const RUN_ROWS_MAX: usize = 250_000;
+/// Undos that one run may have recorded, over all its rollbacks. A rollback that would make more is refused and
+/// entered as `run.rollback_refused`.
+pub const RUN_UNDOS_MAX: usize = 100_000;
+/// Items of one map. A map with more fails with `PAYLOAD_TOO_LARGE`.
+pub const MAP_ITEMS_MAX: usize = 10_000;
+/// Runs that are started inside each other. A step that would start one deeper fails with `VALIDATION_FAILED`.
+pub const RUN_DEPTH_MAX: u32 = 8;
+/// Runs inside one run, all levels together, shared evenly among the nodes and items that start some. A step that
+/// would start more fails with `VALIDATION_FAILED`.
+pub const RUN_DESCENDANTS_MAX: u64 = 100_000;
+/// Runs that replay each other in a row. One more is refused with `VALIDATION_FAILED`.
+pub const REPLAY_CHAIN_MAX: usize = 100;
+/// Priority of a run when the caller doesn't say: 1 is most urgent, 10 least. A priority outside 1 to 10 is refused
+/// with `VALIDATION_FAILED`.
+pub const PRIORITY_DEFAULT: i32 = 5;
+/// Rows that one turn of a run writes. The run commits and goes on with the next turn.
+pub const TURN_ROWS_MAX: usize = 400;
+/// Signals that one turn of a run takes in. The others are taken in by the next turns.
+pub const TURN_SIGNALS_MAX: usize = 100;
+/// Messages that may wait in memory for one run. A further signal is found in the store.
+pub const RUN_INBOX_MAX: usize = 256;
+/// Attempts to read a run while it commits turns. After the last one the request fails with `OCC_CONFLICT`.
+pub const SNAPSHOT_TRIES_MAX: usize = 20;
+/// Events of a run that are read at a time for a client that follows it. Further events come with the next read.
+pub const FEED_PAGE_MAX: usize = 256;
+/// Runs that are searched for the tools that a rollback would call. For more the rollback needs the scope `*`, else it
+/// is refused with `RBAC_FORBIDDEN`.
+pub const UNDO_RUNS_LOOKED_MAX: usize = 1_000;
+
+// Calls of tools
+
+/// Calls under way at a time in one process. Further calls wait. The setting `flow.calls_max` changes it.
+pub const CALLS_MAX: usize = 1_024;
+/// Calls under way at a time for one tenant in one process. Further calls wait. The setting `flow.tenant_calls_max`
+/// changes it.
+pub const TENANT_CALLS_MAX: usize = 512;
+/// Calls of one tool under way at a time in one process. Further calls wait. The setting `flow.tool_calls_max` changes
+/// it.
+pub const TOOL_CALLS_MAX: usize = 256;
+/// Calls to one host under way at a time in one process. Further calls wait. The setting `flow.host_calls_max` changes
+/// it.
+pub const HOST_CALLS_MAX: usize = 64;
+/// Calls of one run under way at a time. Further steps wait.
+pub const RUN_CALLS_MAX: usize = 64;
+/// Calls that may wait for one host, or for one tool without a host. A new run that would wait there is refused with
+/// `OVERLOADED`. The setting `flow.calls_waiting_max` changes it.
+pub const CALLS_WAITING_MAX: usize = 10_000;
+/// Waiting calls that a process remembers while their runs wait in the store. The runs of further calls are found by
+/// looking through the store.
+pub const CALLS_REMEMBERED_MAX: usize = 50_000;
+/// Retries of a step after the first attempt. After the last one the step fails with the error of that attempt.
+pub const RETRIES_MAX: u32 = 3;
+/// Time that a service may ask us to wait before the next attempt. A longer time is shortened to this.
+pub const RETRY_AFTER_SECONDS_MAX: u64 = 86_400;
+/// Times that a call is sent or checked again because its process died. After the last one the step fails with
+/// `OUTCOME_UNKNOWN`.
+pub const RESENDS_MAX: u32 = 20;
+
+// Runs in memory
+
+/// Runs that one process drives at a time. Further runs are refused with `OVERLOADED` until some end or wait. The
+/// setting `flow.runs_max` changes it.
+pub const ACTIVE_RUNS_MAX: usize = 10_000;
+/// Runs of one tenant that one process drives at a time. Further runs are refused with `OVERLOADED`. The setting
+/// `flow.tenant_runs_max` changes it.
+pub const TENANT_RUNS_MAX: usize = 8_000;
+/// Calls of one tool that runs in memory make or wait for. Runs that would wait for more wait in the store. The
+/// setting `flow.tool_runs_max` changes it.
+pub const TOOL_RUNS_MAX: usize = 2_000;
+/// Runs that wait in the store for a slot while requests wait for their results. Further requests are answered at once
+/// that the run goes on.
+pub const RUNS_WATCHED_MAX: usize = 4_096;
+/// Time, at least, after which a run that waits in the store for a slot is looked at without a hint. A lost hint
+/// delays the run by this time.
+pub const SLOT_LOOK_SECONDS: u64 = 30;
+/// Runs that wait in the store for a slot and are looked at in one second. With more of them each is looked at later.
+pub const SLOT_LOOKS_PER_SECOND: usize = 50;
+/// Time until its deadline, at least, of a waiting run that leaves memory. A run with a nearer deadline stays in
+/// memory.
+pub const PARK_SECONDS_MIN: i64 = 5;
+/// Time after which a run that waits for a signal alone is looked at without one. A lost hint delays the run by this
+/// time.
+pub const LOOK_AGAIN_SECONDS: i64 = 60;
+
+// Approvals and drafts
+
+/// Approvals that one run may ask for. A step that needs one more fails with `VALIDATION_FAILED`, and a patch is
+/// refused.
+pub const RUN_APPROVALS_MAX: u32 = 1_000;
+/// Time that an approval waits for a person when nobody says. After it the approval expires.
+pub const APPROVAL_SECONDS_DEFAULT: u32 = 86_400;
+/// Time that an approval may wait. A longer time is shortened to this.
+pub const APPROVAL_SECONDS_MAX: u32 = 30 * 86_400;
+/// Bytes of a note or a reason that a person gives with a decision. A longer one is refused with `PAYLOAD_TOO_LARGE`.
+pub const NOTES_BYTES_MAX: usize = 8 * 1024;
+/// Different calls of a map that a draft tries dry. The others are listed with their inputs.
+pub const DRAFT_ITEMS_MAX: usize = 100;
+/// Bytes of the calls that one request for approval lists. Calls that don't fit are asked about on their own.
+pub const DRAFT_BYTES_MAX: usize = 1024 * 1024;
+
+// Messages to people
+
+/// Attempts to deliver one message, with waits that double. After the last one the message is marked as failed.
+pub const MESSAGE_TRIES_MAX: i64 = 12;
+/// Messages that a process sends at one time, each to another receiver. Further messages wait.
+pub const MESSAGES_SENT_AT_ONCE_MAX: usize = 32;
+/// Messages of one tenant among these. Further messages of the tenant wait.
+pub const MESSAGES_SENT_AT_ONCE_TENANT_MAX: usize = 8;
+/// Receivers of one message about a run that waits for a person. Further receivers get none.
+pub const MESSAGE_RECIPIENTS_MAX: usize = 8;
+/// Bytes of the action in a message that asks for a decision. A larger one is left to the page behind the link.
+pub const MESSAGE_ACTION_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of the review in a message that asks for a decision. A larger one is left to the page behind the link.
+pub const MESSAGE_REVIEW_BYTES_MAX: usize = 512 * 1024;

@@ -1,0 +1,48 @@
+//! Limits of the ledger: entries, lanes, checkpoints, exports, idempotency records and redaction.
+
+// Entries
+
+/// Bytes of one ledger entry's data. Larger data is shortened.
+pub const ENTRY_DATA_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of all other fields of one ledger entry. An entry with more is refused, and with it the change.
+pub const ENTRY_TEXT_BYTES_MAX: usize = 16 * 1024;
+
+// Lanes
+
+/// Lanes of a ledger. A node that needs one more waits until a lease has run out.
+pub const LANES_MAX: usize = 1_000;
+/// Time that a lane's lease lasts without a renewal. After it another node may take the lane.
+pub const LANE_LEASE_SECONDS: i64 = 15;
+
+// Checkpoints and exports
+
+/// Entries that one checkpoint adds. The next checkpoint adds the rest.
+pub const CHECKPOINT_ENTRIES_MAX: i64 = 200_000;
+/// Bytes of one line of a ledger export. A file with a longer one does not verify.
+pub const EXPORT_LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+// Idempotency records
+
+/// Characters of an idempotency key. A longer key is refused with `VALIDATION_FAILED`.
+pub const IDEMPOTENCY_KEY_CHARS_MAX: usize = 256;
+/// Lifetime of an idempotency record when nobody says. After it the key can be used again.
+pub const IDEMPOTENCY_TTL_SECONDS: i64 = 86_400;
+/// Attempts to begin a request under a key that others use at the same time. After the last one the request fails with
+/// `OCC_CONFLICT`.
+pub const IDEMPOTENCY_TRIES_MAX: u32 = 4;
+
+// Redaction
+
+/// Bytes of a secret, at least, whose bare value is masked wherever it occurs. Shorter ones would mask ordinary words.
+pub const SECRET_MASK_BYTES_MIN: usize = 6;
+/// Encodings inside each other behind which a known secret is looked for. A secret behind more is not found.
+pub const REDACT_DEPTH_MAX: usize = 4;
+/// Bytes that are decoded for each byte of a text in which known secrets are looked for. What would take more is not
+/// decoded.
+pub const REDACT_DECODED_RATIO_MAX: usize = 32;
+/// Bytes that are decoded of one text or document in which known secrets are looked for. What would take more is not
+/// decoded.
+pub const REDACT_DECODED_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes of an output that are searched for known secrets on a thread that answers requests. A larger output is
+/// searched on a thread for such work.
+pub const REDACT_AT_ONCE_BYTES_MAX: usize = 64 * 1024;

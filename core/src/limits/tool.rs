@@ -1,0 +1,75 @@
+//! Limits of the tools that runs call: HTTP, mail, objects, documents and declared tools.
+
+// HTTP
+
+/// Bytes of a request body that a tool sends. A larger one fails with `PAYLOAD_TOO_LARGE` before it is sent.
+pub const HTTP_REQUEST_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Bytes of an answer's body that a tool reads. `http.request` cuts the rest; other tools fail with
+/// `EXTERNAL_SERVICE_ERROR`.
+pub const HTTP_ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of all headers of an answer. With more the call fails with `EXTERNAL_SERVICE_ERROR`.
+pub const HTTP_ANSWER_HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Headers of an answer. With more the call fails with `EXTERNAL_SERVICE_ERROR`.
+pub const HTTP_ANSWER_HEADERS_MAX: usize = 128;
+/// Redirects that one request follows. With more the call fails with `EXTERNAL_SERVICE_ERROR`.
+pub const HTTP_REDIRECTS_MAX: usize = 5;
+/// Time to open one connection, with the address lookup. After it the call fails with `EXTERNAL_SERVICE_UNAVAILABLE`.
+pub const HTTP_CONNECT_TIMEOUT_MS: u64 = 10_000;
+/// Characters of a tool's name. A declared tool with a longer one is refused.
+pub const TOOL_NAME_CHARS_MAX: usize = 128;
+/// Timeout that a tool may declare. A declared tool with a longer one is refused.
+pub const TOOL_TIMEOUT_MS_MAX: u64 = 3_600_000;
+
+// Declared tools
+
+/// Bytes of a file that declares tools, actors or rules. With a larger file the server does not start:
+/// `CONFIG_INVALID`.
+pub const DECLARED_FILE_BYTES_MAX: usize = 256 * 1024;
+/// Tools that one file declares. With more the server does not start: `CONFIG_INVALID`.
+pub const DECLARED_TOOLS_MAX: usize = 100;
+/// Pages that one call of a declared tool reads. The pages behind them are not read.
+pub const DECLARED_PAGES_MAX: usize = 50;
+
+// Mail and Slack
+
+/// Receivers of one mail. A mail with more is refused with `MALFORMED_ARGS`.
+pub const MAIL_RECEIVERS_MAX: usize = 100;
+/// Characters of a mail's subject. A longer one is refused with `MALFORMED_ARGS`.
+pub const MAIL_SUBJECT_CHARS_MAX: usize = 500;
+/// Bytes of a mail's text, and of its HTML. A longer one is refused with `PAYLOAD_TOO_LARGE`.
+pub const MAIL_TEXT_BYTES_MAX: usize = 1024 * 1024;
+
+// Objects
+
+/// Bytes of one object that a tool uploads. A larger one is refused with `PAYLOAD_TOO_LARGE`.
+pub const UPLOAD_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of an object's key. A longer one is refused with `VALIDATION_FAILED`.
+pub const OBJECT_KEY_BYTES_MAX: usize = 1_024;
+/// Buckets to which connections are kept. With one more all are closed and opened again when they are needed.
+pub const BUCKETS_OPEN_MAX: usize = 64;
+
+// Summaries
+
+/// Bytes of a text that is summarised. A longer one is refused with `PAYLOAD_TOO_LARGE`.
+pub const SUMMARY_TEXT_BYTES_MAX: usize = 1024 * 1024;
+/// Sentences of a summary. A larger number is refused with `VALIDATION_FAILED`.
+pub const SUMMARY_SENTENCES_MAX: usize = 50;
+
+// PDF documents
+
+/// Bytes of a Markdown document that becomes a PDF, with the images in it. A larger one is refused with
+/// `PAYLOAD_TOO_LARGE`.
+pub const MARKDOWN_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Nesting of lists and quotes in a Markdown document. A deeper one is refused with `PAYLOAD_TOO_LARGE`.
+pub const MARKDOWN_DEPTH_MAX: usize = 32;
+/// Pages of one PDF. A document with more is refused with `PAYLOAD_TOO_LARGE`.
+pub const PDF_PAGES_MAX: usize = 1_000;
+/// Images of one PDF. A document with more is refused with `PAYLOAD_TOO_LARGE`.
+pub const PDF_IMAGES_MAX: usize = 200;
+/// Bytes of all images of one PDF. A document with more is refused with `PAYLOAD_TOO_LARGE`.
+pub const PDF_IMAGE_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Pixels of all images of one PDF, because a small file can unfold into a large one. A document with more is refused
+/// with `VALIDATION_FAILED`.
+pub const PDF_IMAGE_PIXELS_MAX: u64 = 50_000_000;
+/// Cells of all tables of one PDF. A document with more is refused with `PAYLOAD_TOO_LARGE`.
+pub const PDF_TABLE_CELLS_MAX: usize = 100_000;
