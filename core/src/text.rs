@@ -4,12 +4,9 @@
 //! are about must be written down: a text is cut at a length, and has no character that a store refuses or a
 //! terminal obeys.
 
-use crate::limits::{ERROR_DETAIL_BYTES_MAX, ERROR_MESSAGE_CHARS_MAX};
+use crate::limits::{ERROR_DETAIL_BYTES_MAX, ERROR_DETAIL_DEPTH_MAX, ERROR_MESSAGE_CHARS_MAX};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
-
-/// Nesting of a document at the most; what lies deeper is left out.
-const DEPTH_MAX: usize = 16;
 
 /// A text of the length that a message may have.
 #[must_use]
@@ -26,7 +23,7 @@ pub fn storable_value(value: Value) -> Value {
 /// A document of about so many bytes at the most, with texts of so many characters. What is beyond is left out.
 #[must_use]
 pub fn bounded(value: Value, bytes_max: usize, chars_max: usize) -> Value {
-    Room { bytes_left: bytes_max, chars_max }.fit(value, DEPTH_MAX)
+    Room { bytes_left: bytes_max, chars_max }.fit(value, ERROR_DETAIL_DEPTH_MAX)
 }
 
 /// A text in which no character hides and none turns others around, for those who decide about it: what has no shape

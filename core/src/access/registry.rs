@@ -8,7 +8,7 @@
 use super::kind::kind_of;
 use super::{ADMIN, Level, fits, scope};
 use crate::ledger::ActorType;
-use crate::limits::{ACTOR_CHARS_MAX, ACTOR_SCOPES_MAX, RATE_HITS_MAX};
+use crate::limits::{ACTOR_CHARS_MAX, ACTOR_SCOPES_MAX, QUOTA_DEFAULT, RATE_HITS_MAX};
 use crate::text::visible_line;
 use crate::words::words;
 use serde::{Deserialize, Serialize};
@@ -40,9 +40,6 @@ pub const DEFAULT_AUTONOMY_LEVELS: &[(&str, Level)] = &[
 
 /// Whoever has no valid token.
 pub const ANONYMOUS: &str = "anonymous";
-
-/// Requests a minute of whoever has no entry.
-pub const QUOTA_DEFAULT: u32 = 60;
 
 words! {
     /// A person or not.

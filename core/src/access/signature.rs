@@ -5,7 +5,7 @@
 //! may cover more, in any order and under any label.
 
 use super::{Secret, mac};
-use crate::limits::{NONCE_CHARS_MAX, SIGNATURES_TRIED_MAX};
+use crate::limits::{NONCE_CHARS_MAX, SIGNATURE_COMPONENTS_MAX, SIGNATURES_LOOKED_AT_MAX, SIGNATURES_TRIED_MAX};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use core::cell::OnceCell;
@@ -21,12 +21,6 @@ pub const REQUIRED: [&str; 3] = ["@method", "@path", "@query"];
 
 /// What the signature of a request with a body covers as well.
 pub const CONTENT_DIGEST: &str = "content-digest";
-
-/// Components of a signature at the most.
-const COMPONENTS_MAX: usize = 32;
-
-/// Signatures of an actor that are looked at, also such as could never fit.
-const LOOKED_AT_MAX: usize = 4 * SIGNATURES_TRIED_MAX;
 
 /// The parts of a request that a signature can cover.
 #[derive(Clone, Copy, Debug)]
@@ -135,7 +129,7 @@ impl Claimed {
                 Ok(claimed) => found.push(claimed),
                 Err(why) => first = first.or(Some(why)),
             }
-            if found.len() > SIGNATURES_TRIED_MAX || at >= LOOKED_AT_MAX {
+            if found.len() > SIGNATURES_TRIED_MAX || at >= SIGNATURES_LOOKED_AT_MAX {
                 // One that is not tried would not be used up, and could be sent again alone.
                 return Err(TOO_MANY);
             }
@@ -310,7 +304,7 @@ pub fn content_digest(body: &[u8]) -> String {
 /// that we cover has any, and one that changes a value unseen would be a hole.
 fn covered(list: &InnerList) -> Result<Vec<&str>, Unsigned> {
     let unreadable = |why| Unsigned::Unreadable("signature-input", why);
-    if list.items.len() > COMPONENTS_MAX {
+    if list.items.len() > SIGNATURE_COMPONENTS_MAX {
         return Err(unreadable("it covers too many components"));
     }
     let mut names: Vec<&str> = Vec::with_capacity(list.items.len());

@@ -14,9 +14,6 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-/// Characters of a text that stay in data that is shortened.
-const SHORT_CHARS_MAX: usize = 256;
-
 words! {
     /// What an entry is about.
     SubjectType {
@@ -193,7 +190,7 @@ impl SealedEntry {
 fn shortened(data: Value) -> Value {
     let whole = json::canonical(&data);
     let shortened = json!({"bytes": whole.len(), "digest": Digest32::of_bytes(whole.as_bytes())});
-    let mut members = match text::bounded(data, limits::ENTRY_DATA_BYTES_MAX / 4, SHORT_CHARS_MAX) {
+    let mut members = match text::bounded(data, limits::ENTRY_DATA_BYTES_MAX / 4, limits::ENTRY_SHORTENED_CHARS_MAX) {
         Value::Object(members) => members,
         other => Map::from_iter([("data".to_owned(), other)]),
     };

@@ -9,7 +9,7 @@
 use super::checkpoint::{Checkpoint, PublicKey, SignedCheckpoint, Signer};
 use super::{ActorType, Digest32, Entry, Link, SealedEntry, StoredEntry, SubjectType};
 use crate::json::{canonical, parse_nested};
-use crate::limits::JSON_DEPTH_MAX;
+use crate::limits::EXPORT_LINE_DEPTH_MAX;
 use crate::time::Timestamp;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -17,8 +17,6 @@ use uuid::Uuid;
 
 const FORMAT: &str = "chimera-ledger-export";
 const VERSION: i64 = 1;
-/// A line puts its documents one or two levels deeper.
-const LINE_DEPTH: usize = JSON_DEPTH_MAX + 2;
 
 /// The first line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,7 +150,7 @@ impl Line {
     /// Reads a line; none when it is not exactly what `write` would give.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
-        let value = parse_nested(bytes, LINE_DEPTH).ok()?;
+        let value = parse_nested(bytes, EXPORT_LINE_DEPTH_MAX).ok()?;
         let line = Self::from_members(value.as_object()?)?;
         (line.write().as_bytes() == bytes).then_some(line)
     }

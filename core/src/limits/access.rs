@@ -55,9 +55,16 @@ pub const NONCE_CHARS_MAX: usize = 128;
 /// Signatures of one actor in one request that are verified. A request with more that could match is refused with
 /// `SIGNATURE_INVALID`.
 pub const SIGNATURES_TRIED_MAX: usize = 8;
+/// Signatures of one actor in one request that are read, including those that can't match. A request with more is
+/// refused with `SIGNATURE_INVALID`.
+pub const SIGNATURES_LOOKED_AT_MAX: usize = 4 * SIGNATURES_TRIED_MAX;
+/// Components that one signature covers. A signature with more does not count.
+pub const SIGNATURE_COMPONENTS_MAX: usize = 32;
 
 // Quotas
 
+/// Requests a minute of an actor without an entry in the registry. More are refused with `RATE_LIMITED`.
+pub const QUOTA_DEFAULT: u32 = 60;
 /// Requests a minute that `admin` keeps. A lower quota is refused with `VALIDATION_FAILED`, because nobody could raise
 /// it again.
 pub const ADMIN_QUOTA_MIN: u32 = 10;
@@ -90,12 +97,19 @@ pub const SECRET_BYTES_MAX: usize = 64 * 1024;
 
 /// Characters of a goal in words. A longer goal is refused with `VALIDATION_FAILED`.
 pub const GOAL_CHARS_MAX: usize = 8_000;
+/// Characters of a goal that an error quotes. The quote is cut.
+pub const GOAL_QUOTE_CHARS_MAX: usize = 160;
+/// Words that an error quotes of what no tool was found for. The quote is cut.
+pub const GOAL_QUOTE_WORDS_MAX: usize = 8;
 /// Steps of one plan. A plan with more is refused with `VALIDATION_FAILED`.
 pub const PLAN_STEPS_MAX: usize = 32;
 /// Steps of a plan that may run without a person. A plan with more is drafted for approval.
 pub const PLAN_STEPS_FREE_MAX: usize = 10;
 /// Tools among which a plan is looked for. Further tools are not considered.
 pub const PLAN_TOOLS_MAX: usize = 500;
+/// Steps that the planner adds to find the input of one step. Further steps are not added; a goal whose inputs stay
+/// open is refused with `VALIDATION_FAILED`.
+pub const PLAN_FILL_DEPTH_MAX: usize = 3;
 /// Calls of a workflow that are examined before it runs, with items of maps and child workflows. A workflow with more
 /// counts as high risk.
 pub const PLAN_CALLS_MAX: usize = 256;
@@ -123,3 +137,10 @@ pub const RISK_NAME_BYTES_MAX: usize = 64;
 pub const RISK_LARGE_INPUT_BYTES: usize = 16 * 1024;
 /// Bytes of an input that count as large. A larger input adds more to the risk score.
 pub const RISK_HUGE_INPUT_BYTES: usize = 256 * 1024;
+/// Bytes of a command in which its options are looked for. Options that stand further on add nothing to the risk
+/// score.
+pub const RISK_COMMAND_BYTES_MAX: usize = 512;
+/// Items of a list of texts that are also read as one command. A longer list is read item by item.
+pub const RISK_COMMAND_ITEMS_MAX: usize = 64;
+/// Bytes of a comment inside a command that are skipped. A longer comment is not skipped.
+pub const RISK_COMMENT_BYTES_MAX: usize = 256;

@@ -20,6 +20,8 @@ pub const WORKFLOWS_KEPT_MAX: usize = 1_000;
 pub const COMPILE_BYTES_ASIDE: usize = 1_024;
 /// Problems of one workflow or patch that a refusal lists. Further problems are left out.
 pub const PROBLEMS_MAX: usize = 50;
+/// Nodes at each end of a long cycle that a refusal names. The nodes between them are left out.
+pub const CYCLE_ENDS_SHOWN_MAX: usize = 6;
 /// A delay, a timeout or an expiry in a workflow. A longer one is refused with `VALIDATION_FAILED`.
 pub const FLOW_SECONDS_MAX: u32 = 90 * 86_400;
 /// Approvals that one question may need. A workflow that asks for more is refused with `VALIDATION_FAILED`.
@@ -30,6 +32,12 @@ pub const APPROVERS_MAX: usize = 50;
 pub const MAP_PARALLEL_DEFAULT: u32 = 8;
 /// Items of a map that may run at a time. A workflow that asks for more is refused with `VALIDATION_FAILED`.
 pub const MAP_PARALLEL_MAX: u32 = 100;
+/// Known names that a mistyped one is compared with. Further names are not suggested.
+pub const SUGGESTION_NAMES_MAX: usize = 2_000;
+/// Characters of a name that is compared. For a longer name nothing is suggested.
+pub const SUGGESTION_CHARS_MAX: usize = 64;
+/// Characters of a name that is compared, at least. For a shorter name nothing is suggested.
+pub const SUGGESTION_CHARS_MIN: usize = 3;
 
 // Patches
 
@@ -89,6 +97,10 @@ pub const SCHEMA_WORK_MAX: u64 = 10_000_000;
 pub const SCHEMA_FAULTS_MAX: usize = 16;
 /// Characters of a fault's pointer, and of its message. What is longer is cut.
 pub const FAULT_CHARS_MAX: usize = 300;
+/// Nesting of a JSON Schema that types of expressions are read from. What is deeper may have any type.
+pub const SCHEMA_TYPES_DEPTH_MAX: usize = 16;
+/// Types that are read from one JSON Schema. Further parts may have any type.
+pub const SCHEMA_TYPES_MAX: usize = 2_000;
 
 // Runs
 
@@ -135,6 +147,8 @@ pub const FEED_PAGE_MAX: usize = 256;
 /// Runs that are searched for the tools that a rollback would call. For more the rollback needs the scope `*`, else it
 /// is refused with `RBAC_FORBIDDEN`.
 pub const UNDO_RUNS_LOOKED_MAX: usize = 1_000;
+/// Steps that could not be undone that the entry about a rollback names. Further steps are only counted.
+pub const UNDO_LEFT_SHOWN_MAX: usize = 20;
 
 // Calls of tools
 
@@ -159,6 +173,10 @@ pub const CALLS_WAITING_MAX: usize = 10_000;
 pub const CALLS_REMEMBERED_MAX: usize = 50_000;
 /// Retries of a step after the first attempt. After the last one the step fails with the error of that attempt.
 pub const RETRIES_MAX: u32 = 3;
+/// Wait before the first retry of a step. The wait doubles with each retry.
+pub const RETRY_FIRST_DELAY_MS: i64 = 1_000;
+/// Random share, in thousandths, by which such a wait is longer or shorter. It is never more.
+pub const RETRY_JITTER_PER_MILLE: i64 = 200;
 /// Time that a service may ask us to wait before the next attempt. A longer time is shortened to this.
 pub const RETRY_AFTER_SECONDS_MAX: u64 = 86_400;
 /// Times that a call is sent or checked again because its process died. After the last one the step fails with
@@ -202,10 +220,14 @@ pub const APPROVAL_SECONDS_DEFAULT: u32 = 86_400;
 pub const APPROVAL_SECONDS_MAX: u32 = 30 * 86_400;
 /// Bytes of a note or a reason that a person gives with a decision. A longer one is refused with `PAYLOAD_TOO_LARGE`.
 pub const NOTES_BYTES_MAX: usize = 8 * 1024;
+/// Characters of the kind of action in the record of an approval. A longer one is cut.
+pub const APPROVAL_ACTION_CHARS_MAX: usize = 50;
 /// Different calls of a map that a draft tries dry. The others are listed with their inputs.
 pub const DRAFT_ITEMS_MAX: usize = 100;
 /// Bytes of the calls that one request for approval lists. Calls that don't fit are asked about on their own.
 pub const DRAFT_BYTES_MAX: usize = 1024 * 1024;
+/// Dry calls that a draft gathers before it writes them. They are written, and the draft goes on.
+pub const DRAFT_CALLS_GATHERED_MAX: usize = 200;
 
 // Messages to people
 

@@ -41,3 +41,5 @@ pub const ERROR_TEXT_CHARS_MAX: usize = 500;
 pub const ERROR_MESSAGE_CHARS_MAX: usize = 2_000;
 /// Bytes of one detail of an error. What follows is left out.
 pub const ERROR_DETAIL_BYTES_MAX: usize = 32 * 1024;
+/// Nesting of one detail of an error, and of an entry's data that is shortened. What lies deeper is left out.
+pub const ERROR_DETAIL_DEPTH_MAX: usize = 16;

@@ -1,11 +1,15 @@
 //! Limits of the ledger: entries, lanes, checkpoints, exports, idempotency records and redaction.
 
+use super::JSON_DEPTH_MAX;
+
 // Entries
 
 /// Bytes of one ledger entry's data. Larger data is shortened.
 pub const ENTRY_DATA_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of all other fields of one ledger entry. An entry with more is refused, and with it the change.
 pub const ENTRY_TEXT_BYTES_MAX: usize = 16 * 1024;
+/// Characters of a text in data that is shortened. Longer texts are cut.
+pub const ENTRY_SHORTENED_CHARS_MAX: usize = 256;
 
 // Lanes
 
@@ -20,6 +24,8 @@ pub const LANE_LEASE_SECONDS: i64 = 15;
 pub const CHECKPOINT_ENTRIES_MAX: i64 = 200_000;
 /// Bytes of one line of a ledger export. A file with a longer one does not verify.
 pub const EXPORT_LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Nesting of one line of a ledger export, around the documents in it. A file with a deeper one does not verify.
+pub const EXPORT_LINE_DEPTH_MAX: usize = JSON_DEPTH_MAX + 2;
 
 // Idempotency records
 
@@ -40,9 +46,15 @@ pub const REDACT_DEPTH_MAX: usize = 4;
 /// Bytes that are decoded for each byte of a text in which known secrets are looked for. What would take more is not
 /// decoded.
 pub const REDACT_DECODED_RATIO_MAX: usize = 32;
+/// Bytes that are decoded of a text, at least, however short it is. What would take more is not decoded.
+pub const REDACT_DECODED_BYTES_MIN: usize = 64 * 1024;
 /// Bytes that are decoded of one text or document in which known secrets are looked for. What would take more is not
 /// decoded.
 pub const REDACT_DECODED_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes of a text that each decoder reads on its own, in every order. In a longer text all decoders read together.
+pub const REDACT_APART_BYTES_MAX: usize = 4096;
+/// Bytes of a text that is also read from its end to its beginning. A longer text is read forwards only.
+pub const REDACT_REVERSED_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of an output that are searched for known secrets on a thread that answers requests. A larger output is
 /// searched on a thread for such work.
 pub const REDACT_AT_ONCE_BYTES_MAX: usize = 64 * 1024;

@@ -16,14 +16,12 @@ use super::token::{Kind, Token};
 use super::wire::{self, Listing, Made};
 use crate::access::{Plan, PlanStep};
 use crate::flow::tool::Reach;
-use crate::limits::PLAN_STEPS_MAX;
+use crate::limits::{PLAN_FILL_DEPTH_MAX, PLAN_STEPS_MAX};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
 /// Words between the members of a list.
 const LISTED: &[&str] = &["in", "to", "of", "for", "on", "into", "at"];
-/// Steps that may be needed for one clause before its own.
-const DEPTH_MAX: usize = 3;
 /// Verbs that don't say whether something is asked or changed.
 const UNSAID: &[&str] = &["call", "request", "send", "hit", "submit"];
 /// Words at which what a noun speaks of ends.
@@ -189,7 +187,7 @@ impl<'a> Builder<'a> {
         above: &[usize],
     ) -> Result<Option<usize>, PlanError> {
         // A search finds PDFs; it makes none.
-        if above.len() > DEPTH_MAX || fill.searches {
+        if above.len() > PLAN_FILL_DEPTH_MAX || fill.searches {
             return Ok(None);
         }
         let found = clause.words().filter(|(place, _)| Some(*place) != clause.verb).find_map(|(place, word)| {
@@ -287,7 +285,7 @@ impl<'a> Builder<'a> {
         let texts = |slot: &Slot<'_>| slot.class != Class::Open && (slot.required || tool.hands_on());
         let wants = fill.open().any(|slot| slot.is_content() && texts(slot));
         let filled = fill.slots.iter().any(|slot| slot.is_content() && fill.input.contains_key(slot.name));
-        if !wants || filled || tool.does("search") || above.len() > DEPTH_MAX {
+        if !wants || filled || tool.does("search") || above.len() > PLAN_FILL_DEPTH_MAX {
             return Ok(());
         }
         // What an earlier step made is not made again.

@@ -9,6 +9,7 @@ use super::error::{PlanError, excerpt};
 use super::lexicon::{self, stem};
 use super::token::{Kind, Token};
 use crate::flow::tool::{Reach, Spec};
+use crate::limits;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -19,9 +20,6 @@ const LOOKS_LIKE: i32 = 2;
 const UNNAMED: i32 = -1;
 const HOUSE: i32 = 2;
 const DESCRIBED_MAX: i32 = 2;
-
-/// Words of a wish that stay readable in an error.
-const WANTED_WORDS_MAX: usize = 8;
 
 /// A tool by the words that name it.
 pub(super) struct Profile {
@@ -235,7 +233,7 @@ fn wanted(goal: &str, clause: &Clause) -> String {
     let from = clause.verb.unwrap_or(0);
     let words = clause.tokens[from..].iter().take_while(|token| !token.is_mark());
     let mut taken: Vec<&Token> = Vec::new();
-    for token in words.take(WANTED_WORDS_MAX) {
+    for token in words.take(limits::GOAL_QUOTE_WORDS_MAX) {
         let preposition = token.word().is_some_and(lexicon::is_preposition);
         let said = taken.len() > 1 && taken.iter().any(|token| !token.word().is_some_and(lexicon::is_filler));
         let told = said && taken.last().is_some_and(|last| !last.word().is_some_and(lexicon::is_pronoun));

@@ -3,7 +3,7 @@
 //! Each reason names what is missing, so that whoever asked can add it and ask again.
 
 use crate::error::{Code, ErrorBody};
-use crate::limits::{ERROR_TEXT_CHARS_MAX, GOAL_CHARS_MAX, PLAN_STEPS_MAX};
+use crate::limits::{ERROR_TEXT_CHARS_MAX, GOAL_CHARS_MAX, GOAL_QUOTE_CHARS_MAX, PLAN_STEPS_MAX};
 use serde::Serialize;
 
 /// Why a goal has no plan.
@@ -93,8 +93,7 @@ impl PlanError {
 
 /// The beginning of a text that an error repeats.
 pub(super) fn excerpt(text: &str) -> String {
-    const CHARS_MAX: usize = 160;
-    match text.char_indices().nth(CHARS_MAX) {
+    match text.char_indices().nth(GOAL_QUOTE_CHARS_MAX) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
     }

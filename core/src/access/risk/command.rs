@@ -2,6 +2,7 @@
 
 use super::destroy::{begins, gap, is};
 use super::text::Run;
+use crate::limits;
 
 /// Words that mean nothing else.
 const ALONE: [&str; 11] = [
@@ -35,16 +36,13 @@ const WITH: [(&str, &str); 14] = [
     ("dd", "if="),
 ];
 
-/// Bytes of a command in which its options are looked for.
-const LINE_BYTES_MAX: usize = 512;
-
 /// Whether a command that destroys begins with this word.
 pub(super) fn destroys(bytes: &[u8], run: Run) -> bool {
     let word = &bytes[run.start..run.end];
     match word[0] | 0x20 {
         b'r' if is(word, "rm") => removes(bytes, run.end),
         b'r' if is(word, "remove") && begins(&bytes[run.end..], "-item") => {
-            let line = &bytes[run.end..bytes.len().min(run.end + LINE_BYTES_MAX)];
+            let line = &bytes[run.end..bytes.len().min(run.end + limits::RISK_COMMAND_BYTES_MAX)];
             let options = line.split(|byte| matches!(byte, b'\n' | b';' | b'|')).next().unwrap_or_default();
             options.split(u8::is_ascii_whitespace).any(|option| begins(option, "-recurse") || begins(option, "-force"))
         }

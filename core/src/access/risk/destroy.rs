@@ -9,6 +9,7 @@ use super::Factor;
 use super::command;
 use super::text::{Run, blank, is_word, past_version};
 use super::weight::Found;
+use crate::limits;
 
 /// Verbs that destroy.
 const VERBS: [&str; 9] = ["delete", "drop", "destroy", "truncate", "wipe", "purge", "erase", "refund", "shred"];
@@ -74,8 +75,6 @@ const ABOUT: [&str; 10] = ["at", "by", "on", "after", "flag", "marker", "protect
 /// First words of such names.
 const IF: [&str; 13] =
     ["on", "is", "can", "may", "no", "soft", "allow", "before", "after", "pre", "post", "auto", "pending"];
-/// Bytes of a comment that is looked past.
-const COMMENT_BYTES_MAX: usize = 256;
 /// Bytes between a word and the one it belongs to.
 const GAP_BYTES_MAX: usize = 8;
 
@@ -295,7 +294,7 @@ pub(super) fn gap(bytes: &[u8], from: usize) -> usize {
 
 /// Where a comment ends, unless it is longer than anybody's.
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes[..bytes.len().min(COMMENT_BYTES_MAX)].windows(wanted.len()).position(|window| window == wanted)
+    bytes[..bytes.len().min(limits::RISK_COMMENT_BYTES_MAX)].windows(wanted.len()).position(|window| window == wanted)
 }
 
 /// Whether a word is this one, whatever its case.

@@ -8,8 +8,8 @@ use super::text::{self, Hint};
 use super::weight::Found;
 use super::{Factor, Tally, decode};
 use crate::limits::{
-    JSON_DEPTH_MAX, RISK_DECODED_BYTES_MAX, RISK_HUGE_INPUT_BYTES, RISK_LARGE_INPUT_BYTES, RISK_LAYERS_MAX,
-    RISK_NAME_BYTES_MAX,
+    JSON_DEPTH_MAX, RISK_COMMAND_ITEMS_MAX, RISK_DECODED_BYTES_MAX, RISK_HUGE_INPUT_BYTES, RISK_LARGE_INPUT_BYTES,
+    RISK_LAYERS_MAX, RISK_NAME_BYTES_MAX,
 };
 use serde_json::{Number, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,8 +19,6 @@ use std::fmt::Write;
 const PLAIN_BYTES: usize = 8;
 /// A name with so many digits could be somebody's number.
 const NAME_DIGITS_MAX: usize = 5;
-/// Items of a list of texts that are also read as one command.
-const COMMAND_ITEMS_MAX: usize = 64;
 /// Whole numbers below this are too short to be anybody's.
 const NUMBER_FROM: u64 = 1_000_000;
 
@@ -206,7 +204,7 @@ fn number_of(number: &Number, hint: Hint) -> Found {
 /// A list of texts read as one command: `["rm", "-rf", "/"]`.
 fn command_of(items: &[Value]) -> Found {
     let mut found = Found::default();
-    if !(2..=COMMAND_ITEMS_MAX).contains(&items.len()) || !items.iter().all(Value::is_string) {
+    if !(2..=RISK_COMMAND_ITEMS_MAX).contains(&items.len()) || !items.iter().all(Value::is_string) {
         return found;
     }
     let words: Vec<&str> = items.iter().filter_map(Value::as_str).collect();

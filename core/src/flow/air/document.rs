@@ -4,7 +4,6 @@
 //! anything but their own shape. Writing a document out again leaves defaults away, so two texts
 //! that mean the same have one digest.
 
-use crate::limits::MAP_PARALLEL_DEFAULT;
 use serde_json::{Map, Value};
 
 /// A workflow.
@@ -164,11 +163,6 @@ pub struct Each {
     pub max_parallel: u32,
     /// What is done; `do` on the wire. Its templates see `item` and `index`.
     pub item: Item,
-}
-
-impl Each {
-    /// Items at a time when the author doesn't say.
-    pub const MAX_PARALLEL: u32 = MAP_PARALLEL_DEFAULT;
 }
 
 /// What is done for one item.

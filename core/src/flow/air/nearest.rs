@@ -1,24 +1,19 @@
 //! The known name that is closest to a mistyped one.
 
-/// Names longer than this are not compared: nobody mistypes them by a letter.
-const CHARS_MAX: usize = 64;
-/// Names that are looked at; in a long list a guess is worth less than its time.
-const NAMES_MAX: usize = 2_000;
-/// In a name shorter than this, one wrong letter leaves too little to guess from.
-const GUESSED_CHARS_MIN: usize = 3;
+use crate::limits;
 
 /// ` (did you mean X?)`, or nothing if no name is close.
 #[must_use]
 pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let wanted: Vec<char> = name.chars().take(CHARS_MAX + 1).collect();
-    if !(GUESSED_CHARS_MIN..=CHARS_MAX).contains(&wanted.len()) {
+    let wanted: Vec<char> = name.chars().take(limits::SUGGESTION_CHARS_MAX + 1).collect();
+    if !(limits::SUGGESTION_CHARS_MIN..=limits::SUGGESTION_CHARS_MAX).contains(&wanted.len()) {
         return String::new();
     }
     let close = (wanted.len() / 3).clamp(1, 3);
     let best = known
         .into_iter()
-        .take(NAMES_MAX)
-        .filter(|known| known.len() <= CHARS_MAX && known.len().abs_diff(name.len()) <= close * 4)
+        .take(limits::SUGGESTION_NAMES_MAX)
+        .filter(|known| known.len() <= limits::SUGGESTION_CHARS_MAX && known.len().abs_diff(name.len()) <= close * 4)
         .map(|known| (distance(&wanted, known), known))
         .filter(|(distance, _)| *distance <= close)
         .min();

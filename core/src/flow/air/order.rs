@@ -1,7 +1,7 @@
 //! The order of nodes: who comes before whom, and whether that can be at all.
 
 use super::problem::{ProblemCode, Problems};
-use crate::limits::PROBLEMS_MAX;
+use crate::limits::{CYCLE_ENDS_SHOWN_MAX, PROBLEMS_MAX};
 
 /// Nodes and edges by position, nothing else.
 pub(super) struct Ways {
@@ -110,11 +110,10 @@ impl Ways {
 
 /// At most a dozen of a long cycle; nothing stands for what is left out.
 fn shortened(cycle: &[usize]) -> Vec<Option<usize>> {
-    const SHOWN: usize = 6;
-    if cycle.len() <= 2 * SHOWN {
+    if cycle.len() <= 2 * CYCLE_ENDS_SHOWN_MAX {
         return cycle.iter().copied().map(Some).collect();
     }
-    let head = cycle[..SHOWN].iter().copied().map(Some);
-    let tail = cycle[cycle.len() - SHOWN..].iter().copied().map(Some);
+    let head = cycle[..CYCLE_ENDS_SHOWN_MAX].iter().copied().map(Some);
+    let tail = cycle[cycle.len() - CYCLE_ENDS_SHOWN_MAX..].iter().copied().map(Some);
     head.chain([None]).chain(tail).collect()
 }

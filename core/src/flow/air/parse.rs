@@ -9,8 +9,8 @@ use super::problem::{Problem, ProblemCode, Problems};
 use super::read::Members;
 use crate::json;
 use crate::limits::{
-    APPROVALS_NEEDED_MAX, APPROVERS_MAX, FLOW_SECONDS_MAX, MAP_PARALLEL_MAX, RETRIES_MAX, WORKFLOW_BYTES_MAX,
-    WORKFLOW_EDGES_MAX, WORKFLOW_ID_CHARS_MAX, WORKFLOW_NODES_MAX,
+    APPROVALS_NEEDED_MAX, APPROVERS_MAX, FLOW_SECONDS_MAX, MAP_PARALLEL_DEFAULT, MAP_PARALLEL_MAX, RETRIES_MAX,
+    WORKFLOW_BYTES_MAX, WORKFLOW_EDGES_MAX, WORKFLOW_ID_CHARS_MAX, WORKFLOW_NODES_MAX,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -268,7 +268,7 @@ fn read_child(members: &mut Members, out: &mut Problems) -> Child {
 
 fn read_each(members: &mut Members, out: &mut Problems) -> Each {
     let over = members.value("over", out);
-    let max_parallel = members.count("max_parallel", 1..=MAP_PARALLEL_MAX, out).unwrap_or(Each::MAX_PARALLEL);
+    let max_parallel = members.count("max_parallel", 1..=MAP_PARALLEL_MAX, out).unwrap_or(MAP_PARALLEL_DEFAULT);
     let inner = members.value("do", out);
     let mut inner = Members::of(inner, members.path("do"), out);
     let kind = inner.text("type", out);

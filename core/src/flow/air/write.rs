@@ -1,6 +1,7 @@
 //! Writes a document out as JSON, without what is default anyway.
 
 use super::document::{Approval, Body, Cache, Child, Document, Each, Edge, Function, Hitl, Item, Join, Node};
+use crate::limits;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
@@ -119,7 +120,7 @@ fn write_child(out: &mut Object, child: &Child) {
 
 fn write_each(out: &mut Object, each: &Each) {
     put(out, "over", each.over.clone());
-    if each.max_parallel != Each::MAX_PARALLEL {
+    if each.max_parallel != limits::MAP_PARALLEL_DEFAULT {
         put(out, "max_parallel", each.max_parallel);
     }
     let mut item = Object::new();

@@ -4,15 +4,11 @@
 //! everything: the walk finds what must be wrong, never what may be. A type that allows null
 //! besides something else counts as that something.
 
+use crate::limits;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
-
-/// Nested deeper, a schema is taken as open.
-const DEPTH_MAX: usize = 16;
-/// Types that one schema may spell out; past it, the rest is open.
-const TYPES_MAX: usize = 2_000;
 
 /// A type.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,7 +62,8 @@ impl Type {
     /// The type that a schema gives its values.
     #[must_use]
     pub fn of_schema(schema: &Value) -> Self {
-        Reader { root: schema, left: TYPES_MAX, open: Vec::new() }.read(schema, DEPTH_MAX)
+        Reader { root: schema, left: limits::SCHEMA_TYPES_MAX, open: Vec::new() }
+            .read(schema, limits::SCHEMA_TYPES_DEPTH_MAX)
     }
 
     /// The type of a value.

@@ -29,9 +29,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Rows of dry calls that are gathered before they are written.
-const CALLS_GATHERED_MAX: usize = 200;
-
 /// A draft under way.
 pub(crate) struct Draft {
     queue: VecDeque<At>,
@@ -418,7 +415,7 @@ impl Run {
         )?;
         if let Some(draft) = &mut self.draft {
             draft.calls.push(DryCall { node: at.node, row });
-            if draft.calls.len() >= CALLS_GATHERED_MAX {
+            if draft.calls.len() >= limits::DRAFT_CALLS_GATHERED_MAX {
                 let calls = std::mem::take(&mut draft.calls);
                 keep_calls(calls, book);
             }

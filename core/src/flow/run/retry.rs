@@ -4,13 +4,8 @@
 //! side says, whichever is longer. Only errors that say `retryable` are tried again.
 
 use crate::error::ErrorBody;
-use crate::limits::{RETRIES_MAX, RETRY_AFTER_SECONDS_MAX};
+use crate::limits::{RETRIES_MAX, RETRY_AFTER_SECONDS_MAX, RETRY_FIRST_DELAY_MS, RETRY_JITTER_PER_MILLE};
 use crate::time::Timestamp;
-
-const FIRST_DELAY_MS: i64 = 1_000;
-
-/// How far the jitter reaches, in parts of a thousand.
-const JITTER_PER_MILLE: i64 = 200;
 
 /// When try number `tried + 1` is due, if there is one. `dice` is any random number.
 #[must_use]
@@ -18,8 +13,8 @@ pub fn due(error: &ErrorBody, tried: u32, retries_max: u32, now: Timestamp, dice
     if !error.retryable || tried == 0 || tried > retries_max.min(RETRIES_MAX) {
         return None;
     }
-    let base = FIRST_DELAY_MS << (tried - 1);
-    let spread = base * JITTER_PER_MILLE / 1_000;
+    let base = RETRY_FIRST_DELAY_MS << (tried - 1);
+    let spread = base * RETRY_JITTER_PER_MILLE / 1_000;
     let jitter = i64::try_from(dice % (2 * spread.unsigned_abs() + 1)).unwrap_or(0) - spread;
     let asked = error.retry_after_seconds.unwrap_or(0).min(RETRY_AFTER_SECONDS_MAX);
     let wait_ms = (base + jitter).max(i64::try_from(asked).unwrap_or(0) * 1_000);

@@ -13,6 +13,7 @@ use crate::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS, INBOX_MESSAGES, N
 use crate::id;
 use crate::json::Digest32;
 use crate::ledger::tables::RECORD_SCOPES;
+use crate::limits;
 use crate::record::{Insert, Json, Update, Value};
 use crate::time::Timestamp;
 use serde::Serialize;
@@ -54,7 +55,7 @@ impl Book {
         requesters: Vec<String>,
         now: Timestamp,
     ) -> Result<(), Unstorable> {
-        let action: String = action_type.chars().take(50).collect();
+        let action: String = action_type.chars().take(limits::APPROVAL_ACTION_CHARS_MAX).collect();
         let mut data = data;
         data["demands"] = demand.to_value();
         self.insert(Insert::into(

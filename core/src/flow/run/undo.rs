@@ -26,9 +26,6 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Steps that could not be undone, as many as the entry about the end of a rollback names.
-const LEFT_SHOWN_MAX: usize = 20;
-
 /// A rollback under way.
 #[derive(Debug)]
 pub(crate) struct Undo {
@@ -503,7 +500,7 @@ impl Run {
         let Some(undo) = self.undo.take() else { return Ok(()) };
         let whole = undo.left.is_empty() && !undo.part;
         // The run's own row has all of them.
-        let shown = &undo.left[..undo.left.len().min(LEFT_SHOWN_MAX)];
+        let shown = &undo.left[..undo.left.len().min(limits::UNDO_LEFT_SHOWN_MAX)];
         let data = json!({
             "undone": undo.undone.len(), "left": shown, "left_count": undo.left.len(), "reason": undo.reason,
         });

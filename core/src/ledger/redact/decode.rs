@@ -10,19 +10,16 @@ use super::pattern::Span;
 use super::spelling::code_point;
 use super::view::{Meant, View};
 use super::{block, numbers};
-use crate::limits::{REDACT_DECODED_BYTES_MAX, REDACT_DECODED_RATIO_MAX, REDACT_DEPTH_MAX};
+use crate::limits::{
+    REDACT_APART_BYTES_MAX, REDACT_DECODED_BYTES_MAX, REDACT_DECODED_BYTES_MIN, REDACT_DECODED_RATIO_MAX,
+    REDACT_DEPTH_MAX, REDACT_REVERSED_BYTES_MAX,
+};
 use crate::text::is_shapeless;
 use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 
-/// Bytes that are decoded of a text at the least, however short it is.
-const DECODED_BYTES_MIN: usize = 64 * 1024;
-/// In a text that is longer all decoders read together: one after the other, in every order, would cost too much.
-const APART_BYTES_MAX: usize = 4096;
-/// A text that is longer is not read from its end to its begin.
-const REVERSED_BYTES_MAX: usize = 64 * 1024;
 /// Between the pieces of a list stand so many blanks at the most.
 const BLANKS_MAX: usize = 64;
 /// A tag is no longer than this.
@@ -120,7 +117,7 @@ impl Default for Budget {
 impl Budget {
     /// What a text may take of it.
     fn of_text(&self, text: &str) -> Self {
-        let fair = text.len().saturating_mul(REDACT_DECODED_RATIO_MAX).max(DECODED_BYTES_MIN);
+        let fair = text.len().saturating_mul(REDACT_DECODED_RATIO_MAX).max(REDACT_DECODED_BYTES_MIN);
         Self(Cell::new(fair.min(self.left())))
     }
 
@@ -159,7 +156,7 @@ pub(super) fn find(text: &str, (plain, bare): (&Index, &Index), budget: &Budget,
     let mut search = Search { text, plain, bare, spans, budget: &own, waiting, seen };
     let whole = View::of(text);
     // What is only words and marks is the same backwards, and the values are looked for in both ways.
-    if search.look_into(&whole) && text.len() <= REVERSED_BYTES_MAX {
+    if search.look_into(&whole) && text.len() <= REDACT_REVERSED_BYTES_MAX {
         search.wait_for(View::reversed(text));
     }
     while let Some(view) = search.waiting.pop_front() {
@@ -178,7 +175,7 @@ impl Search<'_> {
         }
         let read_by = view.bytes.iter().fold(0, |all, byte| all | READ_BY[usize::from(*byte)]);
         let mut any = read_by != 0;
-        if self.text.len() > APART_BYTES_MAX {
+        if self.text.len() > REDACT_APART_BYTES_MAX {
             let all = |rest: &[u8]| DECODERS.iter().find_map(|decoder| decoder(rest));
             if any && self.budget.left() >= view.bytes.len() {
                 let read = view.rewritten(|byte| READ_BY[usize::from(byte)] != 0, all);
