@@ -1,5 +1,7 @@
 //! Limits of who may call, how often and how freely: actors, tokens, signatures, quotas, goals, plans and risk.
 
+use std::time::Duration;
+
 // Actors and tenants
 
 /// Characters of an actor's name. A longer name is refused with `VALIDATION_FAILED`.
@@ -17,6 +19,12 @@ pub const TENANTS_MAX: usize = 10_000;
 pub const TENANT_SLUG_CHARS_MAX: usize = 63;
 /// Characters of a tenant's name. A longer name is refused with `VALIDATION_FAILED`.
 pub const TENANT_NAME_CHARS_MAX: usize = 200;
+/// Time between two reads of actors, keys and revocations that other nodes may have changed. A change that no hint
+/// announced is seen this much later.
+pub const DIRECTORY_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Seconds between two sweeps of expired nonces, tokens and keys. Until then expired rows stay in the store and count
+/// for nothing.
+pub const EXPIRED_SWEEP_SECONDS: i64 = 60;
 
 // Keys of actors
 
@@ -60,6 +68,9 @@ pub const SIGNATURES_TRIED_MAX: usize = 8;
 pub const SIGNATURES_LOOKED_AT_MAX: usize = 4 * SIGNATURES_TRIED_MAX;
 /// Components that one signature covers. A signature with more does not count.
 pub const SIGNATURE_COMPONENTS_MAX: usize = 32;
+/// Time by which a second signature of a request may be ahead of the server's time. A request with one that is further
+/// ahead is refused with `EXPIRED_TTL`.
+pub const SIGNATURE_AHEAD_SECONDS_MAX: i64 = 86_400;
 
 // Quotas
 
@@ -70,6 +81,8 @@ pub const QUOTA_DEFAULT: u32 = 60;
 pub const ADMIN_QUOTA_MIN: u32 = 10;
 /// Reads that an actor may make for each request of its quota. More are refused with `RATE_LIMITED`.
 pub const READ_QUOTA_FACTOR: u32 = 10;
+/// Length of the window in which requests are counted. The next window starts with a new count.
+pub const RATE_WINDOW_SECONDS: u32 = 60;
 /// Requests that a quota may allow in one window. A larger quota is refused with `VALIDATION_FAILED`.
 pub const RATE_HITS_MAX: u32 = 1_000_000;
 /// Length of a rate window. A longer window is refused.
@@ -80,11 +93,21 @@ pub const FLOOD_SECONDS: i64 = 60;
 /// Actors and operations whose refusals over a quota are summed up at a time. More refusals are counted in
 /// `chimera_access_refusals_not_entered_total` and not entered.
 pub const FLOODS_MAX: usize = 10_000;
+/// Bytes of a detail that the ledger entry about a refusal keeps. A longer detail is left out of the entry.
+pub const REFUSAL_DETAIL_BYTES_MAX: usize = 300;
+/// Pointers to faults that the ledger entry about a refusal keeps. Further pointers are left out of the entry.
+pub const REFUSAL_POINTERS_MAX: usize = 32;
 
 // Idempotency keys
 
 /// Idempotency keys that a process remembers as used recently. Earlier uses are found in the store.
 pub const RECENT_KEYS_MAX: usize = 65_536;
+/// Time between two looks whether the caller that claimed a key first has started its run. The answer is later by up
+/// to this time.
+pub const KEY_CLAIM_LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// Time that a claim on a key may last without a run. After it the claim counts as abandoned, and the next caller
+/// takes it over.
+pub const KEY_CLAIM_ABANDONED_SECONDS: i64 = 5;
 
 // Secrets
 

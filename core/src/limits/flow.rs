@@ -1,5 +1,7 @@
 //! Limits of workflows and their runs: documents, expressions, schemas, steps, approvals and messages.
 
+use std::time::Duration;
+
 // Workflow documents
 
 /// Bytes of a workflow document or a patch. A larger one is refused with `VALIDATION_FAILED`.
@@ -15,6 +17,11 @@ pub const WORKFLOW_ID_CHARS_MAX: usize = 128;
 pub const WORKFLOW_FAMILY_MAX: usize = 1_000;
 /// Compiled workflows that one process keeps. Others are compiled again when they are needed.
 pub const WORKFLOWS_KEPT_MAX: usize = 1_000;
+/// Time for which a process trusts the newest version that it has read. After it the store is asked whether another
+/// process applied one.
+pub const WORKFLOW_NEWEST_SECONDS: i64 = 1;
+/// Attempts to add a version while others add theirs. After the last one the request fails with `OCC_CONFLICT`.
+pub const APPLY_TRIES_MAX: u32 = 8;
 /// Bytes of a workflow that is compiled on a thread that answers requests. A larger one is compiled on a thread for
 /// such work.
 pub const COMPILE_BYTES_ASIDE: usize = 1_024;
@@ -49,6 +56,8 @@ pub const PATCH_EDGES_MAX: usize = 500;
 pub const JUSTIFICATION_CHARS_MAX: usize = 2_000;
 /// Patches of one run. One more is refused with `VALIDATION_FAILED`.
 pub const RUN_PATCHES_MAX: u32 = 32;
+/// Attempts to examine a patch while its run goes on. After the last one the request fails with `OCC_CONFLICT`.
+pub const PATCH_TRIES_MAX: u32 = 50;
 
 // Expressions
 
@@ -144,11 +153,20 @@ pub const RUN_INBOX_MAX: usize = 256;
 pub const SNAPSHOT_TRIES_MAX: usize = 20;
 /// Events of a run that are read at a time for a client that follows it. Further events come with the next read.
 pub const FEED_PAGE_MAX: usize = 256;
+/// Calls of one step that are shown with a run. Further calls are left out.
+pub const STEP_CALLS_SHOWN_MAX: usize = 100;
+/// Pages that one listing of calls in doubt reads to find those that its caller may see. The answer has fewer items
+/// and a cursor to go on.
+pub const DOUBT_PAGES_MAX: usize = 8;
 /// Runs that are searched for the tools that a rollback would call. For more the rollback needs the scope `*`, else it
 /// is refused with `RBAC_FORBIDDEN`.
 pub const UNDO_RUNS_LOOKED_MAX: usize = 1_000;
 /// Steps that could not be undone that the entry about a rollback names. Further steps are only counted.
 pub const UNDO_LEFT_SHOWN_MAX: usize = 20;
+/// Steps or lanes that one ledger entry about a restore names. Of more it has the number and a digest.
+pub const RESTORE_LISTED_MAX: usize = 100;
+/// Runs that are told of a restore in one transaction. The others follow in further transactions.
+pub const RESTORE_RUNS_PER_TX_MAX: usize = 200;
 
 // Calls of tools
 
@@ -171,6 +189,9 @@ pub const CALLS_WAITING_MAX: usize = 10_000;
 /// Waiting calls that a process remembers while their runs wait in the store. The runs of further calls are found by
 /// looking through the store.
 pub const CALLS_REMEMBERED_MAX: usize = 50_000;
+/// Time after which a refused caller is asked to try again when too many calls wait. A caller that asks sooner is
+/// probably refused again.
+pub const CROWD_RETRY_SECONDS: u64 = 10;
 /// Retries of a step after the first attempt. After the last one the step fails with the error of that attempt.
 pub const RETRIES_MAX: u32 = 3;
 /// Wait before the first retry of a step. The wait doubles with each retry.
@@ -182,6 +203,8 @@ pub const RETRY_AFTER_SECONDS_MAX: u64 = 86_400;
 /// Times that a call is sent or checked again because its process died. After the last one the step fails with
 /// `OUTCOME_UNKNOWN`.
 pub const RESENDS_MAX: u32 = 20;
+/// Time that a call may go on after it was told to stop. After it the call is dropped.
+pub const CALL_STOP_GRACE: Duration = Duration::from_secs(5);
 
 // Runs in memory
 
@@ -202,12 +225,30 @@ pub const RUNS_WATCHED_MAX: usize = 4_096;
 pub const SLOT_LOOK_SECONDS: u64 = 30;
 /// Runs that wait in the store for a slot and are looked at in one second. With more of them each is looked at later.
 pub const SLOT_LOOKS_PER_SECOND: usize = 50;
+/// Time between two attempts of a run in memory to get a slot without a hint. A lost hint delays the run by this time.
+pub const SLOT_ASK_INTERVAL: Duration = Duration::from_secs(1);
 /// Time until its deadline, at least, of a waiting run that leaves memory. A run with a nearer deadline stays in
 /// memory.
 pub const PARK_SECONDS_MIN: i64 = 5;
 /// Time after which a run that waits for a signal alone is looked at without one. A lost hint delays the run by this
 /// time.
 pub const LOOK_AGAIN_SECONDS: i64 = 60;
+/// Time between two looks for runs that nobody drives. A run without a hint is taken up this much later.
+pub const KEEPER_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two looks for such runs in the lanes of this process. A run without a hint is taken up this much
+/// later.
+pub const KEEPER_OWN_LANE_SECONDS: i64 = 10;
+/// Time between two looks that counts as watching a silent lane. A longer gap counts as this, because a process that
+/// was held up has seen nothing.
+pub const KEEPER_GAP_SECONDS_MAX: i64 = 3;
+/// Time beyond its lease that a silent lane is given. After it the lane counts as dead, and its runs are taken over.
+pub const LANE_SILENCE_MARGIN_SECONDS: i64 = 2;
+/// Pause before a run that can't even be ended is tried again. The run stays as it is meanwhile.
+pub const RUN_UNWRITABLE_PAUSE: Duration = Duration::from_secs(60);
+/// First pause before a run asks a store again that refused a commit or a read. The pause doubles with each attempt.
+pub const STORE_RETRY_PAUSE_FIRST: Duration = Duration::from_millis(50);
+/// Longest such pause. The run asks again at this pace until the store answers.
+pub const STORE_RETRY_PAUSE_MAX: Duration = Duration::from_secs(5);
 
 // Approvals and drafts
 
@@ -218,6 +259,8 @@ pub const RUN_APPROVALS_MAX: u32 = 1_000;
 pub const APPROVAL_SECONDS_DEFAULT: u32 = 86_400;
 /// Time that an approval may wait. A longer time is shortened to this.
 pub const APPROVAL_SECONDS_MAX: u32 = 30 * 86_400;
+/// Attempts to record a decision while others decide. After the last one the request fails with `OCC_CONFLICT`.
+pub const DECIDE_TRIES_MAX: u32 = 50;
 /// Bytes of a note or a reason that a person gives with a decision. A longer one is refused with `PAYLOAD_TOO_LARGE`.
 pub const NOTES_BYTES_MAX: usize = 8 * 1024;
 /// Characters of the kind of action in the record of an approval. A longer one is cut.
@@ -233,6 +276,8 @@ pub const DRAFT_CALLS_GATHERED_MAX: usize = 200;
 
 /// Attempts to deliver one message, with waits that double. After the last one the message is marked as failed.
 pub const MESSAGE_TRIES_MAX: i64 = 12;
+/// Time for which one process has a message to deliver. After it another process may try.
+pub const MESSAGE_LEASE_SECONDS: i64 = 60;
 /// Messages that a process sends at one time, each to another receiver. Further messages wait.
 pub const MESSAGES_SENT_AT_ONCE_MAX: usize = 32;
 /// Messages of one tenant among these. Further messages of the tenant wait.
@@ -243,3 +288,5 @@ pub const MESSAGE_RECIPIENTS_MAX: usize = 8;
 pub const MESSAGE_ACTION_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of the review in a message that asks for a decision. A larger one is left to the page behind the link.
 pub const MESSAGE_REVIEW_BYTES_MAX: usize = 512 * 1024;
+/// Time between two looks for messages to send without a hint. A lost hint delays a message by this time.
+pub const OUTBOX_LOOK_INTERVAL: Duration = Duration::from_secs(2);

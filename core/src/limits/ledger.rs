@@ -15,6 +15,9 @@ pub const ENTRY_SHORTENED_CHARS_MAX: usize = 256;
 
 /// Lanes of a ledger. A node that needs one more waits until a lease has run out.
 pub const LANES_MAX: usize = 1_000;
+/// Lanes of one process that its metrics and its keeper look at. Further lanes are not looked at; `store.lanes` allows
+/// no more.
+pub const NODE_LANES_MAX: usize = 64;
 /// Time that a lane's lease lasts without a renewal. After it another node may take the lane.
 pub const LANE_LEASE_SECONDS: i64 = 15;
 
@@ -22,6 +25,8 @@ pub const LANE_LEASE_SECONDS: i64 = 15;
 
 /// Entries that one checkpoint adds. The next checkpoint adds the rest.
 pub const CHECKPOINT_ENTRIES_MAX: i64 = 200_000;
+/// Attempts to make the last checkpoint of a node that stops beside others. After the last one another node makes it.
+pub const CHECKPOINT_LAST_TRIES_MAX: usize = 4;
 /// Bytes of one line of a ledger export. A file with a longer one does not verify.
 pub const EXPORT_LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Nesting of one line of a ledger export, around the documents in it. A file with a deeper one does not verify.

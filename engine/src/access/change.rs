@@ -8,7 +8,7 @@ use chimera_core::access::risk::Score;
 use chimera_core::access::{Because, Decided, Level, PlanStep};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::{Replay, ReplayMode, too_many_with_patch};
-use chimera_core::limits::PLAN_STEPS_FREE_MAX;
+use chimera_core::limits::{PATCH_TRIES_MAX, PLAN_STEPS_FREE_MAX};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -48,7 +48,7 @@ impl Access {
         dry_run: bool,
     ) -> Result<Proposed, AccessError> {
         // What is checked is what is proposed: if the run went on meanwhile, both are looked at again.
-        for _ in 0..Look::TRIES_MAX {
+        for _ in 0..PATCH_TRIES_MAX {
             let mut look = self.flow.look_at_patch(permit, run, &document, version).await?;
             let (score, calls) = self.check_added(permit, &look).await?;
             look.risk = serde_json::to_value(score).ok();

@@ -22,18 +22,11 @@ use futures::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 use tokio::sync::watch;
 use uuid::Uuid;
 
 /// Where nodes tell each other that something changed.
 const TOPIC: &str = "access.changed";
-
-/// How often it is looked where other nodes can write.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// How often what has expired is swept.
-const SWEEP_SECONDS: i64 = 60;
 
 /// What the directory reads from and tells through.
 #[derive(Clone)]
@@ -336,11 +329,11 @@ impl Directory {
                 biased;
                 _ = stopped.wait_for(|stopped| *stopped) => break,
                 Some(_) = told.next() => {}
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(limits::DIRECTORY_LOOK_INTERVAL) => {}
             }
             let now = self.parts.clock.steady();
             self.sum_floods_up(Some(now)).await;
-            if now >= swept.plus_seconds(SWEEP_SECONDS) {
+            if now >= swept.plus_seconds(limits::EXPIRED_SWEEP_SECONDS) {
                 swept = now;
                 if let Err(error) = self.sweep().await {
                     tracing::warn!(error = %error, "what has expired could not be swept");

@@ -15,7 +15,7 @@ use chimera_core::access::tables::{REVOKED_TOKENS, TOKEN_FAMILIES};
 use chimera_core::access::token::{self, Claims, InvalidToken, TokenKey};
 use chimera_core::access::{ANONYMOUS, mac, scope};
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::limits::{CLOCK_SKEW_SECONDS, TOKENS_KNOWN_MAX};
+use chimera_core::limits::{CLOCK_SKEW_SECONDS, RATE_WINDOW_SECONDS, SIGNATURE_AHEAD_SECONDS_MAX, TOKENS_KNOWN_MAX};
 use chimera_core::record::{Scope, Select};
 use chimera_core::time::Timestamp;
 use core::net::IpAddr;
@@ -24,10 +24,8 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use uuid::Uuid;
-
-/// How far ahead a signature may be that comes beside one that counts: its nonce is kept until it can't count any more.
-const AHEAD_SECONDS_MAX: i64 = 86_400;
 
 /// What somebody shows at the door.
 #[derive(Clone, Copy, Debug)]
@@ -222,7 +220,7 @@ impl Door {
             let made_at = Timestamp::from_micros(claimed.created.saturating_mul(1_000_000));
             match is_signed_now(&claimed, now) {
                 Ok(()) => counts = true,
-                Err(why) if made_at > now.plus_seconds(AHEAD_SECONDS_MAX) => return Err(why),
+                Err(why) if made_at > now.plus_seconds(SIGNATURE_AHEAD_SECONDS_MAX) => return Err(why),
                 Err(why) => first = first.or(Some(why)),
             }
             nonces.push(Nonce { text: claimed.nonce, made_at: Some(made_at) });
@@ -376,7 +374,8 @@ impl Door {
             return Turned { body, rate: Some(rate) };
         };
         // A flood of strangers is entered once a window: the ledger is not theirs to fill.
-        let first = self.rates.own.claim(&flood_key(shown.peer), "1", std::time::Duration::from_secs(60), steady).await;
+        let window = Duration::from_secs(RATE_WINDOW_SECONDS.into());
+        let first = self.rates.own.claim(&flood_key(shown.peer), "1", window, steady).await;
         let body = match first {
             Ok(crate::port::Claim::Claimed) => refused::enter(&self.directory, permit, shown, over).await,
             _ => over,

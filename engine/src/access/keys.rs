@@ -15,22 +15,16 @@ use crate::port::{Claim, CounterError, Counters};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::request_of_row;
 use chimera_core::flow::tables::RUNS;
-use chimera_core::limits::{IDEMPOTENCY_KEY_CHARS_MAX, RECENT_KEYS_MAX};
+use chimera_core::limits::{
+    IDEMPOTENCY_KEY_CHARS_MAX, KEY_CLAIM_ABANDONED_SECONDS, KEY_CLAIM_LOOK_INTERVAL, RECENT_KEYS_MAX,
+};
 use chimera_core::record::{Row, Scope, Select};
 use chimera_core::time::Timestamp;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use uuid::Uuid;
-
-/// How often it is looked whether whoever claimed a key first has begun its run.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-
-/// How long a claim may stand without a run before it counts as left behind by somebody who is gone. The time counts
-/// from when this process met it first: whoever asks may stop waiting sooner, and ask again.
-const ABANDONED_AFTER_SECONDS: i64 = 5;
 
 impl Access {
     /// Whether the key was used before, and the run that it was used for. The claim that settles a race
@@ -82,7 +76,7 @@ impl Access {
                 // Whoever claimed it is gone without a run.
                 let _ = counters.release(&name, &held, clock.steady()).await;
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(KEY_CLAIM_LOOK_INTERVAL).await;
         }
     }
 
@@ -150,7 +144,7 @@ impl Lately {
         if let Some((known, since)) = waiting.get(name)
             && known == holder
         {
-            let abandoned = since.plus_seconds(ABANDONED_AFTER_SECONDS) <= now;
+            let abandoned = since.plus_seconds(KEY_CLAIM_ABANDONED_SECONDS) <= now;
             if abandoned {
                 waiting.remove(name);
             }

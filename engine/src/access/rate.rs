@@ -9,13 +9,10 @@ use crate::port::{CounterError, Counters};
 use chimera_core::access::ANONYMOUS;
 use chimera_core::access::window::{Hit, Quota};
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::limits::{RATE_HITS_MAX, READ_QUOTA_FACTOR};
+use chimera_core::limits::{RATE_HITS_MAX, RATE_WINDOW_SECONDS, READ_QUOTA_FACTOR};
 use chimera_core::time::Timestamp;
 use core::net::IpAddr;
 use std::sync::Arc;
-
-/// Seconds of a window.
-const WINDOW_SECONDS: u32 = 60;
 
 /// Where somebody stands in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,14 +67,14 @@ impl Rates {
 
     /// Whether a request that could not be counted for all nodes is entered in the ledger.
     pub(super) async fn allows_entry(&self, actor: &str, quota: u32, now: Timestamp) -> bool {
-        let Ok(quota) = Quota::new(quota, WINDOW_SECONDS) else { return false };
+        let Ok(quota) = Quota::new(quota, RATE_WINDOW_SECONDS) else { return false };
         let hit = self.own.hit(&format!("uncounted:{actor}"), quota, now).await;
         matches!(hit, Ok(Hit::Allowed { .. }))
     }
 
     async fn count(&self, name: &'static str, key: &str, limit: u32, now: Timestamp) -> Result<Rate, ErrorBody> {
-        let quota =
-            Quota::new(limit, WINDOW_SECONDS).map_err(|_| ErrorBody::new(Code::Internal, "a quota is too large"))?;
+        let quota = Quota::new(limit, RATE_WINDOW_SECONDS)
+            .map_err(|_| ErrorBody::new(Code::Internal, "a quota is too large"))?;
         let hit = match self.shared.hit(key, quota, now).await {
             Err(CounterError::Unavailable { .. }) if self.without == WithoutCounters::Database => {
                 metrics::counter!("chimera_access_counters_lost_total").increment(1);
@@ -102,7 +99,7 @@ impl Rate {
             }
         };
         // Shared counters go by a clock of their own.
-        let left = (reset_at.millis() - now.millis()).clamp(0, i64::from(WINDOW_SECONDS) * 1_000);
+        let left = (reset_at.millis() - now.millis()).clamp(0, i64::from(RATE_WINDOW_SECONDS) * 1_000);
         Self {
             name,
             limit,

@@ -11,22 +11,16 @@ use chimera_core::access::ANONYMOUS;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::ledger::decision::{Outcome, Source};
 use chimera_core::ledger::{ActorType, SubjectType};
-use chimera_core::limits::FLOOD_SECONDS;
+use chimera_core::limits::{FLOOD_SECONDS, REFUSAL_DETAIL_BYTES_MAX, REFUSAL_POINTERS_MAX};
 use chimera_core::record::Tx;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
-
-/// Bytes of a detail that is entered.
-const DETAIL_BYTES_MAX: usize = 300;
-
-/// Faults and other lines of a detail whose pointers are entered.
-const POINTERS_MAX: usize = 32;
 
 /// What the ledger keeps of an error's details: limits, ids and short words. Of a list of faults it keeps
 /// where they are, since what is said about them may repeat what was sent.
 fn entered(details: &Map<String, Value>) -> Value {
     let short = |value: &Value| match value {
-        Value::String(text) => text.len() <= DETAIL_BYTES_MAX,
+        Value::String(text) => text.len() <= REFUSAL_DETAIL_BYTES_MAX,
         Value::Array(_) | Value::Object(_) => false,
         _ => true,
     };
@@ -34,7 +28,7 @@ fn entered(details: &Map<String, Value>) -> Value {
         let kept = match value {
             Value::Array(lines) => {
                 let pointers = lines.iter().filter_map(|line| line.get("pointer")).filter(|pointer| short(pointer));
-                Value::Array(pointers.take(POINTERS_MAX).cloned().collect())
+                Value::Array(pointers.take(REFUSAL_POINTERS_MAX).cloned().collect())
             }
             value if short(value) => value.clone(),
             _ => return None,

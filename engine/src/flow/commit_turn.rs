@@ -8,14 +8,11 @@ use super::{ask, doubt, seal};
 use crate::port::CommitError;
 use chimera_core::flow::run::{Head, Owner, Turn};
 use chimera_core::flow::tables::{EFFECTS, RUNS};
+use chimera_core::limits;
 use chimera_core::record::Tx;
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
-
-/// Pause before a refused commit is tried again; it doubles up to the last.
-pub(super) const PAUSE_FIRST: Duration = Duration::from_millis(50);
-pub(super) const PAUSE_LAST: Duration = Duration::from_secs(5);
 
 /// What came of a turn.
 pub(super) enum Went {
@@ -52,7 +49,7 @@ pub(super) async fn commit(
         return Went::Unwritable;
     }
     let keeps = has_calls || tx.updates.iter().any(|update| update.table == &EFFECTS);
-    let mut pause = PAUSE_FIRST;
+    let mut pause = limits::STORE_RETRY_PAUSE_FIRST;
     loop {
         let spare = keeps.then(|| tx.clone());
         let error = match inner.parts.records.commit(tx).await {
@@ -91,7 +88,7 @@ async fn owner_after_pause(inner: &Inner, run: Uuid, pause: &mut Duration) -> Op
     let claimed = async {
         loop {
             tokio::time::sleep(*pause).await;
-            *pause = (*pause * 2).min(PAUSE_LAST);
+            *pause = (*pause * 2).min(limits::STORE_RETRY_PAUSE_MAX);
             match inner.claimed_owner(run).await {
                 Ok(owner) => return Some(owner),
                 Err(CommitError::Unavailable(_) | CommitError::Overloaded) => {}
@@ -121,14 +118,14 @@ fn rename_owner(tx: &mut Tx, run: Uuid, owner: Owner) {
 /// The lane that the next turn is written through. While none is held the run waits: calls under way
 /// go on and are taken in afterwards. None: the process ends first.
 pub(super) async fn owner_once_claimed(inner: Arc<Inner>, run: Uuid) -> Option<Owner> {
-    let (mut stopping, mut pause) = (inner.stopping(), PAUSE_FIRST);
+    let (mut stopping, mut pause) = (inner.stopping(), limits::STORE_RETRY_PAUSE_FIRST);
     let claimed = async {
         loop {
             if let Ok(owner) = inner.claimed_owner(run).await {
                 return owner;
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_LAST);
+            pause = (pause * 2).min(limits::STORE_RETRY_PAUSE_MAX);
         }
     };
     tokio::select! {

@@ -15,12 +15,10 @@ use chimera_core::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::decision::{Outcome, Source};
 use chimera_core::ledger::{ActorType, SubjectType};
+use chimera_core::limits;
 use chimera_core::record::{Json, Row, Tx, Update, Value as Cell};
 use serde_json::{Value, json};
 use uuid::Uuid;
-
-/// How often a decision is tried that meets others.
-const DECIDE_TRIES_MAX: u32 = 50;
 
 /// What a person says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +101,7 @@ impl Flow {
         if ask.decision != Decision::Approve {
             ask.reason = ask.reason.as_deref().map(masked);
         }
-        for _ in 1..DECIDE_TRIES_MAX {
+        for _ in 1..limits::DECIDE_TRIES_MAX {
             match self.try_decide(permit, &ask, link).await {
                 // Somebody else decided at the same moment: what counts is what stands now.
                 Err(FlowError::Commit(error @ CommitError::Conflict(_))) if !is_repeated(&error) => {}

@@ -22,9 +22,6 @@ use uuid::Uuid;
 /// The type of a message about a call in doubt.
 pub(super) const OUTCOME_UNKNOWN: &str = "step.outcome_unknown";
 
-/// Pages that one listing reads at the most to find what its caller may see.
-const PAGES_MAX: usize = 8;
-
 /// Which calls in doubt are listed.
 #[derive(Clone, Debug, Default)]
 pub struct DoubtFilter {
@@ -57,7 +54,7 @@ impl Flow {
         let mut runs: BTreeMap<Uuid, Option<Row>> = BTreeMap::new();
         let mut items = Vec::new();
         // A step does not say whose it is, so a page of those that somebody may see can take several reads.
-        for _ in 0..PAGES_MAX {
+        for _ in 0..limits::DOUBT_PAGES_MAX {
             let page = self.inner.parts.records.read(select.clone()).await?;
             for step in &page.rows {
                 let id = step.uuid("run_id");

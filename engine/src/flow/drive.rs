@@ -6,7 +6,7 @@
 //! worth nothing: it is thrown away and read again, with its calls if nobody else wrote it, or left to whoever
 //! owns it now.
 
-use super::commit_turn::{PAUSE_FIRST, PAUSE_LAST, Went, commit, owner_once_claimed};
+use super::commit_turn::{Went, commit, owner_once_claimed};
 use super::entrance::Entrance;
 use super::node::{Inner, Standing, Stop};
 use super::perform::execute_tool;
@@ -28,12 +28,6 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tracing::Instrument;
 use uuid::Uuid;
-
-/// Pause before a run is tried again that can't even be ended.
-const PAUSE_UNWRITABLE: Duration = Duration::from_secs(60);
-
-/// How often a run that waits for a slot asks for one without being told.
-const LOOK_FOR_SLOT: Duration = Duration::from_secs(1);
 
 /// What a run is told by others in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -287,7 +281,7 @@ impl Drive {
             tokio::select! {
                 biased;
                 () = stopped(&mut stopping) => return None,
-                () = tokio::time::sleep(PAUSE_UNWRITABLE) => {}
+                () = tokio::time::sleep(limits::RUN_UNWRITABLE_PAUSE) => {}
             }
         }
         let mut events = vec![Event::Unwritten { answers, again: self.unwritten < 2 }];
@@ -327,13 +321,13 @@ impl Drive {
             self.drop_calls();
         }
         self.stale += 1;
-        let mut pause = (PAUSE_FIRST * self.stale).min(PAUSE_LAST);
+        let mut pause = (limits::STORE_RETRY_PAUSE_FIRST * self.stale).min(limits::STORE_RETRY_PAUSE_MAX);
         loop {
             if !inner.goes_on() && (self.calls.is_empty() || inner.is_over()) {
                 return None;
             }
             self.meanwhile(tokio::time::sleep(pause)).await;
-            pause = (pause * 2).min(PAUSE_LAST);
+            pause = (pause * 2).min(limits::STORE_RETRY_PAUSE_MAX);
             let row = match self.meanwhile(load::run_row(&*inner.parts.records, id)).await {
                 Ok(Some(row)) => row,
                 Ok(None) | Err(FlowError::Read(ReadError::Schema(_))) => return None,
@@ -476,7 +470,7 @@ impl Drive {
         let mut due = self.run.next_deadline().map(|due| until(due, self.inner.parts.clock.steady()));
         if self.run.wants_slot() {
             // A freed slot is offered to one run; if that one can't use it, the others must find it.
-            due = Some(due.map_or(LOOK_FOR_SLOT, |due| due.min(LOOK_FOR_SLOT)));
+            due = Some(due.map_or(limits::SLOT_ASK_INTERVAL, |due| due.min(limits::SLOT_ASK_INTERVAL)));
         }
         let sleep = async {
             match due {

@@ -18,9 +18,6 @@ use std::time::Duration;
 /// What unfinished runs are told apart by. A run that has ended and is driven is being undone.
 const STATES: [&str; 4] = ["pending", "running", "awaiting_approval", "rolling_back"];
 
-/// Lanes of one process at the most, far more than it is given.
-const OWN_LANES_MAX: usize = 64;
-
 impl Flow {
     /// Sets the gauges anew every few seconds until the engine is stopped.
     pub async fn measure(&self) {
@@ -112,7 +109,7 @@ impl Flow {
     async fn sample_lanes(&self, now: Timestamp) -> Result<(), FlowError> {
         let rows = load::all(&*self.inner.parts.records, Select::from(&LEDGER_LANES, Scope::System), limits::LANES_MAX)
             .await?;
-        let held: BTreeMap<i64, i64> = (0..OWN_LANES_MAX as u64)
+        let held: BTreeMap<i64, i64> = (0..limits::NODE_LANES_MAX as u64)
             .map_while(|affinity| self.inner.parts.records.lane(affinity))
             .map(|held| (held.lane, held.epoch))
             .collect();

@@ -17,25 +17,12 @@ use chimera_core::record::{Compare, Direction, Scope, Select, Value};
 use chimera_core::time::Timestamp;
 use futures::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 use uuid::Uuid;
-
-/// How often it looks without a hint.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// How much longer than its lease a silent lane is given.
-const MARGIN_SECONDS: i64 = 2;
-
-/// How often the runs of a lane of our own are looked through for one that nobody drives.
-const AGAIN_SECONDS: i64 = 10;
-
-/// How much of the time between two looks counts: a process that was held up in between has seen nothing.
-const GAP_SECONDS_MAX: i64 = 3;
 
 const SECOND_MICROS: i64 = 1_000_000;
 
 /// For how long a lane is seen to be silent before it is taken for dead.
-const SILENT_MICROS_MIN: i64 = (limits::LANE_LEASE_SECONDS + MARGIN_SECONDS) * SECOND_MICROS;
+const SILENT_MICROS_MIN: i64 = (limits::LANE_LEASE_SECONDS + limits::LANE_SILENCE_MARGIN_SECONDS) * SECOND_MICROS;
 
 /// What was last seen of a lane, and for how long it was seen to be like that.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,7 +72,7 @@ impl Flow {
                     Some(Heard::Lagged { .. }) => {}
                     None => hints = None,
                 },
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(limits::KEEPER_LOOK_INTERVAL) => {}
             }
         }
     }
@@ -155,13 +142,15 @@ impl Flow {
         let watched_micros = watched_micros(looked_at, asked_at);
         let held: BTreeMap<i64, i64> = (0..limits::LANES_MAX as u64)
             .map_while(|affinity| self.inner.parts.records.lane(affinity))
-            .take(64)
+            .take(limits::NODE_LANES_MAX)
             .map(|held| (held.lane, held.epoch))
             .collect();
         for row in &lanes {
             let lane = row.int("lane");
             if let Some(epoch) = held.get(&lane) {
-                let again = |(known, at): &(i64, Timestamp)| known != epoch || at.plus_seconds(AGAIN_SECONDS) <= now;
+                let again = |(known, at): &(i64, Timestamp)| {
+                    known != epoch || at.plus_seconds(limits::KEEPER_OWN_LANE_SECONDS) <= now
+                };
                 if keeper.mine.get(&lane).is_none_or(again) && self.adopt_runs_of(lane).await? {
                     keeper.mine.insert(lane, (*epoch, now));
                 }
@@ -218,5 +207,5 @@ impl Flow {
 /// How much of the time since the lanes were last read counts as time in which they were watched.
 fn watched_micros(looked_at: Option<Timestamp>, asked_at: Timestamp) -> i64 {
     let since = looked_at.map_or(0, |at| asked_at.micros().saturating_sub(at.micros()));
-    since.clamp(0, GAP_SECONDS_MAX * SECOND_MICROS)
+    since.clamp(0, limits::KEEPER_GAP_SECONDS_MAX * SECOND_MICROS)
 }

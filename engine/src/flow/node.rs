@@ -18,15 +18,9 @@ use chimera_core::limits;
 use chimera_core::record::{Row, Tx};
 use serde_json::Value;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tracing::Instrument;
 use uuid::Uuid;
-
-/// Pause before a store that can't be read is asked again for a run that a slot is kept for; it doubles
-/// up to the last.
-const PAUSE_FIRST: Duration = Duration::from_millis(50);
-const PAUSE_LAST: Duration = Duration::from_secs(5);
 
 /// The topic on which runs that were told something are named.
 pub(super) const TOPIC: &str = "flow.runs";
@@ -369,7 +363,7 @@ impl Inner {
     fn fetch(self: &Arc<Self>, run: Uuid) {
         let inner = Arc::clone(self);
         tokio::spawn(async move {
-            let mut pause = PAUSE_FIRST;
+            let mut pause = limits::STORE_RETRY_PAUSE_FIRST;
             while inner.goes_on() && !inner.is_active(run) {
                 match load::run_row(&*inner.parts.records, run).await {
                     Ok(row) => {
@@ -383,7 +377,7 @@ impl Inner {
                     }
                     Err(_) => tokio::time::sleep(pause).await,
                 }
-                pause = (pause * 2).min(PAUSE_LAST);
+                pause = (pause * 2).min(limits::STORE_RETRY_PAUSE_MAX);
             }
             if !inner.is_active(run) {
                 inner.forget(run);

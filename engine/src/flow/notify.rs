@@ -18,14 +18,7 @@ use chimera_core::record::{Compare, Json, Row, Scope, Select, Tx, Update, Value}
 use chimera_core::time::Timestamp;
 use serde_json::json;
 use std::collections::BTreeSet;
-use std::time::Duration;
 use uuid::Uuid;
-
-/// How long a sender may take before another may try.
-const TAKEN_SECONDS: i64 = 60;
-
-/// How often it looks without being told.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 impl Flow {
     /// Sends messages until the engine is stopped.
@@ -36,7 +29,7 @@ impl Flow {
             if let Err(error) = self.begin_due(&mut outbox, &mut BTreeSet::new()).await {
                 tracing::warn!(error = %error, "messages could not be looked for");
             }
-            let look = tokio::time::sleep(LOOK_EVERY);
+            let look = tokio::time::sleep(limits::OUTBOX_LOOK_INTERVAL);
             tokio::pin!(look);
             loop {
                 tokio::select! {
@@ -128,7 +121,7 @@ impl Flow {
         let began = clock.steady();
         let mut tries = Tries::of(row, clock.now());
         let attempt = tries.attempt;
-        let until = began.plus_seconds(TAKEN_SECONDS);
+        let until = began.plus_seconds(limits::MESSAGE_LEASE_SECONDS);
         let taken = vec![("attempt", attempt.into()), ("next_attempt_at", until.into()), ("deliveries", tries.cell()?)];
         match self.set(row, version, taken, None).await {
             Ok(()) => {}

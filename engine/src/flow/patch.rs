@@ -65,9 +65,6 @@ pub(crate) struct Look {
 }
 
 impl Look {
-    /// How often a patch is looked at while the run goes on.
-    pub(crate) const TRIES_MAX: u32 = 50;
-
     /// The refusal of a patch of a run that goes on faster than anybody can look.
     pub(crate) fn outrun() -> FlowError {
         let message = "the run changes faster than the patch can be looked at; pause it and propose the patch again";
@@ -85,7 +82,7 @@ impl Flow {
         version: Option<i64>,
         dry_run: bool,
     ) -> Result<Proposed, FlowError> {
-        for _ in 0..Look::TRIES_MAX {
+        for _ in 0..limits::PATCH_TRIES_MAX {
             let look = self.look_at_patch(permit, run, &document, version).await?;
             if let Some(proposed) = self.propose(permit, look, dry_run).await? {
                 return Ok(proposed);

@@ -11,13 +11,11 @@ use chimera_core::flow::call::{Answer, ToolError};
 use chimera_core::flow::run::{Call, Head, Mode};
 use chimera_core::flow::tool::{Reach, is_dry};
 use chimera_core::flow::trace::{self, SpanId};
+use chimera_core::limits;
 use futures::FutureExt;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
-
-/// How long a call may go on after it was told to stop.
-const GRACE: Duration = Duration::from_secs(5);
 
 const LATE: &str = "it did not answer in time";
 
@@ -58,7 +56,7 @@ pub(super) async fn execute_tool(
     tokio::pin!(work);
     let stop = async {
         cancel.cancelled().await;
-        tokio::time::sleep(GRACE).await;
+        tokio::time::sleep(limits::CALL_STOP_GRACE).await;
     };
     if spec.effect == Reach::Pure
         && let Some(answer) = work.as_mut().now_or_never()

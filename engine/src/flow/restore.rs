@@ -23,12 +23,6 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// Runs that are told in one transaction.
-const RUNS_AT_ONCE: usize = 200;
-
-/// Steps, or lanes, that one ledger entry names; of more it has their number and the digest of all.
-const LISTED_MAX: usize = 100;
-
 /// Whose the store's own ledger entries are.
 const SYSTEM_TENANT: &str = "system";
 
@@ -183,7 +177,7 @@ impl Flow {
     ) -> Result<usize, FlowError> {
         let records = &*self.inner.parts.records;
         let now = self.inner.parts.clock.now();
-        for runs in survey.runs.chunks(RUNS_AT_ONCE) {
+        for runs in survey.runs.chunks(limits::RESTORE_RUNS_PER_TX_MAX) {
             let mut tx = Tx::default();
             for run in runs {
                 tx.updates.push(flagged(run, now).map_err(Unstorable::from)?);
@@ -254,10 +248,10 @@ struct Place<'a> {
 /// Enters a list of any length into the data of a ledger entry, which has a bound.
 fn list(data: &mut serde_json::Value, name: &str, all: Vec<serde_json::Value>) {
     data[format!("{name}_count")] = json!(all.len());
-    if all.len() > LISTED_MAX {
+    if all.len() > limits::RESTORE_LISTED_MAX {
         data[format!("{name}_digest")] = json!(Digest32::of(&json!(all)).to_string());
     }
-    data[name] = all.into_iter().take(LISTED_MAX).collect();
+    data[name] = all.into_iter().take(limits::RESTORE_LISTED_MAX).collect();
 }
 
 fn is_rolling_back(row: &Row) -> bool {
@@ -345,14 +339,14 @@ mod tests {
 
     #[test]
     fn a_list_of_any_length_fits_into_an_entry() {
-        for count in [0, LISTED_MAX, limits::LANES_MAX, limits::RUN_STEPS_MAX] {
+        for count in [0, limits::RESTORE_LISTED_MAX, limits::LANES_MAX, limits::RUN_STEPS_MAX] {
             let item = |lane: usize| json!({"lane": lane, "entries": i64::MAX, "hash": "f".repeat(64)});
             let all: Vec<_> = (0..count).map(item).collect();
             let mut data = json!({});
             list(&mut data, "lanes", all.clone());
             assert!(json::canonical(&data).len() < limits::ENTRY_DATA_BYTES_MAX, "{count}");
             assert_eq!((data["lanes_count"].as_u64(), &data["lanes"][0]), (Some(count as u64), &json!(all.first())));
-            assert_eq!(data["lanes_digest"].is_string(), count > LISTED_MAX, "{count}");
+            assert_eq!(data["lanes_digest"].is_string(), count > limits::RESTORE_LISTED_MAX, "{count}");
         }
     }
 }

@@ -280,7 +280,7 @@ impl Flow {
         for row in steps.iter().take(limits::PAGE_ROWS_MAX) {
             let id = row.uuid("id");
             let select = Select::from(&TOOL_CALLS, Scope::Tenant(permit.tenant().to_owned())).with("step_id", id);
-            let page = self.inner.parts.records.read(select.take(100)).await?;
+            let page = self.inner.parts.records.read(select.take(limits::STEP_CALLS_SHOWN_MAX)).await?;
             calls.insert(id, page.rows.iter().map(call).collect());
         }
         Ok(calls)

@@ -23,9 +23,6 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-/// When to ask again for a run that would wait where too many wait already.
-const CROWD_RETRY_SECONDS: u64 = 10;
-
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct StartRun {
@@ -345,7 +342,7 @@ impl Flow {
         let waiting = crowded.waiting;
         let body = |of: String| {
             let message = format!("{waiting} calls wait for {of} already, as many as may; try again later");
-            ErrorBody::new(Code::Overloaded, message).retry_after(CROWD_RETRY_SECONDS)
+            ErrorBody::new(Code::Overloaded, message).retry_after(limits::CROWD_RETRY_SECONDS)
         };
         let body = match crowded.host {
             Some(host) => body(format!("host {host}")).with("host", host),

@@ -26,12 +26,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// How the names of plans begin.
 pub(crate) const PLAN_PREFIX: &str = "act.";
 
-/// Tries to add a version while others add theirs.
-const APPLY_TRIES_MAX: u32 = 8;
-
-/// How long the newest version is taken for true; another process may have applied one since.
-const NEWEST_SECONDS: i64 = 1;
-
 type Key = (String, String, i64);
 
 /// The workflows of all tenants.
@@ -308,7 +302,7 @@ impl Workflows {
             let message = format!("the document is of {}, not of {id}", graph.document.workflow_id);
             return Err(FlowError::refused(Code::MalformedArgs, message));
         }
-        for _ in 0..APPLY_TRIES_MAX {
+        for _ in 0..limits::APPLY_TRIES_MAX {
             let last = self.row(permit.tenant(), id, None).await?;
             let applied =
                 |version, is_new| Applied { workflow_id: id.to_owned(), version, digest: graph.digest, is_new };
@@ -498,7 +492,7 @@ impl Workflows {
     }
 
     fn keep_newest(&self, tenant: &str, id: &str, version: i64) {
-        let until = self.clock.steady().plus_seconds(NEWEST_SECONDS);
+        let until = self.clock.steady().plus_seconds(limits::WORKFLOW_NEWEST_SECONDS);
         let mut newest = self.newest.lock().unwrap_or_else(PoisonError::into_inner);
         if newest.len() >= limits::WORKFLOWS_KEPT_MAX {
             newest.pop_first();

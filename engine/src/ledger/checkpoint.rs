@@ -12,7 +12,7 @@ use chimera_core::ledger::checkpoint::{Checkpoint, CheckpointFault, LaneState, P
 use chimera_core::ledger::merkle::{FANOUT, Frontier, Node, NodeId, leaf_hash};
 use chimera_core::ledger::tables::LEDGER_NODES;
 use chimera_core::ledger::{Broken, Digest32, Fault, Head, StoredLink};
-use chimera_core::limits::{CHECKPOINT_ENTRIES_MAX, TX_ROWS_MAX};
+use chimera_core::limits::{CHECKPOINT_ENTRIES_MAX, CHECKPOINT_LAST_TRIES_MAX, TX_ROWS_MAX};
 use chimera_core::record::{Conflict, Insert, InvalidTx, Scope, Tx, Value};
 use chimera_core::time::Timestamp;
 use std::collections::BTreeMap;
@@ -185,9 +185,6 @@ impl Pace {
     }
 }
 
-/// Tries of the last checkpoint of a node that stops beside others.
-const LAST_TRIES: usize = 4;
-
 /// The loop that makes checkpoints.
 pub struct Checkpointer {
     /// Where the ledger is.
@@ -236,7 +233,7 @@ impl Checkpointer {
             }
         }
         // Another node may be sealing at this very moment without having seen our last entries.
-        for _ in 0..LAST_TRIES {
+        for _ in 0..CHECKPOINT_LAST_TRIES_MAX {
             if self.records.hold().is_some() {
                 break;
             }
