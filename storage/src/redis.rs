@@ -7,17 +7,11 @@
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, Client, ErrorKind, RedisError, RedisResult};
+use chimera_core::limits;
 use std::io;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
-
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// How long a server is left alone that did not answer in time.
-const LEFT_ALONE: Duration = Duration::from_secs(1);
 
 /// A Redis server, by its URL.
 #[derive(Clone)]
@@ -57,8 +51,8 @@ impl Redis {
             return Ok(connection.clone());
         }
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_TIMEOUT))
-            .set_response_timeout(Some(ANSWER_TIMEOUT));
+            .set_connection_timeout(Some(limits::REDIS_CONNECT_TIMEOUT))
+            .set_response_timeout(Some(limits::REDIS_ANSWER_TIMEOUT));
         let connected = self.client.get_multiplexed_async_connection_with_config(&config).await;
         Ok(live.insert(connected.inspect_err(|error| self.leave_alone(error))?).clone())
     }
@@ -80,7 +74,8 @@ impl Redis {
     /// Leaves a server alone that did not answer in time, unless it is.
     fn leave_alone(&self, error: &RedisError) {
         if error.is_timeout() && self.check_alone().is_ok() {
-            *self.alone_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + LEFT_ALONE);
+            *self.alone_until.lock().unwrap_or_else(PoisonError::into_inner) =
+                Some(Instant::now() + limits::REDIS_PAUSE);
         }
     }
 

@@ -115,6 +115,8 @@ pub const KEY_CLAIM_ABANDONED_SECONDS: i64 = 5;
 pub const SECRET_NAME_CHARS_MAX: usize = 128;
 /// Bytes of a secret's value. A call that needs a larger secret fails with `TOOL_UNAVAILABLE`.
 pub const SECRET_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of the file at `secrets.file`. A larger file can't be read.
+pub const SECRETS_FILE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 // Goals and plans
 

@@ -20,6 +20,11 @@ pub const LANES_MAX: usize = 1_000;
 pub const NODE_LANES_MAX: usize = 64;
 /// Time that a lane's lease lasts without a renewal. After it another node may take the lane.
 pub const LANE_LEASE_SECONDS: i64 = 15;
+/// Attempts to add a lane while other nodes add theirs. After the last one the node waits and tries again.
+pub const LANE_ADD_TRIES_MAX: usize = 8;
+/// Times that a busy lane yields so that its next batch grows as large as the last. After them it sends a smaller
+/// batch.
+pub const LANE_STAND_ASIDE_MAX: usize = 8;
 
 // Checkpoints and exports
 

@@ -11,7 +11,10 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use chimera_core::access::Secret;
 use chimera_core::ledger::BlobId;
-use chimera_core::limits::BLOB_BYTES_MAX;
+use chimera_core::limits::{
+    BLOB_BYTES_MAX, S3_CONNECT_TIMEOUT, S3_PART_BYTES, S3_RETRIES_MAX, S3_RETRY_PAUSE_FIRST, S3_RETRY_PAUSE_MAX,
+    S3_RETRY_TIMEOUT, S3_SILENCE_TIMEOUT,
+};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{
     Blob, BlobError, BlobStat, Blobs, Incoming, LinkRefused, Outage, PresentedLink, PresignedUrl, Random, Unavailable,
@@ -25,14 +28,6 @@ use object_store::{
 };
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Bytes of one part of an upload; content up to this size needs no upload in parts.
-const PART_BYTES: usize = 8 * 1024 * 1024;
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// How long the store may be silent within an answer.
-const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
-const RETRIES_MAX: usize = 2;
-const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Who we are to the store.
 pub struct S3Credentials {
@@ -107,8 +102,8 @@ pub(crate) fn client(url: &S3Url, bucket: &str, credentials: Option<&S3Credentia
         .with_client_options(
             ClientOptions::new()
                 .with_timeout_disabled()
-                .with_read_timeout(SILENCE_TIMEOUT)
-                .with_connect_timeout(CONNECT_TIMEOUT)
+                .with_read_timeout(S3_SILENCE_TIMEOUT)
+                .with_connect_timeout(S3_CONNECT_TIMEOUT)
                 .with_allow_http(url.endpoint.as_ref().is_some_and(|e| e.starts_with("http://"))),
         );
     if let Some(endpoint) = &url.endpoint {
@@ -131,7 +126,7 @@ impl Blobs for S3Blobs {
     async fn put(&self, content: Incoming) -> Result<BlobStat, BlobError> {
         let mut parts = Parts::new(Measured::new(content, self.bytes_max));
         let first = parts.next().await?.unwrap_or_default();
-        if first.len() == PART_BYTES {
+        if first.len() == S3_PART_BYTES {
             parts.again = Some(first);
             return self.put_in_parts(parts).await;
         }
@@ -207,13 +202,13 @@ impl Parts {
         if let Some(part) = self.again.take() {
             return Ok(Some(part));
         }
-        while self.begun.len() < PART_BYTES {
+        while self.begun.len() < S3_PART_BYTES {
             match self.content.next().await? {
                 Some(piece) => self.begun.extend_from_slice(&piece),
                 None => break,
             }
         }
-        let part = self.begun.split_to(self.begun.len().min(PART_BYTES)).freeze();
+        let part = self.begun.split_to(self.begun.len().min(S3_PART_BYTES)).freeze();
         Ok(Some(part).filter(|part| !part.is_empty()))
     }
 }
@@ -246,9 +241,8 @@ impl Drop for Upload {
 }
 
 fn retry() -> RetryConfig {
-    let backoff =
-        BackoffConfig { init_backoff: Duration::from_millis(100), max_backoff: Duration::from_secs(2), base: 2.0 };
-    RetryConfig { backoff, max_retries: RETRIES_MAX, retry_timeout: RETRY_TIMEOUT }
+    let backoff = BackoffConfig { init_backoff: S3_RETRY_PAUSE_FIRST, max_backoff: S3_RETRY_PAUSE_MAX, base: 2.0 };
+    RetryConfig { backoff, max_retries: S3_RETRIES_MAX, retry_timeout: S3_RETRY_TIMEOUT }
 }
 
 fn missing_or_failed(id: BlobId, error: Error) -> BlobError {

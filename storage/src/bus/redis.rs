@@ -10,22 +10,15 @@ use crate::redis::{Redis, reason};
 use ::redis::aio::{PubSub, PubSubSink, PubSubStream};
 use async_trait::async_trait;
 use bytes::Bytes;
-use chimera_core::limits::BUS_TOPICS_MAX;
+use chimera_core::limits::{
+    BUS_REQUESTS_MAX, BUS_ROUNDS_PER_PING, BUS_TOPICS_MAX, BUS_UPKEEP_INTERVAL, REDIS_ANSWER_TIMEOUT,
+};
 use chimera_engine::port::{Bus, BusError, Heard, Subscription};
 use futures::{FutureExt, StreamExt};
 use std::collections::HashMap;
-use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::unconstrained;
 use tokio::time::{MissedTickBehavior, interval, timeout};
-
-/// How long Redis may take to answer on the listening connection.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often a lost connection is tried again, and a quiet one asked whether it lives.
-const UPKEEP_INTERVAL: Duration = Duration::from_millis(500);
-/// Upkeep rounds between two questions.
-const ROUNDS_PER_PING: u32 = 10;
-const REQUESTS_MAX: usize = 64;
 
 /// A bus through a Redis server.
 pub struct RedisBus {
@@ -43,7 +36,7 @@ impl RedisBus {
     /// within a runtime, which runs the listening task until the bus is dropped.
     #[must_use]
     pub fn new(redis: Redis) -> Self {
-        let (requests, incoming) = mpsc::channel(REQUESTS_MAX);
+        let (requests, incoming) = mpsc::channel(BUS_REQUESTS_MAX);
         // One message per listener at the most, and listeners are limited; dropping one can't wait.
         #[allow(clippy::disallowed_methods, reason = "bounded by the number of listeners")]
         let (departures, leaving) = mpsc::unbounded_channel();
@@ -101,7 +94,7 @@ struct Ear {
 
 impl Ear {
     async fn run(mut self, mut requests: mpsc::Receiver<Listen>, mut leaving: mpsc::UnboundedReceiver<String>) {
-        let mut upkeep = interval(UPKEEP_INTERVAL);
+        let mut upkeep = interval(BUS_UPKEEP_INTERVAL);
         upkeep.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -153,7 +146,7 @@ impl Ear {
         }
         self.topics.remove(topic);
         if let Some((sink, _)) = self.line.as_mut()
-            && !matches!(timeout(ANSWER_TIMEOUT, sink.unsubscribe(topic)).await, Ok(Ok(())))
+            && !matches!(timeout(REDIS_ANSWER_TIMEOUT, sink.unsubscribe(topic)).await, Ok(Ok(())))
         {
             self.lose_line();
         }
@@ -173,7 +166,7 @@ impl Ear {
 
     async fn upkeep(&mut self) {
         self.forget_silent();
-        self.rounds = (self.rounds + 1) % ROUNDS_PER_PING;
+        self.rounds = (self.rounds + 1) % BUS_ROUNDS_PER_PING;
         match self.line.as_mut() {
             None if self.topics.is_empty() => self.gap = false,
             None => {
@@ -183,7 +176,7 @@ impl Ear {
             }
             // A line that was cut without a word would stay silent for ever.
             Some((sink, _)) if self.rounds == 0 => {
-                if !matches!(timeout(ANSWER_TIMEOUT, sink.ping::<::redis::Value>()).await, Ok(Ok(_))) {
+                if !matches!(timeout(REDIS_ANSWER_TIMEOUT, sink.ping::<::redis::Value>()).await, Ok(Ok(_))) {
                     self.lose_line();
                 }
             }
@@ -208,7 +201,7 @@ impl Ear {
         if self.line.is_some() {
             return Ok(());
         }
-        let fresh = timeout(ANSWER_TIMEOUT, self.redis.client().get_async_pubsub()).await;
+        let fresh = timeout(REDIS_ANSWER_TIMEOUT, self.redis.client().get_async_pubsub()).await;
         let line = fresh.map_err(|_| "redis does not answer in time")?.map_err(|error| reason(&error))?;
         self.line = Some(PubSub::split(line));
         let topics: Vec<String> = self.topics.keys().cloned().collect();
@@ -225,7 +218,7 @@ impl Ear {
 
     async fn subscribe_to(&mut self, topics: &[&str]) -> Result<(), String> {
         let Some((sink, _)) = self.line.as_mut() else { return Err("the connection to redis was lost".into()) };
-        let outcome = match timeout(ANSWER_TIMEOUT, sink.subscribe(topics)).await {
+        let outcome = match timeout(REDIS_ANSWER_TIMEOUT, sink.subscribe(topics)).await {
             Ok(outcome) => outcome.map_err(|error| reason(&error)),
             Err(_) => Err("redis does not answer in time".into()),
         };

@@ -8,6 +8,7 @@ use crate::redis::Redis;
 use ::redis::{RedisResult, Script};
 use async_trait::async_trait;
 use chimera_core::access::window::{self, Hit, Quota};
+use chimera_core::limits;
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Claim, CounterError, Counters};
 use std::time::Duration;
@@ -30,9 +31,6 @@ if previous * (window - elapsed) <= (limit - current - 1) * window then
   redis.call('SET', KEYS[1], string.format('%d', current + 1), 'PX', ARGV[2])
 end
 return {previous, current}";
-
-/// Milliseconds for which it is remembered that somebody asked whether it is ready.
-const READY_MS: u64 = 1_000;
 
 /// Counters in a Redis server.
 pub struct RedisCounters {
@@ -107,7 +105,7 @@ impl Counters for RedisCounters {
     async fn ready(&self) -> Result<(), CounterError> {
         let mut connection = self.connection().await?;
         let mut script = self.hit.prepare_invoke();
-        script.key("ready").key("ready:before").arg(u32::MAX).arg(READY_MS).arg(0);
+        script.key("ready").key("ready:before").arg(u32::MAX).arg(limits::COUNTER_READY_MS).arg(0);
         let outcome = script.invoke_async::<(u32, u32)>(&mut connection).await;
         self.settle(outcome).await.map(drop)
     }

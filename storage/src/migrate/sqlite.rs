@@ -5,11 +5,9 @@
 
 use super::{Applied, Dialect, MIGRATIONS, MigrateError, Migration, Recorded, Status, pending, status};
 use crate::records::sqlite::pair::stamp;
+use chimera_core::limits;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::time::Duration;
-
-/// How long to wait for another process that migrates.
-const WAIT: Duration = Duration::from_secs(60);
 
 const RECORD: &str = "CREATE TABLE IF NOT EXISTS schema_migrations (
     version INTEGER NOT NULL PRIMARY KEY,
@@ -26,7 +24,7 @@ pub fn sqlite(conn: &mut Connection) -> Result<Applied, MigrateError> {
 /// The same with the migrations that some binary holds.
 pub(super) fn patiently(conn: &mut Connection, held: &'static [Migration]) -> Result<Applied, MigrateError> {
     let patience: u32 = conn.pragma_query_value(None, "busy_timeout", |row| row.get(0)).map_err(database)?;
-    conn.busy_timeout(WAIT).map_err(database)?;
+    conn.busy_timeout(limits::SQLITE_MIGRATE_TIMEOUT).map_err(database)?;
     let outcome = apply_all(conn, held);
     conn.busy_timeout(Duration::from_millis(patience.into())).map_err(database)?;
     outcome

@@ -13,6 +13,7 @@ use super::sqlite::{failure, file, state};
 use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_sqlite};
 use crate::migrate;
 use chimera_core::ledger::Head;
+use chimera_core::limits;
 use chimera_core::record::catalog;
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{Hold, Outage, Unavailable};
@@ -24,9 +25,6 @@ use tokio_postgres::{Client, Error};
 
 /// The copy of the embedded store within a backup.
 pub const DATA_FILE: &str = "records.db";
-
-/// How much of a table is read or sent at a time.
-const CHUNK_BYTES: usize = 256 * 1024;
 
 /// What a copy of the records holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -287,7 +285,7 @@ async fn copy_in(client: &Client, part: &CopiedTable, from: &Path) -> Result<(),
     let mut file = File::open(from.join(format!("{}.copy", part.name)))?;
     let sink = client.copy_in::<_, bytes::Bytes>(text.as_str()).await?;
     let mut sink = std::pin::pin!(sink);
-    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut chunk = vec![0; limits::COPY_CHUNK_BYTES];
     loop {
         let read = file.read(&mut chunk)?;
         if read == 0 {

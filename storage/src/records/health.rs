@@ -7,6 +7,7 @@
 
 use super::trouble::{FailedCommits, Unproven};
 use super::usage::Uses;
+use chimera_core::limits;
 use chimera_core::record::{Select, Table, Tx};
 use chimera_engine::port::{CommitError, ReadError, Receipt, Unavailable};
 use std::collections::BTreeMap;
@@ -14,13 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
-
-/// How long after damage was found it is looked at again, at first and at the most.
-const LOOK_FIRST: Duration = Duration::from_secs(10);
-const LOOK_LAST: Duration = Duration::from_secs(600);
-
-/// Failed reads that one question for readiness repeats at the most.
-const READS_REPEATED_MAX: usize = 4;
 
 /// What was met. Commits and reads that succeed while nothing is wrong cost one load.
 #[derive(Default)]
@@ -114,7 +108,7 @@ impl Health {
             return Vec::new();
         }
         let reads = &self.state().reads;
-        reads.values().take(READS_REPEATED_MAX).map(|(select, _)| select.clone().take(1)).collect()
+        reads.values().take(limits::READINESS_READS_MAX).map(|(select, _)| select.clone().take(1)).collect()
     }
 
     /// What a probe has to show before the store is ready again.
@@ -180,7 +174,7 @@ impl Health {
         state.look = match (state.damaged.is_empty(), state.look.take()) {
             (true, _) | (_, None) => None,
             (false, Some(look)) => {
-                let pause = (look.pause * 2).min(LOOK_LAST);
+                let pause = (look.pause * 2).min(limits::DAMAGE_LOOK_PAUSE_MAX);
                 Some(Look { pause, at: Instant::now() + pause, under_way: false })
             }
         };
@@ -203,7 +197,11 @@ impl State {
     fn damage(&mut self, table: &'static Table, why: &Unavailable, certain: bool) {
         let known = self.damaged.entry(table.name).or_insert_with(|| Damage { table, why: why.clone(), certain });
         known.certain |= certain;
-        self.look.get_or_insert_with(|| Look { pause: LOOK_FIRST, at: Instant::now() + LOOK_FIRST, under_way: false });
+        self.look.get_or_insert_with(|| Look {
+            pause: limits::DAMAGE_LOOK_PAUSE_FIRST,
+            at: Instant::now() + limits::DAMAGE_LOOK_PAUSE_FIRST,
+            under_way: false,
+        });
     }
 }
 
@@ -270,14 +268,14 @@ mod tests {
         health.read(&of(&RUNS), page()).unwrap();
         assert_eq!(health.verdict(), Err(named), "another page of it may be whole");
         assert!(health.due_look().is_none(), "not at once");
-        tokio::time::advance(LOOK_FIRST).await;
+        tokio::time::advance(limits::DAMAGE_LOOK_PAUSE_FIRST).await;
         let tables = health.due_look().unwrap();
         assert_eq!(tables, [&RUNS]);
         assert!(health.due_look().is_none(), "one looks at a time");
         health.looked(&[]);
-        tokio::time::advance(LOOK_FIRST).await;
+        tokio::time::advance(limits::DAMAGE_LOOK_PAUSE_FIRST).await;
         assert!(health.due_look().is_none(), "less and less often");
-        tokio::time::advance(LOOK_FIRST).await;
+        tokio::time::advance(limits::DAMAGE_LOOK_PAUSE_FIRST).await;
         assert!(health.due_look().is_some());
         health.looked(&tables);
         assert_eq!(health.verdict(), Ok(()));
@@ -289,7 +287,7 @@ mod tests {
         let answer = health.committed(Err(failed(Outage::Damaged).into()), &Tx::default());
         let words = "it fails, in one of: audit_log_entries, ledger_lanes";
         assert_eq!(answer, Err(Unavailable::new(Outage::Damaged, words).into()));
-        tokio::time::advance(LOOK_FIRST).await;
+        tokio::time::advance(limits::DAMAGE_LOOK_PAUSE_FIRST).await;
         health.due_look().unwrap();
         health.looked(&[&LEDGER_LANES]);
         assert_eq!(health.damage().unwrap().reason, "it fails: audit_log_entries");

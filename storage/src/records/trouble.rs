@@ -13,6 +13,7 @@
 
 use super::is_probe;
 use super::usage::Uses;
+use chimera_core::limits;
 use chimera_core::record::{Insert, Step, Tx, Value};
 use chimera_engine::port::{Outage, Unavailable};
 use std::sync::Arc;
@@ -79,9 +80,6 @@ struct Trial {
     at: u64,
 }
 
-/// Changes of different kinds that are kept to be tried again; of more, the oldest is left out.
-const TRIALS_MAX: usize = 16;
-
 struct Failed {
     why: Unavailable,
     /// What is not known to work of all that they needed.
@@ -103,11 +101,6 @@ pub(super) struct Unproven {
     until: u64,
 }
 
-/// What a probe writes at the least and at the most. A little more than failed may still fit into pages that are
-/// there already.
-const ROOM_BYTES_MIN: u64 = 256 * 1024;
-const ROOM_BYTES_MAX: u64 = 16 * 1024 * 1024;
-
 impl Unproven {
     /// What must be possible, if anything was not: all that a server does, so that the next change is not refused
     /// where the last was not yet.
@@ -127,7 +120,7 @@ impl Unproven {
 
     /// How many bytes there must be room for, if there was none.
     pub(super) fn room(&self) -> Option<u64> {
-        self.room.map(|bytes| bytes.clamp(ROOM_BYTES_MIN, ROOM_BYTES_MAX))
+        self.room.map(|bytes| bytes.clamp(limits::PROBE_BYTES_MIN, limits::PROBE_BYTES_MAX))
     }
 }
 
@@ -162,7 +155,7 @@ impl FailedCommits {
         }
         let uses = Uses::of(tx);
         self.trials.retain(|trial| !Uses::of(&trial.tx).is_within(&uses));
-        if self.trials.len() >= TRIALS_MAX {
+        if self.trials.len() >= limits::PROBE_CHANGES_MAX {
             self.trials.remove(0);
         }
         self.trials.push(Trial { tx: Arc::new(tx.clone()), at: self.count });

@@ -3,11 +3,10 @@
 use super::{checked, read_file, unreadable};
 use async_trait::async_trait;
 use chimera_core::access::{Secret, SecretName};
+use chimera_core::limits;
 use chimera_engine::port::{SecretError, Secrets};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-
-const FILE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// A flat table `name = "value"`: JSON if the file's name ends in `.json`, TOML otherwise.
 pub struct FileSecrets {
@@ -33,7 +32,7 @@ impl FileSecrets {
 #[async_trait]
 impl Secrets for FileSecrets {
     async fn resolve(&self, name: &SecretName) -> Result<Secret, SecretError> {
-        let read = read_file(&self.path, FILE_BYTES_MAX).await;
+        let read = read_file(&self.path, limits::SECRETS_FILE_BYTES_MAX).await;
         let bytes =
             read.map_err(|error| unreadable(name, &error))?.ok_or_else(|| SecretError::Missing(name.clone()))?;
         // A parser's message quotes the text around a mistake, so it is not passed on.

@@ -2,7 +2,7 @@
 
 use super::super::OpenError;
 use super::failure::unavailable;
-use chimera_core::limits::DATABASE_SILENCE_SECONDS_MAX;
+use chimera_core::limits::{self, DATABASE_SILENCE_SECONDS_MAX};
 use chimera_engine::port::{Outage, Unavailable};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,16 +10,22 @@ use tokio_postgres::{Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// What a session must be like, whatever the server's defaults are.
-const SESSION: &str = "SET TIME ZONE 'UTC'; SET synchronous_commit = on; SET standard_conforming_strings = on; \
-     SET lock_timeout = '10s'; SET statement_timeout = '30s'; SET idle_in_transaction_session_timeout = '60s'";
+const SESSION: &str = "SET TIME ZONE 'UTC'; SET synchronous_commit = on; SET standard_conforming_strings = on";
+
+/// How long a session may wait, whatever the server's defaults are.
+fn patience() -> String {
+    format!(
+        "SET lock_timeout = '{}s'; SET statement_timeout = '{}s'; SET idle_in_transaction_session_timeout = '{}s'",
+        limits::POSTGRES_LOCK_TIMEOUT.as_secs(),
+        limits::POSTGRES_STATEMENT_TIMEOUT.as_secs(),
+        limits::POSTGRES_IDLE_IN_TRANSACTION_TIMEOUT.as_secs(),
+    )
+}
 
 /// A lane only touches rows by their keys. A plan made while a table is small and kept while it
 /// grows must not scan it.
 const LANE: &str = "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
      SET plan_cache_mode = force_generic_plan; SET jit = off";
-
-/// How long the server has to answer a new connection.
-const CONNECT_WAIT: Duration = Duration::from_secs(5);
 
 /// The server's address and credentials, and how TLS is done.
 #[derive(Clone)]
@@ -37,8 +43,9 @@ impl Server {
             query.replace("sslmode=verify-full", "sslmode=require").replace("sslmode=verify-ca", "sslmode=require");
         let parsed = format!("{place}{usual}").parse();
         let mut config: Config = parsed.map_err(|error| OpenError::Url { reason: unreadable(query, &error) })?;
-        config.connect_timeout(CONNECT_WAIT).keepalives_idle(Duration::from_secs(10)).application_name("chimera");
-        config.tcp_user_timeout(Duration::from_secs(15));
+        config.connect_timeout(limits::POSTGRES_CONNECT_TIMEOUT).application_name("chimera");
+        config.keepalives_idle(limits::POSTGRES_KEEPALIVE_IDLE);
+        config.tcp_user_timeout(limits::POSTGRES_UNACKNOWLEDGED_TIMEOUT);
         let wants_tls = config.get_ssl_mode() == tokio_postgres::config::SslMode::Require;
         let tls = wants_tls.then(tls).transpose()?;
         Ok(Self { config, tls })
@@ -64,7 +71,7 @@ impl Server {
                 client
             }
         };
-        client.batch_execute(SESSION).await.map_err(|error| unavailable(&error))?;
+        client.batch_execute(&format!("{SESSION}; {}", patience())).await.map_err(|error| unavailable(&error))?;
         Ok(client)
     }
 

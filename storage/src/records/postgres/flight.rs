@@ -11,6 +11,7 @@ use super::failure::{self, left_out};
 use super::statements::{self, ADVANCE, Expect, Inserts, LOCK, Statement, Text};
 use super::swallows;
 use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES};
+use chimera_core::limits;
 use chimera_core::record::{Conflict, Insert, RowKey, Step, Table, Update, Value};
 use chimera_engine::commit::{Batch, Loss, Outcome};
 use futures::future::join_all;
@@ -28,9 +29,6 @@ pub(super) struct Session {
 
 /// What the last batch of a lane was.
 const LAST_BATCH: &str = "SELECT last_batch_id FROM ledger_lanes WHERE lane = $1";
-
-/// Statements kept prepared per connection; more begin anew.
-const PREPARED_MAX: usize = 512;
 
 impl Session {
     pub(super) fn new(client: Client, lease_seconds: f64) -> Self {
@@ -189,7 +187,7 @@ impl Session {
     }
 
     async fn prepare(&mut self, texts: &[&Text]) -> Result<Vec<tokio_postgres::Statement>, Error> {
-        if self.prepared.len() > PREPARED_MAX {
+        if self.prepared.len() > limits::POSTGRES_LANE_STATEMENTS_MAX {
             self.prepared.clear();
         }
         let mut statements = Vec::with_capacity(texts.len());

@@ -30,9 +30,6 @@ const EPOCH: &str = "SELECT epoch FROM ledger_lanes WHERE lane = $1";
 
 const RELEASE: &str = "UPDATE ledger_lanes SET lease_until = '-infinity' WHERE lane = $1 AND epoch = $2";
 
-/// Tries to add a lane before it is said that none is to be had.
-const ADD_TRIES_MAX: usize = 8;
-
 /// Takes the lane that this task had before if nobody took it meanwhile, else one whose lease has
 /// run out, else adds one.
 pub(super) async fn claim(
@@ -48,7 +45,7 @@ pub(super) async fn claim(
     }
     let lanes_max = i64::try_from(limits::LANES_MAX).unwrap_or(i64::MAX);
     let mut swallowed = false;
-    for _ in 0..ADD_TRIES_MAX {
+    for _ in 0..limits::LANE_ADD_TRIES_MAX {
         let free = client.query_opt(TAKE_FREE, &[&node, &lease_seconds]).await.map_err(|e| unavailable(&e))?;
         if let Some(row) = free {
             return lane(&row);

@@ -4,6 +4,7 @@ use super::super::sql::{self, Dialect};
 use super::cells::{Cell, Read, shape};
 use super::connect::Server;
 use super::failure;
+use chimera_core::limits;
 use chimera_core::record::{Count, Counted, Kind, Page, Row, Select, Value};
 use chimera_engine::port::{ReadError, Unavailable};
 use std::collections::HashMap;
@@ -11,12 +12,6 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::Semaphore;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Statement};
-
-/// Reads that may run at once.
-const READERS_MAX: usize = 8;
-
-/// Statements kept prepared per session; more begin anew.
-const PREPARED_MAX: usize = 256;
 
 /// A connection and the statements prepared on it.
 pub(super) struct Session {
@@ -33,7 +28,7 @@ pub(super) struct Readers {
 
 impl Readers {
     pub(super) const fn new(server: Server) -> Self {
-        Self { server, idle: Mutex::new(Vec::new()), slots: Semaphore::const_new(READERS_MAX) }
+        Self { server, idle: Mutex::new(Vec::new()), slots: Semaphore::const_new(limits::POSTGRES_READS_MAX) }
     }
 
     /// Reads one page, or counts rows. A session that died while idle is replaced once.
@@ -143,7 +138,7 @@ impl Session {
         if let Some(statement) = self.prepared.get(text) {
             return Ok(statement.clone());
         }
-        if self.prepared.len() >= PREPARED_MAX {
+        if self.prepared.len() >= limits::POSTGRES_READ_STATEMENTS_MAX {
             self.prepared.clear();
         }
         let statement = self.client.prepare(text).await?;

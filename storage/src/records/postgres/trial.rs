@@ -12,15 +12,13 @@ use super::swallows;
 use chimera_core::json::Digest32;
 use chimera_core::ledger::Head;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
+use chimera_core::limits;
 use chimera_core::record::{Step, Table, Tx};
 use chimera_engine::commit::{Batch, Lane};
 use chimera_engine::port::Unavailable;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row};
 use uuid::Uuid;
-
-/// A row that somebody else is changing is waited for only so long; the next probe tries again.
-const BEGIN: &str = "BEGIN; SET LOCAL lock_timeout = '1s'";
 
 /// Shows that this could be committed now, as far as it is not the change's own fault.
 pub(super) async fn passes(client: &Client, tx: &Tx) -> Result<(), Unavailable> {
@@ -29,7 +27,9 @@ pub(super) async fn passes(client: &Client, tx: &Tx) -> Result<(), Unavailable> 
     // What can't even be written down was refused for another reason than the database.
     let entries = statements::entry_rows(&batch, &batch.chain(|_| true).0);
     let Ok(statements) = statements::statements(&batch, &entries, Inserts::Plain) else { return Ok(()) };
-    client.batch_execute(BEGIN).await.map_err(|error| unavailable(&error))?;
+    // A row that somebody else is changing is waited for only so long; the next probe tries again.
+    let begin = format!("BEGIN; SET LOCAL lock_timeout = '{}s'", limits::POSTGRES_PROBE_LOCK_TIMEOUT.as_secs());
+    client.batch_execute(&begin).await.map_err(|error| unavailable(&error))?;
     let tried = each(client, &statements).await;
     // A session that can't even roll back is lost, and its transaction with it.
     let _ = client.batch_execute("ROLLBACK").await;

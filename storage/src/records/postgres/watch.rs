@@ -9,14 +9,11 @@ use super::super::hold::HoldCell;
 use super::super::mark::MarkFile;
 use super::connect::Server;
 use super::state;
+use chimera_core::limits;
 use chimera_engine::port::{Outage, Unavailable};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_postgres::Client;
-
-/// How often it looks.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Looks until the other end of `stop` is gone.
 pub(super) async fn watch(
@@ -30,7 +27,7 @@ pub(super) async fn watch(
         tokio::select! {
             biased;
             _ = &mut stop => break,
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(limits::HOLD_LOOK_INTERVAL) => {}
         }
         sync(marks.as_ref()).await;
         if client.is_none() {

@@ -11,6 +11,7 @@ use super::flight::Session;
 use super::{failure, lane, state};
 use crate::migrate;
 use chimera_core::ledger::Mark;
+use chimera_core::limits;
 use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Outcome, Settled};
 use chimera_engine::port::Unavailable;
 use std::collections::VecDeque;
@@ -20,17 +21,6 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Sleep, timeout};
 use tokio_postgres::Client;
-
-/// How long to wait before trying again to reach a server that is gone.
-const CLAIM_PAUSE: Duration = Duration::from_millis(200);
-/// How long the server may take for a batch; it has been told to give up earlier by itself.
-const EXECUTE_WAIT: Duration = Duration::from_secs(45);
-/// How often a busy lane stands aside in vain before it starts a smaller batch than the last.
-const STAND_ASIDE_MAX: usize = 8;
-
-/// How often a lane looks whether the schema is still its own. A migration takes the lane away, so this is
-/// for what somebody changed by hand.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// The rest of the time until a server that is gone is tried again.
 type Pause = Pin<Box<Sleep>>;
@@ -80,7 +70,7 @@ impl Worker {
                     Command::Claim => match self.claim().await {
                         Ok(lane) => commands.extend(committer.step(Event::Claimed(lane))),
                         Err(reason) => {
-                            down = Some(Box::pin(tokio::time::sleep(CLAIM_PAUSE)));
+                            down = Some(Box::pin(tokio::time::sleep(limits::POSTGRES_CLAIM_PAUSE)));
                             commands.extend(committer.step(Event::ClaimFailed(reason)));
                         }
                     },
@@ -131,7 +121,7 @@ impl Worker {
         // Those just answered are about to come back: one flush for all of them beats two. They run
         // while this task stands aside, and when standing aside brings nobody any more, it goes on.
         let mut vain = 0;
-        while arrived < last_batch && vain < STAND_ASIDE_MAX {
+        while arrived < last_batch && vain < limits::LANE_STAND_ASIDE_MAX {
             tokio::task::yield_now().await;
             vain += 1;
             while let Ok(message) = self.inbox.try_recv() {
@@ -153,14 +143,14 @@ impl Worker {
         let Some(session) = self.session.as_mut() else {
             return Outcome::Unavailable(super::connect::passing("the database is not connected"));
         };
-        if self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY) {
+        if self.looked.is_none_or(|looked| looked.elapsed() >= limits::SCHEMA_LOOK_INTERVAL) {
             if let Err(reason) = look(&self.known.schema, session.client()).await {
                 return Self::told(batch, Outcome::Unavailable(reason));
             }
             self.looked = Some(Instant::now());
         }
         // A server that stopped in the middle answers nothing; what it did is found out later.
-        let outcome = timeout(EXECUTE_WAIT, session.execute(batch)).await;
+        let outcome = timeout(limits::POSTGRES_BATCH_TIMEOUT, session.execute(batch)).await;
         let outcome = outcome.unwrap_or(Outcome::Unsure { lost: Vec::new() });
         if matches!(outcome, Outcome::Fenced) {
             // Whoever waits is told the reason; the claim that follows looks again.
@@ -214,13 +204,14 @@ impl Worker {
     async fn settle(&mut self, batch: &Batch) -> Settled {
         loop {
             let Ok(client) = self.server.connect_lane().await else {
-                tokio::time::sleep(CLAIM_PAUSE).await;
+                tokio::time::sleep(limits::POSTGRES_CLAIM_PAUSE).await;
                 continue;
             };
             if self.known.check(&client).await.is_err() && self.known.is_held() {
                 return Settled::Fenced { durable: None };
             }
-            if let Ok(Ok(settled)) = timeout(EXECUTE_WAIT, lane::settle(&client, batch, self.lease.as_secs_f64())).await
+            if let Ok(Ok(settled)) =
+                timeout(limits::POSTGRES_BATCH_TIMEOUT, lane::settle(&client, batch, self.lease.as_secs_f64())).await
             {
                 self.session = Some(Session::new(client, self.lease.as_secs_f64()));
                 if let Settled::Ours(lane) | Settled::Never(lane) = settled {
@@ -230,7 +221,7 @@ impl Worker {
                 }
                 return settled;
             }
-            tokio::time::sleep(CLAIM_PAUSE).await;
+            tokio::time::sleep(limits::POSTGRES_CLAIM_PAUSE).await;
         }
     }
 

@@ -4,6 +4,7 @@ use super::failure::{head, left_out, unavailable};
 use super::pair;
 use chimera_core::error::io_reason;
 use chimera_core::ledger::tables::LEDGER_LANES;
+use chimera_core::limits;
 use chimera_engine::commit::{Batch, Lane, Settled};
 use chimera_engine::port::{Outage, Unavailable};
 use rusqlite::config::DbConfig;
@@ -14,19 +15,11 @@ use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// The one lane of an embedded store.
 pub(crate) const LANE: i64 = 1;
-/// Prepared statements kept per connection.
-const STATEMENTS_MAX: usize = 512;
-/// Memory for the writer's pages, in KiB as SQLite spells it. A commit may look at each of them, and what the
-/// writer needs again is young; the rest is in the system's cache.
-const WRITER_CACHE_KIB: i64 = -16_384;
 /// The number by which SQLite knows `synchronous = FULL`; only EXTRA is more.
 const SYNCHRONOUS_FULL: i64 = 2;
-/// How long a connection waits for another process's lock.
-pub(super) const BUSY_WAIT: Duration = Duration::from_secs(5);
 
 /// Who may read and write the data: its owner.
 const PRIVATE: u32 = 0o600;
@@ -203,16 +196,16 @@ fn writer(path: &Path, more: OpenFlags) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | more;
     let conn = Connection::open_with_flags(path, flags)?;
     keep_log(&conn)?;
-    conn.busy_timeout(BUSY_WAIT)?;
+    conn.busy_timeout(limits::SQLITE_BUSY_TIMEOUT)?;
     conn.pragma_update(None, "journal_mode", "WAL")?;
     force_commits(&conn)?;
     // What is removed or replaced is overwritten: a freed page holds nothing that was forgotten.
     conn.pragma_update(None, "secure_delete", true)?;
     conn.pragma_update(None, "wal_autocheckpoint", 0)?;
     // A log that begins anew gives back what it does not need.
-    conn.pragma_update(None, "journal_size_limit", super::wal::LOG_BYTES)?;
+    conn.pragma_update(None, "journal_size_limit", limits::SQLITE_LOG_KEPT_BYTES)?;
     settle_rules(&conn)?;
-    conn.pragma_update(None, "cache_size", WRITER_CACHE_KIB)?;
+    conn.pragma_update(None, "cache_size", -limits::SQLITE_WRITER_CACHE_KIB)?;
     Ok(conn)
 }
 
@@ -249,7 +242,7 @@ fn reader(path: &Path) -> rusqlite::Result<Connection> {
         .or_else(|_| Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY))
         .and_then(|conn| {
             keep_log(&conn)?;
-            conn.busy_timeout(BUSY_WAIT)?;
+            conn.busy_timeout(limits::SQLITE_BUSY_TIMEOUT)?;
             conn.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
             Ok(conn)
         });
@@ -296,7 +289,7 @@ fn settle_rules(conn: &Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "recursive_triggers", true)?;
     conn.pragma_update(None, "temp_store", "MEMORY")?;
     conn.pragma_update(None, "cache_size", -65_536)?;
-    conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
+    conn.set_prepared_statement_cache_capacity(limits::SQLITE_STATEMENTS_MAX);
     Ok(())
 }
 

@@ -3,15 +3,13 @@
 use super::super::usage::Uses;
 use super::failure::unavailable;
 use chimera_core::error::io_reason;
+use chimera_core::limits;
 use chimera_core::record::Table;
 use chimera_engine::port::{Outage, Unavailable};
 use rusqlite::{Connection, OptionalExtension};
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
-
-/// Faults that are told by name; more only count.
-const TOLD_MAX: usize = 5;
 
 /// Looks at the header and at the first page of every table and index.
 pub(crate) fn glance(conn: &Connection) -> Result<(), Unavailable> {
@@ -111,8 +109,8 @@ fn complaints(
 }
 
 fn found(faults: &[String]) -> Unavailable {
-    let told = faults.iter().take(TOLD_MAX).cloned().collect::<Vec<_>>().join(", ");
-    let more = faults.len().saturating_sub(TOLD_MAX);
+    let told = faults.iter().take(limits::STORE_FAULTS_SHOWN_MAX).cloned().collect::<Vec<_>>().join(", ");
+    let more = faults.len().saturating_sub(limits::STORE_FAULTS_SHOWN_MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     Unavailable::new(Outage::Damaged, format!("the data file is damaged: {told}{more}"))
 }

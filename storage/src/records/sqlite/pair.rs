@@ -7,14 +7,13 @@
 //! holds it: the latter when the log was moved into it, wholly or in part.
 
 use super::file::{log_of, open_unchanging};
+use chimera_core::limits;
 use chimera_engine::port::{Outage, Unavailable};
 use rusqlite::Connection;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
-/// How often files are looked at again that somebody changes meanwhile.
-const LOOKS_MAX: usize = 8;
 /// The first four bytes of a log, but for the last bit: that tells the byte order of its checksums.
 const MAGIC: u32 = 0x377f_0682;
 const LOG_HEADER_BYTES: usize = 32;
@@ -37,7 +36,7 @@ pub(crate) fn stamp(conn: &Connection) -> rusqlite::Result<()> {
 /// Refuses a log beside a data file that it does not continue. What is no log, and what can't be read, is
 /// SQLite's to judge.
 pub(super) fn check(path: &Path) -> Result<(), Unavailable> {
-    for _ in 0..LOOKS_MAX {
+    for _ in 0..limits::SQLITE_FILE_LOOKS_MAX {
         match look(path) {
             Some(Look::Apart) => return Err(Unavailable::new(Outage::Unusable, mixture(path))),
             Some(Look::Together) | None => return Ok(()),

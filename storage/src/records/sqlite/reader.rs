@@ -3,6 +3,7 @@
 use super::super::sql::{self, Dialect};
 use super::file::DataFile;
 use super::{cells, failure};
+use chimera_core::limits;
 use chimera_core::record::{Count, Counted, Page, Row, Select};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{ReadError, Unavailable};
@@ -10,9 +11,6 @@ use rusqlite::Connection;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::Semaphore;
-
-/// Reads that may run at once.
-const READERS_MAX: usize = 4;
 
 /// A few connections, opened when needed.
 pub(super) struct Readers {
@@ -23,14 +21,14 @@ pub(super) struct Readers {
 
 impl Readers {
     pub(super) const fn new(data: DataFile) -> Self {
-        Self { data, idle: Mutex::new(Vec::new()), slots: Semaphore::const_new(READERS_MAX) }
+        Self { data, idle: Mutex::new(Vec::new()), slots: Semaphore::const_new(limits::SQLITE_READS_MAX) }
     }
 
     pub(super) fn path(&self) -> &Path {
         self.data.path()
     }
 
-    /// Waits for a free slot, so that at most `READERS_MAX` connections exist.
+    /// Waits for a free slot, so that at most `limits::SQLITE_READS_MAX` connections exist.
     pub(super) async fn slot(&self) -> Option<tokio::sync::SemaphorePermit<'_>> {
         self.slots.acquire().await.ok()
     }

@@ -5,10 +5,8 @@
 //! keeps its number, so that its statement is looked up once.
 
 use super::super::sql::{self, Dialect};
+use chimera_core::limits;
 use chimera_core::record::{Insert, Table, Update, Value};
-
-/// Shapes kept between batches; a program that has more spells them anew.
-const SHAPES_MAX: usize = 256;
 
 /// The texts of one connection.
 #[derive(Default)]
@@ -34,7 +32,7 @@ struct Shape {
 impl Texts {
     /// Forgets everything if it has become much. Numbers given before mean nothing then.
     pub(super) fn trim(&mut self) {
-        if self.0.len() > SHAPES_MAX {
+        if self.0.len() > limits::SQLITE_SHAPES_MAX {
             self.0.clear();
         }
     }

@@ -7,6 +7,7 @@
 
 use super::super::mark::MarkFile;
 use super::file::{self, DataFile};
+use chimera_core::limits;
 use rusqlite::Connection;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,22 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-/// Transactions after which the pages of the log are copied, however large it is.
-const TXS_BETWEEN: usize = 2_000;
-/// Batches after which the size of the log is looked at: a few transactions can make it large.
-const BATCHES_BETWEEN: usize = 64;
-/// Bytes of the log above which its pages are copied when its size is looked at.
-const COPY_BYTES: u64 = 8 * 1024 * 1024;
-/// Pages after which the log should begin anew.
-const PAGES_MAX: i64 = 8_192;
-/// To how many bytes the log is cut when it begins anew: as many as it reaches under load, because a commit that makes the
-/// file longer waits for the disk longer than one that writes over what is there.
-pub(super) const LOG_BYTES: u32 = 64 * 1024 * 1024;
-/// How long the writer waits for readers when the log begins anew.
-const READERS_WAIT: Duration = Duration::from_millis(20);
-/// How often the log is looked after when nobody asks for it.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// The writer's end.
 pub(super) struct Keeper {
@@ -70,9 +55,9 @@ impl Keeper {
             self.batches += 1;
             self.txs += txs;
         }
-        let large = || self.log.metadata().is_ok_and(|log| log.len() > COPY_BYTES);
-        let looked = self.batches >= BATCHES_BETWEEN;
-        if self.txs >= TXS_BETWEEN || looked && large() {
+        let large = || self.log.metadata().is_ok_and(|log| log.len() > limits::SQLITE_LOG_COPY_BYTES);
+        let looked = self.batches >= limits::SQLITE_LOG_BATCHES_MAX;
+        if self.txs >= limits::SQLITE_LOG_TXS_MAX || looked && large() {
             match self.nudge.try_send(()) {
                 Ok(()) | Err(TrySendError::Full(())) => {}
                 Err(TrySendError::Disconnected(())) => self.shared.restart.store(true, Ordering::Relaxed),
@@ -83,10 +68,10 @@ impl Keeper {
             self.batches = 0;
         }
         if self.shared.restart.swap(false, Ordering::Relaxed) && self.data.in_place() {
-            let _ = conn.busy_timeout(READERS_WAIT);
+            let _ = conn.busy_timeout(limits::SQLITE_LOG_READERS_TIMEOUT);
             // Readers in the way only put it off: the next look asks again.
             let _ = checkpoint(conn, "RESTART");
-            let _ = conn.busy_timeout(file::BUSY_WAIT);
+            let _ = conn.busy_timeout(limits::SQLITE_BUSY_TIMEOUT);
         }
     }
 
@@ -109,7 +94,7 @@ fn look_after(data: &DataFile, marks: &MarkFile, nudged: &Receiver<()>, shared: 
     // What was written before the log was last cut needs no cutting again.
     let mut cut = true;
     loop {
-        let idle = match nudged.recv_timeout(LOOK_EVERY) {
+        let idle = match nudged.recv_timeout(limits::SQLITE_LOG_LOOK_INTERVAL) {
             Ok(()) => false,
             Err(RecvTimeoutError::Timeout) => !shared.written.swap(false, Ordering::Relaxed),
             Err(RecvTimeoutError::Disconnected) => return,
@@ -132,7 +117,7 @@ fn look_after(data: &DataFile, marks: &MarkFile, nudged: &Receiver<()>, shared: 
         match copied {
             Some(Ok(pages)) => {
                 cut = idle;
-                if pages > PAGES_MAX {
+                if pages > limits::SQLITE_LOG_PAGES_MAX {
                     shared.restart.store(true, Ordering::Relaxed);
                 }
             }

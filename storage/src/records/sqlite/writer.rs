@@ -25,9 +25,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How long to wait before trying again to take the lane of a store that is down.
-const CLAIM_PAUSE: Duration = Duration::from_micros(CLAIM_PAUSE_MICROS.unsigned_abs());
-const CLAIM_PAUSE_MICROS: i64 = 100_000;
+/// The pause as the clock counts.
+const CLAIM_PAUSE_MICROS: i64 = limits::SQLITE_CLAIM_PAUSE.as_micros() as i64;
 
 /// What the writer is asked for.
 pub(super) enum Ask {
@@ -116,7 +115,7 @@ impl Writer {
         if let Some(at) = *retry_at {
             // The pause does not begin anew with each message: however many ask, it is tried again.
             let rest = u64::try_from(at - self.clock.steady().micros()).map_or(Duration::ZERO, Duration::from_micros);
-            match self.inbox.recv_timeout(rest.min(CLAIM_PAUSE)) {
+            match self.inbox.recv_timeout(rest.min(limits::SQLITE_CLAIM_PAUSE)) {
                 Ok(ask) => commands.extend(self.taken(ask).into_iter().flat_map(|event| committer.step(event))),
                 Err(RecvTimeoutError::Timeout) => {
                     *retry_at = None;
@@ -252,7 +251,7 @@ impl Writer {
                 Ok(conn) => conn,
                 Err(reason) => {
                     self.unsettled.set(Some(reason));
-                    std::thread::park_timeout(CLAIM_PAUSE);
+                    std::thread::park_timeout(limits::SQLITE_CLAIM_PAUSE);
                     continue;
                 }
             };
@@ -271,7 +270,7 @@ impl Writer {
                 }
                 Err(reason) => self.unsettled.set(Some(reason)),
             }
-            std::thread::park_timeout(CLAIM_PAUSE);
+            std::thread::park_timeout(limits::SQLITE_CLAIM_PAUSE);
         }
     }
 
