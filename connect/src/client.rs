@@ -8,13 +8,13 @@ use bytes::BytesMut;
 use chimera_core::access::signature::Parts;
 use chimera_core::access::{Secret, mac};
 use chimera_core::error::{Code, ErrorBody, Problem};
+use chimera_core::limits;
 use chimera_engine::port::{Clock, Random};
 use futures::stream::{BoxStream, StreamExt};
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use reqwest::{Method, Response, Url};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::OnceCell;
 
 /// The header with the signature of a body.
@@ -22,15 +22,6 @@ const SIGNATURE: &str = "x-hmac-signature";
 
 /// Where the body alone is signed.
 const BODY_SIGNED: [&str; 3] = ["act", "auth/token", "auth/refresh"];
-
-/// How long an answer may take.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// How long a stream of events may be silent: longer than the server's heartbeat.
-const SILENCE_MAX: Duration = Duration::from_secs(45);
-
-/// Bytes of one event at the most.
-const EVENT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// What a server is shown.
 #[derive(Clone)]
@@ -97,7 +88,7 @@ impl Server {
         let http = reqwest::Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
-            .connect_timeout(Duration::from_secs(10))
+            .connect_timeout(limits::CLIENT_CONNECT_TIMEOUT)
             .user_agent(concat!("chimera/", env!("CARGO_PKG_VERSION")))
             .tls_backend_preconfigured(tls)
             .build()
@@ -107,7 +98,10 @@ impl Server {
 
     /// Asks, and gives status and document of the answer. `path` begins without a slash.
     pub async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Result<(u16, Value), ServerError> {
-        let request = self.request(method, path)?.header(AUTHORIZATION, self.token().await?).timeout(ANSWER_TIMEOUT);
+        let request = self
+            .request(method, path)?
+            .header(AUTHORIZATION, self.token().await?)
+            .timeout(limits::CLIENT_ANSWER_TIMEOUT);
         let request = self.signed(request, method, path, body)?;
         let answer = self.accepted(request.send().await).await?;
         let status = answer.status().as_u16();
@@ -121,7 +115,7 @@ impl Server {
 
     /// What keeps the server from being ready, each part with its reason; nothing if it is. Anybody may ask.
     pub async fn unready(&self) -> Result<Vec<(String, String)>, ServerError> {
-        let asked = self.request("GET", "readyz")?.timeout(ANSWER_TIMEOUT).send().await;
+        let asked = self.request("GET", "readyz")?.timeout(limits::CLIENT_ANSWER_TIMEOUT).send().await;
         match self.accepted(asked).await {
             Ok(_) => Ok(Vec::new()),
             Err(ServerError::Refused(body)) if body.code == Code::NotReady.as_str() => Ok(failed_parts(&body)),
@@ -208,7 +202,7 @@ impl Server {
         if let Some(scopes) = scopes {
             body["scopes"] = scopes.into();
         }
-        let request = self.request("POST", "auth/token")?.timeout(ANSWER_TIMEOUT);
+        let request = self.request("POST", "auth/token")?.timeout(limits::CLIENT_ANSWER_TIMEOUT);
         let request = self.signed(request, "POST", "auth/token", Some(body.to_string()))?;
         let answer = self.accepted(request.send().await).await?;
         let status = answer.status().as_u16();
@@ -279,12 +273,12 @@ impl Reader {
                     return serde_json::from_str(&data).map(Some).map_err(|_| self.this.strange(200));
                 }
             }
-            let chunk = tokio::time::timeout(SILENCE_MAX, self.answer.chunk()).await;
+            let chunk = tokio::time::timeout(limits::CLIENT_SILENCE_TIMEOUT, self.answer.chunk()).await;
             let silent =
                 || ServerError::Silent { place: self.this.place(), reason: "the stream fell silent".to_owned() };
             match chunk.map_err(|_| silent())?.map_err(|error| self.this.silent(&error))? {
                 None => return Ok(None),
-                Some(bytes) if self.waiting.len() + bytes.len() > EVENT_BYTES_MAX => {
+                Some(bytes) if self.waiting.len() + bytes.len() > limits::CLIENT_EVENT_BYTES_MAX => {
                     return Err(self.this.strange(200));
                 }
                 Some(bytes) => self.waiting.extend_from_slice(&bytes),

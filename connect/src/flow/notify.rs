@@ -10,15 +10,12 @@ use async_trait::async_trait;
 use chimera_core::error::Code;
 use chimera_core::flow::review::Review;
 use chimera_core::flow::trace::{self, SpanId};
+use chimera_core::limits;
 use chimera_engine::port::{CallContext, Cancel, Clock, Delivered, Message, Notifier, Tool, ToolError};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
-
-/// How long one try may take.
-const TIME_MAX: Duration = Duration::from_secs(30);
 
 /// The channels that are set up.
 pub struct Channels {
@@ -81,7 +78,7 @@ impl Channels {
         let (_keep, cancel) = Cancel::pair();
         let call = Call {
             tenant: None,
-            until: Instant::now() + TIME_MAX,
+            until: Instant::now() + limits::MESSAGE_TIMEOUT,
             cancel,
             idempotency_key: id.clone(),
             traceparent: traceparent(message),
@@ -105,8 +102,11 @@ impl Channels {
             effect_id: message.id,
             idempotency_key: message.id.to_string(),
             attempt: 1,
-            deadline: self.clock.steady().plus_seconds(TIME_MAX.as_secs().try_into().unwrap_or(i64::MAX)),
-            time_left: TIME_MAX,
+            deadline: self
+                .clock
+                .steady()
+                .plus_seconds(limits::MESSAGE_TIMEOUT.as_secs().try_into().unwrap_or(i64::MAX)),
+            time_left: limits::MESSAGE_TIMEOUT,
             traceparent: traceparent(message),
             cancel,
         };

@@ -10,6 +10,7 @@ use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::Code;
 use chimera_core::flow::schema::BadSchema;
 use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec, is_dry};
+use chimera_core::limits;
 use chimera_engine::port::{CallContext, Secrets, Tool, ToolError};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use reqwest::{Method, Url};
@@ -17,8 +18,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// Characters of a message at the most; Slack cuts longer ones.
-const TEXT_CHARS_MAX: usize = 40_000;
 const JSON: HeaderValue = HeaderValue::from_static("application/json; charset=utf-8");
 
 /// `slack_post`.
@@ -63,7 +62,7 @@ impl SlackPost {
                 "properties": {
                     "channel_alias": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,63}$",
                         "description": "secret://slack.ALIAS says which channel it is"},
-                    "text": {"type": "string", "minLength": 1, "maxLength": TEXT_CHARS_MAX},
+                    "text": {"type": "string", "minLength": 1, "maxLength": limits::SLACK_TEXT_CHARS_MAX},
                 },
                 "required": ["channel_alias", "text"],
                 "additionalProperties": false,

@@ -276,6 +276,8 @@ pub const DRAFT_CALLS_GATHERED_MAX: usize = 200;
 
 /// Attempts to deliver one message, with waits that double. After the last one the message is marked as failed.
 pub const MESSAGE_TRIES_MAX: i64 = 12;
+/// Time of one attempt to deliver a message. After it the attempt fails, and a later one follows.
+pub const MESSAGE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for which one process has a message to deliver. After it another process may try.
 pub const MESSAGE_LEASE_SECONDS: i64 = 60;
 /// Messages that a process sends at one time, each to another receiver. Further messages wait.

@@ -1,5 +1,8 @@
 //! Limits of the tools that runs call: HTTP, mail, objects, documents and declared tools.
 
+use super::JSON_DEPTH_MAX;
+use std::time::Duration;
+
 // HTTP
 
 /// Bytes of a request body that a tool sends. A larger one fails with `PAYLOAD_TOO_LARGE` before it is sent.
@@ -11,10 +14,15 @@ pub const HTTP_ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const HTTP_ANSWER_HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Headers of an answer. With more the call fails with `EXTERNAL_SERVICE_ERROR`.
 pub const HTTP_ANSWER_HEADERS_MAX: usize = 128;
+/// Nesting of a JSON answer, which leaves room for the record around it. With more the call fails with
+/// `EXTERNAL_SERVICE_ERROR`.
+pub const HTTP_ANSWER_DEPTH_MAX: usize = JSON_DEPTH_MAX - 8;
 /// Redirects that one request follows. With more the call fails with `EXTERNAL_SERVICE_ERROR`.
 pub const HTTP_REDIRECTS_MAX: usize = 5;
 /// Time to open one connection, with the address lookup. After it the call fails with `EXTERNAL_SERVICE_UNAVAILABLE`.
 pub const HTTP_CONNECT_TIMEOUT_MS: u64 = 10_000;
+/// Time of one call over HTTP, whatever its tool allows. After it the call fails with `REQUEST_TIMEOUT`.
+pub const HTTP_CALL_TIMEOUT_MAX: Duration = Duration::from_secs(86_400);
 /// Characters of a tool's name. A declared tool with a longer one is refused.
 pub const TOOL_NAME_CHARS_MAX: usize = 128;
 /// Timeout that a tool may declare. A declared tool with a longer one is refused.
@@ -29,6 +37,11 @@ pub const DECLARED_FILE_BYTES_MAX: usize = 256 * 1024;
 pub const DECLARED_TOOLS_MAX: usize = 100;
 /// Pages that one call of a declared tool reads. The pages behind them are not read.
 pub const DECLARED_PAGES_MAX: usize = 50;
+/// Time before its end from which on a vendor's access token is not used any more. A new token is fetched.
+pub const DECLARED_TOKEN_SPARE_SECONDS: i64 = 60;
+/// Difference between our clock and a vendor's when a call is looked for that may have happened. A call that is dated
+/// further off is not found.
+pub const DECLARED_CLOCK_SKEW_SECONDS: i64 = 300;
 
 // Mail and Slack
 
@@ -38,6 +51,13 @@ pub const MAIL_RECEIVERS_MAX: usize = 100;
 pub const MAIL_SUBJECT_CHARS_MAX: usize = 500;
 /// Bytes of a mail's text, and of its HTML. A longer one is refused with `PAYLOAD_TOO_LARGE`.
 pub const MAIL_TEXT_BYTES_MAX: usize = 1024 * 1024;
+/// Time to connect to the mail server, within the time of the call. After it the call fails and may be retried.
+pub const MAIL_CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// Time to say goodbye to the mail server after a mail was accepted. After it the connection is dropped; the mail is
+/// delivered.
+pub const MAIL_GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Characters of a Slack message. A longer one is refused with `VALIDATION_FAILED`, because Slack would cut it.
+pub const SLACK_TEXT_CHARS_MAX: usize = 40_000;
 
 // Objects
 
@@ -54,6 +74,8 @@ pub const BUCKETS_OPEN_MAX: usize = 64;
 pub const SUMMARY_TEXT_BYTES_MAX: usize = 1024 * 1024;
 /// Sentences of a summary. A larger number is refused with `VALIDATION_FAILED`.
 pub const SUMMARY_SENTENCES_MAX: usize = 50;
+/// Sentences of a summary when the caller doesn't say. The summary ends after them.
+pub const SUMMARY_SENTENCES_DEFAULT: usize = 3;
 
 // PDF documents
 
@@ -73,3 +95,5 @@ pub const PDF_IMAGE_BYTES_MAX: usize = 32 * 1024 * 1024;
 pub const PDF_IMAGE_PIXELS_MAX: u64 = 50_000_000;
 /// Cells of all tables of one PDF. A document with more is refused with `PAYLOAD_TOO_LARGE`.
 pub const PDF_TABLE_CELLS_MAX: usize = 100_000;
+/// Characters missing in the fonts that an output names. Further ones are left out.
+pub const PDF_MISSING_SHOWN_MAX: usize = 20;

@@ -8,15 +8,13 @@
 use crate::flow::http::{Call, Care, Client, Keyring, Request, lasting};
 use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::Code;
+use chimera_core::limits;
 use chimera_core::time::Timestamp;
 use chimera_engine::port::ToolError;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use serde::Deserialize;
 use std::sync::Mutex;
-
-/// A token is not used in its last minute: it could run out on the way.
-const SPARE_SECONDS: i64 = 60;
 
 /// What a file asks for, checked.
 #[derive(Debug, Clone)]
@@ -111,7 +109,7 @@ impl Tokens {
         let issued = fetch.token(account, keys).await?;
         let value = Secret::new(issued.access_token);
         keys.learn(value.clone());
-        let until = now.plus_seconds(issued.expires_in - SPARE_SECONDS);
+        let until = now.plus_seconds(issued.expires_in - limits::DECLARED_TOKEN_SPARE_SECONDS);
         if let Ok(mut token) = self.0.lock() {
             *token = Some(Token { account: account.clone(), value: value.clone(), until });
         }

@@ -12,7 +12,7 @@ use crate::flow::http::{Call, Care, Keyring, authority_of};
 use crate::flow::toolbox::Toolbox;
 use async_trait::async_trait;
 use chimera_core::flow::tool::{Reach, Rollback, Spec, is_dry};
-use chimera_core::limits::{DECLARED_PAGES_MAX, ERROR_TEXT_CHARS_MAX};
+use chimera_core::limits::{DECLARED_CLOCK_SKEW_SECONDS, DECLARED_PAGES_MAX, ERROR_TEXT_CHARS_MAX};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{CallContext, Done, Found, Tool, ToolError};
 use serde_json::{Value, json};
@@ -20,9 +20,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use uuid::Uuid;
-
-/// How much clocks here and there may differ.
-const CLOCKS_DIFFER_SECONDS: i64 = 300;
 
 /// A tool from a file.
 pub struct HttpTool {
@@ -257,6 +254,7 @@ impl Named {
 /// A moment before the run began, which a time-ordered id tells, in whole seconds.
 fn started_at(run: Uuid) -> Option<String> {
     let millis = i64::try_from(run.as_u128() >> 80).ok().filter(|_| run.get_version_num() == 7)?;
-    let text = Timestamp::from_micros(millis.checked_mul(1_000)?).plus_seconds(-CLOCKS_DIFFER_SECONDS).to_string();
+    let text =
+        Timestamp::from_micros(millis.checked_mul(1_000)?).plus_seconds(-DECLARED_CLOCK_SKEW_SECONDS).to_string();
     Some(format!("{}Z", text.get(..19)?))
 }

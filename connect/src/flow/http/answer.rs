@@ -5,15 +5,12 @@ use super::request::Care;
 use bytes::Bytes;
 use chimera_core::error::Code;
 use chimera_core::json::{TooDeep, within_depth};
-use chimera_core::limits::{JSON_DEPTH_MAX, RETRY_AFTER_SECONDS_MAX};
+use chimera_core::limits::{HTTP_ANSWER_DEPTH_MAX, RETRY_AFTER_SECONDS_MAX};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::ToolError;
 use reqwest::Url;
 use reqwest::header::{HeaderMap, LINK, RETRY_AFTER};
 use serde_json::Value;
-
-/// Levels that an output and the record around it add to an answer.
-const DEPTH_KEPT: usize = 8;
 
 /// A complete answer.
 #[derive(Clone)]
@@ -88,7 +85,7 @@ impl Answer {
     pub fn json(&self) -> Result<Value, ToolError> {
         let value = serde_json::from_slice(&self.body).map_err(|_| self.unusable("the answer is not JSON"))?;
         let deep = |error: TooDeep| self.unusable(&format!("the answer is {error}"));
-        within_depth(&value, JSON_DEPTH_MAX - DEPTH_KEPT).map_err(deep)?;
+        within_depth(&value, HTTP_ANSWER_DEPTH_MAX).map_err(deep)?;
         Ok(value)
     }
 
@@ -200,7 +197,7 @@ mod tests {
             read["a"],
             serde_json::json!([9007199254740992_u64, 9007199254740993_u64, -9007199254740993_i64, 1.5])
         );
-        let deep = "[".repeat(JSON_DEPTH_MAX + 1) + &"]".repeat(JSON_DEPTH_MAX + 1);
+        let deep = "[".repeat(HTTP_ANSWER_DEPTH_MAX + 1) + &"]".repeat(HTTP_ANSWER_DEPTH_MAX + 1);
         assert_eq!(json(&deep).unwrap_err().sent, Sent::Maybe);
         assert!(!json("<html>").unwrap_err().body.retryable);
     }

@@ -1,12 +1,11 @@
 //! A request as tools ask for it, and the call it belongs to.
 
 use bytes::Bytes;
-use chimera_core::limits::{HTTP_ANSWER_BYTES_MAX, HTTP_REDIRECTS_MAX};
+use chimera_core::limits::{HTTP_ANSWER_BYTES_MAX, HTTP_CALL_TIMEOUT_MAX, HTTP_REDIRECTS_MAX};
 use chimera_engine::port::{CallContext, Cancel};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::Value;
-use std::time::Duration;
 use tokio::time::Instant;
 
 /// What happens if the other side gets a request and we never hear of it.
@@ -41,7 +40,7 @@ impl Call {
     pub fn of(ctx: &CallContext) -> Self {
         Self {
             tenant: Some(ctx.tenant.clone()),
-            until: Instant::now() + ctx.time_left.min(Duration::from_secs(86_400)),
+            until: Instant::now() + ctx.time_left.min(HTTP_CALL_TIMEOUT_MAX),
             cancel: ctx.cancel.clone(),
             idempotency_key: ctx.idempotency_key.clone(),
             traceparent: ctx.traceparent.clone(),

@@ -9,6 +9,7 @@ use super::{InvalidMail, MailSettings, MailTls};
 use crate::flow::http::Keyring;
 use chimera_core::access::SecretName;
 use chimera_core::error::Code;
+use chimera_core::limits;
 use chimera_engine::port::{CallContext, Sent, ToolError};
 use lettre::transport::smtp::Error;
 use lettre::transport::smtp::authentication::{Credentials, Mechanism};
@@ -16,12 +17,6 @@ use lettre::transport::smtp::client::{AsyncSmtpConnection, Certificate, TlsParam
 use lettre::transport::smtp::commands::{Data, Mail as From, Rcpt};
 use lettre::transport::smtp::extension::{ClientId, Extension, MailParameter};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-/// What connecting may take of the time that the call has.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// What saying goodbye may take; the mail is delivered by then.
-const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The server and how to speak to it.
 pub(super) struct Server {
@@ -120,7 +115,7 @@ impl Server {
         begun.store(true, Ordering::SeqCst);
         let outcome = line.message(&mail.bytes).await;
         outcome.map_err(|error| failed(&error, "does not accept the message", Sent::Maybe))?;
-        let _ = tokio::time::timeout(GOODBYE_TIMEOUT, line.quit()).await;
+        let _ = tokio::time::timeout(limits::MAIL_GOODBYE_TIMEOUT, line.quit()).await;
         Ok(())
     }
 
@@ -128,7 +123,7 @@ impl Server {
     async fn connect(&self, ctx: &CallContext) -> Result<AsyncSmtpConnection, ToolError> {
         let refused = |error: Error| failed(&error, "can't be reached as it should", Sent::No);
         let implicit = self.parameters.clone().filter(|_| self.tls == MailTls::Implicit);
-        let timeout = Some(CONNECT_TIMEOUT.min(ctx.time_left));
+        let timeout = Some(limits::MAIL_CONNECT_TIMEOUT.min(ctx.time_left));
         let place = (self.host.as_str(), self.port);
         let mut line =
             AsyncSmtpConnection::connect_tokio1(place, timeout, &self.hello, implicit, None).await.map_err(refused)?;

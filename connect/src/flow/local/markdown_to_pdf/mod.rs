@@ -21,7 +21,7 @@ use chimera_core::error::Code;
 use chimera_core::flow::schema::BadSchema;
 use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec};
 use chimera_core::ledger::{BlobId, Digest32};
-use chimera_core::limits::MARKDOWN_BYTES_MAX;
+use chimera_core::limits::{MARKDOWN_BYTES_MAX, PDF_MISSING_SHOWN_MAX};
 use chimera_engine::flow::TenantBlobs;
 use chimera_engine::port::{CallContext, Tool, ToolError};
 use refusal::Refusal;
@@ -30,9 +30,6 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// Missing characters that an output names; more are not helpful.
-const MISSING_TOLD_MAX: usize = 20;
 
 #[derive(Deserialize)]
 struct Input {
@@ -147,7 +144,7 @@ impl Tool for MarkdownToPdf {
             "sha256": id.hex(),
             "title": made.title,
             "missing_characters":
-                made.missing.iter().take(MISSING_TOLD_MAX).map(char::to_string).collect::<Vec<_>>(),
+                made.missing.iter().take(PDF_MISSING_SHOWN_MAX).map(char::to_string).collect::<Vec<_>>(),
         });
         if dry {
             return Ok(Spec::simulated(output, format!("keep a PDF of {} pages as an artifact", made.pages)));

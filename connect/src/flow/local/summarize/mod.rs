@@ -12,13 +12,11 @@ use async_trait::async_trait;
 use chimera_core::error::Code;
 use chimera_core::flow::schema::BadSchema;
 use chimera_core::flow::tool::{Declared, Metadata, Reach, Risk, Rollback, Spec};
-use chimera_core::limits::{SUMMARY_SENTENCES_MAX, SUMMARY_TEXT_BYTES_MAX};
+use chimera_core::limits::{SUMMARY_SENTENCES_DEFAULT, SUMMARY_SENTENCES_MAX, SUMMARY_TEXT_BYTES_MAX};
 use chimera_engine::port::{CallContext, Tool, ToolError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
-
-const SENTENCES_DEFAULT: usize = 3;
 
 #[derive(Deserialize)]
 struct Input {
@@ -57,7 +55,7 @@ impl Summarize {
                 "properties": {
                     "text": {"type": "string", "minLength": 1},
                     "sentences": {
-                        "type": "integer", "minimum": 1, "maximum": SUMMARY_SENTENCES_MAX, "default": SENTENCES_DEFAULT
+                        "type": "integer", "minimum": 1, "maximum": SUMMARY_SENTENCES_MAX, "default": SUMMARY_SENTENCES_DEFAULT
                     },
                     "max_chars": {"type": "integer", "minimum": 1}
                 },
@@ -100,7 +98,7 @@ impl Tool for Summarize {
 
 fn summarize(input: &Input) -> Value {
     let sentences = sentences::split(&input.text);
-    let count = input.sentences.unwrap_or(SENTENCES_DEFAULT).clamp(1, SUMMARY_SENTENCES_MAX);
+    let count = input.sentences.unwrap_or(SUMMARY_SENTENCES_DEFAULT).clamp(1, SUMMARY_SENTENCES_MAX);
     let ranked = score::rank(&sentences, SUMMARY_SENTENCES_MAX);
     let room = input.max_chars.unwrap_or(usize::MAX);
     let mut kept: Vec<usize> = Vec::new();
