@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::failure::{Outcome, hint_for};
 use crate::home;
 use chimera_core::error::{Code, io_reason};
+use chimera_core::limits;
 use chimera_core::time::Timestamp;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -15,15 +16,6 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// Free space below which an operator should act, and below which a server won't last.
-const DISK_BYTES_WARN: u64 = 1024 * 1024 * 1024;
-const DISK_BYTES_FAIL: u64 = 64 * 1024 * 1024;
-/// How far clocks may differ.
-const SKEW_SECONDS_MAX: i64 = 5;
-/// How long one service may take to answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How one check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -174,7 +166,7 @@ pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> 
         }
     };
     for check in services {
-        let answer = tokio::time::timeout(ANSWER_TIMEOUT, check.run()).await;
+        let answer = tokio::time::timeout(limits::DOCTOR_ANSWER_TIMEOUT, check.run()).await;
         findings.push(match answer.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
             Ok(()) => ok(check.name, "answers".to_owned()),
             Err(reason) => fail(check.name, reason, "check its URL in the configuration and that the server runs"),
@@ -196,7 +188,7 @@ async fn server(config: &Config) -> Option<Finding> {
         None => home::address(&config.data_dir).ok().flatten()?,
     };
     let hint = "see to what it names; the server goes on by itself, and its log says more";
-    match tokio::time::timeout(ANSWER_TIMEOUT, compose::unready(&url)).await {
+    match tokio::time::timeout(limits::DOCTOR_ANSWER_TIMEOUT, compose::unready(&url)).await {
         Ok(Ok(parts)) if parts.is_empty() => Some(ok("server", "is ready".to_owned())),
         Ok(Ok(parts)) => {
             let told: Vec<String> = parts.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
@@ -319,8 +311,8 @@ fn space(free: u64) -> Finding {
     let message = format!("{} MiB free", free / (1024 * 1024));
     let hint = "make room before the disk is full: what can't be recorded is not done";
     match free {
-        0..DISK_BYTES_FAIL => fail("disk", message, hint),
-        DISK_BYTES_FAIL..DISK_BYTES_WARN => warn("disk", message, hint),
+        0..limits::DISK_BYTES_FAIL => fail("disk", message, hint),
+        limits::DISK_BYTES_FAIL..limits::DISK_BYTES_WARN => warn("disk", message, hint),
         _ => ok("disk", message),
     }
 }
@@ -455,7 +447,7 @@ async fn clock(config: &Config, ambient: &Ambient) -> Option<Finding> {
 fn skew(theirs: Option<Timestamp>, now: Timestamp) -> Finding {
     let Some(theirs) = theirs else { return ok("clock", "is not behind the ledger".to_owned()) };
     let skew = (theirs.micros() - now.micros()).abs() / 1_000_000;
-    if skew <= SKEW_SECONDS_MAX {
+    if skew <= limits::DOCTOR_SKEW_SECONDS_MAX {
         return ok("clock", "agrees with the store's".to_owned());
     }
     warn("clock", format!("differs from the store's by {skew} seconds"), "synchronise both machines (NTP)")

@@ -8,6 +8,7 @@
 use crate::backup::staging::refuse_unfinished;
 use crate::failure::{Failure, Outcome};
 use chimera_core::error::Code;
+use chimera_core::limits::KEY_FILE_BYTES_MAX;
 use chimera_engine::port::Random;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Write};
@@ -293,7 +294,7 @@ fn bytes(text: &str) -> Option<[u8; 32]> {
 
 fn line(path: &Path) -> Outcome<Option<String>> {
     let mut text = String::new();
-    match File::open(path).and_then(|file| file.take(4_096).read_to_string(&mut text)) {
+    match File::open(path).and_then(|file| file.take(KEY_FILE_BYTES_MAX).read_to_string(&mut text)) {
         Ok(_) => Ok(Some(text.trim().to_owned())),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Failure::file("can't read", path, &error)),

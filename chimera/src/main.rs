@@ -19,19 +19,16 @@ mod serve;
 mod telemetry;
 
 use ambient::Environment;
+use chimera_core::limits;
 use clap::Parser;
 use cli::Cli;
 use failure::{Failure, Outcome};
 use std::process::ExitCode;
-use std::time::Duration;
 
 /// A change is made by one thread and dropped by the one that wrote it; this allocator makes that
 /// cheap.
 #[global_allocator]
 static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-/// How long threads that are still busy may take at the very end.
-const LAST_TASKS: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -60,6 +57,6 @@ fn run(cli: Cli) -> Outcome<ExitCode> {
     let runtime = runtime.map_err(internal)?;
     let outcome = runtime.block_on(command::run(cli, &loaded, &environment));
     // A thread that hangs on a dead disk must not keep the process from ending.
-    runtime.shutdown_timeout(LAST_TASKS);
+    runtime.shutdown_timeout(limits::STOP_THREADS_TIMEOUT);
     outcome.map_err(|failure| failure.masked(&loaded.config.mask))
 }

@@ -13,6 +13,7 @@ use crate::home::Home;
 use crate::telemetry::{self, Terminal};
 use chimera_api::{Edge, ServerLimits};
 use chimera_core::error::{Code, io_reason};
+use chimera_core::limits;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
@@ -22,10 +23,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use waiting::Waiting;
-
-/// How long requests may go on, the stores may take to close and spans to be sent at the least, when calls have used
-/// up the grace time.
-const FLOOR: Duration = Duration::from_secs(1);
 
 /// How a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +95,7 @@ pub(crate) async fn serve(
     };
     let Some((prepared, examples)) = started else {
         tracing::info!("stopped before it had started");
-        telemetry.flush(FLOOR).await;
+        telemetry.flush(limits::STOP_TIME_MIN).await;
         return Ok(Ended::Whole);
     };
     let Signals { first, second } = signals;
@@ -190,13 +187,16 @@ impl Stopping<'_> {
         tokio::time::sleep(self.delay).await;
         let until = self.until.get_or_init(|| Instant::now() + self.grace);
         parts.drain(self.grace).await;
-        until.saturating_duration_since(Instant::now()).max(FLOOR.min(self.grace))
+        until.saturating_duration_since(Instant::now()).max(limits::STOP_TIME_MIN.min(self.grace))
     }
 }
 
 /// What is left of the grace time; never less than it takes to end in order where everything answers.
 fn left(until: &OnceLock<Instant>) -> Duration {
-    until.get().map_or(FLOOR, |until| until.saturating_duration_since(Instant::now())).max(FLOOR)
+    until
+        .get()
+        .map_or(limits::STOP_TIME_MIN, |until| until.saturating_duration_since(Instant::now()))
+        .max(limits::STOP_TIME_MIN)
 }
 
 /// Listens at the first address of the host that can be had: those that only this machine reaches

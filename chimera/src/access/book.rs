@@ -10,14 +10,12 @@ use crate::flow::desk::{Desk, escaped, key_of};
 use crate::home::Home;
 use chimera_core::access::{ADMIN, Entry, Kind, Level};
 use chimera_core::error::Code;
+use chimera_core::limits;
 use chimera_engine::access::{
     ACTORS_READ, ACTORS_WRITE, APPROVALS_DECIDE, AUDIT_READ, AUTONOMY_OVERRIDE, Directory, Permit, RUNS_MANAGE,
     RUNS_READ, Shown, TenantShown, WORKFLOWS_READ, WORKFLOWS_WRITE,
 };
 use serde_json::{Map, Value, json};
-
-/// How long keys before a new one count when nobody says otherwise.
-const OVERLAP_SECONDS: u32 = 86_400;
 
 /// What Chimera itself asks for.
 const OWN_SCOPES: &[&str] = &[
@@ -222,7 +220,7 @@ impl Book {
 
     /// Makes a key; those before it count for `overlap` seconds more.
     pub(crate) async fn add_key(&self, actor: &str, overlap: Option<u32>) -> Outcome<Value> {
-        let overlap = overlap.unwrap_or(OVERLAP_SECONDS);
+        let overlap = overlap.unwrap_or(limits::ACTOR_KEY_OVERLAP_SECONDS);
         match self {
             Self::Server(desk) => {
                 let body = json!({ "overlap_seconds": overlap });

@@ -9,7 +9,7 @@
 //! Nothing is logged here: a log line asks for the time. Whoever watches the clock fetches what was
 //! noticed.
 
-use chimera_core::limits::{CLOCK_JUMP_LASTING_SECONDS, CLOCK_JUMP_SECONDS, CLOCK_SLEW_PARTS};
+use chimera_core::limits::{CLOCK_JUMP_LASTING_SECONDS, CLOCK_JUMP_SECONDS, CLOCK_NOTICES_MAX, CLOCK_SLEW_PARTS};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::Clock;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -22,8 +22,6 @@ const JUMP: i64 = CLOCK_JUMP_SECONDS * 1_000_000;
 const LASTING: i64 = CLOCK_JUMP_LASTING_SECONDS * 1_000_000;
 /// Differences up to this one are how exactly two clocks can be read one after the other.
 const BLUR: i64 = 100_000;
-/// What is kept for whoever watches.
-const NOTICES_MAX: usize = 16;
 
 /// What both clocks say at one moment, in microseconds.
 #[derive(Clone, Copy, Debug)]
@@ -232,7 +230,7 @@ impl Reckoning {
 
 impl Rest {
     fn notice(&mut self, notice: Notice) {
-        if self.notices.len() < NOTICES_MAX {
+        if self.notices.len() < CLOCK_NOTICES_MAX {
             self.notices.push(notice);
         }
     }

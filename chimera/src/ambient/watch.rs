@@ -1,12 +1,8 @@
 //! Watches the machine's clock while a server runs: its jumps are logged and counted.
 
 use super::clock::{Notice, SystemClock};
-use chimera_core::limits::CLOCK_JUMP_LASTING_SECONDS;
+use chimera_core::limits::{CLOCK_JUMP_LASTING_SECONDS, CLOCK_LOOK_INTERVAL};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How often it is looked.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Watches until it is dropped.
 pub(crate) async fn watch(clock: Arc<SystemClock>) {
@@ -20,7 +16,7 @@ pub(crate) async fn watch(clock: Arc<SystemClock>) {
             log(notice);
         }
         ahead.set(clock.ahead());
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(CLOCK_LOOK_INTERVAL).await;
     }
 }
 

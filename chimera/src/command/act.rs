@@ -11,15 +11,10 @@ use crate::flow::table::text;
 use chimera_core::access::risk::{HIGH_FROM, MEDIUM_FROM};
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
+use chimera_core::limits;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
 use std::process::ExitCode;
-
-/// Columns of what waits for a person.
-const COLUMNS: usize = 100;
-
-/// Characters of an input that are shown of what runs by itself.
-const INPUT_CHARS: usize = 60;
 
 pub(crate) async fn run(scene: &Scene<'_>, args: ActArgs) -> Outcome<ExitCode> {
     let desk = Desk::to_change(&scene.loaded.config, args.acting.actor.as_deref())?;
@@ -96,9 +91,6 @@ pub(super) fn notify(webhook: Option<String>, email: Option<String>) -> Option<V
     (!told.is_empty()).then(|| told.into())
 }
 
-/// Steps of a plan that are shown to a person.
-const STEPS_SHOWN: usize = 20;
-
 /// What came of it, for a person.
 fn sight(acted: &Value, actor: Option<&str>) -> String {
     let run = text(&acted["run_id"]);
@@ -108,7 +100,7 @@ fn sight(acted: &Value, actor: Option<&str>) -> String {
     let asked = acted["approvals"].as_array().map(Vec::as_slice).unwrap_or_default();
     for asked in asked {
         // What a person must decide about is shown whole.
-        review_lines(asked, COLUMNS).iter().for_each(|line| {
+        review_lines(asked, limits::SHOWN_COLUMNS_DEFAULT).iter().for_each(|line| {
             let _ = writeln!(shown, "{line}");
         });
         let what = asked["node_id"].as_str().map_or_else(|| "the plan".to_owned(), |_| text(&asked["node_id"]));
@@ -119,15 +111,15 @@ fn sight(acted: &Value, actor: Option<&str>) -> String {
         return shown;
     }
     let steps = acted["plan"]["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
-    for (at, step) in steps.iter().take(STEPS_SHOWN).enumerate() {
+    for (at, step) in steps.iter().take(limits::SHOWN_STEPS_MAX).enumerate() {
         let (name, input) = match &step["tool"] {
             Value::Null => (text(&step["node"]), text(&step["type"])),
             tool => (text(tool), short(&step["input"])),
         };
         let _ = writeln!(shown, "  {}. {name}  {input}", at + 1);
     }
-    if steps.len() > STEPS_SHOWN || acted["plan"]["more"] == true {
-        let hidden = steps.len().saturating_sub(STEPS_SHOWN);
+    if steps.len() > limits::SHOWN_STEPS_MAX || acted["plan"]["more"] == true {
+        let hidden = steps.len().saturating_sub(limits::SHOWN_STEPS_MAX);
         let over = if acted["plan"]["more"] == true { "at least " } else { "" };
         let _ = writeln!(shown, "  … and {over}{hidden} more; --json shows them");
     }
@@ -166,7 +158,7 @@ fn sight(acted: &Value, actor: Option<&str>) -> String {
 
 fn short(input: &Value) -> String {
     let whole = text(&input.to_string().into());
-    match whole.char_indices().nth(INPUT_CHARS) {
+    match whole.char_indices().nth(limits::SHOWN_INPUT_CHARS_MAX) {
         Some((at, _)) => format!("{}…", &whole[..at]),
         None => whole,
     }

@@ -29,6 +29,7 @@ use crate::config::{Loaded, Origin};
 use crate::failure::{Failure, Outcome};
 use crate::telemetry::{self, Telemetry, Terminal};
 use chimera_core::error::{Code, io_reason};
+use chimera_core::limits;
 use chimera_core::text::without_hidden;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -44,9 +45,6 @@ pub(crate) struct Scene<'a> {
     pub(crate) terminal: Terminal,
 }
 
-/// How long the logs of a command may take to be sent.
-const FLUSH_PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
-
 /// Runs the command.
 pub(crate) async fn run(cli: Cli, loaded: &Loaded, environment: &Environment) -> Outcome<ExitCode> {
     let terminal = Terminal { attached: stderr_is_terminal(), no_color: environment.no_color };
@@ -58,7 +56,7 @@ pub(crate) async fn run(cli: Cli, loaded: &Loaded, environment: &Environment) ->
         _ => compose::while_answering(&loaded.config, scene.perform(cli.command)).await,
     };
     if let Some(logs) = logs {
-        logs.flush(FLUSH_PATIENCE).await;
+        logs.flush(limits::COMMAND_FLUSH_TIMEOUT).await;
     }
     outcome
 }

@@ -10,6 +10,7 @@ use crate::compose::{self, Ambient};
 use crate::failure::{Failure, Outcome};
 use crate::flow::table::table;
 use chimera_core::error::{Code, io_reason};
+use chimera_core::limits;
 use chimera_engine::flow::{Lapsed, RestoredRun, Resume, Survey};
 use chimera_engine::port::Hold;
 use serde_json::{Value, json};
@@ -17,9 +18,6 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{BufRead, Write as _};
 use std::process::ExitCode;
-
-/// Runs that are listed for a person; `--json` has them all.
-const RUNS_SHOWN: usize = 50;
 
 pub(crate) async fn run(scene: &Scene<'_>, args: &ResumeArgs) -> Outcome<ExitCode> {
     let (config, ambient) = (&scene.loaded.config, Ambient::new());
@@ -162,10 +160,10 @@ fn shown(hold: &Hold, survey: &Survey) -> String {
         text.push_str(
             "known; a step that changes something is not sent again before it is known that it was not sent.\n\n",
         );
-        let rows: Vec<Vec<String>> = survey.runs.iter().take(RUNS_SHOWN).map(row).collect();
+        let rows: Vec<Vec<String>> = survey.runs.iter().take(limits::SHOWN_RUNS_MAX).map(row).collect();
         text.push_str(&table(&["RUN", "WORKFLOW", "STATUS", "WAITS", "IN DOUBT"], &rows));
     }
-    if let Some(more) = survey.runs.len().checked_sub(RUNS_SHOWN).filter(|more| *more > 0) {
+    if let Some(more) = survey.runs.len().checked_sub(limits::SHOWN_RUNS_MAX).filter(|more| *more > 0) {
         let _ = writeln!(text, "and {more} more; --json lists all");
     }
     let _ = writeln!(text, "\nMessages that are sent, some perhaps for the second time: {}", survey.messages);

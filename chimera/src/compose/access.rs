@@ -12,7 +12,9 @@ use chimera_core::access::tenant::{Tenant, is_domain};
 use chimera_core::access::token::TokenKey;
 use chimera_core::access::{Level, Secret, Shared, overlap};
 use chimera_core::error::Code;
-use chimera_core::limits::{ACTORS_MAX, DECLARED_FILE_BYTES_MAX, RATE_HITS_MAX};
+use chimera_core::limits::{
+    ACTORS_MAX, DECLARED_FILE_BYTES_MAX, RATE_HITS_MAX, SHARED_SECRET_CHARS_GOOD, SHARED_SECRET_CHARS_MIN,
+};
 use chimera_core::record::{Row, Scope, Select, Tx};
 use chimera_engine::access::{Directory, Door, Parts, Rates, SealedKeys, Settings, WithoutCounters};
 use chimera_engine::port::{Bus, Counters, Records};
@@ -30,10 +32,6 @@ pub(crate) struct Example {
     pub(crate) actor: String,
     pub(crate) hmac_key: String,
 }
-
-/// Characters that a shared secret has at the least, and should have.
-const SHARED_CHARS_MIN: usize = 8;
-const SHARED_CHARS_GOOD: usize = 32;
 
 /// The actors that `chimera dev` brings: one of each kind.
 const EXAMPLES: [&str; 4] = ["admin", "user_ada", "n8n_workflow_demo", "service_chatbot"];
@@ -179,11 +177,14 @@ const fn without(access: &AccessConfig) -> WithoutCounters {
 /// The value of a setting that is a secret or names one.
 async fn shared(config: &Config, setting: &str, value: &Token) -> Outcome<Secret> {
     let text = plain(config, setting, &Secretive(value.0.clone())).await?;
-    if text.chars().count() < SHARED_CHARS_MIN {
-        return Err(invalid(setting, format!("a secret has at least {SHARED_CHARS_MIN} characters")));
+    if text.chars().count() < SHARED_SECRET_CHARS_MIN {
+        return Err(invalid(setting, format!("a secret has at least {SHARED_SECRET_CHARS_MIN} characters")));
     }
-    if text.chars().count() < SHARED_CHARS_GOOD {
-        tracing::warn!(setting, "the secret is short enough to be guessed; {SHARED_CHARS_GOOD} characters are not");
+    if text.chars().count() < SHARED_SECRET_CHARS_GOOD {
+        tracing::warn!(
+            setting,
+            "the secret is short enough to be guessed; {SHARED_SECRET_CHARS_GOOD} characters are not"
+        );
     }
     Ok(Secret::new(text))
 }

@@ -14,7 +14,7 @@ use chimera_core::access::tables::TENANTS;
 use chimera_core::access::{Secret, SecretName};
 use chimera_core::error::{Code, io_reason};
 use chimera_core::flow::run::Policy;
-use chimera_core::limits::DECLARED_FILE_BYTES_MAX;
+use chimera_core::limits::{DECLARED_FILE_BYTES_MAX, STOP_LOOK_INTERVAL, STOP_LOOPS_TIMEOUT, STOP_TURNS_TIMEOUT};
 use chimera_core::record::{Insert, Scope, Select, Tx};
 use chimera_engine::access::{Deciders, Directory, Guard, Permit, TenantSecrets};
 use chimera_engine::flow::gate::Slots;
@@ -36,15 +36,6 @@ use tokio::time::Instant;
 
 /// Whose everything is until there are several.
 pub(super) const TENANT: &str = "default";
-
-/// How long loops may take to end, such as one that is sending a message.
-const STOP_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long runs may take to finish the turn that they are in.
-const TURN_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// How often it is looked whether they have.
-const STOP_LOOK: Duration = Duration::from_millis(5);
 
 /// A flow engine with its loops.
 pub(crate) struct Running {
@@ -83,9 +74,9 @@ impl Running {
     /// Lets every run finish its turn, and every loop what it is doing. What was started stays durable, and goes on
     /// with the next start.
     pub(super) async fn stop(self, patience: Duration) {
-        let until = Instant::now() + patience.min(STOP_TIMEOUT);
+        let until = Instant::now() + patience.min(STOP_LOOPS_TIMEOUT);
         self.flow.stop();
-        self.quiet(patience.min(TURN_TIMEOUT)).await;
+        self.quiet(patience.min(STOP_TURNS_TIMEOUT)).await;
         self.stop.iter().for_each(|stop| {
             let _ = stop.send_replace(true);
         });
@@ -101,7 +92,7 @@ impl Running {
     async fn quiet(&self, patience: Duration) -> bool {
         let quiet = async {
             while self.flow.active() > 0 {
-                tokio::time::sleep(STOP_LOOK).await;
+                tokio::time::sleep(STOP_LOOK_INTERVAL).await;
             }
         };
         tokio::time::timeout(patience, quiet).await.is_ok()

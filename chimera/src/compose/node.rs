@@ -14,6 +14,7 @@ use crate::home::Home;
 use chimera_api::Check;
 use chimera_core::error::Code;
 use chimera_core::ledger::checkpoint::Signer;
+use chimera_core::limits;
 use chimera_core::record::Tx;
 use chimera_engine::access::{Access as FrontDoor, Directory, WordPlanner};
 use chimera_engine::flow::Flow;
@@ -25,11 +26,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-
-/// How many new entries make a checkpoint due before its time.
-const CHECKPOINT_ENTRIES: i64 = 10_000;
-/// How often it is looked whether a checkpoint is due.
-const CHECKPOINT_TICK: Duration = Duration::from_secs(1);
 
 /// What a node has opened before it begins. Nothing is driven yet.
 pub(crate) struct Prepared {
@@ -108,8 +104,8 @@ pub(crate) async fn begin(config: &Config, ambient: &Ambient, prepared: Prepared
         trusted: config.trusted_keys.clone(),
         clock: Arc::clone(&ambient.clock),
         origin: format!("chimera/{}", signer.public_key().id()),
-        pace: Pace { seconds: seconds(config.checkpoint_interval), entries: CHECKPOINT_ENTRIES },
-        tick: CHECKPOINT_TICK,
+        pace: Pace { seconds: seconds(config.checkpoint_interval), entries: limits::CHECKPOINT_DUE_ENTRIES },
+        tick: limits::CHECKPOINT_LOOK_INTERVAL,
         pulse: Pulse::begin(ambient.clock.steady()),
     };
     let mut upkeep = Upkeep::new(Arc::clone(&ambient.clock));

@@ -10,25 +10,16 @@ use crate::home;
 use async_trait::async_trait;
 use chimera_core::access::ADMIN;
 use chimera_core::error::Code;
-use chimera_core::limits::PAGE_ROWS_MAX;
+use chimera_core::limits::{
+    COMMAND_HEARD_LOOK_INTERVAL, COMMAND_HEARD_LOOKS_MAX, COMMAND_RECONNECTS_MAX, EVENTS_LOOK_INTERVAL, PAGE_ROWS_MAX,
+};
 use chimera_engine::access::Permit;
 use chimera_engine::flow::{DoubtFilter, Filter, Flow};
 use futures::stream::{self, BoxStream, StreamExt};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::Duration;
 use uuid::Uuid;
-
-/// How often it is looked whether a run has taken in what it was told, and for how long.
-const HEARD_LOOK: Duration = Duration::from_millis(50);
-const HEARD_LOOKS_MAX: u32 = 600;
-
-/// How often the store is asked for more events.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-
-/// How often a stream that was cut is asked for again, without an event in between.
-const RECONNECTS_MAX: u32 = 20;
 
 /// Events of a run.
 pub(crate) type Events = BoxStream<'static, Outcome<Value>>;
@@ -195,11 +186,11 @@ impl Desk {
 
     /// Waits until a run has taken in what it was told after its event number `known`.
     pub(crate) async fn heard(&self, run: Uuid, known: i64) -> Outcome {
-        for _ in 0..HEARD_LOOKS_MAX {
+        for _ in 0..COMMAND_HEARD_LOOKS_MAX {
             if self.run(run).await?["run_seq"].as_i64().is_some_and(|now| now > known) {
                 break;
             }
-            tokio::time::sleep(HEARD_LOOK).await;
+            tokio::time::sleep(COMMAND_HEARD_LOOK_INTERVAL).await;
         }
         Ok(())
     }
@@ -258,7 +249,7 @@ impl Follower {
                         self.fails = 0;
                         return Some(Ok(event));
                     }
-                    Some(Err(failure)) if self.fails >= RECONNECTS_MAX => {
+                    Some(Err(failure)) if self.fails >= COMMAND_RECONNECTS_MAX => {
                         self.over = true;
                         self.open = None;
                         return Some(Err(failure));
@@ -266,7 +257,7 @@ impl Follower {
                     Some(Err(_)) => {
                         self.open = None;
                         self.fails += 1;
-                        tokio::time::sleep(LOOK_EVERY * self.fails).await;
+                        tokio::time::sleep(EVENTS_LOOK_INTERVAL * self.fails).await;
                     }
                     None => (self.open, self.over) = (None, true),
                 }
@@ -278,13 +269,13 @@ impl Follower {
                 match self.reopen().await {
                     Ok(events) => self.open = Some(events),
                     // A run that isn't there, or a door that stays shut, is nothing to wait for.
-                    Err(failure) if self.fails == 0 || self.fails >= RECONNECTS_MAX => {
+                    Err(failure) if self.fails == 0 || self.fails >= COMMAND_RECONNECTS_MAX => {
                         self.over = true;
                         return Some(Err(failure));
                     }
                     Err(_) => {
                         self.fails += 1;
-                        tokio::time::sleep(LOOK_EVERY * self.fails).await;
+                        tokio::time::sleep(EVENTS_LOOK_INTERVAL * self.fails).await;
                     }
                 }
             }
@@ -307,7 +298,7 @@ fn polled(flow: Flow, permit: Permit, run: Uuid, after: i64) -> Events {
             match flow.feed(&permit, run, after).await {
                 Err(error) => return Some((vec![Err(error.into())], None)),
                 Ok(feed) if feed.over => return None,
-                Ok(feed) if feed.after == after => tokio::time::sleep(LOOK_EVERY).await,
+                Ok(feed) if feed.after == after => tokio::time::sleep(EVENTS_LOOK_INTERVAL).await,
                 Ok(feed) => {
                     let events = feed.events.into_iter().map(Ok).collect();
                     return Some((events, Some((flow, permit, feed.after))));

@@ -13,21 +13,13 @@ use crate::config::Config;
 use crate::failure::{Failure, Outcome};
 use chimera_api::{Check, Drained, Edge, ServerLimits};
 use chimera_core::error::{Code, io_reason};
-use chimera_core::limits::DATABASE_SILENCE_SECONDS_MAX;
+use chimera_core::limits::{CLOCK_COMPARE_INTERVAL, DATABASE_SILENCE_SECONDS_MAX, START_GRACE, START_SLOW_AFTER};
 use chimera_engine::port::Clock;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-
-/// How often the clocks are compared.
-const COMPARE_EVERY: Duration = Duration::from_secs(1);
-/// How long a request may go on when the node begins.
-const GRACE: Duration = Duration::from_secs(1);
-/// How long a store may take before it is said that it is waited for.
-const SLOW: Duration = Duration::from_secs(1);
 
 /// What speaks against the clock, as far as it is known.
 type Clocks = Arc<Mutex<Option<Disagreement>>>;
@@ -50,7 +42,7 @@ impl Waiting {
         let (stop, stopped) = oneshot::channel();
         let stopped = async {
             let _: Result<(), _> = stopped.await;
-            GRACE
+            START_GRACE
         };
         let served = tokio::spawn(chimera_api::serve_until(second, router, limits, stopped));
         Ok(Self { clocks, stop, served })
@@ -87,7 +79,7 @@ impl Waiting {
 
     async fn agreed(&self, config: &Config) {
         loop {
-            tokio::time::sleep(COMPARE_EVERY).await;
+            tokio::time::sleep(CLOCK_COMPARE_INTERVAL).await;
             // The machine's clock as it is: nobody goes by it yet, so a jump need not last first.
             let clock = SystemClock::default();
             match compose::disagreement(config, &clock as &dyn Clock).await {
@@ -108,7 +100,7 @@ impl Waiting {
 /// long is told.
 pub(super) async fn answered<T>(config: &Config, work: impl Future<Output = Outcome<T>>) -> Outcome<T> {
     let mut work = pin!(compose::while_answering(config, work));
-    if let Ok(done) = tokio::time::timeout(SLOW, &mut work).await {
+    if let Ok(done) = tokio::time::timeout(START_SLOW_AFTER, &mut work).await {
         return done;
     }
     if config.database_url.is_some() {

@@ -2,13 +2,11 @@
 
 use crate::mask::Mask;
 use chimera_core::ledger::{REDACTED, Redactor};
+use chimera_core::limits;
 use serde_json::Value;
 use std::error::Error;
 use std::fmt::Debug;
 use tracing::field::{Field, Visit};
-
-/// Errors below an error that are told at the most.
-const SOURCES_MAX: usize = 8;
 
 /// Fields by name; a later value of the same name replaces the earlier.
 #[derive(Clone, Debug, Default)]
@@ -97,7 +95,7 @@ impl Visit for Reader<'_> {
 fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut below = error.source();
-    for _ in 0..SOURCES_MAX {
+    for _ in 0..limits::LOG_SOURCES_MAX {
         let Some(source) = below else { break };
         text = format!("{text}: {source}");
         below = source.source();

@@ -11,6 +11,7 @@ use chimera_api::{TraceContext, TraceLink};
 use chimera_core::error::Code;
 use chimera_core::flow::trace::SpanId as OwnSpanId;
 use chimera_core::ledger::{REDACTED, Redactor};
+use chimera_core::limits;
 use chimera_engine::port::Spans as Port;
 use opentelemetry::trace::{
     SpanContext, SpanId, Status, TraceContextExt, TraceFlags, TraceId, TraceState, TracerProvider,
@@ -32,9 +33,6 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::Layer;
 use tracing_subscriber::registry::LookupSpan;
 
-/// How long one sending may take.
-const SEND_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// The export of spans.
 pub(crate) struct Spans {
     provider: SdkTracerProvider,
@@ -44,14 +42,16 @@ impl Spans {
     /// Begins to export to the collector at `endpoint`.
     pub(crate) fn start(endpoint: &str, mask: &Mask) -> Outcome<Self> {
         let failed = |error: String| Failure::new(Code::ConfigInvalid, format!("spans can't be exported: {error}"));
-        let client =
-            reqwest::Client::builder().timeout(SEND_TIMEOUT).build().map_err(|error| failed(error.to_string()))?;
+        let client = reqwest::Client::builder()
+            .timeout(limits::SPANS_SEND_TIMEOUT)
+            .build()
+            .map_err(|error| failed(error.to_string()))?;
         let sender = Sender { client, runtime: Handle::current(), failing: Arc::default() };
         let exporter = OtlpExporter::builder()
             .with_http()
             .with_http_client(sender)
             .with_endpoint(traces_address(endpoint))
-            .with_timeout(SEND_TIMEOUT)
+            .with_timeout(limits::SPANS_SEND_TIMEOUT)
             .build()
             .map_err(|error| failed(error.to_string()))?;
         let resource = Resource::builder_empty()
@@ -81,7 +81,7 @@ impl Spans {
     /// Sends what is left, within the time that one sending may take.
     pub(crate) async fn flush(self) {
         let flushing = tokio::task::spawn_blocking(move || {
-            let _ = self.provider.shutdown_with_timeout(SEND_TIMEOUT);
+            let _ = self.provider.shutdown_with_timeout(limits::SPANS_SEND_TIMEOUT);
         });
         let _ = flushing.await;
     }

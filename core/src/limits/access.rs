@@ -32,8 +32,17 @@ pub const EXPIRED_SWEEP_SECONDS: i64 = 60;
 pub const ACTOR_KEY_CHARS_MIN: usize = 16;
 /// Keys of one actor that are valid at one time. One more is refused with `VALIDATION_FAILED`.
 pub const ACTOR_KEYS_MAX: usize = 8;
+/// Seconds that earlier keys stay valid after a new one was added, when the caller doesn't say. After them the earlier
+/// keys are refused.
+pub const ACTOR_KEY_OVERLAP_SECONDS: u32 = 86_400;
 /// Ended keys that one step of a sweep removes. The sweep goes on with the next step.
 pub const ENDED_KEYS_SWEPT_MAX: usize = 500;
+/// Characters of `access.hmac_secret` and `access.jwt_secret`, at least. With a shorter secret the server does not
+/// start: `CONFIG_INVALID`.
+pub const SHARED_SECRET_CHARS_MIN: usize = 8;
+/// Characters from which on such a secret can't be guessed. With a shorter secret the server starts and logs a
+/// warning.
+pub const SHARED_SECRET_CHARS_GOOD: usize = 32;
 
 // Tokens
 
@@ -117,6 +126,8 @@ pub const SECRET_NAME_CHARS_MAX: usize = 128;
 pub const SECRET_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of the file at `secrets.file`. A larger file can't be read.
 pub const SECRETS_FILE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes that are read of a one-line file in the data folder, such as a key. What follows is ignored.
+pub const KEY_FILE_BYTES_MAX: u64 = 4_096;
 
 // Goals and plans
 

@@ -1,5 +1,7 @@
 //! Limits of what callers send over HTTP, and of what they are answered.
 
+use std::time::Duration;
+
 // Requests
 
 /// Bytes of an HTTP request head, and of an answer that waits to be taken. A request with a larger head is refused and
@@ -24,6 +26,8 @@ pub const WAIT_SECONDS_MAX: f64 = 3_600.0;
 pub const EVENT_STREAMS_MAX: usize = 256;
 /// Streams of events that one process keeps open for one actor. More are refused with `OVERLOADED`.
 pub const EVENT_STREAMS_PER_ACTOR_MAX: usize = 32;
+/// Time between two reads of new events of a run. An event is shown this much later.
+pub const EVENTS_LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
 // Readiness
 

@@ -1,6 +1,7 @@
 //! Limits of the ledger: entries, lanes, checkpoints, exports, idempotency records and redaction.
 
 use super::JSON_DEPTH_MAX;
+use std::time::Duration;
 
 // Entries
 
@@ -30,6 +31,10 @@ pub const LANE_STAND_ASIDE_MAX: usize = 8;
 
 /// Entries that one checkpoint adds. The next checkpoint adds the rest.
 pub const CHECKPOINT_ENTRIES_MAX: i64 = 200_000;
+/// New entries that make a checkpoint due before its time. With fewer it is made after `ledger.checkpoint_seconds`.
+pub const CHECKPOINT_DUE_ENTRIES: i64 = 10_000;
+/// Time between two looks whether a checkpoint is due. A checkpoint is later by up to this time.
+pub const CHECKPOINT_LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Attempts to make the last checkpoint of a node that stops beside others. After the last one another node makes it.
 pub const CHECKPOINT_LAST_TRIES_MAX: usize = 4;
 /// Bytes of one line of a ledger export. A file with a longer one does not verify.

@@ -10,19 +10,13 @@ use crate::failure::Outcome;
 use crate::flow::desk::{Desk, Events, run_id};
 use crate::flow::picture::{Canvas, Sight, draw, review_lines};
 use crate::flow::table::text;
+use chimera_core::limits;
 use chimera_core::text::without_hidden;
 use futures::{FutureExt, StreamExt};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
-use std::time::Duration;
 use uuid::Uuid;
-
-/// Columns where there is no terminal.
-const COLUMNS: usize = 100;
-
-/// How often the clocks in the picture move.
-const TICK: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(scene: &Scene<'_>, run: &str, after: i64) -> Outcome<ExitCode> {
     let id = run_id(run)?;
@@ -57,7 +51,7 @@ async fn lines(scene: &Scene<'_>, desk: &Desk, run: Uuid, mut events: Events) ->
         let event = event?;
         print(&if scene.json { format!("{event}\n") } else { line(&event) })?;
         if !scene.json && event["event_type"] == "approval.requested" {
-            print(&unseen(&desk.run(run).await?, &mut seen, COLUMNS))?;
+            print(&unseen(&desk.run(run).await?, &mut seen, limits::SHOWN_COLUMNS_DEFAULT))?;
         }
     }
     Ok(())
@@ -109,7 +103,7 @@ async fn paint(scene: &Scene<'_>, desk: &Desk, run: Uuid, mut events: Events) ->
         drawn = lines.len();
         tokio::select! {
             event = events.next() => over = !drain(event, &mut events)?,
-            () = tokio::time::sleep(TICK) => {}
+            () = tokio::time::sleep(limits::WATCH_INTERVAL) => {}
         }
     }
     Ok(())
