@@ -4,6 +4,7 @@ use crate::flow::streams::Streams;
 use crate::ops::readyz::KeptAnswer;
 use crate::trace::{Origin, TraceContext};
 use axum::http::Uri;
+use chimera_core::limits;
 use chimera_engine::access::Access;
 use chimera_engine::flow::Flow;
 use chimera_engine::port::{Blobs, Clock, Random};
@@ -143,11 +144,11 @@ impl Edge {
             access: None,
             streams: Streams::default(),
             checks: Arc::new([]),
-            check_timeout: Duration::from_secs(2),
+            check_timeout: limits::READINESS_CHECK_TIMEOUT,
             kept_answer: Arc::default(),
             metrics: Arc::new(String::new),
             link: None,
-            request_timeout: Duration::from_secs(30),
+            request_timeout: limits::REQUEST_TIMEOUT_DEFAULT,
             public: PublicUrl::default(),
             stopping: Arc::default(),
         };

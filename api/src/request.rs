@@ -15,7 +15,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use chimera_core::error::Code;
 use chimera_core::ledger::Redactor;
-use chimera_core::limits::TARGET_BYTES_MAX;
+use chimera_core::limits::{CORRELATION_CHARS_MAX, TARGET_BYTES_MAX};
 use chimera_engine::flow::Flow;
 use tracing::Instrument;
 use tracing::field::Empty;
@@ -23,9 +23,6 @@ use tracing::field::Empty;
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const CORRELATION_ID: HeaderName = HeaderName::from_static("x-correlation-id");
-
-/// Characters of a correlation id at the most.
-const CORRELATION_CHARS_MAX: usize = 128;
 
 /// Runs a request inside its span and finishes its answer.
 pub(crate) async fn observe(State(edge): State<Edge>, mut request: Request, next: Next) -> Response {

@@ -13,7 +13,7 @@ pub use direct::Direct;
 
 use axum::{Extension, Router};
 use chimera_core::error::io_reason;
-use chimera_core::limits::HEAD_BYTES_MAX;
+use chimera_core::limits::{ACCEPT_PAUSE, HEAD_BYTES_MAX};
 use futures::FutureExt;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -49,9 +49,6 @@ pub struct Drained {
     /// Connections that were cut because the grace time was over.
     pub cut: usize,
 }
-
-/// How long to wait when the system has no more file handles.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until `stop` completes, then lets requests finish.
 pub async fn serve(

@@ -22,7 +22,7 @@ use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
 use chimera_core::ledger::Redactor;
-use chimera_core::limits::{IDEMPOTENCY_KEY_CHARS_MAX, TARGET_BYTES_MAX};
+use chimera_core::limits::{ACT_WAIT_DEFAULT, DRAFT_WAIT_MIN, IDEMPOTENCY_KEY_CHARS_MAX, TARGET_BYTES_MAX};
 use chimera_engine::access::{Access, Act, Acted, Begun, OnDuplicate, What};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -33,12 +33,6 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-
-/// How long a result is waited for at L2 when the request doesn't say.
-const WAIT: Duration = Duration::from_secs(1);
-
-/// How long a draft is waited for at the least.
-const DRAFT_WAIT: Duration = Duration::from_secs(20);
 
 /// Bytes that most summaries fit in.
 const SUMMARY_BYTES: usize = 1_024;
@@ -274,7 +268,7 @@ async fn answer(edge: &Edge, caller: &Caller, begun: &Begun, wait: Option<Durati
         return summed_up(StatusCode::ACCEPTED, run, begun);
     }
     let drafts = begun.dry_run || level.needs_approval();
-    let wait = if drafts { wait.unwrap_or_default().max(DRAFT_WAIT) } else { wait.unwrap_or(WAIT) };
+    let wait = if drafts { wait.unwrap_or_default().max(DRAFT_WAIT_MIN) } else { wait.unwrap_or(ACT_WAIT_DEFAULT) };
     // The answer must begin before the request as a whole is given up.
     let until = Instant::now() + wait.min(edge.request_timeout.mul_f64(0.9));
     let status = if wait.is_zero() { RunStatus::Running } else { wait_for(caller, &begun.started, until).await? };

@@ -10,6 +10,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use chimera_core::limits;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -36,8 +37,6 @@ pub(crate) struct KeyDocument {
     keys_before_until: Option<String>,
 }
 
-const DAY_SECONDS: u32 = 86_400;
-
 /// Makes a key.
 #[utoipa::path(
     post,
@@ -53,7 +52,7 @@ pub(crate) async fn add(
     Path(id): Path<String>,
     OptionalJson(body): OptionalJson<KeyBody>,
 ) -> Result<Response, ApiError> {
-    let overlap = i64::from(body.overlap_seconds.unwrap_or(DAY_SECONDS));
+    let overlap = i64::from(body.overlap_seconds.unwrap_or(limits::ACTOR_KEY_OVERLAP_SECONDS));
     let made = directory(&edge)?.add_key(&caller.permit, &id, body.hmac_key, Some(overlap)).await?;
     let document = KeyDocument {
         actor: id,

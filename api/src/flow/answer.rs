@@ -7,13 +7,11 @@ use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use chimera_core::flow::run::RunStatus;
+use chimera_core::limits;
 use chimera_engine::flow::Started;
 use serde_json::json;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout_at};
-
-/// How often a run that goes on elsewhere is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The answer to whoever started a run: at once, or when it has ended or needs somebody.
 pub(super) async fn answer(
@@ -47,7 +45,7 @@ pub(crate) async fn wait_for(caller: &Caller, started: &Started, until: Instant)
     let mut status = standing.borrow().status;
     // A run that rests while a child runs or a timer waits goes on later, perhaps elsewhere.
     while in_time && !stands(status) && Instant::now() < until {
-        sleep(LOOK_EVERY).await;
+        sleep(limits::RUN_LOOK_INTERVAL).await;
         status = caller.flow.status(&caller.permit, started.run_id).await?;
     }
     Ok(status)

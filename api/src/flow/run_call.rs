@@ -18,17 +18,14 @@ use axum::response::{IntoResponse, Response};
 use chimera_core::access::Level;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::RunStatus;
+use chimera_core::limits;
 use chimera_engine::access::{Acted, What};
 use chimera_engine::flow::Standing;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::time::Duration;
 use tokio::time::timeout;
 use utoipa::IntoParams;
 use uuid::Uuid;
-
-/// How long the result is waited for when the caller doesn't say.
-const WAIT: Duration = Duration::from_secs(30);
 
 /// How long to wait.
 #[derive(Deserialize, IntoParams)]
@@ -59,7 +56,7 @@ pub(crate) async fn call(
     seed: RunSeed,
     ApiJson(inputs): ApiJson<Value>,
 ) -> Result<Response, ApiError> {
-    let wait = place::patience(patience.wait)?.unwrap_or(WAIT);
+    let wait = place::patience(patience.wait)?.unwrap_or(limits::RUN_CALL_WAIT_DEFAULT);
     let id = place::workflow(&id)?;
     let request = json!({"workflow_id": id, "inputs": inputs});
     let what = What::Workflow { id: id.to_owned(), version: None, inputs };

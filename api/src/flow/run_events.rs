@@ -20,26 +20,17 @@ use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use chimera_core::error::Code;
+use chimera_core::limits;
 use chimera_engine::flow::Feed;
 use futures::{Stream, stream};
 use serde::Deserialize;
 use serde_json::Value;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-
-/// How often the store is asked for more.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
-
-/// How often it is looked whether the caller would still be let in.
-const READMIT_EVERY: Duration = Duration::from_millis(400);
-
-/// How often a silent stream shows that it lives.
-const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// Where to begin.
 #[derive(Deserialize)]
@@ -86,7 +77,7 @@ pub(crate) async fn events(
     }
     let admitted = Admitted { bearer: shown.bearer().to_owned(), at: Instant::now() };
     let follower = Follower { edge, caller, run, feed: first, admitted, _place: place };
-    let sse = Sse::new(follow(follower)).keep_alive(KeepAlive::new().interval(HEARTBEAT));
+    let sse = Sse::new(follow(follower)).keep_alive(KeepAlive::new().interval(limits::STREAM_HEARTBEAT_INTERVAL));
     Ok(([(header::CACHE_CONTROL, "no-store")], sse).into_response())
 }
 
@@ -128,7 +119,7 @@ impl Follower {
     /// Whether the caller would be let in now, with the scopes of now. A stream may be open for days: whoever was
     /// disabled meanwhile, or whose token was revoked or has run out, hears no more.
     async fn is_still_let_in(&mut self) -> bool {
-        if self.admitted.at.elapsed() < READMIT_EVERY {
+        if self.admitted.at.elapsed() < limits::STREAM_READMIT_INTERVAL {
             return true;
         }
         let Ok(door) = gate::door(&self.edge) else { return false };
@@ -154,7 +145,7 @@ impl Follower {
             let after = self.feed.after;
             self.feed = self.caller.flow.feed(&self.caller.permit, self.run, after).await.ok()?;
             if self.feed.after == after && !self.feed.over {
-                sleep(LOOK_EVERY).await;
+                sleep(limits::EVENTS_LOOK_INTERVAL).await;
             }
         }
     }

@@ -12,17 +12,11 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
+use chimera_core::limits;
 use serde::Deserialize;
 use serde_json::Value;
-use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use utoipa::ToSchema;
-
-/// How long the answer waits for the run to take it in.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// How often the run is looked at meanwhile.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// The status that is wanted.
 #[derive(Deserialize, ToSchema)]
@@ -61,12 +55,12 @@ pub(crate) async fn mark(
         );
     }
     caller.flow.mark_rolled_back(&caller.permit, run, place::note(body.reason)?).await?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + limits::MARK_WAIT;
     let mut marked = false;
     while !marked && Instant::now() < until {
         marked = caller.flow.status(&caller.permit, run).await? == RunStatus::RolledBack;
         if !marked {
-            sleep(LOOK_EVERY).await;
+            sleep(limits::MARK_LOOK_INTERVAL).await;
         }
     }
     let code = if marked { StatusCode::OK } else { StatusCode::ACCEPTED };

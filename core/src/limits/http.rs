@@ -13,12 +13,31 @@ pub const TARGET_BYTES_MAX: usize = 8 * 1024;
 pub const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Nesting of a JSON document. A deeper one is refused with `SCHEMA_INVALID`, or `VALIDATION_FAILED` within a run.
 pub const JSON_DEPTH_MAX: usize = 64;
+/// Characters of a correlation id. A longer one is ignored, and the server makes its own.
+pub const CORRELATION_CHARS_MAX: usize = 128;
+/// Time until the answer to a request begins. After it the request fails with `REQUEST_TIMEOUT`. The setting
+/// `http.request_timeout_seconds` changes it.
+pub const REQUEST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+/// Pause when the system has no file handles left for a connection. New connections wait meanwhile.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 // Waiting for a run
 
 /// Time that a caller may ask an answer to wait for a run. A longer one is refused with `VALIDATION_FAILED`; the
 /// timeout of requests may end the wait earlier.
 pub const WAIT_SECONDS_MAX: f64 = 3_600.0;
+/// Wait for the result of a called run when the caller doesn't say. After it the answer says that the run goes on.
+pub const RUN_CALL_WAIT_DEFAULT: Duration = Duration::from_secs(30);
+/// Wait of `/act` for a result when the caller doesn't say. After it the answer says that the run goes on.
+pub const ACT_WAIT_DEFAULT: Duration = Duration::from_secs(1);
+/// Wait of `/act` for a draft, at least. After it the answer says that the draft is being made.
+pub const DRAFT_WAIT_MIN: Duration = Duration::from_secs(20);
+/// Wait until a run has taken in a mark. After it the answer is given without it.
+pub const MARK_WAIT: Duration = Duration::from_secs(2);
+/// Time between two looks at the run meanwhile. The answer is later by up to this time.
+pub const MARK_LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// Time between two looks at a run that another process drives. The answer is later by up to this time.
+pub const RUN_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 // Streams of events
 
@@ -28,9 +47,17 @@ pub const EVENT_STREAMS_MAX: usize = 256;
 pub const EVENT_STREAMS_PER_ACTOR_MAX: usize = 32;
 /// Time between two reads of new events of a run. An event is shown this much later.
 pub const EVENTS_LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// Time between two looks whether the reader of a stream may still see it. A stream whose reader may not is ended this
+/// much later.
+pub const STREAM_READMIT_INTERVAL: Duration = Duration::from_millis(400);
+/// Time that a stream is silent. After it the server sends a comment to show that it lives.
+pub const STREAM_HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
 // Readiness
 
+/// Time that one part of the server may take to say whether it is ready. After it the part counts as not ready:
+/// `NOT_READY`.
+pub const READINESS_CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for which an answer about readiness is given again. The next question after it asks the parts again.
 pub const READINESS_KEPT_MS: i64 = 500;
 /// Time that a loop for runs, actors or checkpoints may be without success. After it the node is not ready:
