@@ -13,7 +13,8 @@ use chimera_core::access::token::TokenKey;
 use chimera_core::access::{Level, Secret, Shared, overlap};
 use chimera_core::error::Code;
 use chimera_core::limits::{
-    ACTORS_MAX, DECLARED_FILE_BYTES_MAX, RATE_HITS_MAX, SHARED_SECRET_CHARS_GOOD, SHARED_SECRET_CHARS_MIN,
+    ACTORS_MAX, DECLARED_FILE_BYTES_MAX, IDEMPOTENCY_TTL_SECONDS, RATE_HITS_MAX, SHARED_SECRET_CHARS_GOOD,
+    SHARED_SECRET_CHARS_MIN,
 };
 use chimera_core::record::{Row, Scope, Select, Tx};
 use chimera_engine::access::{Directory, Door, Parts, Rates, SealedKeys, Settings, WithoutCounters};
@@ -439,7 +440,7 @@ pub(super) async fn bench_directory(
         audience: "chimera".to_owned(),
         strict_scopes: false,
         cautious: false,
-        idempotency_ttl: Duration::from_secs(86_400),
+        idempotency_ttl: Duration::from_secs(IDEMPOTENCY_TTL_SECONDS.unsigned_abs()),
         without_counters: WithoutCounters::Refuse,
     };
     let parts = Parts {

@@ -150,6 +150,8 @@ pub const COUNTER_KEYS_MAX: usize = 100_000;
 pub const COUNTER_KEY_BYTES_MAX: usize = 2 * 1024;
 /// Bytes of a claim's value. A larger one is refused.
 pub const COUNTER_VALUE_BYTES_MAX: usize = 4 * 1024;
+/// Lifetime of a claim, at least. A shorter one is refused.
+pub const CLAIM_TTL_MIN: Duration = Duration::from_millis(1);
 /// Lifetime of a claim. A longer one is refused.
 pub const CLAIM_TTL_SECONDS_MAX: u64 = 30 * 86_400;
 /// Time that Redis remembers a question for readiness. The next question after it writes again.

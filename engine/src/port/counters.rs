@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use chimera_core::access::window::{Hit, Quota};
-use chimera_core::limits::{CLAIM_TTL_SECONDS_MAX, COUNTER_KEY_BYTES_MAX, COUNTER_VALUE_BYTES_MAX};
+use chimera_core::limits::{CLAIM_TTL_MIN, CLAIM_TTL_SECONDS_MAX, COUNTER_KEY_BYTES_MAX, COUNTER_VALUE_BYTES_MAX};
 use chimera_core::time::Timestamp;
 use std::time::Duration;
 
@@ -83,6 +83,6 @@ impl CounterError {
             return Err(Self::ValueTooLarge);
         }
         let longest = Duration::from_secs(CLAIM_TTL_SECONDS_MAX);
-        if (Duration::from_millis(1)..=longest).contains(&ttl) { Ok(()) } else { Err(Self::InvalidTtl) }
+        if (CLAIM_TTL_MIN..=longest).contains(&ttl) { Ok(()) } else { Err(Self::InvalidTtl) }
     }
 }
