@@ -1,5 +1,6 @@
 //! Limits have names in `core/src/limits`, each says what it bounds, and the reference lists them all.
 
+mod elsewhere;
 mod page;
 mod value;
 

@@ -58,18 +58,20 @@ fn number(text: &str) -> Option<u64> {
 fn time(ms: u64) -> String {
     let seconds = ms / SECOND_MS;
     match () {
-        () if ms % SECOND_MS != 0 => format!("{ms} ms"),
+        () if !ms.is_multiple_of(SECOND_MS) => format!("{ms} ms"),
         () if seconds == DAY_SECONDS => "1 day".to_owned(),
-        () if seconds >= DAY_SECONDS && seconds % DAY_SECONDS == 0 => format!("{} days", seconds / DAY_SECONDS),
-        () if seconds >= 3_600 && seconds % 3_600 == 0 => format!("{} h", seconds / 3_600),
-        () if seconds >= 60 && seconds % 60 == 0 => format!("{} min", seconds / 60),
+        () if seconds >= DAY_SECONDS && seconds.is_multiple_of(DAY_SECONDS) => {
+            format!("{} days", seconds / DAY_SECONDS)
+        }
+        () if seconds >= 3_600 && seconds.is_multiple_of(3_600) => format!("{} h", seconds / 3_600),
+        () if seconds >= 60 && seconds.is_multiple_of(60) => format!("{} min", seconds / 60),
         () => format!("{seconds} s"),
     }
 }
 
 fn bytes(count: u64) -> String {
     let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-    match units.into_iter().find(|(_, size)| count >= *size && count % size == 0) {
+    match units.into_iter().find(|(_, size)| count >= *size && count.is_multiple_of(*size)) {
         Some((unit, size)) => format!("{} {unit}", count / size),
         None => format!("{} bytes", grouped(count)),
     }
@@ -80,7 +82,7 @@ pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             grouped.push(',');
         }
         grouped.push(digit);
