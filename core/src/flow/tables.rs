@@ -32,7 +32,7 @@ pub static RUNS: Table = Table {
         Column::new("request_payload", Kind::Json),
         Column::new("status", Kind::Text),
         Column::new("autonomy_level", Kind::Text).nullable(),
-        Column::new("trace_id", Kind::Text),
+        Column::new("trace_id", Kind::Text).fresh(),
         Column::new("idempotency_key", Kind::Text).nullable(),
         Column::new("created_at", Kind::Time).nullable().default(),
         Column::new("completed_at", Kind::Time).nullable(),
@@ -258,7 +258,7 @@ pub static INBOX_MESSAGES: Table = Table {
     columns: &[
         Column::new("tenant_id", Kind::Text),
         Column::new("actor", Kind::Text),
-        Column::new("id", Kind::Uuid),
+        Column::new("id", Kind::Uuid).fresh(),
         Column::new("run_id", Kind::Uuid),
         Column::new("event_type", Kind::Text),
         Column::new("data", Kind::Json).nullable(),

@@ -69,13 +69,15 @@ pub struct Column {
     pub default: bool,
     /// The most characters it takes (`varchar(n)`).
     pub chars_max: Option<u16>,
+    /// Whether each row gets a value of its own, made for it alone.
+    pub fresh: bool,
 }
 
 impl Column {
     /// A column that must be given.
     #[must_use]
     pub const fn new(name: &'static str, kind: Kind) -> Self {
-        Self { name, kind, nullable: false, default: false, chars_max: None }
+        Self { name, kind, nullable: false, default: false, chars_max: None, fresh: false }
     }
 
     /// A column that may be null.
@@ -89,6 +91,13 @@ impl Column {
     #[must_use]
     pub const fn default(mut self) -> Self {
         self.default = true;
+        self
+    }
+
+    /// A column whose value is made for its row alone: two rows don't race for it.
+    #[must_use]
+    pub const fn fresh(mut self) -> Self {
+        self.fresh = true;
         self
     }
 

@@ -209,7 +209,7 @@ pub enum InvalidTx {
 pub struct Touch {
     /// Digest of table, key columns and values: the same in every process.
     pub digest: u64,
-    /// Whether lanes must queue for it. Fresh UUID keys can't clash between lanes, so no lock.
+    /// Whether lanes must queue for it. What is made for one row can't clash between lanes, so no lock.
     pub lock: bool,
 }
 
@@ -256,7 +256,9 @@ impl Insert {
     fn touches<'a>(&'a self) -> impl Iterator<Item = Touch> + 'a {
         self.keys().filter_map(|columns| {
             let values: Vec<&Value> = columns.iter().map(|column| self.value(column)).collect();
-            values.iter().all(|value| !value.is_null()).then(|| Touch::of(self.table, columns, &values))
+            let touch = values.iter().all(|value| !value.is_null()).then(|| Touch::of(self.table, columns, &values))?;
+            let is_fresh = |name: &&str| self.table.columns.iter().any(|column| column.name == *name && column.fresh);
+            Some(Touch { lock: touch.lock && !columns.iter().any(is_fresh), ..touch })
         })
     }
 
@@ -494,5 +496,35 @@ impl Fnv {
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Column, Kind};
+
+    static NOTES: Table = Table {
+        name: "notes",
+        columns: &[
+            Column::new("actor", Kind::Text),
+            Column::new("id", Kind::Text).fresh(),
+            Column::new("slug", Kind::Text).nullable(),
+        ],
+        key: &["actor", "id"],
+        uniques: &[&["slug"]],
+        tenant: None,
+        rank: 1,
+    };
+
+    #[test]
+    fn lanes_queue_for_what_two_may_want_and_not_for_what_is_made_for_one_row() {
+        let locks = |cells: Vec<(&'static str, Value)>| {
+            let insert = Insert::into(&NOTES, cells).unwrap();
+            insert.touches().map(|touch| touch.lock).collect::<Vec<_>>()
+        };
+        let (actor, id, slug) = (("actor", "ada".into()), ("id", "n1".into()), ("slug", "same".into()));
+        assert_eq!(locks(vec![actor.clone(), id.clone()]), [false]);
+        assert_eq!(locks(vec![actor, id, slug]), [false, true]);
     }
 }
