@@ -1,6 +1,7 @@
 //! The access room.
 
 mod actor;
+pub mod address;
 mod autonomy;
 mod kind;
 mod layout;

@@ -1,13 +1,13 @@
 //! How often: a sliding minute per actor, and a larger one for reading.
 //!
-//! Whoever shows no valid credential counts per address as `anonymous`. When the shared counters
+//! Whoever shows no valid credential counts per address as `anonymous`, on IPv6 per /64. When the shared counters
 //! can't be reached, requests are refused or counted by this node alone, as configured; nobody is let
 //! through uncounted.
 
 use super::settings::WithoutCounters;
 use crate::port::{CounterError, Counters};
-use chimera_core::access::ANONYMOUS;
 use chimera_core::access::window::{Hit, Quota};
+use chimera_core::access::{ANONYMOUS, address};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::{RATE_HITS_MAX, RATE_WINDOW_SECONDS, READ_QUOTA_FACTOR};
 use chimera_core::time::Timestamp;
@@ -59,7 +59,7 @@ impl Rates {
         now: Timestamp,
     ) -> Result<Rate, ErrorBody> {
         let key = match peer {
-            Some(peer) => format!("rate_limit:{ANONYMOUS}@{peer}"),
+            Some(peer) => format!("rate_limit:{ANONYMOUS}@{}", address::counted(peer)),
             None => format!("rate_limit:{ANONYMOUS}"),
         };
         self.count("anonymous", &key, quota, now).await
