@@ -1,5 +1,6 @@
 //! What the handlers share: time, randomness, stores, the checks behind readiness, the metrics text.
 
+use crate::access::refused_bytes::RefusedBytes;
 use crate::flow::streams::Streams;
 use crate::ops::readyz::KeptAnswer;
 use crate::trace::{Origin, TraceContext};
@@ -128,6 +129,8 @@ pub struct Parts {
     pub(crate) metrics: Arc<dyn Fn() -> String + Send + Sync>,
     pub(crate) link: Option<TraceLink>,
     pub(crate) request_timeout: Duration,
+    pub(crate) body_timeout: Duration,
+    pub(crate) refused_bytes: Arc<RefusedBytes>,
     pub(crate) public: PublicUrl,
     stopping: Arc<AtomicBool>,
 }
@@ -149,6 +152,8 @@ impl Edge {
             metrics: Arc::new(String::new),
             link: None,
             request_timeout: limits::REQUEST_TIMEOUT_DEFAULT,
+            body_timeout: limits::BODY_TIMEOUT_DEFAULT,
+            refused_bytes: Arc::default(),
             public: PublicUrl::default(),
             stopping: Arc::default(),
         };
@@ -212,6 +217,18 @@ impl Edge {
     #[must_use]
     pub fn with_request_timeout(self, timeout: Duration) -> Self {
         self.with(|parts| parts.request_timeout = timeout)
+    }
+
+    /// Sets how long a body may take before it has to arrive at the least rate.
+    #[must_use]
+    pub fn with_body_timeout(self, timeout: Duration) -> Self {
+        self.with(|parts| parts.body_timeout = timeout)
+    }
+
+    /// Sets how many bytes of refused requests are read for one sender in a minute.
+    #[must_use]
+    pub fn with_refused_bytes_max(self, bytes_max: u64) -> Self {
+        self.with(|parts| parts.refused_bytes = Arc::new(RefusedBytes::bounded(bytes_max)))
     }
 
     /// Sets the address under which callers see this server.

@@ -11,6 +11,8 @@ use chimera_core::error::Code;
 use chimera_core::limits;
 use futures::StreamExt;
 use serde::de::DeserializeOwned;
+use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
 
 /// A JSON body of type `T`, at most [`limits::BODY_BYTES_MAX`] bytes long.
 pub struct ApiJson<T>(pub T);
@@ -20,7 +22,7 @@ impl<S: Send + Sync, T: DeserializeOwned + 'static> FromRequest<S> for ApiJson<T
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         require_json(request.headers())?;
-        let bytes = read(request.into_body(), limits::BODY_BYTES_MAX).await?;
+        let bytes = read_plain(request.into_body()).await?;
         Ok(Self(json::shaped(&json::parse(&bytes)?)?))
     }
 }
@@ -33,7 +35,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Default + 'static> FromRequest<S> for
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         let typed = require_json(request.headers());
-        let bytes = read(request.into_body(), limits::BODY_BYTES_MAX).await?;
+        let bytes = read_plain(request.into_body()).await?;
         if bytes.is_empty() {
             return Ok(Self(T::default()));
         }
@@ -50,7 +52,7 @@ impl<S: Send + Sync> FromRequest<S> for JsonText {
 
     async fn from_request(request: Request, _: &S) -> Result<Self, ApiError> {
         require_json(request.headers())?;
-        let bytes = read(request.into_body(), limits::BODY_BYTES_MAX).await?;
+        let bytes = read_plain(request.into_body()).await?;
         let text = String::from_utf8(bytes.into());
         text.map(Self).map_err(|_| ApiError::new(Code::SchemaInvalid, "the body is not UTF-8"))
     }
@@ -112,17 +114,54 @@ pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
         .with("expected", "application/json"))
 }
 
-/// Reads a body to its end. One that is too long is refused as soon as that is known, whether its
-/// length was announced or not.
-pub(crate) async fn read(body: Body, bytes_max: usize) -> Result<Bytes, ApiError> {
+/// How slowly a body may arrive: for so long as it likes, and then at this rate on the whole.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    pub(crate) grace: Duration,
+    pub(crate) bytes_per_second: u64,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            grace: limits::BODY_TIMEOUT_DEFAULT,
+            bytes_per_second: limits::BODY_BYTES_PER_SECOND_MIN,
+        }
+    }
+}
+
+impl Pace {
+    /// How long a body may have taken until more of it arrives.
+    fn allowed(self, received: usize) -> Duration {
+        self.grace + Duration::from_secs_f64(received as f64 / self.bytes_per_second.max(1) as f64)
+    }
+}
+
+/// Reads a body that the gate has read already, or that nothing stands before.
+async fn read_plain(body: Body) -> Result<Bytes, ApiError> {
+    read(body, limits::BODY_BYTES_MAX, Pace::default(), |_| ()).await
+}
+
+/// Reads a body to its end, and says how many bytes came with each piece. One that is too long is refused as soon as that
+/// is known, whether its length was announced or not, and one that arrives too slowly as soon as it is late.
+pub(crate) async fn read(
+    body: Body,
+    bytes_max: usize,
+    pace: Pace,
+    mut received: impl FnMut(usize),
+) -> Result<Bytes, ApiError> {
     let announced = body.size_hint().lower();
     if announced > bytes_max as u64 {
         return Err(too_large(bytes_max));
     }
     let mut chunks = body.into_data_stream();
     let mut bytes = BytesMut::new();
-    while let Some(chunk) = chunks.next().await {
+    let began = Instant::now();
+    while let Some(chunk) =
+        timeout_at(began + pace.allowed(bytes.len()), chunks.next()).await.map_err(|_| too_slow(bytes.len(), pace))?
+    {
         let chunk = chunk.map_err(|_| ApiError::new(Code::SchemaInvalid, "the body ended before its end"))?;
+        received(chunk.len());
         if bytes.len() + chunk.len() > bytes_max {
             return Err(too_large(bytes_max));
         }
@@ -131,7 +170,16 @@ pub(crate) async fn read(body: Body, bytes_max: usize) -> Result<Bytes, ApiError
     Ok(bytes.freeze())
 }
 
-fn too_large(bytes_max: usize) -> ApiError {
+fn too_slow(received: usize, pace: Pace) -> ApiError {
+    metrics::counter!("chimera_http_bodies_refused_total", "reason" => "slow").increment(1);
+    ApiError::new(Code::BodyTimeout, "the body arrived too slowly")
+        .with("bytes_received", received)
+        .with("bytes_per_second_min", pace.bytes_per_second)
+        .retry_after(1)
+}
+
+pub(crate) fn too_large(bytes_max: usize) -> ApiError {
+    metrics::counter!("chimera_http_bodies_refused_total", "reason" => "size").increment(1);
     ApiError::new(Code::PayloadTooLarge, format!("the body may have at most {bytes_max} bytes"))
         .with("bytes_max", bytes_max)
 }

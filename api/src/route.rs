@@ -2,6 +2,7 @@
 //! the text of a route to find that out.
 
 use axum::http::Method;
+use chimera_core::limits::{BODY_BYTES_MAX, STRANGER_BODY_BYTES_MAX};
 
 /// One line of the route table.
 #[derive(Clone, Debug)]
@@ -27,6 +28,17 @@ pub struct Rules {
     pub limit: Limit,
     /// A run may begin with it: the request begins the run's trace, and whatever is refused is entered.
     pub acts: bool,
+    /// The path ends with a link's token, which is the credential, and a person sees the answer.
+    pub link: bool,
+    /// Bytes of its body at the most; with none a body is never read.
+    pub body_bytes_max: usize,
+}
+
+impl Rules {
+    /// Whether the gate stands before it: whoever comes shows a token or sends a body.
+    pub(crate) const fn is_guarded(&self) -> bool {
+        self.token || self.body_bytes_max > 0
+    }
 }
 
 /// What the actor has to sign.
@@ -62,27 +74,35 @@ pub enum Limit {
     Writes,
 }
 
-/// Anybody may ask. What a link or a presigned address proves is its handler's business.
-pub(crate) static OPEN: Rules =
-    Rules { token: false, signed: Signed::No, dated: Dated::No, limit: Limit::Free, acts: false };
+/// Anybody may ask. What a presigned address proves is its handler's business.
+pub(crate) static OPEN: Rules = Rules {
+    token: false,
+    signed: Signed::No,
+    dated: Dated::No,
+    limit: Limit::Free,
+    acts: false,
+    link: false,
+    body_bytes_max: 0,
+};
+/// Whoever holds a link decides by it.
+pub(crate) static LINK: Rules = Rules { link: true, body_bytes_max: STRANGER_BODY_BYTES_MAX, ..OPEN };
 /// Somebody signs in.
-pub(crate) static SIGN_IN: Rules =
-    Rules { token: false, signed: Signed::Body, dated: Dated::Always, limit: Limit::Writes, acts: false };
+pub(crate) static SIGN_IN: Rules = Rules {
+    signed: Signed::Body,
+    dated: Dated::Always,
+    limit: Limit::Writes,
+    body_bytes_max: STRANGER_BODY_BYTES_MAX,
+    ..OPEN
+};
 /// Somebody stays signed in: the refresh token itself is used up.
-pub(crate) static REFRESH: Rules =
-    Rules { token: false, signed: Signed::Body, dated: Dated::No, limit: Limit::Writes, acts: false };
+pub(crate) static REFRESH: Rules = Rules { dated: Dated::No, ..SIGN_IN };
 /// Somebody who is known asks.
-pub(crate) static READ: Rules =
-    Rules { token: true, signed: Signed::No, dated: Dated::No, limit: Limit::Reads, acts: false };
+pub(crate) static READ: Rules = Rules { token: true, limit: Limit::Reads, ..OPEN };
 /// Somebody who is known asks with a body; nothing changes.
-pub(crate) static CHECK: Rules =
-    Rules { token: true, signed: Signed::No, dated: Dated::No, limit: Limit::Writes, acts: false };
+pub(crate) static CHECK: Rules = Rules { limit: Limit::Writes, body_bytes_max: BODY_BYTES_MAX, ..READ };
 /// The front door.
-pub(crate) static ACT: Rules =
-    Rules { token: true, signed: Signed::Body, dated: Dated::IfSaid, limit: Limit::Writes, acts: true };
+pub(crate) static ACT: Rules = Rules { signed: Signed::Body, dated: Dated::IfSaid, acts: true, ..CHECK };
 /// Something is changed.
-pub(crate) static CHANGE: Rules =
-    Rules { token: true, signed: Signed::Message, dated: Dated::Always, limit: Limit::Writes, acts: false };
+pub(crate) static CHANGE: Rules = Rules { signed: Signed::Message, dated: Dated::Always, ..CHECK };
 /// A run is begun.
-pub(crate) static CALL: Rules =
-    Rules { token: true, signed: Signed::Message, dated: Dated::Always, limit: Limit::Writes, acts: true };
+pub(crate) static CALL: Rules = Rules { acts: true, ..CHANGE };

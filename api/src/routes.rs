@@ -64,7 +64,7 @@ routes! {
     GET "/.well-known/webhooks.json" webhooks::keys OPEN;
     GET "/.well-known/jwks.json" jwks::jwks OPEN;
     GET "/approvals/{token}" link_open::open OPEN;
-    POST "/approvals/{token}" link_decide::decide OPEN;
+    POST "/approvals/{token}" link_decide::decide LINK;
     GET "/artifacts/{sha256}" artifact::artifact OPEN;
     POST "/auth/token" token::sign_in SIGN_IN;
     POST "/auth/refresh" token_refresh::refresh REFRESH;
@@ -226,8 +226,8 @@ pub fn with_routes(edge: Edge, more: Router<Edge>) -> Router {
         .iter()
         .zip(handlers())
         .fold(more, |router, (route, handler)| {
-            let handler = match route.rules.token {
-                true => handler.route_layer(from_fn_with_state(edge.clone(), gate::authenticate)),
+            let handler = match route.rules.is_guarded() {
+                true => handler.route_layer(from_fn_with_state(edge.clone(), gate::enter)),
                 false => handler,
             };
             router.route(route.path, handler)

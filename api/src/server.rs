@@ -41,7 +41,11 @@ pub struct ServerLimits {
 
 /// Where a request comes from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer(pub(crate) IpAddr);
+pub(crate) struct Peer {
+    pub(crate) address: IpAddr,
+    /// Many callers share the address.
+    pub(crate) is_proxy: bool,
+}
 
 /// How a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +82,7 @@ pub async fn serve_until(
             Some(_) = connections.join_next() => {}
             accepted = accept(&listener, &slots) => match accepted {
                 Ok((stream, peer, slot)) => {
-                    let router = router.clone().layer(Extension(Peer(peer)));
+                    let router = router.clone().layer(Extension(Peer { address: peer, is_proxy: false }));
                     connections.spawn(converse(stream, slot, router, limits.header_timeout, stopping.subscribe()));
                 }
                 Err(error) => {

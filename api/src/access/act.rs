@@ -5,7 +5,7 @@
 //! begun. The gate enters in the ledger whatever is refused.
 
 use super::Caller;
-use super::gate::Shown;
+use super::shown::Shown;
 use crate::edge::Edge;
 use crate::flow::answer::wait_for;
 use crate::flow::place;

@@ -1,185 +1,143 @@
-//! What stands before every guarded route: the body is read whole, its caller is let in or turned
-//! away, and the answer says where the caller stands.
+//! What stands before every route that demands a token or takes a body: the head is checked, the body
+//! is read whole, its caller is let in or turned away, and the answer says where the caller stands.
 //!
-//! The size comes first, because nothing else may cost more than that; the body's type and shape come
-//! last, in the handler, because they are nobody's business before the caller is known.
+//! Nothing of a body is read before all that the head shows was found good; what the route demands
+//! stands in its line of the table. The body's type and shape come last, in the handler, because they
+//! are nobody's business before the caller is known.
 
-use super::headers::{SIGNATURE, bearer, single, tell};
-use crate::edge::{Edge, PublicUrl};
-use crate::extract;
-use crate::json;
+use super::headers::tell;
+use super::refused_bytes::Spent;
+use super::shown::Shown;
+use crate::edge::Edge;
+use crate::extract::{self, Pace};
+use crate::flow::link_open;
+use crate::page;
 use crate::problem::{ApiError, Attached};
-use crate::route::{Dated, Limit, Rules, Signed};
-use crate::routes;
-use crate::server::Peer;
-use crate::trace::TraceContext;
+use crate::route::Signed;
 use axum::body::{Body, HttpBody};
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{FromRequestParts, Path, Request, State};
 use axum::http::request::Parts;
-use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use axum::http::{HeaderValue, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use chimera_core::access::signature;
 use chimera_core::error::Code;
-use chimera_core::limits::BODY_BYTES_MAX;
-use chimera_engine::access::{Door, Permit, Presented, Proof, Rate, Turned};
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use chimera_core::limits::BODY_RECHECK_MS;
+use chimera_engine::access::{Door, Known, Permit, Rate, Turned};
 use std::sync::Arc;
 
 /// The parameter by which an operator acts for another tenant.
 pub(crate) const FOR_TENANT: &str = "for_tenant";
 
-/// What a request shows, owned, so that it outlives the request's parts.
-pub(crate) struct Shown {
-    bearer: Option<String>,
-    /// The signature of the body alone.
-    signature: Option<String>,
-    pub(crate) body: Bytes,
-    rules: &'static Rules,
-    method: Method,
-    uri: Uri,
-    /// What a signature of the whole request can cover, if one is demanded.
-    fields: Vec<(String, String)>,
-    public: PublicUrl,
-    peer: Option<std::net::IpAddr>,
-    target: String,
-    trace_id: Option<String>,
-}
-
-impl Shown {
-    /// Reads what a request shows, and its body as far as it may go. Whatever can't be read is refused
-    /// like anything else: counted, and entered in the ledger.
-    pub(crate) async fn read(edge: &Edge, request: Request) -> Result<(Self, Request), Response> {
-        let (parts, body) = request.into_parts();
-        let Some(mut shown) = Self::of(edge, &parts) else {
-            // A route that the table doesn't know is a fault of ours: nobody gets through it.
-            return Err(ApiError::internal().into_response());
-        };
-        match shown.fill(&parts.headers, body).await {
-            Ok(()) => {
-                let body = Body::from(shown.body.clone());
-                Ok((shown, Request::from_parts(parts, body)))
-            }
-            Err(error) => Err(shown.refuse(edge, error).await),
-        }
-    }
-
-    /// What stands in a request's head and needs no trust.
-    fn of(edge: &Edge, parts: &Parts) -> Option<Self> {
-        let path = parts.extensions.get::<MatchedPath>()?.as_str();
-        let route = routes::route(&parts.method, path)?;
-        Some(Self {
-            bearer: None,
-            signature: None,
-            body: Bytes::new(),
-            rules: route.rules,
-            method: parts.method.clone(),
-            uri: parts.uri.clone(),
-            fields: match route.rules.signed {
-                Signed::Message => fields(&parts.headers),
-                Signed::Body | Signed::No => Vec::new(),
-            },
-            public: edge.public.clone(),
-            peer: parts.extensions.get::<Peer>().map(|peer| peer.0),
-            target: format!("{} {path}", parts.method),
-            trace_id: parts.extensions.get::<TraceContext>().map(|context| context.trace_id.clone()),
-        })
-    }
-
-    async fn fill(&mut self, headers: &HeaderMap, body: Body) -> Result<(), ApiError> {
-        if !body.is_end_stream() {
-            self.body = extract::read(body, BODY_BYTES_MAX).await?;
-        }
-        self.bearer = bearer(headers)?.map(str::to_owned);
-        self.signature = single(headers, &SIGNATURE)?.map(str::to_owned);
-        Ok(())
-    }
-
-    /// Refuses whoever sent something that can't be read, before it is known who they are.
-    pub(crate) async fn refuse(&self, edge: &Edge, error: ApiError) -> Response {
-        match door(edge) {
-            Ok(door) if error.code.status() < 500 => turned_away(door.refuse(&self.presented(), error.body).await),
-            _ => error.into_response(),
-        }
-    }
-
-    /// The body as JSON of one shape.
-    pub(crate) fn json<T: DeserializeOwned + 'static>(&self, headers: &HeaderMap) -> Result<T, ApiError> {
-        Ok(json::shaped(&self.document(headers)?)?)
-    }
-
-    /// The body as JSON of any shape.
-    pub(crate) fn document(&self, headers: &HeaderMap) -> Result<Value, ApiError> {
-        extract::require_json(headers)?;
-        Ok(json::parse(&self.body)?)
-    }
-
-    /// The token that was shown.
-    pub(crate) fn bearer(&self) -> &str {
-        self.bearer.as_deref().unwrap_or_default()
-    }
-
-    /// As the door wants to see it.
-    pub(crate) fn presented(&self) -> Presented<'_> {
-        let signature = self.signature.as_deref();
-        Presented {
-            bearer: self.bearer.as_deref(),
-            proof: match self.rules.signed {
-                Signed::No => Proof::Token,
-                Signed::Body => Proof::Body { signature, dated: self.rules.dated == Dated::IfSaid },
-                Signed::Message => Proof::Message(self.parts()),
-            },
-            body: &self.body,
-            reads: self.rules.limit == Limit::Reads,
-            peer: self.peer,
-            target: &self.target,
-            trace_id: self.trace_id.as_deref(),
-        }
-    }
-
-    /// What a signature of the whole request can cover.
-    fn parts(&self) -> signature::Parts<'_> {
-        let host = self.fields.iter().find(|(name, _)| name == "host").map(|(_, value)| value.as_str());
-        signature::Parts {
-            method: self.method.as_str(),
-            scheme: self.public.scheme(),
-            authority: self.uri.authority().map(Authority::as_str).or(host).unwrap_or_default(),
-            path: self.uri.path(),
-            prefix: self.public.prefix(),
-            query: self.uri.query(),
-            fields: &self.fields,
-            body: &self.body,
-        }
-    }
-}
-
-/// Header fields as a signature can cover them; those that are no text can't be.
-fn fields(headers: &HeaderMap) -> Vec<(String, String)> {
-    let text = |(name, value): (&HeaderName, &HeaderValue)| Some((name.to_string(), value.to_str().ok()?.to_owned()));
-    headers.iter().filter_map(text).collect()
-}
-
-/// Reads a request whole and finds out who sent it; its handler gets a permit.
-pub(crate) async fn authenticate(State(edge): State<Edge>, request: Request, next: Next) -> Response {
-    let (shown, mut request) = match Shown::read(&edge, request).await {
-        Ok(read) => read,
-        Err(refused) => return refused,
+/// Checks what the head of a request shows, reads its body, and lets its handler have it: with a permit, if the route
+/// demands a token.
+pub(crate) async fn enter(State(edge): State<Edge>, request: Request, next: Next) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let Some(mut shown) = Shown::of(&edge, &parts) else {
+        // A route that the table doesn't know is a fault of ours: nobody gets through it.
+        return ApiError::internal().into_response();
     };
-    let door = match door(&edge) {
+    let (announced, has_body) = (body.size_hint().lower(), !body.is_end_stream());
+    let received = match admit(&edge, &mut shown, &mut parts, announced).await {
+        Ok(known) => receive(&edge, &mut shown, known, body).await,
+        Err(refused) => Err(refused),
+    };
+    let request = Request::from_parts(parts, Body::from(shown.body.clone()));
+    match received {
+        Ok((Some(known), spent)) => let_in((&edge, known, shown, spent), request, next).await,
+        Ok((None, spent)) => let_through(shown, spent, request, next).await,
+        Err(refused) if has_body => last(refused),
+        Err(refused) => refused,
+    }
+}
+
+/// The last answer of a connection on which a body was left unread: nothing that follows it could be told from it.
+fn last(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+/// Lets the handler decide about whoever has no token.
+async fn let_through(shown: Shown, spent: Spent<'_>, mut request: Request, next: Next) -> Response {
+    request.extensions_mut().insert(Arc::new(shown));
+    let response = next.run(request).await;
+    if response.status().is_client_error() { response } else { spent.forgiven(response) }
+}
+
+/// Lets somebody in whose token counts, if the request is their own and within their quota.
+async fn let_in(
+    (edge, known, shown, spent): (&Edge, Known, Shown, Spent<'_>),
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let door = match door(edge) {
         Ok(door) => door,
         Err(error) => return error.into_response(),
     };
-    let permit = match door.identify(&shown.presented()).await {
+    let permit = match door.prove(known, &shown.presented()).await {
         Ok(permit) => permit,
         Err(turned) => return turned_away(turned),
     };
     let shown = Arc::new(shown);
     request.extensions_mut().insert(permit.clone());
     request.extensions_mut().insert(Arc::clone(&shown));
-    rate_limit_middleware((door, &permit, &shown), request, next).await
+    rate_limit_middleware((door, &permit, &shown, spent), request, next).await
+}
+
+/// Whoever sends a request, if its head shows all that the route demands and announces no body that is too large.
+async fn admit(edge: &Edge, shown: &mut Shown, parts: &mut Parts, announced: u64) -> Result<Option<Known>, Response> {
+    if let Err(error) = shown.read_head(&parts.headers, announced) {
+        return Err(shown.refuse(edge, error).await);
+    }
+    if shown.rules.link {
+        let checked = match link_open::flow(edge) {
+            Ok(flow) => flow.check_link(&link_token(parts).await).await.map_err(ApiError::from),
+            Err(error) => Err(error),
+        };
+        return checked.map(|()| None).map_err(|error| page::refused(error, &*edge.random));
+    }
+    let door = door(edge).map_err(IntoResponse::into_response)?;
+    match shown.rules.token {
+        true => door.admit(&shown.presented()).await.map(Some).map_err(turned_away),
+        false => door.admit_stranger(&shown.presented()).await.map(|()| None).map_err(turned_away),
+    }
+}
+
+async fn link_token(parts: &mut Parts) -> String {
+    link_open::named(Path::from_request_parts(parts, &()).await)
+}
+
+/// Reads the body of somebody who was admitted. A sender whose bodies were refused too often is refused unread, and one who
+/// took long is admitted anew: a token may have been revoked meanwhile.
+async fn receive<'a>(
+    edge: &'a Edge,
+    shown: &mut Shown,
+    known: Option<Known>,
+    body: Body,
+) -> Result<(Option<Known>, Spent<'a>), Response> {
+    let mut spent = Spent::new(edge, shown.peer, known.as_ref().map(Known::actor));
+    if shown.rules.body_bytes_max == 0 {
+        return Ok((known, spent));
+    }
+    if body.is_end_stream() {
+        shown.take(Bytes::new());
+        return Ok((known, spent));
+    }
+    if let Err(over) = spent.check() {
+        return Err(shown.refuse(edge, over).await);
+    }
+    let began = edge.clock.steady();
+    let pace = Pace { grace: edge.body_timeout, ..Pace::default() };
+    match extract::read(body, shown.rules.body_bytes_max, pace, |bytes| spent.add(bytes)).await {
+        Ok(bytes) => shown.take(bytes),
+        Err(error) => return Err(shown.refuse(edge, error).await),
+    }
+    if known.is_none() || edge.clock.steady().millis() - began.millis() <= BODY_RECHECK_MS {
+        return Ok((known, spent));
+    }
+    let door = door(edge).map_err(IntoResponse::into_response)?;
+    let known = door.admit(&shown.presented()).await.map_err(turned_away)?;
+    Ok((Some(known), spent))
 }
 
 /// Lets an operator act for another tenant, if the request says so. The parameter is no business of the handler.
@@ -215,12 +173,12 @@ fn misplaced(why: &str) -> ApiError {
 
 /// Counts a request of somebody who is known, and says in the answer where they stand.
 async fn rate_limit_middleware(
-    (door, permit, shown): (&Door, &Permit, &Shown),
+    (door, permit, shown, spent): (&Door, &Permit, &Shown, Spent<'_>),
     mut request: Request,
     call_next: Next,
 ) -> Response {
     let rate = match door.count(permit, &shown.presented()).await {
-        Ok(rate) => rate,
+        Ok(rate) => spent.forgiven(rate),
         Err(turned) => return turned_away(turned),
     };
     let response = match door.check_once(permit, &shown.presented()).await {

@@ -10,6 +10,8 @@ mod caller;
 pub(crate) mod gate;
 pub(crate) mod headers;
 pub(crate) mod jwks;
+pub(crate) mod refused_bytes;
+pub(crate) mod shown;
 pub(crate) mod tenant_add;
 pub(crate) mod tenant_get;
 pub(crate) mod tenant_list;

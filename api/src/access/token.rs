@@ -2,17 +2,19 @@
 //!
 //! The body is signed with the actor's key, says when it was made, and is used once.
 
-use super::gate::{Shown, door, turned_away, with_rate};
+use super::gate::{door, turned_away, with_rate};
+use super::shown::Shown;
 use crate::edge::Edge;
 use crate::flow::refusals::Entering;
 use crate::problem::ApiError;
-use axum::Json;
-use axum::extract::{Request, State};
-use axum::http::{HeaderValue, header};
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use chimera_engine::access::{SignIn, Tokens};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::sync::Arc;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Schema, Type};
 
@@ -62,12 +64,12 @@ pub(crate) struct TokenDocument {
     request_body = SignInBody,
     responses((status = 200, body = TokenDocument, description = "Tokens"), Entering)
 )]
-pub(crate) async fn sign_in(State(edge): State<Edge>, request: Request) -> Result<Response, ApiError> {
-    let (shown, request) = match Shown::read(&edge, request).await {
-        Ok(read) => read,
-        Err(refused) => return Ok(refused),
-    };
-    let SignInBody { actor, issued_at, nonce, scopes } = match shown.json(request.headers()) {
+pub(crate) async fn sign_in(
+    State(edge): State<Edge>,
+    Extension(shown): Extension<Arc<Shown>>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let SignInBody { actor, issued_at, nonce, scopes } = match shown.json(&headers) {
         Ok(body) => body,
         Err(error) => return Ok(shown.refuse(&edge, error).await),
     };

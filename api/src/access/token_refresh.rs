@@ -2,14 +2,18 @@
 //!
 //! The body is signed with the actor's key; the access token may have ended already.
 
-use super::gate::{Shown, door, turned_away};
+use super::gate::{door, turned_away};
+use super::shown::Shown;
 use super::token::{TokenDocument, given};
 use crate::edge::Edge;
 use crate::flow::refusals::Entering;
 use crate::problem::ApiError;
-use axum::extract::{Request, State};
+use axum::Extension;
+use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::Response;
 use serde::Deserialize;
+use std::sync::Arc;
 use utoipa::ToSchema;
 
 /// What is exchanged.
@@ -28,12 +32,12 @@ pub(crate) struct RefreshBody {
     request_body = RefreshBody,
     responses((status = 200, body = TokenDocument, description = "The next tokens"), Entering)
 )]
-pub(crate) async fn refresh(State(edge): State<Edge>, request: Request) -> Result<Response, ApiError> {
-    let (shown, request) = match Shown::read(&edge, request).await {
-        Ok(read) => read,
-        Err(refused) => return Ok(refused),
-    };
-    let RefreshBody { refresh_token } = match shown.json(request.headers()) {
+pub(crate) async fn refresh(
+    State(edge): State<Edge>,
+    Extension(shown): Extension<Arc<Shown>>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let RefreshBody { refresh_token } = match shown.json(&headers) {
         Ok(body) => body,
         Err(error) => return Ok(shown.refuse(&edge, error).await),
     };

@@ -1,7 +1,8 @@
 //! `POST /auth/revoke`: takes a token back before its time.
 
 use super::Caller;
-use super::gate::{Shown, door};
+use super::gate::door;
+use super::shown::Shown;
 use crate::edge::Edge;
 use crate::extract::OptionalJson;
 use crate::flow::refusals::Changing;

@@ -49,11 +49,13 @@ pub(crate) struct Said {
         (status = 400, body = String, content_type = "text/html", description = "The form can't be read"),
         (status = 403, body = String, content_type = "text/html", description = "The person may not decide any more"),
         (status = 404, body = String, content_type = "text/html", description = "There is no such link"),
+        (status = 408, body = String, content_type = "text/html", description = "The form arrived too slowly"),
         (status = 409, body = String, content_type = "text/html", description = "It was decided otherwise, or is not what the page showed"),
         (status = 410, body = String, content_type = "text/html", description = "The link was used or has expired"),
         (status = 413, body = String, content_type = "text/html", description = "The reason is too long"),
         (status = 415, body = String, content_type = "text/html", description = "It is no form"),
         (status = 422, body = String, content_type = "text/html", description = "The form lacks something"),
+        (status = 429, body = String, content_type = "text/html", description = "Too many bytes of refused requests came from the address"),
         (status = 503, body = String, content_type = "text/html", description = "The store takes no changes now"),
     )
 )]

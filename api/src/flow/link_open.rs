@@ -47,12 +47,12 @@ pub(crate) async fn open(State(edge): State<Edge>, token: Result<Path<String>, P
 }
 
 /// The token of a path; one that can't be read is nobody's.
-pub(super) fn named(token: Result<Path<String>, PathRejection>) -> String {
+pub(crate) fn named(token: Result<Path<String>, PathRejection>) -> String {
     token.map(|Path(token)| token).unwrap_or_default()
 }
 
 /// The room behind the link.
-pub(super) fn flow(edge: &Edge) -> Result<&Flow, ApiError> {
+pub(crate) fn flow(edge: &Edge) -> Result<&Flow, ApiError> {
     edge.flow.as_ref().ok_or_else(|| ApiError::new(Code::NotFound, "no workflows run here"))
 }
 

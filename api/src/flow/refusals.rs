@@ -46,6 +46,9 @@ pub(crate) enum Changing {
     /// INVALID_TRANSITION, OCC_CONFLICT, STALE_APPROVAL, CONFLICT_IDEMPOTENCY
     #[response(status = 409, content_type = "application/problem+json")]
     Conflict(ProblemDocument),
+    /// BODY_TIMEOUT
+    #[response(status = 408, content_type = "application/problem+json")]
+    TooSlow(ProblemDocument),
     /// PAYLOAD_TOO_LARGE
     #[response(status = 413, content_type = "application/problem+json")]
     TooLarge(ProblemDocument),
@@ -76,6 +79,9 @@ pub(crate) enum Entering {
     /// RBAC_FORBIDDEN
     #[response(status = 403, content_type = "application/problem+json")]
     Forbidden(ProblemDocument),
+    /// BODY_TIMEOUT
+    #[response(status = 408, content_type = "application/problem+json")]
+    TooSlow(ProblemDocument),
     /// PAYLOAD_TOO_LARGE
     #[response(status = 413, content_type = "application/problem+json")]
     TooLarge(ProblemDocument),

@@ -59,6 +59,7 @@ pub const fn page(code: Code) -> &'static str {
         Code::NotReady => text!("NOT_READY"),
         Code::Overloaded => text!("OVERLOADED"),
         Code::RequestTimeout => text!("REQUEST_TIMEOUT"),
+        Code::BodyTimeout => text!("BODY_TIMEOUT"),
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
@@ -97,6 +97,13 @@ impl Served {
         stream.write_all(bytes).await.unwrap();
         read_to_end(&mut stream).await
     }
+}
+
+/// Connects from one of this machine's addresses.
+pub(crate) async fn connect_from(from: &str, to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::new(from.parse().unwrap(), 0)).unwrap();
+    socket.connect(to).await.unwrap()
 }
 
 pub(crate) async fn read_to_end(stream: &mut TcpStream) -> String {

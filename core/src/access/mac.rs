@@ -38,9 +38,14 @@ fn keyed(key: &Secret) -> Hmac<Sha256> {
 #[must_use]
 pub fn is_signed<'a>(keys: impl IntoIterator<Item = &'a Secret>, body: &[u8], signature: &str) -> bool {
     let mut presented = [0_u8; 32];
-    let lower = signature.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let read = signature.len() == 64 && lower && hex::decode_to_slice(signature, &mut presented).is_ok();
+    let read = is_shaped(signature) && hex::decode_to_slice(signature, &mut presented).is_ok();
     is_made_by(keys, body, &presented) & read
+}
+
+/// Whether a text could be a signature: 64 digits of lower-case hex.
+#[must_use]
+pub fn is_shaped(signature: &str) -> bool {
+    signature.len() == 64 && signature.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// The same for a signature in bytes.

@@ -116,11 +116,7 @@ impl Claimed {
     pub fn read(parts: &Parts<'_>, actor: &str) -> Result<Vec<Self>, Unsigned> {
         let inputs = parts.dictionary("signature-input")?;
         let macs = parts.dictionary("signature")?;
-        let of_actor = |list: &InnerList| text(list, "keyid").is_some_and(|keyid| keyid == actor);
-        let labelled = inputs.iter().filter_map(|(label, entry)| match entry {
-            ListEntry::InnerList(list) if of_actor(list) => Some((macs.get(label), list)),
-            _ => None,
-        });
+        let labelled = inputs.iter().filter_map(|(label, entry)| Some((macs.get(label), list_of(entry, actor)?)));
         // The body is the same for all.
         let digest = OnceCell::new();
         let (mut found, mut first) = (Vec::new(), None);
@@ -138,6 +134,17 @@ impl Claimed {
             Some(why) if found.is_empty() => Err(why),
             None if found.is_empty() => Err(Unsigned::OtherKey(actor.to_owned())),
             _ => Ok(found),
+        }
+    }
+
+    /// Refuses a request whose head carries no signature of `actor` that can be read, as [`Claimed::read`] would, without
+    /// looking at the body.
+    pub fn check_head(parts: &Parts<'_>, actor: &str) -> Result<(), Unsigned> {
+        let inputs = parts.dictionary("signature-input")?;
+        parts.dictionary("signature")?;
+        match inputs.iter().any(|(_, entry)| list_of(entry, actor).is_some()) {
+            true => Ok(()),
+            false => Err(Unsigned::OtherKey(actor.to_owned())),
         }
     }
 
@@ -285,6 +292,14 @@ impl Signed {
         let digest = self.content_digest.as_deref().map(|digest| (CONTENT_DIGEST, digest));
         let signature = [("signature-input", self.input.as_str()), ("signature", self.signature.as_str())];
         digest.into_iter().chain(signature)
+    }
+}
+
+/// What a signature covers, if it names the key of `actor`.
+fn list_of<'a>(entry: &'a ListEntry, actor: &str) -> Option<&'a InnerList> {
+    match entry {
+        ListEntry::InnerList(list) if text(list, "keyid") == Some(actor) => Some(list),
+        _ => None,
     }
 }
 

@@ -138,6 +138,8 @@ codes! {
     DataDirLocked "DATA_DIR_LOCKED" ResourceError retry 409 "Another process uses the data folder";
     /// It was here and has been used up, or its time is over.
     Gone "GONE" ValidationError final 410 "It is not here any more";
+    /// The body arrived too slowly.
+    BodyTimeout "BODY_TIMEOUT" ResourceError retry 408 "The body arrived too slowly";
     /// The body or a part of it is too large.
     PayloadTooLarge "PAYLOAD_TOO_LARGE" ValidationError final 413 "The payload is too large";
     /// The body has a type that isn't taken here.

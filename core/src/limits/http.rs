@@ -11,6 +11,21 @@ pub const HEAD_BYTES_MAX: usize = 64 * 1024;
 pub const TARGET_BYTES_MAX: usize = 8 * 1024;
 /// Bytes of a request body. A larger one is refused with `PAYLOAD_TOO_LARGE`.
 pub const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Bytes of a body from somebody without a token: to sign in, to refresh a token, or by a link. A larger one is refused
+/// with `PAYLOAD_TOO_LARGE`.
+pub const STRANGER_BODY_BYTES_MAX: usize = 64 * 1024;
+/// Time for a body before it has to arrive at a rate. A slower one is refused with `BODY_TIMEOUT`. The setting
+/// `http.body_timeout_seconds` changes it.
+pub const BODY_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+/// Bytes a second of a body that takes longer than that, at least. A slower one is refused with `BODY_TIMEOUT`.
+pub const BODY_BYTES_PER_SECOND_MIN: u64 = 128 * 1024;
+/// Milliseconds of a body's arrival. After them its sender's token is checked a second time.
+pub const BODY_RECHECK_MS: i64 = 1_000;
+/// Bytes a minute of bodies in refused requests, for one address. Further bodies are refused unread with
+/// `RATE_LIMITED`. The setting `http.refused_bytes_per_minute_max` changes it.
+pub const REFUSED_BODY_BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
+/// Addresses, and actors at an address, whose refused bodies are counted in a minute. Those of others are not counted.
+pub const REFUSED_BODY_SENDERS_MAX: usize = 10_000;
 /// Nesting of a JSON document. A deeper one is refused with `SCHEMA_INVALID`, or `VALIDATION_FAILED` within a run.
 pub const JSON_DEPTH_MAX: usize = 64;
 /// Characters of a correlation id. A longer one is ignored, and the server makes its own.
@@ -20,6 +35,19 @@ pub const CORRELATION_CHARS_MAX: usize = 128;
 pub const REQUEST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 /// Pause when the system has no file handles left for a connection. New connections wait meanwhile.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+// Connections
+
+/// Connections from one address at one time. Further ones are refused with `RATE_LIMITED`; one of all connections is left
+/// for other addresses in any case. The setting `http.connections_per_address_max` changes it.
+pub const CONNECTIONS_PER_ADDRESS_DEFAULT: usize = 1_024;
+/// Connections beyond the limit of their address that are answered at a time. Further ones are closed without an answer.
+pub const CONNECTIONS_REFUSED_AT_ONCE_MAX: usize = 256;
+/// Bytes that are still taken from a client that sends on after its answer, so that it can read the answer. After them
+/// the connection is closed.
+pub const LINGER_BYTES_MAX: usize = 256 * 1024;
+/// Milliseconds for which they are taken, and for which a refused connection may ask something. After them it is closed.
+pub const LINGER_MS_MAX: u64 = 1_000;
 
 // Waiting for a run
 

@@ -1,7 +1,8 @@
 //! The door: who are you, is it you, is it now, how often.
 //!
 //! The checks come in one order, and the first that fails answers: token, its time, its revocation,
-//! the signature, its time, the rate, the nonce. Whoever is turned away is counted by address and
+//! the signature, its time, the rate, the nonce. What a request's head tells is checked before its body
+//! is read. Whoever is turned away is counted by address and
 //! entered in the ledger; whoever is let in gets a permit, and that is the only way to get one.
 
 use super::directory::{Directory, HeldKey, may_share, shares_key_of};
@@ -13,7 +14,7 @@ use crate::port::{CounterError, Counters};
 use chimera_core::access::signature::{Claimed, Parts, Unsigned};
 use chimera_core::access::tables::{REVOKED_TOKENS, TOKEN_FAMILIES};
 use chimera_core::access::token::{self, Claims, InvalidToken, TokenKey};
-use chimera_core::access::{ANONYMOUS, mac, scope};
+use chimera_core::access::{ANONYMOUS, address, mac, scope};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::limits::{CLOCK_SKEW_SECONDS, RATE_WINDOW_SECONDS, SIGNATURE_AHEAD_SECONDS_MAX, TOKENS_KNOWN_MAX};
 use chimera_core::record::{Scope, Select};
@@ -34,8 +35,8 @@ pub struct Presented<'a> {
     pub bearer: Option<&'a str>,
     /// What shows that the request is the actor's own.
     pub proof: Proof<'a>,
-    /// The body as it was received.
-    pub body: &'a [u8],
+    /// The body as it was received; none as long as it was not read.
+    pub body: Option<&'a [u8]>,
     /// It only asks.
     pub reads: bool,
     /// From where.
@@ -60,6 +61,18 @@ pub enum Proof<'a> {
     },
     /// A signature of method, path, query and body.
     Message(Parts<'a>),
+}
+
+/// Somebody whose token counts. It permits nothing: what they sent has to be proven theirs first.
+#[derive(Debug)]
+pub struct Known(Permit);
+
+impl Known {
+    /// Who it is.
+    #[must_use]
+    pub fn actor(&self) -> Arc<str> {
+        self.0.shared_actor()
+    }
 }
 
 /// Somebody who was turned away.
@@ -109,12 +122,38 @@ impl Door {
         Self { directory, rates, claims, known: Mutex::default() }
     }
 
-    /// Who it is, or why they are turned away.
-    pub async fn identify(&self, shown: &Presented<'_>) -> Result<Permit, Turned> {
+    /// Who it is, as far as the head of a request tells, or why they are turned away before its body is read: the token
+    /// must count, and a signature that the route demands must be there and readable.
+    pub async fn admit(&self, shown: &Presented<'_>) -> Result<Known, Turned> {
         let now = self.directory.parts.clock.now();
-        match self.recognise(shown, now).await {
-            Ok(permit) => Ok(permit),
-            Err((permit, body)) => Err(self.turn_away(shown, permit.as_ref(), body).await),
+        let permit = match self.recognise(shown, now).await {
+            Ok(permit) => permit,
+            Err(body) => return Err(self.turn_away(shown, None, body).await),
+        };
+        match check_head(Some(permit.actor()), &shown.proof) {
+            Ok(()) => Ok(Known(permit)),
+            Err(body) => Err(self.turn_away(shown, Some(&permit), body).await),
+        }
+    }
+
+    /// Turns somebody without a token away whose request lacks the signature that it needs, before its body is read.
+    pub async fn admit_stranger(&self, shown: &Presented<'_>) -> Result<(), Turned> {
+        match check_head(None, &shown.proof) {
+            Ok(()) => Ok(()),
+            Err(body) => Err(self.turn_away(shown, None, body).await),
+        }
+    }
+
+    /// Lets somebody in whose request, read whole, is their own and made now.
+    pub async fn prove(&self, Known(permit): Known, shown: &Presented<'_>) -> Result<Permit, Turned> {
+        let now = self.directory.parts.clock.now();
+        let once = self.is_own(permit.actor(), shown, now).and_then(|nonces| {
+            let once = || Once::new(permit.actor(), nonces.clone(), &*self.directory.parts.clock);
+            (!nonces.is_empty()).then(once).transpose()
+        });
+        match once {
+            Ok(once) => Ok(permit.once(once)),
+            Err(body) => Err(self.turn_away(shown, Some(&permit), body).await),
         }
     }
 
@@ -163,26 +202,20 @@ impl Door {
         self.directory.snapshot().registry.resolve(actor).quota_per_minute
     }
 
-    /// Who it is, if everything that was shown is right and new.
-    async fn recognise(&self, shown: &Presented<'_>, now: Timestamp) -> Result<Permit, (Option<Permit>, ErrorBody)> {
+    /// Whose token it is, if it counts.
+    async fn recognise(&self, shown: &Presented<'_>, now: Timestamp) -> Result<Permit, ErrorBody> {
         let jwt = |reason: InvalidToken| {
             let body = ErrorBody::new(Code::Unauthenticated, format!("Invalid JWT: {reason}"));
-            (None, body.with("reason", reason.to_string()))
+            body.with("reason", reason.to_string())
         };
-        let bearer = shown.bearer.ok_or_else(|| {
-            (None, ErrorBody::new(Code::Unauthenticated, "Invalid JWT: missing").with("reason", "missing"))
-        })?;
+        let bearer = shown
+            .bearer
+            .ok_or_else(|| ErrorBody::new(Code::Unauthenticated, "Invalid JWT: missing").with("reason", "missing"))?;
         let claims = self.validate_jwt(bearer, now).map_err(jwt)?;
-        if self.is_revoked(&claims).await.map_err(|body| (None, body))? {
+        if self.is_revoked(&claims).await? {
             return Err(jwt(InvalidToken::Revoked));
         }
-        let permit = self.permit(&claims).map_err(|body| (None, body))?;
-        let nonces = self.is_own(permit.actor(), shown, now).map_err(|body| (Some(permit.clone()), body))?;
-        let once = || Once::new(permit.actor(), nonces.clone(), &*self.directory.parts.clock);
-        match (!nonces.is_empty()).then(once).transpose() {
-            Ok(once) => Ok(permit.once(once)),
-            Err(body) => Err((Some(permit), body)),
-        }
+        self.permit(&claims)
     }
 
     /// Whether a request is the actor's own and made now; gives what makes it usable once.
@@ -190,8 +223,9 @@ impl Door {
         match &shown.proof {
             Proof::Token => Ok(Vec::new()),
             Proof::Body { signature, dated } => {
-                let _: KeyUsed = self.validate_hmac(actor, shown.body, *signature, now)?;
-                let nonce = if *dated { dated_body(shown.body, now)? } else { None };
+                let body = shown.body.unwrap_or_default();
+                let _: KeyUsed = self.validate_hmac(actor, body, *signature, now)?;
+                let nonce = if *dated { dated_body(body, now)? } else { None };
                 Ok(nonce.map(Nonce::from).into_iter().collect())
             }
             Proof::Message(parts) => self.validate_message(actor, parts, now),
@@ -202,19 +236,14 @@ impl Door {
     /// with each alone it could be sent again, now or when its time has come. Whoever is refused learns what they should
     /// have signed.
     fn validate_message(&self, actor: &str, parts: &Parts<'_>, now: Timestamp) -> Result<Vec<Nonce>, ErrorBody> {
-        let refused = |why: &Unsigned| {
-            ErrorBody::new(Code::SignatureInvalid, format!("the request is not signed: {why}"))
-                .with("reason", why.reason())
-                .with("header", "signature-input")
-        };
-        let all = Claimed::read(parts, actor).map_err(|why| refused(&why))?;
+        let all = Claimed::read(parts, actor).map_err(|why| unsigned(&why))?;
         let snapshot = self.directory.snapshot();
         let keys: Vec<_> = snapshot.keys(actor, now).map(|key| &key.secret).collect();
         // One that fits and is made now is enough; if none is, the first says why.
         let (mut nonces, mut counts, mut first) = (Vec::new(), false, None);
         for claimed in all {
             if let Err(why) = claimed.verify(keys.iter().copied()) {
-                first = first.or_else(|| Some(refused(&why).with("signature_base", claimed.base.as_str())));
+                first = first.or_else(|| Some(unsigned(&why).with("signature_base", claimed.base.as_str())));
                 continue;
             }
             let made_at = Timestamp::from_micros(claimed.created.saturating_mul(1_000_000));
@@ -331,9 +360,7 @@ impl Door {
         if let Some(key) = made.first() {
             return Ok(KeyUsed { id: key.id, of: key.of.clone() });
         }
-        let body = ErrorBody::new(Code::SignatureInvalid, "Invalid HMAC signature")
-            .with("reason", if signature.is_none() { "missing" } else { "mismatch" })
-            .with("header", "x-hmac-signature")
+        let body = invalid_hmac(if signature.is_none() { "missing" } else { "mismatch" })
             .with("bytes_received", body.len())
             .with("sha256", hex::encode(Sha256::digest(body)));
         Err(body)
@@ -384,8 +411,32 @@ impl Door {
     }
 }
 
+/// Whether the head of a request carries the signature that it needs, in a shape that could fit.
+fn check_head(actor: Option<&str>, proof: &Proof<'_>) -> Result<(), ErrorBody> {
+    match (proof, actor) {
+        (Proof::Body { signature: None, .. }, _) => Err(invalid_hmac("missing")),
+        (Proof::Body { signature: Some(signature), .. }, _) if !mac::is_shaped(signature) => {
+            Err(invalid_hmac("unreadable").with("expected", "64 digits of lower-case hex"))
+        }
+        (Proof::Message(parts), Some(actor)) => Claimed::check_head(parts, actor).map_err(|why| unsigned(&why)),
+        _ => Ok(()),
+    }
+}
+
+fn invalid_hmac(reason: &str) -> ErrorBody {
+    ErrorBody::new(Code::SignatureInvalid, "Invalid HMAC signature")
+        .with("reason", reason)
+        .with("header", "x-hmac-signature")
+}
+
+fn unsigned(why: &Unsigned) -> ErrorBody {
+    ErrorBody::new(Code::SignatureInvalid, format!("the request is not signed: {why}"))
+        .with("reason", why.reason())
+        .with("header", "signature-input")
+}
+
 fn flood_key(peer: Option<IpAddr>) -> String {
-    format!("flood:{}", peer.map(|peer| peer.to_string()).unwrap_or_default())
+    format!("flood:{}", peer.map(|peer| address::counted(peer).to_string()).unwrap_or_default())
 }
 
 /// The key under which all nodes find what was revoked.

@@ -26,7 +26,7 @@ mod tokens;
 pub use act::{Access, Act, Acted, Begun, OnDuplicate, Summary, What};
 pub use actors::{NewKey, Shown};
 pub use directory::{Directory, Parts, Snapshot};
-pub use door::{Door, Presented, Proof, Turned};
+pub use door::{Door, Known, Presented, Proof, Turned};
 pub use error::AccessError;
 pub use guard::Guard;
 pub(crate) use once::{is_repeated, used_before};

@@ -140,6 +140,10 @@ impl Permit {
         &self.actor
     }
 
+    pub(super) fn shared_actor(&self) -> Arc<str> {
+        Arc::clone(&self.actor)
+    }
+
     /// A person or not, in the ledger's word.
     #[must_use]
     pub fn kind(&self) -> ActorType {

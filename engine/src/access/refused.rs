@@ -89,7 +89,7 @@ pub(super) async fn enter(
     let parts = &directory.parts;
     let data = json!({
         "code": body.code, "details": entered(&body.details), "target": shown.target,
-        "body_sha256": hex::encode(Sha256::digest(shown.body)), "body_bytes": shown.body.len(),
+        "body_sha256": shown.body.map(|body| hex::encode(Sha256::digest(body))), "body_bytes": shown.body.map(<[u8]>::len),
         "peer": shown.peer.map(|peer| peer.to_string()),
     });
     let mut decision = rejected(directory, permit, shown.target, data, &body);

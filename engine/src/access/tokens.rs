@@ -118,7 +118,7 @@ impl Door {
             Proof::Body { signature, .. } => signature,
             Proof::Token | Proof::Message(_) => None,
         };
-        self.validate_hmac(actor, shown.body, signature, now)
+        self.validate_hmac(actor, shown.body.unwrap_or_default(), signature, now)
     }
 
     async fn begin_family(&self, grant: &Grant<'_>, nonce: &str, now: Timestamp) -> Result<Tokens, AccessError> {

@@ -63,6 +63,11 @@ impl Flow {
         Ok(Opened { person: link.permit.actor().to_owned(), review })
     }
 
+    /// Refuses a link that nothing can be decided by any more, as deciding would. Nothing changes.
+    pub async fn check_link(&self, token: &str) -> Result<(), FlowError> {
+        self.link_of(token).await.map(|_| ())
+    }
+
     /// Decides as the person to whom the link was sent, about exactly what they were shown.
     pub async fn decide_by_link(
         &self,

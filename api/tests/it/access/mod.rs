@@ -18,4 +18,5 @@ mod rate;
 mod shared_key;
 mod tenants;
 mod tokens;
+mod unread;
 mod whole;

@@ -161,10 +161,14 @@ async fn headers_that_stand_twice_and_bodies_that_are_no_json_are_entered_too() 
     assert_eq!(sent(twice).await.code(), "UNAUTHENTICATED");
     let twice = porch.request("user_ann", Method::POST, "/act", &body).header("x-hmac-signature", "00");
     assert_eq!(sent(twice).await.code(), "SIGNATURE_INVALID");
-    let request = porch.house.client.post(porch.house.server.url("/auth/token"));
-    assert_eq!(sent(request.header("content-type", "application/json").body("{")).await.code(), "SCHEMA_INVALID");
-    let request = porch.house.client.post(porch.house.server.url("/auth/refresh"));
-    let answer = sent(request.body("refresh_token=x")).await;
+    let signed = |path: &str, text: &str| {
+        let request = porch.house.client.post(porch.house.server.url(path)).body(text.to_owned());
+        request.header("x-hmac-signature", by("user_ann", text))
+    };
+    let request = signed("/auth/token", "{");
+    assert_eq!(sent(request.header("content-type", "application/json")).await.code(), "SCHEMA_INVALID");
+    let request = signed("/auth/refresh", "refresh_token=x");
+    let answer = sent(request).await;
     assert_eq!(answer.code(), "UNSUPPORTED_MEDIA_TYPE");
     assert_eq!(answer.number("x-ratelimit-remaining"), 6);
     assert_eq!(porch.refusals().len(), 4);

@@ -1,0 +1,169 @@
+//! How many bytes of refused requests are read for one sender in a minute.
+//!
+//! A sender is an address or, for whoever shows a token that counts, the actor at an address, so that nobody pays for a
+//! neighbour who sends rubbish. A body counts from the moment it was read until its request is found to be its caller's
+//! own and within their quota. As long as nobody is over the limit, a request looks at one number and takes no lock.
+
+use crate::edge::Edge;
+use crate::problem::ApiError;
+use crate::server::Peer;
+use chimera_core::access::address;
+use chimera_core::error::Code;
+use chimera_core::limits::{REFUSED_BODY_BYTES_DEFAULT, REFUSED_BODY_SENDERS_MAX};
+use chimera_core::time::Timestamp;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const MINUTE_MS: i64 = 60_000;
+
+/// An address, and the actor there if it has a token that counts.
+type Sender = (IpAddr, Option<Arc<str>>);
+
+/// What was read and refused in this minute.
+pub(crate) struct RefusedBytes {
+    bytes_max: u64,
+    /// Senders that are over the limit, or were when somebody last looked.
+    over: AtomicUsize,
+    minute: Mutex<Minute>,
+}
+
+#[derive(Default)]
+struct Minute {
+    number: i64,
+    bytes: BTreeMap<Sender, u64>,
+}
+
+impl Default for RefusedBytes {
+    fn default() -> Self {
+        Self::bounded(REFUSED_BODY_BYTES_DEFAULT)
+    }
+}
+
+impl RefusedBytes {
+    /// So many bytes a minute for each sender.
+    pub(crate) fn bounded(bytes_max: u64) -> Self {
+        Self { bytes_max, over: AtomicUsize::new(0), minute: Mutex::default() }
+    }
+
+    /// The minute of now; what was counted before it is forgotten.
+    fn minute(&self, now: Timestamp) -> MutexGuard<'_, Minute> {
+        let mut minute = self.minute.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = now.millis().div_euclid(MINUTE_MS);
+        if minute.number != number {
+            *minute = Minute { number, bytes: BTreeMap::new() };
+            self.over.store(0, Ordering::Relaxed);
+        }
+        minute
+    }
+
+    /// Seconds until a sender may send again, if it is over the limit.
+    fn wait(&self, sender: &Sender, now: Timestamp) -> Option<u64> {
+        if self.over.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let spent = self.minute(now).bytes.get(sender).copied().unwrap_or_default();
+        let left_ms = MINUTE_MS - now.millis().rem_euclid(MINUTE_MS);
+        (spent >= self.bytes_max).then(|| left_ms.unsigned_abs().div_ceil(1_000))
+    }
+
+    fn charge(&self, sender: Sender, bytes: u64, now: Timestamp) {
+        let mut minute = self.minute(now);
+        // Whoever has so many addresses has as many budgets anyway.
+        if minute.bytes.len() >= REFUSED_BODY_SENDERS_MAX && !minute.bytes.contains_key(&sender) {
+            return;
+        }
+        let spent = minute.bytes.entry(sender).or_default();
+        let was_under = *spent < self.bytes_max;
+        *spent = spent.saturating_add(bytes);
+        if was_under && *spent >= self.bytes_max {
+            self.over.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Bytes that were read of a request. Unless they are forgiven they count against their sender, also when the request
+/// ends early.
+pub(crate) struct Spent<'a> {
+    edge: &'a Edge,
+    /// None: a proxy, through which strangers come whom nobody can tell apart.
+    sender: Option<Sender>,
+    bytes: u64,
+}
+
+impl<'a> Spent<'a> {
+    /// Nothing yet.
+    pub(super) fn new(edge: &'a Edge, peer: Option<Peer>, actor: Option<Arc<str>>) -> Self {
+        let peer = peer.filter(|peer| actor.is_some() || !peer.is_proxy);
+        Self { edge, sender: peer.map(|peer| (address::counted(peer.address), actor)), bytes: 0 }
+    }
+
+    /// Refuses a sender that is over the limit.
+    pub(super) fn check(&self) -> Result<(), ApiError> {
+        let refused = &self.edge.refused_bytes;
+        let wait = self.sender.as_ref().and_then(|sender| refused.wait(sender, self.edge.clock.steady()));
+        let Some(seconds) = wait else { return Ok(()) };
+        metrics::counter!("chimera_http_bodies_refused_total", "reason" => "address").increment(1);
+        let message = "too many bytes of refused requests came from this address; the body was not read";
+        Err(ApiError::new(Code::RateLimited, message)
+            .with("refused_bytes_per_minute_max", refused.bytes_max)
+            .retry_after(seconds))
+    }
+
+    pub(super) fn add(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+    }
+
+    /// Passes on what the caller got: the request was their own.
+    pub(super) fn forgiven<T>(mut self, got: T) -> T {
+        self.bytes = 0;
+        got
+    }
+}
+
+impl Drop for Spent<'_> {
+    fn drop(&mut self) {
+        if self.bytes == 0 {
+            return;
+        }
+        metrics::counter!("chimera_http_refused_body_bytes_total").increment(self.bytes);
+        if let Some(sender) = self.sender.take() {
+            self.edge.refused_bytes.charge(sender, self.bytes, self.edge.clock.steady());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    const NOW: Timestamp = Timestamp::from_micros(45_000_000);
+
+    fn sender(number: u32) -> Sender {
+        (IpAddr::V4(Ipv4Addr::from_bits(number)), None)
+    }
+
+    #[test]
+    fn a_sender_over_the_limit_waits_for_the_next_minute_and_nobody_else_does() {
+        let refused = RefusedBytes::bounded(100);
+        refused.charge(sender(1), 99, NOW);
+        assert_eq!(refused.wait(&sender(1), NOW), None);
+        refused.charge(sender(1), 1, NOW);
+        assert_eq!((refused.wait(&sender(1), NOW), refused.wait(&sender(2), NOW)), (Some(15), None));
+        assert_eq!(refused.wait(&(sender(1).0, Some("user_ann".into())), NOW), None);
+        assert_eq!(refused.wait(&sender(1), NOW.plus_seconds(15)), None);
+        assert_eq!(refused.over.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_flood_of_addresses_takes_no_more_memory_than_allowed_and_forgets_nobody_who_is_over() {
+        let refused = RefusedBytes::bounded(100);
+        refused.charge(sender(0), 100, NOW);
+        let most = u32::try_from(REFUSED_BODY_SENDERS_MAX).unwrap();
+        (1..2 * most).for_each(|number| refused.charge(sender(number), 100, NOW));
+        assert_eq!(refused.minute(NOW).bytes.len(), REFUSED_BODY_SENDERS_MAX);
+        assert_eq!(refused.wait(&sender(0), NOW), Some(15));
+    }
+}
