@@ -1,23 +1,27 @@
 //! Connections: how many, how slow, and how they end.
 //!
-//! Connections beyond the limit wait in the kernel's queue. A client that dawdles with its request
+//! Connections beyond the limit wait in the kernel's queue, and those of an address that has too many
+//! are refused. A client that dawdles with its request
 //! head, keeps an idle connection open too long, or doesn't take its answer, is cut off. On stop
 //! nobody new is let in, every request that has begun may finish, to the last byte of its answer,
 //! within the grace time, and what is left then is dropped.
 //! Only HTTP/1.1 is spoken: its head timer covers the whole life of a connection.
 
 mod direct;
+mod places;
 mod stall;
 
 pub use direct::Direct;
 
 use axum::{Extension, Router};
+use chimera_core::access::address::Network;
 use chimera_core::error::io_reason;
 use chimera_core::limits::{ACCEPT_PAUSE, HEAD_BYTES_MAX};
 use futures::FutureExt;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use places::{Place, Places};
 use stall::Impatient;
 use std::net::IpAddr;
 use std::pin::pin;
@@ -28,10 +32,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 /// The limits of a listener.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
     /// Connections at one time.
     pub connections_max: usize,
+    /// Of these, connections from one address; one is left for others in any case.
+    pub connections_per_address_max: usize,
+    /// Addresses of proxies, which have no limit of their own.
+    pub proxies: Arc<[Network]>,
     /// How long a client may take to send a request head, how long a connection may idle, and how
     /// long an answer may wait for a client that takes nothing of it.
     pub header_timeout: Duration,
@@ -61,7 +69,8 @@ pub async fn serve(
     limits: ServerLimits,
     stop: impl Future<Output = ()>,
 ) -> Drained {
-    serve_until(listener, router, limits, stop.map(|()| limits.shutdown_grace)).await
+    let grace = limits.shutdown_grace;
+    serve_until(listener, router, limits, stop.map(|()| grace)).await
 }
 
 /// The same; `stop` says how long requests may still take, whatever the limits say.
@@ -72,6 +81,8 @@ pub async fn serve_until(
     stop: impl Future<Output = Duration>,
 ) -> Drained {
     let slots = Arc::new(Semaphore::new(limits.connections_max));
+    let ServerLimits { connections_max, connections_per_address_max, proxies, .. } = limits;
+    let places = Arc::new(Places::new(connections_per_address_max, connections_max, proxies));
     let (stopping, _) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut stop = pin!(stop);
@@ -81,9 +92,16 @@ pub async fn serve_until(
             grace = &mut stop => break grace,
             Some(_) = connections.join_next() => {}
             accepted = accept(&listener, &slots) => match accepted {
-                Ok((stream, peer, slot)) => {
-                    let router = router.clone().layer(Extension(Peer { address: peer, is_proxy: false }));
-                    connections.spawn(converse(stream, slot, router, limits.header_timeout, stopping.subscribe()));
+                Ok((stream, address, slot)) => match places.take(address) {
+                    Some(place) => {
+                        let peer = Peer { address, is_proxy: place.is_proxy() };
+                        let router = router.clone().layer(Extension(peer));
+                        let held = (slot, place);
+                        connections.spawn(converse(stream, held, router, limits.header_timeout, stopping.subscribe()));
+                    }
+                    None => {
+                        connections.spawn(Arc::clone(&places).refuse(stream));
+                    }
                 }
                 Err(error) => {
                     tracing::warn!(reason = io_reason(&error), "a connection could not be accepted");
@@ -114,7 +132,7 @@ async fn accept(
 
 async fn converse(
     stream: TcpStream,
-    slot: OwnedSemaphorePermit,
+    held: (OwnedSemaphorePermit, Place),
     router: Router,
     header_timeout: Duration,
     mut stopping: watch::Receiver<bool>,
@@ -137,5 +155,5 @@ async fn converse(
     if let Err(error) = ended {
         tracing::debug!(reason = %error, "a connection ended early");
     }
-    drop(slot);
+    drop(held);
 }

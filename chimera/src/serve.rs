@@ -78,15 +78,9 @@ pub(crate) async fn serve(
     let telemetry = telemetry::start(config, terminal, ambient.clock.clone())?;
     ambient.spans = telemetry.spans();
     let (listener, address) = listen(&config.listen).await?;
-    let limits = ServerLimits {
-        connections_max: config.connections_max,
-        header_timeout: config.header_timeout,
-        shutdown_grace: config.shutdown_grace,
-    };
-    let edge = Edge::new(ambient.clock.clone(), ambient.random.clone())
-        .with_metrics(telemetry.render_metrics())
-        .with_request_timeout(config.request_timeout);
-    let waiting = Waiting::begin(config, &listener, edge, limits)?;
+    let limits = limits(config);
+    let edge = bounded_edge(config, &ambient).with_metrics(telemetry.render_metrics());
+    let waiting = Waiting::begin(config, &listener, edge, limits.clone())?;
     let started = tokio::select! {
         biased;
         // Nothing is driven yet, so nothing has to end.
@@ -104,12 +98,11 @@ pub(crate) async fn serve(
         Some(example) => Some(crate::access::token(&parts.access, &example.actor)?),
         None => None,
     };
-    let mut edge = Edge::new(ambient.clock.clone(), ambient.random.clone())
+    let mut edge = bounded_edge(config, &ambient)
         .with_checks(parts.checks.iter().map(|check| config.mask.check(check)).collect())
         .with_blobs(parts.blobs.clone())
         .with_metrics(telemetry.render_metrics())
-        .with_public_url(&compose::base_url(config, address))
-        .with_request_timeout(config.request_timeout);
+        .with_public_url(&compose::base_url(config, address));
     if let Some(flow) = parts.flow() {
         if purpose == (Purpose::Trying { examples: true }) && flow.hold().is_none() {
             crate::flow::examples::apply(&flow, &compose::operator()).await?;
@@ -145,6 +138,25 @@ pub(crate) async fn serve(
         ended = whole => Ok(ended),
         Ok(()) = second => Ok(Ended::Cut),
     }
+}
+
+/// The limits of the listener, as configured.
+pub(crate) fn limits(config: &Config) -> ServerLimits {
+    ServerLimits {
+        connections_max: config.http.connections_max,
+        connections_per_address_max: config.http.connections_per_address_max,
+        proxies: config.http.proxies.clone().into(),
+        header_timeout: config.http.header_timeout,
+        shutdown_grace: config.shutdown_grace,
+    }
+}
+
+/// An edge with the limits of requests, as configured.
+pub(crate) fn bounded_edge(config: &Config, ambient: &Ambient) -> Edge {
+    Edge::new(ambient.clock.clone(), ambient.random.clone())
+        .with_request_timeout(config.http.request_timeout)
+        .with_body_timeout(config.http.body_timeout)
+        .with_refused_bytes_max(config.http.refused_bytes_per_minute_max)
 }
 
 /// Opens what the node runs on, once its clock agrees. `ambient` begins anew if that took time.

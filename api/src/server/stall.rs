@@ -3,7 +3,11 @@
 //! Without it, somebody who asks for much and takes nothing would hold a place, a file and the
 //! memory of an answer for as long as they like. Only waiting without any progress counts: a slow
 //! reader may take all the time it needs.
+//!
+//! At the end, what the client still sends is taken for a moment: a socket that is closed with unread
+//! bytes is reset, and the answer might be lost to whoever was not asked for the rest of its body.
 
+use chimera_core::limits::{LINGER_BYTES_MAX, LINGER_MS_MAX};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -16,11 +20,14 @@ pub(super) struct Impatient<S> {
     stream: S,
     limit: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
+    is_shut: bool,
+    /// Bytes that were taken after the end.
+    lingered: usize,
 }
 
 impl<S> Impatient<S> {
     pub(super) const fn new(stream: S, limit: Duration) -> Self {
-        Self { stream, limit, waiting: None }
+        Self { stream, limit, waiting: None, is_shut: false, lingered: 0 }
     }
 
     /// Passes on what a write gave; one that must wait does so no longer than the limit.
@@ -35,7 +42,26 @@ impl<S> Impatient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
+impl<S: AsyncRead + Unpin> Impatient<S> {
+    /// Takes what still comes, a little of it for a little while, if anything does.
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut bytes = [0; 4_096];
+        while self.lingered < LINGER_BYTES_MAX {
+            let mut into = ReadBuf::new(&mut bytes);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut into) {
+                Poll::Ready(Ok(())) if !into.filled().is_empty() => self.lingered += into.filled().len(),
+                Poll::Pending if self.lingered > 0 => {
+                    let moment = Duration::from_millis(LINGER_MS_MAX);
+                    return self.waiting.get_or_insert_with(|| Box::pin(sleep(moment))).as_mut().poll(cx);
+                }
+                _ => break,
+            }
+        }
+        Poll::Ready(())
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let wrote = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.limited(cx, wrote)
@@ -59,7 +85,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        if !self.is_shut {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
+            (self.is_shut, self.waiting) = (true, None);
+        }
+        self.poll_linger(cx).map(Ok)
     }
 }
 

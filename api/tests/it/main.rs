@@ -6,6 +6,7 @@ mod artifacts;
 mod connections;
 mod downloads;
 mod errors;
+mod floods;
 mod flow;
 mod heads;
 mod ops;

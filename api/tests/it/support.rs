@@ -46,6 +46,8 @@ pub(crate) fn edge() -> Edge {
 pub(crate) fn limits() -> ServerLimits {
     ServerLimits {
         connections_max: 64,
+        connections_per_address_max: 64,
+        proxies: std::sync::Arc::new([]),
         header_timeout: Duration::from_secs(20),
         shutdown_grace: Duration::from_secs(20),
     }

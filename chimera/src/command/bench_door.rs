@@ -9,8 +9,8 @@ use crate::cli::BenchStore;
 use crate::compose::{Ambient, FlowBench, operator};
 use crate::failure::{Failure, Outcome};
 use crate::home::Home;
-use crate::serve::{Signals, listen};
-use chimera_api::{Edge, ServerLimits};
+use crate::serve::{self, Signals, listen};
+use chimera_api::ServerLimits;
 use chimera_core::error::Code;
 use serde_json::json;
 use std::net::SocketAddr;
@@ -31,10 +31,7 @@ pub(crate) async fn door(scene: &Scene<'_>, at: SocketAddr, store: Option<BenchS
     let permit = operator();
     let applied = bench.flow.workflows().apply(&permit, "three", &workflow().to_string()).await;
     applied.map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
-    let edge = Edge::new(ambient.clock.clone(), ambient.random.clone())
-        .with_flow(bench.flow.clone())
-        .with_access(bench.access.clone())
-        .with_request_timeout(config.request_timeout);
+    let edge = serve::bounded_edge(&config, &ambient).with_flow(bench.flow.clone()).with_access(bench.access.clone());
     let url = format!("http://{address}/act");
     let token = crate::access::token(&bench.access, &bench.actor.actor)?;
     // The body alone is signed there, so that a load generator can send one request again and again.
@@ -44,11 +41,8 @@ pub(crate) async fn door(scene: &Scene<'_>, at: SocketAddr, store: Option<BenchS
         true => format!("{}\n", json!({"url": url, "token": token, "body": body, "signature": signature})),
         false => format!("{url}\nAuthorization: Bearer {token}\nX-HMAC-Signature: {signature}\n{body}\n"),
     })?;
-    let limits = ServerLimits {
-        connections_max: config.connections_max,
-        header_timeout: config.header_timeout,
-        shutdown_grace: config.shutdown_grace,
-    };
+    // A load generator has one address.
+    let limits = ServerLimits { connections_per_address_max: config.http.connections_max, ..serve::limits(&config) };
     let stop = async {
         let _ = signals.first.await;
         edge.begin_stopping();

@@ -6,6 +6,7 @@
 
 use super::listen::{self, Listen};
 use super::setting::{Kind, Paired};
+use chimera_core::access::address::Network;
 use chimera_core::ledger::checkpoint::PublicKey;
 
 /// A value as a layer spells it.
@@ -45,6 +46,9 @@ pub(crate) fn check(kind: Kind, raw: &Raw) -> Result<Typed, String> {
             .ok_or_else(|| format!("a whole number of {unit} from {min} to {max}")),
         Kind::Boolean => boolean(raw).map(Typed::Boolean).ok_or_else(|| "`true` or `false`".to_owned()),
         Kind::Hosts => list(raw, "a list of `host` or `host:port`", is_host),
+        Kind::Networks => {
+            list(raw, "a list of IP addresses, or ranges such as `10.0.0.0/8`", |text| text.parse::<Network>().is_ok())
+        }
         Kind::PublicKeys => {
             list(raw, "a list of Ed25519 public keys, 64 hex digits each", |text| PublicKey::from_hex(text).is_some())
         }

@@ -26,6 +26,7 @@ pub(crate) use show::{masked_url, show};
 
 use crate::mask::Mask;
 use check::{Typed, pair};
+use chimera_core::access::address::Network;
 use chimera_core::ledger::checkpoint::PublicKey;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -91,12 +92,8 @@ pub(crate) struct Config {
     pub(crate) secret_variables: SecretVariables,
     /// What of all this, and of the secrets that it names, must not be read.
     pub(crate) mask: Mask,
-    /// Connections at one time.
-    pub(crate) connections_max: usize,
-    /// How long a client may take for a request head, idle, or leave an answer untaken.
-    pub(crate) header_timeout: Duration,
-    /// How long a request may take until its answer begins.
-    pub(crate) request_timeout: Duration,
+    /// Connections, requests and their bodies.
+    pub(crate) http: HttpConfig,
     /// How long calls and requests may run on after the stop.
     pub(crate) shutdown_grace: Duration,
     /// How long everything goes on before the stop, while readiness says that it comes.
@@ -138,11 +135,42 @@ impl Config {
             secrets_file: page.path("secrets.file"),
             secret_variables: SecretVariables::default(),
             mask: Mask::default(),
-            connections_max: page.count("http.connections_max"),
-            header_timeout: page.seconds("http.header_timeout_seconds"),
-            request_timeout: page.seconds("http.request_timeout_seconds"),
+            http: HttpConfig::of(&page),
             shutdown_grace: page.seconds("shutdown.grace_seconds"),
             shutdown_delay: page.seconds("shutdown.delay_seconds"),
+        }
+    }
+}
+
+/// Settings of the HTTP edge.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpConfig {
+    /// Connections at one time.
+    pub(crate) connections_max: usize,
+    /// Of these, connections from one address.
+    pub(crate) connections_per_address_max: usize,
+    /// Addresses of proxies, which have no limit of their own.
+    pub(crate) proxies: Vec<Network>,
+    /// Bytes of refused bodies that are read for one address in a minute.
+    pub(crate) refused_bytes_per_minute_max: u64,
+    /// How long a client may take for a request head, idle, or leave an answer untaken.
+    pub(crate) header_timeout: Duration,
+    /// How long a body may take before it has to arrive at the least rate.
+    pub(crate) body_timeout: Duration,
+    /// How long a request may take until its answer begins.
+    pub(crate) request_timeout: Duration,
+}
+
+impl HttpConfig {
+    fn of(page: &Page<'_>) -> Self {
+        Self {
+            connections_max: page.count("http.connections_max"),
+            connections_per_address_max: page.count("http.connections_per_address_max"),
+            proxies: page.list("http.proxies").iter().filter_map(|network| network.parse().ok()).collect(),
+            refused_bytes_per_minute_max: page.number("http.refused_bytes_per_minute_max"),
+            header_timeout: page.seconds("http.header_timeout_seconds"),
+            body_timeout: page.seconds("http.body_timeout_seconds"),
+            request_timeout: page.seconds("http.request_timeout_seconds"),
         }
     }
 }

@@ -45,7 +45,9 @@ fn kind(kind: Kind) -> String {
         Kind::Listen => "`HOST:PORT`".to_owned(),
         Kind::Boolean => "`true`, `false`".to_owned(),
         Kind::SecretName => "`secret://NAME`".to_owned(),
-        Kind::Hosts | Kind::PublicKeys | Kind::Pairs(_) => "list; in the environment separated by commas".to_owned(),
+        Kind::Hosts | Kind::Networks | Kind::PublicKeys | Kind::Pairs(_) => {
+            "list; in the environment separated by commas".to_owned()
+        }
         Kind::Url(schemes) => {
             let urls: Vec<String> = schemes.iter().map(|scheme| format!("`{scheme}://`")).collect();
             format!("URL: {}", urls.join(", "))

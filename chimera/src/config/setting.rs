@@ -40,6 +40,8 @@ pub(crate) enum Kind {
     Boolean,
     /// `host` or `host:port`, any number of them.
     Hosts,
+    /// IP addresses and ranges of them, any number.
+    Networks,
     /// `name=value`, any number of them; what the value must look like.
     Pairs(Paired),
     /// Ed25519 public keys, any number of them.
@@ -85,7 +87,7 @@ impl Setting {
 
     /// Whether an empty text is a value: a list of nothing.
     pub(crate) const fn is_list(&self) -> bool {
-        matches!(self.kind, Kind::Hosts | Kind::Pairs(_) | Kind::PublicKeys)
+        matches!(self.kind, Kind::Hosts | Kind::Networks | Kind::Pairs(_) | Kind::PublicKeys)
     }
 
     /// The name of its environment variable.
@@ -242,10 +244,38 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "Connections at one time; more wait.",
     ),
     Setting::new(
+        "http.connections_per_address_max",
+        Kind::Number { min: 1, max: 100_000, unit: "connections" },
+        Some("256"),
+        "Connections at one time from one address (IPv6: from one /64); more are refused with 429. One of \
+         `http.connections_max` is always left for others.",
+    ),
+    Setting::new(
+        "http.proxies",
+        Kind::Networks,
+        Some(""),
+        "Addresses of reverse proxies in front of the server, such as `10.0.0.0/8`: they may have any number of connections, \
+         and what strangers send through them is not counted by address.",
+    ),
+    Setting::new(
+        "http.refused_bytes_per_minute_max",
+        Kind::Number { min: 1, max: 1_000_000_000_000, unit: "bytes" },
+        Some("8388608"),
+        "Bytes of bodies a minute that are read for one address, or for one actor at an address, in requests that are then \
+         refused; more are refused unread with 429.",
+    ),
+    Setting::new(
         "http.header_timeout_seconds",
         seconds(1, 600),
         Some("15"),
         "How long a client may take for a request head, idle, or leave an answer untaken.",
+    ),
+    Setting::new(
+        "http.body_timeout_seconds",
+        seconds(1, 600),
+        Some("10"),
+        "How long the body of a request may take before it has to arrive at 128 KiB a second on the whole; a slower one is \
+         refused with 408.",
     ),
     Setting::new(
         "http.request_timeout_seconds",
@@ -424,3 +454,21 @@ pub(crate) static SETTINGS: &[Setting] = &[
         "How long a server that was asked to stop goes on as before while `/readyz` says that it stops, so that load balancers send nothing more; comes before the grace time.",
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chimera_core::limits;
+
+    #[test]
+    fn the_limits_of_the_http_edge_have_their_defaults_in_the_page_of_limits() {
+        let default = |key: &str| SETTINGS.iter().find(|setting| setting.key == key).unwrap().default.unwrap();
+        for (key, limit) in [
+            ("http.connections_per_address_max", limits::CONNECTIONS_PER_ADDRESS_DEFAULT as u64),
+            ("http.refused_bytes_per_minute_max", limits::REFUSED_BODY_BYTES_DEFAULT),
+            ("http.body_timeout_seconds", limits::BODY_SECONDS_DEFAULT),
+        ] {
+            assert_eq!(default(key), limit.to_string(), "{key}");
+        }
+    }
+}

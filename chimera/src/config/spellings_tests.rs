@@ -24,6 +24,7 @@ fn values(setting: &Setting) -> Vec<String> {
         Kind::Boolean => texts(&["true", "false"]),
         Kind::Number { min, max, .. } => vec![min.to_string(), max.to_string()],
         Kind::Hosts => texts(&["a.example", "a.example,b.example:25", ""]),
+        Kind::Networks => texts(&["192.0.2.1", "10.0.0.0/8,2001:db8::/32", ""]),
         Kind::Pairs(Paired::Address) => texts(&["a=https://a.example,b=http://b.example/x"]),
         Kind::Pairs(Paired::Count) => texts(&["a=3,b.c=4"]),
         Kind::PublicKeys => public_keys(&[one, other]),

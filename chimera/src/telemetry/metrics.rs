@@ -214,6 +214,21 @@ const METRICS: &[(&str, &[Metric])] = &[
                 "How long requests took.",
             ),
             gauge("chimera_http_requests_running", &[], "Requests that are being answered."),
+            counter(
+                "chimera_http_connections_refused_total",
+                &[],
+                "Connections that were refused because their address had too many.",
+            ),
+            counter(
+                "chimera_http_bodies_refused_total",
+                &[("reason", &["size", "slow", "address"])],
+                "Bodies that were not read to their end: too large, too slow, or from an address with too many bytes of refused requests.",
+            ),
+            counter(
+                "chimera_http_refused_body_bytes_total",
+                &[],
+                "Bytes of bodies that were read for requests that were then refused for their credential or quota.",
+            ),
         ],
     ),
     (

@@ -1,0 +1,132 @@
+//! Connections by address: one address gets only so many of them, and never the last one.
+
+use super::stall::Impatient;
+use crate::problem::ApiError;
+use chimera_core::access::address::{self, Network};
+use chimera_core::error::Code;
+use chimera_core::limits::{CONNECTIONS_REFUSED_AT_ONCE_MAX, LINGER_MS_MAX};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// How long a refusal waits for the other end.
+const MOMENT: Duration = Duration::from_millis(LINGER_MS_MAX);
+
+/// The trace id of an answer that belongs to no trace.
+const NO_TRACE: &str = "00000000000000000000000000000000";
+
+/// The connections that are open. There is an entry only for addresses that have one, so it is bounded by their number.
+pub(super) struct Places {
+    max: usize,
+    proxies: Arc<[Network]>,
+    taken: Mutex<BTreeMap<IpAddr, usize>>,
+    /// What is answered to a connection beyond the limit.
+    refusal: Vec<u8>,
+    refusing: Semaphore,
+}
+
+/// The place of one connection, until it is dropped.
+pub(super) struct Place {
+    places: Arc<Places>,
+    /// None: a proxy, which is not counted.
+    address: Option<IpAddr>,
+}
+
+impl Place {
+    pub(super) const fn is_proxy(&self) -> bool {
+        self.address.is_none()
+    }
+}
+
+impl Places {
+    /// At most `max` for one address, of `total`; one is left for others, if there is more than one.
+    pub(super) fn new(max: usize, total: usize, proxies: Arc<[Network]>) -> Self {
+        let max = max.min(total.saturating_sub(1)).max(1);
+        let refusing = Semaphore::new(CONNECTIONS_REFUSED_AT_ONCE_MAX);
+        Self { max, proxies, taken: Mutex::default(), refusal: refusal(max), refusing }
+    }
+
+    /// A place for a connection from this address, unless it has too many.
+    pub(super) fn take(self: &Arc<Self>, from: IpAddr) -> Option<Place> {
+        if self.proxies.iter().any(|proxy| proxy.contains(from)) {
+            return Some(Place { places: Arc::clone(self), address: None });
+        }
+        let address = address::counted(from);
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = taken.entry(address).or_default();
+        if *open >= self.max {
+            return None;
+        }
+        *open += 1;
+        Some(Place { places: Arc::clone(self), address: Some(address) })
+    }
+
+    /// Answers a connection that gets no place and closes it; without an answer if too many are being answered.
+    pub(super) async fn refuse(self: Arc<Self>, stream: TcpStream) {
+        metrics::counter!("chimera_http_connections_refused_total").increment(1);
+        let Ok(_turn) = self.refusing.try_acquire() else { return };
+        // A client takes no answer before it has asked.
+        let _ = timeout(MOMENT, stream.readable()).await;
+        let mut stream = Impatient::new(stream, MOMENT);
+        if stream.write_all(&self.refusal).await.is_ok() {
+            let _ = stream.shutdown().await;
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(address) = self.address else { return };
+        let mut taken = self.places.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = taken.get_mut(&address) {
+            *open -= 1;
+            if *open == 0 {
+                taken.remove(&address);
+            }
+        }
+    }
+}
+
+fn refusal(max: usize) -> Vec<u8> {
+    let message = format!("more than {max} connections from one address are open");
+    let error = ApiError::new(Code::RateLimited, message).with("connections_per_address_max", max).retry_after(1);
+    let body = serde_json::to_string(&error.problem("", NO_TRACE)).unwrap_or_default();
+    let head = "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\n\
+                retry-after: 1\r\nconnection: close";
+    format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places(max: usize, total: usize) -> Arc<Places> {
+        Arc::new(Places::new(max, total, Arc::new(["192.0.2.0/24".parse().unwrap()])))
+    }
+
+    #[test]
+    fn an_address_gets_so_many_places_and_gets_them_back() {
+        let places = places(2, 10);
+        let (one, other) = ("2001:db8::1".parse().unwrap(), "2001:db8:0:1::1".parse().unwrap());
+        let held = (places.take(one).unwrap(), places.take("2001:db8::2".parse().unwrap()).unwrap());
+        assert!(places.take(one).is_none() && places.take(other).is_some());
+        drop(held.0);
+        assert!(places.take(one).is_some());
+        drop(held.1);
+        assert!(places.taken.lock().unwrap().is_empty(), "nothing is kept of whoever is gone");
+    }
+
+    #[test]
+    fn one_place_is_left_for_others_and_a_proxy_is_not_counted() {
+        let all = places(100, 3);
+        let taken: Vec<Place> = std::iter::from_fn(|| all.take("198.51.100.1".parse().unwrap())).take(100).collect();
+        assert_eq!(taken.len(), 2);
+        assert!((0..100).all(|_| all.take("192.0.2.1".parse().unwrap()).is_some_and(|place| place.is_proxy())));
+        assert!(places(0, 1).take("198.51.100.1".parse().unwrap()).is_some());
+    }
+}
