@@ -123,10 +123,7 @@ pub(crate) struct Pace {
 
 impl Default for Pace {
     fn default() -> Self {
-        Self {
-            grace: limits::BODY_TIMEOUT_DEFAULT,
-            bytes_per_second: limits::BODY_BYTES_PER_SECOND_MIN,
-        }
+        Self { grace: limits::BODY_TIMEOUT_DEFAULT, bytes_per_second: limits::BODY_BYTES_PER_SECOND_MIN }
     }
 }
 

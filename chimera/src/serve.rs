@@ -211,9 +211,18 @@ fn left(until: &OnceLock<Instant>) -> Duration {
         .max(limits::STOP_TIME_MIN)
 }
 
+/// Every connection is an open file, and systems often begin with few that may be raised.
+fn allow_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // What can't be raised is met when a connection is accepted, and said there.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
 /// Listens at the first address of the host that can be had: those that only this machine reaches
 /// come first.
 pub(crate) async fn listen(at: &Listen) -> Outcome<(TcpListener, SocketAddr)> {
+    allow_open_files();
     let failed = |reason: &str| {
         Failure::new(Code::ConfigInvalid, format!("can't listen at {at}: {reason}"))
             .hint("choose another address with --listen; port 0 takes a free one")

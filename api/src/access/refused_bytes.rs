@@ -9,14 +9,15 @@ use crate::problem::ApiError;
 use crate::server::Peer;
 use chimera_core::access::address;
 use chimera_core::error::Code;
-use chimera_core::limits::{REFUSED_BODY_BYTES_DEFAULT, REFUSED_BODY_SENDERS_MAX};
+use chimera_core::limits::{self, REFUSED_BODY_BYTES_DEFAULT, REFUSED_BODY_SENDERS_MAX};
 use chimera_core::time::Timestamp;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-const MINUTE_MS: i64 = 60_000;
+/// The window in which bytes are counted.
+const MINUTE_MS: i64 = limits::RATE_WINDOW_SECONDS as i64 * 1_000;
 
 /// An address, and the actor there if it has a token that counts.
 type Sender = (IpAddr, Option<Arc<str>>);

@@ -4,18 +4,14 @@ use super::stall::Impatient;
 use crate::problem::ApiError;
 use chimera_core::access::address::{self, Network};
 use chimera_core::error::Code;
-use chimera_core::limits::{CONNECTIONS_REFUSED_AT_ONCE_MAX, LINGER_MS_MAX};
+use chimera_core::limits::{CONNECTIONS_REFUSED_AT_ONCE_MAX, LINGER_TIME_MAX};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
-
-/// How long a refusal waits for the other end.
-const MOMENT: Duration = Duration::from_millis(LINGER_MS_MAX);
 
 /// The trace id of an answer that belongs to no trace.
 const NO_TRACE: &str = "00000000000000000000000000000000";
@@ -71,8 +67,8 @@ impl Places {
         metrics::counter!("chimera_http_connections_refused_total").increment(1);
         let Ok(_turn) = self.refusing.try_acquire() else { return };
         // A client takes no answer before it has asked.
-        let _ = timeout(MOMENT, stream.readable()).await;
-        let mut stream = Impatient::new(stream, MOMENT);
+        let _ = timeout(LINGER_TIME_MAX, stream.readable()).await;
+        let mut stream = Impatient::new(stream, LINGER_TIME_MAX);
         if stream.write_all(&self.refusal).await.is_ok() {
             let _ = stream.shutdown().await;
         }

@@ -7,7 +7,7 @@
 //! At the end, what the client still sends is taken for a moment: a socket that is closed with unread
 //! bytes is reset, and the answer might be lost to whoever was not asked for the rest of its body.
 
-use chimera_core::limits::{LINGER_BYTES_MAX, LINGER_MS_MAX};
+use chimera_core::limits::{LINGER_BYTES_MAX, LINGER_TIME_MAX};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -51,8 +51,7 @@ impl<S: AsyncRead + Unpin> Impatient<S> {
             match Pin::new(&mut self.stream).poll_read(cx, &mut into) {
                 Poll::Ready(Ok(())) if !into.filled().is_empty() => self.lingered += into.filled().len(),
                 Poll::Pending if self.lingered > 0 => {
-                    let moment = Duration::from_millis(LINGER_MS_MAX);
-                    return self.waiting.get_or_insert_with(|| Box::pin(sleep(moment))).as_mut().poll(cx);
+                    return self.waiting.get_or_insert_with(|| Box::pin(sleep(LINGER_TIME_MAX))).as_mut().poll(cx);
                 }
                 _ => break,
             }

@@ -240,13 +240,13 @@ pub(crate) static SETTINGS: &[Setting] = &[
     Setting::new(
         "http.connections_max",
         Kind::Number { min: 1, max: 100_000, unit: "connections" },
-        Some("1024"),
+        Some("4096"),
         "Connections at one time; more wait.",
     ),
     Setting::new(
         "http.connections_per_address_max",
         Kind::Number { min: 1, max: 100_000, unit: "connections" },
-        Some("256"),
+        Some("1024"),
         "Connections at one time from one address (IPv6: from one /64); more are refused with 429. One of \
          `http.connections_max` is always left for others.",
     ),
@@ -466,7 +466,7 @@ mod tests {
         for (key, limit) in [
             ("http.connections_per_address_max", limits::CONNECTIONS_PER_ADDRESS_DEFAULT as u64),
             ("http.refused_bytes_per_minute_max", limits::REFUSED_BODY_BYTES_DEFAULT),
-            ("http.body_timeout_seconds", limits::BODY_SECONDS_DEFAULT),
+            ("http.body_timeout_seconds", limits::BODY_TIMEOUT_DEFAULT.as_secs()),
         ] {
             assert_eq!(default(key), limit.to_string(), "{key}");
         }

@@ -32,8 +32,6 @@ fn pair(quota: u32, env: &[(&str, &str)]) -> Pair {
             .env("CHIMERA_ACCESS__ACTORS_FILE", "actors.toml")
             .env("CHIMERA_DATABASE_URL", &database)
             .env("CHIMERA_REDIS_URL", &redis.url())
-            // All callers have one address here.
-            .env("CHIMERA_HTTP__CONNECTIONS_PER_ADDRESS_MAX", "1024")
             .env("CHIMERA_ACCESS__HMAC_ACTOR", ACTOR)
             .env("HMAC_SECRET_KEY", KEY)
             .env("JWT_ALGORITHM", "HS256")

@@ -46,8 +46,8 @@ pub const CONNECTIONS_REFUSED_AT_ONCE_MAX: usize = 256;
 /// Bytes that are still taken from a client that sends on after its answer, so that it can read the answer. After them
 /// the connection is closed.
 pub const LINGER_BYTES_MAX: usize = 256 * 1024;
-/// Milliseconds for which they are taken, and for which a refused connection may ask something. After them it is closed.
-pub const LINGER_MS_MAX: u64 = 1_000;
+/// Time for which they are taken, and for which a refused connection may ask something. After it the connection is closed.
+pub const LINGER_TIME_MAX: Duration = Duration::from_secs(1);
 
 // Waiting for a run
 
