@@ -18,6 +18,7 @@ mod doubts;
 mod faults;
 mod flow;
 mod golden;
+mod hostile;
 mod keys;
 mod links;
 mod logs;

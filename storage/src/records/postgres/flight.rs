@@ -86,7 +86,8 @@ impl Session {
 
         let begin = self.client.batch_execute("BEGIN");
         // Nobody queues for nothing.
-        let queue = async { if locks.is_empty() { Ok(Vec::new()) } else { self.client.query(&prepared[1], &keys).await } };
+        let queue =
+            async { if locks.is_empty() { Ok(Vec::new()) } else { self.client.query(&prepared[1], &keys).await } };
         let fence = self.client.query(&prepared[0], &advance);
         let params: Vec<Vec<&(dyn ToSql + Sync)>> = statements.iter().map(borrowed).collect();
         let sent = prepared[3..].iter().zip(&statements).zip(&params);

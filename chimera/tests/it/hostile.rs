@@ -1,0 +1,130 @@
+//! What a caller makes a request cost holds up nobody else.
+
+use crate::support::{Place, Server};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+/// How often `/healthz` is asked before anything hostile, to know how fast the machine is.
+const QUIET_ASKS: u32 = 200;
+/// How many times slower `/healthz` may become on average.
+const SLOWER_MAX: u32 = 20;
+/// The part of the whole that one answer of `/healthz` may take.
+const PART_MAX: u32 = 4;
+
+/// A schema of definitions that each refer twice to the one before: 2^26 parts after expansion.
+fn doubling() -> Value {
+    let twice = |n: u32| json!({"allOf": [{"$ref": format!("#/$defs/d{n}")}, {"$ref": format!("#/$defs/d{n}")}]});
+    let mut defs: serde_json::Map<String, Value> = (1..=26).map(|n| (format!("d{n}"), twice(n - 1))).collect();
+    defs.insert("d0".into(), json!({"type": "string"}));
+    json!({"type": "object", "$defs": defs, "properties": {"x": {"$ref": "#/$defs/d26"}}})
+}
+
+/// A schema whose parts all refer to each other.
+fn entangled() -> Value {
+    let all: Vec<Value> = (0..90).map(|n| json!({"$ref": format!("#/$defs/d{n}")})).collect();
+    let defs: serde_json::Map<String, Value> =
+        (0..90).map(|n| (format!("d{n}"), json!({"properties": {"p": {"anyOf": all}}}))).collect();
+    json!({"type": "object", "$defs": defs, "anyOf": all})
+}
+
+/// A schema with as many large patterns as it may have.
+fn patterns() -> Value {
+    let property = |n: usize| (format!("p{n}"), json!({"type": "string", "pattern": format!("(x{n}+y?z*){{1,40}}$")}));
+    let properties: serde_json::Map<String, Value> = (0..50).map(property).collect();
+    json!({"type": "object", "properties": properties})
+}
+
+fn workflow(id: &str, schema: &Value, value: &Value) -> Value {
+    json!({"air_version": "1.0", "workflow_id": id, "inputs": schema, "edges": [],
+        "nodes": [{"id": "say", "type": "function", "fn": "local.echo", "inputs": {"value": value}}]})
+}
+
+/// Everything hostile: where it goes, and what it says.
+fn mix() -> Vec<(String, Value)> {
+    let check =
+        |id: &str, schema: Value| (format!("/workflows/{id}/check"), workflow(id, &schema, &json!("${inputs.x}")));
+    let act = |body: Value| ("/act".to_owned(), body);
+    let step = |tool: &str, inputs: Value| act(json!({"steps": [{"tool": tool, "inputs": inputs}], "wait": 10}));
+    let digits: Vec<usize> = (0..2_000).collect();
+    let secrets = "Bearer eyJhbGciOi.eyJzdWIiOi.c2ln sk-live-0123456789abcdef password=hunter2 ".repeat(4_000);
+    let markdown = "# Title\n\n> * **a** [b](c) `d`\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n".repeat(2_000);
+    let texts: serde_json::Map<String, Value> =
+        (0..50).map(|n| (format!("p{n}"), json!("xyz".repeat(8_000)))).collect();
+    vec![
+        check("doubling", doubling()),
+        check("entangled", entangled()),
+        check("patterns", patterns()),
+        act(json!({"workflow_id": "squares", "inputs": {"list": digits}, "wait": 10})),
+        act(json!({"workflow_id": "patterned", "inputs": texts, "wait": 10})),
+        act(json!({"goal": "Summarize ".repeat(300)})),
+        step("local.echo", json!({"value": secrets})),
+        step("local.summarize", json!({"text": "One more sentence about the weather, and no end. ".repeat(20_000)})),
+        step("local.markdown_to_pdf", json!({"markdown": markdown})),
+    ]
+}
+
+fn post(server: &Server, token: &str, path: &str, body: &Value) -> String {
+    let body = body.to_string();
+    let signature = server.signature("admin", &body);
+    let mut stream = server.connect();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         authorization: Bearer {token}\r\nx-hmac-signature: {signature}\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(body.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+/// How long `/healthz` took.
+fn health(server: &Server) -> Duration {
+    let began = Instant::now();
+    assert!(server.ask("GET /healthz HTTP/1.1").starts_with("HTTP/1.1 200"));
+    began.elapsed()
+}
+
+#[test]
+fn health_is_told_beside_a_mix_of_hostile_requests() {
+    let place = Place::new();
+    let server = place.dev(&[]);
+    let expensive: Vec<_> = (0..200).map(|n| format!("${{inputs.list.map(a, a * a + {n}).size()}}")).collect();
+    for (id, schema, value) in
+        [("squares", json!({"type": "object"}), json!(expensive)), ("patterned", patterns(), json!("${inputs.p1}"))]
+    {
+        let file = place.path(&format!("{id}.json"));
+        std::fs::write(&file, workflow(id, &schema, &value).to_string()).unwrap();
+        place.json(&["workflow", "apply", file.to_str().unwrap()]);
+    }
+    let token = server.ready["token"].as_str().unwrap();
+    let quiet: Duration = (0..QUIET_ASKS).map(|_| health(&server)).sum::<Duration>() / QUIET_ASKS;
+
+    let (mix, began) = (mix(), Instant::now());
+    let (mut asked, mut worst) = (0, Duration::ZERO);
+    std::thread::scope(|scope| {
+        let senders: Vec<_> = (0..3)
+            .map(|first| {
+                let (server, mix) = (&server, &mix);
+                scope.spawn(move || {
+                    for n in 0..mix.len() {
+                        let (path, body) = &mix[(n + first * 3) % mix.len()];
+                        let answer = post(server, token, path, body);
+                        let status: u16 = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+                        assert!((200..500).contains(&status), "{path}: {}", &answer[..answer.len().min(600)]);
+                    }
+                })
+            })
+            .collect();
+        while senders.iter().any(|sender| !sender.is_finished()) {
+            worst = worst.max(health(&server));
+            asked += 1;
+        }
+    });
+    let whole = began.elapsed();
+    let mean = whole / asked.max(1);
+    assert!(mean <= quiet * SLOWER_MAX, "on average {mean:?} instead of {quiet:?}, in {whole:?}");
+    assert!(worst * PART_MAX <= whole, "once {worst:?} of {whole:?}");
+}
