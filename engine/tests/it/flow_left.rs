@@ -4,8 +4,8 @@
 use crate::flow_four_eyes::{approve, asked_at, gated, newer, started, strict, strict_less};
 use chimera_core::access::Level;
 use chimera_core::flow::run::{Action, Policy, PolicyVerdict};
-use chimera_core::flow::tool::Spec;
-use chimera_testkit::flow::{Setup, Stage, id_of, stage, workflow};
+use chimera_core::flow::tool::{Reach, Spec};
+use chimera_testkit::flow::{Puppet, Setup, Stage, id_of, stage, workflow};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -160,4 +160,26 @@ async fn calls_of_a_workflow_are_made_after_its_author_left() {
     let asked = asked_at(&second, run, "b").await;
     assert_eq!(approve(&second, "user_cat", run, &asked).await, "none");
     assert_eq!(second.ended(run).await["status"], "completed");
+}
+
+/// Whoever asked for a rollback leaves after its first undo: the others are left, and say why.
+#[tokio::test(start_paused = true)]
+async fn what_is_left_to_undo_stays_once_whoever_asked_for_it_may_not_any_more() {
+    let (left, undone) = (Left::default(), Arc::new(Mutex::new(Vec::new())));
+    let tool = Puppet::new("write", Reach::Write).undoes({
+        let (left, undone) = (left.clone(), Arc::clone(&undone));
+        move |_, done| {
+            left.leaves("user_mal");
+            undone.lock().unwrap().push(done.input["n"].clone());
+            Ok(json!({}))
+        }
+    });
+    let stage = stage(1).policy(left).tool(tool.build()).open().await;
+    let air = workflow("w").map("m", json!(["x", "y", "z"]), 1, "write", json!({"n": "${item}"}));
+    let run = stage.run(&air, Level::ExecuteSilent).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    stage.flow.rollback(&stage.permit("user_mal"), run, None, None).await.unwrap();
+    let shown = stage.until(run, |run| run["rollback"]["left"].as_array().is_some_and(|left| left.len() == 2)).await;
+    assert_eq!(shown["rollback"]["left"][0]["reason"], "the actor is disabled");
+    assert_eq!(*undone.lock().unwrap(), [json!("z")]);
 }

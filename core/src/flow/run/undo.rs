@@ -287,8 +287,9 @@ impl Run {
             // Whoever asked for the rollback has decided; approvals guard what is done, not its undoing.
             verdict @ (PolicyVerdict::Allow | PolicyVerdict::Ask(_)) => verdict,
         };
+        // Whoever asked for it must still be allowed to: what is left to undo does not outlive their right.
         match self.undo.as_ref().map(|undo| undo.by.id.as_str()).filter(|by| *by != actor) {
-            Some(by) => env.policy.judge_part(&Action { actor: by, ..action }).check_part(&of_run),
+            Some(by) => env.policy.judge(&Action { actor: by, ..action }).check_part(&of_run),
             None => Ok(()),
         }
     }
