@@ -22,6 +22,9 @@ pub const TENANT_NAME_CHARS_MAX: usize = 200;
 /// Time between two reads of actors, keys and revocations that other nodes may have changed. A change that no hint
 /// announced is seen this much later.
 pub const DIRECTORY_LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Seconds between two such reads where no other node can change anything. A change whose caller hung up before it was
+/// read anew counts this much later.
+pub const DIRECTORY_ALONE_LOOK_SECONDS: i64 = 5;
 /// Seconds between two sweeps of expired nonces, tokens and keys. Until then expired rows stay in the store and count
 /// for nothing.
 pub const EXPIRED_SWEEP_SECONDS: i64 = 60;

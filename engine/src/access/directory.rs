@@ -14,15 +14,15 @@ use crate::pulse::Pulse;
 use bytes::Bytes;
 use chimera_core::access::registry::{Entry, Kind, Registry, check_spelling, shipped};
 use chimera_core::access::tables::{ACTORS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TENANTS, TOKEN_FAMILIES};
-use chimera_core::access::{Guest, Level, Secret, SecretName, Shared, Tenant, seal};
+use chimera_core::access::{Guest, Level, Secret, SecretName, Shared, Tenant, scope, seal};
 use chimera_core::limits;
 use chimera_core::record::{Compare, Condition, Json, Row, RowCount, Scope, Select, Step, Table, Tx, Value};
 use chimera_core::time::Timestamp;
 use futures::StreamExt;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use uuid::Uuid;
 
 /// Where nodes tell each other that something changed.
@@ -55,6 +55,11 @@ pub struct Directory {
     pulse: Pulse,
     /// The last try to read everything anew failed.
     behind: AtomicBool,
+    /// How often it was asked to read everything anew.
+    asked: AtomicU64,
+    /// How many of these are answered. One reads at a time: what was read first must not take the place of what was read
+    /// later.
+    answered: Mutex<u64>,
     pub(super) floods: Floods,
 }
 
@@ -136,8 +141,9 @@ impl Directory {
     #[must_use]
     pub fn new(parts: Parts, settings: Settings) -> Self {
         let pulse = Pulse::begin(parts.clock.steady());
-        let (held, behind, floods) = (RwLock::default(), AtomicBool::new(false), Floods::default());
-        let directory = Self { parts, settings, held, pulse, behind, floods };
+        let (held, floods) = (RwLock::default(), Floods::default());
+        let (behind, asked, answered) = (AtomicBool::new(false), AtomicU64::new(0), Mutex::default());
+        let directory = Self { parts, settings, held, pulse, behind, asked, answered, floods };
         let known = Snapshot { registry: directory.registry(&[], &Snapshot::default()), ..Snapshot::default() };
         directory.set(known);
         directory
@@ -175,6 +181,11 @@ impl Directory {
         found.unwrap_or(&NOTHING)
     }
 
+    /// Whether an entry counts in a tenant: it belongs there, or it is an operator's, who may act for every tenant.
+    pub(super) fn counts_in(&self, entry: &Entry, tenant: &str) -> bool {
+        entry.tenant == tenant || entry.tenant == self.settings.tenant && scope::check_scope(&entry.scopes, "*")
+    }
+
     /// What is known now.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Snapshot> {
@@ -195,10 +206,19 @@ impl Directory {
         Registry::new(tenant, layers).suspending(suspended.collect())
     }
 
-    /// Reads everything anew.
+    /// Reads everything anew, unless somebody who began to read after this was asked for has done so.
     pub async fn refresh(&self) -> Result<(), AccessError> {
+        let asked = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
+        let mut answered = self.answered.lock().await;
+        if *answered >= asked {
+            return Ok(());
+        }
+        let covered = self.asked.load(Ordering::SeqCst);
         let read = self.read_anew().await;
         self.behind.store(read.is_err(), Ordering::Relaxed);
+        if read.is_ok() {
+            *answered = covered;
+        }
         read
     }
 
@@ -320,6 +340,7 @@ impl Directory {
     /// Keeps up with other nodes, and sweeps, until it is told to stop.
     pub async fn keep(&self, mut stopped: watch::Receiver<bool>) {
         let mut swept = self.parts.clock.steady();
+        let mut looked = swept;
         let mut told = match self.parts.bus.subscribe(TOPIC).await {
             Ok(heard) => heard,
             Err(_) => futures::stream::pending::<Heard>().boxed(),
@@ -339,9 +360,12 @@ impl Directory {
                     tracing::warn!(error = %error, "what has expired could not be swept");
                 }
             }
-            if self.parts.alone && !self.is_behind() {
+            // Nobody else changes anything here. But whoever changed something may have gone before it was read anew.
+            if self.parts.alone && !self.is_behind() && now < looked.plus_seconds(limits::DIRECTORY_ALONE_LOOK_SECONDS)
+            {
                 continue;
             }
+            looked = now;
             if let Err(error) = self.refresh().await {
                 tracing::warn!(error = %error, "the registry of actors could not be read again");
             }

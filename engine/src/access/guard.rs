@@ -44,9 +44,7 @@ impl<R: Policy> Policy for Guard<R> {
         if entry.disabled {
             return deny("actor.disabled", "the actor is disabled".to_owned());
         }
-        // An operator may have had a part in it on behalf of the tenant.
-        let is_operator = || entry.tenant == self.directory.settings.tenant && scope::check_scope(&entry.scopes, "*");
-        if entry.tenant != action.tenant && !is_operator() {
+        if !self.directory.counts_in(&entry, action.tenant) {
             return deny("actor.tenant", "the actor belongs to another tenant".to_owned());
         }
         match scope::missing(&entry.scopes, action.tool, self.directory.settings.strict_scopes) {

@@ -72,7 +72,7 @@ impl Recipients for Deciders {
 
     fn may_still_decide(&self, tenant: &str, person: &str, requester: &str) -> bool {
         let entry = self.directory.snapshot().registry.resolve(person);
-        let counts = entry.kind == Kind::Human && !entry.disabled && entry.tenant == tenant;
+        let counts = entry.kind == Kind::Human && !entry.disabled && self.directory.counts_in(&entry, tenant);
         counts && (person == requester || scope::check_scope(&entry.scopes, APPROVALS_DECIDE))
     }
 }

@@ -3,6 +3,8 @@
 
 use crate::flow_four_eyes::{approve, asked_at, gated, newer, started, strict, strict_less};
 use chimera_core::access::Level;
+use chimera_core::error::Code;
+use chimera_core::flow::call::ToolError;
 use chimera_core::flow::run::{Action, Policy, PolicyVerdict};
 use chimera_core::flow::tool::{Reach, Spec};
 use chimera_testkit::flow::{Puppet, Setup, Stage, id_of, stage, workflow};
@@ -182,4 +184,27 @@ async fn what_is_left_to_undo_stays_once_whoever_asked_for_it_may_not_any_more()
     let shown = stage.until(run, |run| run["rollback"]["left"].as_array().is_some_and(|left| left.len() == 2)).await;
     assert_eq!(shown["rollback"]["left"][0]["reason"], "the actor is disabled");
     assert_eq!(*undone.lock().unwrap(), [json!("z")]);
+}
+
+/// The next try of an undo is judged like the first: by what whoever asked for it, and the run's own actor, may do now.
+#[tokio::test(start_paused = true)]
+async fn an_undo_is_not_tried_again_once_somebody_of_it_may_not_act_any_more() {
+    for leaver in ["user_mal", "user_ann"] {
+        let (left, tries) = (Left::default(), Arc::new(Mutex::new(0)));
+        let tool = Puppet::new("write", Reach::Write).undoes({
+            let (left, tries) = (left.clone(), Arc::clone(&tries));
+            move |_, _| {
+                left.leaves(leaver);
+                *tries.lock().unwrap() += 1;
+                Err(ToolError::not_sent(Code::ExternalServiceUnavailable, "not now"))
+            }
+        });
+        let stage = stage(1).policy(left).tool(tool.build()).open().await;
+        let run = stage.run(&workflow("w").function("a", "write", json!({})), Level::ExecuteSilent).await;
+        assert_eq!(stage.ended(run).await["status"], "completed");
+        stage.flow.rollback(&stage.permit("user_mal"), run, None, None).await.unwrap();
+        let shown = stage.until(run, |run| run["rollback"]["ended"] == true).await;
+        assert_eq!(shown["rollback"]["left"][0]["reason"], "the actor is disabled", "{leaver}");
+        assert_eq!(*tries.lock().unwrap(), 1, "{leaver}");
+    }
 }

@@ -428,7 +428,16 @@ impl Run {
         if lost && (self.gives_up || !(self.undo_repeats(at) && attempt < limits::RESENDS_MAX)) {
             return self.undo_failed(at, &ErrorBody::new(Code::OutcomeUnknown, LOST), env, book);
         }
-        self.send_undo(env, book)
+        match self.may_undo(at, env) {
+            Ok(()) => self.send_undo(env, book),
+            // It was allowed when it was sent first, and is sent no more.
+            Err(why) if attempt > 0 => self.undo_failed(at, &ErrorBody::new(Code::PolicyDenied, why), env, book),
+            Err(why) => {
+                self.leave(at, &why);
+                self.undo.iter_mut().for_each(|undo| undo.current = None);
+                self.undo_on(env, book)
+            }
+        }
     }
 
     /// Whether what a place did may be undone twice.
