@@ -30,10 +30,11 @@ impl Failure {
         Self { code, message: message.into(), hint: None, details: Map::new() }
     }
 
-    /// An error as every surface tells it.
+    /// An error as every surface tells it, with its hint if it has one.
     pub(crate) fn told(body: ErrorBody) -> Self {
         let code = Code::parse(&body.code).unwrap_or(Code::Internal);
-        Self { code, message: body.message, hint: None, details: body.details }
+        let hint = body.details.get("hint").and_then(Value::as_str).map(str::to_owned);
+        Self { code, message: body.message, hint, details: body.details }
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
@@ -44,6 +45,7 @@ impl Failure {
     /// The same, without secrets in its words.
     pub(crate) fn masked(mut self, mask: &Mask) -> Self {
         self.message = mask.text(&self.message).into_owned();
+        self.hint = self.hint.map(|hint| mask.text(&hint).into_owned());
         self
     }
 
