@@ -112,6 +112,7 @@ pub fn settings(tenant: &str, entries: Vec<Entry>) -> Settings {
     Settings {
         tenant: tenant.to_owned(),
         entries,
+        roles: Vec::new(),
         tenants: BTreeMap::new(),
         keys: ACTORS.iter().map(|actor| ((*actor).to_owned(), Secret::new(key_of(actor)))).collect(),
         token_keys: vec![token_key()],

@@ -22,8 +22,12 @@ pub(crate) struct ActorDocument {
     /// A person or not: `human` or `service`.
     #[schema(value_type = String)]
     kind: Kind,
-    /// What it may do.
+    /// Scopes of its own.
     scopes: Vec<String>,
+    /// Roles of its tenant, whose scopes it has too. A role that is gone gives nothing.
+    roles: Vec<String>,
+    /// What it may do: its own scopes, and those of its roles.
+    effective_scopes: Vec<String>,
     /// Requests a minute.
     quota_per_minute: u32,
     /// How freely it may act; null: the risk decides.
@@ -50,6 +54,8 @@ impl From<Shown> for ActorDocument {
             tenant: shown.tenant,
             kind: entry.kind,
             scopes: entry.scopes,
+            roles: entry.roles,
+            effective_scopes: shown.effective_scopes,
             quota_per_minute: entry.quota_per_minute,
             autonomy_level: entry.level,
             notify: entry.notify,

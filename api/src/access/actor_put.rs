@@ -20,9 +20,13 @@ use utoipa::ToSchema;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ActorBody {
-    /// What it may do.
+    /// Scopes of its own.
     #[serde(default)]
     scopes: Vec<String>,
+    /// Roles of its tenant, whose scopes it has too.
+    #[serde(default)]
+    #[schema(example = json!(["clerk"]))]
+    roles: Vec<String>,
     /// Requests a minute.
     quota_per_minute: Option<u32>,
     /// How freely it may act; without it the risk decides.
@@ -62,6 +66,7 @@ pub(crate) async fn put(
         tenant: plain.tenant,
         kind: body.kind.unwrap_or_else(|| directory.kind(&id)),
         scopes: body.scopes,
+        roles: body.roles,
         quota_per_minute: body.quota_per_minute.unwrap_or(plain.quota_per_minute),
         level: body.autonomy_level,
         notify,

@@ -147,7 +147,7 @@ impl Book {
     pub(crate) async fn put(&self, actor: &str, over: Map<String, Value>) -> Outcome<Value> {
         let mut body = self.show(actor).await?;
         let members = body.as_object_mut().ok_or_else(strange)?;
-        for passing in ["id", "matched", "source", "keys"] {
+        for passing in ["id", "matched", "source", "keys", "effective_scopes"] {
             members.remove(passing);
         }
         members.extend(over);
@@ -255,6 +255,7 @@ fn document(shown: Shown) -> Value {
     let entry = shown.entry;
     json!({
         "id": entry.id, "tenant": shown.tenant, "kind": entry.kind, "scopes": entry.scopes,
+        "roles": entry.roles, "effective_scopes": shown.effective_scopes,
         "quota_per_minute": entry.quota_per_minute, "autonomy_level": entry.level, "notify": entry.notify,
         "disabled": entry.disabled, "matched": shown.matched, "source": shown.source, "keys": shown.keys,
     })
@@ -271,12 +272,16 @@ fn tenant(shown: TenantShown) -> Value {
 /// The entry that a document tells.
 fn entry(actor: &str, body: &Value) -> Outcome<Entry> {
     let text = |name: &str| body[name].as_str();
-    let scopes = body["scopes"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let texts = |name: &str| {
+        let texts = body[name].as_array().into_iter().flatten().filter_map(Value::as_str);
+        texts.map(str::to_owned).collect()
+    };
     Ok(Entry {
         id: actor.to_owned(),
         tenant: text("tenant").ok_or_else(strange)?.to_owned(),
         kind: text("kind").and_then(Kind::parse).ok_or_else(strange)?,
-        scopes: scopes.map(str::to_owned).collect(),
+        scopes: texts("scopes"),
+        roles: texts("roles"),
         quota_per_minute: body["quota_per_minute"].as_u64().and_then(|n| n.try_into().ok()).ok_or_else(strange)?,
         level: text("autonomy_level").and_then(Level::parse),
         notify: body.get("notify").cloned(),

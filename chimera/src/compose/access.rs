@@ -10,10 +10,10 @@ use chimera_core::access::registry::{Entry, Kind, Registry, is_name, shipped};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS};
 use chimera_core::access::tenant::{Tenant, is_domain};
 use chimera_core::access::token::TokenKey;
-use chimera_core::access::{Level, Secret, Shared, overlap};
+use chimera_core::access::{Level, Role, Roles, Secret, Shared, overlap};
 use chimera_core::error::Code;
 use chimera_core::limits::{
-    ACTORS_MAX, DECLARED_FILE_BYTES_MAX, IDEMPOTENCY_TTL_SECONDS, RATE_HITS_MAX, SHARED_SECRET_CHARS_GOOD,
+    ACTORS_MAX, DECLARED_FILE_BYTES_MAX, IDEMPOTENCY_TTL_SECONDS, RATE_HITS_MAX, ROLES_MAX, SHARED_SECRET_CHARS_GOOD,
     SHARED_SECRET_CHARS_MIN,
 };
 use chimera_core::record::{Row, Scope, Select, Tx};
@@ -59,7 +59,7 @@ pub(super) async fn directory(
     let access = &config.access;
     let mut keys: Vec<(String, Secret)> =
         examples.iter().map(|example| (example.actor.clone(), Secret::new(example.hmac_key.as_bytes()))).collect();
-    let Registered { entries, tenants } = registered(access)?;
+    let Registered { entries, roles, tenants } = registered(access)?;
     if let Some(key) = &access.hmac_secret {
         check_key_holder(&access.hmac_actor, &entries)?;
         keys.push((access.hmac_actor.clone(), shared(config, "access.hmac_secret", key).await?));
@@ -67,6 +67,7 @@ pub(super) async fn directory(
     let settings = Settings {
         tenant: TENANT.to_owned(),
         entries,
+        roles,
         tenants,
         keys,
         token_keys: token_keys(config, home, ambient).await?,
@@ -307,7 +308,17 @@ struct ActorFile {
     #[serde(default)]
     actor: Vec<Written>,
     #[serde(default)]
+    role: Vec<WrittenRole>,
+    #[serde(default)]
     tenant: Vec<WrittenTenant>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenRole {
+    name: String,
+    scopes: Vec<String>,
+    tenant: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -332,6 +343,8 @@ struct Written {
     id: String,
     #[serde(default)]
     scopes: Vec<String>,
+    #[serde(default)]
+    roles: Vec<String>,
     quota_per_minute: Option<u32>,
     autonomy_level: Option<Level>,
     kind: Option<Kind>,
@@ -355,6 +368,8 @@ struct Notify {
 pub(super) struct Registered {
     /// The actors, over the shipped ones.
     pub(super) entries: Vec<Entry>,
+    /// The roles.
+    pub(super) roles: Vec<Role>,
     /// What tenants registered, by their ids.
     pub(super) tenants: BTreeMap<String, Tenant>,
 }
@@ -374,19 +389,23 @@ pub(super) fn registered(access: &AccessConfig) -> Outcome<Registered> {
     if file.actor.len() > ACTORS_MAX {
         return Err(Failure::new(Code::ConfigInvalid, format!("{}: more than {ACTORS_MAX} actors", path.display())));
     }
+    let roles = roles(file.role, &refused)?;
+    let known: Roles = roles.iter().cloned().collect();
     let entry = |written: Written| {
         let plain = Entry::unmatched(&written.id, TENANT);
         let entry = Entry {
             tenant: written.tenant.unwrap_or(plain.tenant),
             kind: written.kind.unwrap_or(plain.kind),
             scopes: written.scopes,
+            roles: written.roles,
             quota_per_minute: written.quota_per_minute.unwrap_or(plain.quota_per_minute),
             level: written.autonomy_level,
             notify: written.notify.and_then(Notify::value),
             disabled: written.disabled,
             id: plain.id,
         };
-        entry.check().map_err(|error| refused(&format!("{}: {error}", entry.id)))?;
+        let checked = entry.check().and_then(|()| known.check(&entry, None));
+        checked.map_err(|error| refused(&format!("{}: {error}", entry.id)))?;
         Ok(entry)
     };
     let entries = file.actor.into_iter().map(entry).collect::<Outcome<_>>()?;
@@ -405,7 +424,25 @@ pub(super) fn registered(access: &AccessConfig) -> Outcome<Registered> {
             return Err(refused(&format!("the tenant {id} is listed twice")));
         }
     }
-    Ok(Registered { entries, tenants })
+    Ok(Registered { entries, roles, tenants })
+}
+
+/// The roles of the configuration.
+fn roles(written: Vec<WrittenRole>, refused: &dyn Fn(&dyn std::fmt::Display) -> Failure) -> Outcome<Vec<Role>> {
+    if written.len() > ROLES_MAX {
+        return Err(refused(&format!("more than {ROLES_MAX} roles")));
+    }
+    let mut seen = BTreeSet::new();
+    let role = |written: WrittenRole| {
+        let tenant = written.tenant.unwrap_or_else(|| TENANT.to_owned());
+        let role = Role { name: written.name, tenant, scopes: written.scopes };
+        role.check().map_err(|error| refused(&format!("role {}: {error}", role.name)))?;
+        if !seen.insert((role.tenant.clone(), role.name.clone())) {
+            return Err(refused(&format!("the role {} of the tenant {} is listed twice", role.name, role.tenant)));
+        }
+        Ok(role)
+    };
+    written.into_iter().map(role).collect()
 }
 
 /// The actor that a benchmark acts as.
@@ -434,6 +471,7 @@ pub(super) async fn bench_directory(
     let settings = Settings {
         tenant: TENANT.to_owned(),
         entries: vec![entry, operator],
+        roles: Vec::new(),
         tenants: BTreeMap::new(),
         keys: vec![(actor.actor.clone(), Secret::new(actor.hmac_key.as_bytes()))],
         token_keys: vec![TokenKey::from_seed(&bytes)],

@@ -189,3 +189,23 @@ fn no_server_starts_with_a_key_that_people_share() {
         assert!(said.stderr.contains("access.hmac_actor"), "{pattern} {actors}: {}", said.stderr);
     }
 }
+
+#[test]
+fn a_role_that_can_not_be_is_told_before_anything_starts() {
+    let clerk = "[[role]]\nname = \"clerk\"\nscopes = [\"notion.read\"]\n";
+    for (actors, told) in [
+        ("[[role]]\nname = \"two words\"\nscopes = []\n", "can't be a role's name"),
+        ("[[role]]\nname = \"all\"\nscopes = [\"*\"]\n", "for admin alone"),
+        ("[[role]]\nname = \"x\"\nscopes = [\"a..b\"]\n", "a..b is not a scope"),
+        ("[[role]]\nname = \"x\"\n", "missing field `scopes`"),
+        ("[[role]]\nname = \"x\"\nscopes = []\nquota = 1\n", "unknown field"),
+        (&*format!("{clerk}{clerk}"), "listed twice"),
+        (&*format!("{clerk}[[actor]]\nid = \"bot\"\nroles = [\"clrk\"]\n"), "there is no role clrk"),
+        (&*format!("{clerk}[[actor]]\nid = \"bot\"\ntenant = \"acme\"\nroles = [\"clerk\"]\n"), "there is no role"),
+    ] {
+        let place = Place::new().file("actors.toml", actors).env("CHIMERA_ACCESS__ACTORS_FILE", "actors.toml");
+        let said = place.run(&["actor", "list"]);
+        assert_eq!(said.status, 4, "{actors}: {}", said.stderr);
+        assert!(said.stderr.contains("CONFIG_INVALID") && said.stderr.contains(told), "{actors}: {}", said.stderr);
+    }
+}

@@ -6,9 +6,9 @@
 //! a whole.
 
 use super::kind::kind_of;
-use super::{ADMIN, Level, fits, scope};
+use super::{ADMIN, Level, Roles, fits, scope};
 use crate::ledger::ActorType;
-use crate::limits::{ACTOR_CHARS_MAX, ACTOR_SCOPES_MAX, QUOTA_DEFAULT, RATE_HITS_MAX};
+use crate::limits::{ACTOR_CHARS_MAX, ACTOR_ROLES_MAX, ACTOR_SCOPES_MAX, QUOTA_DEFAULT, RATE_HITS_MAX};
 use crate::text::visible_line;
 use crate::words::words;
 use serde::{Deserialize, Serialize};
@@ -81,6 +81,9 @@ pub struct Entry {
     pub kind: Kind,
     /// What it may do.
     pub scopes: Vec<String>,
+    /// Roles of its tenant, whose scopes it has too.
+    #[serde(default)]
+    pub roles: Vec<String>,
     /// Requests a minute.
     pub quota_per_minute: u32,
     /// How freely it may act; none: the risk decides.
@@ -108,12 +111,19 @@ pub enum BadEntry {
     /// No capability is called like this.
     #[error("{0} is not a scope: write names like notion.pages.read, notion.* or logs:read")]
     Scope(String),
-    /// Too many scopes.
-    #[error("an actor has at most {ACTOR_SCOPES_MAX} scopes")]
-    Scopes,
-    /// Too many requests.
-    #[error("an actor has at most {RATE_HITS_MAX} requests a minute")]
-    Quota,
+    /// More of something than an actor may have.
+    #[error("an actor has at most {most} {what}")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many there may be.
+        most: usize,
+        /// Where it stands.
+        member: &'static str,
+    },
+    /// The tenant has no role of this name.
+    #[error("there is no role {0} in the actor's tenant")]
+    Role(String),
     /// No tenant can be called like this.
     #[error(
         "a tenant's name has 1 to {ACTOR_CHARS_MAX} letters, digits, `_`, `-` or `.`, and begins with a letter or digit: `{0}`"
@@ -140,7 +150,10 @@ impl Entry {
             return Err(BadEntry::Tenant(self.tenant.chars().take(ACTOR_CHARS_MAX).collect()));
         }
         if self.scopes.len() > ACTOR_SCOPES_MAX {
-            return Err(BadEntry::Scopes);
+            return Err(BadEntry::TooMany { what: "scopes", most: ACTOR_SCOPES_MAX, member: "/scopes" });
+        }
+        if self.roles.len() > ACTOR_ROLES_MAX {
+            return Err(BadEntry::TooMany { what: "roles", most: ACTOR_ROLES_MAX, member: "/roles" });
         }
         if self.id != ADMIN && self.scopes.iter().any(|scope| scope == "*") {
             return Err(BadEntry::Everything);
@@ -149,7 +162,8 @@ impl Entry {
             return Err(BadEntry::Scope(scope.clone()));
         }
         if self.quota_per_minute > RATE_HITS_MAX {
-            return Err(BadEntry::Quota);
+            let most = usize::try_from(RATE_HITS_MAX).unwrap_or(usize::MAX);
+            return Err(BadEntry::TooMany { what: "requests a minute", most, member: "/quota_per_minute" });
         }
         if self.level == Some(Level::ExecuteSilent) && never_silent(&self.id) {
             return Err(BadEntry::Silent);
@@ -165,6 +179,7 @@ impl Entry {
             tenant: tenant.to_owned(),
             kind: Kind::of(actor),
             scopes: Vec::new(),
+            roles: Vec::new(),
             quota_per_minute: QUOTA_DEFAULT,
             level: Some(Level::Ask),
             notify: None,
@@ -229,24 +244,61 @@ pub struct Registry {
     tenant: String,
     /// Tenants whose actors are disabled, all of them.
     suspended: BTreeSet<String>,
-    exact: BTreeMap<String, Arc<Entry>>,
+    roles: Roles,
+    exact: BTreeMap<String, Held>,
     /// The longest first.
-    patterns: Vec<Arc<Entry>>,
+    patterns: Vec<Held>,
+}
+
+/// An entry as it was written, and as it counts: with the scopes of its roles.
+#[derive(Clone, Debug)]
+struct Held {
+    written: Arc<Entry>,
+    counting: Arc<Entry>,
+}
+
+impl Held {
+    fn new(entry: Entry) -> Self {
+        let written = Arc::new(entry);
+        Self { counting: Arc::clone(&written), written }
+    }
+
+    fn with_roles(self, roles: &Roles) -> Self {
+        if self.written.roles.is_empty() {
+            return self;
+        }
+        let counting = Entry { scopes: roles.granted(&self.written), ..(*self.written).clone() };
+        Self { counting: Arc::new(counting), ..self }
+    }
 }
 
 impl Registry {
     /// Layers of entries, each over the one before; `tenant` is that of whoever fits nothing.
     #[must_use]
     pub fn new(tenant: &str, layers: impl IntoIterator<Item = Entry>) -> Self {
-        let mut all: BTreeMap<String, Arc<Entry>> = BTreeMap::new();
+        let mut all: BTreeMap<String, Held> = BTreeMap::new();
         for entry in layers {
-            all.insert(entry.id.clone(), Arc::new(entry));
+            all.insert(entry.id.clone(), Held::new(entry));
         }
-        let (patterns, exact): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, entry)| entry.is_pattern());
-        let mut patterns: Vec<_> = patterns.into_iter().map(|(_, entry)| entry).collect();
-        patterns.sort_by_key(|entry| std::cmp::Reverse(entry.id.chars().count()));
+        let (patterns, exact): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, held)| held.written.is_pattern());
+        let mut patterns: Vec<_> = patterns.into_iter().map(|(_, held)| held).collect();
+        patterns.sort_by_key(|held| std::cmp::Reverse(held.written.id.chars().count()));
         let exact = exact.into_iter().collect();
-        Self { tenant: tenant.to_owned(), suspended: BTreeSet::new(), exact, patterns }
+        Self { tenant: tenant.to_owned(), exact, patterns, ..Self::default() }
+    }
+
+    /// The same entries with the scopes that these roles give them.
+    #[must_use]
+    pub fn with_roles(self, roles: Roles) -> Self {
+        let exact = self.exact.into_iter().map(|(id, held)| (id, held.with_roles(&roles))).collect();
+        let patterns = self.patterns.into_iter().map(|held| held.with_roles(&roles)).collect();
+        Self { roles, exact, patterns, ..self }
+    }
+
+    /// Every role.
+    #[must_use]
+    pub const fn roles(&self) -> &Roles {
+        &self.roles
     }
 
     /// The same entries while nobody of these tenants may do anything.
@@ -255,35 +307,38 @@ impl Registry {
         Self { suspended, ..self }
     }
 
-    /// The entry that counts for somebody. Whoever is of a suspended tenant is disabled.
+    /// The entry that counts for somebody, with the scopes of its roles. Whoever is of a suspended tenant is disabled.
     #[must_use]
     pub fn resolve(&self, actor: &str) -> Arc<Entry> {
-        let entry = self.written(actor);
+        let entry = self.found(actor).counting;
         match self.suspended.contains(&entry.tenant) {
             true => Arc::new(Entry { disabled: true, ..(*entry).clone() }),
             false => entry,
         }
     }
 
-    /// The same as it is written, whatever became of the tenant.
+    /// The same as it is written: without the scopes of its roles, and whatever became of the tenant.
     #[must_use]
     pub fn written(&self, actor: &str) -> Arc<Entry> {
-        if let Some(entry) = self.exact.get(actor) {
-            return Arc::clone(entry);
-        }
-        let fitting = self.patterns.iter().find(|entry| fits(&entry.id, actor));
-        fitting.map_or_else(|| Arc::new(Entry::unmatched(actor, &self.tenant)), Arc::clone)
+        self.found(actor).written
     }
 
-    /// The entry with just this name or pattern.
+    fn found(&self, actor: &str) -> Held {
+        let fitting = || self.patterns.iter().find(|held| fits(&held.written.id, actor));
+        let found = self.exact.get(actor).or_else(fitting);
+        found.cloned().unwrap_or_else(|| Held::new(Entry::unmatched(actor, &self.tenant)))
+    }
+
+    /// The entry with just this name or pattern, as it is written.
     #[must_use]
     pub fn entry(&self, id: &str) -> Option<&Arc<Entry>> {
-        self.exact.get(id).or_else(|| self.patterns.iter().find(|entry| entry.id == id))
+        let pattern = || self.patterns.iter().find(|held| held.written.id == id);
+        self.exact.get(id).or_else(pattern).map(|held| &held.written)
     }
 
-    /// Every entry: names in their order, then patterns, the longest first.
+    /// Every entry with the scopes of its roles: names in their order, then patterns, the longest first.
     pub fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
-        self.exact.values().chain(&self.patterns)
+        self.exact.values().chain(&self.patterns).map(|held| &held.counting)
     }
 
     /// The scopes of somebody.
@@ -302,6 +357,7 @@ impl Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Role;
 
     fn registry() -> Registry {
         Registry::new("default", shipped("default"))
@@ -390,7 +446,43 @@ mod tests {
         let silent = Entry { level: Some(Level::ExecuteSilent), ..entry("user_*", &[]) };
         assert_eq!(silent.check(), Err(BadEntry::Silent));
         let many = Entry { scopes: vec!["a.b".to_owned(); ACTOR_SCOPES_MAX + 1], ..entry("x", &[]) };
-        assert_eq!(many.check(), Err(BadEntry::Scopes));
-        assert_eq!(Entry { quota_per_minute: RATE_HITS_MAX + 1, ..entry("x", &[]) }.check(), Err(BadEntry::Quota));
+        let at = |entry: Entry| match entry.check() {
+            Err(BadEntry::TooMany { member, .. }) => member,
+            _ => "-",
+        };
+        let roles = Entry { roles: vec!["a".to_owned(); ACTOR_ROLES_MAX + 1], ..entry("x", &[]) };
+        let quota = Entry { quota_per_minute: RATE_HITS_MAX + 1, ..entry("x", &[]) };
+        assert_eq!([many, roles, quota].map(at), ["/scopes", "/roles", "/quota_per_minute"]);
+    }
+
+    #[test]
+    fn what_counts_has_the_scopes_of_roles_and_what_is_written_has_not() {
+        let role = |tenant: &str| Role {
+            name: "clerk".to_owned(),
+            tenant: tenant.to_owned(),
+            scopes: vec![format!("{tenant}.read")],
+        };
+        let with = |id: &str, tenant: &str| Entry {
+            tenant: tenant.to_owned(),
+            roles: vec!["clerk".to_owned(), "gone".to_owned()],
+            ..entry(id, &["a.b"])
+        };
+        let entries = [with("ann", "acme"), with("acme_*", "acme"), with("bob", "globex"), with("cat", "default")];
+        let registry = Registry::new("default", entries);
+        let registry = registry.with_roles([role("acme"), role("globex")].into_iter().collect());
+        for (actor, scopes) in [
+            ("ann", &["a.b", "acme.read"][..]),
+            ("acme_1", &["a.b", "acme.read"]),
+            ("bob", &["a.b", "globex.read"]),
+            ("cat", &["a.b"]),
+            ("nobody", &[]),
+        ] {
+            assert_eq!(registry.get_actor_scopes(actor), scopes, "{actor}");
+            let written: &[&str] = if actor == "nobody" { &[] } else { &["a.b"] };
+            assert_eq!(registry.written(actor).scopes, written, "{actor}");
+        }
+        assert!(registry.check_scope("ann", "acme.read") && !registry.check_scope("ann", "globex.read"));
+        assert_eq!(registry.entries().filter(|entry| entry.scopes.len() == 2).count(), 3);
+        assert_eq!(registry.entry("ann").unwrap().scopes, ["a.b"]);
     }
 }

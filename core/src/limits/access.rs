@@ -9,6 +9,14 @@ pub const ACTOR_CHARS_MAX: usize = 255;
 /// Scopes of one actor, or of one token. An entry with more is refused with `VALIDATION_FAILED`, a token with
 /// `UNAUTHENTICATED`.
 pub const ACTOR_SCOPES_MAX: usize = 256;
+/// Roles of one actor. An entry with more is refused with `VALIDATION_FAILED`.
+pub const ACTOR_ROLES_MAX: usize = 32;
+/// Characters of a role's name. With a longer name in `access.actors_file` the server does not start: `CONFIG_INVALID`.
+pub const ROLE_CHARS_MAX: usize = 63;
+/// Roles of all tenants. With more in `access.actors_file` the server does not start: `CONFIG_INVALID`.
+pub const ROLES_MAX: usize = 10_000;
+/// Roles that an error about an unknown one names. Further roles are left out.
+pub const ROLES_NAMED_MAX: usize = 16;
 /// Characters of one scope. A longer one is refused with `VALIDATION_FAILED`.
 pub const SCOPE_CHARS_MAX: usize = 128;
 /// Actors and patterns that the registry holds. One more is refused with `VALIDATION_FAILED`.

@@ -12,8 +12,9 @@ use chimera_core::access::registry::{BadEntry, Entry, Kind, check_spelling, is_n
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, TENANTS};
 use chimera_core::access::{ADMIN, ANONYMOUS, Level, Secret, scope, seal};
 use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::air::did_you_mean;
 use chimera_core::ledger::{ActorType, SubjectType};
-use chimera_core::limits::{ACTOR_KEY_CHARS_MIN, ACTOR_KEYS_MAX, ACTORS_MAX, ADMIN_QUOTA_MIN};
+use chimera_core::limits::{ACTOR_KEY_CHARS_MIN, ACTOR_KEYS_MAX, ACTORS_MAX, ADMIN_QUOTA_MIN, ROLES_NAMED_MAX};
 use chimera_core::record::{Conflict, Insert, Json, Row, Scope, Select, Tx, Update, Value};
 use chimera_core::time::Timestamp;
 use serde_json::json;
@@ -22,8 +23,10 @@ use uuid::Uuid;
 /// An actor as it is shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shown {
-    /// The entry that counts.
+    /// The entry that counts, as it is written.
     pub entry: Entry,
+    /// What it may do: its own scopes, and those of its roles.
+    pub effective_scopes: Vec<String>,
     /// The name or pattern of that entry; none: nothing fits.
     pub matched: Option<String>,
     /// `shipped`, `config`, `registry`, or `none`.
@@ -98,6 +101,7 @@ impl Directory {
             source: if known { snapshot.source(&entry.id) } else { "none" },
             keys: snapshot.keys(id, now).count(),
             tenant: snapshot.slug_of(&entry.tenant).to_owned(),
+            effective_scopes: snapshot.registry.roles().granted(&entry),
             entry: Entry { id: id.to_owned(), ..entry },
         }
     }
@@ -111,6 +115,8 @@ impl Directory {
         entry.check().map_err(bad)?;
         self.check_spelling(&entry.id)?;
         self.check_reach(permit, &entry)?;
+        // Only now: the refusal names the roles of the tenant.
+        self.check_roles(&entry)?;
         let whole = |entry: &Entry| {
             let everything = entry.scopes.iter().any(|scope| scope == "*");
             everything && !entry.disabled && entry.kind == Kind::Human && entry.quota_per_minute >= ADMIN_QUOTA_MIN
@@ -160,6 +166,22 @@ impl Directory {
         if known { Ok(()) } else { check_spelling(actor).map_err(bad) }
     }
 
+    /// Refuses roles that the entry's tenant lacks, and names those that it has.
+    fn check_roles(&self, entry: &Entry) -> Result<(), AccessError> {
+        let snapshot = self.snapshot();
+        let (roles, before) = (snapshot.registry.roles(), snapshot.registry.written(&entry.id));
+        roles.check(entry, Some(&before)).map_err(|reason| {
+            let BadEntry::Role(name) = &reason else { return bad(reason) };
+            let names = || roles.names(&entry.tenant);
+            let message = format!("{reason}{}", did_you_mean(name, names()));
+            let hint = match names().next() {
+                Some(_) => format!("its roles are {}", names().take(ROLES_NAMED_MAX).collect::<Vec<_>>().join(", ")),
+                None => "the tenant has no roles; a [[role]] in the file of access.actors_file makes one".to_owned(),
+            };
+            ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/roles").with("hint", hint).into()
+        })
+    }
+
     /// Nobody gives what they don't have, to another tenant, or to a name that is another tenant's; nobody
     /// touches whoever may do more than they may. The operator gives tenants their names, by patterns.
     fn check_reach(&self, permit: &Permit, entry: &Entry) -> Result<(), AccessError> {
@@ -195,22 +217,23 @@ impl Directory {
         Ok(())
     }
 
-    /// Refuses somebody when the other may do more, or is to: has a scope that they lack, a freer level, a
+    /// Refuses somebody when the other may do more, or is to: has a scope that they lack, itself or by a role, a freer level, a
     /// larger quota, or is a person while they are none, since people decide about approvals.
     pub(super) fn check_rank(&self, permit: &Permit, entry: &Entry) -> Result<(), AccessError> {
         if self.is_operator(permit) {
             return Ok(());
         }
         let forbidden = |what: &str| Err(AccessError::refused(Code::RbacForbidden, what));
-        let held = scope::narrowed(permit.scopes(), &entry.scopes);
-        if let Some(scope) = entry.scopes.iter().find(|scope| !held.contains(scope)) {
+        let given = self.snapshot().registry.roles().granted(entry);
+        let held = scope::narrowed(permit.scopes(), &given);
+        if let Some(scope) = given.iter().find(|scope| !held.contains(scope)) {
             let body = ErrorBody::new(Code::RbacForbidden, format!("nobody gives a scope that they lack: {scope}"));
             return Err(body.with("required_scope", scope.as_str()).into());
         }
         if entry.kind == Kind::Human && permit.kind() != ActorType::Human {
             return forbidden("people are looked after by people");
         }
-        if entry.scopes.is_empty() {
+        if given.is_empty() {
             // Whoever may do nothing may do it as freely and as often as they like.
             return Ok(());
         }
@@ -420,6 +443,7 @@ fn cells_of(entry: &Entry, now: Timestamp) -> Result<Vec<(&'static str, Value)>,
     Ok(vec![
         ("kind", entry.kind.as_str().into()),
         ("scopes", entry.scopes.clone().into()),
+        ("roles", entry.roles.clone().into()),
         ("quota_per_minute", i64::from(entry.quota_per_minute).into()),
         ("autonomy_level", entry.level.map(|level| level.as_str().to_owned()).into()),
         ("notify", notify.into()),
@@ -431,8 +455,9 @@ fn cells_of(entry: &Entry, now: Timestamp) -> Result<Vec<(&'static str, Value)>,
 fn bad(reason: BadEntry) -> AccessError {
     let pointer = match &reason {
         BadEntry::Name | BadEntry::Spelling(_) => "/id",
-        BadEntry::Everything | BadEntry::Scope(_) | BadEntry::Scopes => "/scopes",
-        BadEntry::Quota => "/quota_per_minute",
+        BadEntry::Everything | BadEntry::Scope(_) => "/scopes",
+        BadEntry::TooMany { member, .. } => member,
+        BadEntry::Role(_) => "/roles",
         BadEntry::Tenant(_) => "/tenant",
         BadEntry::Silent => "/autonomy_level",
     };

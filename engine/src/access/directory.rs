@@ -14,7 +14,7 @@ use crate::pulse::Pulse;
 use bytes::Bytes;
 use chimera_core::access::registry::{Entry, Kind, Registry, check_spelling, shipped};
 use chimera_core::access::tables::{ACTORS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TENANTS, TOKEN_FAMILIES};
-use chimera_core::access::{Guest, Level, Secret, SecretName, Shared, Tenant, scope, seal};
+use chimera_core::access::{Guest, Level, Role, Secret, SecretName, Shared, Tenant, scope, seal};
 use chimera_core::limits;
 use chimera_core::record::{Compare, Condition, Json, Row, RowCount, Scope, Select, Step, Table, Tx, Value};
 use chimera_core::time::Timestamp;
@@ -196,14 +196,16 @@ impl Directory {
         *self.held.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
     }
 
-    /// The entries of every layer. Those of the configuration name tenants by their slugs.
+    /// The entries of every layer, with the roles. Those of the configuration name tenants by their slugs.
     pub(super) fn registry(&self, stored: &[Entry], known: &Snapshot) -> Registry {
         let tenant = &self.settings.tenant;
         let written =
             self.settings.entries.iter().map(|entry| Entry { tenant: known.id_of(&entry.tenant), ..entry.clone() });
         let layers = shipped(tenant).into_iter().chain(written).chain(stored.iter().cloned());
         let suspended = known.tenants.values().filter(|tenant| tenant.disabled).map(|tenant| tenant.id.clone());
-        Registry::new(tenant, layers).suspending(suspended.collect())
+        let role = |role: &Role| Role { tenant: known.id_of(&role.tenant), ..role.clone() };
+        let roles = self.settings.roles.iter().map(role).collect();
+        Registry::new(tenant, layers).with_roles(roles).suspending(suspended.collect())
     }
 
     /// Reads everything anew, unless somebody who began to read after this was asked for has done so.
@@ -401,6 +403,7 @@ fn entry(row: &Row) -> Entry {
         tenant: row.text("tenant_id").to_owned(),
         kind: Kind::parse(row.text("kind")).unwrap_or(Kind::Service),
         scopes: texts("scopes"),
+        roles: texts("roles"),
         quota_per_minute: u32::try_from(row.int("quota_per_minute")).unwrap_or(0),
         level: row.get("autonomy_level").as_text().and_then(Level::parse),
         notify: row.get("notify").as_json().map(Json::to_value),

@@ -73,6 +73,7 @@ impl Directory {
     fn beneath(&self, id: &str) -> Entry {
         let snapshot = self.snapshot();
         let stored = snapshot.registry.entries().filter(|entry| snapshot.source(&entry.id) == "registry");
+        let stored = stored.filter_map(|entry| snapshot.registry.entry(&entry.id));
         let others: Vec<Entry> = stored.filter(|entry| entry.id != id).map(|entry| (**entry).clone()).collect();
         (*self.registry(&others, &self.snapshot()).written(id)).clone()
     }

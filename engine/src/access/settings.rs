@@ -2,7 +2,7 @@
 
 use chimera_core::access::registry::Entry;
 use chimera_core::access::token::TokenKey;
-use chimera_core::access::{Secret, Tenant};
+use chimera_core::access::{Role, Secret, Tenant};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -22,6 +22,8 @@ pub struct Settings {
     pub tenant: String,
     /// Entries of the configuration, over the shipped ones.
     pub entries: Vec<Entry>,
+    /// Roles of the configuration. They name tenants by their slugs.
+    pub roles: Vec<Role>,
     /// What tenants registered, by their ids.
     pub tenants: BTreeMap<String, Tenant>,
     /// Keys of actors that the configuration holds.

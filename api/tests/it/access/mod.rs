@@ -15,6 +15,7 @@ mod notify;
 mod order;
 mod porch;
 mod rate;
+mod roles;
 mod shared_key;
 mod tenants;
 mod tokens;

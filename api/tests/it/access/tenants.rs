@@ -7,9 +7,10 @@
 
 use super::matrix::{OPEN, operations};
 use crate::flow::{House, NOTHING, front, furnished, reviewed, setup};
-use chimera_core::access::Entry;
+use chimera_core::access::{Entry, Role};
 use chimera_core::limits::RATE_HITS_MAX;
 use chimera_core::record::{Row, catalog};
+use chimera_engine::access::Settings;
 use chimera_testkit::access::{everybody, settings};
 use chimera_testkit::flow::{Air, TENANT, workflow};
 use chimera_testkit::seeded::Seeded;
@@ -299,6 +300,44 @@ async fn an_idempotency_key_is_a_tenants_own() {
     let (status, again) = house.start_as("user_cat", &other.workflow, ask(&default.key)).await;
     assert_eq!((status, &again["error"]["details"]["run_id"]), (409, &taken.1["run_id"]), "{again}");
     assert_eq!(rows(&house, TENANT), before);
+}
+
+/// A role of another tenant is as unknown as one that nobody has, and gives nothing.
+#[tokio::test]
+async fn a_role_is_a_tenants_own() {
+    let role = |name: &str, tenant: &str, scope: &str| Role {
+        name: name.to_owned(),
+        tenant: tenant.to_owned(),
+        scopes: vec![scope.to_owned()],
+    };
+    let stage = setup().open().await;
+    let actors = [wide("user_cat", "umbrella"), wide("user_bob", "initech"), wide("user_ann", TENANT)];
+    let roles = vec![role("clerk", "umbrella", "workflows.read"), role("auditor", TENANT, "audit.read")];
+    let all = settings(TENANT, everybody(TENANT).into_iter().chain(actors).collect());
+    let access = front(&stage, Settings { roles, ..all }).await;
+    let flow = stage.flow.clone();
+    let mut house = furnished(setup().unkept(), |edge| edge.with_flow(flow).with_access(access)).await;
+    house.stage = stage;
+    let put = async |who: &str, role: &str| {
+        let body = json!({"roles": [role], "autonomy_level": "L0_Ask"});
+        let (status, told) = house.ask_as(who, Method::PUT, &format!("/actors/{who}"), body).await;
+        (status, told["error"]["code"].clone(), told.to_string())
+    };
+    for who in ["user_cat", "user_bob"] {
+        let (theirs, nobodys) = (put(who, "auditor").await, put(who, "absents").await);
+        assert_eq!((theirs.0, &theirs.1), (422, &json!("VALIDATION_FAILED")), "{theirs:?}");
+        let same = |told: &str, name: &str| told.replace(name, "X").split("trace_id").next().unwrap().to_owned();
+        assert_eq!(same(&theirs.2, "auditor"), same(&nobodys.2, "absents"));
+    }
+    let told = put("user_bob", "clerk").await;
+    assert!(told.0 == 422 && !told.2.contains("its roles are"), "{told:?}");
+    let (status, told) =
+        house.ask_as("user_bob", Method::PUT, "/actors/user_bob", json!({"roles": ["x"], "tenant": "umbrella"})).await;
+    assert!(status == 403 && !told.to_string().contains("clerk"), "{told}");
+    assert_eq!(put("user_cat", "clerk").await.0, 200);
+    let (_, shown) = house.ask_as("user_cat", Method::GET, "/actors/user_cat", NOTHING).await;
+    assert_eq!(shown["effective_scopes"], json!(["workflows.read"]), "{shown}");
+    assert_eq!(house.ask_as("user_cat", Method::GET, "/audit", NOTHING).await.0, 403);
 }
 
 /// A workflow starts only workflows of its own tenant.
