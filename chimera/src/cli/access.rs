@@ -237,6 +237,12 @@ pub(crate) struct AddArgs {
     /// Take scopes that no tool and no part of Chimera asks for.
     #[arg(long, requires = "scopes")]
     pub(crate) allow_unknown_scope: bool,
+    /// A role of its tenant, whose scopes it has too; may be given more than once. Replaces the roles from before.
+    #[arg(long = "role", value_name = "ROLE", value_delimiter = ',')]
+    pub(crate) roles: Option<Vec<String>>,
+    /// Take all roles away.
+    #[arg(long, conflicts_with = "roles")]
+    pub(crate) no_roles: bool,
     /// Requests a minute.
     #[arg(long, value_name = "N")]
     pub(crate) quota: Option<u32>,

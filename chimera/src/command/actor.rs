@@ -107,6 +107,9 @@ fn shown(scene: &Scene<'_>, actor: &Value) -> Outcome {
         return print(&format!("{actor}\n"));
     }
     print(&table(HEADINGS, &[row(actor)]))?;
+    if actor["roles"].as_array().is_some_and(|roles| !roles.is_empty()) {
+        say(&format!("With its roles it may do: {}", joined(actor, "effective_scopes")));
+    }
     let source = match actor["source"].as_str() {
         Some("config") => "Its entry is the configuration's: edit writes another over it; only the file removes it.",
         Some("shipped") if actor["matched"] == actor["id"] => "Its entry is shipped: edit writes another over it.",
@@ -132,7 +135,7 @@ fn removed(scene: &Scene<'_>, actor: &str, left: &Value) -> Outcome {
     Ok(())
 }
 
-const HEADINGS: &[&str] = &["ACTOR", "KIND", "TENANT", "LEVEL", "QUOTA", "KEYS", "FROM", "SCOPES"];
+const HEADINGS: &[&str] = &["ACTOR", "KIND", "TENANT", "LEVEL", "QUOTA", "KEYS", "FROM", "ROLES", "SCOPES"];
 
 async fn list(scene: &Scene<'_>, book: &Book) -> Outcome {
     let items = book.list().await?;
@@ -144,7 +147,10 @@ async fn list(scene: &Scene<'_>, book: &Book) -> Outcome {
 }
 
 fn row(actor: &Value) -> Vec<String> {
-    let scopes = actor["scopes"].as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join(" ");
+    let joined = |name: &str| {
+        let all = joined(actor, name);
+        if all.is_empty() { "-".to_owned() } else { all }
+    };
     let disabled = if actor["disabled"] == true { " (disabled)" } else { "" };
     vec![
         format!("{}{disabled}", text(&actor["id"])),
@@ -154,8 +160,14 @@ fn row(actor: &Value) -> Vec<String> {
         text(&actor["quota_per_minute"]),
         text(&actor["keys"]),
         text(&actor["source"]),
-        if scopes.is_empty() { "-".to_owned() } else { scopes },
+        joined("roles"),
+        joined("scopes"),
     ]
+}
+
+/// The texts of a member, in one line.
+fn joined(actor: &Value, name: &str) -> String {
+    actor[name].as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join(" ")
 }
 
 async fn add(scene: &Scene<'_>, book: &Book, args: AddArgs) -> Outcome {
@@ -197,7 +209,9 @@ fn entry(args: AddArgs) -> Map<String, Value> {
         KindWord::Human => "human",
         KindWord::Service => "service",
     });
+    let roles = if args.no_roles { Some(Vec::new()) } else { args.roles };
     let given = [
+        ("roles", roles.map(Value::from)),
         ("scopes", args.scopes.map(Value::from)),
         ("quota_per_minute", args.quota.map(Value::from)),
         ("autonomy_level", args.level.map(|word| word.level().as_str().into())),

@@ -11,6 +11,19 @@ scopes = ["*"]
 quota_per_minute = 10000
 autonomy_level = "L2_ExecuteNotify"
 
+[[role]]
+name = "clerk"
+scopes = ["workflows.read"]
+
+[[role]]
+name = "clerk"
+tenant = "globex"
+scopes = ["runs.read", "audit.read"]
+
+[[role]]
+name = "ours"
+scopes = ["approvals.decide"]
+
 [[tenant]]
 id = "globex"
 tools = ["s3_upload", "http.request"]
@@ -89,6 +102,31 @@ fn a_second_tenant_neither_overwrites_nor_reads_what_the_first_has() {
     }
     assert!(!place.path(".chimera/buckets/private").exists());
     server.stop();
+}
+
+#[test]
+fn roles_are_given_from_the_command_line() {
+    let (place, server, there, _) = street();
+    let said = place.run(&["actor", "edit", "globex_bot", "--role", "ours"]);
+    assert!(said.status == 1 && said.stderr.contains("there is no role ours"), "{said:?}");
+    assert!(said.stderr.contains("its roles are clerk"), "{said:?}");
+    let edited = place.json(&["actor", "edit", "globex_bot", "--role", "clerk", "--scopes", "local.*"]);
+    assert_eq!(edited["effective_scopes"], serde_json::json!(["local.*", "runs.read", "audit.read"]), "{edited}");
+    assert_eq!(there.run(&["workflow", "list"]).status, 1, "that is the role of another tenant");
+    assert_eq!(there.run(&["runs", "list"]).status, 0);
+    // What is changed otherwise leaves the roles alone, also one that the entry is the only one to know.
+    assert_eq!(place.json(&["actor", "edit", "globex_bot", "--quota", "900"])["roles"][0], "clerk");
+    let shown = place.run(&["actor", "show", "globex_bot"]);
+    assert!(shown.stdout.contains("ROLES") && shown.stdout.contains("clerk"), "{shown:?}");
+    assert!(shown.stderr.contains("With its roles it may do: local.* runs.read audit.read"), "{shown:?}");
+    let none = place.json(&["actor", "edit", "globex_bot", "--no-roles"]);
+    assert_eq!((&none["roles"], &none["effective_scopes"]), (&serde_json::json!([]), &none["scopes"]));
+    assert_eq!(place.json(&["actor", "add", "user_zoe", "--role", "clerk,ours"])["actor"], "user_zoe");
+    server.stop();
+    // Where no server runs, the store itself is asked.
+    let zoe = place.json(&["actor", "show", "user_zoe"]);
+    assert_eq!(zoe["roles"], serde_json::json!(["clerk", "ours"]), "{zoe}");
+    assert_eq!(place.json(&["actor", "edit", "user_zoe", "--role", "ours"])["roles"], serde_json::json!(["ours"]));
 }
 
 #[test]
