@@ -89,17 +89,14 @@ pub(crate) enum Command {
     /// Print the signature of a body: HMAC-SHA256 over its raw bytes, in hex.
     Sign(SignArgs),
     /// Look after actors and their keys.
-    #[command(subcommand)]
-    Actor(ActorCommand),
+    Actor(ForTenant<ActorCommand>),
     /// Look after tenants, as an operator.
     #[command(subcommand)]
     Tenant(TenantCommand),
     /// Apply, list, show and check workflows.
-    #[command(subcommand)]
-    Workflow(WorkflowCommand),
+    Workflow(ForTenant<WorkflowCommand>),
     /// Watch and steer runs.
-    #[command(subcommand)]
-    Runs(RunsCommand),
+    Runs(ForTenant<RunsCommand>),
     /// List what you were told and have no other channel for.
     Inbox(PageOf),
     /// Look at the configuration.
@@ -120,6 +117,16 @@ pub(crate) enum Command {
     /// Measure.
     #[command(subcommand)]
     Bench(BenchCommand),
+}
+
+/// Commands that an operator may give for another tenant.
+#[derive(Debug, Args)]
+pub(crate) struct ForTenant<C: Subcommand> {
+    /// Act for another tenant, by its slug, as an operator. A server is asked, and that tenant's ledger says so.
+    #[arg(long, global = true, value_name = "SLUG", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) for_tenant: Option<String>,
+    #[command(subcommand)]
+    pub(crate) command: C,
 }
 
 /// How to try it out.
@@ -256,6 +263,18 @@ pub(crate) enum BenchStore {
 
 fn at_least_one(text: &str) -> Result<usize, &'static str> {
     text.parse().ok().filter(|number| *number > 0).ok_or("it must be a whole number, at least 1")
+}
+
+impl Command {
+    /// The tenant for which an operator acts, if it is not their own.
+    pub(crate) fn for_tenant(&self) -> Option<&str> {
+        match self {
+            Self::Actor(ForTenant { for_tenant, .. })
+            | Self::Workflow(ForTenant { for_tenant, .. })
+            | Self::Runs(ForTenant { for_tenant, .. }) => for_tenant.as_deref(),
+            _ => None,
+        }
+    }
 }
 
 impl Cli {

@@ -21,7 +21,7 @@ pub(crate) async fn run(scene: &Scene<'_>, command: ActorCommand) -> Outcome<Exi
         | ActorCommand::Remove { acting, .. } => acting,
         ActorCommand::Add(args) | ActorCommand::Edit { args, .. } => &args.acting,
     };
-    let book = Book::open(&scene.loaded.config, acting.actor.as_deref()).await?;
+    let book = scene.book(acting.actor.as_deref()).await?;
     let outcome = carry_out(scene, &book, command).await;
     book.close().await;
     outcome.map(|()| ExitCode::SUCCESS)

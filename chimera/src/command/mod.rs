@@ -22,11 +22,13 @@ mod tenant;
 mod token;
 mod workflow;
 
+use crate::access::book::Book;
 use crate::ambient::{Environment, stderr_is_terminal};
 use crate::cli::{AuditCommand, BenchCommand, Cli, Command, ConfigCommand};
 use crate::compose::{self, Ambient};
 use crate::config::{Loaded, Origin};
 use crate::failure::{Failure, Outcome};
+use crate::flow::desk::Desk;
 use crate::telemetry::{self, Telemetry, Terminal};
 use chimera_core::error::{Code, io_reason};
 use chimera_core::limits;
@@ -43,12 +45,15 @@ pub(crate) struct Scene<'a> {
     pub(crate) loaded: &'a Loaded,
     pub(crate) json: bool,
     pub(crate) terminal: Terminal,
+    /// The tenant for which an operator acts, if it is not their own.
+    pub(crate) for_tenant: Option<String>,
 }
 
 /// Runs the command.
 pub(crate) async fn run(cli: Cli, loaded: &Loaded, environment: &Environment) -> Outcome<ExitCode> {
     let terminal = Terminal { attached: stderr_is_terminal(), no_color: environment.no_color };
-    let scene = Scene { loaded, json: cli.global.json, terminal };
+    let for_tenant = cli.command.for_tenant().map(str::to_owned);
+    let scene = Scene { loaded, json: cli.global.json, terminal, for_tenant };
     let logs = scene.logs(&cli.command)?;
     // Servers and the doctor tell of a silent database themselves.
     let outcome = match &cli.command {
@@ -77,6 +82,32 @@ impl Scene<'_> {
         telemetry::start(&config, self.terminal, clock).map(Some)
     }
 
+    /// Whom a command asks that only reads.
+    pub(crate) async fn desk_to_read(&self) -> Outcome<Desk> {
+        match &self.for_tenant {
+            // The store alone would show it without a word in that tenant's ledger.
+            Some(_) => self.desk_to_change(None),
+            None => Desk::to_read(&self.loaded.config).await,
+        }
+    }
+
+    /// Whom a command asks that changes something.
+    pub(crate) fn desk_to_change(&self, actor: Option<&str>) -> Outcome<Desk> {
+        let desk = Desk::to_change(&self.loaded.config, actor)?;
+        Ok(match &self.for_tenant {
+            Some(slug) => desk.for_tenant(slug),
+            None => desk,
+        })
+    }
+
+    /// Where a command looks after actors.
+    pub(crate) async fn book(&self, actor: Option<&str>) -> Outcome<Book> {
+        match &self.for_tenant {
+            Some(_) => Ok(Book::Server(self.desk_to_change(actor)?)),
+            None => Book::open(&self.loaded.config, actor).await,
+        }
+    }
+
     async fn perform(&self, command: Command) -> Outcome<ExitCode> {
         match command {
             Command::Dev(args) => dev::run(self, !args.no_examples).await,
@@ -88,10 +119,10 @@ impl Scene<'_> {
             Command::Act(args) => act::run(self, *args).await,
             Command::Token(args) => token::run(self, args).await,
             Command::Sign(args) => sign::run(self, &args),
-            Command::Actor(command) => actor::run(self, command).await,
+            Command::Actor(of) => actor::run(self, of.command).await,
             Command::Tenant(command) => tenant::run(self, command).await,
-            Command::Workflow(command) => workflow::run(self, command).await,
-            Command::Runs(command) => runs::run(self, command).await,
+            Command::Workflow(of) => workflow::run(self, of.command).await,
+            Command::Runs(of) => runs::run(self, of.command).await,
             Command::Inbox(page) => inbox::run(self, page).await,
             Command::Audit(AuditCommand::List(list)) => audit::list::run(self, &list).await,
             Command::Audit(AuditCommand::Verify { path, keys }) => {

@@ -29,7 +29,7 @@ fn read(file: &Path) -> Outcome<(String, String)> {
 
 async fn apply(scene: &Scene<'_>, file: &Path, actor: Option<&str>) -> Outcome<ExitCode> {
     let (text, id) = read(file)?;
-    let Desk::Server(server) = Desk::to_change(&scene.loaded.config, actor)? else {
+    let Desk::Server(server) = scene.desk_to_change(actor)? else {
         return Err(Failure::new(Code::Internal, "a store alone changes nothing"));
     };
     let applied = server.ask("PUT", &format!("workflows/{}", escaped(&id)), Some(text)).await?;
@@ -43,7 +43,7 @@ async fn apply(scene: &Scene<'_>, file: &Path, actor: Option<&str>) -> Outcome<E
 }
 
 async fn list(scene: &Scene<'_>, page: &PageOf) -> Outcome<ExitCode> {
-    let desk = Desk::to_read(&scene.loaded.config).await?;
+    let desk = scene.desk_to_read().await?;
     let found = desk.workflows(page.limit, page.cursor.as_deref()).await?;
     if scene.json {
         print(&format!("{found}\n"))?;
@@ -60,7 +60,7 @@ async fn list(scene: &Scene<'_>, page: &PageOf) -> Outcome<ExitCode> {
 }
 
 async fn show(scene: &Scene<'_>, id: &str, version: Option<i64>) -> Outcome<ExitCode> {
-    let desk = Desk::to_read(&scene.loaded.config).await?;
+    let desk = scene.desk_to_read().await?;
     let found = desk.workflow(id, version).await?;
     if scene.json {
         print(&format!("{found}\n"))?;
@@ -80,7 +80,7 @@ async fn show(scene: &Scene<'_>, id: &str, version: Option<i64>) -> Outcome<Exit
 
 async fn check(scene: &Scene<'_>, file: &Path) -> Outcome<ExitCode> {
     let (text, id) = read(file)?;
-    let desk = Desk::to_read(&scene.loaded.config).await?;
+    let desk = scene.desk_to_read().await?;
     match desk.check(&id, &text).await {
         Ok(found) if scene.json => print(&format!("{found}\n"))?,
         Ok(found) => {

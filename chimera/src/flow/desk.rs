@@ -37,6 +37,33 @@ pub(crate) trait Server: Send + Sync {
     async fn events(&self, path: &str) -> Outcome<Events>;
 }
 
+/// A server that an operator asks for another tenant.
+struct ForTenant {
+    server: Arc<dyn Server>,
+    slug: String,
+}
+
+impl ForTenant {
+    fn path(&self, path: &str) -> String {
+        query(path, &[("for_tenant", Some(&self.slug))])
+    }
+}
+
+#[async_trait]
+impl Server for ForTenant {
+    async fn ask(&self, method: &str, path: &str, body: Option<String>) -> Outcome<Value> {
+        self.server.ask(method, &self.path(path), body).await
+    }
+
+    async fn sign_in(&self, scopes: Option<Vec<String>>) -> Outcome<Value> {
+        self.server.sign_in(scopes).await
+    }
+
+    async fn events(&self, path: &str) -> Outcome<Events> {
+        self.server.events(&self.path(path)).await
+    }
+}
+
 /// Whom a command asks.
 #[derive(Clone)]
 pub(crate) enum Desk {
@@ -72,6 +99,14 @@ impl Desk {
         let key = key_of(config, actor)?;
         let token = config.token.as_ref().map(|token| token.0.as_str());
         Ok(Self::Server(compose::server(&url, actor, key.as_deref(), token)?))
+    }
+
+    /// The same for another tenant, which only a server can be asked for.
+    pub(crate) fn for_tenant(self, slug: &str) -> Self {
+        match self {
+            Self::Server(server) => Self::Server(Arc::new(ForTenant { server, slug: slug.to_owned() })),
+            store @ Self::Store(..) => store,
+        }
     }
 
     /// Signs in.

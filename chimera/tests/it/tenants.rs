@@ -105,6 +105,57 @@ fn a_second_tenant_neither_overwrites_nor_reads_what_the_first_has() {
 }
 
 #[test]
+fn an_operator_acts_for_a_tenant_from_the_command_line() {
+    let (place, server, there, tenant) = street();
+    place.json(&["act", "--step", "local.echo={\"message\":\"of the first\"}"]);
+    let run = there.json(&["act", "--step", "local.echo={\"message\":\"of the second\"}"])["run_id"].clone();
+    let run = run.as_str().unwrap();
+    let listed = place.json(&["runs", "list", "--for-tenant", "globex"]);
+    assert_eq!(
+        (listed["items"].as_array().unwrap().len(), &listed["items"][0]["run_id"]),
+        (1, &run.into()),
+        "{listed}"
+    );
+    assert_eq!(place.run(&["runs", "show", run]).status, 1, "it is another tenant's");
+    assert_eq!(place.json(&["runs", "--for-tenant", "globex", "show", run])["run_id"], run);
+    let watched = place.run(&["runs", "watch", run, "--for-tenant=globex", "--json"]);
+    assert!(watched.status == 0 && watched.stdout.contains("run.completed"), "{watched:?}");
+    // What changes something is signed, with the query.
+    let cancelled = place.run(&["runs", "cancel", run, "--for-tenant", "globex"]);
+    assert!(cancelled.stderr.contains("INVALID_TRANSITION"), "it was let in: {cancelled:?}");
+    let air = r#"{"air_version":"1.0","workflow_id":"theirs","nodes":[{"id":"e","type":"function","fn":"local.echo","inputs":{"message":"x"}}],"edges":[]}"#;
+    std::fs::write(place.path("air.json"), air).unwrap();
+    let applied = place.run(&["workflow", "apply", "air.json", "--for-tenant", "globex"]);
+    assert_eq!(applied.status, 0, "{applied:?}");
+    let names = |place: &Place, args: &[&str]| place.run(args).stdout.contains("theirs");
+    assert!(names(&place, &["workflow", "list", "--for-tenant", "globex"]) && !names(&place, &["workflow", "list"]));
+    let actors = place.json(&["actor", "list", "--for-tenant", "globex"]);
+    assert_eq!((actors["items"].as_array().unwrap().len(), &actors["items"][0]["id"]), (1, &"globex_bot".into()));
+
+    let ledger = place.json(&["audit", "list", "--tenant", "globex", "--event-type", "operator.acted"]);
+    let targets: Vec<&str> =
+        ledger["items"].as_array().unwrap().iter().map(|item| item["actor_id"].as_str().unwrap()).collect();
+    assert!(targets.len() >= 6 && targets.iter().all(|actor| *actor == "admin"), "{ledger}");
+
+    for (who, args, told) in [
+        (&place, &["runs", "list", "--for-tenant", "initech"][..], "NOT_FOUND"),
+        (&place, &["runs", "list", "--for-tenant", "a&b=c"], "NOT_FOUND"),
+        (&there, &["runs", "list", "--for-tenant", "default"], "RBAC_FORBIDDEN"),
+    ] {
+        let said = who.run(args);
+        assert!(said.status == 1 && said.stderr.contains(told), "{args:?}: {said:?}");
+    }
+    for wrong in [&["runs", "list", "--for-tenant", ""][..], &["tenant", "list", "--for-tenant", "globex"]] {
+        assert_eq!(place.run(wrong).status, 2, "{wrong:?}");
+    }
+    server.stop();
+    // Without a server nobody could write into that tenant's ledger.
+    let said = place.run(&["runs", "list", "--for-tenant", "globex"]);
+    assert!(said.status == 1 && said.stderr.contains("EXTERNAL_SERVICE_UNAVAILABLE"), "{said:?}");
+    assert_eq!(tenant["slug"], "globex");
+}
+
+#[test]
 fn roles_are_given_from_the_command_line() {
     let (place, server, there, _) = street();
     let said = place.run(&["actor", "edit", "globex_bot", "--role", "ours"]);

@@ -4,7 +4,7 @@ use super::follow;
 use crate::cli::{Acting, ReplayMode};
 use crate::command::{Scene, print, say};
 use crate::failure::Outcome;
-use crate::flow::desk::{Desk, run_id};
+use crate::flow::desk::run_id;
 use clap::ValueEnum;
 use serde_json::json;
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ pub(super) async fn again(
     wait: bool,
     acting: &Acting,
 ) -> Outcome<ExitCode> {
-    let desk = Desk::to_change(&scene.loaded.config, acting.actor.as_deref())?;
+    let desk = scene.desk_to_change(acting.actor.as_deref())?;
     let mut body = json!({ "from": from });
     if let Some(mode) = mode.and_then(|mode| mode.to_possible_value()) {
         body["mode"] = mode.get_name().into();

@@ -4,7 +4,6 @@ use crate::cli::DoubtsArgs;
 use crate::command::{Scene, page_words, print};
 use crate::compose::Ambient;
 use crate::failure::Outcome;
-use crate::flow::desk::Desk;
 use crate::flow::picture::doubt;
 use crate::flow::table::text;
 use chimera_engine::flow::DoubtFilter;
@@ -12,7 +11,7 @@ use serde_json::Value;
 use std::process::ExitCode;
 
 pub(super) async fn run(scene: &Scene<'_>, args: DoubtsArgs) -> Outcome<ExitCode> {
-    let desk = Desk::to_read(&scene.loaded.config).await?;
+    let desk = scene.desk_to_read().await?;
     let filter = DoubtFilter { actor: args.actor, tool: args.tool, limit: args.page.limit, cursor: args.page.cursor };
     let found = desk.doubts(filter).await?;
     if scene.json {

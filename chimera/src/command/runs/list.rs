@@ -3,14 +3,13 @@
 use crate::cli::ListArgs;
 use crate::command::{Scene, page_words, print};
 use crate::failure::Outcome;
-use crate::flow::desk::Desk;
 use crate::flow::table::{table, text};
 use chimera_engine::flow::Filter;
 use serde_json::Value;
 use std::process::ExitCode;
 
 pub(super) async fn run(scene: &Scene<'_>, args: ListArgs) -> Outcome<ExitCode> {
-    let desk = Desk::to_read(&scene.loaded.config).await?;
+    let desk = scene.desk_to_read().await?;
     let filter = Filter {
         status: args.status,
         actor: args.actor,

@@ -4,7 +4,7 @@ use crate::ambient::stdout_size;
 use crate::command::{Scene, document, print};
 use crate::compose::Ambient;
 use crate::failure::Outcome;
-use crate::flow::desk::{Desk, run_id};
+use crate::flow::desk::run_id;
 use crate::flow::picture::{Canvas, Sight, draw};
 use crate::flow::table::{table, text};
 use chimera_core::flow::review::Standing;
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 const UNBOUNDED: usize = 100_000;
 
 pub(super) async fn run(scene: &Scene<'_>, run: &str) -> Outcome<ExitCode> {
-    let (desk, id) = (Desk::to_read(&scene.loaded.config).await?, run_id(run)?);
+    let (desk, id) = (scene.desk_to_read().await?, run_id(run)?);
     let run = desk.run(id).await?;
     if scene.json {
         print(&format!("{run}\n"))?;
@@ -56,7 +56,7 @@ pub(super) fn left(run: &Value) -> Option<String> {
 }
 
 pub(super) async fn steps(scene: &Scene<'_>, run: &str) -> Outcome<ExitCode> {
-    let (desk, id) = (Desk::to_read(&scene.loaded.config).await?, run_id(run)?);
+    let (desk, id) = (scene.desk_to_read().await?, run_id(run)?);
     let found = desk.steps(id).await?;
     if scene.json {
         print(&format!("{found}\n"))?;

@@ -4,13 +4,13 @@ use super::watch;
 use crate::cli::{Acting, DecideArgs, PatchArgs, ResolveArgs};
 use crate::command::{Scene, document, json_of, print, say};
 use crate::failure::Outcome;
-use crate::flow::desk::{Desk, escaped, run_id};
+use crate::flow::desk::{escaped, run_id};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::process::ExitCode;
 
 pub(super) async fn decide(scene: &Scene<'_>, args: DecideArgs, decision: &str) -> Outcome<ExitCode> {
-    let desk = Desk::to_change(&scene.loaded.config, args.acting.actor.as_deref())?;
+    let desk = scene.desk_to_change(args.acting.actor.as_deref())?;
     let given = [
         ("decision", Some(decision.to_owned())),
         ("step_id", args.step),
@@ -67,8 +67,8 @@ pub(super) async fn rollback(
     wait: bool,
     acting: &Acting,
 ) -> Outcome<ExitCode> {
-    let (config, id) = (&scene.loaded.config, run_id(run)?);
-    let desk = Desk::to_change(config, acting.actor.as_deref())?;
+    let id = run_id(run)?;
+    let desk = scene.desk_to_change(acting.actor.as_deref())?;
     let known = desk.run(id).await?["run_seq"].as_i64().unwrap_or(0);
     let steps = if steps.is_empty() { Value::Null } else { steps.into() };
     let body = json!({"step_ids": steps, "reason": reason});
@@ -82,14 +82,14 @@ pub(super) async fn rollback(
 
 /// Says that a run was undone by hand.
 pub(super) async fn mark(scene: &Scene<'_>, run: &str, reason: Option<String>, acting: &Acting) -> Outcome<ExitCode> {
-    let desk = Desk::to_change(&scene.loaded.config, acting.actor.as_deref())?;
+    let desk = scene.desk_to_change(acting.actor.as_deref())?;
     let body = json!({"status": "rolled_back", "reason": reason});
     let told = desk.tell("PATCH", &format!("runs/{}", run_id(run)?), Some(body)).await?;
     answer(scene, &told, "the run is marked as rolled back")
 }
 
 pub(super) async fn patch(scene: &Scene<'_>, args: PatchArgs) -> Outcome<ExitCode> {
-    let desk = Desk::to_change(&scene.loaded.config, args.acting.actor.as_deref())?;
+    let desk = scene.desk_to_change(args.acting.actor.as_deref())?;
     let run = run_id(&args.run)?;
     if let Some(number) = args.remove {
         let told = desk.tell("DELETE", &format!("runs/{run}/patches/{number}"), None).await?;
@@ -113,7 +113,7 @@ pub(super) async fn patch(scene: &Scene<'_>, args: PatchArgs) -> Outcome<ExitCod
 }
 
 async fn tell(scene: &Scene<'_>, acting: &Acting, path: &str, body: Option<Value>, words: &str) -> Outcome<ExitCode> {
-    let desk = Desk::to_change(&scene.loaded.config, acting.actor.as_deref())?;
+    let desk = scene.desk_to_change(acting.actor.as_deref())?;
     let told = desk.tell("POST", path, body).await?;
     answer(scene, &told, words)
 }

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 pub(super) async fn run(scene: &Scene<'_>, run: &str, after: i64) -> Outcome<ExitCode> {
     let id = run_id(run)?;
-    let desk = Desk::to_read(&scene.loaded.config).await?;
+    let desk = scene.desk_to_read().await?;
     // Whether it is there is asked first: following waits.
     desk.run(id).await?;
     follow(scene, &desk, id, after).await
