@@ -16,11 +16,27 @@ pub static WORKFLOWS: Table = Table {
         Column::new("document", Kind::ExactJson),
         Column::new("created_by", Kind::Text),
         Column::new("created_at", Kind::Time).default(),
+        Column::new("shared_from", Kind::Text).nullable(),
     ],
     key: &["tenant_id", "workflow_id", "version"],
     uniques: &[],
     tenant: Some("tenant_id"),
     rank: 300,
+};
+
+/// Workflows that every tenant may start.
+pub static WORKFLOW_SHARES: Table = Table {
+    name: "workflow_shares",
+    columns: &[
+        Column::new("workflow_id", Kind::Text),
+        Column::new("tenant_id", Kind::Text),
+        Column::new("shared_by", Kind::Text),
+        Column::new("created_at", Kind::Time).default(),
+    ],
+    key: &["workflow_id"],
+    uniques: &[],
+    tenant: Some("tenant_id"),
+    rank: 301,
 };
 
 /// One execution of a plan or workflow.
@@ -405,6 +421,7 @@ pub static SCOPED_APPROVALS: Table = Table {
 /// The room's tables and views.
 pub static ALL: &[&Table] = &[
     &WORKFLOWS,
+    &WORKFLOW_SHARES,
     &RUNS,
     &STEPS,
     &TOOL_CALLS,

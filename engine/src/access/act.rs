@@ -314,7 +314,7 @@ impl Access {
         inputs: &Value,
         pins: &Pins,
     ) -> Result<Proposal, AccessError> {
-        let Inside { children, pins } = self.flow.workflows().inside(permit.tenant(), graph, pins).await?;
+        let Inside { children, pins, .. } = self.flow.workflows().inside(permit.tenant(), graph, pins).await?;
         let may_take_long = graph.may_take_long || children.values().any(|child| child.may_take_long);
         let place = self.flow.place_to_work(may_take_long).await;
         let plan = place.run(|| Plan::of_graph(graph, inputs, &children));

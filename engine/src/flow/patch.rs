@@ -148,6 +148,7 @@ impl Flow {
             node.pin(newest);
         }
         let inside = self.inner.workflows.inside_stored(permit.tenant(), &patch.add_nodes, kept).await?;
+        self.inner.workflows.copy_shared(permit.tenant(), None, &inside).await?;
         patch.authors = self.inner.workflows.authors(permit.tenant(), &inside).await?;
         patch.pins = inside.pins;
         Ok(())

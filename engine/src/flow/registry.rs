@@ -55,6 +55,12 @@ impl Registry {
         self.absent.get(name).filter(|_| self.tenancy.guest(tenant).is_none()).map(String::as_str)
     }
 
+    /// Whether a tenant is another one than that which the process was set up for.
+    #[must_use]
+    pub(super) fn is_guest(&self, tenant: &str) -> bool {
+        self.tenancy.guest(tenant).is_some()
+    }
+
     /// The tool with this name, if the tenant may use it. One that is not shared is not there.
     #[must_use]
     pub fn tool_of(&self, tenant: &str, name: &str) -> Option<&Arc<dyn Tool>> {

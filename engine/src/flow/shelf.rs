@@ -17,13 +17,14 @@ impl Flow {
         if !permit.may(WORKFLOWS_READ) {
             return Err(FlowError::lacking(WORKFLOWS_READ));
         }
-        let (rows, more) = self.workflows().list(permit, limit, cursor).await?;
-        let next = rows.last().filter(|_| more).map(|row| row.text("workflow_id").to_owned());
-        let items: Vec<Value> = rows
+        let (listed, more) = self.workflows().list(permit, limit, cursor).await?;
+        let next = listed.last().filter(|_| more).map(|listed| listed.row.text("workflow_id").to_owned());
+        let items: Vec<Value> = listed
             .iter()
-            .map(|row| {
-                let mut entry = head(row);
-                entry["description"] = document(row)["description"].take();
+            .map(|listed| {
+                let mut entry = head(&listed.row, listed.is_own);
+                entry["description"] = document(&listed.row)["description"].take();
+                entry["shared"] = listed.is_shared.into();
                 entry
             })
             .collect();
@@ -35,9 +36,10 @@ impl Flow {
         if !permit.may(WORKFLOWS_READ) {
             return Err(FlowError::lacking(WORKFLOWS_READ));
         }
-        let row = self.workflows().row(permit.tenant(), id, version).await?;
-        let row = row.ok_or_else(|| FlowError::no_workflow(id, version))?;
-        let mut shown = head(&row);
+        let found = self.workflows().readable(permit.tenant(), id, version).await?;
+        let (row, is_own) = found.ok_or_else(|| FlowError::no_workflow(id, version))?;
+        let mut shown = head(&row, is_own);
+        shown["shared"] = self.workflows().is_shared_with(permit.tenant(), id, is_own).await?.into();
         shown["document"] = document(&row);
         Ok(shown)
     }
@@ -51,12 +53,13 @@ impl Flow {
     }
 }
 
-fn head(row: &Row) -> Value {
+/// Who applied what another tenant shares is that tenant's business.
+fn head(row: &Row, is_own: bool) -> Value {
     json!({
         "workflow_id": row.text("workflow_id"),
         "version": row.int("version"),
         "digest": row.get("digest").as_bytes().map(hex::encode),
-        "created_by": row.text("created_by"),
+        "created_by": is_own.then(|| row.text("created_by")),
         "created_at": row.get("created_at").as_time().map(|at| at.to_string()),
     })
 }

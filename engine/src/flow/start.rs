@@ -127,6 +127,9 @@ impl Flow {
         self.check_notify(permit, ask.level, ask.notify.as_ref())?;
         // They are fixed with the run: a version that comes later is for later runs.
         let inside = self.inner.workflows.inside_stored(permit.tenant(), &graph.document.nodes, &ask.pins).await?;
+        let outer = (ask.workflow_id.as_str(), version, graph.digest);
+        self.inner.workflows.check_shared(permit.tenant(), outer, &inside).await?;
+        self.inner.workflows.copy_shared(permit.tenant(), Some(outer), &inside).await?;
         let mut writers: Vec<String> =
             self.inner.workflows.author(permit.tenant(), &ask.workflow_id, version).await?.into_iter().collect();
         writers.extend(self.inner.workflows.authors(permit.tenant(), &inside).await?);
@@ -243,6 +246,10 @@ impl Flow {
         let recorded = load::recorded(records, &replay, &graph).await?;
         let pins = load::pins(records, &original, replay.of).await?.and(&again.pins);
         let inside = self.inner.workflows.inside_stored(permit.tenant(), &graph.document.nodes, &pins).await?;
+        if replay.mode == ReplayMode::Retry {
+            let outer = (original.workflow.id.as_str(), version, graph.digest);
+            self.inner.workflows.check_shared(permit.tenant(), outer, &inside).await?;
+        }
         let mut writers = load::patchers(records, replay.of).await?;
         writers.extend(self.inner.workflows.author(permit.tenant(), &original.workflow.id, version).await?);
         writers.extend(self.inner.workflows.authors(permit.tenant(), &inside).await?);

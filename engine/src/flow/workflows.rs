@@ -3,6 +3,7 @@
 //! A version never changes, so a compiled graph is kept and shared by all its runs. Applying the
 //! same document again gives the version that is there.
 
+use super::share::is_own;
 use super::{FlowError, Registry};
 use crate::access::{Permit, WORKFLOWS_READ, WORKFLOWS_WRITE, is_repeated};
 use crate::ledger::audit::{Event, Writer};
@@ -30,10 +31,10 @@ type Key = (String, String, i64);
 
 /// The workflows of all tenants.
 pub struct Workflows {
-    records: Arc<dyn Records>,
-    clock: Arc<dyn Clock>,
-    random: Arc<dyn Random>,
-    registry: Arc<Registry>,
+    pub(super) records: Arc<dyn Records>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) random: Arc<dyn Random>,
+    pub(super) registry: Arc<Registry>,
     kept: Mutex<BTreeMap<Key, Arc<Graph>>>,
     /// Who wrote a version.
     authors: Mutex<BTreeMap<Key, String>>,
@@ -63,6 +64,8 @@ pub(crate) struct Inside {
     pub(crate) children: Children,
     /// The versions of those that are asked for without one.
     pub(crate) pins: Pins,
+    /// One that is not there, or not any more.
+    pub(super) missing: Option<(String, Option<i64>)>,
 }
 
 impl Inside {
@@ -124,6 +127,12 @@ impl Catalog for Tools<'_> {
             None => self.registry.specs().map(|spec| spec.name.clone()).collect(),
         }
     }
+}
+
+/// The versions of a workflow that a tenant has, the highest first.
+fn versions(tenant: &str, id: &str) -> Select {
+    let select = Select::from(&WORKFLOWS, Scope::Tenant(tenant.to_owned())).with("workflow_id", id);
+    select.by(&["version"], Direction::Descending)
 }
 
 impl Workflows {
@@ -248,7 +257,10 @@ impl Workflows {
                 continue;
             }
             let version = asked.1.or_else(|| pins.get(&asked.0));
-            let Some((version, graph)) = self.find_stored(tenant, &asked.0, version).await? else { continue };
+            let Some((version, graph)) = self.find_stored(tenant, &asked.0, version).await? else {
+                found.missing = Some(asked);
+                continue;
+            };
             queue.extend(children(&graph.document.nodes));
             if asked.1.is_none() {
                 found.pins.pin(&asked.0, version);
@@ -311,7 +323,11 @@ impl Workflows {
             {
                 return Ok(applied(row.int("version"), false));
             }
-            let version = last.map_or(1, |row| row.int("version") + 1);
+            let last = match last {
+                Some(row) if !self.is_guest(permit.tenant()) => row.int("version"),
+                _ => self.last_version(permit.tenant(), id).await?,
+            };
+            let version = last + 1;
             match self.records.commit(self.insert(permit, &graph, version)?).await {
                 Ok(_) => {
                     self.forget_newest(permit.tenant(), id);
@@ -358,46 +374,23 @@ impl Workflows {
         Ok(tx)
     }
 
-    /// The newest version of each workflow behind `after`, by id, and whether there are more.
-    pub async fn list(
-        &self,
-        permit: &Permit,
-        limit: usize,
-        after: Option<&str>,
-    ) -> Result<(Vec<Row>, bool), FlowError> {
-        let mut after = after.unwrap_or_default().to_owned();
-        let mut rows = Vec::new();
-        loop {
-            // One look finds the next id, whatever the number of its versions.
-            let select = Select::from(&WORKFLOWS, Scope::Tenant(permit.tenant().to_owned()))
-                .filter("workflow_id", Compare::Above, after.as_str())
-                .by(&["workflow_id"], Direction::Ascending)
-                .take(1);
-            let Some(next) = self.records.read(select).await?.rows.into_iter().next() else { return Ok((rows, false)) };
-            if rows.len() >= limit {
-                return Ok((rows, true));
-            }
-            next.text("workflow_id").clone_into(&mut after);
-            if after.starts_with(PLAN_PREFIX) {
-                // Plans are not workflows that anybody wrote: go on behind the last of them.
-                after = PLAN_PREFIX.replace('.', "/");
-                continue;
-            }
-            rows.extend(self.row(permit.tenant(), &after, None).await?);
-        }
-    }
-
-    /// A version's row; the newest without a version.
+    /// A version's row, also of a copy; the newest of the tenant's own without a version.
     pub async fn row(&self, tenant: &str, id: &str, version: Option<i64>) -> Result<Option<Row>, FlowError> {
-        let mut select = Select::from(&WORKFLOWS, Scope::Tenant(tenant.to_owned())).with("workflow_id", id);
-        if let Some(version) = version {
-            select = select.with("version", version);
-        }
-        let select = select.by(&["version"], Direction::Descending).take(1);
-        Ok(self.records.read(select).await?.rows.into_iter().next())
+        let select = match version {
+            Some(version) => versions(tenant, id).with("version", version),
+            None => versions(tenant, id).with("shared_from", Value::Null),
+        };
+        Ok(self.records.read(select.take(1)).await?.rows.into_iter().next())
     }
 
-    /// Who wrote a version of a workflow. A plan has nobody: it is made anew by everybody who asks for one like it.
+    /// The highest version that a tenant has, its own or a copy; 0 if it has none.
+    async fn last_version(&self, tenant: &str, id: &str) -> Result<i64, FlowError> {
+        let rows = self.records.read(versions(tenant, id).take(1)).await?.rows;
+        Ok(rows.first().map_or(0, |row| row.int("version")))
+    }
+
+    /// Who wrote a version of a workflow. A plan has nobody: it is made anew by everybody who asks for one like it. Nor
+    /// has what another tenant shares, whose people decide about nothing here.
     pub(super) async fn author(&self, tenant: &str, id: &str, version: i64) -> Result<Option<String>, FlowError> {
         if id.starts_with(PLAN_PREFIX) {
             return Ok(None);
@@ -407,7 +400,7 @@ impl Workflows {
         if known.is_some() {
             return Ok(known);
         }
-        let Some(row) = self.row(tenant, id, Some(version)).await? else { return Ok(None) };
+        let Some(row) = self.row(tenant, id, Some(version)).await?.filter(is_own) else { return Ok(None) };
         let author = row.text("created_by").to_owned();
         let mut authors = self.authors.lock().unwrap_or_else(PoisonError::into_inner);
         if authors.len() >= limits::WORKFLOWS_KEPT_MAX {
@@ -430,8 +423,7 @@ impl Workflows {
     /// Which version was the newest at a moment; none: there was none yet. Only runs from before pins were kept go
     /// by it: a version may be dated before it is there.
     pub(super) async fn newest_at(&self, tenant: &str, id: &str, at: Timestamp) -> Result<Option<i64>, FlowError> {
-        let select = Select::from(&WORKFLOWS, Scope::Tenant(tenant.to_owned())).with("workflow_id", id);
-        let select = select.filter("created_at", Compare::AtMost, at).by(&["version"], Direction::Descending);
+        let select = versions(tenant, id).with("shared_from", Value::Null).filter("created_at", Compare::AtMost, at);
         Ok(self.records.read(select.take(1)).await?.rows.first().map(|row| row.int("version")))
     }
 
@@ -443,6 +435,10 @@ impl Workflows {
         id: &str,
         version: Option<i64>,
     ) -> Result<Option<(i64, Arc<Graph>)>, FlowError> {
+        // A copy is for the runs that follow it: new ones go by what is shared now.
+        if version.is_some() && self.is_guest(tenant) && self.readable(tenant, id, version).await?.is_none() {
+            return Ok(None);
+        }
         let found = self.find_stored(tenant, id, version).await?;
         found.iter().try_for_each(|(_, graph)| self.check_tools(tenant, graph))?;
         Ok(found)
@@ -462,9 +458,12 @@ impl Workflows {
         {
             return Ok(Some((version, graph)));
         }
-        let Some(row) = self.row(tenant, id, version).await? else { return Ok(None) };
+        let own = self.row(tenant, id, version).await?;
+        let is_kept = own.is_some();
+        let shared = if is_kept { None } else { self.shared_row(tenant, id, version).await? };
+        let Some(row) = own.or(shared) else { return Ok(None) };
         let version = row.int("version");
-        if asked.is_none() {
+        if asked.is_none() && is_kept {
             self.keep_newest(tenant, id, version);
         }
         if let Some(graph) = self.kept(tenant, id, version) {
@@ -477,6 +476,10 @@ impl Workflows {
             .run(|| air::compile(document, &self.stored(tenant)))
             .map_err(|problems| FlowError::problems("the stored workflow", &problems))?;
         let graph = Arc::new(graph);
+        if !is_kept && self.row(tenant, id, Some(version)).await?.is_none() {
+            // Until it is copied, the tenant may yet give this version to a document of its own.
+            return Ok(Some((version, graph)));
+        }
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= limits::WORKFLOWS_KEPT_MAX {
             kept.pop_first();

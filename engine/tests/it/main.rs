@@ -40,6 +40,7 @@ mod flow_retry;
 mod flow_review;
 mod flow_rules;
 mod flow_shared;
+mod flow_shared_workflow;
 mod flow_sight;
 mod flow_signals;
 mod flow_size;

@@ -72,6 +72,7 @@ migrations! {
     22 = "0022_inbox_messages",
     23 = "0023_artifact_owners",
     24 = "0024_entry_checks",
+    25 = "0025_workflow_shares",
 }
 
 /// The version of the schema that this binary works with.

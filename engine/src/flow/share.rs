@@ -1,0 +1,278 @@
+//! Workflows that an operator shares with all tenants.
+//!
+//! Only those of the default tenant are shared. Another tenant reads and starts one under its name, unless it has one
+//! of its own of that name, and what it may reach is decided by the tenant that runs it. What runs follow is copied to
+//! their tenant before the first of them begins, so they keep it whatever becomes of the share. A tenant's own
+//! versions are numbered behind its copies: an id and a version never mean two documents.
+
+use super::workflows::{Inside, PLAN_PREFIX, Workflows};
+use super::{Flow, FlowError};
+use crate::access::{Permit, is_repeated};
+use crate::ledger::audit::{Event, Writer};
+use crate::port::CommitError;
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::run::Unstorable;
+use chimera_core::flow::tables::{WORKFLOW_SHARES, WORKFLOWS};
+use chimera_core::json::Digest32;
+use chimera_core::ledger::{ActorType, SubjectType};
+use chimera_core::limits;
+use chimera_core::record::{Compare, Condition, Direction, Insert, Row, RowCount, Scope, Select, Step, Tx, Value};
+use serde_json::json;
+
+/// A workflow in a listing.
+pub struct Listed {
+    /// Its newest version.
+    pub row: Row,
+    /// Every tenant may start it.
+    pub is_shared: bool,
+    /// It is the caller's tenant's.
+    pub is_own: bool,
+}
+
+/// A workflow in the version that a run uses, and the digest of its document.
+pub(super) type Used<'a> = (&'a str, i64, Digest32);
+
+impl Inside {
+    /// Its workflows, each in the version that counts.
+    fn used(&self) -> impl Iterator<Item = Used<'_>> {
+        self.children.iter().filter_map(|((id, asked), graph)| {
+            let version = asked.or_else(|| self.pins.get(id))?;
+            Some((id.as_str(), version, graph.digest))
+        })
+    }
+}
+
+/// Whether a version is a tenant's own, and no copy of what is shared with it.
+pub(super) fn is_own(row: &Row) -> bool {
+    row.get("shared_from").is_null()
+}
+
+impl Workflows {
+    /// Lets every tenant start a workflow, or only its own again; says whether that is new.
+    pub async fn set_shared(&self, permit: &Permit, id: &str, shared: bool) -> Result<bool, FlowError> {
+        if !permit.may("*") || self.is_guest(permit.tenant()) {
+            let body = ErrorBody::new(Code::RbacForbidden, "only an operator shares workflows");
+            return Err(FlowError::Refused(Box::new(body.with("required_scope", "*"))));
+        }
+        if id.starts_with(PLAN_PREFIX) || self.row(permit.tenant(), id, None).await?.is_none() {
+            return Err(FlowError::no_workflow(id, None));
+        }
+        if self.share_of(id).await?.is_some() == shared {
+            return Ok(false);
+        }
+        let mut tx = Tx::default();
+        if shared {
+            let cells = vec![
+                ("workflow_id", id.into()),
+                ("tenant_id", permit.tenant().into()),
+                ("shared_by", permit.actor().into()),
+                ("created_at", self.clock.now().into()),
+            ];
+            tx.inserts.push(Insert::into(&WORKFLOW_SHARES, cells).map_err(Unstorable::from)?);
+        } else {
+            let this = |column, value: &str| Condition { column, compare: Compare::Is, value: value.into() };
+            let conditions = vec![this("workflow_id", id), this("tenant_id", permit.tenant())];
+            tx.steps.push(Step::Delete { table: &WORKFLOW_SHARES, conditions, rows: RowCount::Exactly(1) });
+        }
+        let what = if shared { "workflow.shared" } else { "workflow.unshared" };
+        let by = (permit.kind(), Some(permit.actor()));
+        self.enter(&mut tx, permit.tenant(), by, (id, what), json!({}))?;
+        permit.stamp(&mut tx);
+        match self.records.commit(tx).await {
+            Ok(_) => Ok(true),
+            // Somebody else has just done the same.
+            Err(error @ CommitError::Conflict(_)) if !is_repeated(&error) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn is_guest(&self, tenant: &str) -> bool {
+        self.registry.is_guest(tenant)
+    }
+
+    /// The row that says that a workflow is shared.
+    async fn share_of(&self, id: &str) -> Result<Option<Row>, FlowError> {
+        let select = Select::from(&WORKFLOW_SHARES, Scope::System).with("workflow_id", id).take(1);
+        Ok(self.records.read(select).await?.rows.into_iter().next())
+    }
+
+    /// Whether every tenant may start a workflow that a tenant sees.
+    pub(super) async fn is_shared_with(&self, tenant: &str, id: &str, is_own: bool) -> Result<bool, FlowError> {
+        Ok(!is_own || (!self.is_guest(tenant) && self.share_of(id).await?.is_some()))
+    }
+
+    /// A version of a workflow that is shared with a tenant which has none of its own of that name.
+    pub(super) async fn shared_row(
+        &self,
+        tenant: &str,
+        id: &str,
+        version: Option<i64>,
+    ) -> Result<Option<Row>, FlowError> {
+        if !self.is_guest(tenant) || id.starts_with(PLAN_PREFIX) {
+            return Ok(None);
+        }
+        let Some(share) = self.share_of(id).await? else { return Ok(None) };
+        if self.row(tenant, id, None).await?.is_some() {
+            return Ok(None);
+        }
+        self.row(share.text("tenant_id"), id, version).await
+    }
+
+    /// A version that a tenant may read and start, the newest without a version, and whether it is its own.
+    pub(super) async fn readable(
+        &self,
+        tenant: &str,
+        id: &str,
+        version: Option<i64>,
+    ) -> Result<Option<(Row, bool)>, FlowError> {
+        match self.row(tenant, id, version).await? {
+            Some(row) if is_own(&row) => Ok(Some((row, true))),
+            _ => Ok(self.shared_row(tenant, id, version).await?.map(|row| (row, false))),
+        }
+    }
+
+    /// The newest version of each workflow behind `after`, by id, and whether there are more.
+    pub(super) async fn list(
+        &self,
+        permit: &Permit,
+        limit: usize,
+        after: Option<&str>,
+    ) -> Result<(Vec<Listed>, bool), FlowError> {
+        let (tenant, mut after) = (permit.tenant(), after.unwrap_or_default().to_owned());
+        let is_guest = self.is_guest(tenant);
+        let mut listed = Vec::new();
+        loop {
+            let own = Select::from(&WORKFLOWS, Scope::Tenant(tenant.to_owned())).with("shared_from", Value::Null);
+            let mut next = self.next_id(own, &after).await?;
+            if is_guest {
+                let shared = self.next_id(Select::from(&WORKFLOW_SHARES, Scope::System), &after).await?;
+                next = next.into_iter().chain(shared).min();
+            }
+            let Some(next) = next else { return Ok((listed, false)) };
+            if listed.len() >= limit {
+                return Ok((listed, true));
+            }
+            after = next;
+            if after.starts_with(PLAN_PREFIX) {
+                // Plans are not workflows that anybody wrote: go on behind the last of them.
+                after = PLAN_PREFIX.replace('.', "/");
+                continue;
+            }
+            let Some((row, is_own)) = self.readable(tenant, &after, None).await? else { continue };
+            let is_shared = self.is_shared_with(tenant, &after, is_own).await?;
+            listed.push(Listed { row, is_shared, is_own });
+        }
+    }
+
+    /// One look finds the next id, whatever the number of its versions.
+    async fn next_id(&self, select: Select, after: &str) -> Result<Option<String>, FlowError> {
+        let select = select.filter("workflow_id", Compare::Above, after).by(&["workflow_id"], Direction::Ascending);
+        let rows = self.records.read(select.take(1)).await?.rows;
+        Ok(rows.first().map(|row| row.text("workflow_id").to_owned()))
+    }
+
+    /// Refuses a new run that would follow copies of what is shared no more, or start what is not there.
+    pub(super) async fn check_shared(&self, tenant: &str, outer: Used<'_>, inside: &Inside) -> Result<(), FlowError> {
+        if !self.is_guest(tenant) {
+            return Ok(());
+        }
+        if let Some((id, version)) = &inside.missing {
+            return Err(FlowError::no_workflow(id, *version));
+        }
+        for (id, version, _) in inside.used().chain([outer]) {
+            let own = self.row(tenant, id, Some(version)).await?.is_some_and(|row| is_own(&row));
+            if !own && self.share_of(id).await?.is_none() {
+                return Err(FlowError::no_workflow(id, Some(version)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies what a run will follow to its tenant, as far as that is shared with it and not there yet.
+    pub(super) async fn copy_shared(
+        &self,
+        tenant: &str,
+        outer: Option<Used<'_>>,
+        inside: &Inside,
+    ) -> Result<(), FlowError> {
+        if !self.is_guest(tenant) {
+            return Ok(());
+        }
+        for used in inside.used().chain(outer) {
+            self.copy(tenant, used).await?;
+        }
+        Ok(())
+    }
+
+    async fn copy(&self, tenant: &str, (id, version, digest): Used<'_>) -> Result<(), FlowError> {
+        for _ in 0..limits::APPLY_TRIES_MAX {
+            match self.row(tenant, id, Some(version)).await? {
+                Some(row) if row.get("digest").as_bytes() == Some(&digest.0[..]) => return Ok(()),
+                // The tenant has just given this number to a document of its own.
+                Some(_) => break,
+                None => {}
+            }
+            let Some(row) = self.shared_row(tenant, id, Some(version)).await? else {
+                return Err(FlowError::no_workflow(id, Some(version)));
+            };
+            match self.records.commit(self.copied(tenant, &row)?).await {
+                Ok(_) => return Ok(()),
+                // Another run of the same workflow, or somebody who applies one of their own.
+                Err(CommitError::Conflict(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(FlowError::refused(Code::OccConflict, "others change this workflow at the same time"))
+    }
+
+    /// The copy says nothing of who wrote the workflow.
+    fn copied(&self, tenant: &str, row: &Row) -> Result<Tx, FlowError> {
+        let (id, version) = (row.text("workflow_id"), row.int("version"));
+        let cells = vec![
+            ("tenant_id", tenant.into()),
+            ("workflow_id", id.into()),
+            ("version", version.into()),
+            ("digest", row.get("digest").clone()),
+            ("document", row.get("document").clone()),
+            ("created_by", ActorType::System.as_str().into()),
+            ("created_at", self.clock.now().into()),
+            ("shared_from", row.text("tenant_id").into()),
+        ];
+        let row = Insert::into(&WORKFLOWS, cells).map_err(Unstorable::from)?;
+        let mut tx = Tx { inserts: vec![row], ..Tx::default() };
+        let by = (ActorType::System, None);
+        self.enter(&mut tx, tenant, by, (id, "workflow.copied"), json!({"version": version}))?;
+        Ok(tx)
+    }
+
+    fn enter(
+        &self,
+        tx: &mut Tx,
+        tenant: &str,
+        (actor_type, actor_id): (ActorType, Option<&str>),
+        (id, what): (&str, &str),
+        data: serde_json::Value,
+    ) -> Result<(), FlowError> {
+        let event = Event {
+            tenant_id: tenant.to_owned(),
+            subject_type: SubjectType::Other,
+            subject_id: id.to_owned(),
+            event_type: what.to_owned(),
+            actor_type,
+            actor_id: actor_id.map(str::to_owned),
+            data,
+            run_id: None,
+            run_seq: None,
+            trace_id: None,
+        };
+        Writer { random: &*self.random, clock: &*self.clock }.event(tx, event)?;
+        Ok(())
+    }
+}
+
+impl Flow {
+    /// Lets every tenant start a workflow, or only its own again.
+    pub async fn share_workflow(&self, permit: &Permit, id: &str, shared: bool) -> Result<(), FlowError> {
+        self.workflows().set_shared(permit, id, shared).await.map(drop)
+    }
+}
