@@ -11,7 +11,7 @@ use crate::flow::{
     cache_forget, call_list, doubt_list, inbox_list, link_decide, link_open, run_approve, run_call, run_cancel,
     run_events, run_get, run_list, run_mark, run_patch, run_pause, run_reject, run_replay, run_resume, run_retry,
     run_rollback, run_steps, run_unpatch, step_edit, step_resolve, tool_list, workflow_apply, workflow_check,
-    workflow_get, workflow_list,
+    workflow_get, workflow_list, workflow_share, workflow_unshare,
 };
 use crate::intent::artifact;
 use crate::ledger::audit_list;
@@ -88,6 +88,8 @@ routes! {
     GET "/workflows/{id}" workflow_get::get READ;
     PUT "/workflows/{id}" workflow_apply::apply CHANGE;
     POST "/workflows/{id}/check" workflow_check::check CHECK;
+    PUT "/workflows/{id}/share" workflow_share::share CHANGE;
+    DELETE "/workflows/{id}/share" workflow_unshare::unshare CHANGE;
     DELETE "/workflows/{id}/cache" cache_forget::forget CHANGE;
     POST "/workflows/{id}/call" run_call::call CALL;
     GET "/runs" run_list::list READ;

@@ -34,3 +34,5 @@ pub(crate) mod workflow_apply;
 pub(crate) mod workflow_check;
 pub(crate) mod workflow_get;
 pub(crate) mod workflow_list;
+pub(crate) mod workflow_share;
+pub(crate) mod workflow_unshare;

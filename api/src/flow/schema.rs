@@ -354,10 +354,12 @@ pub(crate) struct WorkflowDocument {
     version: i64,
     /// SHA-256 of its canonical JSON.
     digest: String,
-    /// Who applied it.
-    created_by: String,
+    /// Who applied it; null for one that another tenant shares.
+    created_by: Option<String>,
     /// When.
     created_at: Option<String>,
+    /// Every tenant may start it.
+    shared: bool,
     /// The AIR document.
     document: Value,
 }

@@ -40,10 +40,12 @@ pub(crate) struct WorkflowEntry {
     digest: String,
     /// What it does, as its document says.
     description: Option<String>,
-    /// Who applied it.
-    created_by: String,
+    /// Who applied it; null for one that another tenant shares.
+    created_by: Option<String>,
     /// When.
     created_at: Option<String>,
+    /// Every tenant may start it.
+    shared: bool,
 }
 
 /// Lists workflows.

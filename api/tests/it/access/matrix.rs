@@ -3,6 +3,7 @@
 //! The operations come from the OpenAPI document, so a new endpoint fails here until its cases are
 //! written down.
 
+use super::tenants::Guests;
 use crate::flow::{House, code, front, furnished, house, path, reviewed, setup, signed};
 use crate::support::client;
 use chimera_api::{Dated, Limit, Rules, Signed};
@@ -14,6 +15,7 @@ use chimera_testkit::flow::TENANT;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// What somebody gets who has a valid credential and no business here.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,6 +63,8 @@ const CASES: &[Case] = &[
     ("POST /workflows/{id}/call", || json!({}), Forbidden, NotThere),
     ("PUT /workflows/{id}", || reviewed().document().clone(), Forbidden, Own),
     ("POST /workflows/{id}/check", || reviewed().document().clone(), Forbidden, Own),
+    ("PUT /workflows/{id}/share", none, Forbidden, Forbidden),
+    ("DELETE /workflows/{id}/share", none, Forbidden, Forbidden),
     ("DELETE /workflows/{id}/cache", none, Forbidden, Own),
     ("GET /runs", none, Nothing, Nothing),
     ("GET /runs/{id}", none, Forbidden, NotThere),
@@ -114,7 +118,7 @@ async fn divided() -> (House, Value) {
     let stranger = Entry { quota_per_minute: RATE_HITS_MAX, ..Entry::unmatched("user_bob", TENANT) };
     let neighbour = Entry { scopes: vec!["*".to_owned()], ..Entry::unmatched("user_cat", "other") };
     let neighbour = Entry { quota_per_minute: RATE_HITS_MAX, ..neighbour };
-    let stage = setup().open().await;
+    let stage = setup().tenancy(Arc::new(Guests)).open().await;
     let entries = everybody(TENANT).into_iter().chain([stranger, neighbour]).collect();
     let access = front(&stage, settings(TENANT, entries)).await;
     let flow = stage.flow.clone();

@@ -7,16 +7,28 @@
 
 use super::matrix::{OPEN, operations};
 use crate::flow::{House, NOTHING, front, furnished, reviewed, setup};
-use chimera_core::access::{Entry, Role};
+use chimera_core::access::{Entry, Guest, Role, Shared};
 use chimera_core::limits::RATE_HITS_MAX;
 use chimera_core::record::{Row, catalog};
 use chimera_engine::access::Settings;
+use chimera_engine::port::Tenancy;
 use chimera_testkit::access::{everybody, settings};
 use chimera_testkit::flow::{Air, TENANT, workflow};
 use chimera_testkit::seeded::Seeded;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Shares every tool with every tenant but the default one.
+pub(super) struct Guests;
+
+impl Tenancy for Guests {
+    fn guest(&self, tenant: &str) -> Option<Arc<Guest>> {
+        let shared = Shared { tools: vec!["*".to_owned()], ..Shared::default() };
+        (tenant != TENANT).then(|| Arc::new(Guest { id: tenant.to_owned(), slug: tenant.to_owned(), shared }))
+    }
+}
 
 /// What somebody has, or what nobody has.
 #[derive(Clone)]
@@ -93,6 +105,8 @@ const CASES: &[(&str, &str, Body)] = &[
     ("POST /workflows/{id}/call", "", empty),
     ("PUT /workflows/{id}", "", document),
     ("POST /workflows/{id}/check", "", document),
+    ("PUT /workflows/{id}/share", "", none),
+    ("DELETE /workflows/{id}/share", "", none),
     ("DELETE /workflows/{id}/cache", "", none),
     ("GET /runs", "?cursor={cursor}", none),
     ("GET /runs/{id}", "", none),
@@ -132,7 +146,7 @@ fn wide(actor: &str, tenant: &str) -> Entry {
 
 /// A house with the default tenant and two others.
 async fn street() -> House {
-    let stage = setup().open().await;
+    let stage = setup().tenancy(Arc::new(Guests)).open().await;
     let others = [
         wide("user_ann", TENANT),
         wide("user_123", "other"),
@@ -338,6 +352,60 @@ async fn a_role_is_a_tenants_own() {
     let (_, shown) = house.ask_as("user_cat", Method::GET, "/actors/user_cat", NOTHING).await;
     assert_eq!(shown["effective_scopes"], json!(["workflows.read"]), "{shown}");
     assert_eq!(house.ask_as("user_cat", Method::GET, "/audit", NOTHING).await.0, 403);
+}
+
+/// What is shared is read and started by all, and changed by nobody else; everything else stays its tenant's own.
+#[tokio::test]
+async fn a_shared_workflow_is_started_by_every_tenant_as_its_own() {
+    let house = street().await;
+    let default = settled(&house, "admin", TENANT).await;
+    let (path, list) = (format!("/workflows/{}", default.workflow), "/workflows");
+    let share = format!("{path}/share");
+    for who in ["user_ann", "user_cat"] {
+        let (status, told) = house.ask_as(who, Method::PUT, &share, NOTHING).await;
+        assert_eq!((status, &told["error"]["code"]), (403, &json!("RBAC_FORBIDDEN")), "{who}: {told}");
+    }
+    assert_eq!(house.ask(Method::PUT, "/workflows/absentwork/share", NOTHING).await.0, 404);
+    assert_eq!(house.ask_as("user_cat", Method::GET, &path, NOTHING).await.0, 404);
+    for _ in 0..2 {
+        let (status, told) = house.ask(Method::PUT, &share, NOTHING).await;
+        assert_eq!((status, &told["shared"]), (200, &json!(true)), "{told}");
+    }
+    let before = rows(&house, TENANT);
+    let (status, shown) = house.ask_as("user_cat", Method::GET, &path, NOTHING).await;
+    assert_eq!((status, &shown["shared"], &shown["created_by"]), (200, &json!(true), &Value::Null), "{shown}");
+    let (_, listed) = house.ask_as("user_cat", Method::GET, list, NOTHING).await;
+    assert_eq!(listed["items"][0]["workflow_id"], json!(default.workflow), "{listed}");
+    assert!(!listed.to_string().contains("admin") && !shown.to_string().contains("admin"), "{listed} {shown}");
+
+    let ask = json!({"inputs": {"said": "mine"}, "idempotency_key": default.key, "wait": 15});
+    let (status, run) = house.start_as("user_cat", &default.workflow, ask.clone()).await;
+    assert!([200, 202].contains(&status), "{run}");
+    let at = format!("/runs/{}", id(&run));
+    assert_eq!(house.ask_as("user_cat", Method::GET, &at, NOTHING).await.0, 200);
+    for who in ["user_ann", "user_bob"] {
+        assert_eq!(house.ask_as(who, Method::GET, &at, NOTHING).await.0, 404, "{who}: the run is its starter's");
+    }
+    assert_eq!(rows(&house, TENANT), before, "nothing of the owner has changed");
+
+    assert_eq!(house.ask(Method::DELETE, &share, NOTHING).await.1["shared"], json!(false));
+    let ask = json!({"inputs": {"said": "again"}, "wait": 0});
+    assert_eq!(house.start_as("user_cat", &default.workflow, ask.clone()).await.0, 404);
+    let versioned = json!({"inputs": {"said": "again"}, "version": 1, "wait": 0});
+    assert_eq!(house.start_as("user_cat", &default.workflow, versioned).await.0, 404, "not by its version either");
+    assert_eq!(house.ask_as("user_cat", Method::GET, &path, NOTHING).await.0, 404);
+    let (status, shown) = house.ask_as("user_cat", Method::GET, &at, NOTHING).await;
+    assert_eq!((status, &shown["status"]), (200, &json!("awaiting_approval")), "{shown}");
+    // The ledger of the owner says who; that of the other tenant does not speak of the owner.
+    let entries = house.stage.rows(&chimera_core::ledger::tables::AUDIT_LOG_ENTRIES);
+    let of = |event: &str| entries.iter().filter(|row| row.text("event_type") == event).collect::<Vec<_>>();
+    for event in ["workflow.shared", "workflow.unshared"] {
+        let told = of(event);
+        assert_eq!((told.len(), told[0].text("actor_id"), told[0].text("tenant_id")), (1, "admin", TENANT), "{event}");
+    }
+    let copied = of("workflow.copied");
+    assert_eq!((copied.len(), copied[0].text("tenant_id")), (1, "umbrella"));
+    assert!(!copied[0].get("data_json").as_json().unwrap().to_value().to_string().contains(TENANT));
 }
 
 /// A workflow starts only workflows of its own tenant.

@@ -1,0 +1,35 @@
+//! `PUT /workflows/{id}/share`: lets every tenant start a workflow.
+
+use super::place;
+use super::refusals::Changing;
+use crate::access::Caller;
+use crate::problem::ApiError;
+use axum::Json;
+use axum::extract::Path;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// Whether a workflow is shared.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct WorkflowShare {
+    /// The workflow's id.
+    pub(super) workflow_id: String,
+    /// Every tenant may start it.
+    pub(super) shared: bool,
+}
+
+/// Shares a workflow with all tenants.
+///
+/// For an operator. Other tenants read and start it under its name, unless they have one of their own of that name. Their runs
+/// use their own tools, secrets and limits.
+#[utoipa::path(
+    put,
+    path = "/workflows/{id}/share",
+    tag = "flow",
+    params(("id" = String, Path, description = "The workflow's id")),
+    responses((status = 200, body = WorkflowShare, description = "It is shared"), Changing)
+)]
+pub(crate) async fn share(caller: Caller, Path(id): Path<String>) -> Result<Json<WorkflowShare>, ApiError> {
+    caller.flow.share_workflow(&caller.permit, place::workflow(&id)?, true).await?;
+    Ok(Json(WorkflowShare { workflow_id: id, shared: true }))
+}
