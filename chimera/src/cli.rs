@@ -93,7 +93,7 @@ pub(crate) enum Command {
     /// Look after tenants, as an operator.
     #[command(subcommand)]
     Tenant(TenantCommand),
-    /// Apply, list, show and check workflows.
+    /// Apply, list, show, check and share workflows.
     Workflow(ForTenant<WorkflowCommand>),
     /// Watch and steer runs.
     Runs(ForTenant<RunsCommand>),

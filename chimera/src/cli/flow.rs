@@ -29,6 +29,23 @@ pub(crate) enum WorkflowCommand {
         #[arg(long, value_name = "N")]
         version: Option<i64>,
     },
+    /// Let every tenant start a workflow, as an operator.
+    ///
+    /// Other tenants read and start it under its name, unless they have one of their own of that name. Their runs use
+    /// their own tools, secrets and limits, and nobody else can change it.
+    Share {
+        /// The workflow.
+        id: String,
+        #[command(flatten)]
+        acting: Acting,
+    },
+    /// Let only its own tenant start a workflow again; runs of others that are under way go on.
+    Unshare {
+        /// The workflow.
+        id: String,
+        #[command(flatten)]
+        acting: Acting,
+    },
     /// Say what is wrong with a document; end with status 3 if something is.
     Check {
         /// The AIR document; `-` reads stdin.

@@ -15,6 +15,8 @@ pub(crate) async fn run(scene: &Scene<'_>, command: WorkflowCommand) -> Outcome<
         WorkflowCommand::Apply { file, acting } => apply(scene, &file, acting.actor.as_deref()).await,
         WorkflowCommand::List(page) => list(scene, &page).await,
         WorkflowCommand::Show { id, version } => show(scene, &id, version).await,
+        WorkflowCommand::Share { id, acting } => share(scene, &id, true, acting.actor.as_deref()).await,
+        WorkflowCommand::Unshare { id, acting } => share(scene, &id, false, acting.actor.as_deref()).await,
         WorkflowCommand::Check { file } => check(scene, &file).await,
     }
 }
@@ -42,6 +44,21 @@ async fn apply(scene: &Scene<'_>, file: &Path, actor: Option<&str>) -> Outcome<E
     Ok(ExitCode::SUCCESS)
 }
 
+/// Shares a workflow with all tenants, or no more.
+async fn share(scene: &Scene<'_>, id: &str, shared: bool, actor: Option<&str>) -> Outcome<ExitCode> {
+    let method = if shared { "PUT" } else { "DELETE" };
+    let desk = scene.desk_to_change(actor)?;
+    let told = desk.tell(method, &format!("workflows/{}/share", escaped(id)), None).await?;
+    if scene.json {
+        print(&format!("{told}\n"))?;
+    } else if shared {
+        say(&format!("Every tenant may start {id} now."));
+    } else {
+        say(&format!("Only its own tenant may start {id} now; runs of others that are under way go on."));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 async fn list(scene: &Scene<'_>, page: &PageOf) -> Outcome<ExitCode> {
     let desk = scene.desk_to_read().await?;
     let found = desk.workflows(page.limit, page.cursor.as_deref()).await?;
@@ -51,10 +68,13 @@ async fn list(scene: &Scene<'_>, page: &PageOf) -> Outcome<ExitCode> {
     }
     let items = found["items"].as_array().map(Vec::as_slice).unwrap_or_default();
     let row = |item: &Value| {
-        ["workflow_id", "version", "created_at", "created_by", "description"].map(|name| text(&item[name]))
+        let shared = if item["shared"] == true { "yes" } else { "-" }.to_owned();
+        let [id, version, at, by, what] =
+            ["workflow_id", "version", "created_at", "created_by", "description"].map(|name| text(&item[name]));
+        [id, version, at, by, shared, what]
     };
     let rows: Vec<Vec<String>> = items.iter().map(|item| row(item).to_vec()).collect();
-    print(&table(&["WORKFLOW", "VERSION", "APPLIED", "BY", "WHAT IT DOES"], &rows))?;
+    print(&table(&["WORKFLOW", "VERSION", "APPLIED", "BY", "SHARED", "WHAT IT DOES"], &rows))?;
     page_words(&found, rows.is_empty(), "workflows");
     Ok(ExitCode::SUCCESS)
 }

@@ -156,6 +156,39 @@ fn an_operator_acts_for_a_tenant_from_the_command_line() {
 }
 
 #[test]
+fn a_workflow_is_shared_from_the_command_line() {
+    let (place, server, there, _) = street();
+    place.json(&["actor", "edit", "globex_bot", "--scopes", "local.*,workflows.*,runs.*"]);
+    let air = r#"{"air_version":"1.0","workflow_id":"greet","nodes":[{"id":"e","type":"function","fn":"local.echo","inputs":{"message":"x"}}],"edges":[]}"#;
+    std::fs::write(place.path("air.json"), air).unwrap();
+    place.json(&["workflow", "apply", "air.json"]);
+    let start = || there.run(&["act", "--workflow", "greet", "--json"]);
+    assert!(start().stderr.contains("NOT_FOUND"));
+    let refused = there.run(&["workflow", "share", "greet"]);
+    assert!(refused.status == 1 && refused.stderr.contains("RBAC_FORBIDDEN"), "{refused:?}");
+    assert_eq!(place.json(&["workflow", "share", "greet"])["shared"], true);
+    let listed = there.json(&["workflow", "list"]);
+    assert_eq!((&listed["items"][0]["workflow_id"], &listed["items"][0]["shared"]), (&"greet".into(), &true.into()));
+    let table = place.run(&["workflow", "list"]).stdout;
+    let shared = |line: &&str| line.contains("greet") && line.contains("  yes  ");
+    assert!(table.lines().filter(shared).count() == 1 && table.contains("SHARED"), "{table}");
+    let started = start();
+    assert_eq!(started.status, 0, "{started:?}");
+    let run = serde_json::from_str::<Value>(&started.stdout).unwrap()["run_id"].clone();
+    assert_eq!(there.json(&["runs", "show", run.as_str().unwrap()])["status"], "completed");
+    assert_eq!(place.run(&["runs", "show", run.as_str().unwrap()]).status, 1, "the run is its starter's");
+    let said = place.run(&["workflow", "unshare", "greet"]);
+    assert!(said.status == 0 && said.stderr.contains("go on"), "{said:?}");
+    assert!(start().stderr.contains("NOT_FOUND"));
+    assert_eq!(there.json(&["runs", "show", run.as_str().unwrap()])["status"], "completed");
+    for event in ["workflow.shared", "workflow.unshared"] {
+        let told = place.json(&["audit", "list", "--event-type", event]);
+        assert_eq!(told["items"][0]["actor_id"], "admin", "{told}");
+    }
+    server.stop();
+}
+
+#[test]
 fn roles_are_given_from_the_command_line() {
     let (place, server, there, _) = street();
     let said = place.run(&["actor", "edit", "globex_bot", "--role", "ours"]);
