@@ -285,7 +285,9 @@ enum Why<'a> {
 
 fn losers<'a>(statement: &Statement<'a>, rows: &[Row]) -> Vec<Lost<'a>> {
     match &statement.expects {
-        Expect::Updates(updates) if rows.len() < updates.len() => {
+        Expect::Updates(updates)
+            if rows.len() < updates.len() || rows.iter().any(|row| row.get::<_, Option<i64>>(0).is_none()) =>
+        {
             let lost = |(tx, update): &(usize, &'a Update)| Lost { tx: *tx, why: Why::Update(update) };
             statements::not_made(updates, rows).map(lost).collect()
         }
