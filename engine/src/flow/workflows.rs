@@ -192,7 +192,11 @@ impl Workflows {
         for child in document.nodes.iter().filter_map(Node::child) {
             let key = (child.workflow_id.clone(), child.version);
             if let std::collections::btree_map::Entry::Vacant(entry) = children.entry(key) {
-                let found = self.find(permit.tenant(), &child.workflow_id, child.version).await?;
+                // Nothing starts a plan inside: it is made anew by everybody who asks for one like it.
+                let found = match child.workflow_id.starts_with(PLAN_PREFIX) {
+                    true => None,
+                    false => self.find(permit.tenant(), &child.workflow_id, child.version).await?,
+                };
                 entry.insert(found.map_or(Known::Missing, |(_, graph)| graph.known()));
             }
         }
@@ -392,9 +396,14 @@ impl Workflows {
     /// Who wrote a version of a workflow. A plan has nobody: it is made anew by everybody who asks for one like it. Nor
     /// has what another tenant shares, whose people decide about nothing here.
     pub(super) async fn author(&self, tenant: &str, id: &str, version: i64) -> Result<Option<String>, FlowError> {
-        if id.starts_with(PLAN_PREFIX) {
-            return Ok(None);
+        match id.starts_with(PLAN_PREFIX) {
+            true => Ok(None),
+            false => self.first_author(tenant, id, version).await,
         }
+    }
+
+    /// Who wrote a version of a workflow first, a plan too.
+    async fn first_author(&self, tenant: &str, id: &str, version: i64) -> Result<Option<String>, FlowError> {
         let key = (tenant.to_owned(), id.to_owned(), version);
         let known = self.authors.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         if known.is_some() {
@@ -415,7 +424,8 @@ impl Workflows {
         let mut authors = BTreeSet::new();
         for (id, asked) in inside.children.keys() {
             let Some(version) = asked.or_else(|| inside.pins.get(id)) else { continue };
-            authors.extend(self.author(tenant, id, version).await?);
+            // Whoever starts a plan by its name runs what somebody else wrote.
+            authors.extend(self.first_author(tenant, id, version).await?);
         }
         Ok(authors.into_iter().collect())
     }

@@ -537,3 +537,20 @@ async fn the_registry_shows_the_document_s_entries_and_takes_others_over_them() 
         assert_eq!((refused.status, refused.code()), (422, "VALIDATION_FAILED"), "{body}");
     }
 }
+
+/// A plan is its requester's: nobody else starts it, by its name or inside a workflow of theirs.
+#[tokio::test]
+async fn a_plan_is_started_by_asking_for_it_and_not_by_its_name() {
+    let porch = porch().await;
+    let asked = porch.act("admin", json!({"steps": harmless(), "wait": 10})).await;
+    let shown = porch.get("admin", asked.header("location")).await.body;
+    let plan = shown["workflow_id"].as_str().unwrap_or_else(|| panic!("{shown:#}"));
+    assert!(plan.starts_with("act."), "{plan}");
+    let by_name = porch.act("admin", json!({"workflow_id": plan, "inputs": {"s1": {}}})).await;
+    assert_eq!((by_name.status, by_name.code()), (404, "NOT_FOUND"), "{by_name:?}");
+    let called = porch.ask("admin", Method::POST, &format!("/workflows/{plan}/call"), json!({"inputs": {}})).await;
+    assert_eq!((called.status, called.code()), (404, "NOT_FOUND"), "{called:?}");
+    let nest = workflow("outer").node(json!({"id": "in", "type": "workflow", "workflow_id": plan}));
+    let applied = porch.ask("admin", Method::PUT, "/workflows/outer", nest.document().clone()).await;
+    assert_eq!((applied.status, applied.code()), (422, "VALIDATION_FAILED"), "{applied:?}");
+}
