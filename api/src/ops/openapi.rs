@@ -1,9 +1,15 @@
 //! `GET /openapi.json`: this interface, described for machines.
 
-use axum::Json;
+use axum::http::header;
+use axum::response::IntoResponse;
+use bytes::Bytes;
+use std::sync::LazyLock;
 
 /// The OpenAPI 3.1 document.
 #[utoipa::path(get, path = "/openapi.json", tag = "ops", responses((status = 200, body = Object, description = "The document")))]
-pub(crate) async fn openapi() -> Json<utoipa::openapi::OpenApi> {
-    Json(crate::routes::document())
+pub(crate) async fn openapi() -> impl IntoResponse {
+    // Everybody may ask for it, so it is made once.
+    static DOCUMENT: LazyLock<Bytes> =
+        LazyLock::new(|| serde_json::to_vec(&crate::routes::document()).unwrap_or_default().into());
+    ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.clone())
 }

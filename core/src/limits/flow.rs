@@ -102,6 +102,9 @@ pub const SCHEMA_TEXT_MAX: u64 = 2_000_000;
 /// Work of one check: places of the value times the parts that may apply to one. A larger value is refused with
 /// `VALIDATION_FAILED`.
 pub const SCHEMA_WORK_MAX: u64 = 10_000_000;
+/// Work of a check, counted in the same way, up to which a refusal says what is wrong where. Beyond it the refusal says
+/// only that the value is not as the schema asks for.
+pub const SCHEMA_FAULTS_WORK_MAX: u64 = 100_000;
 /// Faults of one document that a refusal lists. Further faults are left out.
 pub const SCHEMA_FAULTS_MAX: usize = 16;
 /// Characters of a fault's pointer, and of its message. What is longer is cut.

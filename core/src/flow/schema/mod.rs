@@ -8,7 +8,9 @@
 
 mod cost;
 
-use crate::limits::{FAULT_CHARS_MAX, PATTERN_BYTES_MAX, SCHEMA_FAULTS_MAX, SCHEMA_TEXT_MAX, SCHEMA_WORK_MAX};
+use crate::limits::{
+    FAULT_CHARS_MAX, PATTERN_BYTES_MAX, SCHEMA_FAULTS_MAX, SCHEMA_FAULTS_WORK_MAX, SCHEMA_TEXT_MAX, SCHEMA_WORK_MAX,
+};
 use cost::Cost;
 use serde::Serialize;
 use serde_json::Value;
@@ -88,6 +90,11 @@ impl Schema {
         }
         if self.validator.is_valid(value) {
             return Ok(());
+        }
+        // Every fault of every part is kept until the first few are told.
+        if self.cost.applied_max.saturating_mul(places(value)) > SCHEMA_FAULTS_WORK_MAX {
+            let message = "the value is not as the schema asks for, and too large to say where".to_owned();
+            return Err(vec![Fault { pointer: String::new(), message }]);
         }
         let fault = |error: jsonschema::ValidationError<'_>| Fault {
             pointer: cut(error.instance_path().to_string()),
@@ -170,5 +177,18 @@ mod tests {
         assert!(schema.check(&json!(vec![499; 1_000])).is_ok());
         let faults = schema.check(&json!(vec![499; 30_000])).unwrap_err();
         assert!(faults[0].message.contains("too large"), "{faults:?}");
+    }
+
+    /// Thousands of items times hundreds of parts make millions of faults, each with its part of the value.
+    #[test]
+    fn faults_are_listed_only_where_they_are_few() {
+        let branches: Vec<Value> = (0..300).map(|n| json!({"const": n})).collect();
+        let document = json!({"properties": {"x": {"type": "array", "items": {"anyOf": branches}}}});
+        let schema = Schema::compile(document).unwrap();
+        let faults = |items: usize| schema.check(&json!({"x": vec!["q"; items]})).unwrap_err();
+        assert_eq!(faults(2)[0].pointer, "/x/0");
+        let many = faults(5_000);
+        assert_eq!((many.len(), many[0].pointer.as_str()), (1, ""), "{many:?}");
+        assert!(many[0].message.contains("too large to say where"));
     }
 }
