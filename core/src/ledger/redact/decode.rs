@@ -7,6 +7,7 @@
 
 use super::index::Index;
 use super::pattern::Span;
+use super::source::Source;
 use super::spelling::code_point;
 use super::view::{Meant, View};
 use super::{block, numbers};
@@ -296,7 +297,7 @@ fn backslash(rest: &[u8]) -> Option<(usize, Meant)> {
     let simple = |c: char| Some((2, Meant::from(c)));
     match *kind {
         b'u' | b'x' if more.first() == Some(&b'{') => braced(more),
-        b'u' => code_point(rest, 1).map(|(spelled, c)| (spelled, c.into())),
+        b'u' => code_point(Source::of(rest), 1).map(|(spelled, c)| (spelled, c.into())),
         b'x' => Some((4, hex_byte(more.get(..2)?)?.into())),
         b'0'..=b'7' => {
             let digits = rest[1..].iter().take(3).take_while(|b| matches!(b, b'0'..=b'7')).count();

@@ -3,6 +3,7 @@
 //! A text is gone through a single time, however many values there are: two bytes in a row tell whether one may begin there,
 //! and in most texts that is seldom so.
 
+use super::source::looked;
 use super::spelling::Encoded;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -68,6 +69,7 @@ impl Index {
     /// Where values stand in bytes.
     pub(super) fn each_in(&self, bytes: &[u8], mut found: impl FnMut(Range<usize>, &Encoded)) {
         let Some(begins) = &self.begins else { return };
+        looked(bytes.len());
         let mut pair = 0_u16;
         for (end, byte) in bytes.iter().enumerate() {
             pair = pair << 8 | u16::from(*byte);
@@ -77,6 +79,7 @@ impl Index {
             let at = end - 1;
             for value in self.by_begin.get(&pair).into_iter().flatten().map(|at| &self.values[*at]) {
                 let Some(there) = bytes.get(at..at + value.text.len()) else { continue };
+                looked(there.len());
                 if there == &value.text[..] || (self.folded && there.eq_ignore_ascii_case(&value.text)) {
                     found(at..at + there.len(), value);
                 }

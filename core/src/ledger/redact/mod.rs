@@ -14,6 +14,7 @@ mod index;
 mod name;
 mod numbers;
 mod pattern;
+mod source;
 mod spelling;
 mod token;
 mod view;

@@ -6,7 +6,7 @@
 //! `max_tokens` is a number.
 
 /// Words for secrets, without separators and case.
-const SECRETS: [&str; 18] = [
+pub(super) const SECRETS: [&str; 18] = [
     "authorization",
     "cookie",
     "apikey",

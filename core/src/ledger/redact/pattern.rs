@@ -1,9 +1,10 @@
 //! Finds what looks like a credential, in one pass over the bytes.
 //!
-//! Every pattern hangs on one byte (`=`, `:`, `e`, `b`, `-`, `a`, `%`, and the first ones of [`token`]), so that a line without credentials
+//! Every pattern hangs on how it begins ([`PATTERNS`], and the tokens of [`token`]), so that a line without credentials
 //! costs one look at each byte and no allocation. All patterns begin and end at ASCII bytes or at
 //! the ends of the text, so that a span always lies on character boundaries.
 
+use super::source::Source;
 use super::{REDACTED, name, token};
 use std::ops::Range;
 
@@ -13,6 +14,15 @@ const WORDS: [&str; 6] = ["token", "secret", "secrets", "signature", "credential
 const HEADERS: [&str; 2] = ["authorization", "cookie"];
 /// What may follow `Bearer` in a sentence; shorter words always may.
 const AFTER_BEARER: [&str; 6] = ["authentication", "authorization", "tokens", "scheme", "header", "credentials"];
+/// Schemes whose parameter is a secret.
+const SCHEMES: [&str; 2] = ["bearer ", "basic "];
+const KEY_BEGINS: &str = "-----BEGIN ";
+const KEY_ENDS: &str = "-----END ";
+const KEY_LABEL: &str = "PRIVATE KEY";
+const DASHES: &str = "-----";
+/// The reference of a secret, which may be read.
+const REFERENCE: &str = "secret://";
+const LINK: &str = "approvals";
 const AFTER_BEARER_BYTES_MIN: usize = 6;
 const ACRONYM_BYTES_MAX: usize = 5;
 const NAME_BYTES_MAX: usize = 64;
@@ -34,21 +44,48 @@ impl From<Range<usize>> for Span {
     }
 }
 
+/// A pattern: how it begins, in capitals or not, and what looks there.
+struct Pattern {
+    begins: &'static [&'static str],
+    find: fn(Source<'_>, usize) -> Option<Span>,
+}
+
+/// Where two begin, the first one counts.
+const PATTERNS: [Pattern; 6] = [
+    Pattern { begins: &["://"], find: user_info },
+    Pattern { begins: &["=", ":"], find: field },
+    Pattern { begins: &["eyJ"], find: jwt },
+    Pattern { begins: &SCHEMES, find: after_scheme },
+    Pattern { begins: &[KEY_BEGINS], find: private_key },
+    // Each letter of the path may be spelled with an escape.
+    Pattern { begins: &["a", "%"], find: link_token },
+];
+
+/// For each byte whether a pattern begins with it.
+static FIRST: [bool; 256] = {
+    let (mut first, mut pattern) = ([false; 256], 0);
+    while pattern < PATTERNS.len() {
+        let mut at = 0;
+        while at < PATTERNS[pattern].begins.len() {
+            let byte = PATTERNS[pattern].begins[at].as_bytes()[0];
+            first[byte.to_ascii_lowercase() as usize] = true;
+            first[byte.to_ascii_uppercase() as usize] = true;
+            at += 1;
+        }
+        pattern += 1;
+    }
+    first
+};
+
 /// Appends the spans of everything that looks like a credential.
 pub(super) fn find(text: &str, spans: &mut Vec<Span>) {
-    let bytes = text.as_bytes();
+    let source = Source::of(text);
     let mut at = 0;
-    while let Some(byte) = bytes.get(at) {
-        let found = match byte {
-            b':' if bytes[at..].starts_with(b"://") => user_info(bytes, at).map(Span::from),
-            b'=' | b':' => field(text, at),
-            b'e' => jwt(bytes, at).map(Span::from),
-            b'B' | b'b' => after_scheme(bytes, at).map(Span::from),
-            b'-' => private_key(text, at).map(Span::from),
-            b'a' | b'A' | b'%' => link_token(bytes, at).map(Span::from),
-            _ => None,
-        };
-        match found.or_else(|| token::known(bytes, at).map(Span::from)) {
+    while let Some(byte) = source.byte(at) {
+        let begins = |pattern: &&Pattern| pattern.begins.iter().any(|begin| source.has_letters(at, begin.as_bytes()));
+        let pattern = if FIRST[usize::from(byte)] { PATTERNS.iter().find(begins) } else { None };
+        let found = pattern.and_then(|pattern| (pattern.find)(source, at));
+        match found.or_else(|| token::known(source, at).map(Span::from)) {
             Some(span) => {
                 at = span.range.end.max(at + 1);
                 spans.push(span);
@@ -59,139 +96,140 @@ pub(super) fn find(text: &str, spans: &mut Vec<Span>) {
 }
 
 /// Whether a secret's place holds only nothing, a reference, or what was masked before.
-pub(super) fn is_harmless(value: &str) -> bool {
-    matches!(value, "" | REDACTED | "null" | "true" | "false" | "None") || value.starts_with("secret://")
+pub(super) fn is_harmless(value: &(impl AsRef<[u8]> + ?Sized)) -> bool {
+    let value = value.as_ref();
+    let is = |harmless: &&str| harmless.as_bytes() == value;
+    ["", REDACTED, "null", "true", "false", "None"].iter().any(is) || value.starts_with(REFERENCE.as_bytes())
 }
 
 /// `name=value`, `name: value`, `"name":"value"`, also inside a quoted JSON string.
-fn field(text: &str, at: usize) -> Option<Span> {
-    let bytes = text.as_bytes();
-    let name = name_before(text, at)?;
-    if bytes.get(at + 1) == Some(&bytes[at]) || !name::is_secret(name) {
+fn field(source: Source<'_>, at: usize) -> Option<Span> {
+    let name = name_before(source, at)?;
+    let sign = source.byte(at)?;
+    if source.byte(at + 1) == Some(sign) || !name::is_secret(name) {
         return None;
     }
-    let colon = bytes[at] == b':';
-    let name_quote = quote_before(bytes, at);
-    let arrow = usize::from(!colon && bytes.get(at + 1) == Some(&b'>'));
-    let blanks = bytes[at + 1 + arrow..].iter().take_while(|b| matches!(b, b' ' | b'\t')).count();
-    let from = unwrapped(bytes, at + 1 + arrow + blanks);
-    let quoting = backslashes(&bytes[from..]);
-    let span = match bytes.get(from + quoting)? {
+    let colon = sign == b':';
+    let name_quote = quote_before(source, at);
+    let arrow = usize::from(!colon && source.byte(at + 1) == Some(b'>'));
+    let behind = at + 1 + arrow;
+    let value_at = source.run(behind, is_blank);
+    let from = unwrapped(source, value_at);
+    let quoting = source.run(from, is_backslash) - from;
+    let span = match source.byte(from + quoting)? {
         quote @ (b'"' | b'\'' | b'`') => {
             let start = from + quoting + 1;
-            start..closing_quote(bytes, start, *quote, quoting)
+            start..closing_quote(source, start, quote, quoting)
         }
-        b'[' | b'{' => from..closing_bracket(bytes, from),
+        b'[' | b'{' => from..closing_bracket(source, from),
         _ if colon && name_quote.is_empty() && HEADERS.iter().any(|header| name::ends_with(name, header)) => {
-            from..end_of(bytes, from, b"\r\n\"'\\")
+            from..end_of(source, from, b"\r\n\"'\\")
         }
-        _ => from..end_of_word(bytes, from),
+        _ => from..end_of_word(source, from),
     };
-    let value = &text[span.clone()];
+    let value = source.bytes(span.clone());
     let quoted = span.start > from + quoting || !name_quote.is_empty();
-    let word = colon && blanks > 0 && !quoted && WORDS.iter().any(|word| name::ends_with(name, word));
-    if is_harmless(value) || (word && !is_opaque(value.as_bytes())) {
+    let word = colon && value_at > behind && !quoted && WORDS.iter().any(|word| name::ends_with(name, word));
+    if is_harmless(value) || (word && !is_opaque(value)) {
         return None;
     }
     let quote = if span.start == from { name_quote } else { 0..0 };
     Some(Span { range: span, quote })
 }
 
-fn backslashes(bytes: &[u8]) -> usize {
-    bytes.iter().take_while(|b| **b == b'\\').count()
+const fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
+const fn is_backslash(byte: u8) -> bool {
+    byte == b'\\'
 }
 
 /// Past `Some(`, `String(` and the like, where what they hold is quoted or masked; else a bracket
 /// is taken as a part of the value.
-fn unwrapped(bytes: &[u8], from: usize) -> usize {
+fn unwrapped(source: Source<'_>, from: usize) -> usize {
     let mut at = from;
     loop {
-        let name = bytes[at..].iter().take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b':')).count();
-        if name == 0 || bytes.get(at + name) != Some(&b'(') {
+        let name = source.run(at, |b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b':'));
+        if name == at || source.byte(name) != Some(b'(') {
             break;
         }
-        at += name + 1;
-        at += bytes[at..].iter().take_while(|b| b.is_ascii_whitespace()).count();
+        at = source.run(name + 1, |b| b.is_ascii_whitespace());
     }
-    let held = &bytes[at + backslashes(&bytes[at..])..];
-    let shows = matches!(held.first(), Some(b'"' | b'\'' | b'`')) || held.starts_with(REDACTED.as_bytes());
+    let held = source.run(at, is_backslash);
+    let shows = matches!(source.byte(held), Some(b'"' | b'\'' | b'`')) || source.has(held, REDACTED.as_bytes());
     if shows { at } else { from }
 }
 
 /// The quote, with the backslashes before it, that ends the name before `at`.
-fn quote_before(bytes: &[u8], at: usize) -> Range<usize> {
-    let end = at - bytes[..at].iter().rev().take_while(|b| matches!(b, b' ' | b'\t')).count();
-    if end == 0 || !matches!(bytes[end - 1], b'"' | b'\'') {
+fn quote_before(source: Source<'_>, at: usize) -> Range<usize> {
+    let end = source.run_before(at, is_blank);
+    if end == 0 || !matches!(source.byte(end - 1), Some(b'"' | b'\'')) {
         return end..end;
     }
-    let escapes = bytes[..end - 1].iter().rev().take_while(|b| **b == b'\\').count();
-    end - 1 - escapes..end
+    source.run_before(end - 1, is_backslash)..end
 }
 
 /// The field name that ends right before `at`, without its closing quote.
-fn name_before(text: &str, at: usize) -> Option<&str> {
-    let bytes = text.as_bytes();
-    let end = quote_before(bytes, at).start;
-    let len = bytes[..end]
-        .iter()
-        .rev()
-        .take(NAME_BYTES_MAX)
-        .take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
-        .count();
-    (len > 0).then(|| &text[end - len..end])
+fn name_before(source: Source<'_>, at: usize) -> Option<&str> {
+    let end = quote_before(source, at).start;
+    let is_name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    let start = source.run_before_within(end, NAME_BYTES_MAX, is_name);
+    std::str::from_utf8(source.bytes(start..end)).ok().filter(|name| !name.is_empty())
 }
 
 /// Where the text quoted behind `depth` backslashes ends: at a quote that is not escaped deeper.
-fn closing_quote(bytes: &[u8], start: usize, quote: u8, depth: usize) -> usize {
-    let mut escapes = 0;
-    for (offset, byte) in bytes[start..].iter().enumerate() {
+fn closing_quote(source: Source<'_>, start: usize, quote: u8, depth: usize) -> usize {
+    let (mut escapes, mut at) = (0, start);
+    while let Some(byte) = source.byte(at) {
         match byte {
             b'\\' => escapes += 1,
-            b if *b == quote => {
+            b if b == quote => {
                 if (depth == 0 && escapes % 2 == 0) || (depth > 0 && escapes <= depth) {
-                    return start + offset - if depth > 0 { escapes } else { 0 };
+                    return at - if depth > 0 { escapes } else { 0 };
                 }
                 escapes = 0;
             }
             _ => escapes = 0,
         }
+        at += 1;
     }
-    bytes.len()
+    source.len()
 }
 
 /// Just past the bracket that closes the one at `start`; brackets within strings don't count.
-fn closing_bracket(bytes: &[u8], start: usize) -> usize {
+fn closing_bracket(source: Source<'_>, start: usize) -> usize {
     let (mut depth, mut at) = (0_usize, start);
-    while let Some(byte) = bytes.get(at) {
+    while let Some(byte) = source.byte(at) {
         match byte {
             b'[' | b'{' => depth += 1,
             b']' | b'}' if depth == 1 => return at + 1,
             b']' | b'}' => depth -= 1,
-            b'"' if at > 0 && bytes[at - 1] != b'\\' => at = closing_quote(bytes, at + 1, b'"', 0),
+            b'"' if at > 0 && source.byte(at - 1) != Some(b'\\') => at = closing_quote(source, at + 1, b'"', 0),
             _ => {}
         }
         at += 1;
     }
-    bytes.len()
+    source.len()
 }
 
-fn end_of(bytes: &[u8], from: usize, ends: &[u8]) -> usize {
-    from + bytes[from..].iter().take_while(|b| !ends.contains(b)).count()
+fn end_of(source: Source<'_>, from: usize, ends: &[u8]) -> usize {
+    source.run(from, |b| !ends.contains(&b))
 }
 
 /// The end of an unquoted value; an authentication scheme takes its parameter along, and a bracket
 /// that the value opened is closed by it.
-fn end_of_word(bytes: &[u8], from: usize) -> usize {
+fn end_of_word(source: Source<'_>, from: usize) -> usize {
     const ENDS: &[u8] = b" \t\r\n&;,\"'`\\)}]>";
-    let mut end = end_of(bytes, from, ENDS);
+    let mut end = end_of(source, from, ENDS);
     let schemes: [&[u8]; 4] = [b"bearer", b"basic", b"token", b"digest"];
-    let is_scheme = schemes.iter().any(|scheme| bytes[from..end].eq_ignore_ascii_case(scheme));
-    if is_scheme && bytes.get(end) == Some(&b' ') {
-        end = end_of(bytes, end + 1, ENDS);
+    let is_scheme = schemes.iter().any(|scheme| end - from == scheme.len() && source.has_letters(from, scheme));
+    if is_scheme && source.byte(end) == Some(b' ') {
+        end = end_of(source, end + 1, ENDS);
     }
     for (opened, closes) in [(b'[', b']'), (b'(', b')')] {
-        let open = bytes[from..end].iter().filter(|b| **b == opened).count();
-        end += bytes[end..].iter().take(open).take_while(|b| **b == closes).count();
+        let open = source.bytes(from..end).iter().filter(|b| **b == opened).count();
+        end = (end..end + open).find(|at| source.byte(*at) != Some(closes)).unwrap_or(end + open);
     }
     end
 }
@@ -203,53 +241,51 @@ fn is_opaque(word: &[u8]) -> bool {
     (word.len() >= 8 && digit) || (word.len() >= 16 && both_cases) || word.len() >= OPAQUE_BYTES_MIN
 }
 
-pub(super) fn begins_word(bytes: &[u8], at: usize) -> bool {
-    at == 0 || !(bytes[at - 1].is_ascii_alphanumeric() || bytes[at - 1] == b'_')
-}
-
 /// What follows `/approvals/`: whoever has it may decide. The path may be spelled with escapes.
-fn link_token(bytes: &[u8], at: usize) -> Option<Range<usize>> {
-    let spelled = |at: usize| match bytes.get(at..)? {
-        [b'%', rest @ ..] => {
-            // A `%` may itself be escaped: `%252F`.
-            let escapes = rest.chunks(2).take_while(|pair| *pair == b"25").count() * 2;
-            let byte = hex::decode(rest.get(escapes..escapes + 2)?).ok()?;
-            Some((byte[0], 3 + escapes))
-        }
-        [byte, ..] => Some((*byte, 1)),
-        [] => None,
-    };
+fn link_token(source: Source<'_>, at: usize) -> Option<Span> {
     let mut end = at;
-    for wanted in b"approvals" {
-        let (byte, len) = spelled(end)?;
-        if !byte.eq_ignore_ascii_case(wanted) {
+    for wanted in LINK.bytes() {
+        let (byte, len) = unescaped(source, end)?;
+        if !byte.eq_ignore_ascii_case(&wanted) {
             return None;
         }
         end += len;
     }
     let name = end;
-    while let Some((b'/' | b'\\', len)) = spelled(end) {
+    while let Some((b'/' | b'\\', len)) = unescaped(source, end) {
         end += len;
     }
-    let start = end;
-    let value = start..end_of(bytes, start, b" \t\r\n?#&\"'`<>,;)}]\\");
+    let value = end..end_of(source, end, b" \t\r\n?#&\"'`<>,;)}]\\");
     // The route is written with a placeholder.
-    (start > name && is_opaque(&bytes[value.clone()])).then_some(value)
+    (end > name && is_opaque(source.bytes(value.clone()))).then(|| value.into())
+}
+
+/// The byte that is meant at a place of a URL, and how many bytes spell it.
+fn unescaped(source: Source<'_>, at: usize) -> Option<(u8, usize)> {
+    let byte = source.byte(at)?;
+    if byte != b'%' {
+        return Some((byte, 1));
+    }
+    // A `%` may itself be escaped: `%252F`.
+    let mut digits = at + 1;
+    while source.has(digits, b"25") {
+        digits += 2;
+    }
+    let meant = hex::decode([source.byte(digits)?, source.byte(digits + 1)?]).ok()?;
+    Some((meant[0], digits + 2 - at))
 }
 
 /// The parameter of `Bearer …` or `Basic …`.
-fn after_scheme(bytes: &[u8], at: usize) -> Option<Range<usize>> {
-    let schemes: [&[u8]; 2] = [b"bearer ", b"basic "];
-    let scheme = schemes.iter().find(|s| bytes.get(at..at + s.len()).is_some_and(|w| w.eq_ignore_ascii_case(s)))?;
+fn after_scheme(source: Source<'_>, at: usize) -> Option<Span> {
+    let scheme = SCHEMES.iter().find(|scheme| source.has_letters(at, scheme.as_bytes()))?;
     let start = at + scheme.len();
-    let token = |b: &&u8| b.is_ascii_alphanumeric() || b"-._~+/=".contains(b);
-    let end = start + bytes[start..].iter().take_while(token).count();
-    let value = &bytes[start..end];
+    let end = source.run(start, |b| b.is_ascii_alphanumeric() || b"-._~+/=".contains(&b));
+    let value = source.bytes(start..end);
     let unpadded = value.iter().rposition(|b| *b != b'=').map_or(0, |last| last + 1);
     // `realm="x"` and `realm=x` are parameters of a challenge.
-    let challenge = value[..unpadded].contains(&b'=') || (unpadded < value.len() && bytes.get(end) == Some(&b'"'));
-    let capital = bytes[at..].starts_with(b"Bearer ");
-    (unpadded > 0 && begins_word(bytes, at) && !challenge && !is_prose(value, capital)).then_some(start..end)
+    let challenge = value[..unpadded].contains(&b'=') || (unpadded < value.len() && source.byte(end) == Some(b'"'));
+    let capital = source.has(at, b"Bearer ");
+    (unpadded > 0 && source.begins_word(at) && !challenge && !is_prose(value, capital)).then(|| (start..end).into())
 }
 
 /// Whether what follows a scheme is written language: words, joined or not, and acronyms.
@@ -270,44 +306,41 @@ fn is_prose(value: &[u8], after_bearer: bool) -> bool {
 }
 
 /// Three dotted parts of base64url of which the first is the beginning of a JSON object.
-fn jwt(bytes: &[u8], at: usize) -> Option<Range<usize>> {
+fn jwt(source: Source<'_>, at: usize) -> Option<Span> {
     const PART_BYTES_MIN: usize = 10;
-    if !bytes[at..].starts_with(b"eyJ") || !begins_word(bytes, at) {
+    if !source.has(at, b"eyJ") || !source.begins_word(at) {
         return None;
     }
-    let part = |from: usize| {
-        let url_safe = |b: &&u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
-        from + bytes.get(from..).unwrap_or_default().iter().take_while(url_safe).count()
-    };
+    let part = |from: usize| source.run(from, |b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
     let header = part(at);
     let claims = part(header + 1);
-    let dotted = bytes.get(header) == Some(&b'.') && bytes.get(claims) == Some(&b'.');
+    let dotted = source.byte(header) == Some(b'.') && source.byte(claims) == Some(b'.');
     let long = header - at >= PART_BYTES_MIN && claims.saturating_sub(header + 1) >= PART_BYTES_MIN;
-    (dotted && long).then(|| at..part(claims + 1))
+    (dotted && long).then(|| (at..part(claims + 1)).into())
 }
 
 /// The user info of `scheme://user:password@host`.
-fn user_info(bytes: &[u8], at: usize) -> Option<Range<usize>> {
+fn user_info(source: Source<'_>, at: usize) -> Option<Span> {
     let start = at + 3;
-    let word = end_of(bytes, start, b" \t\r\n\"'<>`");
-    let authority = end_of(bytes, start, b"/?# \t\r\n\"'<>`");
-    let last_at = |end: usize| bytes[start..end].iter().rposition(|b| *b == b'@').map(|offset| start + offset);
+    let word = end_of(source, start, b" \t\r\n\"'<>`");
+    let authority = end_of(source, start, b"/?# \t\r\n\"'<>`");
+    let last_at = |end: usize| source.bytes(start..end).iter().rposition(|b| *b == b'@').map(|offset| start + offset);
     let end = last_at(authority).or_else(|| {
         // A slash within the password: what follows the colon is no port number.
-        let colon = bytes[start..authority].iter().position(|b| *b == b':')?;
-        let port = &bytes[start + colon + 1..authority];
-        let broken = !port.iter().all(u8::is_ascii_digit) && bytes.get(start) != Some(&b'[');
+        let host = source.bytes(start..authority);
+        let port = &host[host.iter().position(|b| *b == b':')? + 1..];
+        let broken = !port.iter().all(u8::is_ascii_digit) && host.first() != Some(&b'[');
         if broken { last_at(word) } else { None }
     })?;
-    (end > start && &bytes[start..end] != REDACTED.as_bytes()).then_some(start..end)
+    (end > start && source.bytes(start..end) != REDACTED.as_bytes()).then(|| (start..end).into())
 }
 
 /// What a URL carries that is secret, as it is spelled there: its password, and the values of
 /// parameters that are named like secrets. A password may hold every mark that elsewhere ends one,
 /// so its longest reading counts too.
 pub(super) fn secrets_of_url(url: &str) -> impl Iterator<Item = &str> {
-    let info = url.find("://").and_then(|at| user_info(url.as_bytes(), at));
-    let password = info.and_then(|info| url[info].split_once(':')).map(|(_, password)| password);
+    let info = url.find("://").and_then(|at| user_info(Source::of(url), at));
+    let password = info.and_then(|info| url[info.range].split_once(':')).map(|(_, password)| password);
     let longest = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@')?.0.split_once(':'));
     let query = url.split_once('?').map_or("", |(_, query)| query);
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
@@ -316,15 +349,26 @@ pub(super) fn secrets_of_url(url: &str) -> impl Iterator<Item = &str> {
 }
 
 /// A private key in PEM armour, to its end or, cut off, to the end of the text or string.
-fn private_key(text: &str, at: usize) -> Option<Range<usize>> {
-    const BEGIN: &str = "-----BEGIN ";
-    let rest = text.get(at..)?.strip_prefix(BEGIN)?;
-    let label = rest.split("-----").next()?;
-    if !label.ends_with("PRIVATE KEY") || label.len() > NAME_BYTES_MAX {
+fn private_key(source: Source<'_>, at: usize) -> Option<Span> {
+    if !source.has(at, KEY_BEGINS.as_bytes()) {
         return None;
     }
-    let end_mark = format!("-----END {label}-----");
-    let whole = text[at..].find(&end_mark).map(|offset| at + offset + end_mark.len());
-    let end = whole.unwrap_or_else(|| end_of(text.as_bytes(), at, b"\""));
-    Some(at..end)
+    let start = at + KEY_BEGINS.len();
+    let label = source.bytes(start..source.find(start, DASHES.as_bytes()).unwrap_or(source.len()));
+    if !label.ends_with(KEY_LABEL.as_bytes()) || label.len() > NAME_BYTES_MAX {
+        return None;
+    }
+    let end_mark = [KEY_ENDS.as_bytes(), label, DASHES.as_bytes()].concat();
+    let whole = source.find(at, &end_mark).map(|mark| mark + end_mark.len());
+    let end = whole.unwrap_or_else(|| end_of(source, at, b"\""));
+    Some((at..end).into())
+}
+
+/// What patterns begin with and are made of, for tests that repeat it.
+#[cfg(test)]
+pub(super) fn parts() -> Vec<&'static str> {
+    let begins = PATTERNS.iter().flat_map(|pattern| pattern.begins).copied();
+    let words = WORDS.iter().chain(&HEADERS).chain(&AFTER_BEARER).copied();
+    let marks = [KEY_BEGINS, KEY_ENDS, KEY_LABEL, DASHES, LINK, REFERENCE, REDACTED];
+    begins.chain(words).chain(marks).collect()
 }

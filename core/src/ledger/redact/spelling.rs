@@ -7,6 +7,7 @@
 //! value itself, unless it is so short that ordinary words could make it up.
 
 use super::pattern::Span;
+use super::source::Source;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 use std::ops::Range;
@@ -68,10 +69,10 @@ impl Needle {
 
     /// Appends where the value stands in a text with escapes.
     pub(super) fn find_escaped(&self, text: &str, spans: &mut Vec<Span>) {
-        let bytes = text.as_bytes();
+        let source = Source::of(text);
         let mut at = 0;
-        while at < bytes.len() {
-            match self.escaped_at(bytes, at) {
+        while at < text.len() {
+            match self.escaped_at(source, at) {
                 Some(end) if text.is_char_boundary(at) && text.is_char_boundary(end) => {
                     spans.push(Span::from(at..end));
                     at = end;
@@ -82,11 +83,11 @@ impl Needle {
     }
 
     /// Where the value ends, if it begins here, however each of its characters is spelled.
-    fn escaped_at(&self, text: &[u8], start: usize) -> Option<usize> {
+    fn escaped_at(&self, source: Source<'_>, start: usize) -> Option<usize> {
         let (mut at, mut rest) = (start, &self.plain[..]);
         while !rest.is_empty() {
-            let (spelled, meant) = unescaped(text.get(at..)?, rest)?;
-            at += spelled;
+            let (end, meant) = unescaped(source, at, rest)?;
+            at = end;
             rest = &rest[meant..];
         }
         Some(at)
@@ -139,50 +140,51 @@ impl Joined {
     }
 }
 
-/// How many bytes of the text stand for how many of the value, if the text goes on like the value.
-fn unescaped(text: &[u8], value: &[u8]) -> Option<(usize, usize)> {
-    let (first, wanted) = (*text.first()?, *value.first()?);
+/// Where what stands for bytes of the value ends, and for how many of them, if the text goes on like the value.
+fn unescaped(source: Source<'_>, at: usize, value: &[u8]) -> Option<(usize, usize)> {
+    let (first, wanted) = (source.byte(at)?, *value.first()?);
     if first == b'%' {
         // A `%` may itself be escaped, any number of times: `%252F`.
-        let mut at = 1;
-        while text.get(at..at + 2).is_some_and(|pair| pair == b"25") && text.len() > at + 3 && wanted != b'%' {
-            at += 2;
+        let mut digits = at + 1;
+        while wanted != b'%' && source.has(digits, b"25") && source.len() > digits + 3 {
+            digits += 2;
         }
-        let byte = text.get(at..at + 2).and_then(|pair| hex::decode(pair).ok());
+        let byte =
+            source.byte(digits).zip(source.byte(digits + 1)).and_then(|(high, low)| hex::decode([high, low]).ok());
         if byte.is_some_and(|byte| byte[0] == wanted) {
-            return Some((at + 2, 1));
+            return Some((digits + 2, 1));
         }
     }
     if first == b'\\'
-        && let Some(found) = after_backslashes(text, value)
+        && let Some(found) = after_backslashes(source, at, value)
     {
         return Some(found);
     }
     if first == wanted || (first == b'+' && wanted == b' ') {
-        return Some((1, 1));
+        return Some((at + 1, 1));
     }
     None
 }
 
 /// `\u0041`, `\n`, `\/` and the like, behind any number of backslashes.
-fn after_backslashes(text: &[u8], value: &[u8]) -> Option<(usize, usize)> {
-    let slashes = text.iter().take_while(|b| **b == b'\\').count();
-    if text.get(slashes) == Some(&b'u')
-        && let Some((spelled, meant)) = code_point(text, slashes)
+fn after_backslashes(source: Source<'_>, at: usize, value: &[u8]) -> Option<(usize, usize)> {
+    let kind_at = source.run(at, |b| b == b'\\');
+    let kind = source.byte(kind_at);
+    if kind == Some(b'u')
+        && let Some((end, meant)) = code_point(source, kind_at)
     {
         let mut buffer = [0; 4];
         let meant = meant.encode_utf8(&mut buffer).as_bytes();
         if value.starts_with(meant) {
-            return Some((spelled, meant.len()));
+            return Some((end, meant.len()));
         }
     }
     // Backslashes of the value, each spelled as one or several.
     let own = value.iter().take_while(|b| **b == b'\\').count();
     if own > 0 {
-        return (slashes >= own).then_some((slashes, own));
+        return (kind_at - at >= own).then_some((kind_at, own));
     }
-    let kind = *text.get(slashes)?;
-    let meant = match kind {
+    let meant = match kind? {
         b'n' => b'\n',
         b'r' => b'\r',
         b't' => b'\t',
@@ -190,24 +192,25 @@ fn after_backslashes(text: &[u8], value: &[u8]) -> Option<(usize, usize)> {
         b'f' => 0x0c,
         other => other,
     };
-    (value[0] == meant && !meant.is_ascii_alphanumeric()).then_some((slashes + 1, 1))
+    (value[0] == meant && !meant.is_ascii_alphanumeric()).then_some((kind_at + 1, 1))
 }
 
-/// The character of `\uXXXX`, or of two of them, and the bytes that spell it.
-pub(super) fn code_point(text: &[u8], slashes: usize) -> Option<(usize, char)> {
-    let unit = |at: usize| {
-        let digits = std::str::from_utf8(text.get(at..at + 4)?).ok()?;
-        u16::from_str_radix(digits, 16).ok()
-    };
-    let first = unit(slashes + 1)?;
-    let after = slashes + 5;
+/// The character of `uXXXX`, or of two of them with backslashes between, and where it ends.
+pub(super) fn code_point(source: Source<'_>, at: usize) -> Option<(usize, char)> {
+    let first = unit(source, at)?;
     if let Some(c) = char::from_u32(u32::from(first)) {
-        return Some((after, c));
+        return Some((at + 5, c));
     }
-    let between = text.get(after..)?.iter().take_while(|b| **b == b'\\').count();
-    let second = (text.get(after + between) == Some(&b'u')).then(|| unit(after + between + 1)).flatten()?;
+    let next = source.run(at + 5, |b| b == b'\\');
+    let second = (source.byte(next) == Some(b'u')).then(|| unit(source, next)).flatten()?;
     let c = char::decode_utf16([first, second]).next()?.ok()?;
-    Some((after + between + 5, c))
+    Some((next + 5, c))
+}
+
+/// The number of `uXXXX`.
+fn unit(source: Source<'_>, at: usize) -> Option<u16> {
+    let digits = source.sure_bytes(at + 1..at + 5)?;
+    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
 /// The range with the characters that hold a part of the value beside others, and the padding.

@@ -3,7 +3,7 @@
 //! Under whatever name one stands, it is masked. The rest must be as long as the maker's, so that ordinary words that begin
 //! alike stay.
 
-use super::pattern::begins_word;
+use super::source::Source;
 use std::ops::Range;
 
 /// How a kind of token is written.
@@ -56,17 +56,33 @@ const SHAPES: [Shape; 27] = [
     shape("dop_v1_", 32, ""),
 ];
 
+/// For each byte whether a token begins with it.
+static FIRST: [bool; 256] = {
+    let (mut first, mut shape) = ([false; 256], 0);
+    while shape < SHAPES.len() {
+        first[SHAPES[shape].begins[0] as usize] = true;
+        shape += 1;
+    }
+    first
+};
+
 /// The token that begins at a byte, if one does.
-pub(super) fn known(bytes: &[u8], at: usize) -> Option<Range<usize>> {
-    if !b"AghnrsSxd".contains(bytes.get(at)?) || !begins_word(bytes, at) {
+pub(super) fn known(source: Source<'_>, at: usize) -> Option<Range<usize>> {
+    if !FIRST[usize::from(source.byte(at)?)] || !source.begins_word(at) {
         return None;
     }
-    let shape = SHAPES.iter().find(|shape| bytes[at..].starts_with(shape.begins))?;
+    let shape = SHAPES.iter().find(|shape| source.has(at, shape.begins))?;
     let start = at + shape.begins.len();
-    let letter = |b: &u8| if shape.capitals { b.is_ascii_uppercase() } else { b.is_ascii_alphabetic() };
-    let fits = |b: &&u8| letter(b) || b.is_ascii_digit() || shape.marks.contains(b);
-    let more = &bytes[start..start + bytes[start..].iter().take_while(fits).count()];
+    let letter = |b: u8| if shape.capitals { b.is_ascii_uppercase() } else { b.is_ascii_alphabetic() };
+    let end = source.run(start, |b| letter(b) || b.is_ascii_digit() || shape.marks.contains(&b));
+    let more = source.bytes(start..end);
     // A whole word of a language has no digits.
     let drawn = more.iter().any(u8::is_ascii_digit);
-    (more.len() >= shape.more && drawn).then(|| at..start + more.len())
+    (more.len() >= shape.more && drawn).then(|| at..end)
+}
+
+/// What tokens begin with, for tests that repeat it.
+#[cfg(test)]
+pub(super) fn parts() -> Vec<&'static str> {
+    SHAPES.iter().filter_map(|shape| std::str::from_utf8(shape.begins).ok()).collect()
 }
