@@ -258,4 +258,6 @@ fn percent_decoded(text: &str) -> Option<Zeroizing<String>> {
 #[cfg(test)]
 mod encoded_tests;
 #[cfg(test)]
+mod linear_tests;
+#[cfg(test)]
 mod tests;
