@@ -297,7 +297,10 @@ fn backslash(rest: &[u8]) -> Option<(usize, Meant)> {
     let simple = |c: char| Some((2, Meant::from(c)));
     match *kind {
         b'u' | b'x' if more.first() == Some(&b'{') => braced(more),
-        b'u' => code_point(Source::of(rest), 1).map(|(spelled, c)| (spelled, c.into())),
+        b'u' => {
+            let source = Source::of(rest);
+            code_point(source, 1, |at| source.run(at, |b| b == b'\\')).map(|(spelled, c)| (spelled, c.into()))
+        }
         b'x' => Some((4, hex_byte(more.get(..2)?)?.into())),
         b'0'..=b'7' => {
             let digits = rest[1..].iter().take(3).take_while(|b| matches!(b, b'0'..=b'7')).count();

@@ -25,7 +25,7 @@ use decode::Budget;
 use index::Index;
 use pattern::Span;
 use serde_json::Value;
-use spelling::{Joined, Needle, has_escapes, widened};
+use spelling::{Backslashes, Joined, Needle, has_escapes, widened};
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use zeroize::Zeroizing;
@@ -155,7 +155,8 @@ impl Redactor {
             self.bare.each_in(bytes, |range, _| place(range));
         }
         if has_escapes(text) {
-            self.needles.iter().for_each(|needle| needle.find_escaped(text, &mut spans));
+            let backslashes = Backslashes::of(text);
+            self.needles.iter().for_each(|needle| needle.find_escaped(text, &backslashes, &mut spans));
         }
         decode::find(text, (&self.plain, &self.bare), budget, &mut spans);
         spans

@@ -6,6 +6,7 @@
 
 use super::source::Source;
 use super::{REDACTED, name, token};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Names of secrets that are also ordinary words before a colon: `unexpected token: found '}'`.
@@ -47,7 +48,7 @@ impl From<Range<usize>> for Span {
 /// A pattern: how it begins, in capitals or not, and what looks there.
 struct Pattern {
     begins: &'static [&'static str],
-    find: fn(Source<'_>, usize) -> Option<Span>,
+    find: fn(Source<'_>, usize, &mut Seen) -> Option<Span>,
 }
 
 /// Where two begin, the first one counts.
@@ -60,6 +61,35 @@ const PATTERNS: [Pattern; 6] = [
     // Each letter of the path may be spelled with an escape.
     Pattern { begins: &["a", "%"], find: link_token },
 ];
+
+/// What was seen of a text that is gone through from its begin to its end. Whatever a pattern looks at beyond what it masks
+/// is remembered here, so that it is not looked at again from the next place on where the pattern begins.
+#[derive(Default)]
+struct Seen {
+    tokens: token::Seen,
+    /// No JWT begins before this place.
+    no_jwt_before: usize,
+    /// Names with a bracket behind each, and the name without one behind them.
+    brackets: Range<usize>,
+    bare_name: Range<usize>,
+    /// Backslashes behind those names.
+    backslashes: Range<usize>,
+    /// A quoted value.
+    quoted: Range<usize>,
+    /// A word with `://` in it, and its last `@`.
+    word: Range<usize>,
+    last_at: Option<usize>,
+    /// Where the ends of private keys stand, by their labels.
+    key_ends: Option<BTreeMap<Vec<u8>, Vec<usize>>>,
+}
+
+/// Where a run ends that `from` is in: the one that is remembered, or the one that is found now.
+fn run_end(run: &mut Range<usize>, from: usize, find: impl FnOnce() -> usize) -> usize {
+    if !run.contains(&from) {
+        *run = from..find();
+    }
+    run.end
+}
 
 /// For each byte whether a pattern begins with it.
 static FIRST: [bool; 256] = {
@@ -79,13 +109,13 @@ static FIRST: [bool; 256] = {
 
 /// Appends the spans of everything that looks like a credential.
 pub(super) fn find(text: &str, spans: &mut Vec<Span>) {
-    let source = Source::of(text);
+    let (source, mut seen) = (Source::of(text), Seen::default());
     let mut at = 0;
     while let Some(byte) = source.byte(at) {
         let begins = |pattern: &&Pattern| pattern.begins.iter().any(|begin| source.has_letters(at, begin.as_bytes()));
         let pattern = if FIRST[usize::from(byte)] { PATTERNS.iter().find(begins) } else { None };
-        let found = pattern.and_then(|pattern| (pattern.find)(source, at));
-        match found.or_else(|| token::known(source, at).map(Span::from)) {
+        let found = pattern.and_then(|pattern| (pattern.find)(source, at, &mut seen));
+        match found.or_else(|| token::known(source, at, &mut seen.tokens).map(Span::from)) {
             Some(span) => {
                 at = span.range.end.max(at + 1);
                 spans.push(span);
@@ -103,7 +133,7 @@ pub(super) fn is_harmless(value: &(impl AsRef<[u8]> + ?Sized)) -> bool {
 }
 
 /// `name=value`, `name: value`, `"name":"value"`, also inside a quoted JSON string.
-fn field(source: Source<'_>, at: usize) -> Option<Span> {
+fn field(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Span> {
     let name = name_before(source, at)?;
     let sign = source.byte(at)?;
     if source.byte(at + 1) == Some(sign) || !name::is_secret(name) {
@@ -114,12 +144,20 @@ fn field(source: Source<'_>, at: usize) -> Option<Span> {
     let arrow = usize::from(!colon && source.byte(at + 1) == Some(b'>'));
     let behind = at + 1 + arrow;
     let value_at = source.run(behind, is_blank);
-    let from = unwrapped(source, value_at);
-    let quoting = source.run(from, is_backslash) - from;
+    let from = unwrapped(source, value_at, seen);
+    let quoting = run_end(&mut seen.backslashes, from, || source.run(from, is_backslash)) - from;
+    let quoted_from = from + quoting + usize::from(source.byte(from + quoting).is_some_and(is_quote));
+    // Harmless wherever it ends.
+    if source.has(quoted_from, REFERENCE.as_bytes()) {
+        return None;
+    }
     let span = match source.byte(from + quoting)? {
         quote @ (b'"' | b'\'' | b'`') => {
             let start = from + quoting + 1;
-            start..closing_quote(source, start, quote, quoting)
+            let is_same = seen.quoted.start == start;
+            let end = if is_same { seen.quoted.end } else { closing_quote(source, start, quote, quoting) };
+            seen.quoted = start..end;
+            start..end
         }
         b'[' | b'{' => from..closing_bracket(source, from),
         _ if colon && name_quote.is_empty() && HEADERS.iter().any(|header| name::ends_with(name, header)) => {
@@ -141,23 +179,35 @@ const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
+const fn is_quote(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\'' | b'`')
+}
+
 const fn is_backslash(byte: u8) -> bool {
     byte == b'\\'
 }
 
 /// Past `Some(`, `String(` and the like, where what they hold is quoted or masked; else a bracket
 /// is taken as a part of the value.
-fn unwrapped(source: Source<'_>, from: usize) -> usize {
+fn unwrapped(source: Source<'_>, from: usize, seen: &mut Seen) -> usize {
+    let is_name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b':');
     let mut at = from;
+    // Whoever begins within one of the names comes to the same end.
+    if seen.brackets.contains(&from) && source.byte(from).is_some_and(is_name) {
+        at = seen.brackets.end;
+    }
     loop {
-        let name = source.run(at, |b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b':'));
+        let name = run_end(&mut seen.bare_name, at, || source.run(at, is_name));
         if name == at || source.byte(name) != Some(b'(') {
             break;
         }
         at = source.run(name + 1, |b| b.is_ascii_whitespace());
     }
-    let held = source.run(at, is_backslash);
-    let shows = matches!(source.byte(held), Some(b'"' | b'\'' | b'`')) || source.has(held, REDACTED.as_bytes());
+    if at > from {
+        seen.brackets = from..at;
+    }
+    let held = run_end(&mut seen.backslashes, at, || source.run(at, is_backslash));
+    let shows = source.byte(held).is_some_and(is_quote) || source.has(held, REDACTED.as_bytes());
     if shows { at } else { from }
 }
 
@@ -242,7 +292,7 @@ fn is_opaque(word: &[u8]) -> bool {
 }
 
 /// What follows `/approvals/`: whoever has it may decide. The path may be spelled with escapes.
-fn link_token(source: Source<'_>, at: usize) -> Option<Span> {
+fn link_token(source: Source<'_>, at: usize, _: &mut Seen) -> Option<Span> {
     let mut end = at;
     for wanted in LINK.bytes() {
         let (byte, len) = unescaped(source, end)?;
@@ -255,9 +305,12 @@ fn link_token(source: Source<'_>, at: usize) -> Option<Span> {
     while let Some((b'/' | b'\\', len)) = unescaped(source, end) {
         end += len;
     }
+    if end == name {
+        return None;
+    }
     let value = end..end_of(source, end, b" \t\r\n?#&\"'`<>,;)}]\\");
     // The route is written with a placeholder.
-    (end > name && is_opaque(source.bytes(value.clone()))).then(|| value.into())
+    is_opaque(source.bytes(value.clone())).then(|| value.into())
 }
 
 /// The byte that is meant at a place of a URL, and how many bytes spell it.
@@ -276,7 +329,7 @@ fn unescaped(source: Source<'_>, at: usize) -> Option<(u8, usize)> {
 }
 
 /// The parameter of `Bearer …` or `Basic …`.
-fn after_scheme(source: Source<'_>, at: usize) -> Option<Span> {
+fn after_scheme(source: Source<'_>, at: usize, _: &mut Seen) -> Option<Span> {
     let scheme = SCHEMES.iter().find(|scheme| source.has_letters(at, scheme.as_bytes()))?;
     let start = at + scheme.len();
     let end = source.run(start, |b| b.is_ascii_alphanumeric() || b"-._~+/=".contains(&b));
@@ -306,9 +359,9 @@ fn is_prose(value: &[u8], after_bearer: bool) -> bool {
 }
 
 /// Three dotted parts of base64url of which the first is the beginning of a JSON object.
-fn jwt(source: Source<'_>, at: usize) -> Option<Span> {
+fn jwt(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Span> {
     const PART_BYTES_MIN: usize = 10;
-    if !source.has(at, b"eyJ") || !source.begins_word(at) {
+    if at < seen.no_jwt_before || !source.has(at, b"eyJ") || !source.begins_word(at) {
         return None;
     }
     let part = |from: usize| source.run(from, |b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
@@ -316,13 +369,14 @@ fn jwt(source: Source<'_>, at: usize) -> Option<Span> {
     let claims = part(header + 1);
     let dotted = source.byte(header) == Some(b'.') && source.byte(claims) == Some(b'.');
     let long = header - at >= PART_BYTES_MIN && claims.saturating_sub(header + 1) >= PART_BYTES_MIN;
+    // Further in the same header everything is the same, and the header shorter.
+    seen.no_jwt_before = header;
     (dotted && long).then(|| (at..part(claims + 1)).into())
 }
 
 /// The user info of `scheme://user:password@host`.
-fn user_info(source: Source<'_>, at: usize) -> Option<Span> {
+fn user_info(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Span> {
     let start = at + 3;
-    let word = end_of(source, start, b" \t\r\n\"'<>`");
     let authority = end_of(source, start, b"/?# \t\r\n\"'<>`");
     let last_at = |end: usize| source.bytes(start..end).iter().rposition(|b| *b == b'@').map(|offset| start + offset);
     let end = last_at(authority).or_else(|| {
@@ -330,16 +384,24 @@ fn user_info(source: Source<'_>, at: usize) -> Option<Span> {
         let host = source.bytes(start..authority);
         let port = &host[host.iter().position(|b| *b == b':')? + 1..];
         let broken = !port.iter().all(u8::is_ascii_digit) && host.first() != Some(&b'[');
-        if broken { last_at(word) } else { None }
+        if !broken {
+            return None;
+        }
+        if !seen.word.contains(&start) {
+            seen.word = start..end_of(source, start, b" \t\r\n\"'<>`");
+            seen.last_at = last_at(seen.word.end);
+        }
+        seen.last_at.filter(|last| *last >= start)
     })?;
-    (end > start && source.bytes(start..end) != REDACTED.as_bytes()).then(|| (start..end).into())
+    let is_masked = end - start == REDACTED.len() && source.has(start, REDACTED.as_bytes());
+    (end > start && !is_masked).then(|| (start..end).into())
 }
 
 /// What a URL carries that is secret, as it is spelled there: its password, and the values of
 /// parameters that are named like secrets. A password may hold every mark that elsewhere ends one,
 /// so its longest reading counts too.
 pub(super) fn secrets_of_url(url: &str) -> impl Iterator<Item = &str> {
-    let info = url.find("://").and_then(|at| user_info(Source::of(url), at));
+    let info = url.find("://").and_then(|at| user_info(Source::of(url), at, &mut Seen::default()));
     let password = info.and_then(|info| url[info.range].split_once(':')).map(|(_, password)| password);
     let longest = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@')?.0.split_once(':'));
     let query = url.split_once('?').map_or("", |(_, query)| query);
@@ -349,19 +411,40 @@ pub(super) fn secrets_of_url(url: &str) -> impl Iterator<Item = &str> {
 }
 
 /// A private key in PEM armour, to its end or, cut off, to the end of the text or string.
-fn private_key(source: Source<'_>, at: usize) -> Option<Span> {
+fn private_key(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Span> {
     if !source.has(at, KEY_BEGINS.as_bytes()) {
         return None;
     }
     let start = at + KEY_BEGINS.len();
-    let label = source.bytes(start..source.find(start, DASHES.as_bytes()).unwrap_or(source.len()));
-    if !label.ends_with(KEY_LABEL.as_bytes()) || label.len() > NAME_BYTES_MAX {
-        return None;
-    }
-    let end_mark = [KEY_ENDS.as_bytes(), label, DASHES.as_bytes()].concat();
-    let whole = source.find(at, &end_mark).map(|mark| mark + end_mark.len());
+    let label = key_label(source, start)?;
+    let ends = seen.key_ends.get_or_insert_with(|| key_ends(source));
+    let ends = ends.get(label).map_or(&[][..], Vec::as_slice);
+    let whole = ends.get(ends.partition_point(|end| *end < start)).copied();
     let end = whole.unwrap_or_else(|| end_of(source, at, b"\""));
     Some((at..end).into())
+}
+
+/// What a private key is called, from `start` on to the dashes behind it or the end of the text.
+fn key_label(source: Source<'_>, start: usize) -> Option<&[u8]> {
+    let end = (start + NAME_BYTES_MAX + DASHES.len()).min(source.len());
+    let rest = source.bytes(start..end);
+    let dashes = rest.windows(DASHES.len()).position(|there| there == DASHES.as_bytes());
+    let label = &rest[..dashes.unwrap_or(rest.len())];
+    (label.ends_with(KEY_LABEL.as_bytes()) && label.len() <= NAME_BYTES_MAX).then_some(label)
+}
+
+/// Just past each mark that ends a private key, by the label in it.
+fn key_ends(source: Source<'_>) -> BTreeMap<Vec<u8>, Vec<usize>> {
+    let (mut ends, mut from): (BTreeMap<Vec<u8>, Vec<usize>>, _) = (BTreeMap::new(), 0);
+    while let Some(mark) = source.find(from, KEY_ENDS.as_bytes()) {
+        from = mark + KEY_ENDS.len();
+        if let Some(label) = key_label(source, from)
+            && source.has(from + label.len(), DASHES.as_bytes())
+        {
+            ends.entry(label.to_vec()).or_default().push(from + label.len() + DASHES.len());
+        }
+    }
+    ends
 }
 
 /// What patterns begin with and are made of, for tests that repeat it.

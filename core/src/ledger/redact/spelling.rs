@@ -68,11 +68,11 @@ impl Needle {
     }
 
     /// Appends where the value stands in a text with escapes.
-    pub(super) fn find_escaped(&self, text: &str, spans: &mut Vec<Span>) {
+    pub(super) fn find_escaped(&self, text: &str, backslashes: &Backslashes, spans: &mut Vec<Span>) {
         let source = Source::of(text);
         let mut at = 0;
         while at < text.len() {
-            match self.escaped_at(source, at) {
+            match self.escaped_at(source, backslashes, at) {
                 Some(end) if text.is_char_boundary(at) && text.is_char_boundary(end) => {
                     spans.push(Span::from(at..end));
                     at = end;
@@ -83,14 +83,37 @@ impl Needle {
     }
 
     /// Where the value ends, if it begins here, however each of its characters is spelled.
-    fn escaped_at(&self, source: Source<'_>, start: usize) -> Option<usize> {
+    fn escaped_at(&self, source: Source<'_>, backslashes: &Backslashes, start: usize) -> Option<usize> {
         let (mut at, mut rest) = (start, &self.plain[..]);
         while !rest.is_empty() {
-            let (end, meant) = unescaped(source, at, rest)?;
+            let (end, meant) = unescaped(source, backslashes, at, rest)?;
             at = end;
             rest = &rest[meant..];
         }
         Some(at)
+    }
+}
+
+/// Where backslashes stand in a text, one after the other. A value may begin at each of them, so each needs to know
+/// where they end.
+pub(super) struct Backslashes(Vec<Range<usize>>);
+
+impl Backslashes {
+    pub(super) fn of(text: &str) -> Self {
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        for (at, _) in text.bytes().enumerate().filter(|(_, byte)| *byte == b'\\') {
+            match runs.last_mut().filter(|run| run.end == at) {
+                Some(run) => run.end += 1,
+                None => runs.push(at..at + 1),
+            }
+        }
+        Self(runs)
+    }
+
+    /// Where those end that stand from a place on, if any do.
+    fn end(&self, from: usize) -> usize {
+        let run = self.0.get(self.0.partition_point(|run| run.end <= from));
+        run.filter(|run| run.start <= from).map_or(from, |run| run.end)
     }
 }
 
@@ -141,7 +164,7 @@ impl Joined {
 }
 
 /// Where what stands for bytes of the value ends, and for how many of them, if the text goes on like the value.
-fn unescaped(source: Source<'_>, at: usize, value: &[u8]) -> Option<(usize, usize)> {
+fn unescaped(source: Source<'_>, backslashes: &Backslashes, at: usize, value: &[u8]) -> Option<(usize, usize)> {
     let (first, wanted) = (source.byte(at)?, *value.first()?);
     if first == b'%' {
         // A `%` may itself be escaped, any number of times: `%252F`.
@@ -156,7 +179,7 @@ fn unescaped(source: Source<'_>, at: usize, value: &[u8]) -> Option<(usize, usiz
         }
     }
     if first == b'\\'
-        && let Some(found) = after_backslashes(source, at, value)
+        && let Some(found) = after_backslashes(source, backslashes, at, value)
     {
         return Some(found);
     }
@@ -167,11 +190,11 @@ fn unescaped(source: Source<'_>, at: usize, value: &[u8]) -> Option<(usize, usiz
 }
 
 /// `\u0041`, `\n`, `\/` and the like, behind any number of backslashes.
-fn after_backslashes(source: Source<'_>, at: usize, value: &[u8]) -> Option<(usize, usize)> {
-    let kind_at = source.run(at, |b| b == b'\\');
+fn after_backslashes(source: Source<'_>, backslashes: &Backslashes, at: usize, value: &[u8]) -> Option<(usize, usize)> {
+    let kind_at = backslashes.end(at);
     let kind = source.byte(kind_at);
     if kind == Some(b'u')
-        && let Some((end, meant)) = code_point(source, kind_at)
+        && let Some((end, meant)) = code_point(source, kind_at, |at| backslashes.end(at))
     {
         let mut buffer = [0; 4];
         let meant = meant.encode_utf8(&mut buffer).as_bytes();
@@ -196,12 +219,16 @@ fn after_backslashes(source: Source<'_>, at: usize, value: &[u8]) -> Option<(usi
 }
 
 /// The character of `uXXXX`, or of two of them with backslashes between, and where it ends.
-pub(super) fn code_point(source: Source<'_>, at: usize) -> Option<(usize, char)> {
+pub(super) fn code_point(
+    source: Source<'_>,
+    at: usize,
+    backslashes_end: impl Fn(usize) -> usize,
+) -> Option<(usize, char)> {
     let first = unit(source, at)?;
     if let Some(c) = char::from_u32(u32::from(first)) {
         return Some((at + 5, c));
     }
-    let next = source.run(at + 5, |b| b == b'\\');
+    let next = backslashes_end(at + 5);
     let second = (source.byte(next) == Some(b'u')).then(|| unit(source, next)).flatten()?;
     let c = char::decode_utf16([first, second]).next()?.ok()?;
     Some((next + 5, c))

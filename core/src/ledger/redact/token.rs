@@ -66,15 +66,27 @@ static FIRST: [bool; 256] = {
     first
 };
 
+/// What was seen of a text: for each shape, before which place no token of it begins.
+#[derive(Default)]
+pub(super) struct Seen {
+    none_before: [usize; SHAPES.len()],
+}
+
 /// The token that begins at a byte, if one does.
-pub(super) fn known(source: Source<'_>, at: usize) -> Option<Range<usize>> {
+pub(super) fn known(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Range<usize>> {
     if !FIRST[usize::from(source.byte(at)?)] || !source.begins_word(at) {
         return None;
     }
-    let shape = SHAPES.iter().find(|shape| source.has(at, shape.begins))?;
+    let (shape, none_before) =
+        SHAPES.iter().zip(&mut seen.none_before).find(|(shape, _)| source.has(at, shape.begins))?;
+    if at < *none_before {
+        return None;
+    }
     let start = at + shape.begins.len();
     let letter = |b: u8| if shape.capitals { b.is_ascii_uppercase() } else { b.is_ascii_alphabetic() };
     let end = source.run(start, |b| letter(b) || b.is_ascii_digit() || shape.marks.contains(&b));
+    // What begins within this is a part of it: shorter, and with no digit that this has not.
+    *none_before = end;
     let more = source.bytes(start..end);
     // A whole word of a language has no digits.
     let drawn = more.iter().any(u8::is_ascii_digit);
