@@ -90,11 +90,19 @@ pub(super) fn known(source: Source<'_>, at: usize, seen: &mut Seen) -> Option<Ra
     let more = source.bytes(start..end);
     // A whole word of a language has no digits.
     let drawn = more.iter().any(u8::is_ascii_digit);
-    (more.len() >= shape.more && drawn).then(|| at..end)
+    (more.len() >= shape.more && drawn).then_some(at..end)
 }
 
 /// What tokens begin with, for tests that repeat it.
 #[cfg(test)]
 pub(super) fn parts() -> Vec<&'static str> {
     SHAPES.iter().filter_map(|shape| std::str::from_utf8(shape.begins).ok()).collect()
+}
+
+/// What one token of each alphabet begins with.
+#[cfg(test)]
+pub(super) fn alphabets() -> Vec<&'static str> {
+    let by_alphabet: std::collections::BTreeMap<_, _> =
+        SHAPES.iter().zip(parts()).map(|(shape, begins)| ((shape.marks, shape.capitals), begins)).collect();
+    by_alphabet.into_values().collect()
 }
