@@ -15,7 +15,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use chimera_core::error::Code;
 use chimera_core::ledger::Redactor;
-use chimera_core::limits::{CORRELATION_CHARS_MAX, TARGET_BYTES_MAX};
+use chimera_core::limits::{CORRELATION_CHARS_MAX, PATH_SHOWN_CHARS_MAX, TARGET_BYTES_MAX};
 use chimera_engine::flow::Flow;
 use tracing::Instrument;
 use tracing::field::Empty;
@@ -143,8 +143,7 @@ fn explain(mut response: Response, instance: &str, trace_id: &str) -> Response {
         None => return response,
     };
     log(&error);
-    // The path may hold the token of a link.
-    let problem = error.problem(&Redactor::default().text(instance), trace_id);
+    let problem = error.problem(&shown_path(instance), trace_id);
     let mut headers = std::mem::take(response.headers_mut());
     headers.remove(header::CONTENT_LENGTH);
     let mut explained = Response::new(Body::from(serde_json::to_vec(&problem).unwrap_or_default()));
@@ -153,6 +152,13 @@ fn explain(mut response: Response, instance: &str, trace_id: &str) -> Response {
     set(&mut headers, header::CACHE_CONTROL, "no-store");
     *explained.headers_mut() = headers;
     explained
+}
+
+/// A path as errors repeat it. It may hold the token of a link, also if that was copied with a slash too many, and a secret
+/// that is cut would not be recognised, so it is masked before it is cut.
+pub(crate) fn shown_path(path: &str) -> String {
+    let taken = &path[..path.floor_char_boundary(TARGET_BYTES_MAX)];
+    told(Redactor::default().text(taken).into_owned(), PATH_SHOWN_CHARS_MAX)
 }
 
 fn log(error: &ApiError) {
@@ -219,5 +225,19 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str>
 fn set(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_path_is_masked_before_it_is_cut() {
+        assert_eq!(shown_path("/missing"), "/missing");
+        let long = shown_path(&format!("/{}", "a".repeat(TARGET_BYTES_MAX)));
+        assert_eq!((long.chars().count(), long.ends_with('…')), (PATH_SHOWN_CHARS_MAX + 1, true));
+        let link = shown_path(&format!("/{}/approvals/{}", "a".repeat(PATH_SHOWN_CHARS_MAX - 20), "kB3x".repeat(20)));
+        assert!(link.contains("/approvals/[red") && !link.contains("kB3x"), "{link}");
     }
 }

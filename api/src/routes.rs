@@ -24,7 +24,6 @@ use axum::http::{Method, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodFilter, MethodRouter, get, on};
 use chimera_core::error::Code;
-use chimera_core::ledger::Redactor;
 use std::sync::LazyLock;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem};
@@ -259,9 +258,7 @@ async fn not_begun() -> ApiError {
 }
 
 async fn not_found(uri: Uri) -> ApiError {
-    // A link that was copied with a slash too many is a secret all the same.
-    let path = Redactor::default().text(uri.path()).into_owned();
-    ApiError::new(Code::NotFound, format!("nothing is at {path}"))
+    ApiError::new(Code::NotFound, format!("nothing is at {}", request::shown_path(uri.path())))
 }
 
 async fn method_not_allowed(method: Method) -> ApiError {

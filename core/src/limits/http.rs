@@ -9,6 +9,8 @@ use std::time::Duration;
 pub const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of a request's path and query. A longer one is refused with `SCHEMA_INVALID`.
 pub const TARGET_BYTES_MAX: usize = 8 * 1024;
+/// Characters of a request's path that an error and its log line repeat. The rest is cut and shown as `…`.
+pub const PATH_SHOWN_CHARS_MAX: usize = 256;
 /// Bytes of a request body. A larger one is refused with `PAYLOAD_TOO_LARGE`.
 pub const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Bytes of a body from somebody without a token: to sign in, to refresh a token, or by a link. A larger one is refused
