@@ -22,7 +22,9 @@ use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
 use chimera_core::ledger::Redactor;
-use chimera_core::limits::{ACT_WAIT_DEFAULT, DRAFT_WAIT_MIN, IDEMPOTENCY_KEY_CHARS_MAX, TARGET_BYTES_MAX};
+use chimera_core::limits::{
+    ACT_WAIT_DEFAULT, DRAFT_WAIT_MIN, IDEMPOTENCY_KEY_CHARS_MAX, REDACT_AT_ONCE_BYTES_MAX, TARGET_BYTES_MAX,
+};
 use chimera_engine::access::{Access, Act, Acted, Begun, OnDuplicate, What};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -170,8 +172,10 @@ pub(crate) async fn act(
     seed: RunSeed,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let (ask, wait) = read(&shown, &headers, seed)?;
-    match Box::pin(access(&edge)?.act(&caller.permit, ask)).await? {
+    let access = access(&edge)?;
+    let is_large = shown.body.len() > REDACT_AT_ONCE_BYTES_MAX;
+    let (ask, wait) = access.work(is_large, || read(&shown, &headers, seed)).await?;
+    match Box::pin(access.act(&caller.permit, ask)).await? {
         Acted::Started(begun) => answer(&edge, &caller, &begun, wait).await,
         Acted::Duplicate { run, differs } => known(&caller, run, differs).await,
     }

@@ -70,6 +70,6 @@ pub const REDACT_DECODED_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const REDACT_APART_BYTES_MAX: usize = 4096;
 /// Bytes of a text that is also read from its end to its beginning. A longer text is read forwards only.
 pub const REDACT_REVERSED_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of an output that are searched for known secrets on a thread that answers requests. A larger output is
-/// searched on a thread for such work.
+/// Bytes of an output or of a request to `/act` that are searched for secrets on a thread that answers requests. A larger
+/// one is searched on a thread for such work.
 pub const REDACT_AT_ONCE_BYTES_MAX: usize = 64 * 1024;

@@ -196,6 +196,11 @@ impl Access {
         Self { directory, door, flow, planner, lately: Lately::default() }
     }
 
+    /// Does work for a request; what may keep a processor busy holds up nobody else.
+    pub async fn work<T>(&self, may_take_long: bool, work: impl FnOnce() -> T) -> T {
+        self.flow.place_to_work(may_take_long).await.run(work)
+    }
+
     /// Who lets callers in.
     #[must_use]
     pub const fn door(&self) -> &Door {
