@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 const QUIET_ASKS: u32 = 200;
 /// How many times slower `/healthz` may become on average.
 const SLOWER_MAX: u32 = 20;
+/// Bytes of a goal that looks like credentials.
+const GOAL_BYTES: usize = 200_000;
 /// The part of the whole that one answer of `/healthz` may take.
 const PART_MAX: u32 = 4;
 
@@ -45,6 +47,8 @@ fn mix() -> Vec<(String, Value)> {
     let check =
         |id: &str, schema: Value| (format!("/workflows/{id}/check"), workflow(id, &schema, &json!("${inputs.x}")));
     let act = |body: Value| ("/act".to_owned(), body);
+    // What begins like a credential at every few bytes.
+    let goal = |part: &str| act(json!({"goal": part.repeat(GOAL_BYTES / part.len())}));
     let step = |tool: &str, inputs: Value| act(json!({"steps": [{"tool": tool, "inputs": inputs}], "wait": 10}));
     let digits: Vec<usize> = (0..9_000).collect();
     let secrets = "Bearer eyJhbGciOi.eyJzdWIiOi.c2ln sk-live-0123456789abcdef password=hunter2 ".repeat(4_000);
@@ -58,6 +62,9 @@ fn mix() -> Vec<(String, Value)> {
         act(json!({"workflow_id": "squares", "inputs": {"list": digits}, "wait": 10})),
         act(json!({"workflow_id": "patterned", "inputs": texts, "wait": 10})),
         act(json!({"goal": "Summarize ".repeat(300)})),
+        goal("sk-"),
+        goal("eyJ-"),
+        goal("https://a:b@"),
         step("local.echo", json!({"value": secrets})),
         step("local.summarize", json!({"text": "One more sentence about the weather, and no end. ".repeat(20_000)})),
         step("local.markdown_to_pdf", json!({"markdown": markdown})),
