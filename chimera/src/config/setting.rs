@@ -378,9 +378,9 @@ pub(crate) static SETTINGS: &[Setting] = &[
         None,
         "TOML file of rules about which tools may be called and which need approval, as docs/guides/workflows.md describes.",
     ),
-    Setting::new("flow.calls_max", calls(100_000), Some("1024"), "Calls of tools under way at a time in this process."),
+    Setting::new("flow.calls_max", calls(100_000), Some("1024"), "Calls of tools under way at a time in this process; of several tenants each has its share of these, as docs/guides/tenants.md describes."),
     Setting::new("flow.tenant_calls_max", calls(100_000), Some("512"), "Calls under way at a time for one tenant."),
-    Setting::new("flow.tool_calls_max", calls(100_000), Some("256"), "Calls under way at a time of one tool."),
+    Setting::new("flow.tool_calls_max", calls(100_000), Some("256"), "Calls under way at a time of one tool; of several tenants each has its share."),
     Setting::new(
         "flow.host_calls_max",
         calls(100_000),
@@ -405,7 +405,7 @@ pub(crate) static SETTINGS: &[Setting] = &[
         Some("10000"),
         "Calls that may wait for one host, or for one tool without a host; a new run that would begin by waiting there is refused with `OVERLOADED`.",
     ),
-    Setting::new("flow.runs_max", runs(1_000_000), Some("10000"), "Runs driven at a time by this process; runs that wait for a slot in the store, for a person or for a time don't count."),
+    Setting::new("flow.runs_max", runs(1_000_000), Some("10000"), "Runs driven at a time by this process, of which each of several tenants has its share; runs that wait for a slot in the store, for a person or for a time don't count."),
     Setting::new("flow.tenant_runs_max", runs(1_000_000), Some("8000"), "Runs driven at a time for one tenant."),
     Setting::new(
         "flow.tool_runs_max",

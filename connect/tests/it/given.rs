@@ -65,6 +65,10 @@ pub(crate) fn neighbours() -> Arc<dyn Tenancy> {
             };
             (tenant != "acme").then(|| Arc::new(Guest { id: tenant.into(), slug: tenant.into(), shared }))
         }
+
+        fn is_shared(&self) -> bool {
+            true
+        }
     }
     Arc::new(Neighbours)
 }

@@ -21,6 +21,15 @@ pub const ROLES_NAMED_MAX: usize = 16;
 pub const SCOPE_CHARS_MAX: usize = 128;
 /// Actors and patterns that the registry holds. One more is refused with `VALIDATION_FAILED`.
 pub const ACTORS_MAX: usize = 10_000;
+/// Actors and patterns of one tenant other than the default one. One more is refused with `VALIDATION_FAILED`.
+pub const TENANT_ACTORS_MAX: usize = 2_000;
+/// Actors and patterns that the registry always has room for in the default tenant. The other tenants together get no
+/// more than the rest.
+pub const ACTORS_OWN_MIN: usize = 1_000;
+/// Places of a pool that all tenants share (calls, runs, waiting calls, streams of events, actors) that one of several
+/// tenants may hold for each place that is left free: three quarters of the pool if no other takes any. What it asks
+/// for beyond waits or is refused as if the pool was full.
+pub const TENANT_HELD_PER_FREE_MAX: usize = 3;
 /// Tenants of one store. One more is refused with `VALIDATION_FAILED`.
 pub const TENANTS_MAX: usize = 10_000;
 /// Characters of a tenant's slug. A longer slug is refused with `VALIDATION_FAILED`.

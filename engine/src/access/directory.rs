@@ -78,6 +78,8 @@ pub struct Snapshot {
     sources: BTreeMap<String, &'static str>,
     /// The tenants that are stored, by their ids.
     pub(super) tenants: BTreeMap<String, TenantShown>,
+    /// There are tenants besides the default one.
+    shared_by_tenants: bool,
 }
 
 /// A key that counts for a while.
@@ -192,7 +194,9 @@ impl Directory {
         Arc::clone(&self.held.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn set(&self, snapshot: Snapshot) {
+    fn set(&self, mut snapshot: Snapshot) {
+        let of_entries = snapshot.registry.entries().map(|entry| &entry.tenant);
+        snapshot.shared_by_tenants = of_entries.chain(snapshot.tenants.keys()).any(|id| *id != self.settings.tenant);
         *self.held.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
     }
 
@@ -384,6 +388,10 @@ impl Tenancy for Directory {
             Arc::new(Guest { id: tenant.to_owned(), slug, shared })
         };
         (tenant != self.settings.tenant).then(guest)
+    }
+
+    fn is_shared(&self) -> bool {
+        self.snapshot().shared_by_tenants
     }
 }
 

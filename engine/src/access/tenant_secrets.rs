@@ -80,6 +80,10 @@ mod tests {
             };
             (tenant != "default").then(guest)
         }
+
+        fn is_shared(&self) -> bool {
+            true
+        }
     }
 
     #[tokio::test]

@@ -239,7 +239,9 @@ impl Flow {
 
 impl Inner {
     pub(super) fn gate(&self) -> MutexGuard<'_, Turnstile> {
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        gate.share(self.parts.registry.is_shared());
+        gate
     }
 
     /// Whether another run can be driven, of one tenant or another.
@@ -249,12 +251,16 @@ impl Inner {
 
     /// Whether another run of this tenant can be driven.
     pub(super) fn has_room_for(&self, tenant: &str) -> bool {
-        self.driven.full_for(tenant).is_none()
+        self.full_for(tenant).is_none()
+    }
+
+    fn full_for(&self, tenant: &str) -> Option<Full> {
+        self.driven.full_for(tenant, self.parts.registry.is_shared())
     }
 
     /// Refuses a run for which there is no place.
     pub(super) fn check_room_for(&self, tenant: &str) -> Result<(), FlowError> {
-        let Some(full) = self.driven.full_for(tenant) else { return Ok(()) };
+        let Some(full) = self.full_for(tenant) else { return Ok(()) };
         let body = |message: String| ErrorBody::new(Code::Overloaded, message).retry_after(1);
         let body = match full {
             Full::Process { runs } => {

@@ -1,10 +1,11 @@
 //! The runs that this process drives, each in a place, and how many there may be.
 //!
-//! Places are bounded for the process and for each tenant. A run that only waits for a slot gives its
+//! Places are bounded for the process and for each tenant, which also has its share where there are several. A run that only waits for a slot gives its
 //! place up; whoever waits here for what comes of it stays connected to it until it has one again.
 
 use super::Standing;
 use super::drive::Nudge;
+use chimera_core::access::Pool;
 use chimera_core::limits;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -83,14 +84,15 @@ impl Driven {
         self.len() >= self.places.total
     }
 
-    /// What keeps another run of a tenant from being driven.
-    pub(super) fn full_for(&self, tenant: &str) -> Option<Full> {
+    /// What keeps another run of a tenant from being driven; `shared` if there are several tenants.
+    pub(super) fn full_for(&self, tenant: &str, shared: bool) -> Option<Full> {
         let runs = self.runs();
-        let Places { total, per_tenant } = self.places;
-        if runs.active.len() >= total {
-            return Some(Full::Process { runs: total });
+        let pool = Pool { total: self.places.total, taken: runs.active.len(), held: runs.of(tenant) };
+        if !pool.has_place() {
+            return Some(Full::Process { runs: pool.total });
         }
-        (runs.of(tenant) >= per_tenant).then_some(Full::Tenant { runs: per_tenant })
+        let may_have = pool.held < self.places.per_tenant && pool.has_room(shared);
+        (!may_have).then_some(Full::Tenant { runs: pool.held })
     }
 
     /// Whether half of the places are taken: then none is given to a run that only waits.
@@ -179,5 +181,26 @@ impl Runs {
                 self.tenants.remove(&active.tenant);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use chimera_core::flow::run::RunStatus;
+
+    #[test]
+    fn of_several_tenants_none_has_all_places() {
+        let driven = Driven::new(Places { total: 8, per_tenant: 8 });
+        let enter = |n: u128, tenant: &str| {
+            let first = Standing { status: RunStatus::Running, rests: false, ended: None };
+            driven.enter(Uuid::from_u128(n), tenant, mpsc::channel(1).0, first).unwrap();
+        };
+        (0..6).for_each(|n| enter(n, "loud"));
+        assert_eq!(driven.full_for("loud", true), Some(Full::Tenant { runs: 6 }));
+        assert_eq!(driven.full_for("loud", false), None, "alone it has them all");
+        assert_eq!(driven.full_for("quiet", true), None);
+        (6..8).for_each(|n| enter(n, "loud"));
+        assert_eq!(driven.full_for("quiet", true), Some(Full::Process { runs: 8 }));
     }
 }

@@ -61,6 +61,12 @@ impl Registry {
         self.tenancy.guest(tenant).is_some()
     }
 
+    /// Whether there are several tenants.
+    #[must_use]
+    pub(super) fn is_shared(&self) -> bool {
+        self.tenancy.is_shared()
+    }
+
     /// The tool with this name, if the tenant may use it. One that is not shared is not there.
     #[must_use]
     pub fn tool_of(&self, tenant: &str, name: &str) -> Option<&Arc<dyn Tool>> {

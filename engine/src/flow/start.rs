@@ -347,8 +347,9 @@ impl Flow {
     fn check_crowd(&self, run: Uuid) -> Result<(), FlowError> {
         let Some(crowded) = self.inner.gate().crowded(run) else { return Ok(()) };
         let waiting = crowded.waiting;
+        let whose = crowded.tenant.map(|tenant| format!(" of tenant {tenant}")).unwrap_or_default();
         let body = |of: String| {
-            let message = format!("{waiting} calls wait for {of} already, as many as may; try again later");
+            let message = format!("{waiting} calls{whose} wait for {of} already, as many as may; try again later");
             ErrorBody::new(Code::Overloaded, message).retry_after(limits::CROWD_RETRY_SECONDS)
         };
         let body = match crowded.host {

@@ -10,6 +10,9 @@ use std::sync::Arc;
 pub trait Tenancy: Send + Sync {
     /// What is shared with a tenant; none: it is the default one, and everything is its own.
     fn guest(&self, tenant: &str) -> Option<Arc<Guest>>;
+
+    /// Whether there are tenants besides the default one. Then each has a share of what all use.
+    fn is_shared(&self) -> bool;
 }
 
 /// The tenancy of a process in which nobody acts: every tenant is the default one.
@@ -18,5 +21,9 @@ pub struct OneTenant;
 impl Tenancy for OneTenant {
     fn guest(&self, _tenant: &str) -> Option<Arc<Guest>> {
         None
+    }
+
+    fn is_shared(&self) -> bool {
+        false
     }
 }

@@ -18,6 +18,10 @@ impl Tenancy for Sharing {
         let shared = Shared { tools, ..Shared::default() };
         (tenant != TENANT).then(|| Arc::new(Guest { id: tenant.to_owned(), slug: tenant.to_owned(), shared }))
     }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
 }
 
 fn sharing(tools: &'static [&'static str]) -> Setup {

@@ -21,6 +21,10 @@ impl Tenancy for Sharing {
         let shared = Shared { tools: vec!["sends".to_owned()], ..Shared::default() };
         (tenant != TENANT).then(|| Arc::new(Guest { id: tenant.to_owned(), slug: tenant.to_owned(), shared }))
     }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
 }
 
 fn setup() -> Setup {

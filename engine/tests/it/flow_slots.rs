@@ -1,12 +1,12 @@
 //! Who may call a tool now: bounds for tools and tenants, urgency, fairness, backpressure.
 
 use async_trait::async_trait;
-use chimera_core::access::Level;
+use chimera_core::access::{Guest, Level, Shared};
 use chimera_core::flow::run::Head;
 use chimera_core::flow::tool::Reach;
 use chimera_engine::flow::gate::Slots;
 use chimera_engine::flow::{Asking, StartRun};
-use chimera_engine::port::{Recipient, Recipients};
+use chimera_engine::port::{Recipient, Recipients, Tenancy};
 use chimera_testkit::flow::{Puppet, Stage, Watch, chain, code_of, stage, until, workflow};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -102,6 +102,38 @@ async fn a_loud_tenant_does_not_starve_a_quiet_one() {
     let place = order(&watch).iter().position(|n| *n == 100).unwrap();
     assert!(place <= 3, "it came {place} calls after the first, though it asked last and is not urgent");
     all_ended(&stage, "acme", &loud).await;
+}
+
+/// Several tenants that all tools are shared with.
+struct Neighbours;
+
+impl Tenancy for Neighbours {
+    fn guest(&self, tenant: &str) -> Option<Arc<Guest>> {
+        let shared = Shared { tools: vec!["*".to_owned()], ..Shared::default() };
+        Some(Arc::new(Guest { id: tenant.to_owned(), slug: tenant.to_owned(), shared }))
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+}
+
+/// Those of the loud tenant never end.
+#[tokio::test(start_paused = true)]
+async fn calls_of_a_tenant_that_never_end_hold_up_no_other_tenant() {
+    let watch = Watch::default();
+    let tool = Puppet::new("t", Reach::Read).declared(|declared| declared.timeout_ms = 3_600_000);
+    let tool = tool.takes(|input| Duration::from_secs(if input["n"] == 100 { 1 } else { 3_600 })).watched(&watch);
+    let stage = stage(1).slots(slots(100, 100, 8)).tenancy(Arc::new(Neighbours)).tool(tool.build()).open().await;
+    apply(&stage, "acme", "t").await;
+    apply(&stage, "other", "t").await;
+    for n in 0..20 {
+        start(&stage, "acme", n, 1).await;
+    }
+    until("its share is under way", || watch.most("acme") == 6).await;
+    let quiet = start(&stage, "other", 100, 9).await;
+    all_ended(&stage, "other", &[quiet]).await;
+    assert_eq!(watch.most("acme"), 6);
 }
 
 #[tokio::test(start_paused = true)]

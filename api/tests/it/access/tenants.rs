@@ -28,6 +28,10 @@ impl Tenancy for Guests {
         let shared = Shared { tools: vec!["*".to_owned()], ..Shared::default() };
         (tenant != TENANT).then(|| Arc::new(Guest { id: tenant.to_owned(), slug: tenant.to_owned(), shared }))
     }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
 }
 
 /// What somebody has, or what nobody has.

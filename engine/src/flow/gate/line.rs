@@ -71,38 +71,68 @@ impl Line {
     }
 }
 
-/// How many calls there are by tenant, tool and host.
+/// How many calls there are by tenant, tool and host, and of each tenant by tool and host.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     tenants: BTreeMap<Arc<str>, usize>,
-    tools: BTreeMap<Arc<str>, usize>,
-    hosts: BTreeMap<Arc<str>, usize>,
+    tools: BTreeMap<Arc<str>, Shares>,
+    hosts: BTreeMap<Arc<str>, Shares>,
+}
+
+/// How many there are of one thing, and whose they are.
+#[derive(Debug, Default)]
+struct Shares {
+    all: usize,
+    tenants: BTreeMap<Arc<str>, usize>,
 }
 
 impl Tally {
     pub(super) fn add(&mut self, kind: &Kind) {
         count_up(&mut self.tenants, &kind.tenant);
-        count_up(&mut self.tools, &kind.tool);
-        kind.host.iter().for_each(|host| count_up(&mut self.hosts, host));
+        self.tools.entry(Arc::clone(&kind.tool)).or_default().add(&kind.tenant);
+        if let Some(host) = &kind.host {
+            self.hosts.entry(Arc::clone(host)).or_default().add(&kind.tenant);
+        }
     }
 
     pub(super) fn remove(&mut self, kind: &Kind) {
         count_down(&mut self.tenants, &kind.tenant);
-        count_down(&mut self.tools, &kind.tool);
-        kind.host.iter().for_each(|host| count_down(&mut self.hosts, host));
+        remove(&mut self.tools, &kind.tool, &kind.tenant);
+        kind.host.iter().for_each(|host| remove(&mut self.hosts, host, &kind.tenant));
     }
 
     pub(super) fn tenant(&self, name: &str) -> usize {
         self.tenants.get(name).copied().unwrap_or(0)
     }
 
-    pub(super) fn tool(&self, name: &str) -> usize {
-        self.tools.get(name).copied().unwrap_or(0)
+    /// How many there are of a tool, and how many of these are a tenant's.
+    pub(super) fn tool(&self, name: &str, tenant: &str) -> (usize, usize) {
+        self.tools.get(name).map_or((0, 0), |shares| shares.of(tenant))
     }
 
-    /// Calls to no host are not counted.
-    pub(super) fn host(&self, name: Option<&str>) -> usize {
-        name.and_then(|name| self.hosts.get(name)).copied().unwrap_or(0)
+    /// How many there are to a host, and how many of these are a tenant's. Calls to no host are not counted.
+    pub(super) fn host(&self, name: Option<&str>, tenant: &str) -> (usize, usize) {
+        name.and_then(|name| self.hosts.get(name)).map_or((0, 0), |shares| shares.of(tenant))
+    }
+}
+
+impl Shares {
+    fn add(&mut self, tenant: &Arc<str>) {
+        self.all += 1;
+        count_up(&mut self.tenants, tenant);
+    }
+
+    fn of(&self, tenant: &str) -> (usize, usize) {
+        (self.all, self.tenants.get(tenant).copied().unwrap_or(0))
+    }
+}
+
+fn remove(all: &mut BTreeMap<Arc<str>, Shares>, name: &Arc<str>, tenant: &Arc<str>) {
+    let Some(shares) = all.get_mut(name) else { return };
+    shares.all -= 1;
+    count_down(&mut shares.tenants, tenant);
+    if shares.all == 0 {
+        all.remove(name);
     }
 }
 

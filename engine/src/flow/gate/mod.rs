@@ -1,7 +1,8 @@
 //! Who may call a tool now.
 //!
-//! Calls are bounded for the process, for each tenant, for each tool and for each host. Whoever finds
-//! no slot is remembered; a freed slot goes to the tenant that has the fewest calls under way, so that
+//! Calls are bounded for the process, for each tenant, for each tool and for each host. Of several tenants
+//! each takes only its share of what is bounded for all ([`Pool`]), so that calls that never end take no
+//! slot from the others. Whoever finds no slot is remembered; a freed slot goes to the tenant that has the fewest calls under way, so that
 //! none starves another, there to the host with the fewest, then to the more urgent run, then to
 //! whoever asked first, and is kept until they come for it. A run that only waits may be parked: it
 //! leaves the memory of the process and its wishes stay here. A synchronous structure without a clock:
@@ -11,6 +12,7 @@ mod line;
 #[cfg(test)]
 mod tests;
 
+use chimera_core::access::Pool;
 use chimera_core::flow::run::{At, Slot};
 use chimera_core::limits;
 use line::{Line, Tally, Wish};
@@ -85,6 +87,8 @@ pub struct Turnstile {
     /// Runs that were parked and whose wishes are kept.
     parked: BTreeSet<Uuid>,
     turn: u64,
+    /// There are several tenants.
+    shared: bool,
 }
 
 impl Turnstile {
@@ -92,6 +96,16 @@ impl Turnstile {
     #[must_use]
     pub fn new(slots: Slots) -> Self {
         Self { slots, ..Self::default() }
+    }
+
+    /// Says whether there are several tenants, each of which has its share.
+    pub fn share(&mut self, shared: bool) {
+        if self.shared == shared {
+            return;
+        }
+        self.shared = shared;
+        let hosts: BTreeSet<Arc<str>> = self.wishes.values().filter_map(|(kind, _)| kind.host.clone()).collect();
+        hosts.iter().for_each(|host| self.host_changed(Some(host)));
     }
 
     /// Takes a slot, or remembers the wish; `host` is where the call goes.
@@ -102,7 +116,7 @@ impl Turnstile {
             return true;
         }
         let kind = Kind { tenant: slot.tenant.into(), tool: slot.tool.into(), host: host.map(Into::into) };
-        if self.has_room(&kind.tenant, &kind.tool) && self.is_open(kind.host.as_deref()) {
+        if self.has_room(&kind.tenant, &kind.tool) && self.host_state(kind.host.as_deref(), &kind.tenant).1 {
             self.forget(&key);
             self.take(key, kind);
             return true;
@@ -121,7 +135,7 @@ impl Turnstile {
         if !self.parked.contains(&key.0) {
             self.waiting_in_memory.add(&kind);
         }
-        let (busy, open) = (self.taken.host(kind.host.as_deref()), self.is_open(kind.host.as_deref()));
+        let (busy, open) = self.host_state(kind.host.as_deref(), &kind.tenant);
         let line = self.lines.entry((Arc::clone(&kind.tenant), Arc::clone(&kind.tool))).or_default();
         line.insert(kind.host.as_ref(), wish, busy, open);
         self.wishes.insert(key, (kind, wish));
@@ -133,7 +147,7 @@ impl Turnstile {
         if !self.parked.contains(&key.0) {
             self.waiting_in_memory.remove(&kind);
         }
-        let (busy, open) = (self.taken.host(kind.host.as_deref()), self.is_open(kind.host.as_deref()));
+        let (busy, open) = self.host_state(kind.host.as_deref(), &kind.tenant);
         let name = (kind.tenant, kind.tool);
         if let Some(line) = self.lines.get_mut(&name) {
             line.remove(kind.host.as_ref(), &wish, busy, open);
@@ -154,22 +168,38 @@ impl Turnstile {
         if host.is_none() || self.lines.is_empty() {
             return;
         }
-        let name = host.map(AsRef::as_ref);
-        let (busy, open) = (self.taken.host(name), self.is_open(name));
-        self.lines.values_mut().for_each(|line| line.settle(host, busy, open));
+        let mut lines = std::mem::take(&mut self.lines);
+        for ((tenant, _), line) in &mut lines {
+            let (busy, open) = self.host_state(host.map(AsRef::as_ref), tenant);
+            line.settle(host, busy, open);
+        }
+        self.lines = lines;
     }
 
     fn has_room(&self, tenant: &str, tool: &str) -> bool {
+        let held = self.taken.tenant(tenant);
         let tool_max = self.slots.tools.get(tool).copied().unwrap_or(self.slots.per_tool);
-        self.inside.len() < self.slots.total
-            && self.taken.tenant(tenant) < self.slots.per_tenant
-            && self.taken.tool(tool) < tool_max
+        held < self.slots.per_tenant
+            && self.has_share(self.slots.total, (self.inside.len(), held))
+            && self.has_share(tool_max, self.taken.tool(tool, tenant))
     }
 
-    /// Whether a host may be called now.
-    fn is_open(&self, host: Option<&str>) -> bool {
-        let most = |host: &str| self.slots.hosts.get(host).copied().unwrap_or(self.slots.per_host);
-        host.is_none_or(|host| self.taken.host(Some(host)) < most(host))
+    /// Whether a tenant finds room where so many are taken, and so many of these its own.
+    const fn has_share(&self, total: usize, (taken, held): (usize, usize)) -> bool {
+        Pool { total, taken, held }.has_room(self.shared)
+    }
+
+    /// The same for one that is counted already.
+    const fn had_share(&self, total: usize, (taken, held): (usize, usize)) -> bool {
+        self.has_share(total, (taken.saturating_sub(1), held.saturating_sub(1)))
+    }
+
+    /// How many calls to a host are under way, and whether a tenant may call it now.
+    fn host_state(&self, host: Option<&str>, tenant: &str) -> (usize, bool) {
+        let Some(host) = host else { return (0, true) };
+        let most = self.slots.hosts.get(host).copied().unwrap_or(self.slots.per_host);
+        let (busy, held) = self.taken.host(Some(host), tenant);
+        (busy, self.has_share(most, (busy, held)))
     }
 
     /// Gives a slot back. It is kept for whoever comes next, so that nobody who asks later gets it
@@ -219,17 +249,29 @@ impl Turnstile {
             return None;
         }
         let kinds: Vec<Kind> = wishes.iter().filter_map(|key| Some(self.wishes.get(key)?.0.clone())).collect();
-        let in_memory = |tool: &str| self.taken.tool(tool) + self.waiting_in_memory.tool(tool);
-        let crowds = |kind: &Kind| in_memory(&kind.tool) > self.slots.in_memory_per_tool || self.is_crowded(kind);
-        if !at_once && !kinds.iter().any(crowds) {
+        if !at_once && !kinds.iter().any(|kind| self.crowds_memory(kind) || self.is_crowded(kind)) {
             return None;
         }
-        if self.wishes.len() > self.slots.remembered {
+        if !self.may_remember(&kinds) {
             wishes.iter().for_each(|key| self.forget(key));
         } else if self.parked.insert(run) {
             kinds.iter().for_each(|kind| self.waiting_in_memory.remove(kind));
         }
         Some(look_again_in(self.wishes.len(), run))
+    }
+
+    /// Whether so many runs in memory call or wait for a tool that one which waits for it should leave.
+    fn crowds_memory(&self, kind: &Kind) -> bool {
+        let (taken, waiting) = (&self.taken, &self.waiting_in_memory);
+        let (inside, held) = taken.tool(&kind.tool, &kind.tenant);
+        let (outside, wished) = waiting.tool(&kind.tool, &kind.tenant);
+        !self.had_share(self.slots.in_memory_per_tool, (inside + outside, held + wished))
+    }
+
+    /// Whether wishes of a parked run are kept.
+    fn may_remember(&self, kinds: &[Kind]) -> bool {
+        let counts = |kind: &Kind| (self.wishes.len(), self.waiting.tenant(&kind.tenant));
+        kinds.iter().all(|kind| self.had_share(self.slots.remembered, counts(kind)))
     }
 
     /// A run is in memory again; gives whether it was parked.
@@ -248,17 +290,26 @@ impl Turnstile {
     pub fn crowded(&self, run: Uuid) -> Option<Crowded> {
         let mut wishes = self.wishes.range(all_of(run)).map(|(_, (kind, _))| kind);
         let kind = wishes.find(|kind| self.is_crowded(kind))?;
+        let (waiting, held) = self.waiting_beside(kind);
+        let is_full = waiting > self.slots.waiting;
         Some(Crowded {
             tool: kind.tool.to_string(),
             host: kind.host.as_deref().map(str::to_owned),
-            waiting: self.slots.waiting,
+            waiting: if is_full { self.slots.waiting } else { held.saturating_sub(1) },
+            tenant: (!is_full).then(|| kind.tenant.to_string()),
         })
     }
 
     fn is_crowded(&self, kind: &Kind) -> bool {
-        let waiting =
-            kind.host.as_deref().map_or_else(|| self.waiting.tool(&kind.tool), |it| self.waiting.host(Some(it)));
-        waiting > self.slots.waiting
+        !self.had_share(self.slots.waiting, self.waiting_beside(kind))
+    }
+
+    /// How many wait for what one waits for, itself among them, and how many of these are its tenant's.
+    fn waiting_beside(&self, kind: &Kind) -> (usize, usize) {
+        match kind.host.as_deref() {
+            None => self.waiting.tool(&kind.tool, &kind.tenant),
+            host => self.waiting.host(host, &kind.tenant),
+        }
     }
 
     /// A run is gone from this process, and with it all its slots and wishes; gives the runs that
@@ -293,6 +344,8 @@ pub struct Crowded {
     pub host: Option<String>,
     /// How many may wait.
     pub waiting: usize,
+    /// Whose calls these are, if others may still wait.
+    pub tenant: Option<String>,
 }
 
 /// When a parked run is looked at again if nobody tells it to go on. The more wait the later, so that

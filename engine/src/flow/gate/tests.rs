@@ -209,3 +209,88 @@ fn the_more_runs_wait_the_later_each_is_looked_at_again_and_not_all_at_once() {
     assert!(looked(50_000).all(|seconds| (1_030..2_060).contains(&seconds)));
     assert!(looked(0).collect::<BTreeSet<_>>().len() > 20);
 }
+
+/// A turnstile of several tenants.
+fn shared(slots: Slots) -> Turnstile {
+    let mut gate = Turnstile::new(slots);
+    gate.share(true);
+    gate
+}
+
+/// How many calls a tenant gets under way that never end, to four hosts.
+fn fill(gate: &mut Turnstile, first: u128, tenant: &str) -> usize {
+    let hosts = ["one", "two", "three", "four"];
+    (0..400).filter(|n| gate.enter(slot(first + n, tenant, "http", 5), Some(hosts[*n as usize % 4]))).count()
+}
+
+#[test]
+fn calls_of_one_tenant_that_never_end_leave_slots_of_the_tool_to_the_others() {
+    let mut gate = shared(Slots::default());
+    assert_eq!(fill(&mut gate, 1_000, "loud"), 192);
+    assert!(gate.enter(slot(1, "quiet", "http", 9), Some("alive")), "another host");
+    assert!(gate.enter(slot(2, "quiet", "http", 9), Some("one")), "a host that the other tenant calls too");
+    assert_eq!(fill(&mut gate, 2_000, "loud too"), 46, "three times what it leaves free");
+    assert!(gate.enter(slot(3, "third", "http", 9), Some("alive")));
+}
+
+#[test]
+fn one_tenant_alone_has_all_slots() {
+    let mut gate = Turnstile::new(Slots::default());
+    assert_eq!(fill(&mut gate, 1_000, "loud"), 256);
+}
+
+#[test]
+fn a_tenant_does_not_take_the_whole_process() {
+    let mut gate = shared(Slots { total: 8, ..Slots::default() });
+    let tools = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let taken = tools.iter().zip(1_000..).filter(|(tool, run)| gate.enter(slot(*run, "loud", tool, 5), None));
+    assert_eq!(taken.count(), 6);
+    assert!(gate.enter(slot(1, "quiet", "a", 9), None));
+}
+
+#[test]
+fn whoever_waits_for_more_than_its_share_goes_on_when_a_call_of_its_own_ends() {
+    let mut gate = shared(Slots { per_tool: 4, ..Slots::default() });
+    assert!((1..=3).all(|run| gate.enter(slot(run, "loud", "t", 5), None)));
+    assert!(!gate.enter(slot(4, "loud", "t", 5), None) && gate.enter(slot(5, "quiet", "t", 5), None));
+    assert!(leave(&mut gate, 5).is_empty(), "it is kept for others");
+    assert_eq!(leave(&mut gate, 1), [id(4)]);
+}
+
+#[test]
+fn whoever_waits_for_a_host_beyond_its_share_goes_on_when_its_tenant_is_alone() {
+    let mut gate = shared(Slots { per_host: 4, ..Slots::default() });
+    assert!((1..=3).all(|run| enter(&mut gate, run, "host")) && !enter(&mut gate, 4, "host"));
+    assert!(gate.enter(slot(9, "b", "http", 5), Some("elsewhere")));
+    assert!(leave(&mut gate, 9).is_empty());
+    gate.share(false);
+    assert!(gate.enter(slot(9, "a", "http", 5), Some("elsewhere")));
+    assert_eq!(leave(&mut gate, 9), [id(4)]);
+}
+
+#[test]
+fn one_tenant_does_not_take_all_places_to_wait() {
+    let mut gate = shared(Slots { per_host: 1, waiting: 8, ..Slots::default() });
+    let refused = (1..=9).find(|run| !enter(&mut gate, *run, "dead") && gate.crowded(id(*run)).is_some());
+    assert_eq!(refused, Some(8), "one call is under way, six wait");
+    let crowded = gate.crowded(id(8)).unwrap();
+    assert_eq!((crowded.waiting, crowded.tenant.as_deref()), (6, Some("a")));
+    assert!(gate.forget_run(id(8)).is_empty());
+    assert!(!gate.enter(slot(20, "b", "http", 5), Some("dead")));
+    assert_eq!(gate.crowded(id(20)), None);
+}
+
+#[test]
+fn one_tenant_does_not_fill_the_memory_for_a_tool_nor_what_is_remembered() {
+    let mut gate = shared(Slots { per_tool: 1, in_memory_per_tool: 4, remembered: 4, ..Slots::default() });
+    let mut waits = |run, tenant, urgency| {
+        !gate.enter(slot(run, tenant, "t", urgency), None) && gate.park(id(run), false).is_none()
+    };
+    assert!(!waits(1, "loud", 5) && waits(2, "loud", 5) && waits(3, "loud", 5) && !waits(4, "loud", 5));
+    assert!(waits(5, "quiet", 1), "there is room in memory for it");
+    for run in 10..20 {
+        assert!(!gate.enter(slot(run, "loud", "t", 5), None) && gate.park(id(run), true).is_some());
+    }
+    assert!(gate.park(id(5), true).is_some());
+    assert_eq!(leave(&mut gate, 1), [id(5)], "its wish was kept");
+}

@@ -1,0 +1,81 @@
+//! How much of something that all tenants share one of them may hold.
+//!
+//! One rule for every such pool: a tenant holds at most [`TENANT_HELD_PER_FREE_MAX`] times what it leaves free. Alone it
+//! gets three quarters, two that want all they can get share six sevenths, and whoever holds nothing finds room however
+//! many others want more.
+
+use crate::limits::TENANT_HELD_PER_FREE_MAX;
+
+/// A pool as one tenant finds it that wants one place more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// How many places there are.
+    pub total: usize,
+    /// How many are taken.
+    pub taken: usize,
+    /// How many of these the tenant has.
+    pub held: usize,
+}
+
+impl Pool {
+    /// Whether there is a place, whoever wants it.
+    #[must_use]
+    pub const fn has_place(self) -> bool {
+        self.taken < self.total
+    }
+
+    /// Whether the tenant may take a place; `shared` if there are other tenants.
+    #[must_use]
+    pub const fn has_room(self, shared: bool) -> bool {
+        self.has_place() && (!shared || self.held == 0 || self.leaves_enough())
+    }
+
+    const fn leaves_enough(self) -> bool {
+        let left = self.total - self.taken - 1;
+        self.held < left.saturating_mul(TENANT_HELD_PER_FREE_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What each of several tenants has when all take as much as they may, one after the other.
+    fn greedy(total: usize, tenants: usize, shared: bool) -> Vec<usize> {
+        let mut held = vec![0; tenants];
+        loop {
+            let before = held.clone();
+            for n in 0..tenants {
+                let pool = Pool { total, taken: held.iter().sum(), held: held[n] };
+                held[n] += usize::from(pool.has_room(shared));
+            }
+            if held == before {
+                return held;
+            }
+        }
+    }
+
+    #[test]
+    fn a_tenant_alone_has_everything_and_three_quarters_once_there_are_others() {
+        assert_eq!(greedy(256, 1, false), [256]);
+        assert_eq!(greedy(256, 1, true), [192]);
+    }
+
+    #[test]
+    fn however_many_want_more_one_who_has_nothing_finds_a_place() {
+        for tenants in 1..=20 {
+            let held = greedy(256, tenants, true);
+            let pool = Pool { total: 256, taken: held.iter().sum(), held: 0 };
+            assert!(pool.has_room(true), "{held:?}");
+            assert!(held.iter().max().unwrap() - held.iter().min().unwrap() <= 1, "{held:?}");
+        }
+    }
+
+    #[test]
+    fn a_small_pool_gives_each_at_least_one() {
+        assert_eq!([1, 2, 3, 4].map(|total| greedy(total, 1, true)[0]), [1, 1, 2, 3]);
+        assert_eq!(greedy(1, 3, true), [1, 0, 0]);
+        assert_eq!(greedy(3, 3, true), [1, 1, 1]);
+        assert!(!Pool { total: 3, taken: 5, held: 0 }.has_room(true), "more are taken than there are");
+    }
+}
