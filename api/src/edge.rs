@@ -1,14 +1,14 @@
 //! What the handlers share: time, randomness, stores, the checks behind readiness, the metrics text.
 
 use crate::access::refused_bytes::RefusedBytes;
-use crate::flow::streams::Streams;
+use crate::flow::streams::{Full, Place, Streams};
 use crate::ops::readyz::KeptAnswer;
 use crate::trace::{Origin, TraceContext};
 use axum::http::Uri;
 use chimera_core::limits;
-use chimera_engine::access::Access;
+use chimera_engine::access::{Access, Permit};
 use chimera_engine::flow::Flow;
-use chimera_engine::port::{Blobs, Clock, Random};
+use chimera_engine::port::{Blobs, Clock, Random, Tenancy};
 use futures::future::{BoxFuture, OptionFuture};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -181,6 +181,12 @@ impl Edge {
     #[must_use]
     pub fn with_streams_max(self, total: usize, per_actor: usize) -> Self {
         self.with(|parts| parts.streams = Streams::bounded(total, per_actor))
+    }
+
+    /// A place for a stream of events.
+    pub(crate) fn stream_for(&self, permit: &Permit) -> Result<Place, Full> {
+        let shared = self.access.as_ref().is_some_and(|access| access.directory().is_shared());
+        self.streams.enter(permit.tenant(), permit.actor(), shared)
     }
 
     /// Sets who lets callers in. Without it nobody is let in.

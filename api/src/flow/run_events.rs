@@ -22,6 +22,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use chimera_core::error::Code;
 use chimera_core::limits;
+use chimera_engine::access::Permit;
 use chimera_engine::flow::Feed;
 use futures::{Stream, stream};
 use serde::Deserialize;
@@ -71,7 +72,7 @@ pub(crate) async fn events(
         return Err(ApiError::new(Code::SchemaInvalid, what).with("parameter", "after"));
     }
     let after = resumed.or(which.after).unwrap_or(0);
-    let place = edge.streams.enter(caller.permit.actor()).map_err(|full| full_up(full, caller.permit.actor()))?;
+    let place = edge.stream_for(&caller.permit).map_err(|full| full_up(full, &caller.permit))?;
     let first = caller.flow.feed(&caller.permit, run, after).await?;
     if first.over && resumed.is_some() {
         return Ok(StatusCode::NO_CONTENT.into_response());
@@ -93,9 +94,13 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<i64>, ApiError> {
 }
 
 /// The refusal of a stream for which there is no place.
-fn full_up(full: Full, actor: &str) -> ApiError {
+fn full_up(full: Full, permit: &Permit) -> ApiError {
+    let (actor, tenant) = (permit.actor(), permit.tenant());
     let what = match full {
         Full::All => "too many streams of events are open".to_owned(),
+        Full::Tenant(held) => {
+            format!("tenant {tenant} has {held} streams of events open, as many as it may: close one first")
+        }
         Full::Actor(held) => format!("{actor} has {held} streams of events open, as many as it may: close one first"),
     };
     ApiError::new(Code::Overloaded, what).retry_after(1)

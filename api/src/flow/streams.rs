@@ -1,6 +1,7 @@
-//! How many streams of events may be open: so many in all, and so many for each actor, so that one who opens
-//! streams without end takes none from the others.
+//! How many streams of events may be open: so many in all, so many for each actor, and for each of several tenants its
+//! share, so that one who opens streams without end takes none from the others.
 
+use chimera_core::access::Pool;
 use chimera_core::limits::{EVENT_STREAMS_MAX, EVENT_STREAMS_PER_ACTOR_MAX};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,11 +18,13 @@ pub(crate) struct Streams {
 struct Open {
     total: usize,
     by_actor: BTreeMap<String, usize>,
+    by_tenant: BTreeMap<String, usize>,
 }
 
 /// The place of one stream; it is free again when this is dropped.
 pub(crate) struct Place {
     open: Arc<Mutex<Open>>,
+    tenant: String,
     actor: String,
 }
 
@@ -32,6 +35,8 @@ pub(crate) enum Full {
     All,
     /// The actor has as many as it may.
     Actor(usize),
+    /// The tenant has as many as it may.
+    Tenant(usize),
 }
 
 impl Default for Streams {
@@ -45,19 +50,25 @@ impl Streams {
         Self { open: Arc::default(), total_max, per_actor_max }
     }
 
-    /// A place for a stream of an actor.
-    pub(crate) fn enter(&self, actor: &str) -> Result<Place, Full> {
+    /// A place for a stream of a tenant's actor; `shared` if there are several tenants.
+    pub(crate) fn enter(&self, tenant: &str, actor: &str, shared: bool) -> Result<Place, Full> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let held = open.by_actor.get(actor).copied().unwrap_or(0);
         if held >= self.per_actor_max {
             return Err(Full::Actor(held));
         }
-        if open.total >= self.total_max {
+        let of_tenant = open.by_tenant.get(tenant).copied().unwrap_or(0);
+        let pool = Pool { total: self.total_max, taken: open.total, held: of_tenant };
+        if !pool.has_place() {
             return Err(Full::All);
+        }
+        if !pool.has_room(shared) {
+            return Err(Full::Tenant(of_tenant));
         }
         open.total += 1;
         open.by_actor.insert(actor.to_owned(), held + 1);
-        Ok(Place { open: Arc::clone(&self.open), actor: actor.to_owned() })
+        open.by_tenant.insert(tenant.to_owned(), of_tenant + 1);
+        Ok(Place { open: Arc::clone(&self.open), tenant: tenant.to_owned(), actor: actor.to_owned() })
     }
 }
 
@@ -65,11 +76,16 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.total = open.total.saturating_sub(1);
-        let left = open.by_actor.get(&self.actor).copied().unwrap_or(0).saturating_sub(1);
-        match left {
-            0 => drop(open.by_actor.remove(&self.actor)),
-            left => drop(open.by_actor.insert(self.actor.clone(), left)),
-        }
+        count_down(&mut open.by_actor, &self.actor);
+        count_down(&mut open.by_tenant, &self.tenant);
+    }
+}
+
+fn count_down(counts: &mut BTreeMap<String, usize>, name: &str) {
+    let left = counts.get(name).copied().unwrap_or(0).saturating_sub(1);
+    match left {
+        0 => drop(counts.remove(name)),
+        left => drop(counts.insert(name.to_owned(), left)),
     }
 }
 
@@ -77,16 +93,33 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
+    fn open(streams: &Streams, actor: &str) -> Result<Place, Full> {
+        streams.enter("acme", actor, false)
+    }
+
     #[test]
     fn one_actor_takes_only_its_share_and_gives_back_what_it_had() {
         let streams = Streams::bounded(3, 2);
-        let mut ann: Vec<Place> = (0..2).map(|_| streams.enter("user_ann").ok().unwrap()).collect();
-        assert_eq!(streams.enter("user_ann").err(), Some(Full::Actor(2)));
-        let bob = streams.enter("user_bob").ok().unwrap();
-        assert_eq!(streams.enter("user_cat").err(), Some(Full::All));
+        let mut ann: Vec<Place> = (0..2).map(|_| open(&streams, "user_ann").ok().unwrap()).collect();
+        assert_eq!(open(&streams, "user_ann").err(), Some(Full::Actor(2)));
+        let bob = open(&streams, "user_bob").ok().unwrap();
+        assert_eq!(open(&streams, "user_cat").err(), Some(Full::All));
         drop((ann.pop(), bob));
-        assert!(streams.enter("user_ann").is_ok() && streams.enter("user_cat").is_ok());
+        assert!(open(&streams, "user_ann").is_ok() && open(&streams, "user_cat").is_ok());
         drop(ann);
-        assert!(streams.open.lock().unwrap().by_actor.is_empty());
+        let held = streams.open.lock().unwrap();
+        assert!(held.by_actor.is_empty() && held.by_tenant.is_empty());
+    }
+
+    /// With many actors too.
+    #[test]
+    fn one_tenant_takes_only_its_share() {
+        let streams = Streams::bounded(256, 32);
+        let taken: Vec<Place> =
+            (0..192).map(|n| streams.enter("loud", &format!("user_{}", n % 8), true).ok().unwrap()).collect();
+        assert_eq!(streams.enter("loud", "user_9", true).err(), Some(Full::Tenant(192)));
+        assert!(streams.enter("quiet", "user_ann", true).is_ok());
+        drop(taken);
+        assert!(streams.enter("loud", "user_9", true).is_ok());
     }
 }
