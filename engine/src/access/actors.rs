@@ -10,11 +10,14 @@ use crate::ledger::audit::{self, Event, Writer};
 use crate::port::CommitError;
 use chimera_core::access::registry::{BadEntry, Entry, Kind, check_spelling, is_name};
 use chimera_core::access::tables::{ACTOR_KEYS, ACTORS, TENANTS};
-use chimera_core::access::{ADMIN, ANONYMOUS, Level, Secret, scope, seal};
+use chimera_core::access::{ADMIN, ANONYMOUS, Level, Pool, Secret, scope, seal};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::air::did_you_mean;
 use chimera_core::ledger::{ActorType, SubjectType};
-use chimera_core::limits::{ACTOR_KEY_CHARS_MIN, ACTOR_KEYS_MAX, ACTORS_MAX, ADMIN_QUOTA_MIN, ROLES_NAMED_MAX};
+use chimera_core::limits::{
+    ACTOR_KEY_CHARS_MIN, ACTOR_KEYS_MAX, ACTORS_MAX, ACTORS_OWN_MIN, ADMIN_QUOTA_MIN, ROLES_NAMED_MAX,
+    TENANT_ACTORS_MAX,
+};
 use chimera_core::record::{Conflict, Insert, Json, Row, Scope, Select, Tx, Update, Value};
 use chimera_core::time::Timestamp;
 use serde_json::json;
@@ -141,8 +144,8 @@ impl Directory {
         if row.as_ref().is_some_and(|row| row.text("tenant_id") != entry.tenant) {
             return Err(AccessError::refused(Code::RbacForbidden, "the actor belongs to another tenant"));
         }
-        if row.is_none() && self.snapshot().registry.entries().count() >= ACTORS_MAX {
-            return Err(AccessError::refused(Code::ValidationFailed, "the registry holds no more actors"));
+        if row.is_none() {
+            self.check_room_for(&entry.tenant)?;
         }
         self.found_tenant(&entry.tenant, now).await?;
         let mut tx = Tx::default();
@@ -156,6 +159,27 @@ impl Directory {
         audit::commit(&*self.parts.records, tx).await?;
         self.changed().await?;
         Ok(self.shown(&self.snapshot(), &entry.id))
+    }
+
+    /// Refuses a new entry for which there is no room: no tenant takes it from another, and none from the default one.
+    fn check_room_for(&self, tenant: &str) -> Result<(), AccessError> {
+        let (snapshot, own) = (self.snapshot(), self.settings.tenant.as_str());
+        let count =
+            |counts: &dyn Fn(&str) -> bool| snapshot.registry.entries().filter(|entry| counts(&entry.tenant)).count();
+        if count(&|_| true) >= ACTORS_MAX {
+            return Err(AccessError::refused(Code::ValidationFailed, "the registry holds no more actors"));
+        }
+        if tenant == own {
+            return Ok(());
+        }
+        let (taken, held) = (count(&|of| of != own), count(&|of| of == tenant));
+        let pool = Pool { total: ACTORS_MAX - ACTORS_OWN_MIN, taken, held };
+        if held < TENANT_ACTORS_MAX && pool.has_room(true) {
+            return Ok(());
+        }
+        let slug = snapshot.slug_of(tenant);
+        let message = format!("the tenant {slug} has {held} actors, as many as it may; remove some that are not used");
+        Err(AccessError::refused(Code::ValidationFailed, message))
     }
 
     /// Refuses a new name that people could take for another.

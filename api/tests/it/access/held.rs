@@ -1,10 +1,11 @@
 //! Keys that count no more: they are in nobody's way, they go, and none of them comes back.
 
 use super::porch::{entry, porch_with};
-use chimera_core::access::tables::ACTOR_KEYS;
-use chimera_core::limits::{ACTOR_KEYS_MAX, ACTORS_MAX};
+use chimera_core::access::tables::{ACTOR_KEYS, ACTORS};
+use chimera_core::access::{Entry, Secret};
+use chimera_core::limits::{ACTOR_KEYS_MAX, ACTORS_MAX, ACTORS_OWN_MIN, TENANT_ACTORS_MAX};
 use chimera_core::record::{Row, Value as Cell};
-use chimera_testkit::access::settings;
+use chimera_testkit::access::{key_of, settings};
 use chimera_testkit::flow::TENANT;
 use reqwest::Method;
 use serde_json::json;
@@ -69,4 +70,46 @@ async fn a_registry_that_can_not_be_read_again_is_told() {
     porch.house.stage.records.heal();
     porch.directory.refresh().await.unwrap();
     assert!(!porch.directory.is_behind());
+}
+
+/// With rights of its own to make actors too.
+#[tokio::test]
+async fn a_tenant_that_makes_actors_without_end_takes_no_room_from_others() {
+    let keeper = |id: &str, tenant: &str| Entry { tenant: tenant.to_owned(), ..entry(id, &["actors.write"]) };
+    let mut entries = vec![keeper("loud_*", "loud"), keeper("quiet_*", "quiet")];
+    entries.extend([keeper("loud_ann", "loud"), keeper("quiet_ann", "quiet")]);
+    let mut settings = settings(TENANT, entries);
+    settings.keys.extend(["loud_ann", "quiet_ann"].map(|actor| (actor.to_owned(), Secret::new(key_of(actor)))));
+    let porch = porch_with(settings, None).await;
+    let put = async |actor: &str, id: &str| {
+        porch.ask(actor, Method::PUT, &format!("/actors/{id}"), json!({"scopes": ["actors.write"]})).await
+    };
+    assert_eq!(put("loud_ann", "loud_bob").await.status, 200);
+    let crowd = |tenants: &[(&str, usize)]| {
+        porch.house.stage.records.tamper(&ACTORS, |rows| {
+            let model = rows[0].clone();
+            rows.truncate(1);
+            for (tenant, count) in tenants {
+                rows.extend((0..*count).map(|n| {
+                    let mut row = model.clone();
+                    row.cells[ACTORS.position("id").unwrap()] = format!("{tenant}_{n:05}").into();
+                    row.cells[ACTORS.position("tenant_id").unwrap()] = (*tenant).into();
+                    row
+                }));
+            }
+        });
+    };
+    crowd(&[("loud", TENANT_ACTORS_MAX)]);
+    porch.directory.refresh().await.unwrap();
+    let refused = put("loud_ann", "loud_more").await;
+    assert_eq!((refused.status, refused.code()), (422, "VALIDATION_FAILED"), "{refused:?}");
+    assert!(refused.body["detail"].as_str().unwrap().contains("the tenant loud has 20"), "{refused:?}");
+    assert_eq!((put("quiet_ann", "quiet_bob").await.status, put("admin", "user_cat").await.status), (200, 200));
+
+    let guests: Vec<String> = (0..20).map(|n| format!("loud{n}")).collect();
+    let each = (ACTORS_MAX - ACTORS_OWN_MIN) / guests.len();
+    crowd(&guests.iter().map(|tenant| (tenant.as_str(), each)).collect::<Vec<_>>());
+    porch.directory.refresh().await.unwrap();
+    assert_eq!(put("quiet_ann", "quiet_cat").await.status, 422, "the guests have all that is for guests");
+    assert_eq!(put("admin", "user_dan").await.status, 200);
 }
