@@ -8,6 +8,7 @@
 use super::{SecretName, fits};
 use crate::flow::tool::{Reach, Spec};
 use crate::limits::TENANT_SLUG_CHARS_MAX;
+use crate::text::is_shapeless;
 use serde_json::Value;
 
 /// Where objects of tenants other than the default one lie in a bucket.
@@ -133,35 +134,59 @@ pub fn is_domain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(label)
 }
 
-/// What stands in no plain address before its domain.
-const ODD_IN_ADDRESSES: [char; 13] = ['@', ',', ';', ':', '%', '!', '?', '#', '/', '\\', '"', '\n', '\r'];
+/// Schemes of URLs whose host every parser looks for at the same place.
+const PLAIN_SCHEMES: [&str; 4] = ["http", "https", "ws", "wss"];
 
-/// The host of a mail address, a URL or a host with or without a port. None where it can't be told for
-/// certain, so that nobody hides behind an odd spelling.
+/// Signs that a URL has behind its host beside letters and digits. `@` is not among them: some parsers take what
+/// stands before the last one of the whole URL for user info.
+const PATH_SIGNS: &str = "/?#%-._~!$&'()*+,;=:[]";
+
+/// The host of a mail address, a URL or a host with or without a port. Only the plain spelling of each has one:
+/// where two parsers could find different hosts, none can be told, so that nobody hides behind an odd spelling.
 fn host_of(destination: &str) -> Option<String> {
-    let text = destination.trim();
-    let authority = match text.split_once("://") {
-        Some((_, rest)) => {
-            let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or_default();
-            if authority.contains('@') {
-                return None;
-            }
-            authority
-        }
-        // `Ann <ann@acme.example>` is an address too.
-        None => match text.rsplit_once('@') {
-            // One address and nothing else: a second one, a route or a parameter may lead elsewhere.
-            Some((before, _)) if before.contains(ODD_IN_ADDRESSES) => return None,
-            Some((_, domain)) => domain.trim_end_matches('>'),
-            None => text,
-        },
+    let host = match (destination.split_once("://"), destination.rsplit_once('@')) {
+        (Some((scheme, rest)), _) => url_host(scheme, rest)?,
+        (None, Some((before, domain))) => mail_domain(before, domain)?,
+        (None, None) => without_port(destination)?,
     };
-    let host = match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
-        _ => authority,
-    };
-    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    let host = host.to_ascii_lowercase();
     is_domain(&host).then_some(host)
+}
+
+fn url_host<'a>(scheme: &str, rest: &'a str) -> Option<&'a str> {
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let plain = |sign: char| sign.is_ascii_alphanumeric() || PATH_SIGNS.contains(sign);
+    let known = PLAIN_SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme));
+    without_port(authority).filter(|_| known && path.chars().all(plain))
+}
+
+/// The domain of `ann@acme.example` or `Ann <ann@acme.example>`, and of nothing that says more: a second address,
+/// a route, a quoted name or a comment may lead elsewhere.
+fn mail_domain<'a>(before: &str, domain: &'a str) -> Option<&'a str> {
+    let (local, domain) = match before.split_once('<') {
+        Some((name, local)) => {
+            let plain = |sign: char| !is_shapeless(sign) && (sign.is_alphanumeric() || " .-'".contains(sign));
+            let domain = domain.strip_suffix('>')?;
+            (local, Some(domain).filter(|_| name.chars().all(plain))?)
+        }
+        None => (before, domain),
+    };
+    let part = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_+-'".contains(&byte))
+    };
+    local.split('.').all(part).then_some(domain)
+}
+
+/// A host without its port and without the one dot that may end it.
+fn without_port(authority: &str) -> Option<&str> {
+    let host = match authority.split_once(':') {
+        Some((host, port)) => {
+            let plain = (1..=5).contains(&port.len()) && port.bytes().all(|byte| byte.is_ascii_digit());
+            Some(host).filter(|_| plain)?
+        }
+        None => authority,
+    };
+    Some(host.strip_suffix('.').unwrap_or(host))
 }
 
 #[cfg(test)]
@@ -226,6 +251,9 @@ mod tests {
             "http://acme.example:8080",
             "acme.example",
             "acme.example.",
+            "https://acme.example./a%20b?c=d&e=[1]#f",
+            "o'neill.ann+x@acme.example",
+            "Jürgen O'Neill-Lang <j@acme.example>",
         ] {
             assert!(!acme().is_outside(inside), "{inside}");
         }
@@ -250,6 +278,38 @@ mod tests {
             "evil.test!bob@acme.example",
             "Bob bob@evil.test <ann@acme.example>",
             "ann@acme.example\nbcc: bob@evil.test",
+            "https://acme.example\\@evil.test/",
+            "https://acme.example\\.evil.test/",
+            "https://acme.example/\\evil.test",
+            "https://acme.example/@evil.test",
+            "https://acme.example/ @evil.test/",
+            "https://acme.example/\u{200b}",
+            "https://acme.example..",
+            "https://.acme.example",
+            "https://a..acme.example",
+            "https://ann@acme.example/",
+            "https://%61cme.example/",
+            "https://ä.acme.example/",
+            "https://acme.example:",
+            "https://acme.example:80:80/",
+            "https://acme.example\t/",
+            "https:/\\acme.example",
+            "javascript://acme.example/",
+            "file://acme.example/x",
+            "blob:https://acme.example/",
+            " https://acme.example/",
+            "acme.example\u{2028}",
+            "ann@acme.example\u{2028}",
+            "ann@acme.example\u{200b}",
+            " ann@acme.example",
+            "ann@acme.example.",
+            "ann@acme.example:25",
+            "ann@acme.example>",
+            "<bob@evil.test> <ann@acme.example>",
+            "Bob <bob@evil.test> (ann@acme.example)",
+            "\"bob@evil.test\"@acme.example",
+            "ann(bob)@acme.example",
+            "mailto:ann@acme.example",
             "",
             "@",
         ] {

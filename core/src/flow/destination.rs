@@ -6,6 +6,7 @@
 
 use super::tool::Spec;
 use crate::access::tenant::is_domain;
+use crate::text::is_shapeless;
 use serde_json::Value;
 
 /// By a capability that ends so a tool says that it writes to somebody.
@@ -110,13 +111,16 @@ fn holds_object(value: &Value) -> bool {
 
 /// Whether all that a text says is mail addresses, URLs, hosts, handles or a phone number.
 fn is_address(text: &str) -> bool {
+    // Programs pass over what hides, and some take a backslash for a slash.
+    let text = text.replace(|char: char| is_shapeless(char) && !char.is_whitespace(), "").replace('\\', "/");
     let text = text.trim();
     let ends_in_one = text.ends_with('>') && text.contains('@');
     let mut words =
         text.split(|char: char| char.is_whitespace() || ",;".contains(char)).filter(|word| !word.is_empty());
     let leads_somewhere = |word: &str| {
-        let host = word.split(['/', ':']).next().unwrap_or_default();
-        word.contains('@') || word.contains("://") || is_host(host)
+        let host = word.trim_start_matches('/').split(['/', ':', '?', '#']).next().unwrap_or_default();
+        let host = host.strip_suffix('.').unwrap_or(host);
+        word.contains('@') || word.contains(":/") || is_host(host)
     };
     ends_in_one || is_phone(text) || words.next().is_some_and(leads_somewhere) && words.all(leads_somewhere)
 }
@@ -191,6 +195,14 @@ mod tests {
             ("text", json!("y@evil.example, z@evil.example")),
             ("body", json!("evil.example/hook")),
             ("title", json!("evil.example:8080")),
+            ("title", json!("evil\u{200b}.example")),
+            ("body", json!("//evil.example/hook")),
+            ("body", json!("https:\\\\evil.example")),
+            ("body", json!("evil.example?x")),
+            ("body", json!("evil.example\u{2060}")),
+            ("to", json!("https://acme.example\\@evil.example/")),
+            ("url", json!("https://acme.example..")),
+            ("cc", json!("ann@acme.example\u{2028}")),
             ("message", json!({"to": "0151123456"})),
             ("content", json!([{"recipient": "U123"}])),
         ] {

@@ -4,5 +4,6 @@ mod autonomy;
 mod factor;
 mod given;
 mod layout;
+mod outside;
 mod planner;
 mod risk;
