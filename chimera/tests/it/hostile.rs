@@ -3,7 +3,8 @@
 use crate::support::{Place, Server};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// How often `/healthz` is asked before anything hostile, to know how fast the machine is.
 const QUIET_ASKS: u32 = 200;

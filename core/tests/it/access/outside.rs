@@ -109,7 +109,7 @@ fn readings(text: &str) -> Vec<String> {
     ];
     let schemed = if text.contains("://") { text.to_owned() } else { format!("https://{}", behind(text, '@')) };
     let parsed = Url::parse(&schemed).ok();
-    found.push(parsed.and_then(|url| url.host_str().map(|host| without_port(host))).unwrap_or_default());
+    found.push(parsed.and_then(|url| url.host_str().map(without_port)).unwrap_or_default());
     found
 }
 
