@@ -33,7 +33,7 @@ fn parts() -> Vec<String> {
 
 /// Those that differ in more than their letters: what begins a pattern, a token of each alphabet, and marks.
 fn begins() -> Vec<String> {
-    let fields = ["token=", "token: ", "cookie:", "Some(", "a", "1", "%25"];
+    let fields = ["token=", "token: ", "token:x( ", "cookie:", "Some(", "a", "1", "%25"];
     let marks = "\"\\ \n:@./-_([])".chars().map(String::from);
     let tables = pattern::begins().into_iter().chain(token::alphabets()).chain(fields);
     let mut begins: Vec<String> = tables.map(String::from).chain(marks).collect();
@@ -86,6 +86,20 @@ fn no_two_parts_of_patterns_are_costly_to_repeat() {
         }
     }
     assert_linear(&faults);
+}
+
+/// Many fields whose value, behind their brackets, is one and the same.
+#[test]
+fn a_value_that_many_fields_share_is_looked_at_once() {
+    let redactor = Redactor::default();
+    let faults = ["\"", "'", "x", "[redacted]"].iter().filter_map(|quote| {
+        let made = |bytes| {
+            let escapes = "\\".repeat(bytes);
+            format!("{}{escapes}{quote}{escapes}{quote}", repeated(&["token:x( "], bytes * 2))
+        };
+        fault(&redactor, &["token:x( ", "\\", quote], made, LOOKS_MAX)
+    });
+    assert_linear(&faults.collect::<Vec<_>>());
 }
 
 /// Values that go on like the text for long.

@@ -85,10 +85,14 @@ struct Seen {
 
 /// Where a run ends that `from` is in: the one that is remembered, or the one that is found now.
 fn run_end(run: &mut Range<usize>, from: usize, find: impl FnOnce() -> usize) -> usize {
-    if !run.contains(&from) {
-        *run = from..find();
+    if run.contains(&from) {
+        return run.end;
     }
-    run.end
+    let end = find();
+    if end > from {
+        *run = from..end;
+    }
+    end
 }
 
 /// For each byte whether a pattern begins with it.
