@@ -4,7 +4,7 @@
 //! and not every store can hold the NUL character; all are refused before a typed value is made, also
 //! where a typed reader would not look.
 
-use chimera_core::json::{self, ParseError};
+use chimera_core::json::{self, Excess, ParseError};
 use chimera_core::limits;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -35,8 +35,12 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Value, JsonError> {
         let pointer = json::pointer_at(bytes, at);
         Err(JsonError::Shape { pointer, reason: format!("{reason}; send it as a text") })
     };
-    match json::parse_exact(bytes) {
+    match json::parse_bounded(bytes) {
         Ok(document) if !json::has_nul(&document) => Ok(document),
+        Err(ParseError::TooMuch { at, what: Excess::Values }) => Err(JsonError::Shape {
+            pointer: json::pointer_at(bytes, at),
+            reason: format!("the document has more than {} values", limits::JSON_VALUES_MAX),
+        }),
         Err(ParseError::IntegerTooLarge { at }) => inexact(at, "a whole number beyond 64 bits would be rounded"),
         Err(ParseError::NumberTooLarge { at }) => inexact(at, "the number is beyond every double"),
         Err(ParseError::NumberInexact { at }) => inexact(at, "the number has more digits than a double holds"),
@@ -205,6 +209,16 @@ mod tests {
             Err(JsonError::Nul { line, column }) => format!("{line}:{column} {NUL}"),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn a_document_with_too_many_values_is_refused_where_they_begin() {
+        let list = |items: usize| format!("{{\"a\":[{}]}}", vec!["2"; items].join(","));
+        assert!(parse(list(limits::JSON_VALUES_MAX - 2).as_bytes()).is_ok());
+        let Err(JsonError::Shape { pointer, reason }) = parse(list(limits::JSON_VALUES_MAX - 1).as_bytes()) else {
+            panic!("it was taken")
+        };
+        assert_eq!((pointer.as_str(), reason.as_str()), ("/a/99998", "the document has more than 100000 values"));
     }
 
     #[test]

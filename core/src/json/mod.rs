@@ -12,9 +12,9 @@ pub use canonical::{canonical, number_text};
 pub(crate) use canonical::{write_integer, write_text};
 pub use digest::Digest32;
 pub(crate) use strict::parse_nested;
-pub use strict::{ParseError, parse, parse_exact, pointer_at};
+pub use strict::{Excess, ParseError, parse, parse_bounded, parse_exact, pointer_at};
 
-use crate::limits::JSON_DEPTH_MAX;
+use crate::limits::{JSON_DEPTH_MAX, JSON_VALUE_BYTES};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -81,6 +81,24 @@ fn deeper_than(value: &Value, levels: usize, path: &mut Vec<String>) -> bool {
     let is_deeper = found.is_some();
     path.extend(found);
     is_deeper
+}
+
+/// Whether a document is larger than so many bytes, roughly. No more of it is looked at than it takes to know.
+#[must_use]
+pub fn is_larger_than(value: &Value, bytes: usize) -> bool {
+    left_of(value, bytes).is_none()
+}
+
+fn left_of(value: &Value, bytes: usize) -> Option<usize> {
+    let bytes = bytes.checked_sub(JSON_VALUE_BYTES)?;
+    match value {
+        Value::String(text) => bytes.checked_sub(text.len()),
+        Value::Array(items) => items.iter().try_fold(bytes, |bytes, item| left_of(item, bytes)),
+        Value::Object(members) => {
+            members.iter().try_fold(bytes, |bytes, (name, member)| left_of(member, bytes.checked_sub(name.len())?))
+        }
+        _ => Some(bytes),
+    }
 }
 
 /// Whether a text of a document, or the name of a member, holds U+0000, which no store can hold.

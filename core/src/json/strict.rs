@@ -5,8 +5,9 @@
 //! double, so that writing and reading never drift apart; of what somebody sends they must be that double.
 
 use super::canonical::number_text;
-use crate::limits::JSON_DEPTH_MAX;
+use crate::limits::{JSON_DEPTH_MAX, JSON_VALUES_MAX};
 use serde_json::{Map, Number, Value};
+use std::fmt;
 
 /// Why bytes are not an acceptable JSON document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,11 +48,13 @@ pub enum ParseError {
         /// Where.
         at: usize,
     },
-    /// Nested too deeply.
-    #[error("nested too deeply at byte {at}")]
-    TooDeep {
+    /// More than a document may have.
+    #[error("{what} at byte {at}")]
+    TooMuch {
         /// Where.
         at: usize,
+        /// Of what.
+        what: Excess,
     },
     /// Something behind the document.
     #[error("content behind the document at byte {at}")]
@@ -59,6 +62,24 @@ pub enum ParseError {
         /// Where.
         at: usize,
     },
+}
+
+/// What a document has too much of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Excess {
+    /// It is nested too deeply.
+    Depth,
+    /// More values than in what somebody sends.
+    Values,
+}
+
+impl fmt::Display for Excess {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Depth => out.write_str("nested too deeply"),
+            Self::Values => write!(out, "more than {JSON_VALUES_MAX} values"),
+        }
+    }
 }
 
 /// Reads exactly one document.
@@ -69,17 +90,23 @@ pub fn parse(text: impl AsRef<[u8]>) -> Result<Value, ParseError> {
 /// Reads exactly one document that somebody sent. A fraction with digits that no double has is refused too: nobody
 /// is shown another number than was sent.
 pub fn parse_exact(text: impl AsRef<[u8]>) -> Result<Value, ParseError> {
-    read(text.as_ref(), JSON_DEPTH_MAX, true)
+    read(text.as_ref(), JSON_DEPTH_MAX, (true, usize::MAX))
+}
+
+/// Reads exactly one document like [`parse_exact`], of at most [`JSON_VALUES_MAX`] values: what a document costs goes
+/// by their number more than by its bytes.
+pub fn parse_bounded(text: impl AsRef<[u8]>) -> Result<Value, ParseError> {
+    read(text.as_ref(), JSON_DEPTH_MAX, (true, JSON_VALUES_MAX))
 }
 
 /// Reads exactly one document that may be nested `depth` levels deep.
 pub(crate) fn parse_nested(bytes: &[u8], depth: usize) -> Result<Value, ParseError> {
-    read(bytes, depth, false)
+    read(bytes, depth, (false, usize::MAX))
 }
 
-fn read(bytes: &[u8], depth: usize, exact: bool) -> Result<Value, ParseError> {
+fn read(bytes: &[u8], depth: usize, (exact, values): (bool, usize)) -> Result<Value, ParseError> {
     let text = std::str::from_utf8(bytes).map_err(|error| ParseError::Unicode { at: error.valid_up_to() })?;
-    let mut reader = Reader { text, at: 0, exact };
+    let mut reader = Reader { text, at: 0, exact, values };
     let value = reader.value(depth)?;
     reader.space();
     if reader.at < text.len() { Err(ParseError::Trailing { at: reader.at }) } else { Ok(value) }
@@ -90,6 +117,8 @@ struct Reader<'a> {
     at: usize,
     /// Refuses a fraction that would be rounded.
     exact: bool,
+    /// How many more values it may have.
+    values: usize,
 }
 
 impl Reader<'_> {
@@ -123,6 +152,7 @@ impl Reader<'_> {
 
     fn value(&mut self, depth: usize) -> Result<Value, ParseError> {
         self.space();
+        self.values = self.values.checked_sub(1).ok_or(ParseError::TooMuch { at: self.at, what: Excess::Values })?;
         match self.peek() {
             Some(b'n') => self.word("null", Value::Null),
             Some(b't') => self.word("true", Value::Bool(true)),
@@ -130,7 +160,7 @@ impl Reader<'_> {
             Some(b'"') => self.string().map(Value::String),
             Some(b'-' | b'0'..=b'9') => self.number(),
             Some(open @ (b'[' | b'{')) => {
-                let depth = depth.checked_sub(1).ok_or(ParseError::TooDeep { at: self.at })?;
+                let depth = depth.checked_sub(1).ok_or(ParseError::TooMuch { at: self.at, what: Excess::Depth })?;
                 self.at += 1;
                 if open == b'[' { self.array(depth) } else { self.object(depth) }
             }

@@ -30,6 +30,15 @@ pub const REFUSED_BODY_BYTES_DEFAULT: u64 = 8 * 1024 * 1024;
 pub const REFUSED_BODY_SENDERS_MAX: usize = 10_000;
 /// Nesting of a JSON document. A deeper one is refused with `SCHEMA_INVALID`, or `VALIDATION_FAILED` within a run.
 pub const JSON_DEPTH_MAX: usize = 64;
+/// Values of a JSON document that somebody sends, lists and objects among them. One with more is refused with
+/// `SCHEMA_INVALID`.
+pub const JSON_VALUES_MAX: usize = 100_000;
+/// Bytes of a body or of a stored run that are worked on by a thread that answers requests. A larger one is read, decided
+/// and shown on threads for such work, a few at a time.
+pub const JSON_BYTES_ASIDE: usize = 16_384;
+/// Bytes that a value counts for besides its text when the size of a document is estimated. A document of many small
+/// values counts as large.
+pub const JSON_VALUE_BYTES: usize = 8;
 /// Characters of a correlation id. A longer one is ignored, and the server makes its own.
 pub const CORRELATION_CHARS_MAX: usize = 128;
 /// Time until the answer to a request begins. After it the request fails with `REQUEST_TIMEOUT`. The setting
