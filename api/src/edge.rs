@@ -183,6 +183,14 @@ impl Edge {
         self.with(|parts| parts.streams = Streams::bounded(total, per_actor))
     }
 
+    /// Goes through work that waits in between, where it holds up nobody if it may keep a processor busy.
+    pub(crate) async fn aside<T>(&self, may_take_long: bool, work: impl Future<Output = T>) -> T {
+        match &self.flow {
+            Some(flow) => flow.aside(may_take_long, work).await,
+            None => work.await,
+        }
+    }
+
     /// A place for a stream of events.
     pub(crate) fn stream_for(&self, permit: &Permit) -> Result<Place, Full> {
         let shared = self.access.as_ref().is_some_and(|access| access.directory().is_shared());

@@ -304,7 +304,8 @@ async fn known(caller: &Caller, run: Uuid, differs: bool) -> Result<Response, Ap
 }
 
 async fn whole(caller: &Caller, run: Uuid, status: StatusCode) -> Result<Response, ApiError> {
-    Ok((status, place_of(run), Json(caller.flow.show(&caller.permit, run).await?)).into_response())
+    let shown = caller.flow.show(&caller.permit, run).await?;
+    Ok((status, place_of(run), place::document(caller, shown).await).into_response())
 }
 
 fn place_of(run: Uuid) -> [(HeaderName, String); 1] {

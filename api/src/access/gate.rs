@@ -22,7 +22,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use chimera_core::error::Code;
-use chimera_core::limits::BODY_RECHECK_MS;
+use chimera_core::limits::{BODY_RECHECK_MS, JSON_BYTES_ASIDE};
 use chimera_engine::access::{Door, Known, Permit, Rate, Turned};
 use std::sync::Arc;
 
@@ -43,9 +43,10 @@ pub(crate) async fn enter(State(edge): State<Edge>, request: Request, next: Next
         Err(refused) => Err(refused),
     };
     let request = Request::from_parts(parts, Body::from(shown.body.clone()));
+    let large = shown.body.len() > JSON_BYTES_ASIDE;
     match received {
-        Ok((Some(known), spent)) => let_in((&edge, known, shown, spent), request, next).await,
-        Ok((None, spent)) => let_through(shown, spent, request, next).await,
+        Ok((Some(known), spent)) => edge.aside(large, let_in((&edge, known, shown, spent), request, next)).await,
+        Ok((None, spent)) => edge.aside(large, let_through(shown, spent, request, next)).await,
         Err(refused) if has_body => last(refused),
         Err(refused) => refused,
     }

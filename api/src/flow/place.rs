@@ -4,10 +4,12 @@
 
 use crate::access::Caller;
 use crate::problem::ApiError;
+use axum::Json;
+use axum::response::{IntoResponse, Response};
 use chimera_core::error::Code;
-use chimera_core::json::Digest32;
+use chimera_core::json::{self as documents, Digest32};
 use chimera_core::limits::{
-    NOTES_BYTES_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, WAIT_SECONDS_MAX, WORKFLOW_ID_CHARS_MAX,
+    JSON_BYTES_ASIDE, NOTES_BYTES_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, WAIT_SECONDS_MAX, WORKFLOW_ID_CHARS_MAX,
 };
 use chimera_core::time::Timestamp;
 use serde_json::{Value, json};
@@ -94,4 +96,10 @@ pub(crate) fn note(text: Option<String>) -> Result<Option<String>, ApiError> {
         }
         text => Ok(text),
     }
+}
+
+/// The answer that shows a document, written where it holds up nobody if it is large.
+pub(crate) async fn document(caller: &Caller, document: Value) -> Response {
+    let large = documents::is_larger_than(&document, JSON_BYTES_ASIDE);
+    caller.flow.aside(large, async { Json(document).into_response() }).await
 }

@@ -5,9 +5,8 @@ use super::refusals::Asking;
 use super::schema::RunDocument;
 use crate::access::Caller;
 use crate::problem::ApiError;
-use axum::Json;
 use axum::extract::Path;
-use serde_json::Value;
+use axum::response::Response;
 
 /// Shows a run.
 #[utoipa::path(
@@ -17,6 +16,7 @@ use serde_json::Value;
     params(("id" = String, Path, description = "The run's id")),
     responses((status = 200, body = RunDocument, description = "The run"), Asking)
 )]
-pub(crate) async fn get(caller: Caller, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
-    Ok(Json(caller.flow.show(&caller.permit, place::run(&id)?).await?))
+pub(crate) async fn get(caller: Caller, Path(id): Path<String>) -> Result<Response, ApiError> {
+    let shown = caller.flow.show(&caller.permit, place::run(&id)?).await?;
+    Ok(place::document(&caller, shown).await)
 }

@@ -8,11 +8,10 @@ use super::schema::StepList;
 use crate::access::Caller;
 use crate::extract::ApiQuery;
 use crate::problem::ApiError;
-use axum::Json;
 use axum::extract::Path;
+use axum::response::Response;
 use chimera_core::limits::PAGE_ROWS_MAX;
 use serde::Deserialize;
-use serde_json::Value;
 
 /// Which page.
 #[derive(Deserialize)]
@@ -38,7 +37,8 @@ pub(crate) async fn steps(
     caller: Caller,
     Path(id): Path<String>,
     ApiQuery(which): ApiQuery<Which>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Response, ApiError> {
     let limit = place::page_rows(which.limit.or(Some(PAGE_ROWS_MAX)))?;
-    Ok(Json(caller.flow.steps(&caller.permit, place::run(&id)?, limit, which.cursor.as_deref()).await?))
+    let steps = caller.flow.steps(&caller.permit, place::run(&id)?, limit, which.cursor.as_deref()).await?;
+    Ok(place::document(&caller, steps).await)
 }

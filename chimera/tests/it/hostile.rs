@@ -54,6 +54,7 @@ fn mix() -> Vec<(String, Value)> {
     let digits: Vec<usize> = (0..9_000).collect();
     let secrets = "Bearer eyJhbGciOi.eyJzdWIiOi.c2ln sk-live-0123456789abcdef password=hunter2 ".repeat(4_000);
     let markdown = "# Title\n\n> * **a** [b](c) `d`\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n".repeat(2_000);
+    let many = vec![json!({"a": 2}); 40_000];
     let texts: serde_json::Map<String, Value> =
         (0..50).map(|n| (format!("p{n}"), json!("xyz".repeat(8_000)))).collect();
     vec![
@@ -67,6 +68,10 @@ fn mix() -> Vec<(String, Value)> {
         goal("eyJ-"),
         goal("https://a:b@"),
         step("local.echo", json!({"value": secrets})),
+        step("local.echo", json!({"value": many})),
+        act(json!({"steps": [{"tool": "local.echo", "inputs": {"value": many}}], "autonomy_level": "L0"})),
+        act(json!({"workflow_id": "idle", "inputs": {"unused": many}, "wait": 10})),
+        act(json!({"workflow_id": "idle", "inputs": {"unused": vec![json!({"a": 2}); 100_000]}, "wait": 10})),
         step("local.summarize", json!({"text": "One more sentence about the weather, and no end. ".repeat(20_000)})),
         step("local.markdown_to_pdf", json!({"markdown": markdown})),
     ]
@@ -100,9 +105,11 @@ fn health_is_told_beside_a_mix_of_hostile_requests() {
     let place = Place::new();
     let server = place.dev(&[]);
     let expensive: Vec<_> = (0..250).map(|n| format!("${{inputs.list.map(a, a * a + {n}).size()}}")).collect();
-    for (id, schema, value) in
-        [("squares", json!({"type": "object"}), json!(expensive)), ("patterned", patterns(), json!("${inputs.p1}"))]
-    {
+    for (id, schema, value) in [
+        ("squares", json!({"type": "object"}), json!(expensive)),
+        ("idle", json!({"type": "object"}), json!("x")),
+        ("patterned", patterns(), json!("${inputs.p1}")),
+    ] {
         let file = place.path(&format!("{id}.json"));
         std::fs::write(&file, workflow(id, &schema, &value).to_string()).unwrap();
         place.json(&["workflow", "apply", file.to_str().unwrap()]);

@@ -19,6 +19,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;
 
+/// Whether a run has so much JSON that working on it may keep a processor busy.
+pub(super) fn is_large(row: &Row) -> bool {
+    let bytes: usize = row.cells.iter().filter_map(|cell| Some(cell.as_json()?.as_str().len())).sum();
+    bytes > limits::JSON_BYTES_ASIDE
+}
+
 /// The row of a run.
 pub(super) async fn run_row(records: &dyn Records, run: Uuid) -> Result<Option<Row>, FlowError> {
     let select = Select::from(&RUNS, Scope::System).with("id", run).take(1);

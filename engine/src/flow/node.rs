@@ -14,6 +14,7 @@ use crate::pulse::Pulse;
 use bytes::Bytes;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::{Action, Head, Owner, Policy, PolicyVerdict, Run, RunStatus, Turn};
+use chimera_core::json;
 use chimera_core::limits;
 use chimera_core::record::{Row, Tx};
 use serde_json::Value;
@@ -179,6 +180,11 @@ impl Flow {
         self.inner.offload.place(may_take_long).await
     }
 
+    /// Goes through work that waits in between, where it holds up nobody if it may keep a processor busy.
+    pub async fn aside<T>(&self, may_take_long: bool, work: impl Future<Output = T>) -> T {
+        self.inner.offload.aside(may_take_long, work).await
+    }
+
     /// What damage of the store keeps anything new from being begun, if so.
     #[must_use]
     pub fn damage(&self) -> Option<Unavailable> {
@@ -235,6 +241,11 @@ impl Flow {
         let last = standing.borrow().clone();
         Some(rested.unwrap_or(last))
     }
+}
+
+/// Whether the turns of a run may keep a processor busy because it was given much.
+fn has_large_inputs(run: &Run) -> bool {
+    json::is_larger_than(&run.head().inputs, limits::JSON_BYTES_ASIDE)
 }
 
 impl Inner {
@@ -323,7 +334,8 @@ impl Inner {
             let _ = told.send(committed.map(drop));
             if !failed {
                 made.into_iter().for_each(|span| inner.parts.spans.ended(span));
-                Drive::new(inner, run, nudges, sender, true).go(turn).await;
+                let (offload, large) = (Arc::clone(&inner.offload), has_large_inputs(&run));
+                offload.aside(large, Drive::new(inner, run, nudges, sender, true).go(turn)).await;
             }
         };
         tokio::spawn(task.instrument(span));
@@ -456,10 +468,13 @@ impl Inner {
         // The place is taken before the rows are read: a run is driven by one task only.
         let Some(sender) = self.driven.enter(id, row.text("tenant_id"), inbox, first) else { return Ok(()) };
         let alone = self.parts.alone || row.get("owner_lane").is_null();
-        match load::load(&*self.parts.records, &self.workflows, row).await {
+        let large = load::is_large(&row);
+        match self.offload.aside(large, load::load(&*self.parts.records, &self.workflows, row)).await {
             Ok(run) => {
                 let span = spans::under_run(&*self.parts.spans, id);
-                tokio::spawn(Drive::new(Arc::clone(self), run, nudges, sender, alone).take_up().instrument(span));
+                let offload = Arc::clone(&self.offload);
+                let drive = Drive::new(Arc::clone(self), run, nudges, sender, alone).take_up();
+                tokio::spawn(async move { offload.aside(large, drive).await }.instrument(span));
                 Ok(())
             }
             Err(error) => {

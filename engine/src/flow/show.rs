@@ -91,6 +91,12 @@ impl Flow {
             asked = load::all(records, select, limits::RUN_ROWS_MAX).await?;
             row = load::seen_run(records, permit, run).await?;
         }
+        self.aside(load::is_large(&row), self.shown(permit, row, asked)).await
+    }
+
+    /// A run, of which all was asked.
+    async fn shown(&self, permit: &Permit, row: Row, asked: Vec<Row>) -> Result<Value, FlowError> {
+        let run = row.uuid("id");
         let waiting = asked.iter().filter(|row| row.text("status") == "pending");
         let mut document = summary(&row);
         let json = |column: &str| row.get(column).as_json().map(Json::to_value);
@@ -172,6 +178,17 @@ impl Flow {
     ) -> Result<Value, FlowError> {
         let records = &*self.inner.parts.records;
         let row = load::seen_run(records, permit, run).await?;
+        self.aside(load::is_large(&row), self.steps_of(permit, row, limit, cursor)).await
+    }
+
+    async fn steps_of(
+        &self,
+        permit: &Permit,
+        row: Row,
+        limit: usize,
+        cursor: Option<&str>,
+    ) -> Result<Value, FlowError> {
+        let (records, run) = (&*self.inner.parts.records, row.uuid("id"));
         let dry = self.dry_calls(permit, &row).await?;
         let mut steps = Vec::new();
         let mut from = cursor.and_then(|cursor| cursor.strip_prefix(UNBEGUN));
