@@ -50,7 +50,7 @@ fn mix() -> Vec<(String, Value)> {
     let act = |body: Value| ("/act".to_owned(), body);
     // What begins like a credential at every few bytes.
     let goal = |part: &str| act(json!({"goal": part.repeat(GOAL_BYTES / part.len())}));
-    let step = |tool: &str, inputs: Value| act(json!({"steps": [{"tool": tool, "inputs": inputs}], "wait": 10}));
+    let step = |tool: &str, inputs: Value| act(json!({"steps": [{"tool": tool, "input": inputs}], "wait": 10}));
     let digits: Vec<usize> = (0..9_000).collect();
     let secrets = "Bearer eyJhbGciOi.eyJzdWIiOi.c2ln sk-live-0123456789abcdef password=hunter2 ".repeat(4_000);
     let markdown = "# Title\n\n> * **a** [b](c) `d`\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n".repeat(2_000);
@@ -69,7 +69,7 @@ fn mix() -> Vec<(String, Value)> {
         goal("https://a:b@"),
         step("local.echo", json!({"value": secrets})),
         step("local.echo", json!({"value": many})),
-        act(json!({"steps": [{"tool": "local.echo", "inputs": {"value": many}}], "autonomy_level": "L0"})),
+        act(json!({"steps": [{"tool": "local.echo", "input": {"value": many}}], "autonomy_level": "L0_Ask"})),
         act(json!({"workflow_id": "idle", "inputs": {"unused": many}, "wait": 10})),
         act(json!({"workflow_id": "idle", "inputs": {"unused": vec![json!({"a": 2}); 100_000]}, "wait": 10})),
         step("local.summarize", json!({"text": "One more sentence about the weather, and no end. ".repeat(20_000)})),
