@@ -21,6 +21,7 @@ use axum::{Extension, Json};
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
+use chimera_core::json::Digest32;
 use chimera_core::ledger::Redactor;
 use chimera_core::limits::{
     ACT_WAIT_DEFAULT, DRAFT_WAIT_MIN, IDEMPOTENCY_KEY_CHARS_MAX, REDACT_AT_ONCE_BYTES_MAX, TARGET_BYTES_MAX,
@@ -201,6 +202,7 @@ pub(crate) fn plain(what: What, request: Value, seed: RunSeed) -> Act {
         run_id: seed.run_id,
         parent_span: seed.span,
         request: Arc::new(request),
+        unmasked: None,
     }
 }
 
@@ -221,6 +223,7 @@ fn read(shown: &Shown, headers: &HeaderMap, seed: RunSeed) -> Result<(Act, Optio
     if let Some(members) = request.as_object_mut() {
         PASSING.iter().for_each(|name| drop(members.remove(*name)));
     }
+    let unmasked = Some(Digest32::of(&request));
     Redactor::default().json(&mut request);
     let what = what(body.goal, body.workflow_id, body.version, body.steps, body.inputs)?;
     let act = Act {
@@ -235,6 +238,7 @@ fn read(shown: &Shown, headers: &HeaderMap, seed: RunSeed) -> Result<(Act, Optio
         notify: body.notify.map(Notify::checked).transpose()?,
         priority: body.priority,
         correlation_id: body.correlation_id,
+        unmasked,
         ..plain(what, request, seed)
     };
     Ok((act, wait))

@@ -87,8 +87,10 @@ pub struct Act {
     pub run_id: Option<Uuid>,
     /// The span of the request.
     pub parent_span: Option<SpanId>,
-    /// The request as it came, without what is different each time.
+    /// The request as it came, without what is different each time, and masked.
     pub request: Arc<Value>,
+    /// The digest of the same before it was masked, if that is known.
+    pub unmasked: Option<Digest32>,
 }
 
 /// What became of a request to act.
@@ -233,6 +235,8 @@ impl Access {
         }
         let Some(key) = ask.idempotency_key.clone() else { return self.attempt(permit, ask).await };
         check_key(&key)?;
+        let mut ask = ask;
+        self.seal_request(permit, &mut ask);
         let asked = Asked { request: Arc::clone(&ask.request), on_duplicate: ask.on_duplicate };
         let costly = matches!(ask.what, What::Goal { .. });
         let turn = self.lately.turn(permit, &key).await;

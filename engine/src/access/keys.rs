@@ -7,14 +7,16 @@
 //! then is thrown away.
 
 use super::AccessError;
-use super::act::{Access, Acted, OnDuplicate};
+use super::act::{Access, Act, Acted, OnDuplicate};
 use super::permit::Permit;
 use super::settings::WithoutCounters;
 use crate::flow::RunKey;
 use crate::port::{Claim, CounterError, Counters};
+use chimera_core::access::{Secret, mac};
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::request_of_row;
 use chimera_core::flow::tables::RUNS;
+use chimera_core::json::Digest32;
 use chimera_core::limits::{
     IDEMPOTENCY_KEY_CHARS_MAX, KEY_CLAIM_ABANDONED_SECONDS, KEY_CLAIM_LOOK_INTERVAL, RECENT_KEYS_MAX,
 };
@@ -83,6 +85,14 @@ impl Access {
     /// A key with the form that is only this actor's.
     pub(super) fn run_key(&self, permit: &Permit, said: &str) -> RunKey {
         RunKey::new(&self.directory.parts.seal, permit, said)
+    }
+
+    /// Adds to a request what tells it from others.
+    pub(super) fn seal_request(&self, permit: &Permit, ask: &mut Act) {
+        let Some(unmasked) = ask.unmasked else { return };
+        if let Some(members) = Arc::make_mut(&mut ask.request).as_object_mut() {
+            members.insert(SEALED.to_owned(), seal_of(&self.directory.parts.seal, permit, unmasked).into());
+        }
     }
 
     async fn is_run(&self, id: &str) -> Result<bool, AccessError> {
@@ -218,11 +228,31 @@ pub(super) fn check_key(key: &str) -> Result<(), AccessError> {
     Err(ErrorBody::new(Code::ValidationFailed, message).with("pointer", "/idempotency_key").into())
 }
 
+/// The member of a stored request that tells it from others, also where both are masked.
+const SEALED: &str = "request_seal";
+
+/// What tells a request from others: the digest of what was said before it was masked, keyed, because who could work
+/// it out could find a short secret by trying. It begins with the name of its key.
+fn seal_of(key: &Secret, permit: &Permit, unmasked: Digest32) -> String {
+    let name = mac::sign(key, b"request");
+    let place = format!("request\0{}\0{}\0{unmasked}", permit.tenant(), permit.actor());
+    format!("{}:{}", name.get(..8).unwrap_or_default(), mac::sign(key, place.as_bytes()))
+}
+
+/// Whether two requests that were sealed under the same key are different ones; none: that can't be told.
+fn seals_differ(one: Option<&str>, other: Option<&str>) -> Option<bool> {
+    let (one, other) = (one?, other?);
+    let (one_key, other_key) = (one.split_once(':')?.0, other.split_once(':')?.0);
+    (one_key == other_key).then(|| one != other)
+}
+
 /// The answer to a request whose key was used before.
 pub(super) fn duplicate(row: &Row, asked: &Asked) -> Result<Acted, AccessError> {
     let run = row.uuid("id");
     let (before, _) = request_of_row(row);
-    let differs = without_span(before) != without_span((*asked.request).clone());
+    let seal = |request: &Value| request.get(SEALED).and_then(Value::as_str).map(str::to_owned);
+    let sealed = seals_differ(seal(&before).as_deref(), seal(&asked.request).as_deref());
+    let differs = sealed.unwrap_or_else(|| as_said(before) != as_said((*asked.request).clone()));
     if asked.on_duplicate == OnDuplicate::Return {
         return Ok(Acted::Duplicate { run, differs });
     }
@@ -237,9 +267,10 @@ pub(super) fn duplicate(row: &Row, asked: &Asked) -> Result<Acted, AccessError> 
     Err(body.into())
 }
 
-fn without_span(mut request: Value) -> Value {
+/// A request without what was added to it.
+fn as_said(mut request: Value) -> Value {
     if let Some(members) = request.as_object_mut() {
-        members.remove("parent_span");
+        ["parent_span", SEALED].iter().for_each(|added| drop(members.remove(*added)));
     }
     request
 }
@@ -258,6 +289,18 @@ mod tests {
         assert!(!lately.is_abandoned("k", "two", at(6)), "the next holder has its own time");
         assert!(!lately.is_abandoned("k", "three", at(12)));
         assert!(lately.is_abandoned("k", "three", at(17)));
+    }
+
+    #[test]
+    fn requests_that_differ_in_a_masked_place_are_told_apart_unless_their_keys_differ() {
+        let (permit, key) = (Permit::operator("acme"), Secret::new([7; 32]));
+        let seal = |key: &Secret, permit: &Permit, said: &str| seal_of(key, permit, Digest32::of(&Value::from(said)));
+        let one = seal(&key, &permit, "one");
+        assert_eq!(seals_differ(Some(&one), Some(&seal(&key, &permit, "one"))), Some(false));
+        assert_eq!(seals_differ(Some(&one), Some(&seal(&key, &permit, "two"))), Some(true));
+        assert_eq!(seals_differ(Some(&one), Some(&seal(&Secret::new([8; 32]), &permit, "one"))), None);
+        assert_eq!((seals_differ(None, Some(&one)), seals_differ(Some("?"), Some(&one))), (None, None));
+        assert_ne!(one, seal(&key, &Permit::operator("other"), "one"), "nobody can compare with another's");
     }
 
     #[tokio::test]

@@ -82,6 +82,26 @@ async fn the_second_request_under_a_key_starts_nothing_and_learns_of_the_first()
     assert_eq!((runs(&porch), porch.effects()), (1, 1));
 }
 
+/// What is masked is kept nowhere, and yet two requests that differ only there are different ones.
+#[tokio::test]
+async fn requests_that_differ_only_where_they_are_masked_differ() {
+    let porch = porch().await;
+    let secret = |letter: &str| format!("Use sk-{} for it. Done.", letter.repeat(40));
+    let with = |letter: &str| {
+        let mut body = keyed("k");
+        body["steps"][0]["input"]["text"] = secret(letter).into();
+        body
+    };
+    let first = porch.act("n8n_workflow_1", with("a")).await;
+    assert_eq!(first.status, 200, "{first:?}");
+    let kept = porch.rows(&RUNS)[0].get("request_payload").as_json().unwrap().as_str().to_owned();
+    assert!(!kept.contains(&"a".repeat(40)), "it is masked: {kept}");
+    for (letter, differs) in [("a", false), ("b", true)] {
+        let again = porch.act("n8n_workflow_1", with(letter)).await;
+        assert_eq!(again.detail("request_differs"), &json!(differs), "{letter}: {again:?}");
+    }
+}
+
 /// A process that doesn't remember a key, because another used it or because it was started since, is
 /// told by the store: nothing is written twice, and no tool that reaches outside is called again.
 #[tokio::test]

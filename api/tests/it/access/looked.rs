@@ -94,6 +94,7 @@ impl Yard {
             run_id: None,
             parent_span: None,
             request: Arc::new(json!({})),
+            unmasked: None,
         };
         match self.access.act(&service(), act).await {
             Ok(Acted::Started(begun)) => (begun.started.run_id, begun.started.level),
