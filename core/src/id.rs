@@ -37,6 +37,18 @@ pub fn trace_id(run: Uuid) -> String {
 /// receiver can be asked about a call whose row is lost. It begins with the time of its run.
 #[must_use]
 pub fn effect(run: Uuid, key: &str) -> Uuid {
+    within(run, key)
+}
+
+/// The id of what somebody tells a run about one version of something: the same whoever says it, so that of several
+/// who do at once the store takes one.
+#[must_use]
+pub fn signal(run: Uuid, about: &str) -> Uuid {
+    within(run, about)
+}
+
+/// An id that begins with the time of its run and follows from a key.
+fn within(run: Uuid, key: &str) -> Uuid {
     let digest: [u8; 32] = Sha256::digest(key.as_bytes()).into();
     let mut bytes = [0; 16];
     bytes[..6].copy_from_slice(&run.as_bytes()[..6]);

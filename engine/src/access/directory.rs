@@ -5,6 +5,7 @@
 //! So a revocation elsewhere counts at once with a shared bus, and within a second without.
 
 use super::flood::Floods;
+use super::permit::APPROVALS_DECIDE;
 use super::settings::{Settings, WithoutCounters};
 use super::tenants::TenantShown;
 use super::{AccessError, ended};
@@ -15,6 +16,7 @@ use bytes::Bytes;
 use chimera_core::access::registry::{Entry, Kind, Registry, check_spelling, shipped};
 use chimera_core::access::tables::{ACTORS, NONCES, REFRESH_TOKENS, REVOKED_TOKENS, TENANTS, TOKEN_FAMILIES};
 use chimera_core::access::{Guest, Level, Role, Secret, SecretName, Shared, Tenant, scope, seal};
+use chimera_core::flow::run::NotDecider;
 use chimera_core::limits;
 use chimera_core::record::{Compare, Condition, Json, Row, RowCount, Scope, Select, Step, Table, Tx, Value};
 use chimera_core::time::Timestamp;
@@ -186,6 +188,18 @@ impl Directory {
     /// Whether an entry counts in a tenant: it belongs there, or it is an operator's, who may act for every tenant.
     pub(super) fn counts_in(&self, entry: &Entry, tenant: &str) -> bool {
         entry.tenant == tenant || entry.tenant == self.settings.tenant && scope::check_scope(&entry.scopes, "*")
+    }
+
+    /// Why somebody may not decide about what `requester` of a tenant asked for, if they may not.
+    pub(super) fn not_decider(&self, tenant: &str, person: &str, requester: &str) -> Option<NotDecider> {
+        let entry = self.snapshot().registry.resolve(person);
+        let decides = person == requester || scope::check_scope(&entry.scopes, APPROVALS_DECIDE);
+        match () {
+            () if entry.kind != Kind::Human => Some(NotDecider::NotAPerson),
+            () if entry.disabled => Some(NotDecider::Disabled),
+            () if !self.counts_in(&entry, tenant) => Some(NotDecider::OtherTenant),
+            () => (!decides).then_some(NotDecider::LacksScope),
+        }
     }
 
     /// What is known now.

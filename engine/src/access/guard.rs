@@ -59,6 +59,10 @@ impl<R: Policy> Policy for Guard<R> {
         self.ruled(action)
     }
 
+    fn may_decide(&self, tenant: &str, person: &str, requester: &str) -> bool {
+        self.directory.not_decider(tenant, person, requester).is_none()
+    }
+
     fn risk(&self, tool: &Spec, input: &Value) -> u32 {
         risk::score_call(tool, input).score
     }

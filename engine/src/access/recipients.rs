@@ -13,7 +13,7 @@ use crate::flow::OfRun;
 use crate::port::{Recipient, Recipients};
 use async_trait::async_trait;
 use chimera_core::access::{Entry, Kind, Level, Registry, scope};
-use chimera_core::flow::run::Head;
+use chimera_core::flow::run::{Head, NotDecider};
 use std::sync::Arc;
 
 /// Knows who decides.
@@ -70,10 +70,8 @@ impl Recipients for Deciders {
             || channel == "email" && snapshot.registry.entries().any(of_person)
     }
 
-    fn may_still_decide(&self, tenant: &str, person: &str, requester: &str) -> bool {
-        let entry = self.directory.snapshot().registry.resolve(person);
-        let counts = entry.kind == Kind::Human && !entry.disabled && self.directory.counts_in(&entry, tenant);
-        counts && (person == requester || scope::check_scope(&entry.scopes, APPROVALS_DECIDE))
+    fn not_decider(&self, tenant: &str, person: &str, requester: &str) -> Option<NotDecider> {
+        self.directory.not_decider(tenant, person, requester)
     }
 }
 

@@ -5,12 +5,13 @@
 //! button can't approve the next step; and with a step alone only while the first request about that step waits.
 
 use super::error::{check_words, masked};
+use super::taken_back::{CANCELLED, PATCH, SUPERSEDED, TakenBack};
 use super::{Flow, FlowError, load, review};
-use crate::access::{APPROVALS_DECIDE, Permit, is_repeated};
+use crate::access::{APPROVALS_DECIDE, Permit, is_repeated, lacking};
 use crate::ledger::audit::{Decision as Audited, Event, Writer};
 use crate::port::CommitError;
-use chimera_core::error::Code;
-use chimera_core::flow::run::{Demand, Signal, Told, Unstorable, affinity, approving};
+use chimera_core::error::{Code, ErrorBody};
+use chimera_core::flow::run::{Demand, NotDecider, Signal, Told, Unstorable, affinity, approving};
 use chimera_core::flow::tables::{APPROVAL_DETAILS, APPROVAL_REQUESTS};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::decision::{Outcome, Source};
@@ -93,7 +94,7 @@ impl Flow {
         link: Option<Digest32>,
     ) -> Result<Decided, FlowError> {
         if permit.kind() != ActorType::Human {
-            return Err(FlowError::refused(Code::RbacForbidden, "only people decide about approvals"));
+            return Err(not_decider(&NotDecider::NotAPerson));
         }
         check_words("reason", ask.reason.as_deref())?;
         let mut ask = ask;
@@ -166,7 +167,8 @@ impl Flow {
             Decision::Reject | Decision::RequestChanges => "denied",
         };
         let decided = Decided { approval: row.uuid("approval_request_id"), status, approvals: by.len(), needed };
-        let mut tx = self.decision_tx(permit, ask, row, &decisions, &decided, by)?;
+        let void = void(&rows, row, &decided);
+        let mut tx = self.decision_tx(permit, ask, row, &decisions, &decided, &void)?;
         if let Some(used_up) = used_up {
             tx.updates.push(used_up);
             let (subject, data) = (decided.approval.to_string(), json!({"decision": ask.decision.as_str()}));
@@ -181,23 +183,13 @@ impl Flow {
 
     /// Refuses somebody who is not among those who decide.
     pub(super) fn may_decide(&self, permit: &Permit, row: &Row) -> Result<(), FlowError> {
-        let requesters = requesters_of(row);
-        if !demand_of(row).allows(permit.actor(), &requesters) {
-            let own = requesters.iter().any(|requester| requester == permit.actor());
-            let message = if own {
-                "you asked for this, wrote its workflow or changed it last, and somebody else must decide: a person with \
-                 the scope approvals.decide whom neither requested_by nor changed_by names"
-            } else {
-                "you are not among those who decide about this"
-            };
-            return Err(FlowError::refused(Code::RbacForbidden, message));
-        }
-        Ok(())
+        let reason = demand_of(row).excludes(permit.actor(), &requesters_of(row));
+        reason.map_or(Ok(()), |reason| Err(not_decider(&reason)))
     }
 
     /// Whether what somebody said earlier counts now: who was disabled since, or decides no more, lets nothing run.
     fn still_counts(&self, tenant: &str, person: &str, run: &Row) -> bool {
-        self.inner.parts.asking.recipients.may_still_decide(tenant, person, run.text("actor"))
+        self.inner.parts.asking.recipients.not_decider(tenant, person, run.text("actor")).is_none()
     }
 
     /// Refuses to approve a call of a tool that was changed since it was asked for; the run asks anew.
@@ -223,7 +215,7 @@ impl Flow {
         }
         match (row.text("action_type"), ask.decision) {
             // What it would add is not part of the run yet.
-            ("graph.patch", Decision::Approve) => Err(FlowError::lacking(APPROVALS_DECIDE)),
+            (PATCH, Decision::Approve) => Err(FlowError::lacking(APPROVALS_DECIDE)),
             // Nothing of the run has happened, and nothing will.
             ("plan", Decision::Reject | Decision::RequestChanges) => {
                 self.may_end(permit, ask.run, APPROVALS_DECIDE).await
@@ -239,7 +231,7 @@ impl Flow {
         row: &Row,
         decisions: &Value,
         decided: &Decided,
-        by: Vec<String>,
+        void: &TakenBack,
     ) -> Result<Tx, FlowError> {
         let now = self.inner.parts.clock.steady();
         let approval = decided.approval;
@@ -263,7 +255,7 @@ impl Flow {
             ..Tx::default()
         };
         let told = match decided.status {
-            "approved" => Some(Told::Approved { approval, by, notes: ask.reason.clone() }),
+            "approved" => Some(Told::Approved { approval, by: approving(decisions), notes: ask.reason.clone() }),
             "denied" => Some(Told::Denied {
                 approval,
                 by: permit.by(),
@@ -273,10 +265,14 @@ impl Flow {
             _ => None,
         };
         if let Some(told) = told {
-            tx.inserts.push(Signal { id: self.inner.id(), told }.row(permit.tenant(), ask.run, now)?);
+            let mut signal = Signal::new(self.inner.id(), told);
+            void.put(&mut tx, &mut signal, permit, now)?;
+            tx.inserts.push(signal.row(permit.tenant(), ask.run, now)?);
         }
         let writer = Writer { random: &*self.inner.parts.random, clock: &*self.inner.parts.clock };
-        writer.decision(&mut tx, audited(permit, ask, row, decided))?;
+        let mut entry = audited(permit, ask, row, decided);
+        void.note(&mut entry.event.data);
+        writer.decision(&mut tx, entry)?;
         permit.stamp(&mut tx);
         Ok(tx)
     }
@@ -286,6 +282,15 @@ impl Flow {
 pub(super) fn people_needed(row: &Row) -> i64 {
     let said = row.get("decisions").as_json().map(Json::to_value).unwrap_or_default();
     demand_of(row).people_after(&approving(&said), &requesters_of(row))
+}
+
+/// The refusal of somebody who may not decide.
+pub(super) fn not_decider(reason: &NotDecider) -> FlowError {
+    let body = match reason {
+        NotDecider::LacksScope => lacking(APPROVALS_DECIDE),
+        reason => ErrorBody::new(Code::RbacForbidden, reason.words()),
+    };
+    FlowError::Refused(Box::new(body.with("reason", reason.as_str())))
 }
 
 /// Who asked for what a request is about.
@@ -302,6 +307,17 @@ fn demand_of(row: &Row) -> Demand {
         let needed = u32::try_from(row.int("approvals_needed")).unwrap_or(u32::MAX);
         Demand { needed, approvers, ..Demand::one("") }
     })
+}
+
+/// The open requests that are void once this is decided: other patches were asked about for a plan without this one, and
+/// nothing is left to decide about a run that is stopped. A no at a node for people is an outcome like others.
+fn void(rows: &[Row], row: &Row, decided: &Decided) -> TakenBack {
+    let other = |other: &Row| other.uuid("approval_request_id") != decided.approval;
+    match (decided.status, row.text("action_type")) {
+        ("approved", PATCH) => TakenBack::all(rows, SUPERSEDED, |row| other(row) && row.text("action_type") == PATCH),
+        ("denied", action) if ![PATCH, "hitl"].contains(&action) => TakenBack::all(rows, CANCELLED, other),
+        _ => TakenBack::default(),
+    }
 }
 
 fn audited(permit: &Permit, ask: &Decide, row: &Row, decided: &Decided) -> Audited {

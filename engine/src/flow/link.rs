@@ -6,8 +6,9 @@
 //! deciding, nor decide twice.
 
 use super::ask::token_digest;
+use super::decide::not_decider;
 use super::{Decide, Decided, Decision, Flow, FlowError, load, review};
-use crate::access::{APPROVALS_DECIDE, Permit};
+use crate::access::Permit;
 use chimera_core::error::Code;
 use chimera_core::flow::review::Review;
 use chimera_core::flow::run::Unstorable;
@@ -85,10 +86,8 @@ impl Flow {
     /// Refuses a person who has lost the right to decide since the link was sent.
     fn still_decides(&self, permit: &Permit, run: &Row) -> Result<(), FlowError> {
         let recipients = &self.inner.parts.asking.recipients;
-        if recipients.may_still_decide(permit.tenant(), permit.actor(), run.text("actor")) {
-            return Ok(());
-        }
-        Err(FlowError::lacking(APPROVALS_DECIDE))
+        let reason = recipients.not_decider(permit.tenant(), permit.actor(), run.text("actor"));
+        reason.map_or(Ok(()), |reason| Err(not_decider(&reason)))
     }
 
     async fn link_of(&self, token: &str) -> Result<Link, FlowError> {

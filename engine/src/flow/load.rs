@@ -1,5 +1,6 @@
 //! Reads everything that a store keeps of one run.
 
+use super::decide::not_decider;
 use super::{FlowError, Workflows};
 use crate::access::{APPROVALS_DECIDE, Permit, RUNS_MANAGE, RUNS_READ};
 use crate::port::Records;
@@ -9,7 +10,7 @@ use chimera_core::flow::air::Graph;
 use chimera_core::flow::patch::{self, Inverse, Patch};
 use chimera_core::flow::pins::Pins;
 use chimera_core::flow::run::{
-    Damaged, Head, Recorded, Replay, ReplayMode, Run, Signal, Stored, StoredPatch, Told, behind,
+    Damaged, Head, NotDecider, Recorded, Replay, ReplayMode, Run, Signal, Stored, StoredPatch, Told, behind,
 };
 use chimera_core::flow::tables::{EFFECTS, RUN_PATCHES, RUN_SIGNALS, RUNS, SCOPED_APPROVALS, STEPS};
 use chimera_core::limits;
@@ -47,7 +48,7 @@ pub(super) async fn steered_run(records: &dyn Records, permit: &Permit, run: Uui
 pub(super) async fn decided_run(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, FlowError> {
     let row = run_of_tenant(records, permit, run).await?;
     let may = row.text("actor") == permit.actor() || permit.may(APPROVALS_DECIDE);
-    if may { Ok(row) } else { Err(FlowError::lacking(APPROVALS_DECIDE)) }
+    if may { Ok(row) } else { Err(not_decider(&NotDecider::LacksScope)) }
 }
 
 async fn run_of_tenant(records: &dyn Records, permit: &Permit, run: Uuid) -> Result<Row, FlowError> {

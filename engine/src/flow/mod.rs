@@ -38,6 +38,7 @@ mod shelf;
 mod show;
 mod spans;
 mod start;
+mod taken_back;
 mod tell;
 mod tenant_blobs;
 mod tenant_buckets;

@@ -4,6 +4,7 @@
 //! that whoever proposes a patch that can't work is told at once.
 
 use super::start::Before;
+use super::taken_back::{PATCH, SUPERSEDED, TakenBack};
 use super::tell::check_unfinished;
 use super::{Flow, FlowError, load};
 use crate::access::Permit;
@@ -197,7 +198,7 @@ impl Flow {
             rows: RowCount::Exactly(1),
         };
         let tx = Tx { inserts: vec![row], steps: vec![unchanged], ..Tx::default() };
-        let told = self.try_tell(permit, run, told, tx).await?;
+        let told = self.try_tell(permit, run, told, TakenBack::default(), tx).await?;
         Ok(told.then_some(Proposed { number: Some(number), preview }))
     }
 
@@ -268,7 +269,11 @@ impl Flow {
         if !told.rows.is_empty() {
             return Err(FlowError::refused(Code::OccConflict, "the last patch is being taken out already"));
         }
-        self.tell(permit, run, Told::Unpatch { number, by: permit.by() }).await
+        let requests = self.requests_of(permit.tenant(), run).await?;
+        not_approved(&known, &requests)?;
+        // What the others that wait are about changes with it.
+        let void = TakenBack::all(&requests, SUPERSEDED, |row| row.text("action_type") == PATCH);
+        self.tell_once(permit, run, Told::Unpatch { number, by: permit.by() }, (&RUN_PATCHES, row), void).await
     }
 }
 
@@ -277,6 +282,19 @@ fn added(row: &Row) -> Vec<String> {
     let document = row.get("patch").as_json().map(Json::to_value).unwrap_or_default();
     let nodes = document["add_nodes"].as_array().into_iter().flatten();
     nodes.filter_map(|node| node["id"].as_str().map(str::to_owned)).collect()
+}
+
+/// Refuses to take a patch out while another one that was approved is about to be put on it.
+fn not_approved(known: &[Row], requests: &[Row]) -> Result<(), FlowError> {
+    let approved = |row: &&Row| {
+        let request = requests
+            .iter()
+            .find(|asked| Some(asked.uuid("approval_request_id")) == row.get("approval_request_id").as_uuid());
+        row.text("status") == PROPOSED && request.is_some_and(|asked| asked.text("status") == "approved")
+    };
+    let Some(row) = known.iter().find(approved) else { return Ok(()) };
+    let message = format!("patch {} was approved and is being applied; take it out first", row.int("number"));
+    Err(FlowError::refused(Code::OccConflict, message))
 }
 
 /// Refuses a patch with a node that one adds which is not applied yet: only one of them could be.

@@ -4,17 +4,19 @@
 //! the ledger's entry of who asked; the owner takes it in with its next turn.
 
 use super::error::told_words;
+use super::taken_back::{CANCELLED, TakenBack};
 use super::{Flow, FlowError, load};
 use crate::access::{Permit, RUNS_MANAGE, WORKFLOWS_WRITE, is_repeated};
 use crate::ledger::audit::{Event, Writer};
 use crate::port::CommitError;
 use chimera_core::error::{Code, ErrorBody};
 use chimera_core::flow::run::{RunStatus, Signal, StepStatus, Told, affinity, may_hold, paused_by};
-use chimera_core::flow::tables::{CACHE_ENTRIES, STEPS};
+use chimera_core::flow::tables::{CACHE_ENTRIES, RUNS, STEPS};
 use chimera_core::flow::tool::Rollback;
+use chimera_core::id;
 use chimera_core::ledger::{ActorType, SubjectType};
 use chimera_core::limits;
-use chimera_core::record::{Compare, Condition, Row, RowCount, Scope, Select, Step, Tx};
+use chimera_core::record::{Compare, Condition, Row, RowCount, Scope, Select, Step, Table, Tx, Value as Cell};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -39,7 +41,16 @@ impl Flow {
         let reason = told_words("reason", reason)?;
         self.unfinished(permit, run).await?;
         self.may_end(permit, run, RUNS_MANAGE).await?;
-        self.tell(permit, run, Told::Cancel { by: permit.by(), reason }).await
+        let told = Told::Cancel { by: permit.by(), reason };
+        for _ in 0..limits::DECIDE_TRIES_MAX {
+            // Whoever decides at the same moment has decided, and the run is stopped all the same.
+            let open = self.requests_of(permit.tenant(), run).await?;
+            let open = TakenBack::all(&open, CANCELLED, |_| true);
+            if self.try_tell(permit, run, told.clone(), open, Tx::default()).await? {
+                return Ok(());
+            }
+        }
+        Err(changed())
     }
 
     /// Holds a run: what is under way ends, nothing new starts.
@@ -100,7 +111,8 @@ impl Flow {
         // Either way what follows is let go on, with an output that somebody chose.
         self.may_let_go_on(permit, run, RUNS_MANAGE).await?;
         let by = permit.by();
-        self.tell(permit, run, Told::Resolve { step, attempt: now, happened, output, by, notes }).await
+        let told = Told::Resolve { step, attempt: now, happened, output, by, notes };
+        self.tell_once(permit, run, told, (&STEPS, &row), TakenBack::default()).await
     }
 
     /// Refuses an output that the tool of a step could not have given.
@@ -122,15 +134,14 @@ impl Flow {
         reason: Option<String>,
     ) -> Result<(), FlowError> {
         let reason = told_words("reason", reason)?;
-        self.ended(permit, run).await?;
+        let row = self.ended(permit, run).await?;
         for step in steps.iter().flatten() {
-            let row = self.step_row(permit, run, *step).await?;
-            self.may_undo_again(permit, &row)?;
+            self.may_undo_again(permit, &self.step_row(permit, run, *step).await?)?;
         }
         self.may_undo(permit, run, steps.as_deref()).await?;
         self.may_have_undone(permit, run, steps.as_deref()).await?;
         let told = Told::Rollback { steps, by: permit.by(), reason, for_parent: false };
-        self.tell(permit, run, told).await
+        self.tell_once(permit, run, told, (&RUNS, &row), TakenBack::default()).await
     }
 
     /// Refuses to undo a step of which nobody knows whether it was undone, unless a person asks who has
@@ -160,7 +171,8 @@ impl Flow {
             );
             return Err(FlowError::refused(Code::InvalidTransition, message));
         }
-        self.tell(permit, row.uuid("id"), Told::MarkRolledBack { by: permit.by(), reason }).await
+        let told = Told::MarkRolledBack { by: permit.by(), reason };
+        self.tell_once(permit, run, told, (&RUNS, &row), TakenBack::default()).await
     }
 
     /// A run that has ended and may be undone.
@@ -237,22 +249,67 @@ impl Flow {
 
     /// Tells a run something together with what else changes.
     pub(super) async fn tell_with(&self, permit: &Permit, run: Uuid, told: Told, tx: Tx) -> Result<(), FlowError> {
-        if self.try_tell(permit, run, told, tx).await? {
-            return Ok(());
+        match self.try_tell(permit, run, told, TakenBack::default(), tx).await? {
+            true => Ok(()),
+            false => Err(changed()),
         }
-        Err(FlowError::refused(Code::OccConflict, "somebody else changed the run at the same time"))
+    }
+
+    /// Tells a run something about a row as it stands. Of several who do so at once one is heard, and the others are
+    /// told: what the run does not take in would be dropped without a word.
+    pub(super) async fn tell_once(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        told: Told,
+        (table, row): (&'static Table, &Row),
+        taken_back: TakenBack,
+    ) -> Result<(), FlowError> {
+        let is = |column, value: Cell| Condition { column, compare: Compare::Is, value };
+        let version = row.int("state_version");
+        let mut conditions: Vec<_> = table.key.iter().map(|column| is(column, row.get(column).clone())).collect();
+        let keys: Vec<String> = conditions.iter().map(|key| format!("{:?}", key.value)).collect();
+        conditions.push(is("state_version", version.into()));
+        let unchanged = Step::Lock { table, conditions, rows: RowCount::Exactly(1) };
+        let id = id::signal(run, &format!("{}\0{}\0{version}", table.name, keys.join("\0")));
+        let signal = Signal { id, told, taken_back: Vec::new() };
+        let tx = Tx { steps: vec![unchanged], ..Tx::default() };
+        match self.send(permit, run, signal, taken_back, tx).await? {
+            true => Ok(()),
+            false => Err(changed()),
+        }
     }
 
     /// Tells a run something; false: what else is written with it met somebody else's change.
-    pub(super) async fn try_tell(&self, permit: &Permit, run: Uuid, told: Told, mut tx: Tx) -> Result<bool, FlowError> {
-        if serde_json::to_string(&told).is_ok_and(|text| text.len() > limits::BODY_BYTES_MAX) {
+    pub(super) async fn try_tell(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        told: Told,
+        taken_back: TakenBack,
+        tx: Tx,
+    ) -> Result<bool, FlowError> {
+        self.send(permit, run, Signal::new(self.inner.id(), told), taken_back, tx).await
+    }
+
+    async fn send(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        mut signal: Signal,
+        taken_back: TakenBack,
+        mut tx: Tx,
+    ) -> Result<bool, FlowError> {
+        let told = &signal.told;
+        if serde_json::to_string(told).is_ok_and(|text| text.len() > limits::BODY_BYTES_MAX) {
             return Err(FlowError::refused(Code::PayloadTooLarge, "that is too much to tell a run"));
         }
         let kind = told.kind();
-        let signal = Signal { id: self.inner.id(), told };
+        taken_back.put(&mut tx, &mut signal, permit, self.inner.parts.clock.steady())?;
         tx.inserts.push(signal.row(permit.tenant(), run, self.inner.parts.clock.now())?);
         tx.affinity = affinity(run);
-        let data = json!({"kind": kind, "signal_id": signal.id});
+        let mut data = json!({"kind": kind, "signal_id": signal.id});
+        taken_back.note(&mut data);
         self.enter(&mut tx, permit, Some(run), run.to_string(), "run.told", data)?;
         match self.inner.parts.records.commit(tx).await {
             Ok(_) => self.inner.wake(run),
@@ -289,6 +346,11 @@ impl Flow {
         permit.stamp(tx);
         Ok(())
     }
+}
+
+/// The refusal of what met somebody else's change.
+fn changed() -> FlowError {
+    FlowError::refused(Code::OccConflict, "somebody else changed the run at the same time; look at it again")
 }
 
 /// Refuses a run that has ended.

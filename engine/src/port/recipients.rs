@@ -1,7 +1,7 @@
 //! Who is told that a run waits for a person.
 
 use async_trait::async_trait;
-use chimera_core::flow::run::{Head, INBOX};
+use chimera_core::flow::run::{Head, INBOX, NotDecider};
 
 /// Somebody who is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,8 +51,9 @@ pub trait Recipients: Send + Sync {
         false
     }
 
-    /// Whether a person whom a link was sent to may still decide about what `requester` asked for.
-    fn may_still_decide(&self, _tenant: &str, _person: &str, _requester: &str) -> bool {
-        true
+    /// Why a person whom a link was sent to, or who has approved, may not decide any more about what `requester` asked
+    /// for, if that is so.
+    fn not_decider(&self, _tenant: &str, _person: &str, _requester: &str) -> Option<NotDecider> {
+        None
     }
 }

@@ -69,6 +69,12 @@ async fn a_step_may_ask_for_its_own_dry_run_in_a_real_run() {
     assert_eq!(shown["result"]["a"]["status"], "dry_run");
     assert_eq!(shown["result"]["b"]["warning"], "Tool fax does not support dry-run; this is a mock response");
     assert_eq!((written.count("execute"), written.count("dry"), faxed.all().len()), (0, 1, 0));
+    let told = stage.flow.events(&stage.permit("admin"), run, 0, 100).await.unwrap();
+    for event in ["step.dispatched", "step.completed"] {
+        let told: Vec<&Value> = told.iter().filter(|entry| entry["event_type"] == event).collect();
+        assert_eq!(told.len(), 2);
+        assert!(told.iter().all(|entry| entry["data"]["dry_run"] == true), "{event}: {told:#?}");
+    }
     stage.flow.rollback(&stage.permit("user_ann"), run, None, None).await.unwrap();
     stage.status(run, "rolled_back").await;
     assert_eq!(written.count("rollback"), 0, "nothing was done, so nothing is undone");

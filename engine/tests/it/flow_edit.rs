@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 /// Tells the run something in the way in which another node would, and waits until it has taken it in.
 async fn tell(stage: &Stage, run: Uuid, told: Told) {
-    let signal = Signal { id: Uuid::from_u128(7), told };
+    let signal = Signal::new(Uuid::from_u128(7), told);
     let row = signal.row(TENANT, run, stage.world.clock.now()).unwrap();
     stage.records.commit(Tx { inserts: vec![row], ..Tx::default() }).await.unwrap();
     stage.until(run, |_| stage.rows(&RUN_SIGNALS).is_empty()).await;
@@ -119,6 +119,34 @@ async fn edits_that_differ_in_one_digit_or_one_level_are_different_questions() {
         stage.approve("user_ann", run).await;
         assert_eq!(stage.ended(run).await["status"], "completed");
         assert_eq!(stage.world.outside.sent()[0].input, edits[4]);
+    }
+}
+
+/// What is changed and changed back is shown anew: who saw it the first time has not seen that it was touched.
+#[tokio::test(start_paused = true)]
+async fn an_approval_of_an_older_showing_of_the_same_input_is_told_that_it_was_superseded() {
+    for level in [Level::Ask, Level::Draft] {
+        let stage = stage(1).open().await;
+        let air = workflow("w").function("a", "again", json!({"n": "first"}));
+        let run = stage.run(&air, level).await;
+        let first = stage.asks(run).await.remove(0);
+        let mut asked = first.clone();
+        for n in ["second", "first"] {
+            let (bob, before) = (stage.permit("user_bob"), asked["approval_id"].clone());
+            match level {
+                Level::Ask => stage.flow.edit(&bob, run, id_of(&asked["step_id"]), json!({"n": n})).await.unwrap(),
+                _ => stage.flow.edit_planned(&bob, run, "a", json!({"n": n})).await.unwrap(),
+            }
+            let replaced = |shown: &Value| shown["approvals"][0]["approval_id"].as_str().is_some_and(|id| before != id);
+            asked = stage.until(run, replaced).await["approvals"][0].clone();
+        }
+        assert_ne!(asked["digest"], first["digest"], "the same input, another question");
+        let late = stage.decide("user_ann", run, Decision::Approve, Some(&first)).await.unwrap_err().body();
+        assert_eq!((late.code.as_str(), &late.details["standing"]["status"]), ("STALE_APPROVAL", &json!("superseded")));
+        assert!(stage.world.outside.sent().is_empty());
+        stage.decide("user_ann", run, Decision::Approve, Some(&asked)).await.unwrap();
+        assert_eq!(stage.ended(run).await["status"], "completed", "and it is not asked about again");
+        assert_eq!(stage.world.outside.sent()[0].input, json!({"n": "first"}));
     }
 }
 

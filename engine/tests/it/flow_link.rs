@@ -3,7 +3,7 @@
 use crate::flow_ask::{asking, mail_of, tools};
 use async_trait::async_trait;
 use chimera_core::access::Level;
-use chimera_core::flow::run::Head;
+use chimera_core::flow::run::{Head, NotDecider};
 use chimera_core::flow::tables::{APPROVAL_LINKS, NOTIFICATIONS};
 use chimera_core::json::Digest32;
 use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
@@ -126,8 +126,8 @@ impl Recipients for Trusted {
         vec![mail_of("user_bob")]
     }
 
-    fn may_still_decide(&self, _: &str, _: &str, _: &str) -> bool {
-        self.0.load(Ordering::SeqCst)
+    fn not_decider(&self, _: &str, _: &str, _: &str) -> Option<NotDecider> {
+        (!self.0.load(Ordering::SeqCst)).then_some(NotDecider::LacksScope)
     }
 }
 

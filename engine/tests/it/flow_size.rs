@@ -87,7 +87,7 @@ fn ten_thousand_delayed_nodes_are_written_and_stopped_in_turns_that_a_store_take
     bare.drive();
     assert_eq!(bare.work.calls, 1);
     let told = Told::Cancel { by: Actor::person("user_ann"), reason: None };
-    bare.tell(vec![Event::Signalled(Signal { id: bare.id(), told })]);
+    bare.tell(vec![Event::Signalled(Signal::new(bare.id(), told))]);
     bare.drive();
     assert_eq!(bare.run.status(), RunStatus::Cancelled);
 }

@@ -164,7 +164,7 @@ async fn a_run_takes_in_more_than_one_turn_can_hold() {
     stage.asks(run).await;
     let by = || Actor::person("user_ann");
     let told = (0..1_200).map(|n| if n % 2 == 0 { Told::Pause { by: by() } } else { Told::Resume { by: by() } });
-    let signals = told.enumerate().map(|(n, told)| Signal { id: Uuid::from_u128(n as u128 + 1), told });
+    let signals = told.enumerate().map(|(n, told)| Signal::new(Uuid::from_u128(n as u128 + 1), told));
     let rows: Vec<_> = signals.map(|signal| signal.row("acme", run, stage.world.clock.now()).unwrap()).collect();
     stage.records.commit(Tx { inserts: rows, ..Tx::default() }).await.unwrap();
     stage.approve("user_ann", run).await;

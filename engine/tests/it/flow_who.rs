@@ -73,7 +73,7 @@ async fn a_resume_that_crosses_the_pause_of_a_person_is_refused() {
     let stage = stage(1).open().await;
     let run = waiting(&stage).await;
     let told = [Told::Pause { by: ceo().by() }, Told::Resume { by: bot().by() }, Told::Pause { by: bot().by() }];
-    let signals = told.into_iter().enumerate().map(|(n, told)| Signal { id: Uuid::from_u128(n as u128 + 1), told });
+    let signals = told.into_iter().enumerate().map(|(n, told)| Signal::new(Uuid::from_u128(n as u128 + 1), told));
     let rows = signals.map(|signal| signal.row(TENANT, run, stage.world.clock.now()).unwrap()).collect();
     stage.records.commit(Tx { inserts: rows, ..Tx::default() }).await.unwrap();
     stage.until(run, |shown| shown["paused"] == true).await;

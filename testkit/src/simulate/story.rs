@@ -364,7 +364,7 @@ impl Story {
     fn echo(&self) {
         let Some((run, told)) = people::echo(&self.dice, &self.disk) else { return };
         let now = self.ground.clock.now();
-        let signal = Signal { id: self.ground.random.row_id(now), told };
+        let signal = Signal::new(self.ground.random.row_id(now), told);
         let row = signal.row("acme", run, now).expect("a signal that was there before");
         let tx = Tx { inserts: vec![row], affinity: affinity(run), ..Tx::default() };
         let node = self.nodes.iter().flatten().next().map(|node| Arc::clone(&node.records));

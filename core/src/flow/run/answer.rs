@@ -4,7 +4,7 @@ use super::edges::{failed_output, seen};
 use super::env::Env;
 use super::event::{Effect, Mode};
 use super::rows::{Book, Unstorable};
-use super::start::{Work, cache_key};
+use super::start::{Work, cache_key, note_dry};
 use super::task::State;
 use super::{At, EffectStatus, Run, retry};
 use crate::error::{Code, ErrorBody};
@@ -198,7 +198,7 @@ impl Run {
         let attempt = task.map_or(0, |task| task.attempt);
         let digest = task.and_then(|task| task.digest);
         let given = Digest32::of(&output);
-        let data = json!({
+        let mut data = json!({
             "node": self.name(at),
             "item": at.item,
             "tool": spec.name,
@@ -207,6 +207,9 @@ impl Run {
             "input_digest": digest,
             "output_digest": given,
         });
+        if let Some(input) = self.task(at).and_then(|task| task.input.as_deref()) {
+            note_dry(&mut data, input);
+        }
         let seq = book.note("step.completed", self.step_id(at), None, data) + self.run_seq;
         self.enter(at, State::Completed { output: Arc::new(seen(output)), seq, items: Vec::new() });
         self.keep(at, env, book);

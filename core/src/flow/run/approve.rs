@@ -11,7 +11,7 @@ use super::requesters::also;
 use super::rows::{Book, Unstorable};
 use super::scope::View;
 use super::start::{taken_in, too_deep};
-use super::task::{Approved, Asked, State};
+use super::task::{Approved, Asked, State, shown};
 use super::{At, ReplayMode, Run, start::Work};
 use crate::access::{Actor, Because, Level, risk};
 use crate::error::{Code, ErrorBody};
@@ -45,8 +45,18 @@ impl Run {
             // Nothing that a replay does changes anything outside.
             Level::Draft if self.replays() == Some(ReplayMode::Freeze) => None,
             Level::Draft if self.replays() == Some(ReplayMode::Shadow) => self.demand_of_shadow(at, spec, input),
-            _ if self.is_planned(at) => None,
-            Level::Draft => {
+            level => match self.demand_of_lapsed(at, env) {
+                None if self.is_planned(at) => None,
+                None => self.demand_of_call(level, at, spec, input, env),
+                lapsed => lapsed,
+            },
+        }
+    }
+
+    /// What the level demands of a call that nobody has approved within something larger.
+    fn demand_of_call(&self, level: Level, at: At, spec: &Spec, input: &Value, env: &Env<'_>) -> Option<Demand> {
+        match level {
+            Level::Ask | Level::Draft => {
                 if let Some(unseen) = self.demand_of_item(at) {
                     return Some(unseen);
                 }
@@ -157,12 +167,32 @@ impl Run {
         Digest32::of(&action)
     }
 
-    /// The next request for a decision. Each is dated later than the one before, also when the clock was
+    /// The next request for a decision, about what this digest shows. Each is dated later than the one before, also when the clock was
     /// set back meanwhile: that tells which of them stands.
     pub(crate) fn request(&mut self, digest: Digest32, demand: &Demand, env: &mut Env<'_>) -> Asked {
+        let showing = self.approvals;
         self.approvals += 1;
         self.asked_at = env.now.max(Timestamp::from_micros(self.asked_at.micros().saturating_add(1)));
-        Asked { id: (env.ids)(), digest, expires_at: expires_at(demand, env), open: true }
+        let expires_at = expires_at(demand, env);
+        Asked { id: (env.ids)(), digest, showing, expires_at, open: true, taken_back: false }
+    }
+
+    /// The digest under which the next request shows something.
+    pub(crate) fn shown(&self, content: Digest32) -> Digest32 {
+        shown(content, self.approvals)
+    }
+
+    /// Requests that somebody took back together with what they told the run.
+    pub(crate) fn taken_back(&mut self, requests: &[Uuid]) {
+        for request in requests {
+            if let Some((at, mut asked)) = self.asking(*request) {
+                asked.take_back();
+                self.enter(at, State::Asking(asked));
+            }
+            let plan = self.plan.iter_mut().filter_map(|plan| plan.asked.as_mut());
+            let patches = self.overlays.values_mut().filter_map(|overlay| overlay.asked.as_mut());
+            plan.chain(patches).filter(|asked| asked.id == *request).for_each(Asked::take_back);
+        }
     }
 
     /// What people are asked about: its word, and all that they are shown of it.
@@ -213,7 +243,7 @@ impl Run {
             return self.fail_step(at, error, env, book);
         }
         let step = self.ensure_step(at, env);
-        let digest = self.action_digest(at);
+        let digest = self.shown(self.action_digest(at));
         let asked = self.request(digest, demand, env);
         let (tool, mut data) = self.asked_about(at, demand);
         if let Some(task) = self.task(at).filter(|task| !task.changed_by.is_empty()) {
@@ -280,7 +310,8 @@ impl Run {
         }
         let Some((at, asked)) = self.asking(approval) else { return Ok(()) };
         if let Some(task) = self.task_mut(at) {
-            task.approved = Some(Approved { digest: asked.digest, by: by.clone(), notes: notes.clone() });
+            let (digest, showing) = (asked.digest, asked.showing);
+            task.approved = Some(Approved { digest, showing, by: by.clone(), notes: notes.clone() });
         }
         if matches!(self.work(at), Work::Person) {
             // The graph may work with what they wrote.

@@ -10,7 +10,7 @@ use crate::flow::tables::{RUN_SIGNALS, RUNS, STEPS};
 use crate::id;
 use crate::json::Digest32;
 use crate::limits;
-use crate::record::{Insert, Json, Update, Value};
+use crate::record::{Insert, Json, JsonError, Update, Value};
 use crate::time::Timestamp;
 use serde_json::json;
 use uuid::Uuid;
@@ -312,7 +312,16 @@ pub(crate) fn texts(names: &[String]) -> Value {
     if names.is_empty() { Value::Null } else { names.to_vec().into() }
 }
 
+/// The member of a signal's payload that names requests which were taken back with it.
+const TAKEN_BACK: &str = "taken_back";
+
 impl Signal {
+    /// Something that was told, and nothing else with it.
+    #[must_use]
+    pub const fn new(id: Uuid, told: Told) -> Self {
+        Self { id, told, taken_back: Vec::new() }
+    }
+
     /// The row that carries it.
     pub fn row(&self, tenant: &str, run: Uuid, now: Timestamp) -> Result<Insert, Unstorable> {
         Ok(Insert::into(
@@ -322,10 +331,19 @@ impl Signal {
                 ("id", self.id.into()),
                 ("tenant_id", tenant.into()),
                 ("kind", self.told.kind().into()),
-                ("payload", Json::of(&self.told)?.into()),
+                ("payload", self.payload()?.into()),
                 ("created_at", now.into()),
             ],
         )?)
+    }
+
+    fn payload(&self) -> Result<Json, Unstorable> {
+        if self.taken_back.is_empty() {
+            return Ok(Json::of(&self.told)?);
+        }
+        let mut payload = serde_json::to_value(&self.told).map_err(JsonError::Serialise)?;
+        payload[TAKEN_BACK] = self.taken_back.iter().map(Uuid::to_string).collect();
+        Ok(Json::of(&payload)?)
     }
 
     /// The signal that a row carries. One that can't be read is a signal too: it is taken in, and said to be so.
@@ -333,7 +351,9 @@ impl Signal {
     pub fn of_row(row: &crate::record::Row) -> Self {
         let payload = row.get("payload").as_json().map(Json::to_value).unwrap_or_default();
         let unreadable = |_| Told::Unreadable { kind: row.text("kind").to_owned() };
-        Self { id: row.uuid("id"), told: serde_json::from_value(payload).unwrap_or_else(unreadable) }
+        let requests = payload.get(TAKEN_BACK).and_then(serde_json::Value::as_array).into_iter().flatten();
+        let taken_back = requests.filter_map(|id| Uuid::parse_str(id.as_str()?).ok()).collect();
+        Self { id: row.uuid("id"), told: serde_json::from_value(payload).unwrap_or_else(unreadable), taken_back }
     }
 }
 

@@ -63,7 +63,7 @@ impl Demand {
         std::iter::once(self).chain(also)
     }
 
-    fn parts(&self) -> impl Iterator<Item = &Self> {
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(&self.also)
     }
 

@@ -446,7 +446,7 @@ impl Run {
             "lines": lines,
             "risk": self.head.risk.as_deref(),
         });
-        let digest = Digest32::of(&subject);
+        let digest = self.shown(Digest32::of(&subject));
         keep_calls(draft.calls, book);
         self.fix_plan(digest, draft.planned, &lines, draft.demand, env, book)
     }

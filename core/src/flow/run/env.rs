@@ -139,6 +139,12 @@ pub trait Policy: Send + Sync {
         self.judge(action)
     }
 
+    /// Whether somebody who approved may still decide about what `requester` asked for. Asked when what they approved
+    /// is about to be done.
+    fn may_decide(&self, _tenant: &str, _person: &str, _requester: &str) -> bool {
+        true
+    }
+
     /// How risky a call is, from zero.
     fn risk(&self, tool: &Spec, input: &Value) -> u32;
 

@@ -95,6 +95,8 @@ pub struct Signal {
     pub id: Uuid,
     /// What was told.
     pub told: Told,
+    /// Requests for a decision that were taken back in the same transaction.
+    pub taken_back: Vec<Uuid>,
 }
 
 /// What others may tell a run. The word is the row's `kind`, the rest its payload.

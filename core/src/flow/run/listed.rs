@@ -409,7 +409,7 @@ impl Run {
 
     /// Takes the calls of a map as approved by itself, if these people approved exactly them.
     pub(crate) fn list_map(&mut self, node: usize, approved: &Approved) -> bool {
-        if approved.digest != self.action_digest(At::node(node)) {
+        if !approved.is_about(self.action_digest(At::node(node))) {
             return false;
         }
         let tool_version = self.graph.nodes[node].tool.as_ref().map(|spec| spec.version.clone()).unwrap_or_default();

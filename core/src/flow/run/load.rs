@@ -12,6 +12,7 @@ use super::pinned::request_of_row;
 use super::plan::{Edit, Plan};
 use super::requesters::also;
 use super::restored::is_since;
+use super::rows_people::SHOWING;
 use super::task::{Approved, Asked, Mapping, State, Stored as StoredStep, StoredEffect, Task};
 use super::undo::{Current, Undo};
 use super::{At, EffectStatus, Head, Owner, Replay, ReplayMode, Run, RunStatus, Source, StepStatus, WorkflowRef};
@@ -240,10 +241,12 @@ impl Run {
                 .filter(|_| before.is_none())
                 .and_then(|id| asked(approvals, |row| row.uuid("approval_request_id") == id));
             let risk = stored.approval.and_then(|id| risk_shown(approvals, id));
+            let request = approvals.iter().find(|row| Some(row.uuid("approval_request_id")) == stored.approval);
+            let approved_by = request.filter(|row| row.text("status") == "approved").map(deciders).unwrap_or_default();
             let StoredPatch { number, patch, by, version, applied_seq, .. } = stored;
             // Rows of before have no number; they were put on in the order of their own.
             let seq = applied_seq.unwrap_or(if before.is_some() { -1 } else { i64::MAX });
-            self.overlays.insert(number, Overlay { patch, by, version, asked, before, seq, risk });
+            self.overlays.insert(number, Overlay { patch, by, version, asked, before, seq, risk, approved_by });
         }
         let incoming = |node: usize| self.graph.nodes[node].incoming.len();
         self.nodes = (0..self.graph.nodes.len())
@@ -307,7 +310,7 @@ impl Run {
         let approved = approved.max_by_key(|a| asked_at(a));
         let approved = approved.and_then(|a| {
             let notes = a.get("review_notes").as_text().map(str::to_owned);
-            Some(Approved { digest: digest(a, "action_digest")?, by: deciders(a), notes })
+            Some(Approved { digest: digest(a, "action_digest")?, showing: showing(a), by: deciders(a), notes })
         });
         let asked = approvals.iter().filter(|a| a.uuid("step_id") == id).max_by_key(|a| asked_at(a));
         let changed_by = asked.map(|asked| self.editors(row, asked)).unwrap_or_default();
@@ -544,9 +547,17 @@ fn asked(approvals: &[Row], fits: impl Fn(&Row) -> bool) -> Option<Asked> {
     Some(Asked {
         id: row.uuid("approval_request_id"),
         digest: digest(row, "action_digest")?,
+        showing: showing(row),
         expires_at: row.get("expires_at").as_time().unwrap_or(Timestamp::from_micros(i64::MAX)),
         open: row.text("status") == "pending",
+        taken_back: ["superseded", "cancelled"].contains(&row.text("status")),
     })
+}
+
+/// Which showing a request is. Requests that were made before this was kept don't say it.
+fn showing(row: &Row) -> u32 {
+    let data = row.get("action_data").as_json().map(crate::record::Json::to_value).unwrap_or_default();
+    data.get(SHOWING).and_then(Value::as_u64).and_then(|showing| u32::try_from(showing).ok()).unwrap_or(0)
 }
 
 /// The risk that a request showed.

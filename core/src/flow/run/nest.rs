@@ -67,7 +67,8 @@ impl Run {
             Err(error) => return self.fail_step(at, too_deep("the input", &error), env, book),
         };
         let (digest, inputs) = (inputs.digest(), self.fix_input(at, inputs));
-        if let Some(demand) = self.demand_of_child(at).filter(|demand| !self.is_met(at, demand)) {
+        if let Some(demand) = self.demand_of_child(at, env).filter(|demand| !self.is_met(at, demand, env)) {
+            let demand = self.with_lapsed(at, demand, env);
             return self.ask(at, &demand, env, book);
         }
         if self.may_be_started(at) {
@@ -123,9 +124,9 @@ impl Run {
     }
 
     /// What must be met before a run inside is started.
-    fn demand_of_child(&self, at: At) -> Option<Demand> {
+    fn demand_of_child(&self, at: At, env: &Env<'_>) -> Option<Demand> {
         let level = (self.head.level == Level::Ask).then(|| Demand::one("every step is asked for at L0_Ask"));
-        let level = level.or_else(|| self.demand_of_item(at));
+        let level = level.or_else(|| self.demand_of_lapsed(at, env)).or_else(|| self.demand_of_item(at));
         match (self.demand_of_node(at), level) {
             (Some(node), Some(level)) => Some(node.and(level)),
             (node, level) => node.or(level),
@@ -205,9 +206,11 @@ impl Run {
         let digest = self.task(at).map(Task::input_digest);
         let (demand, requesters) = (self.demand_of_map(at.node, env), self.requesters_of(at));
         let met = |by: &[String]| demand.as_ref().is_none_or(|demand| demand.is_met(by, &requesters));
-        let approved = self.task(at).and_then(|task| task.approved.clone()).filter(|approved| met(&approved.by));
+        let approved = self.task(at).and_then(|task| task.approved.clone());
+        let approved = approved.filter(|approved| met(&self.still_counting(&approved.by, env)));
         let is_listed = approved.is_some_and(|approved| self.list_map(at.node, &approved));
         if let Some(demand) = demand.filter(|_| !is_listed) {
+            let demand = self.with_lapsed(at, demand, env);
             return self.ask(at, &demand, env, book);
         }
         let step = self.ensure_step(at, env);

@@ -41,6 +41,8 @@ pub(crate) struct Overlay {
     pub(crate) seq: i64,
     /// How risky that looked which it adds.
     pub(crate) risk: Option<Value>,
+    /// Who approved it, where people were asked.
+    pub(crate) approved_by: Vec<String>,
 }
 
 /// A patch on a run as it stands.
@@ -108,7 +110,9 @@ impl Run {
         if let Some(why) = refused.or_else(|| self.is_too_much(&patch, &patched)) {
             return self.refuse_patch(number, 1, &by, &why, book);
         }
-        self.overlays.insert(number, Overlay { patch, by, version: 1, asked: None, before: None, seq: i64::MAX, risk });
+        let (asked, before, approved_by) = (None, None, Vec::new());
+        let overlay = Overlay { patch, by, version: 1, asked, before, seq: i64::MAX, risk, approved_by };
+        self.overlays.insert(number, overlay);
         match self.covered().filter(|_| self.head.level == Level::Draft) {
             Some(covered) => self.ask_patch(number, covered, env, book),
             None => self.apply_patch(number, env, book),
@@ -124,7 +128,7 @@ impl Run {
         book: &mut Book,
     ) -> Result<(), Unstorable> {
         let Some(overlay) = self.overlays.get(&number).cloned() else { return Ok(()) };
-        let digest = patch::digest(covered, &overlay.patch);
+        let digest = self.shown(patch::digest(covered, &overlay.patch));
         let demand = Demand::one("the plan was approved without this patch");
         let asked = self.request(digest, &demand, env);
         let requesters = also(self.head.requesters(), overlay.writers());
@@ -155,7 +159,9 @@ impl Run {
             self.name_current(number, env);
             self.name_tools(number, env);
             let Some(overlay) = self.overlays.get(&number) else { continue };
-            if patch::digest(covered, &overlay.patch) == asked.digest {
+            // One that was decided about is told of that next.
+            let is_decided = !asked.open && !asked.taken_back;
+            if is_decided || (asked.open && asked.is_about(patch::digest(covered, &overlay.patch))) {
                 continue;
             }
             let (version, by) = (overlay.version, overlay.by.clone());
@@ -341,14 +347,15 @@ impl Run {
         let covered = self.covered();
         let Some(overlay) = self.overlays.get_mut(&number) else { return Ok(false) };
         let Some(asked) = overlay.asked.as_mut() else { return Ok(false) };
-        if covered.map(|covered| patch::digest(covered, &overlay.patch)) != Some(asked.digest) {
-            // It was decided about, so it is not taken back; the turn asks anew.
-            asked.open = false;
+        if !covered.is_some_and(|covered| asked.is_about(patch::digest(covered, &overlay.patch))) {
+            // The turn asks anew.
+            asked.take_back();
             let data = json!({"number": number, "approval_id": approval, "digest": asked.digest});
             book.note("patch.approval_stale", None, by.first().map(Actor::person), data);
             return Ok(true);
         }
         book.note("patch.approved", None, by.first().map(Actor::person), json!({"number": number, "by": by}));
+        overlay.approved_by = by.to_vec();
         self.apply_patch(number, env, book)?;
         Ok(true)
     }

@@ -34,7 +34,7 @@ impl Run {
         let State::Asking(asked) = &self.task(at)?.state else { return None };
         let calls = matches!(self.work(at), Work::Tool(_) | Work::Map);
         let known = calls && asked.open && !self.graph.nodes.get(at.node)?.is_tool_absent;
-        (known && asked.digest != self.action_digest(at)).then(|| asked.clone())
+        (known && !asked.is_about(self.action_digest(at))).then(|| asked.clone())
     }
 
     fn demand_anew(&self, at: At, env: &Env<'_>) -> PolicyVerdict {

@@ -144,7 +144,7 @@ impl Book {
 
     /// Tells another run something.
     pub(crate) fn signal(&mut self, tenant: &str, run: Uuid, told: &Told, env: &mut Env<'_>) -> Result<(), Unstorable> {
-        let signal = Signal { id: (env.ids)(), told: told.clone() };
+        let signal = Signal::new((env.ids)(), told.clone());
         self.inserts.push(signal.row(tenant, run, env.now)?);
         Ok(())
     }

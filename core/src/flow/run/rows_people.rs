@@ -20,6 +20,9 @@ use serde::Serialize;
 use serde_json::json;
 use uuid::Uuid;
 
+/// The member of what people are asked about that says how many requests of the run there were before.
+pub(crate) const SHOWING: &str = "showing";
+
 /// People are asked for a decision. Whoever commits the turn tells them in the same transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Requested {
@@ -58,6 +61,9 @@ impl Book {
         let action: String = action_type.chars().take(limits::APPROVAL_ACTION_CHARS_MAX).collect();
         let mut data = data;
         data["demands"] = demand.to_value();
+        if asked.showing > 0 {
+            data[SHOWING] = asked.showing.into();
+        }
         self.insert(Insert::into(
             &APPROVAL_REQUESTS,
             vec![

@@ -5,7 +5,6 @@
 //! looked for if the node allows it, a slot is taken, and the call goes out. A tool that reaches
 //! outside is written down as dispatched first; a pure one needs no row before its result.
 
-use super::demand::Demand;
 use super::env::{Action, Env, Slot, Verdict as PolicyVerdict};
 use super::event::{Call, Effect, Mode, Verdict};
 use super::past::Past;
@@ -16,7 +15,7 @@ use super::{At, EffectStatus, Run};
 use crate::access::Level;
 use crate::error::{Code, ErrorBody};
 use crate::flow::air::{Body, Child, Function, Item};
-use crate::flow::tool::{Reach, Spec};
+use crate::flow::tool::{Reach, Spec, is_dry};
 use crate::json::{CanonicalJson, Digest32, TooDeep, within_depth};
 use crate::ledger::decision::{Outcome, Source};
 use crate::limits;
@@ -228,19 +227,9 @@ impl Run {
             });
         }
         match demand {
-            Some(demand) if !self.is_met(at, &demand) => PolicyVerdict::Ask(demand),
+            Some(demand) if !self.is_met(at, &demand, env) => PolicyVerdict::Ask(self.with_lapsed(at, demand, env)),
             _ => PolicyVerdict::Allow,
         }
-    }
-
-    /// Whether people have approved exactly this call already, by itself or within the plan, and
-    /// were as many and the ones that are demanded now.
-    pub(crate) fn is_met(&self, at: At, demand: &Demand) -> bool {
-        let digest = self.action_digest(at);
-        let own = self.task(at).and_then(|task| task.approved.as_ref()).filter(|approved| approved.digest == digest);
-        let by = own.map(|approved| &approved.by).into_iter().chain(self.planned_by(at));
-        let requesters = self.requesters_of(at);
-        by.into_iter().any(|by| demand.is_met(by, &requesters))
     }
 
     pub(crate) fn refuse(
@@ -294,7 +283,8 @@ impl Run {
             book.call_begun(&head, call, step, effect, &key, attempt, spec, &input, now)?;
             book.dirty.insert(at);
             let node = self.name(at).to_owned();
-            let data = json!({"node": node, "item": at.item, "tool": spec.name, "attempt": attempt, "effect_id": effect, "input_digest": digest});
+            let mut data = json!({"node": node, "item": at.item, "tool": spec.name, "attempt": attempt, "effect_id": effect, "input_digest": digest});
+            note_dry(&mut data, &input);
             book.note("step.dispatched", Some(step), None, data);
         } else if let Some(stored) = task.effect {
             effect = stored.id;
@@ -358,17 +348,22 @@ impl Run {
         match hit {
             Some(output) => self.complete_from(at, &spec, output, "cached", env, book),
             None => {
-                if self.may_start() && self.take_slot(at, &spec, env) {
-                    return self.dispatch(at, &spec, Mode::Execute, env, book);
-                }
+                // It is judged again: the look took time.
                 self.enter(at, State::Ready);
                 if let Some(task) = self.task_mut(at) {
                     task.not_recorded = true;
                 }
-                self.ready.push_back(at);
+                self.ready.push_front(at);
                 Ok(())
             }
         }
+    }
+}
+
+/// Says of a call that was only tried, because its own input wants that, that nothing was done.
+pub(crate) fn note_dry(data: &mut Value, input: &Value) {
+    if is_dry(input) {
+        data["dry_run"] = true.into();
     }
 }
 

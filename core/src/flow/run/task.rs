@@ -20,7 +20,7 @@ use super::status::{EffectStatus, StepStatus};
 use crate::error::ErrorBody;
 use crate::json::Digest32;
 use crate::time::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -79,8 +79,26 @@ pub(crate) struct StoredEffect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Approved {
     pub(crate) digest: Digest32,
+    /// How many requests of the run there were before the one that was approved.
+    pub(crate) showing: u32,
     pub(crate) by: Vec<String>,
     pub(crate) notes: Option<String>,
+}
+
+impl Approved {
+    /// Whether it is about this.
+    pub(crate) fn is_about(&self, content: Digest32) -> bool {
+        self.digest == shown(content, self.showing)
+    }
+}
+
+/// The digest under which something is shown for the first time, or again: what was changed and changed back is another
+/// question than it was, and a decision about the older one is not about this one.
+pub(crate) fn shown(content: Digest32, showing: u32) -> Digest32 {
+    match showing {
+        0 => content,
+        _ => Digest32::of(&json!({"content": content, "showing": showing})),
+    }
 }
 
 /// A request that waits for people.
@@ -88,9 +106,24 @@ pub(crate) struct Approved {
 pub(crate) struct Asked {
     pub(crate) id: Uuid,
     pub(crate) digest: Digest32,
+    /// How many requests of the run there were before it.
+    pub(crate) showing: u32,
     pub(crate) expires_at: Timestamp,
     /// Nobody has decided yet.
     pub(crate) open: bool,
+    /// It was taken back before anybody decided: whoever did so says why, and then people are asked anew.
+    pub(crate) taken_back: bool,
+}
+
+impl Asked {
+    /// Whether it is about this.
+    pub(crate) fn is_about(&self, content: Digest32) -> bool {
+        self.digest == shown(content, self.showing)
+    }
+
+    pub(crate) const fn take_back(&mut self) {
+        (self.open, self.taken_back) = (false, true);
+    }
 }
 
 /// A map node at work.

@@ -20,6 +20,7 @@ impl Run {
         if !book.consume(self.head.id, signal.id) {
             return Ok(());
         }
+        self.taken_back(&signal.taken_back);
         match signal.told {
             Told::Rollback { steps, by, reason, for_parent } => {
                 self.begin_undo(Wanted { steps, by, reason, for_parent }, env, book)

@@ -1,0 +1,107 @@
+//! Who may not decide is told the true reason.
+
+use async_trait::async_trait;
+use chimera_core::access::{Entry, Kind, Level};
+use chimera_core::flow::run::{Head, NotDecider};
+use chimera_core::flow::tables::NOTIFICATIONS;
+use chimera_core::json::Digest32;
+use chimera_engine::access::Permit;
+use chimera_engine::flow::{Asking, Decide, Decision};
+use chimera_engine::port::{Recipient, Recipients};
+use chimera_testkit::flow::{Stage, TENANT, asking, chain, link_in, stage};
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
+use uuid::Uuid;
+
+fn permit(actor: &str, kind: Kind, scopes: &[&str]) -> Permit {
+    let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+    Permit::of(Entry { kind, scopes, ..Entry::unmatched(actor, TENANT) })
+}
+
+/// A run of `user_ann`, whose workflow `user_wes` wrote, that waits for an approval like this.
+async fn waiting(stage: &Stage, approval: Value) -> (Uuid, Value) {
+    stage.apply_as("user_wes", &chain("w", &[("a", "again")]).also("requires_approval", approval)).await;
+    let ask = chimera_engine::flow::StartRun::of("w", json!({}));
+    let run = stage.start(chimera_engine::flow::StartRun { level: Level::ExecuteNotify, ..ask }).await;
+    let asked = stage.asks(run).await.remove(0);
+    (run, asked)
+}
+
+/// Every reason that the request and the permit give, for every decision.
+#[tokio::test(start_paused = true)]
+async fn a_refusal_names_the_reason() {
+    let four_eyes = json!({"other_than_requester": true});
+    let named = json!({"approvers": ["user_boss", "user_vice*"]});
+    let both = json!({"approvers": ["user_boss", "user_ann"], "other_than_requester": true});
+    let decides: &[&str] = &["approvals.decide"];
+    let cases = [
+        (permit("service_bot", Kind::Service, decides), json!({}), "not_a_person", "only people decide"),
+        (permit("user_bot", Kind::Service, decides), json!({}), "not_a_person", "only people decide"),
+        (permit("user_bob", Kind::Human, &[]), json!({}), "lacks_scope", "lacks the scope approvals.decide"),
+        (
+            permit("user_bob", Kind::Human, &["runs.manage"]),
+            json!({}),
+            "lacks_scope",
+            "lacks the scope approvals.decide",
+        ),
+        (permit("user_ann", Kind::Human, decides), four_eyes.clone(), "requester", "somebody else must decide"),
+        (permit("user_wes", Kind::Human, decides), four_eyes.clone(), "requester", "somebody else must decide"),
+        (permit("user_ann", Kind::Human, decides), both.clone(), "requester", "somebody else must decide"),
+        (permit("user_ann", Kind::Human, decides), named.clone(), "not_named", "user_boss, user_vice*"),
+        (permit("user_bob", Kind::Human, decides), named.clone(), "not_named", "user_boss, user_vice*"),
+        (permit("user_bob", Kind::Human, decides), both, "not_named", "user_boss, user_ann"),
+        // Who is not named would not decide, had somebody else asked for it too.
+        (permit("user_wes", Kind::Human, decides), named, "not_named", "user_boss, user_vice*"),
+    ];
+    for (who, approval, reason, words) in cases {
+        let stage = stage(1).open().await;
+        let (run, asked) = waiting(&stage, approval.clone()).await;
+        for decision in [Decision::Approve, Decision::Reject, Decision::RequestChanges] {
+            let digest = Digest32::from_hex(asked["digest"].as_str().unwrap());
+            let ask = Decide { run, decision, approval: None, step: None, digest, reason: None };
+            let refused = stage.flow.decide(&who, ask).await.unwrap_err().body();
+            let told = (refused.code.as_str(), refused.details["reason"].as_str().unwrap_or_default());
+            assert_eq!(told, ("RBAC_FORBIDDEN", reason), "{} {approval}: {}", who.actor(), refused.message);
+            assert!(refused.message.contains(words), "{}: {}", who.actor(), refused.message);
+        }
+        assert_eq!(stage.show(run).await["status"], "awaiting_approval");
+    }
+}
+
+/// Somebody who is sent a link and of whom the registry says something else by now.
+struct Sent(Mutex<Option<NotDecider>>);
+
+#[async_trait]
+impl Recipients for Sent {
+    async fn of(&self, _: &Head) -> Vec<Recipient> {
+        let (channel, target) = ("email".to_owned(), "bob@example.com".to_owned());
+        vec![Recipient { channel, target, person: Some("user_bob".to_owned()) }]
+    }
+
+    fn not_decider(&self, _: &str, _: &str, _: &str) -> Option<NotDecider> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+/// A link is sent to one person, of whom something else may be true when it is used.
+#[tokio::test(start_paused = true)]
+async fn whoever_holds_a_link_is_told_what_has_changed() {
+    let people = Arc::new(Sent(Mutex::new(None)));
+    let stage = stage(1).asking(Asking { recipients: Arc::clone(&people) as _, ..asking() }).open().await;
+    let (run, asked) = waiting(&stage, json!({})).await;
+    let mail = stage.rows_of(&NOTIFICATIONS, run).remove(0);
+    let token = link_in(&mail).unwrap().rsplit('/').next().unwrap().to_owned();
+    let digest = Digest32::from_hex(asked["digest"].as_str().unwrap()).unwrap();
+    for reason in [NotDecider::NotAPerson, NotDecider::Disabled, NotDecider::OtherTenant, NotDecider::LacksScope] {
+        *people.0.lock().unwrap() = Some(reason.clone());
+        let opened = stage.flow.open_link(&token).await.unwrap_err().body();
+        let decided = stage.flow.decide_by_link(&token, Decision::Approve, digest, None).await.unwrap_err().body();
+        for refused in [opened, decided] {
+            let told = (refused.code.as_str(), &refused.details["reason"], refused.message.as_str());
+            assert_eq!(told, ("RBAC_FORBIDDEN", &json!(reason.as_str()), reason.words().as_str()));
+        }
+    }
+    *people.0.lock().unwrap() = None;
+    stage.flow.decide_by_link(&token, Decision::Approve, digest, None).await.unwrap();
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}

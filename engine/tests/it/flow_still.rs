@@ -1,0 +1,225 @@
+//! Who approved must be allowed to decide still when what they approved is done.
+
+use chimera_core::access::Level;
+use chimera_core::flow::run::{Action, Demand, Policy, PolicyVerdict};
+use chimera_core::flow::tool::{Reach, Spec};
+use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, AUDIT_LOGS};
+use chimera_engine::flow::Decision;
+use chimera_testkit::flow::{Air, Puppet, Setup, Stage, chain, stage, workflow};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+/// A policy that knows who may decide, and counts how often it is asked.
+#[derive(Clone, Default)]
+struct Known {
+    gone: Arc<Mutex<BTreeSet<String>>>,
+    asked: Arc<AtomicUsize>,
+    approvals: u32,
+}
+
+impl Known {
+    fn disable(&self, who: &str) {
+        self.gone.lock().unwrap().insert(who.to_owned());
+    }
+}
+
+impl Policy for Known {
+    fn judge(&self, action: &Action<'_>) -> PolicyVerdict {
+        match self.approvals {
+            needed if needed > 0 && action.tool.name == "again" => {
+                PolicyVerdict::Ask(Demand { needed, ..Demand::one("so many people must agree") })
+            }
+            _ => PolicyVerdict::Allow,
+        }
+    }
+
+    fn may_decide(&self, _: &str, person: &str, _: &str) -> bool {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        !self.gone.lock().unwrap().contains(person)
+    }
+
+    fn risk(&self, _: &Spec, _: &Value) -> u32 {
+        0
+    }
+}
+
+/// A tool whose call goes on until it is let go.
+fn gated(gate: &Arc<Notify>) -> Puppet {
+    let gate = Arc::clone(gate);
+    Puppet::new("gated", Reach::Read).acts(move |_, _| {
+        let gate = Arc::clone(&gate);
+        async move {
+            gate.notified().await;
+            Ok(json!({"items": [1, 2], "n": 3}))
+        }
+    })
+}
+
+/// What the ledger says about why people were asked, in order.
+fn reasons(stage: &Stage, run: Uuid) -> Vec<String> {
+    let entries = stage.rows_of(&AUDIT_LOG_ENTRIES, run);
+    assert!(!entries.is_empty());
+    stage.rows(&AUDIT_LOGS).iter().map(|row| row.text("decision_rationale").to_owned()).collect()
+}
+
+/// Waits until people are asked, and finds that the ledger says who lost the right to decide.
+async fn asks_again(stage: &Stage, run: Uuid) -> Value {
+    let asked = stage.asks(run).await.remove(0);
+    let told = "user_bob approved this and may not decide any more";
+    assert!(asked["action"]["reason"].as_str().unwrap_or_default().contains(told), "{asked:#}");
+    assert!(reasons(stage, run).iter().any(|reason| reason.contains(told)), "{:?}", reasons(stage, run));
+    asked
+}
+
+/// The approval is counted while the run is paused; who gave it is disabled before the call goes out.
+#[tokio::test(start_paused = true)]
+async fn a_step_asks_again_once_its_approver_is_disabled() {
+    let known = Known::default();
+    let stage = stage(1).policy(known.clone()).open().await;
+    let run = stage.run(&chain("w", &[("a", "again")]), Level::Ask).await;
+    let ann = stage.permit("user_ann");
+    stage.asks(run).await;
+    stage.flow.pause(&ann, run).await.unwrap();
+    stage.until(run, |shown| shown["paused"] == true).await;
+    let asked = stage.show(run).await["approvals"][0].clone();
+    stage.decide("user_bob", run, Decision::Approve, Some(&asked)).await.unwrap();
+    stage.step(run, "a", "ready").await;
+    known.disable("user_bob");
+    stage.flow.resume(&ann, run).await.unwrap();
+    asks_again(&stage, run).await;
+    assert!(stage.world.outside.sent().is_empty());
+    stage.approve("user_cat", run).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+/// Of two who were demanded one is left: somebody else must join them.
+#[tokio::test(start_paused = true)]
+async fn as_many_as_are_demanded_must_be_left() {
+    for (gone, asks) in [("user_bob", true), ("user_eve", false)] {
+        let known = Known { approvals: 2, ..Known::default() };
+        let gate = Arc::new(Notify::new());
+        let stage = stage(1).tool(gated(&gate).build()).policy(known.clone()).open().await;
+        let air = workflow("w").function("a", "gated", json!({})).function("b", "again", json!({})).edge("a", "b");
+        let run = stage.run(&air, Level::Draft).await;
+        let asked = stage.asks(run).await.remove(0);
+        for who in ["user_bob", "user_cat"] {
+            stage.decide(who, run, Decision::Approve, Some(&asked)).await.unwrap();
+        }
+        stage.step(run, "a", "running").await;
+        known.disable(gone);
+        gate.notify_one();
+        if asks {
+            asks_again(&stage, run).await;
+            for who in ["user_cat", "user_dan"] {
+                let asked = stage.asks(run).await.remove(0);
+                stage.decide(who, run, Decision::Approve, Some(&asked)).await.unwrap();
+            }
+        }
+        assert_eq!(stage.ended(run).await["status"], "completed");
+    }
+}
+
+/// A run at L1 whose plan bob approved and whose first node is under way.
+async fn planned(setup: Setup, air: &Air, gate: &Arc<Notify>) -> (Stage, Uuid) {
+    let stage = setup.tool(gated(gate).build()).open().await;
+    let run = stage.run(air, Level::Draft).await;
+    stage.approve("user_bob", run).await;
+    stage.step(run, "a", "running").await;
+    (stage, run)
+}
+
+/// What the plan covered exactly, what it covered without knowing its input, and what a patch added: none of it goes
+/// out for somebody who is gone, also after a restart.
+#[tokio::test(start_paused = true)]
+async fn the_calls_of_a_plan_that_were_not_sent_ask_again() {
+    let exact = chain("w", &[("a", "gated"), ("b", "again")]);
+    let deferred = workflow("w")
+        .function("a", "gated", json!({}))
+        .function("b", "again", json!({"n": "${nodes.a.outputs.n}"}))
+        .edge("a", "b");
+    for (air, restarts) in [(&exact, false), (&deferred, false), (&exact, true), (&deferred, true)] {
+        let (known, gate) = (Known::default(), Arc::new(Notify::new()));
+        let (mut stage, run) = planned(stage(1).policy(known.clone()), air, &gate).await;
+        known.disable("user_bob");
+        if restarts {
+            stage.flow.stop();
+            let setup = chimera_testkit::flow::stage(1).policy(known.clone()).tool(gated(&gate).build());
+            stage = stage.restart(setup).await;
+        }
+        if restarts {
+            // The read under way was cut, and is made anew: that asks too.
+            asks_again(&stage, run).await;
+            stage.approve("user_cat", run).await;
+            stage.step(run, "a", "running").await;
+        }
+        gate.notify_one();
+        stage.step(run, "b", "awaiting_approval").await;
+        asks_again(&stage, run).await;
+        assert!(stage.world.outside.sent().is_empty());
+        stage.approve("user_cat", run).await;
+        assert_eq!(stage.ended(run).await["status"], "completed");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_of_a_patch_asks_again_once_the_approver_of_the_patch_is_disabled() {
+    let (known, gate) = (Known::default(), Arc::new(Notify::new()));
+    let air = chain("w", &[("a", "gated")]);
+    let stage = stage(1).policy(known.clone()).tool(gated(&gate).build()).open().await;
+    let run = stage.run(&air, Level::Draft).await;
+    stage.approve("user_cat", run).await;
+    stage.step(run, "a", "running").await;
+    let patch = json!({
+        "patch_version": "0.1", "justification": "more", "add_edges": [{"from": "a", "to": "x"}],
+        "add_nodes": [{"id": "x", "type": "function", "fn": "again", "inputs": {"n": 1}}],
+    });
+    stage.flow.patch(&stage.permit("user_ann"), run, patch, None, false).await.unwrap();
+    let waits = |shown: &Value| shown["approvals"].as_array().is_some_and(|asked| !asked.is_empty());
+    let asked = stage.until(run, waits).await["approvals"][0].clone();
+    stage.decide("user_bob", run, Decision::Approve, Some(&asked)).await.unwrap();
+    stage.until(run, |shown| shown["patches"][0]["status"] == "applied").await;
+    known.disable("user_bob");
+    gate.notify_one();
+    asks_again(&stage, run).await;
+    stage.approve("user_cat", run).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+/// The list is known late, so the map is asked about as a whole; its second item goes out after the first.
+#[tokio::test(start_paused = true)]
+async fn the_items_of_a_map_that_were_not_sent_ask_again() {
+    let (known, gate) = (Known::default(), Arc::new(Notify::new()));
+    let slow = Puppet::new("slow", Reach::Write).takes(|_| Duration::from_secs(5));
+    let air = workflow("w")
+        .function("a", "gated", json!({}))
+        .map("m", json!("${nodes.a.outputs.items}"), 1, "slow", json!({"n": "${item}"}))
+        .edge("a", "m");
+    let made = slow.asked();
+    let stage = stage(1).policy(known.clone()).tool(gated(&gate).build()).tool(slow.build()).open().await;
+    let run = stage.run(&air, Level::Draft).await;
+    stage.approve("user_cat", run).await;
+    gate.notify_one();
+    stage.step(run, "m", "awaiting_approval").await;
+    stage.approve("user_bob", run).await;
+    stage.step(run, "m", "running").await;
+    known.disable("user_bob");
+    asks_again(&stage, run).await;
+    assert_eq!(made.count("execute"), 1, "the first was under way");
+    stage.approve("user_cat", run).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+}
+
+/// Runs that nobody approved ask nobody.
+#[tokio::test(start_paused = true)]
+async fn a_run_without_approvals_never_asks_who_may_decide() {
+    let known = Known::default();
+    let stage = stage(1).policy(known.clone()).open().await;
+    let run = stage.run(&chain("w", &[("a", "again"), ("b", "read"), ("c", "pure")]), Level::ExecuteSilent).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!(known.asked.load(Ordering::SeqCst), 0);
+}
