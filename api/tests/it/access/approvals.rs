@@ -94,6 +94,29 @@ async fn a_narrow_token_approves_of_its_own_only_what_it_could_ask_for() {
     assert_eq!(approve(&["local.summarize"]).await.status, 200);
 }
 
+/// What somebody approved goes out only while they may decide: the registry is asked when it would.
+#[tokio::test]
+async fn an_approval_counts_no_more_once_its_giver_is_disabled_or_loses_the_scope() {
+    for less in [json!({"scopes": ["approvals.decide"], "disabled": true}), json!({"scopes": ["notion.read"]})] {
+        let porch = prepared().await;
+        let draft = porch.act("user_ann", json!({"steps": harmless()})).await.body;
+        let (stage, run) = (&porch.house.stage, chimera_testkit::flow::id_of(&draft["run_id"]));
+        let path = |what: &str| format!("/runs/{run}/{what}");
+        assert_eq!(porch.ask("user_ann", Method::POST, &path("pause"), json!({})).await.status, 202);
+        stage.until(run, |shown| shown["paused"] == true).await;
+        assert_eq!(decides(&porch, "user_cat", &draft).await.0, 200);
+        stage.until(run, |shown| shown["approvals"] == json!([])).await;
+        assert_eq!(porch.ask("admin", Method::PUT, "/actors/user_cat", less.clone()).await.status, 200);
+        assert_eq!(porch.ask("user_ann", Method::POST, &path("resume"), json!({})).await.status, 202);
+        let asked = stage.asks(run).await.remove(0);
+        let reason = asked["action"]["reason"].as_str().unwrap();
+        assert!(reason.contains("user_cat approved this and may not decide any more"), "{less}: {reason}");
+        let body = json!({"decision": "approve", "digest": asked["digest"]});
+        assert_eq!(porch.ask("admin", Method::POST, &path("approve"), body).await.status, 200);
+        porch.house.until(&draft, "completed").await;
+    }
+}
+
 /// Whoever changes what another's run will do must be allowed to do it.
 #[tokio::test]
 async fn nobody_changes_a_draft_into_what_they_may_not_do() {
