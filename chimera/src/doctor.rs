@@ -40,8 +40,8 @@ pub(crate) struct Finding {
 }
 
 /// A schema of the right version is not made anew by `chimera migrate`.
-const LACKS_HINT: &str =
-    "grant the right to the user of database_url, or put back what is missing; chimera migrate does neither";
+const LACKS_HINT: &str = "drop what it names as not Chimera's, grant the right to the user of database_url, or put back what is missing; \
+     chimera migrate does none of this";
 
 /// What the record store says about itself.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ pub(crate) struct StoreFacts {
     pub(crate) runs: RunFacts,
     /// Why nobody may change it, if so.
     pub(crate) held: Option<String>,
-    /// A table, a column or a right that a server needs and that is missing.
+    /// A table, a column or a right that a server needs and that is missing, or something on its tables that is not Chimera's.
     pub(crate) lacks: Option<String>,
     /// What is wrong with its mark, if it was used before and has none.
     pub(crate) mark_missed: Option<String>,

@@ -136,9 +136,9 @@ fn a_database_without_a_table_or_a_right_is_not_ready_and_the_doctor_names_what_
     assert_eq!(server.stop().0, Some(0));
 }
 
-/// Nothing is missing in the database: only the running server has met what refuses its changes.
+/// Some refuse a change, some set it back behind it.
 #[test]
-fn a_trigger_of_somebody_else_makes_the_store_unusable_and_the_doctor_asks_the_server_about_it() {
+fn a_trigger_of_somebody_else_makes_the_store_unusable_and_the_doctor_names_it() {
     let postgres = PrivatePostgres::shared().unwrap();
     let url = postgres.fresh_database().unwrap();
     let place = Place::new().trusting().env("CHIMERA_DATABASE_URL", &url);
@@ -148,18 +148,29 @@ fn a_trigger_of_somebody_else_makes_the_store_unusable_and_the_doctor_asks_the_s
     assert_eq!(finding(&place, "server")["verdict"], "ok");
     let raise = "CREATE FUNCTION dba_no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'secret words'; END $$; \
                  CREATE TRIGGER dba BEFORE INSERT ON steps FOR EACH ROW EXECUTE FUNCTION dba_no()";
-    postgres.execute(&url, raise).unwrap();
-    let told = "a trigger or a function that is not Chimera's refuses changes in the database: dba_no()";
-    let refused = act(&place);
-    assert_eq!((&refused["code"], &refused["retryable"]), (&"STORE_UNUSABLE".into(), &false.into()), "{refused}");
-    assert!(refused["message"].as_str().unwrap().contains(told), "{refused}");
-    server.until_not_ready("records", told);
-    let found = finding(&place, "server");
-    assert_eq!(found["verdict"], "fail");
-    assert!(found["message"].as_str().unwrap().contains(told), "{found}");
-    postgres.execute(&url, "DROP TRIGGER dba ON steps").unwrap();
-    server.until_ready();
-    acts(&place);
+    let back = "CREATE FUNCTION dba_back() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+                UPDATE steps SET status = OLD.status WHERE id = OLD.id; RETURN NULL; END $$; \
+                CREATE CONSTRAINT TRIGGER dba AFTER UPDATE ON steps DEFERRABLE INITIALLY DEFERRED FOR EACH ROW \
+                WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION dba_back()";
+    let told = "trigger dba on steps in the database is not Chimera's; drop it";
+    for rule in [raise, back] {
+        postgres.execute(&url, rule).unwrap();
+        let refused = act(&place);
+        assert_eq!((&refused["code"], &refused["retryable"]), (&"STORE_UNUSABLE".into(), &false.into()), "{refused}");
+        assert!(refused["message"].as_str().unwrap().contains(told), "{refused}");
+        server.until_not_ready("records", told);
+        for check in ["server", "schema"] {
+            let found = finding(&place, check);
+            assert_eq!(found["verdict"], "fail");
+            assert!(found["message"].as_str().unwrap().contains(told), "{found}");
+        }
+        let refused = start_refused(&Place::new().env("CHIMERA_DATABASE_URL", &url));
+        assert_eq!((&refused["code"], &refused["retryable"]), (&"STORE_UNUSABLE".into(), &false.into()), "{refused}");
+        assert!(refused["message"].as_str().unwrap().contains(told), "{refused}");
+        postgres.execute(&url, "DROP TRIGGER dba ON steps").unwrap();
+        server.until_ready();
+        acts(&place);
+    }
     assert_eq!(finding(&place, "server")["verdict"], "ok");
     let (status, log) = server.stop();
     assert!(status == Some(0) && !log.contains("secret words"), "{log}");

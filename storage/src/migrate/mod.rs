@@ -17,8 +17,8 @@ mod sqlite;
 
 pub(crate) use postgres::postgres_version;
 pub use postgres::{postgres, postgres_status, postgres_to};
-pub(crate) use sqlite::sqlite_version;
 pub use sqlite::{sqlite, sqlite_status};
+pub(crate) use sqlite::{sqlite_to, sqlite_version};
 
 use crate::records;
 use chimera_engine::port::Unavailable;
@@ -79,6 +79,12 @@ migrations! {
 #[must_use]
 pub fn newest() -> i64 {
     MIGRATIONS.last().map_or(0, |migration| migration.version)
+}
+
+/// What the one function does that Chimera's triggers on PostgreSQL call.
+pub(crate) fn postgres_guard() -> &'static str {
+    let made = MIGRATIONS.iter().find_map(|migration| migration.postgres.split_once("FUNCTION refuse_change()"));
+    made.and_then(|(_, rest)| rest.split("$$").nth(1)).unwrap_or_default()
 }
 
 /// What a migration did.

@@ -21,6 +21,12 @@ pub fn sqlite(conn: &mut Connection) -> Result<Applied, MigrateError> {
     patiently(conn, MIGRATIONS)
 }
 
+/// Applies what is missing up to a version.
+pub(crate) fn sqlite_to(conn: &mut Connection, version: i64) -> Result<Applied, MigrateError> {
+    let count = usize::try_from(version).unwrap_or_default().min(MIGRATIONS.len());
+    patiently(conn, &MIGRATIONS[..count])
+}
+
 /// The same with the migrations that some binary holds.
 pub(super) fn patiently(conn: &mut Connection, held: &'static [Migration]) -> Result<Applied, MigrateError> {
     let patience: u32 = conn.pragma_query_value(None, "busy_timeout", |row| row.get(0)).map_err(database)?;

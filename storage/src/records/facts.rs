@@ -3,9 +3,9 @@
 use super::hold::reason;
 use super::mark::MarkFile;
 use super::postgres::connect::{Server, check};
-use super::postgres::{look as pg_look, state as pg_state};
+use super::postgres::{look as pg_look, objects as pg_objects, state as pg_state};
 use super::sqlite::file::DataFile;
-use super::sqlite::{file, look, state};
+use super::sqlite::{file, look, objects, state};
 use super::usage::Uses;
 use super::{OpenError, PostgresRecords, SqliteRecords, unavailable_sqlite};
 use crate::migrate::{self, Applied, MigrateError, Status};
@@ -28,7 +28,7 @@ pub struct Facts {
     pub runs: Attended,
     /// Why nobody may change it, if so.
     pub hold: Option<Hold>,
-    /// A table, a column or a right that a server needs and that is missing.
+    /// A table, a column or a right that a server needs and that is missing, or something on its tables that is not Chimera's.
     pub lacks: Option<Unavailable>,
     /// What is wrong with its mark, if it was used before and has none.
     pub mark_missed: Option<String>,
@@ -111,7 +111,7 @@ impl SqliteRecords {
         file::force_commits(&conn).map_err(unusable)?;
         let durable = file::forces_commits(&conn).map_err(unusable)?;
         let lacks = match schema.version == migrate::newest() {
-            true => lacking(look::usable(&conn, &Uses::all()))?,
+            true => lacking(objects::look(&conn).and_then(|()| look::usable(&conn, &Uses::all())))?,
             false => None,
         };
         let mut runs = Attended::default();
@@ -126,6 +126,7 @@ impl SqliteRecords {
     pub fn migrate(folder: &Path) -> Result<Applied, OpenError> {
         std::fs::create_dir_all(folder).map_err(OpenError::Folder)?;
         let (_, mut conn) = DataFile::create(folder)?;
+        objects::look(&conn)?;
         let applied = migrate::sqlite(&mut conn)?;
         // What can't be moved now stays in the log.
         let _ = file::merge_log(&conn);
@@ -146,6 +147,12 @@ fn attended_sqlite(conn: &rusqlite::Connection) -> rusqlite::Result<Attended> {
     })
 }
 
+/// Whether everything that a server does is possible, and nobody else changes what it does.
+async fn usable_postgres(client: &tokio_postgres::Client) -> Result<(), Unavailable> {
+    pg_objects::look(client).await?;
+    pg_look::usable(client, &Uses::all()).await
+}
+
 impl PostgresRecords {
     /// Looks at the database without changing it. It is held if it says so, and if it is older than
     /// `marks` say.
@@ -160,7 +167,7 @@ impl PostgresRecords {
         let row = client.query_one(text, &[]).await;
         let row = row.map_err(|_| Unavailable::new(Outage::Passing, "the database does not answer"))?;
         let lacks = match schema.version == migrate::newest() {
-            true => lacking(pg_look::usable(&client, &Uses::all()).await)?,
+            true => lacking(usable_postgres(&client).await)?,
             false => None,
         };
         let mut runs = Attended::default();
@@ -194,6 +201,7 @@ impl PostgresRecords {
     pub async fn migrate(url: &str) -> Result<Applied, OpenError> {
         let mut client = Server::parse(url)?.connect().await?;
         check(&client).await?;
+        pg_objects::look(&client).await?;
         Ok(migrate::postgres(&mut client).await?)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Only names from the catalogue become part of a text; every value is a parameter.
 
-use chimera_core::record::{Compare, Condition, Count, Direction, Kind, Scope, Select, Table, Update, Value};
+use chimera_core::record::{Compare, Condition, Count, Direction, Kind, Scope, Select, Table, Value};
 use chimera_engine::port::ReadError;
 use std::fmt::Write as _;
 
@@ -125,35 +125,6 @@ pub(crate) fn exists(dialect: Dialect, table: &Table, columns: &[&str]) -> Strin
     let equal = |(n, column): (usize, &&str)| format!("{column} = {}", dialect.placeholder(n + 1, kind(column)));
     let equals: Vec<_> = columns.iter().enumerate().map(equal).collect();
     format!("SELECT 1 FROM {} WHERE {} LIMIT 1", table.name, equals.join(" AND "))
-}
-
-/// Whether the row that an update is for is there as it expects it.
-pub(crate) fn as_expected<'a>(dialect: Dialect, update: &'a Update) -> Text<'a> {
-    let table = update.table;
-    let key = table.key.iter().filter_map(|column| table.position(column)).zip(&update.key);
-    let expect = update.expect.iter().map(|(at, value)| (*at, value));
-    let same = if dialect == Dialect::Sqlite { "IS" } else { "IS NOT DISTINCT FROM" };
-    let mut text = Text { sql: format!("SELECT 1 FROM {}", table.name), params: Vec::new() };
-    for (n, (at, value)) in key.chain(expect).enumerate() {
-        let column = &table.columns[at];
-        let operator = if n < table.key.len() { "=" } else { same };
-        let placeholder = text.bind(dialect, column.kind, value);
-        let word = if n == 0 { "WHERE" } else { "AND" };
-        let _ = write!(text.sql, " {word} {} {operator} {placeholder}", column.name);
-    }
-    text
-}
-
-/// Whether any row meets the conditions.
-pub(crate) fn any<'a>(
-    dialect: Dialect,
-    table: &'static Table,
-    conditions: &'a [Condition],
-) -> Result<Text<'a>, ReadError> {
-    let mut text = Text { sql: format!("SELECT 1 FROM {}", table.name), params: Vec::new() };
-    all_of(dialect, table, conditions, &mut text)?;
-    text.push(" LIMIT 1");
-    Ok(text)
 }
 
 fn all_of<'a>(

@@ -185,26 +185,6 @@ pub(super) fn delete_one(table: &Table) -> String {
     format!("DELETE FROM {} {}", table.name, any_one(table))
 }
 
-/// Changes nothing of any one row, in SQLite.
-pub(super) fn update_any(table: &Table) -> String {
-    format!("{} {}", update_all(table), any_by_key(table))
-}
-
-/// Deletes any one row, in SQLite.
-pub(super) fn delete_any(table: &Table) -> String {
-    format!("DELETE FROM {} {}", table.name, any_by_key(table))
-}
-
-/// Finds a row if there is one.
-pub(super) fn any(table: &Table) -> String {
-    format!("SELECT 1 FROM {} LIMIT 1", table.name)
-}
-
-fn any_by_key(table: &Table) -> String {
-    let key = table.key.join(", ");
-    format!("WHERE ({key}) IN (SELECT {key} FROM {} LIMIT 1)", table.name)
-}
-
 fn any_one(table: &Table) -> String {
     format!("WHERE ctid = (SELECT ctid FROM {} LIMIT 1 FOR UPDATE SKIP LOCKED)", table.name)
 }

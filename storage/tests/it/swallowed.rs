@@ -1,12 +1,13 @@
-//! Changes that a trigger, a rule or a row policy swallows without an error. They are not taken for made, nor for a lost
-//! race: the store is unusable and names the table as long as that is so, keeps nothing of the change, and goes on by
+//! Triggers, rules and row policies that somebody else put on Chimera's tables. Some swallow a change without an error, some set
+//! it back behind it, some do nothing. The store is unusable and names the object as long as it is there, makes no change, and goes on by
 //! itself afterwards.
 
 use crate::records::{fresh_database, one_lane, sqlite};
 use chimera_core::job::tables::AGENTS;
 use chimera_core::record::{Compare, Condition, Conflict, Insert, RowCount, Step, Tx, Update, Value};
 use chimera_engine::port::{CommitError, Outage, Records, Unavailable};
-use chimera_storage::records::{PostgresRecords, SqliteRecords};
+use chimera_storage::records::{MARK_FILE, PostgresOptions, PostgresRecords, SqliteRecords};
+use chimera_testkit::build::NOON;
 use std::time::Duration;
 
 fn agent(n: u64) -> Insert {
@@ -101,12 +102,14 @@ pub(crate) fn ignore(change: &str, table: &str) -> String {
     format!("CREATE TRIGGER dba BEFORE {change} ON {table} BEGIN SELECT RAISE(IGNORE); END")
 }
 
-/// A change is refused for the table, and the store is not ready for the same reason, however often it is asked.
+/// Every change is refused, and the store is not ready for the same reason, however often it is asked.
 pub(crate) async fn unusable(store: &dyn Records, tx: Tx, table: &str, rule: &str) {
     let told = |why: &Unavailable| why.outage == Outage::Unusable && why.reason.contains(table);
-    match store.commit(tx).await {
-        Err(CommitError::Unavailable(why)) if told(&why) => {}
-        other => panic!("{rule}: {other:?}"),
+    for tx in [tx, Tx::default()] {
+        match store.commit(tx).await {
+            Err(CommitError::Unavailable(why)) if told(&why) => {}
+            other => panic!("{rule}: {other:?}"),
+        }
     }
     for _ in 0..3 {
         match store.ready().await {
@@ -129,48 +132,117 @@ pub(crate) fn opened() -> (tempfile::TempDir, SqliteRecords, rusqlite::Connectio
     (folder, store, file)
 }
 
+/// What a trigger of a data file does with a row that was named `b`.
+fn sets_back(when: &str) -> String {
+    format!(
+        "CREATE TRIGGER dba {when} ON agents WHEN NEW.name = 'b' BEGIN UPDATE agents SET name = 'a' WHERE id = NEW.id; END"
+    )
+}
+
 #[tokio::test]
-async fn rows_that_a_data_file_swallows_are_neither_made_nor_the_changes_fault_nor_a_lost_race() {
+async fn a_trigger_of_somebody_else_makes_a_data_file_unusable_whatever_it_does() {
     let (_folder, store, file) = opened();
-    for n in 1..=3 {
+    for n in 1..=9 {
         store.commit(added(n)).await.unwrap();
     }
-    for (change, tx) in [
-        ("INSERT", added(11)),
-        ("INSERT", added_in_order(12)),
-        ("UPDATE", renamed(1)),
-        ("UPDATE", renamed_in_order(2)),
-        ("DELETE", removed(3)),
+    let harmless = "CREATE TRIGGER dba AFTER INSERT ON agents BEGIN SELECT 1; END".to_owned();
+    let raise = |when: &str, how: &str| {
+        format!("CREATE TRIGGER dba {when} ON agents BEGIN SELECT RAISE({how}, 'secret words'); END")
+    };
+    for (rule, tx) in [
+        (ignore("INSERT", "agents"), added(11)),
+        (ignore("INSERT", "agents"), added_in_order(12)),
+        (ignore("UPDATE", "agents"), renamed(1)),
+        (ignore("UPDATE", "agents"), renamed_in_order(2)),
+        (ignore("DELETE", "agents"), removed(3)),
+        (sets_back("AFTER UPDATE"), renamed(4)),
+        (sets_back("AFTER UPDATE"), renamed_in_order(5)),
+        (raise("BEFORE INSERT", "ABORT"), added(13)),
+        (raise("AFTER INSERT", "ROLLBACK"), added(14)),
+        (raise("AFTER UPDATE", "FAIL"), renamed(6)),
+        (harmless, renamed(7)),
     ] {
-        let rule = ignore(change, "agents");
         file.execute_batch(&rule).unwrap();
-        unusable(&store, tx.clone(), "agents", &rule).await;
-        assert!(store.commit(Tx::default()).await.is_ok(), "small changes work: {rule}");
+        unusable(&store, tx.clone(), "trigger dba on agents in the data file is not Chimera's; drop it", &rule).await;
+        let b: i64 = file.query_row("SELECT count(*) FROM agents WHERE name = 'b'", [], |row| row.get(0)).unwrap();
         file.execute_batch("DROP TRIGGER dba").unwrap();
         until_ready(&store, &rule).await;
         store.commit(tx).await.unwrap();
+        let after: i64 = file.query_row("SELECT count(*) FROM agents WHERE name = 'b'", [], |row| row.get(0)).unwrap();
+        assert_eq!(after - b, i64::from(rule.contains("UPDATE") || rule.contains("SELECT 1")), "{rule}");
     }
     store.close().await;
 }
 
+/// A trigger that has the name of one of Chimera's, a trigger on a view, and a view in the place of a table.
+#[tokio::test]
+async fn what_stands_in_the_place_of_an_object_of_chimeras_is_not_chimeras() {
+    let (_folder, store, file) = opened();
+    store.commit(added(1)).await.unwrap();
+    let guard = "SELECT sql FROM sqlite_schema WHERE name = 'audit_logs_no_update'";
+    let guard: String = file.query_row(guard, [], |row| row.get(0)).unwrap();
+    for (rule, mend, told) in [
+        (
+            "DROP TRIGGER audit_logs_no_update; CREATE TRIGGER audit_logs_no_update BEFORE UPDATE ON audit_logs \
+             BEGIN SELECT RAISE(IGNORE); END",
+            format!("DROP TRIGGER audit_logs_no_update; {guard}"),
+            "trigger audit_logs_no_update on audit_logs",
+        ),
+        (
+            "CREATE TRIGGER dba INSTEAD OF INSERT ON scoped_agents BEGIN SELECT 1; END",
+            "DROP TRIGGER dba".to_owned(),
+            "trigger dba on scoped_agents",
+        ),
+        (
+            "PRAGMA legacy_alter_table = ON; ALTER TABLE nonces RENAME TO kept; CREATE VIEW nonces AS SELECT * FROM kept",
+            "DROP VIEW nonces; ALTER TABLE kept RENAME TO nonces".to_owned(),
+            "nonces in the data file is not the relation that Chimera made",
+        ),
+    ] {
+        file.execute_batch(rule).unwrap();
+        unusable(&store, renamed(1), told, rule).await;
+        file.execute_batch(&mend).unwrap();
+        until_ready(&store, rule).await;
+    }
+    file.execute_batch("CREATE TABLE theirs (x); CREATE TRIGGER dba AFTER INSERT ON theirs BEGIN SELECT 1; END")
+        .unwrap();
+    file.execute_batch("CREATE TEMP TRIGGER own AFTER INSERT ON agents BEGIN SELECT 1; END").unwrap();
+    store.commit(renamed(1)).await.unwrap();
+    store.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_that_a_database_swallows_are_neither_made_nor_the_changes_fault_nor_a_lost_race() {
+async fn what_somebody_put_on_a_table_makes_a_database_unusable_whatever_it_does() {
     let url = fresh_database();
     let store = visited(&url, "swallowed_row").await;
-    for n in 1..=9 {
+    for n in 1..=14 {
         store.commit(added(n)).await.unwrap();
     }
-    let trigger = |change| (before(change, "agents", "RETURN NULL;"), "DROP TRIGGER dba ON agents".to_owned());
+    let drop = || "DROP TRIGGER dba ON agents".to_owned();
+    let trigger = |change| (before(change, "agents", "RETURN NULL;"), drop());
     // It counts as changed, and is as it was.
-    let kept = (before("UPDATE", "agents", "RETURN OLD;"), "DROP TRIGGER dba ON agents".to_owned());
+    let kept = (before("UPDATE", "agents", "RETURN OLD;"), drop());
+    let function = "CREATE OR REPLACE FUNCTION dba_rule() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+                    UPDATE agents SET name = 'a' WHERE id = NEW.id; RETURN NULL; END $$;";
+    let behind = || {
+        let made = "CREATE TRIGGER dba AFTER UPDATE ON agents FOR EACH ROW WHEN (NEW.name = 'b')";
+        (format!("{function} {made} EXECUTE FUNCTION dba_rule()"), drop())
+    };
+    let at_commit = || {
+        let made = "CREATE CONSTRAINT TRIGGER dba AFTER UPDATE ON agents DEFERRABLE INITIALLY DEFERRED FOR EACH ROW \
+                    WHEN (NEW.name = 'b')";
+        (format!("{function} {made} EXECUTE FUNCTION dba_rule()"), drop())
+    };
+    let disabled = (format!("{}; ALTER TABLE agents DISABLE TRIGGER dba", trigger("UPDATE").0), drop());
     let rule = |change| {
         (format!("CREATE RULE dba AS ON {change} TO agents DO INSTEAD NOTHING"), "DROP RULE dba ON agents".to_owned())
     };
     let policy = || (policy("agents"), no_policy("agents"));
     for ((rule, mend), tx) in [
-        (trigger("INSERT"), added(11)),
-        (trigger("INSERT"), added_in_order(12)),
-        (rule("INSERT"), added_in_order(13)),
+        (trigger("INSERT"), added(21)),
+        (trigger("INSERT"), added_in_order(22)),
+        (rule("INSERT"), added_in_order(23)),
+        (rule("INSERT"), added(24)),
         (trigger("UPDATE"), renamed(1)),
         (kept, renamed(9)),
         (trigger("UPDATE"), renamed_in_order(2)),
@@ -180,46 +252,95 @@ async fn rows_that_a_database_swallows_are_neither_made_nor_the_changes_fault_no
         (policy(), renamed(6)),
         (policy(), renamed_in_order(7)),
         (policy(), removed(8)),
+        (behind(), renamed(10)),
+        (behind(), renamed_in_order(11)),
+        (at_commit(), renamed(12)),
+        (at_commit(), renamed_in_order(13)),
+        (disabled, renamed(14)),
     ] {
         execute(&url, &rule).await;
-        // The server does not say which table has the rule that an insert in its order can't be used with.
-        let told = if rule.contains("RULE dba AS ON INSERT") { "pg_rules" } else { "agents" };
+        let told = match &rule {
+            rule if rule.contains("SECURITY") => "row security is on for agents in the database; switch it off",
+            rule if rule.contains("RULE dba") => "rule dba on agents in the database is not Chimera's; drop it",
+            _ => "trigger dba on agents in the database is not Chimera's; drop it",
+        };
         unusable(&store, tx.clone(), told, &rule).await;
-        assert!(store.commit(Tx::default()).await.is_ok(), "small changes work: {rule}");
         execute(&url, &mend).await;
         until_ready(&store, &rule).await;
         store.commit(tx).await.unwrap();
     }
+    let made = "DO $$ BEGIN ASSERT (SELECT count(*) FROM agents WHERE name = 'b') = 11; END $$";
+    execute(&url, made).await;
     store.close().await;
 }
 
-/// The row that was meant has changed since: another one shows that changes are still swallowed.
+/// Another body under the name of Chimera's function, a trigger of a name that Chimera has elsewhere, and a view in the place of a table.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_trial_with_another_row_counts_what_it_changed_on_both_stores() {
-    let (_folder, store, file) = opened();
-    store.commit(added(1)).await.unwrap();
-    let rule = ignore("UPDATE", "agents");
-    file.execute_batch(&rule).unwrap();
-    unusable(&store, renamed(1), "agents", &rule).await;
-    file.execute_batch(&format!("DROP TRIGGER dba; UPDATE agents SET name = 'c'; {rule}")).unwrap();
-    assert!(store.ready().await.is_err());
-    file.execute_batch("DROP TRIGGER dba").unwrap();
-    assert_eq!(store.ready().await, Ok(()));
-    store.close().await;
-
+async fn what_stands_in_the_place_of_an_object_of_chimeras_is_not_chimeras_in_a_database_either() {
     let url = fresh_database();
     let store = one_lane(&url).await;
     store.commit(added(1)).await.unwrap();
-    let rule = before("UPDATE", "agents", "RETURN NULL;");
-    execute(&url, &rule).await;
-    unusable(&store, renamed(1), "agents", &rule).await;
-    let changed =
-        "ALTER TABLE agents DISABLE TRIGGER dba; UPDATE agents SET name = 'c'; ALTER TABLE agents ENABLE TRIGGER dba";
-    execute(&url, changed).await;
-    assert!(store.ready().await.is_err());
-    execute(&url, "DROP TRIGGER dba ON agents").await;
-    assert_eq!(store.ready().await, Ok(()));
+    let guard = include_str!("../../migrations/postgres/0007_guards.sql");
+    let body = guard.split("$$").nth(1).unwrap();
+    for (rule, mend, told) in [
+        (
+            "CREATE OR REPLACE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$",
+            format!("CREATE OR REPLACE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS $${body}$$"),
+            "is not Chimera's",
+        ),
+        (
+            "CREATE TRIGGER workflows_immutable BEFORE UPDATE ON agents FOR EACH STATEMENT \
+             EXECUTE FUNCTION refuse_change('immutable')",
+            "DROP TRIGGER workflows_immutable ON agents".to_owned(),
+            "trigger workflows_immutable on agents",
+        ),
+        (
+            "CREATE RULE dba AS ON INSERT TO scoped_agents DO INSTEAD NOTHING",
+            "DROP RULE dba ON scoped_agents".to_owned(),
+            "rule dba on scoped_agents",
+        ),
+        (
+            "ALTER TABLE nonces RENAME TO kept; CREATE VIEW nonces AS SELECT * FROM kept",
+            "DROP VIEW nonces; ALTER TABLE kept RENAME TO nonces".to_owned(),
+            "nonces in the database is not the relation that Chimera made",
+        ),
+    ] {
+        execute(&url, rule).await;
+        unusable(&store, renamed(1), told, rule).await;
+        execute(&url, &mend).await;
+        until_ready(&store, rule).await;
+    }
+    let theirs = "CREATE TABLE theirs (x int); CREATE RULE dba AS ON INSERT TO theirs DO INSTEAD NOTHING";
+    execute(&url, theirs).await;
+    store.commit(renamed(1)).await.unwrap();
     store.close().await;
+}
+
+/// A start, a migration and a look from outside say it, too, and change nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_refuses_what_somebody_put_on_a_table_and_names_it() {
+    let (folder, store, file) = opened();
+    store.close().await;
+    file.execute_batch(&ignore("UPDATE", "ledger_lanes")).unwrap();
+    let told = "trigger dba on ledger_lanes in the data file is not Chimera's; drop it";
+    assert!(sqlite(folder.path()).is_err_and(|why| why.to_string().contains(told)));
+    assert!(SqliteRecords::migrate(folder.path()).is_err_and(|why| why.to_string().contains(told)));
+    let facts = SqliteRecords::facts(folder.path(), &folder.path().join(MARK_FILE), NOON).unwrap();
+    assert_eq!(facts.lacks.unwrap().reason, told);
+    file.execute_batch("DROP TRIGGER dba").unwrap();
+    sqlite(folder.path()).unwrap().close().await;
+
+    let url = fresh_database();
+    one_lane(&url).await.close().await;
+    execute(&url, &before("UPDATE", "ledger_lanes", "RETURN NULL;")).await;
+    let told = "trigger dba on ledger_lanes in the database is not Chimera's; drop it";
+    let opened = PostgresRecords::open(PostgresOptions::new(&url)).await;
+    assert!(opened.is_err_and(|why| why.to_string().contains(told)));
+    assert!(PostgresRecords::migrate(&url).await.is_err_and(|why| why.to_string().contains(told)));
+    let facts = PostgresRecords::facts(&url, &folder.path().join("none"), NOON).await.unwrap();
+    assert_eq!(facts.lacks.unwrap().reason, told);
+    execute(&url, "DROP TRIGGER dba ON ledger_lanes").await;
+    one_lane(&url).await.close().await;
 }
 
 /// Whoever really came too late is told so, and the store is ready.
@@ -248,49 +369,4 @@ async fn a_change_that_lost_a_race_is_no_trouble_of_either_store() {
         assert_eq!(store.ready().await, Ok(()));
         store.close().await;
     }
-}
-
-/// Adds, takes and changes rows at once; the rule concerns one row that is added and the first that is changed.
-async fn together(store: &dyn Records) {
-    let changes = [added(1), added(21), added_in_order(22), renamed(1), renamed(2), renamed_in_order(3), added(23)];
-    let answers = futures::future::join_all(changes.map(|tx| store.commit(tx))).await;
-    let words = answers.iter().map(|answer| match answer {
-        Ok(_) => "made",
-        Err(CommitError::Conflict(Conflict::Exists(_))) => "exists",
-        Err(CommitError::Unavailable(why)) if why.outage == Outage::Unusable => "unusable",
-        _ => "another",
-    });
-    let words: Vec<_> = words.collect();
-    assert_eq!(words, ["exists", "made", "unusable", "unusable", "made", "made", "made"], "{answers:?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_is_swallowed_does_not_disturb_those_it_was_sent_with() {
-    let first = "UPDATE agents SET llm_model = 'x' WHERE id = (SELECT id FROM agents ORDER BY id LIMIT 1)";
-    let (_folder, store, file) = opened();
-    for n in 1..=3 {
-        store.commit(added(n)).await.unwrap();
-    }
-    let twenty_two = "00000000-0000-0001-0000-000000000016";
-    let rules = format!(
-        "{first}; CREATE TRIGGER one BEFORE UPDATE ON agents WHEN OLD.llm_model = 'x' BEGIN SELECT RAISE(IGNORE); END; \
-         CREATE TRIGGER two BEFORE INSERT ON agents WHEN lower(hex(NEW.id)) = '{}' OR NEW.id = '{twenty_two}' \
-         BEGIN SELECT RAISE(IGNORE); END",
-        twenty_two.replace('-', "")
-    );
-    file.execute_batch(&rules).unwrap();
-    together(&store).await;
-    store.close().await;
-
-    let url = fresh_database();
-    let store = one_lane(&url).await;
-    for n in 1..=3 {
-        store.commit(added(n)).await.unwrap();
-    }
-    let body = format!(
-        "IF NEW.id = '{twenty_two}' OR (TG_OP = 'UPDATE' AND NEW.llm_model = 'x') THEN RETURN NULL; END IF; RETURN NEW;"
-    );
-    execute(&url, &format!("{first}; {}", before("INSERT OR UPDATE", "agents", &body))).await;
-    together(&store).await;
-    store.close().await;
 }

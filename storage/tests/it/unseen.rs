@@ -1,4 +1,4 @@
-//! What no plan of a statement shows: a trigger, a row policy or a function that refuses every real change. The store
+//! What no plan of a statement shows: a constraint or a function behind it that refuses every real change. The store
 //! is not ready while that is so, whoever asks how often, and is ready by itself afterwards.
 
 use crate::records::{fresh_database, postgres};
@@ -42,27 +42,21 @@ async fn limited(url: &str) -> String {
     format!("{scheme}://somebody@{}", rest.split_once('@').unwrap().1)
 }
 
+const DROP: &str = "ALTER TABLE agents DROP CONSTRAINT dba";
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_a_trigger_or_a_policy_refuses_keeps_the_store_from_being_ready() {
+async fn a_change_that_a_constraint_refuses_keeps_the_store_from_being_ready() {
     let url = fresh_database();
     let url_limited = limited(&url).await;
     let store = postgres(&url_limited).await;
     store.commit(agent(1)).await.unwrap();
-    let note = "CREATE TABLE dba_log (x text); CREATE FUNCTION dba_note() RETURNS trigger LANGUAGE plpgsql AS \
-                $$ BEGIN INSERT INTO dba_log VALUES ('x'); RETURN NEW; END $$; \
-                CREATE TRIGGER dba AFTER INSERT ON agents FOR EACH ROW EXECUTE FUNCTION dba_note()";
-    let raise = "CREATE FUNCTION dba_no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$; \
-                 CREATE TRIGGER dba AFTER INSERT ON agents FOR EACH ROW EXECUTE FUNCTION dba_no()";
-    let late = "CREATE CONSTRAINT TRIGGER dba AFTER INSERT ON agents DEFERRABLE INITIALLY DEFERRED FOR EACH ROW \
-                EXECUTE FUNCTION dba_note()";
-    let policy = "ALTER TABLE agents ENABLE ROW LEVEL SECURITY; CREATE POLICY seen ON agents FOR SELECT USING (true)";
-    let drop = "DROP TRIGGER dba ON agents";
-    for (n, (hurt, mend)) in (2..).zip([
-        (note, drop),
-        (raise, drop),
-        (late, drop),
-        (policy, "ALTER TABLE agents DISABLE ROW LEVEL SECURITY"),
-    ]) {
+    // Somebody who owns nothing may not write there.
+    let note = "CREATE TABLE dba_log (x text); CREATE FUNCTION dba_note() RETURNS boolean LANGUAGE plpgsql AS \
+                $$ BEGIN INSERT INTO dba_log VALUES ('x'); RETURN true; END $$; \
+                ALTER TABLE agents ADD CONSTRAINT dba CHECK (dba_note()) NOT VALID";
+    let raise = "CREATE FUNCTION dba_no() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$; \
+                 ALTER TABLE agents ADD CONSTRAINT dba CHECK (dba_no()) NOT VALID";
+    for (n, hurt) in (2..).zip([note, raise]) {
         execute(&url, hurt).await;
         let failed = store.commit(agent(n)).await;
         assert!(matches!(failed, Err(CommitError::Unavailable(_))), "{hurt}");
@@ -70,7 +64,7 @@ async fn a_change_that_a_trigger_or_a_policy_refuses_keeps_the_store_from_being_
             assert!(store.commit(Tx::default()).await.is_ok(), "small changes work");
             assert!(store.ready().await.is_err(), "{hurt}");
         }
-        execute(&url, mend).await;
+        execute(&url, DROP).await;
         assert_eq!(store.ready().await, Ok(()), "{hurt}");
         store.commit(agent(n)).await.unwrap();
     }
@@ -82,17 +76,13 @@ async fn a_row_that_has_changed_since_it_was_refused_is_tried_with_another_one()
     let url = fresh_database();
     let store = postgres(&url).await;
     store.commit(agent(1)).await.unwrap();
-    let raise = "CREATE FUNCTION dba_no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$; \
-                 CREATE TRIGGER dba BEFORE UPDATE ON agents FOR EACH ROW EXECUTE FUNCTION dba_no()";
+    let raise = "CREATE OR REPLACE FUNCTION dba_no() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$; \
+                 ALTER TABLE agents ADD CONSTRAINT dba CHECK (dba_no()) NOT VALID";
     execute(&url, raise).await;
     assert!(store.commit(renamed(1, "a")).await.is_err());
-    execute(
-        &url,
-        "ALTER TABLE agents DISABLE TRIGGER dba; UPDATE agents SET name = 'c'; ALTER TABLE agents ENABLE TRIGGER dba",
-    )
-    .await;
-    assert!(store.ready().await.is_err(), "the row is another by now, and the trigger is there");
-    execute(&url, "DROP TRIGGER dba ON agents").await;
+    execute(&url, &format!("{DROP}; UPDATE agents SET name = 'c'; {raise}")).await;
+    assert!(store.ready().await.is_err(), "the row is another by now, and the constraint is there");
+    execute(&url, DROP).await;
     assert_eq!(store.ready().await, Ok(()));
     store.close().await;
 }
@@ -104,9 +94,9 @@ async fn a_slow_probe_goes_on_when_whoever_asked_has_gone() {
     let store = postgres(&url).await;
     execute(&url, "ALTER TABLE agents RENAME TO agents_x").await;
     assert!(store.commit(agent(1)).await.is_err());
-    let slow = "ALTER TABLE agents_x RENAME TO agents; CREATE FUNCTION dba_slow() RETURNS trigger LANGUAGE plpgsql AS \
-                $$ BEGIN PERFORM pg_sleep(1); RETURN NEW; END $$; \
-                CREATE TRIGGER dba BEFORE INSERT ON agents FOR EACH ROW EXECUTE FUNCTION dba_slow()";
+    let slow = "ALTER TABLE agents_x RENAME TO agents; CREATE FUNCTION dba_slow() RETURNS boolean LANGUAGE plpgsql AS \
+                $$ BEGIN PERFORM pg_sleep(1); RETURN true; END $$; \
+                ALTER TABLE agents ADD CONSTRAINT dba CHECK (dba_slow()) NOT VALID";
     execute(&url, slow).await;
     let (began, mut asked) = (tokio::time::Instant::now(), 0);
     while tokio::time::timeout(Duration::from_millis(400), store.ready()).await != Ok(Ok(())) {

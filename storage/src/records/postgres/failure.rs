@@ -22,11 +22,9 @@ pub(in super::super) fn unavailable(error: &Error) -> Unavailable {
     Unavailable::new(outage, reason)
 }
 
-/// Why a database can't be used that swallows changes of a table.
+/// Why a database can't be used that leaves out changes of a table.
 pub(super) fn left_out(table: &str) -> Unavailable {
-    let reason = format!(
-        "the database left out changes of {table} without an error; look for a trigger, a rule or row security on it"
-    );
+    let reason = format!("the database left out changes of {table} without an error");
     Unavailable::new(Outage::Unusable, reason)
 }
 

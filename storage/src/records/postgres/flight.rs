@@ -8,9 +8,9 @@
 
 use super::cells::{Cell, Cells, Read};
 use super::failure::{self, left_out};
+use super::objects::{self, OWN_OBJECTS};
 use super::statements::{self, ADVANCE, Expect, Inserts, LOCK, Statement, Text};
-use super::swallows;
-use chimera_core::ledger::tables::{AUDIT_LOG_ENTRIES, LEDGER_LANES};
+use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits;
 use chimera_core::record::{Conflict, Insert, RowKey, Step, Table, Update, Value};
 use chimera_engine::commit::{Batch, Loss, Outcome};
@@ -54,10 +54,18 @@ impl Session {
                     self.rolled_back(Outcome::Contended).await;
                     continue;
                 }
-                Err(error) => self.rolled_back(failure::of_batch(&error)).await,
+                Err(error) => self.refused(failure::of_batch(&error)).await,
             };
         }
         Outcome::Contended
+    }
+
+    /// A statement that failed takes the look behind it along, so it is made now.
+    async fn refused(&self, outcome: Outcome) -> Outcome {
+        match self.rolled_back(outcome).await {
+            Outcome::Contended => Outcome::Contended,
+            outcome => objects::look(&self.client).await.map_or_else(Outcome::Unavailable, |()| outcome),
+        }
     }
 
     async fn rolled_back(&self, outcome: Outcome) -> Outcome {
@@ -74,7 +82,7 @@ impl Session {
             Err((tx, error)) => return Ok(Outcome::Lost(vec![(tx, Loss::Rejected(error.to_string()))])),
         };
         let locks: Vec<Value> = batch.locks.iter().map(|key| Value::Int(key.cast_signed())).collect();
-        let texts = [ADVANCE, LOCK, LAST_BATCH].map(|words| Text::Words(words.into()));
+        let texts = [ADVANCE, LOCK, LAST_BATCH, objects::LOOK].map(|words| Text::Words(words.into()));
         let texts: Vec<&Text> = texts.iter().chain(statements.iter().map(|statement| &statement.text)).collect();
         let prepared = self.prepare(&texts).await?;
         let lane = batch.lane;
@@ -90,15 +98,18 @@ impl Session {
             async { if locks.is_empty() { Ok(Vec::new()) } else { self.client.query(&prepared[1], &keys).await } };
         let fence = self.client.query(&prepared[0], &advance);
         let params: Vec<Vec<&(dyn ToSql + Sync)>> = statements.iter().map(borrowed).collect();
-        let sent = prepared[3..].iter().zip(&statements).zip(&params);
+        let sent = prepared[4..].iter().zip(&statements).zip(&params);
         let work = join_all(sent.map(|((text, statement), params)| self.answer(statement, text, params)));
-        let (begun, queued, fenced, answers) = tokio::join!(biased; begin, queue, fence, work);
+        let own = OWN_OBJECTS.params();
+        let look = self.client.query(&prepared[3], &own);
+        let (begun, queued, fenced, answers, looked) = tokio::join!(biased; begin, queue, fence, work, look);
         begun?;
         queued?;
-        match fenced?.first().map(|row| row.get(0)) {
-            Some(true) => {}
-            Some(false) => return Ok(Outcome::Lacking(left_out(LEDGER_LANES.name))),
-            None => return self.fenced(batch).await,
+        if let Some(foreign) = looked.as_ref().ok().and_then(|rows| objects::found(rows)) {
+            return Ok(Outcome::Unavailable(foreign));
+        }
+        if fenced?.is_empty() {
+            return Ok(Outcome::Fenced);
         }
         let mut lost = Vec::new();
         for (statement, answer) in statements.iter().zip(answers) {
@@ -106,11 +117,7 @@ impl Session {
                 // A row that was passed over is missing to those that refer to it: the loss comes first.
                 Err(error) if !lost.is_empty() && matches!(failure::of_batch(&error), Outcome::Refused(_)) => break,
                 Err(error) => return Err(error),
-                Ok(Answer::Count { table, left_out: true }) => {
-                    // A statement that a rule turned into nothing stays nothing when the rule is gone.
-                    self.prepared.clear();
-                    return Ok(Outcome::Lacking(left_out(table)));
-                }
+                Ok(Answer::Count { table, left_out: true }) => return Ok(Outcome::Lacking(left_out(table))),
                 Ok(Answer::Count { .. }) => continue,
                 Ok(Answer::Rows(rows)) => rows,
             };
@@ -122,6 +129,7 @@ impl Session {
         if !lost.is_empty() {
             return Ok(Outcome::Lost(self.named(batch, lost).await?));
         }
+        looked?;
         if batch.txs.iter().any(super::super::is_probe) && !self.probe(batch).await? {
             return Ok(Outcome::Lacking(left_out(AUDIT_LOG_ENTRIES.name)));
         }
@@ -135,7 +143,7 @@ impl Session {
     }
 
     /// Sends a statement and reads its answer. Rows that go in without a word are counted: a database that leaves
-    /// some out (a trigger, a rule) must not pass for one that keeps them.
+    /// some out must not pass for one that keeps them.
     async fn answer(
         &self,
         statement: &Statement<'_>,
@@ -164,14 +172,6 @@ impl Session {
         let Ok(checked) = checked else { return Ok(None) };
         let last: Option<Uuid> = checked.first().and_then(|row| row.get(0));
         Ok(Some(last == Some(batch)))
-    }
-
-    /// What a lane that was not moved on means. One that is as it was known was taken by nobody: the change of it was
-    /// swallowed.
-    async fn fenced(&self, batch: &Batch) -> Result<Outcome, Error> {
-        self.client.batch_execute("ROLLBACK").await?;
-        let swallowed = swallows::advance(&self.client, batch.lane).await?;
-        Ok(if swallowed { Outcome::Lacking(left_out(LEDGER_LANES.name)) } else { Outcome::Fenced })
     }
 
     /// Whether the ledger keeps what is appended, up to the commit; takes it back.
@@ -218,18 +218,10 @@ impl Session {
             }
             let loss = match why {
                 Why::Insert(insert) => self.taken(batch, insert).await?,
-                Why::Update(update) if swallows::update(&self.client, update).await? => {
-                    Loss::Lacking(left_out(update.table.name))
-                }
                 Why::Update(update) => {
                     let key = update.row_key();
                     let there = self.exists(update.table, &key).await?;
                     Loss::Conflict(if there { Conflict::Stale(key) } else { Conflict::Missing(key) })
-                }
-                Why::Rows { step, table, touched }
-                    if touched == 0 && swallows::one_step(&self.client, batch, (tx, step)).await? =>
-                {
-                    Loss::Lacking(left_out(table))
                 }
                 Why::Rows { step, table, touched } => Loss::Conflict(Conflict::Rows { step, table, touched }),
             };
@@ -244,8 +236,8 @@ impl Session {
                 return Ok(Loss::Conflict(Conflict::Exists(key)));
             }
         }
-        // Nobody has its keys: the row was swallowed, unless its own batch has the same row twice.
-        Ok(if swallows::is_twice(batch, insert) {
+        // Nobody has its keys: whoever had them is gone, or its own batch has the same row twice.
+        Ok(if is_twice(batch, insert) {
             Loss::Rejected(format!("unique key of {}", insert.table.name))
         } else {
             Loss::Lacking(left_out(insert.table.name))
@@ -285,9 +277,7 @@ enum Why<'a> {
 
 fn losers<'a>(statement: &Statement<'a>, rows: &[Row]) -> Vec<Lost<'a>> {
     match &statement.expects {
-        Expect::Updates(updates)
-            if rows.len() < updates.len() || rows.iter().any(|row| row.get::<_, Option<i64>>(0).is_none()) =>
-        {
+        Expect::Updates(updates) if rows.len() < updates.len() => {
             let lost = |(tx, update): &(usize, &'a Update)| Lost { tx: *tx, why: Why::Update(update) };
             statements::not_made(updates, rows).map(lost).collect()
         }
@@ -300,6 +290,19 @@ fn losers<'a>(statement: &Statement<'a>, rows: &[Row]) -> Vec<Lost<'a>> {
         Expect::Step { tx, at, step } => step_loser(*tx, *at, step, rows),
         Expect::Updates(_) | Expect::Inserts(_) | Expect::Entries(_) | Expect::Count { .. } => Vec::new(),
     }
+}
+
+/// Whether another row of the batch has a key of this one.
+fn is_twice(batch: &Batch, insert: &Insert) -> bool {
+    let steps = batch.txs.iter().flat_map(|tx| &tx.steps).filter_map(|step| match step {
+        Step::Insert(insert) => Some(insert),
+        Step::Lock { .. } | Step::Update { .. } | Step::Delete { .. } => None,
+    });
+    let others = batch.txs.iter().flat_map(|tx| &tx.inserts).chain(steps);
+    let mut others = others.filter(|other| other.table.name == insert.table.name && !std::ptr::eq(*other, insert));
+    let shares =
+        |other: &Insert| insert.keys().any(|key| insert.key(key).is_some_and(|own| other.key(key) == Some(own)));
+    others.any(shares)
 }
 
 fn key_of(row: &Row) -> Vec<Value> {

@@ -23,9 +23,6 @@ const ADD: &str = "INSERT INTO ledger_lanes (lane, epoch, head_seq, head_hash, l
 const TAKE_ANEW: &str = "UPDATE ledger_lanes SET epoch = epoch + 1, lease_until = now() + make_interval(secs => $3) \
      WHERE lane = $1 AND epoch = $2 RETURNING lane, epoch, head_seq, head_hash, last_batch_id";
 
-/// A lane that could be taken, and that nobody is taking.
-const FREE: &str = "SELECT 1 FROM ledger_lanes WHERE lease_until < now() LIMIT 1 FOR UPDATE SKIP LOCKED";
-
 const EPOCH: &str = "SELECT epoch FROM ledger_lanes WHERE lane = $1";
 
 const RELEASE: &str = "UPDATE ledger_lanes SET lease_until = '-infinity' WHERE lane = $1 AND epoch = $2";
@@ -44,16 +41,10 @@ pub(super) async fn claim(
         return lane(&row);
     }
     let lanes_max = i64::try_from(limits::LANES_MAX).unwrap_or(i64::MAX);
-    let mut swallowed = false;
     for _ in 0..limits::LANE_ADD_TRIES_MAX {
         let free = client.query_opt(TAKE_FREE, &[&node, &lease_seconds]).await.map_err(|e| unavailable(&e))?;
         if let Some(row) = free {
             return lane(&row);
-        }
-        // One that is free and can't be taken, again and again, is no reason to add another.
-        swallowed = client.query_opt(FREE, &[]).await.map_err(|e| unavailable(&e))?.is_some();
-        if swallowed {
-            continue;
         }
         let added = client.query_opt(ADD, &[&node, &lease_seconds, &lanes_max]).await.map_err(|e| unavailable(&e))?;
         if let Some(row) = added {
@@ -61,11 +52,7 @@ pub(super) async fn claim(
         }
         // Another node added the same number in the same moment, or there are as many as may be.
     }
-    Err(if swallowed {
-        left_out(LEDGER_LANES.name)
-    } else {
-        super::connect::passing("every lane is taken; one is free when a lease has run out")
-    })
+    Err(super::connect::passing("every lane is taken; one is free when a lease has run out"))
 }
 
 /// Takes a lane that nobody took meanwhile. One whose epoch stays is nobody else's: the change of it was swallowed.

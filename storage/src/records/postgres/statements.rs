@@ -95,18 +95,13 @@ pub(super) enum Expect<'a> {
     Count { table: &'static str, rows: usize },
 }
 
-/// Compares the lane with what the batch builds on and moves it on. Tells whether it was moved: a trigger may keep it
-/// where it was.
+/// Compares the lane with what the batch builds on and moves it on.
 pub(super) const ADVANCE: &str = "UPDATE ledger_lanes SET head_seq = $4, head_hash = $5, last_batch_id = $6, \
      lease_until = now() + make_interval(secs => $7) \
-     WHERE lane = $1 AND epoch = $2 AND head_seq = $3 \
-     RETURNING head_seq = $4 AND last_batch_id IS NOT DISTINCT FROM $6";
+     WHERE lane = $1 AND epoch = $2 AND head_seq = $3 RETURNING 1";
 
 /// Queues for row keys in the order given, which is the same for every lane.
 pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS key";
-
-/// The column that is one greater with every change of its row.
-const STATE_VERSION: &str = "state_version";
 
 /// Every statement of the batch, in order.
 pub(super) fn statements<'a>(
@@ -177,15 +172,9 @@ fn bulk_update(table: &Table, set: &[usize], expect: &[usize]) -> String {
         .map(|(n, at)| format!("t.{} IS NOT DISTINCT FROM {}", table.columns[*at].name, value(key.len() + n)));
     let offset = key.len() + expect.len();
     let sets = set.iter().enumerate().map(|(n, at)| format!("{} = {}", table.columns[*at].name, value(offset + n)));
-    // A trigger may leave a row as it was and let it count as changed. Its version, if it has one, tells.
-    let version = set.iter().position(|at| table.columns[*at].name == STATE_VERSION);
-    let changed = set.iter().enumerate().filter(|(n, _)| version.is_none_or(|version| version == *n));
-    let changed =
-        changed.map(|(n, at)| format!("t.{} IS NOT DISTINCT FROM {}", table.columns[*at].name, value(offset + n)));
-    let changed = changed.collect::<Vec<_>>().join(" AND ");
     format!(
         "UPDATE {} AS t SET {} FROM unnest({}) WITH ORDINALITY AS v({}, ord) WHERE {} \
-         RETURNING CASE WHEN {changed} THEN v.ord END",
+         RETURNING v.ord",
         table.name,
         sets.collect::<Vec<_>>().join(", "),
         unnest.join(", "),
@@ -199,7 +188,7 @@ pub(super) fn not_made<'r, 'a>(
     updates: &'r [(usize, &'a Update)],
     rows: &[tokio_postgres::Row],
 ) -> impl Iterator<Item = &'r (usize, &'a Update)> + use<'r, 'a> {
-    let made: Vec<i64> = rows.iter().filter_map(|row| row.get(0)).collect();
+    let made: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
     updates.iter().zip(1..).filter(move |(_, ord)| !made.contains(ord)).map(|(update, _)| update)
 }
 

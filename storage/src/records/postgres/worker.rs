@@ -8,7 +8,7 @@ use super::super::observe;
 use super::super::schema::SchemaWatch;
 use super::connect::Server;
 use super::flight::Session;
-use super::{failure, lane, state};
+use super::{failure, lane, objects, state};
 use crate::migrate;
 use chimera_core::ledger::Mark;
 use chimera_core::limits;
@@ -152,7 +152,7 @@ impl Worker {
         // A server that stopped in the middle answers nothing; what it did is found out later.
         let outcome = timeout(limits::POSTGRES_BATCH_TIMEOUT, session.execute(batch)).await;
         let outcome = outcome.unwrap_or(Outcome::Unsure { lost: Vec::new() });
-        if matches!(outcome, Outcome::Fenced) {
+        if matches!(outcome, Outcome::Fenced | Outcome::Unavailable(_)) && !session.is_lost() {
             // Whoever waits is told the reason; the claim that follows looks again.
             let _ = look(&self.known.schema, session.client()).await;
         }
@@ -249,10 +249,11 @@ impl Known {
         self.hold.as_ref().is_some_and(|hold| hold.get().is_some())
     }
 
-    /// Refuses a database with another schema, one that is older than what is known of it, and one that
+    /// Refuses a database with another schema, one on whose tables somebody put something, one that is older than what is known of it, and one that
     /// is held.
     async fn check(&mut self, client: &Client) -> Result<(), Unavailable> {
         look(&self.schema, client).await?;
+        objects::look(client).await?;
         let marks = self.marks.as_ref().map(|marks| marks.marks()).unwrap_or_default();
         let found = state::check(client, &marks).await?;
         self.generation = found.generation;

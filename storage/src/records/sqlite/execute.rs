@@ -5,13 +5,13 @@
 //! and the loser fails alone. The lane row is compared first and written last, in the same database
 //! transaction as everything else.
 //!
-//! Every row that is written is counted: a trigger can swallow a change without an error. What was not changed though it
-//! is there as it was expected is no lost race, and what is not there though its keys are free was not refused.
+//! Every row that is written is counted, and nobody else's trigger is on a table by then.
 
 use super::super::is_probe;
 use super::super::sql::{self, Dialect};
 use super::cells;
 use super::failure;
+use super::objects::ObjectWatch;
 use super::pair;
 use super::texts::Texts;
 use crate::migrate;
@@ -61,10 +61,10 @@ impl From<rusqlite::Error> for Failure {
 }
 
 /// Runs the batch to its end. Whatever happens, no transaction stays open.
-pub(super) fn execute(conn: &Connection, texts: &mut Texts, batch: &Batch) -> Outcome {
+pub(super) fn execute(conn: &Connection, texts: &mut Texts, objects: &mut ObjectWatch, batch: &Batch) -> Outcome {
     texts.trim();
     for careful in [false, true] {
-        let outcome = attempt(conn, texts, batch, careful).unwrap_or_else(|outcome| outcome);
+        let outcome = attempt(conn, texts, objects, batch, careful).unwrap_or_else(|outcome| outcome);
         if !conn.is_autocommit() {
             // A failed rollback leaves a connection that refuses everything; the next claim reopens it.
             let _ = conn.execute_batch("ROLLBACK");
@@ -76,12 +76,19 @@ pub(super) fn execute(conn: &Connection, texts: &mut Texts, batch: &Batch) -> Ou
     Outcome::Contended
 }
 
-fn attempt(conn: &Connection, texts: &mut Texts, batch: &Batch, careful: bool) -> Result<Outcome, Outcome> {
+fn attempt(
+    conn: &Connection,
+    texts: &mut Texts,
+    objects: &mut ObjectWatch,
+    batch: &Batch,
+    careful: bool,
+) -> Result<Outcome, Outcome> {
     let whole = |error: rusqlite::Error| of_batch(error.into());
     conn.prepare_cached("BEGIN IMMEDIATE").and_then(|mut s| s.raw_execute()).map_err(whole)?;
     if !holds_lane(conn, batch).map_err(whole)? {
         return Ok(Outcome::Fenced);
     }
+    objects.look(conn).map_err(Outcome::Unavailable)?;
     let mut pen = Pen::new(conn, texts);
     let mut lost = Vec::new();
     for (at, tx) in batch.txs.iter().enumerate() {
@@ -132,11 +139,7 @@ pub(super) fn chain(pen: &mut Pen<'_>, batch: &Batch, keep: impl Fn(usize) -> bo
 
 /// Refuses a change that did not touch its one row, and met no error.
 fn one_row(table: &Table, touched: usize) -> Result<(), Failure> {
-    if touched == 1 { Ok(()) } else { Err(swallowed(table)) }
-}
-
-fn swallowed(table: &Table) -> Failure {
-    Failure::Loss(Loss::Lacking(failure::left_out(table.name)))
+    if touched == 1 { Ok(()) } else { Err(Failure::Loss(Loss::Lacking(failure::left_out(table.name)))) }
 }
 
 /// Whether the lane is ours, and the schema too: a lane is nobody's under a schema of another version.
@@ -179,10 +182,6 @@ fn savepoint(pen: &mut Pen<'_>, tx: &Tx) -> Result<Option<Loss>, Outcome> {
     let conn = pen.conn;
     conn.prepare_cached("SAVEPOINT tx").and_then(|mut s| s.raw_execute()).map_err(whole)?;
     let loss = plain(pen, tx)?;
-    if let Some(loss) = loss.as_ref().filter(|_| conn.is_autocommit()) {
-        // A trigger has taken everything back, not only this transaction.
-        return Err(of_all(loss));
-    }
     if loss.is_some() {
         conn.prepare_cached("ROLLBACK TO tx").and_then(|mut s| s.raw_execute()).map_err(whole)?;
     }
@@ -232,13 +231,6 @@ fn taken(conn: &Connection, insert: &Insert) -> rusqlite::Result<Option<RowKey>>
     Ok(None)
 }
 
-/// Whether a text finds a row.
-fn finds(conn: &Connection, text: &sql::Text<'_>) -> rusqlite::Result<bool> {
-    let mut statement = conn.prepare_cached(&text.sql)?;
-    cells::bind(&mut statement, text.params.iter().map(|(_, value)| *value))?;
-    Ok(statement.raw_query().next()?.is_some())
-}
-
 fn exists(conn: &Connection, table: &Table, key: &RowKey) -> rusqlite::Result<bool> {
     let mut statement = conn.prepare_cached(&sql::exists(D, table, key.columns))?;
     cells::bind(&mut statement, key.values.iter())?;
@@ -253,9 +245,6 @@ pub(super) fn compare_and_set(pen: &mut Pen<'_>, update: &Update) -> Result<(), 
     cells::bind(statement, values)?;
     if statement.raw_execute()? == 1 {
         return Ok(());
-    }
-    if finds(pen.conn, &sql::as_expected(D, update))? {
-        return Err(swallowed(table));
     }
     let key = update.row_key();
     let conflict = if exists(pen.conn, table, &key)? { Conflict::Stale(key) } else { Conflict::Missing(key) };
@@ -274,15 +263,7 @@ pub(super) fn run(pen: &mut Pen<'_>, at: usize, step: &Step) -> Result<(), Failu
     let mut statement = pen.conn.prepare_cached(&text.sql)?;
     cells::bind(&mut statement, text.params.iter().map(|(_, value)| *value))?;
     let touched = if counts { count(&mut statement)? } else { statement.raw_execute()? as u64 };
-    let lost = check_rows(at, table, *rows, touched);
-    match step {
-        Step::Update { conditions, .. } | Step::Delete { conditions, .. } if lost.is_err() && touched == 0 => {
-            // What meets the conditions now met them then.
-            let text = sql::any(D, table, conditions).map_err(unreadable)?;
-            if finds(pen.conn, &text)? { Err(swallowed(table)) } else { lost }
-        }
-        _ => lost,
-    }
+    check_rows(at, table, *rows, touched)
 }
 
 fn count(statement: &mut rusqlite::Statement<'_>) -> rusqlite::Result<u64> {

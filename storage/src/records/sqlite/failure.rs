@@ -4,7 +4,7 @@ use chimera_core::ledger::Head;
 use chimera_engine::commit::{Loss, Outcome};
 use chimera_engine::port::{Outage, Unavailable};
 use rusqlite::types::Type;
-use rusqlite::{ErrorCode, Row, ffi};
+use rusqlite::{ErrorCode, Row};
 
 /// The store as a whole can't do it now; the words name no path.
 pub(crate) fn unavailable(error: &rusqlite::Error) -> Unavailable {
@@ -31,28 +31,14 @@ pub(crate) fn unavailable(error: &rusqlite::Error) -> Unavailable {
     Unavailable::new(outage, reason)
 }
 
-/// Why a data file can't be used that swallows changes of a table.
+/// Why a data file can't be used that leaves out changes of a table.
 pub(super) fn left_out(table: &str) -> Unavailable {
-    let reason = format!("the data file left out changes of {table} without an error; look for a trigger on it");
+    let reason = format!("the data file left out changes of {table} without an error");
     Unavailable::new(Outage::Unusable, reason)
-}
-
-/// How the words of Chimera's own triggers begin.
-const GUARDS: [&str; 3] = ["append_only: ", "frozen: ", "immutable: "];
-
-/// Whether a trigger refused that Chimera's schema does not have: it says nothing about the change, and may be gone in a
-/// moment.
-fn is_foreign(error: &rusqlite::Error) -> bool {
-    let rusqlite::Error::SqliteFailure(failure, words) = error else { return false };
-    let is_guard = words.as_ref().is_some_and(|words| GUARDS.iter().any(|guard| words.starts_with(guard)));
-    failure.extended_code == ffi::SQLITE_CONSTRAINT_TRIGGER && !is_guard
 }
 
 /// What the data file lacks of what Chimera's own statements need, in words.
 fn lacking(error: &rusqlite::Error) -> Option<String> {
-    if is_foreign(error) {
-        return Some("a trigger that is not Chimera's refuses changes in the data file".to_owned());
-    }
     let words = match error {
         rusqlite::Error::SqliteFailure(_, Some(words)) | rusqlite::Error::SqlInputError { msg: words, .. } => words,
         _ => return None,
@@ -96,6 +82,7 @@ pub(super) fn of_statement(error: &rusqlite::Error) -> Result<Loss, Outcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rusqlite::ffi;
 
     fn failure(code: i32) -> rusqlite::Error {
         rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)

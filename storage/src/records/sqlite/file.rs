@@ -427,7 +427,10 @@ mod tests {
         let batch =
             |lane, number| Batch { lane, id: Uuid::from_u64_pair(1, number), txs: Vec::new(), locks: Vec::new() };
         let first = batch(claim(&conn, 0).unwrap(), 1);
-        let outcome = super::super::execute::execute(&conn, &mut Texts::default(), &first);
+        let outcome = {
+            let mut objects = super::super::objects::ObjectWatch::new().unwrap();
+            super::super::execute::execute(&conn, &mut Texts::default(), &mut objects, &first)
+        };
         assert!(matches!(outcome, Outcome::Committed { .. }), "{outcome:?}");
         let Settled::Ours(lane) = settle(&conn, &first).unwrap() else { panic!("it is durable") };
         assert_eq!(lane.epoch, first.lane.epoch + 1, "whoever sends it late is fenced");

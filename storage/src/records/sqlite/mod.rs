@@ -8,11 +8,11 @@ mod execute;
 pub(super) mod failure;
 pub(crate) mod file;
 pub(crate) mod look;
+pub(crate) mod objects;
 pub(crate) mod pair;
 mod reader;
 pub(crate) mod state;
 mod texts;
-mod trial;
 mod unsettled;
 mod wal;
 mod writer;
@@ -39,7 +39,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use tokio::sync::oneshot;
 use unsettled::Unsettled;
-use writer::{Ask, Writer};
+use writer::Writer;
 
 /// What a process wants to do with the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ struct Writing {
     held: HeldLane,
     hold: HoldCell,
     unsettled: Unsettled,
-    inbox: SyncSender<Ask>,
+    inbox: SyncSender<Message>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -98,6 +98,7 @@ impl SqliteRecords {
         let (data, mut conn) = DataFile::create(folder)?;
         // On a connection of its own: what it reads is not kept, so that later readers meet the disk.
         look::glance(&data.open_reader()?)?;
+        objects::look(&conn)?;
         migrate::sqlite(&mut conn)?;
         let marks = Arc::new(MarkFile::open(marks)?);
         let (held, hold) = (HeldLane::default(), HoldCell::default());
@@ -132,6 +133,7 @@ impl SqliteRecords {
             inbox: messages,
             wal,
             texts: texts::Texts::default(),
+            objects: objects::ObjectWatch::new()?,
         };
         let thread = std::thread::Builder::new().name("chimera-writer".to_owned());
         let thread = thread.spawn(move || writer.run()).map_err(OpenError::Folder)?;
@@ -147,9 +149,8 @@ impl SqliteRecords {
             return Err(stopped("what failed before is still being tried again"));
         }
         let (readers, health) = (Arc::clone(&self.readers), Arc::clone(&self.health));
-        let inbox = self.writing.as_ref().map(|writing| writing.inbox.clone());
         let probing = tokio::task::spawn_blocking(move || {
-            let shown = shows(&readers, inbox.as_ref(), &unproven);
+            let shown = shows(&readers, &unproven);
             if shown.is_ok() {
                 health.probed(&unproven);
             }
@@ -173,16 +174,10 @@ impl SqliteRecords {
     }
 }
 
-/// Shows that what failed before would work now. The writer tries one change at a time, between its batches.
-fn shows(readers: &reader::Readers, writer: Option<&SyncSender<Ask>>, unproven: &Unproven) -> Result<(), Unavailable> {
+/// Shows that what failed before would work now. Planning shows all that a file may lack: nobody else's trigger is in it.
+fn shows(readers: &reader::Readers, unproven: &Unproven) -> Result<(), Unavailable> {
     if let Some(uses) = unproven.uses() {
         look::usable(&readers.fresh()?, &uses)?;
-    }
-    for tx in unproven.trials() {
-        let Some(writer) = writer else { break };
-        let (answer, tried) = oneshot::channel();
-        writer.send(Ask::Try(Box::new(tx.clone()), answer)).map_err(|_| stopped("the store is stopped"))?;
-        tried.blocking_recv().unwrap_or_else(|_| Err(stopped("the store is stopped")))?;
     }
     match unproven.room() {
         Some(bytes) => look::room(readers.path(), bytes),
@@ -200,7 +195,7 @@ impl Records for SqliteRecords {
         writing.unsettled.check()?;
         let tx = Prepared::new(tx)?;
         let (waiter, answer) = oneshot::channel();
-        writing.inbox.try_send(Message::Commit(tx, waiter).into()).map_err(|error| match error {
+        writing.inbox.try_send(Message::Commit(tx, waiter)).map_err(|error| match error {
             TrySendError::Full(_) => CommitError::Overloaded,
             TrySendError::Disconnected(_) => stopped("the store is stopped").into(),
         })?;
@@ -280,7 +275,7 @@ impl Records for SqliteRecords {
         // Off the runtime's threads: a full inbox makes it wait. A writer that is gone already has
         // nothing left to finish.
         let _ = tokio::task::spawn_blocking(move || {
-            let _ = inbox.send(Message::Close.into());
+            let _ = inbox.send(Message::Close);
             thread.map(JoinHandle::join)
         })
         .await;

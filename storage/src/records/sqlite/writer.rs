@@ -9,13 +9,13 @@ use super::super::inbox::{Message, Waiter};
 use super::super::mark::MarkFile;
 use super::super::observe;
 use super::super::schema::SchemaWatch;
+use super::objects::ObjectWatch;
 use super::texts::Texts;
 use super::unsettled::Unsettled;
-use super::{execute, failure, file, state, trial, wal};
+use super::{execute, failure, file, state, wal};
 use crate::migrate;
 use chimera_core::ledger::Mark;
 use chimera_core::limits;
-use chimera_core::record::Tx;
 use chimera_engine::commit::{Batch, Command, Committer, Event, Lane, Outcome, Settled};
 use chimera_engine::port::{Clock, Outage, Unavailable};
 use rusqlite::Connection;
@@ -23,24 +23,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
-use tokio::sync::oneshot;
 
 /// The pause as the clock counts.
 const CLAIM_PAUSE_MICROS: i64 = limits::SQLITE_CLAIM_PAUSE.as_micros() as i64;
-
-/// What the writer is asked for.
-pub(super) enum Ask {
-    /// Something for its lane.
-    Lane(Message),
-    /// Make this change, take it back, and say whether it went through.
-    Try(Box<Tx>, oneshot::Sender<Result<(), Unavailable>>),
-}
-
-impl From<Message> for Ask {
-    fn from(message: Message) -> Self {
-        Self::Lane(message)
-    }
-}
 
 pub(super) struct Writer {
     pub(super) schema: SchemaWatch,
@@ -54,9 +39,11 @@ pub(super) struct Writer {
     pub(super) data: file::DataFile,
     pub(super) conn: Option<Connection>,
     pub(super) clock: Arc<dyn Clock>,
-    pub(super) inbox: Receiver<Ask>,
+    pub(super) inbox: Receiver<Message>,
     pub(super) wal: wal::Keeper,
     pub(super) texts: Texts,
+    /// What is on its tables.
+    pub(super) objects: ObjectWatch,
     /// The write-ahead log that this connection writes to, once it has written to it.
     pub(super) log: Option<file::Identity>,
 }
@@ -109,14 +96,14 @@ impl Writer {
         commands: &mut VecDeque<Command<Waiter>>,
         retry_at: &mut Option<i64>,
     ) {
-        while let Ok(ask) = self.inbox.try_recv() {
-            commands.extend(self.taken(ask).into_iter().flat_map(|event| committer.step(event)));
+        while let Ok(message) = self.inbox.try_recv() {
+            commands.extend(committer.step(message.into()));
         }
         if let Some(at) = *retry_at {
             // The pause does not begin anew with each message: however many ask, it is tried again.
             let rest = u64::try_from(at - self.clock.steady().micros()).map_or(Duration::ZERO, Duration::from_micros);
             match self.inbox.recv_timeout(rest.min(limits::SQLITE_CLAIM_PAUSE)) {
-                Ok(ask) => commands.extend(self.taken(ask).into_iter().flat_map(|event| committer.step(event))),
+                Ok(message) => commands.extend(committer.step(message.into())),
                 Err(RecvTimeoutError::Timeout) => {
                     *retry_at = None;
                     commands.push_back(Command::Claim);
@@ -126,24 +113,8 @@ impl Writer {
             return;
         }
         if committer.queued() == 0 && commands.is_empty() {
-            let event = self.inbox.recv().map_or(Some(Event::Closing), |ask| self.taken(ask));
-            commands.extend(event.into_iter().flat_map(|event| committer.step(event)));
-        }
-    }
-
-    /// What an ask means to the committer. A trial means nothing to it: it is made here and now, between two batches.
-    fn taken(&mut self, ask: Ask) -> Option<Event<Waiter>> {
-        match ask {
-            Ask::Lane(message) => Some(message.into()),
-            Ask::Try(tx, asked) => {
-                let tried = match &self.conn {
-                    Some(conn) => trial::passes(conn, &mut self.texts, &tx),
-                    None => Err(closed()),
-                };
-                // Whoever asked may have gone.
-                let _ = asked.send(tried);
-                None
-            }
+            let event = self.inbox.recv().map_or(Event::Closing, Into::into);
+            commands.extend(committer.step(event));
         }
     }
 
@@ -152,7 +123,7 @@ impl Writer {
             return Outcome::Unavailable(reason);
         }
         let Some(conn) = &self.conn else { return Outcome::Unavailable(closed()) };
-        let outcome = match execute::execute(conn, &mut self.texts, batch) {
+        let outcome = match execute::execute(conn, &mut self.texts, &mut self.objects, batch) {
             Outcome::Unavailable(reason) => Outcome::Unavailable(file::with_cause(self.data.path(), reason)),
             outcome => outcome,
         };
@@ -192,9 +163,11 @@ impl Writer {
         }
     }
 
-    /// Refuses data with another schema, data that is older than what is known of it, and data that is held.
+    /// Refuses data with another schema, data on whose tables somebody put something, data that is older than what is known of it, and data that is held.
     fn check(&mut self, conn: &Connection) -> Result<(), Unavailable> {
         self.look(conn)?;
+        self.objects.forget();
+        self.objects.look(conn)?;
         let marks = self.marks.as_ref().map(|marks| marks.marks());
         let state = match &marks {
             Some(marks) => state::check(conn, marks, self.clock.now()),
