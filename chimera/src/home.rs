@@ -51,7 +51,7 @@ impl Home {
 
     /// The same for a restore, which may be one that did not end.
     pub(crate) fn take_to_restore(dir: &Path) -> Outcome<Self> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        let made = private_folder(dir);
         made.map_err(|error| not_made(dir, &error))?;
         let path = dir.join("lock");
         let lock = private().read(true).write(true).create(true).truncate(false).open(&path);
@@ -93,7 +93,7 @@ impl Home {
 
     fn keys(&self) -> Outcome<PathBuf> {
         let keys = self.dir.join("keys");
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&keys);
+        let made = private_folder(&keys);
         made.map_err(|error| Failure::file("can't create the key folder", &keys, &error))?;
         Ok(keys)
     }
@@ -132,7 +132,7 @@ impl Home {
     /// The key of an actor that `chimera dev` brings; made at the first start.
     pub(crate) fn actor_key(&self, actor: &str, random: &dyn Random) -> Outcome<String> {
         let folder = self.keys()?.join(ACTORS);
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        let made = private_folder(&folder);
         made.map_err(|error| Failure::file("can't create the key folder", &folder, &error))?;
         self.kept(&folder.join(format!("{actor}.key")), random)
     }
@@ -299,6 +299,11 @@ fn line(path: &Path) -> Outcome<Option<String>> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Failure::file("can't read", path, &error)),
     }
+}
+
+/// Makes a folder of this user alone, and those above it that are missing.
+pub(crate) fn private_folder(path: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 fn private() -> OpenOptions {

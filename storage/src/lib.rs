@@ -5,6 +5,7 @@ pub mod blob;
 pub mod bucket;
 pub mod bus;
 pub mod counter;
+mod folder;
 pub mod migrate;
 pub mod records;
 mod redis;

@@ -2,10 +2,11 @@
 
 use super::Part;
 use crate::failure::{Failure, Outcome};
+use crate::home::private_folder;
 use sha2::{Digest, Sha256};
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
 const READ_BYTES: usize = 256 * 1024;
@@ -15,8 +16,7 @@ const UNFINISHED: &str = "tmp";
 
 /// Makes a folder, and those above it, for this user only.
 pub(crate) fn folder(path: &Path) -> Outcome {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map_err(|error| Failure::file("can't create", path, &error))
+    private_folder(path).map_err(|error| Failure::file("can't create", path, &error))
 }
 
 /// Writes a file of this user's own, and waits for the disk.

@@ -63,7 +63,7 @@ impl FolderBlobs {
         let path = folder.join(self.random.opaque_id());
         blocking(move || {
             if !folder.try_exists()? {
-                fs::create_dir_all(&folder)?;
+                crate::folder::create(&folder)?;
                 folder.ancestors().skip(1).take(2).filter(|above| above.is_dir()).try_for_each(sync)?;
             }
             let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
@@ -169,7 +169,7 @@ impl Draft {
     fn keep(mut self, root: &Path, path: &Path) -> io::Result<()> {
         self.file.sync_all()?;
         let folder = path.parent().unwrap_or(root);
-        fs::create_dir_all(folder)?;
+        crate::folder::create(folder)?;
         fs::rename(&self.path, path)?;
         self.kept = true;
         // Every folder on the way, also one that was there: its maker may have died before it

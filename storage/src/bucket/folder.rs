@@ -94,13 +94,13 @@ impl FolderBuckets {
     /// Writes a file whole: beside its place, flushed, and then renamed into it.
     fn keep(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let drafts = self.root.join(".tmp");
-        fs::create_dir_all(&drafts)?;
+        crate::folder::create(&drafts)?;
         let draft = drafts.join("draft");
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
         file.write_all(content)?;
         file.sync_all()?;
         let folder = path.parent().unwrap_or(&self.root);
-        fs::create_dir_all(folder).map_err(|error| match error.kind() {
+        crate::folder::create(folder).map_err(|error| match error.kind() {
             // A file stands where a folder should.
             ErrorKind::AlreadyExists => ErrorKind::NotADirectory.into(),
             _ => error,

@@ -124,7 +124,7 @@ impl SqliteRecords {
 
     /// Brings the schema in `folder` up to date.
     pub fn migrate(folder: &Path) -> Result<Applied, OpenError> {
-        std::fs::create_dir_all(folder).map_err(OpenError::Folder)?;
+        crate::folder::create(folder).map_err(OpenError::Folder)?;
         let (_, mut conn) = DataFile::create(folder)?;
         objects::look(&conn)?;
         let applied = migrate::sqlite(&mut conn)?;

@@ -73,7 +73,7 @@ impl MarkFile {
 
     fn opened(path: &Path) -> io::Result<Self> {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder)?;
+            crate::folder::create(folder)?;
         }
         let existed = path.exists();
         let file = create(path)?;

@@ -3,7 +3,7 @@
 use chimera_core::access::Secret;
 use chimera_core::ledger::BlobId;
 use chimera_core::time::Timestamp;
-use chimera_engine::port::{BlobError, Blobs, LinkRefused, Outage, PresentedLink, Random, Unavailable};
+use chimera_engine::port::{BlobError, Blobs, LinkRefused, Outage, PresentedLink, Random, Records, Unavailable};
 use chimera_storage::blob::{FolderBlobs, LinkSigner, S3Blobs, S3Credentials};
 use chimera_testkit::s3::PrivateS3;
 use chimera_testkit::suite::blobs::{Fixture, all, contract, id_of, incoming, sample};
@@ -241,4 +241,25 @@ async fn a_local_link_opens_one_blob_until_it_expires() {
         "far in the future"
     );
     assert!(LinkSigner::new("https://x", &Secret::new("")).is_none(), "an empty key signs nothing");
+}
+
+/// A data folder that was moved away under a running node is made anew by whoever writes next.
+#[tokio::test]
+async fn folders_that_are_missing_are_made_for_their_owner_alone_whoever_makes_them() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    let place = TempDir::new().unwrap();
+    let data = place.path().join("data");
+    let fresh = || {
+        // The first time there is none.
+        let _ = std::fs::remove_dir_all(&data);
+    };
+    folder(&data.join("blobs")).put(incoming(b"x")).await.unwrap();
+    assert_eq!([&data, &data.join("blobs")].map(|path| mode(path)), [0o700; 2], "blobs");
+    fresh();
+    crate::records::sqlite(&data).unwrap().close().await;
+    assert_eq!(mode(&data), 0o700, "records");
+    fresh();
+    chimera_storage::records::SqliteRecords::migrate(&data).unwrap();
+    assert_eq!(mode(&data), 0o700, "migrate");
 }

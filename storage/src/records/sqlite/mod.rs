@@ -94,7 +94,7 @@ impl SqliteRecords {
         if resumes && DataFile::find(folder)?.is_none() {
             return Err(OpenError::Absent);
         }
-        std::fs::create_dir_all(folder).map_err(OpenError::Folder)?;
+        crate::folder::create(folder).map_err(OpenError::Folder)?;
         let (data, mut conn) = DataFile::create(folder)?;
         // On a connection of its own: what it reads is not kept, so that later readers meet the disk.
         look::glance(&data.open_reader()?)?;

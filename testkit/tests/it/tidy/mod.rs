@@ -8,6 +8,7 @@ mod digests;
 mod docs;
 mod errors;
 mod finding;
+mod folders;
 mod functions;
 mod kinds;
 mod layers;

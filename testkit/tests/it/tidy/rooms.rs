@@ -28,6 +28,7 @@ const SHARED: &[(&str, &str, &str)] = &[
     ("storage", "bucket", "objects by bucket and key: folder and S3"),
     ("storage", "bus", "hints between nodes: in process and Redis"),
     ("storage", "counter", "claims and windows: in process and Redis"),
+    ("storage", "folder", "how folders of the data are made: for their owner alone"),
     ("storage", "migrate", "embedded, forward-only changes of the schema"),
     ("storage", "records", "the record stores: SQLite and PostgreSQL"),
     ("storage", "redis", "the connection that bus and counters share"),

@@ -1,0 +1,28 @@
+//! Every folder that is made is its owner's alone: whoever makes one in another way opens the data to others.
+
+use super::finding::{Finding, assert_none};
+use super::rust::Rust;
+use super::tree;
+
+/// The places that make folders, with the mode that all of them have.
+const MAKERS: &[&str] = &["storage/src/folder.rs", "chimera/src/home.rs"];
+
+fn check(file: &Rust) -> Vec<Finding> {
+    let is_product = file.path.contains("/src/") && file.layer() != "testkit" && !MAKERS.contains(&file.path.as_str());
+    let patterns: &[&str] = if is_product { &["create_dir", "create_dir_all", "DirBuilder"] } else { &[] };
+    let lines = patterns.iter().flat_map(|pattern| file.lines_outside_tests(pattern));
+    let what = "make folders with folder::create or home::private_folder: they are their owner's alone";
+    lines.map(|line| Finding::new(&file.path, line, what)).collect()
+}
+
+#[test]
+fn every_folder_is_made_for_its_owner_alone() {
+    assert_none(&tree::rust().iter().flat_map(check).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_folder_that_is_made_in_another_way_is_found() {
+    let text = "fn f() {\n    std::fs::create_dir_all(path)?;\n    fs::create_dir(path)?;\n    DirBuilder::new();\n}";
+    let lines = |path| check(&Rust::new(path, text)).len();
+    assert_eq!(["storage/src/blob/folder.rs", "storage/src/folder.rs", "testkit/src/s3.rs"].map(lines), [3, 0, 0]);
+}
