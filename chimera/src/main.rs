@@ -24,6 +24,7 @@ use clap::Parser;
 use cli::Cli;
 use failure::{Failure, Outcome};
 use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// A change is made by one thread and dropped by the one that wrote it; this allocator makes that
 /// cheap.
@@ -42,6 +43,16 @@ fn main() -> ExitCode {
     }
 }
 
+/// A file that has reached the size that the process may write (`ulimit -f`) is to fail the write, not to end the process. The
+/// handler stays when nobody listens.
+fn outlive_full_files(runtime: &tokio::runtime::Runtime) {
+    let _context = runtime.enter();
+    let kind = SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw());
+    if let Err(error) = signal(kind) {
+        tracing::warn!(%error, "a file that grows too large will end this process");
+    }
+}
+
 fn run(cli: Cli) -> Outcome<ExitCode> {
     let environment = Environment::read();
     let loaded = config::load(&cli.flags(), &environment)?;
@@ -55,6 +66,7 @@ fn run(cli: Cli) -> Outcome<ExitCode> {
         )
     };
     let runtime = runtime.map_err(internal)?;
+    outlive_full_files(&runtime);
     let outcome = runtime.block_on(command::run(cli, &loaded, &environment));
     // A thread that hangs on a dead disk must not keep the process from ending.
     runtime.shutdown_timeout(limits::STOP_THREADS_TIMEOUT);

@@ -204,6 +204,26 @@ fn a_data_folder_on_a_read_only_disk_is_not_worth_asking_again() {
     disk.make_writable();
 }
 
+/// The system sends a signal with the failed write, which ends a process that does not mind it.
+#[test]
+fn a_file_that_may_not_grow_any_more_is_like_a_full_disk_and_ends_no_node() {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    let place = Place::new().trusting();
+    let server = place.dev(&[]);
+    acts(&place);
+    let pid = Pid::from_raw(i32::try_from(server.id()).unwrap());
+    let limit = |bytes| assert!(prlimit(pid, Resource::Fsize, Rlimit { current: bytes, maximum: None }).is_ok());
+    limit(Some(1));
+    server.until_not_ready("records", "a file has reached the size that this process may write (ulimit -f)");
+    let refused = act(&place);
+    assert_eq!((&refused["code"], &refused["retryable"]), (&"STORE_UNAVAILABLE".into(), &true.into()), "{refused}");
+    assert!(server.ask("GET /healthz HTTP/1.1").starts_with("HTTP/1.1 200"));
+    limit(None);
+    server.until_ready();
+    acts(&place);
+    assert_eq!(server.stop().0, Some(0));
+}
+
 #[test]
 fn a_disk_that_fails_is_told_in_the_systems_words() {
     let disk = Disk::new();

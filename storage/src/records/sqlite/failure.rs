@@ -4,7 +4,7 @@ use chimera_core::ledger::Head;
 use chimera_engine::commit::{Loss, Outcome};
 use chimera_engine::port::{Outage, Unavailable};
 use rusqlite::types::Type;
-use rusqlite::{ErrorCode, Row};
+use rusqlite::{ErrorCode, Row, ffi};
 
 /// The store as a whole can't do it now; the words name no path.
 pub(crate) fn unavailable(error: &rusqlite::Error) -> Unavailable {
@@ -19,6 +19,9 @@ pub(crate) fn unavailable(error: &rusqlite::Error) -> Unavailable {
     let (outage, reason) = match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => (Outage::Full, "the disk is full"),
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => (Outage::Unusable, "the data folder is read-only"),
+        Some(ErrorCode::SystemIoFailure) if is_too_large(error) => {
+            (Outage::Full, "a file has reached the size that this process may write (ulimit -f)")
+        }
         Some(ErrorCode::SystemIoFailure) => (Outage::Faulty, "the disk reports an input/output error"),
         // Too many open files pass, a folder that is gone comes back or not: nobody can tell.
         Some(ErrorCode::CannotOpen) => (Outage::Passing, "the data file can't be opened"),
@@ -48,6 +51,12 @@ fn lacking(error: &rusqlite::Error) -> Option<String> {
     }
     let lacks = ["no such table", "no such column", "has no column named"].iter().any(|lack| words.contains(lack));
     lacks.then(|| format!("the data's schema is not whole: {words}"))
+}
+
+/// Whether a write failed while the process may write files of some size only. SQLite does not say which error it met.
+fn is_too_large(error: &rusqlite::Error) -> bool {
+    let writes = error.sqlite_error().is_some_and(|error| error.extended_code == ffi::SQLITE_IOERR_WRITE);
+    writes && rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some()
 }
 
 /// The end of a lane's chain, as two columns of a row tell it.
@@ -82,7 +91,6 @@ pub(super) fn of_statement(error: &rusqlite::Error) -> Result<Loss, Outcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rusqlite::ffi;
 
     fn failure(code: i32) -> rusqlite::Error {
         rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)
