@@ -99,6 +99,22 @@ fn every_link_in_the_documents_leads_somewhere() {
     assert_none(&texts.keys().flat_map(|path| broken(path, &exists, &texts)).collect::<Vec<_>>());
 }
 
+/// What `chimera doctor` says of the schema, in a document that shows it.
+fn schema_versions(path: &str, text: &str, newest: usize) -> Vec<Finding> {
+    let shown = text.lines().enumerate().filter_map(|(at, line)| Some((at + 1, line.strip_prefix("ok    schema")?)));
+    let other = shown.filter(|(_, rest)| rest.trim() != format!("version {newest}"));
+    other.map(|(line, _)| Finding::new(path, line, format!("the schema has version {newest}: show that"))).collect()
+}
+
+#[test]
+fn the_schema_that_documents_show_is_the_newest() {
+    let is_migration = |path: &str| path.starts_with("storage/migrations/sqlite/");
+    let newest = tree::files().iter().filter(|file| is_migration(&file.path)).count();
+    assert!(newest > 0, "the migrations are read");
+    let files = tree::files().iter().filter(|file| file.path.ends_with(".md"));
+    assert_none(&files.flat_map(|file| schema_versions(&file.path, &file.text, newest)).collect::<Vec<_>>());
+}
+
 #[test]
 fn nothing_speaks_of_one_machine() {
     let comments = tree::rust().iter().flat_map(|file| machine_paths(&file.path, &file.comments()));
@@ -129,6 +145,13 @@ mod tests {
                 (7, "the link to b.md#none leads nowhere"),
             ]
         );
+    }
+
+    #[test]
+    fn an_older_schema_in_a_document_is_found() {
+        let text = "ok    store        SQLite answers\nok    schema       version 2\nok    schema       version 3\n";
+        let found = schema_versions("README.md", text, 3);
+        assert_eq!(found.iter().map(|found| found.line).collect::<Vec<_>>(), [2]);
     }
 
     #[test]
