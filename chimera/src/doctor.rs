@@ -1,6 +1,7 @@
 //! What a server needs, looked at one by one: verdict, words, hint.
 
 pub(crate) mod deep;
+pub(crate) mod report;
 
 use crate::backup::staging::refuse_unfinished;
 use crate::compose::{self, Ambient};
@@ -10,6 +11,7 @@ use crate::home;
 use chimera_core::error::{Code, io_reason};
 use chimera_core::limits;
 use chimera_core::time::Timestamp;
+use report::Report;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -94,18 +96,27 @@ const fn fail(name: &'static str, message: String, hint: &'static str) -> Findin
 }
 
 /// Looks at everything. Nothing is changed but a probe file that is removed again.
-pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> {
+async fn examine(config: &Config, ambient: &Ambient, findings: &Report) {
     let dir = &config.data_dir;
-    let mut findings = vec![folder(dir), disk(dir), signing_key(config).await];
+    findings.looks_at("data_folder");
+    findings.push(folder(dir));
+    findings.looks_at("disk");
+    findings.push(disk(dir));
+    findings.looks_at("signing_key");
+    findings.push(signing_key(config).await);
+    findings.looks_at("keys");
     findings.extend(keys(dir));
     if let Err(failure) = refuse_unfinished(dir) {
         let hint = "repeat the restore with the same backup; docs/guides/backup.md describes how to give it up";
         findings.push(fail("restore", failure.message, hint));
     }
+    findings.looks_at("secrets");
     findings.extend(secret_sources(config));
+    findings.looks_at("store");
     match compose::while_answering(config, compose::store_facts(config)).await {
         Ok(facts) => {
             findings.extend(store(&facts));
+            findings.looks_at("clock");
             let against = clock(config, ambient).await;
             findings.push(against.unwrap_or_else(|| skew(facts.clock, ambient.clock.now())));
         }
@@ -138,6 +149,7 @@ pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> 
             "set s3_url before a second node uses this database",
         ));
     }
+    findings.looks_at("actors");
     // Side by side: a database that does not answer keeps each of them waiting.
     let (found, sealed, signs) = tokio::join!(
         compose::while_answering(config, compose::actor_facts(config, ambient)),
@@ -149,15 +161,16 @@ pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> 
     if let Err(failure) = signs
         && failure.code == Code::ConfigInvalid
     {
-        findings.retain(|finding| finding.name != "signing_key");
         let hint = "restore keys/ledger.key from a backup, or list the other public key in ledger.trusted_keys";
-        findings.push(fail("signing_key", failure.message, hint));
+        findings.replace(fail("signing_key", failure.message, hint));
     }
     findings.extend(shared_access(config));
+    findings.looks_at("workflows");
     findings.push(match compose::workflow_facts(config, ambient) {
         Ok((tools, rules)) => ok("workflows", format!("tools: {tools}, rules: {rules}")),
         Err(failure) => fail("workflows", failure.message, "correct the setting; docs/reference/config.md lists them"),
     });
+    findings.looks_at("services");
     let services = match compose::services(config, ambient).await {
         Ok(services) => services,
         Err(failure) => {
@@ -166,6 +179,7 @@ pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> 
         }
     };
     for check in services {
+        findings.looks_at(check.name);
         let answer = tokio::time::timeout(limits::DOCTOR_ANSWER_TIMEOUT, check.run()).await;
         findings.push(match answer.unwrap_or_else(|_| Err("no answer in time".to_owned())) {
             Ok(()) => ok(check.name, "answers".to_owned()),
@@ -177,8 +191,8 @@ pub(crate) async fn examine(config: &Config, ambient: &Ambient) -> Vec<Finding> 
         let hint = "move what is there out of the way; the folder comes back with a backup";
         findings.push(fail("blobs", "blobs in the data folder is not a folder".to_owned(), hint));
     }
+    findings.looks_at("server");
     findings.extend(server(config).await);
-    findings
 }
 
 /// What the server says that `--server` names, or that uses the data folder: it may have met what no look at the data shows.

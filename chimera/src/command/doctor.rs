@@ -3,15 +3,16 @@
 use super::{EXIT_FOUND_WRONG, Scene, print};
 use crate::compose::Ambient;
 use crate::doctor::deep::Progress;
-use crate::doctor::{Verdict, examine, render};
+use crate::doctor::report::in_time;
+use crate::doctor::{Verdict, render};
 use crate::failure::Outcome;
 use std::process::ExitCode;
 
 pub(crate) async fn run(scene: &Scene<'_>, deep: bool) -> Outcome<ExitCode> {
     let config = &scene.loaded.config;
-    let ambient = Ambient::new();
-    let mut findings = examine(config, &ambient).await;
+    let mut findings = in_time(config).await;
     if deep {
+        let ambient = Ambient::new();
         let mut progress = Progress { shown: scene.terminal.attached && !scene.json };
         findings.extend(crate::doctor::deep::examine(config, &ambient, &mut progress).await);
     }

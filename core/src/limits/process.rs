@@ -62,6 +62,8 @@ pub const DISK_BYTES_FAIL: u64 = 64 * 1024 * 1024;
 pub const DOCTOR_SKEW_SECONDS_MAX: i64 = 5;
 /// Time that one service may take to answer `chimera doctor`. After it the service counts as not reachable.
 pub const DOCTOR_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time that all checks of `chimera doctor` take together, without `--deep`. After it the check that did not answer is named, and the rest is left out.
+pub const DOCTOR_TIMEOUT: Duration = Duration::from_secs(60);
 
 // Commands
 
