@@ -14,10 +14,10 @@ use crate::flow::schema::ActedDocument;
 use crate::json;
 use crate::problem::ApiError;
 use crate::trace::RunSeed;
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use chimera_core::access::Level;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
@@ -304,12 +304,12 @@ fn summed_up(status: StatusCode, run: Uuid, begun: &Begun) -> Result<Response, A
 async fn known(caller: &Caller, run: Uuid, differs: bool) -> Result<Response, ApiError> {
     let mut shown = caller.flow.show(&caller.permit, run).await?;
     shown["request_differs"] = differs.into();
-    Ok((place_of(run), Json(shown)).into_response())
+    Ok((place_of(run), place::document(caller, shown).await).into_response())
 }
 
 async fn whole(caller: &Caller, run: Uuid, status: StatusCode) -> Result<Response, ApiError> {
-    let shown = caller.flow.show(&caller.permit, run).await?;
-    Ok((status, place_of(run), place::document(caller, shown).await).into_response())
+    let shown = caller.flow.show_document(&caller.permit, run).await?;
+    Ok((status, place_of(run), place::written(shown)).into_response())
 }
 
 fn place_of(run: Uuid) -> [(HeaderName, String); 1] {

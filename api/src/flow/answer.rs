@@ -1,5 +1,6 @@
 //! The answer to whoever started a run: at once, or when it has ended or needs somebody.
 
+use super::place::written;
 use crate::access::Caller;
 use crate::edge::Edge;
 use crate::problem::ApiError;
@@ -34,7 +35,7 @@ pub(super) async fn answer(
     let patience = wait.min(edge.request_timeout.mul_f64(0.9));
     let ended = wait_for(caller, &started, Instant::now() + patience).await?.is_final();
     let code = if ended { StatusCode::OK } else { StatusCode::ACCEPTED };
-    Ok((code, place, Json(caller.flow.show(&caller.permit, run).await?)).into_response())
+    Ok((code, place, written(caller.flow.show_document(&caller.permit, run).await?)).into_response())
 }
 
 /// Waits until the run has ended or needs somebody; says where it stands.

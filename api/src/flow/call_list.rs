@@ -6,10 +6,9 @@ use super::schema::CallDocument;
 use crate::access::Caller;
 use crate::extract::ApiQuery;
 use crate::problem::ApiError;
-use axum::Json;
+use axum::response::Response;
 use chimera_engine::flow::CallFilter;
 use serde::Deserialize;
-use serde_json::Value;
 use utoipa::ToSchema;
 
 /// Which calls.
@@ -64,7 +63,7 @@ pub(crate) struct CallPage {
     ),
     responses((status = 200, body = CallPage, description = "A page"), Asking)
 )]
-pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<Which>) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<Which>) -> Result<Response, ApiError> {
     let filter = CallFilter {
         actor: which.actor,
         tool: which.tool,
@@ -72,5 +71,5 @@ pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<Which>) -> Re
         limit: place::page_rows(which.limit)?,
         cursor: which.cursor,
     };
-    Ok(Json(caller.flow.list_calls(&caller.permit, filter).await?))
+    Ok(place::written(caller.flow.list_calls(&caller.permit, filter).await?))
 }

@@ -6,10 +6,9 @@ use super::schema::DoubtDocument;
 use crate::access::Caller;
 use crate::extract::ApiQuery;
 use crate::problem::ApiError;
-use axum::Json;
+use axum::response::Response;
 use chimera_engine::flow::DoubtFilter;
 use serde::Deserialize;
-use serde_json::Value;
 use utoipa::ToSchema;
 
 /// Which calls.
@@ -45,12 +44,13 @@ pub(crate) struct DoubtPage {
     ),
     responses((status = 200, body = DoubtPage, description = "A page"), Asking)
 )]
-pub(crate) async fn list(caller: Caller, ApiQuery(query): ApiQuery<ListDoubtsQuery>) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn list(caller: Caller, ApiQuery(query): ApiQuery<ListDoubtsQuery>) -> Result<Response, ApiError> {
     let filter = DoubtFilter {
         actor: query.actor,
         tool: query.tool,
         limit: place::page_rows(query.limit)?,
         cursor: query.cursor,
     };
-    Ok(Json(caller.flow.list_doubts(&caller.permit, filter).await?))
+    let shown = caller.flow.list_doubts(&caller.permit, filter).await?;
+    Ok(place::document(&caller, shown).await)
 }

@@ -5,7 +5,7 @@ use super::refusals::Asking;
 use crate::access::Caller;
 use crate::extract::ApiQuery;
 use crate::problem::ApiError;
-use axum::Json;
+use axum::response::Response;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -57,7 +57,8 @@ pub(crate) struct InboxPage {
     ),
     responses((status = 200, body = InboxPage, description = "A page"), Asking)
 )]
-pub(crate) async fn list(caller: Caller, ApiQuery(query): ApiQuery<ListInboxQuery>) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn list(caller: Caller, ApiQuery(query): ApiQuery<ListInboxQuery>) -> Result<Response, ApiError> {
     let limit = place::page_rows(query.limit)?;
-    Ok(Json(caller.flow.inbox(&caller.permit, limit, query.cursor.as_deref()).await?))
+    let shown = caller.flow.inbox(&caller.permit, limit, query.cursor.as_deref()).await?;
+    Ok(place::document(&caller, shown).await)
 }

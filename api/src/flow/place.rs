@@ -5,6 +5,7 @@
 use crate::access::Caller;
 use crate::problem::ApiError;
 use axum::Json;
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use chimera_core::error::Code;
 use chimera_core::json::{self as documents, Digest32};
@@ -12,6 +13,7 @@ use chimera_core::limits::{
     JSON_BYTES_ASIDE, NOTES_BYTES_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, WAIT_SECONDS_MAX, WORKFLOW_ID_CHARS_MAX,
 };
 use chimera_core::time::Timestamp;
+use chimera_engine::flow::Document;
 use serde_json::{Value, json};
 use std::time::Duration;
 use uuid::Uuid;
@@ -96,6 +98,11 @@ pub(crate) fn note(text: Option<String>) -> Result<Option<String>, ApiError> {
         }
         text => Ok(text),
     }
+}
+
+/// The answer that shows a document which is written already.
+pub(crate) fn written(document: Document) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], document.into_text()).into_response()
 }
 
 /// The answer that shows a document, written where it holds up nobody if it is large.

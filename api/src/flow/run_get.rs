@@ -17,6 +17,5 @@ use axum::response::Response;
     responses((status = 200, body = RunDocument, description = "The run"), Asking)
 )]
 pub(crate) async fn get(caller: Caller, Path(id): Path<String>) -> Result<Response, ApiError> {
-    let shown = caller.flow.show(&caller.permit, place::run(&id)?).await?;
-    Ok(place::document(&caller, shown).await)
+    Ok(place::written(caller.flow.show_document(&caller.permit, place::run(&id)?).await?))
 }

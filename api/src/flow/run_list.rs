@@ -6,12 +6,11 @@ use super::schema::RunPage;
 use crate::access::Caller;
 use crate::extract::ApiQuery;
 use crate::problem::ApiError;
-use axum::Json;
+use axum::response::Response;
 use chimera_core::error::Code;
 use chimera_core::flow::run::RunStatus;
 use chimera_engine::flow::Filter;
 use serde::Deserialize;
-use serde_json::Value;
 
 /// Which runs.
 #[derive(Deserialize)]
@@ -44,7 +43,7 @@ pub(crate) struct Which {
     ),
     responses((status = 200, body = RunPage, description = "A page"), Asking)
 )]
-pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<Which>) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<Which>) -> Result<Response, ApiError> {
     if let Some(status) = &which.status
         && RunStatus::parse(status).is_none()
     {
@@ -63,5 +62,6 @@ pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<Which>) -> Re
         limit: place::page_rows(which.limit)?,
         cursor: which.cursor,
     };
-    Ok(Json(caller.flow.list(&caller.permit, filter).await?))
+    let shown = caller.flow.list(&caller.permit, filter).await?;
+    Ok(place::document(&caller, shown).await)
 }

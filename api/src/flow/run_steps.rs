@@ -39,6 +39,6 @@ pub(crate) async fn steps(
     ApiQuery(which): ApiQuery<Which>,
 ) -> Result<Response, ApiError> {
     let limit = place::page_rows(which.limit.or(Some(PAGE_ROWS_MAX)))?;
-    let steps = caller.flow.steps(&caller.permit, place::run(&id)?, limit, which.cursor.as_deref()).await?;
-    Ok(place::document(&caller, steps).await)
+    let run = place::run(&id)?;
+    Ok(place::written(caller.flow.step_page(&caller.permit, run, limit, which.cursor.as_deref()).await?))
 }

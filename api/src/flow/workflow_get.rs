@@ -6,10 +6,9 @@ use super::schema::WorkflowDocument;
 use crate::access::Caller;
 use crate::extract::ApiQuery;
 use crate::problem::ApiError;
-use axum::Json;
 use axum::extract::Path;
+use axum::response::Response;
 use serde::Deserialize;
-use serde_json::Value;
 
 /// Which version.
 #[derive(Deserialize)]
@@ -33,6 +32,7 @@ pub(crate) async fn get(
     caller: Caller,
     Path(id): Path<String>,
     ApiQuery(which): ApiQuery<Which>,
-) -> Result<Json<Value>, ApiError> {
-    Ok(Json(caller.flow.show_workflow(&caller.permit, place::workflow(&id)?, which.version).await?))
+) -> Result<Response, ApiError> {
+    let shown = caller.flow.show_workflow(&caller.permit, place::workflow(&id)?, which.version).await?;
+    Ok(place::document(&caller, shown).await)
 }

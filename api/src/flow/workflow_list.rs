@@ -5,9 +5,8 @@ use super::refusals::Asking;
 use crate::access::Caller;
 use crate::extract::ApiQuery;
 use crate::problem::ApiError;
-use axum::Json;
+use axum::response::Response;
 use serde::Deserialize;
-use serde_json::Value;
 use utoipa::ToSchema;
 
 /// Which page.
@@ -59,7 +58,8 @@ pub(crate) struct WorkflowEntry {
     ),
     responses((status = 200, body = WorkflowPage, description = "A page"), Asking)
 )]
-pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<Which>) -> Result<Json<Value>, ApiError> {
+pub(crate) async fn list(caller: Caller, ApiQuery(which): ApiQuery<Which>) -> Result<Response, ApiError> {
     let limit = place::page_rows(which.limit)?;
-    Ok(Json(caller.flow.list_workflows(&caller.permit, limit, which.cursor.as_deref()).await?))
+    let shown = caller.flow.list_workflows(&caller.permit, limit, which.cursor.as_deref()).await?;
+    Ok(place::document(&caller, shown).await)
 }

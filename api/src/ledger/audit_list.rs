@@ -6,8 +6,8 @@ use crate::extract::ApiQuery;
 use crate::flow::place;
 use crate::flow::refusals::Asking;
 use crate::problem::ApiError;
-use axum::Json;
 use axum::extract::State;
+use axum::response::Response;
 use chimera_engine::ledger::{EntryFilter, list_entries};
 use serde::Deserialize;
 use serde_json::Value;
@@ -59,7 +59,7 @@ pub(crate) async fn list(
     State(edge): State<Edge>,
     caller: Caller,
     ApiQuery(which): ApiQuery<Which>,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Response, ApiError> {
     let filter = EntryFilter {
         subject_id: which.subject_id,
         event_type: which.event_type,
@@ -69,5 +69,6 @@ pub(crate) async fn list(
         limit: place::page_rows(which.limit)?,
         after: which.after,
     };
-    Ok(Json(list_entries(act::access(&edge)?.records(), &caller.permit, filter).await?))
+    let entries = list_entries(act::access(&edge)?.records(), &caller.permit, filter).await?;
+    Ok(place::document(&caller, entries).await)
 }

@@ -32,8 +32,8 @@ pub(super) fn was_here(config: &Config) -> bool {
 /// A key that was announced, if some were and none of them is known here.
 pub(super) async fn unknown(records: &dyn Records, known: &[PublicKey]) -> Outcome<Option<String>> {
     let select = Select::from(&AUDIT_LOG_ENTRIES, Scope::System).with("tenant_id", SYSTEM_TENANT);
-    let started = records.read(select.with("event_type", STARTED).take(PAGE_ROWS_MAX)).await?;
-    let announced: Vec<String> = started.rows.iter().filter_map(announced).collect();
+    let (started, _) = records.first(select.with("event_type", STARTED), PAGE_ROWS_MAX).await?;
+    let announced: Vec<String> = started.iter().filter_map(announced).collect();
     let is_known = |id: &String| known.iter().any(|key| key.id() == *id);
     Ok(if announced.iter().any(is_known) { None } else { announced.into_iter().next_back() })
 }

@@ -1,5 +1,6 @@
 //! Limits of workflows and their runs: documents, expressions, schemas, steps, approvals and messages.
 
+use super::JSON_VALUES_MAX;
 use std::time::Duration;
 
 // Workflow documents
@@ -120,6 +121,11 @@ pub const SCHEMA_TYPES_MAX: usize = 2_000;
 pub const RUN_INPUT_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes of one step's output. A step with a larger one fails with `EXTERNAL_SERVICE_ERROR`.
 pub const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+/// Values of one step's output, lists and objects among them. A step with more fails with `EXTERNAL_SERVICE_ERROR`.
+pub const OUTPUT_VALUES_MAX: usize = JSON_VALUES_MAX;
+/// Bytes of the inputs and outputs of a run's steps together. A step whose input would make them more fails with
+/// `PAYLOAD_TOO_LARGE` before it is written; outputs are kept.
+pub const RUN_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes of a run's result, and of the outputs of all items of a map. A run or a map with more fails with
 /// `PAYLOAD_TOO_LARGE`.
 pub const RESULT_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -131,6 +137,8 @@ pub const RUN_STEPS_MAX: usize = 50_000;
 /// Rows of one table that are read of one run. A run with more is refused with `PAYLOAD_TOO_LARGE`, never read in
 /// part.
 pub const RUN_ROWS_MAX: usize = 250_000;
+/// Bytes of one table that are read of one run. A run with more is refused with `PAYLOAD_TOO_LARGE`, never read in part.
+pub const ROWS_HELD_BYTES_MAX: usize = 1024 * 1024 * 1024;
 /// Undos that one run may have recorded, over all its rollbacks. A rollback that would make more is refused and
 /// entered as `run.rollback_refused`.
 pub const RUN_UNDOS_MAX: usize = 100_000;

@@ -8,6 +8,9 @@ use std::time::Duration;
 pub const PAGE_ROWS_DEFAULT: usize = 50;
 /// Rows of a page. A request for more is refused with `SCHEMA_INVALID`.
 pub const PAGE_ROWS_MAX: usize = 1_000;
+/// Bytes of the rows of a page. The page ends before a row that would make it larger, and has a cursor to the rest; a
+/// larger row is a page alone.
+pub const PAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Rows, steps and entries of one transaction. A larger transaction is refused with `INTERNAL` before it reaches the
 /// store.
 pub const TX_ROWS_MAX: usize = 2_000;
@@ -65,6 +68,9 @@ pub const POSTGRES_BATCH_TIMEOUT: Duration = Duration::from_secs(45);
 /// Pause before a lane tries again to reach a database that is gone. Changes are refused with `STORE_UNAVAILABLE`
 /// meanwhile.
 pub const POSTGRES_CLAIM_PAUSE: Duration = Duration::from_millis(200);
+/// Rows of a page that are fetched before it is known how large they are. The others are fetched as far as they fit into
+/// the page.
+pub const POSTGRES_ROWS_FETCHED_FIRST: usize = 64;
 /// Reads that run at a time. Further reads wait.
 pub const POSTGRES_READS_MAX: usize = 8;
 /// Statements that a session for reads keeps prepared. With one more all are prepared anew.

@@ -11,7 +11,7 @@ mod tx;
 mod value;
 
 pub use cursor::{Cursor, InvalidCursor};
-pub use query::{Compare, Condition, Count, Counted, Direction, Page, Row, Scope, Select};
+pub use query::{Compare, Condition, Count, Counted, Direction, Gathered, Page, Row, Scope, Select};
 pub(crate) use scoped::scoped;
 pub use table::{Column, Kind, Table, catalog};
 pub use tx::{Conflict, Insert, InvalidTx, RowCount, RowKey, Step, Touch, Tx, Update};

@@ -68,6 +68,7 @@ pub struct Select {
     pub direction: Direction,
     /// Where the page before ended.
     pub after: Option<Cursor>,
+    without: &'static [&'static str],
     limit: usize,
 }
 
@@ -82,6 +83,7 @@ impl Select {
             order: &[],
             direction: Direction::Ascending,
             after: None,
+            without: &[],
             limit: limits::PAGE_ROWS_DEFAULT,
         }
     }
@@ -114,6 +116,20 @@ impl Select {
         self
     }
 
+    /// Leaves the content of these columns in the store: they read as null. For whoever looks through many rows and
+    /// needs little of each. A column of the order can't be left out.
+    #[must_use]
+    pub const fn without(mut self, columns: &'static [&'static str]) -> Self {
+        self.without = columns;
+        self
+    }
+
+    /// Whether the content of a column is read.
+    #[must_use]
+    pub fn reads(&self, column: &str) -> bool {
+        !self.without.contains(&column) || self.order.contains(&column) || self.table.key.contains(&column)
+    }
+
     /// How many rows a page has at the most.
     #[must_use]
     pub const fn limit(&self) -> usize {
@@ -135,11 +151,62 @@ impl Select {
 
     /// The page made of `rows`, of which one more than asked for was read if there were any.
     #[must_use]
-    pub fn page(&self, mut rows: Vec<Row>) -> Page {
-        let more = rows.len() > self.limit;
-        rows.truncate(self.limit);
-        let next = more.then(|| rows.last().map(|row| Cursor::behind(self, row))).flatten();
-        Page { rows, next }
+    pub fn page(&self, rows: Vec<Row>) -> Page {
+        let mut gathered = Gathered::of(self);
+        for row in rows {
+            if !gathered.take(row) {
+                break;
+            }
+        }
+        gathered.page()
+    }
+}
+
+/// A page while its rows are read, one after the other.
+///
+/// It is full when it has as many rows as were asked for, or when one row more would have it hold more than
+/// [`limits::PAGE_BYTES_MAX`] bytes. It has at least one row if there is one, however large.
+pub struct Gathered<'a> {
+    select: &'a Select,
+    rows: Vec<Row>,
+    bytes: usize,
+    more: bool,
+}
+
+impl<'a> Gathered<'a> {
+    /// A page of this query, without rows so far.
+    #[must_use]
+    pub const fn of(select: &'a Select) -> Self {
+        Self { select, rows: Vec::new(), bytes: 0, more: false }
+    }
+
+    /// Takes the next row; false when it has no place any more, and nor has any behind it.
+    pub fn take(&mut self, row: Row) -> bool {
+        let bytes = self.bytes.saturating_add(row.bytes());
+        let is_full = self.rows.len() >= self.select.limit || bytes > limits::PAGE_BYTES_MAX;
+        if self.more || (is_full && !self.rows.is_empty()) {
+            self.more = true;
+            return false;
+        }
+        self.bytes = bytes;
+        self.rows.push(row);
+        true
+    }
+
+    /// How many rows like those before would fill it, with one more to know whether there is a next page.
+    #[must_use]
+    pub fn rows_left(&self) -> usize {
+        let each = self.bytes.checked_div(self.rows.len()).unwrap_or(0).max(1);
+        let by_bytes = limits::PAGE_BYTES_MAX.saturating_sub(self.bytes) / each;
+        by_bytes.min(self.select.limit.saturating_sub(self.rows.len())) + 1
+    }
+
+    /// The page, with a cursor if a row had no place.
+    #[must_use]
+    pub fn page(self) -> Page {
+        let last = self.rows.last().filter(|_| self.more);
+        let next = last.map(|row| Cursor::behind(self.select, row));
+        Page { rows: self.rows, next }
     }
 }
 
@@ -199,6 +266,12 @@ impl Row {
         self.table.position(column).and_then(|at| self.cells.get(at)).unwrap_or(&Value::Null)
     }
 
+    /// How large its content is, roughly.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.cells.iter().map(Value::bytes).fold(0, usize::saturating_add)
+    }
+
     /// Text of a column, empty when it is null.
     #[must_use]
     pub fn text(&self, column: &str) -> &str {
@@ -218,10 +291,11 @@ impl Row {
     }
 }
 
-/// A bounded part of a listing.
+/// A bounded part of a listing. How many rows it has says nothing about whether there are more: large rows make short
+/// pages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
-    /// The rows.
+    /// The rows; at least one if there is any.
     pub rows: Vec<Row>,
     /// Where the next page begins, if there is one.
     pub next: Option<Cursor>,

@@ -110,6 +110,21 @@ impl Value {
         if let Self::Json(json) = self { Some(json) } else { None }
     }
 
+    /// How many bytes it has, roughly: those of its text, or of the number that it is.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Null => 0,
+            Self::Bool(_) | Self::Int(_) | Self::Time(_) => size_of::<i64>(),
+            Self::Uuid(_) => size_of::<Uuid>(),
+            Self::Text(text) | Self::Decimal(text) => text.len(),
+            Self::Json(json) => json.as_str().len(),
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Uuids(ids) => ids.len().saturating_mul(size_of::<Uuid>()),
+            Self::Texts(texts) => texts.iter().map(String::len).fold(0, usize::saturating_add),
+        }
+    }
+
     /// Whether a text in here holds the NUL character.
     pub(crate) fn has_nul(&self) -> bool {
         match self {
@@ -170,6 +185,16 @@ impl Json {
     }
 }
 
+/// Copies the text as it is stored, without building the document. `null` stands only for a damaged column.
+impl Serialize for Json {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match serde_json::from_str::<&serde_json::value::RawValue>(&self.0) {
+            Ok(raw) => raw.serialize(serializer),
+            Err(_) => serializer.serialize_unit(),
+        }
+    }
+}
+
 /// Two documents are equal when they mean the same: PostgreSQL re-spells what it stores.
 impl PartialEq for Json {
     fn eq(&self, other: &Self) -> bool {
@@ -214,6 +239,14 @@ mod tests {
         assert!(matches!(Json::of("a\0b"), Err(JsonError::Nul)));
         assert!(Json::of("a\\u0000b").is_ok());
         assert!(Json::parse(r#"{"a":"\\\u0000"}"#).is_err());
+    }
+
+    #[test]
+    fn a_stored_document_is_copied_as_it_is() {
+        let stored = r#"{"b": [1,2.50], "a":"\u00e9"}"#;
+        assert_eq!(serde_json::to_string(&[Json::parse(stored).unwrap()]).unwrap(), format!("[{stored}]"));
+        assert_eq!(serde_json::to_value(Json::parse(stored).unwrap()).unwrap()["b"][1], 2.5);
+        assert_eq!(serde_json::to_string(&Json::stored("{".to_owned())).unwrap(), "null");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::permit::APPROVALS_DECIDE;
 use super::settings::{Settings, WithoutCounters};
 use super::tenants::TenantShown;
 use super::{AccessError, ended};
-use crate::flow::{all_rows, first_rows};
+use crate::flow::all_rows;
 use crate::port::{Bus, Clock, Heard, Random, Records, Secrets, Tenancy};
 use crate::pulse::Pulse;
 use bytes::Bytes;
@@ -320,10 +320,10 @@ impl Directory {
     async fn revoked(&self, now: Timestamp) -> Result<(BTreeSet<String>, bool), AccessError> {
         let most = limits::REVOKED_HELD_MAX;
         let select = Select::from(&REVOKED_TOKENS, Scope::System).filter("expires_at", Compare::Above, now);
-        let (tokens, more_tokens) = first_rows(&*self.parts.records, select, most).await?;
+        let (tokens, more_tokens) = self.parts.records.first(select, most).await?;
         let since = now.plus_seconds(-limits::TOKEN_SECONDS - limits::CLOCK_SKEW_SECONDS);
         let select = Select::from(&TOKEN_FAMILIES, Scope::System).filter("revoked_at", Compare::Above, since);
-        let (families, more_families) = first_rows(&*self.parts.records, select, most).await?;
+        let (families, more_families) = self.parts.records.first(select, most).await?;
         let ids = tokens.iter().map(|row| row.text("token_id").to_owned());
         Ok((ids.chain(families.iter().map(|row| row.uuid("id").to_string())).collect(), more_tokens || more_families))
     }

@@ -1,13 +1,13 @@
 //! What was called, over all runs that somebody may see.
 
-use super::show::call;
-use super::{Flow, FlowError};
+use super::document::{CallPage, CallShown, Document, ListedCall};
+use super::{Flow, FlowError, load};
 use crate::access::{Permit, RUNS_READ};
 use crate::port::ReadError;
 use chimera_core::flow::tables::{RUNS, TOOL_CALLS};
-use chimera_core::record::{Compare, Cursor, Direction, Scope, Select};
+use chimera_core::limits::JSON_BYTES_ASIDE;
+use chimera_core::record::{Compare, Cursor, Direction, Row, Scope, Select};
 use chimera_core::time::Timestamp;
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use uuid::Uuid;
@@ -29,7 +29,7 @@ pub struct CallFilter {
 
 impl Flow {
     /// Calls of tools, the newest first.
-    pub async fn list_calls(&self, permit: &Permit, filter: CallFilter) -> Result<Value, FlowError> {
+    pub async fn list_calls(&self, permit: &Permit, filter: CallFilter) -> Result<Document, FlowError> {
         let scope = || Scope::Tenant(permit.tenant().to_owned());
         let everybody = permit.sees("");
         if !everybody && filter.actor.as_deref().is_some_and(|actor| actor != permit.actor()) {
@@ -54,23 +54,24 @@ impl Flow {
         for row in &page.rows {
             let run = row.uuid("run_id");
             if let Entry::Vacant(place) = statuses.entry(run) {
-                let found = self.inner.parts.records.read(Select::from(&RUNS, scope()).with("id", run).take(1)).await?;
+                let select = Select::from(&RUNS, scope()).with("id", run).without(load::RUN_DOCUMENTS).take(1);
+                let found = self.inner.parts.records.read(select).await?;
                 place.insert(found.rows.first().map(|row| row.text("status").to_owned()));
             }
         }
-        let items: Vec<Value> = page
-            .rows
-            .iter()
-            .map(|row| {
-                let run = row.uuid("run_id");
-                let mut shown = call(row);
-                shown["run_id"] = run.to_string().into();
-                shown["actor"] = json!(row.get("actor").as_text());
-                shown["run_status"] = json!(statuses.get(&run));
-                shown["step_id"] = json!(row.get("step_id").as_uuid());
-                shown
-            })
-            .collect();
-        Ok(json!({"items": items, "next_cursor": page.next.as_ref().map(Cursor::encode)}))
+        let item = |row| {
+            let run = Row::uuid(row, "run_id");
+            ListedCall {
+                call: CallShown::of(row),
+                run_id: run,
+                actor: row.get("actor").as_text(),
+                run_status: statuses.get(&run).and_then(Option::as_deref),
+                step_id: row.get("step_id").as_uuid(),
+            }
+        };
+        let bytes: usize = page.rows.iter().map(Row::bytes).sum();
+        let next_cursor = page.next.as_ref().map(Cursor::encode);
+        let written = async { Document::of(&CallPage { items: page.rows.iter().map(item).collect(), next_cursor }) };
+        self.aside(bytes > JSON_BYTES_ASIDE, written).await
     }
 }

@@ -82,7 +82,7 @@ impl Flow {
             return Ok(Vec::new());
         }
         let select = Select::from(&STEPS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run.uuid("id"));
-        let rows = self.inner.parts.records.read(in_doubt(select).take(limits::PAGE_ROWS_DEFAULT)).await?.rows;
+        let (rows, _) = self.inner.parts.records.first(in_doubt(select), limits::PAGE_ROWS_DEFAULT).await?;
         Ok(rows.iter().map(|step| document(run, step)).collect())
     }
 

@@ -89,7 +89,7 @@ impl Flow {
     }
 
     async fn look_for_signals(&self) -> Result<(), FlowError> {
-        let mut select = Select::from(&RUN_SIGNALS, Scope::System).take(limits::PAGE_ROWS_MAX);
+        let mut select = Select::from(&RUN_SIGNALS, Scope::System).without(&["payload"]).take(limits::PAGE_ROWS_MAX);
         loop {
             let page = self.inner.parts.records.read(select.clone()).await?;
             let runs: BTreeSet<Uuid> = page.rows.iter().map(|row| row.uuid("run_id")).collect();
@@ -108,6 +108,7 @@ impl Flow {
     async fn look_for_deadlines(&self) -> Result<(), FlowError> {
         let now = self.inner.parts.clock.steady();
         let mut select = Select::from(&RUNS, Scope::System)
+            .without(load::RUN_DOCUMENTS)
             .with("owner_lane", Value::Null)
             .filter("next_deadline", Compare::AtMost, now)
             .take(limits::PAGE_ROWS_MAX);

@@ -20,6 +20,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use uuid::Uuid;
 
+/// The documents of a run's row that are large, for whoever looks through many runs.
+pub(super) const RUN_DOCUMENTS: &[&str] = &["request_payload", "inputs", "result", "plan"];
+/// The documents of a step's row.
+pub(super) const STEP_DOCUMENTS: &[&str] = &["input", "output", "error"];
+
 /// Whether a run has so much JSON that working on it may keep a processor busy.
 pub(super) fn is_large(row: &Row) -> bool {
     let bytes: usize = row.cells.iter().filter_map(|cell| Some(cell.as_json()?.as_str().len())).sum();
@@ -57,36 +62,41 @@ async fn run_of_tenant(records: &dyn Records, permit: &Permit, run: Uuid) -> Res
     row.ok_or_else(|| FlowError::not_found("run"))
 }
 
-/// All pages of a query. More than `rows_max` rows are an error: whoever went on from a part of them
-/// would take what is missing for something that never happened.
+/// All pages of a query. More than `rows_max` rows, or more bytes than may be held at once, are an error: whoever went
+/// on from a part of them would take what is missing for something that never happened.
 pub(crate) async fn all(records: &dyn Records, select: Select, rows_max: usize) -> Result<Vec<Row>, FlowError> {
     let table = select.table.name;
-    let (rows, is_part) = first(records, select, rows_max).await?;
-    if is_part {
-        let message = format!("more than {rows_max} rows of {table} would have to be read at once");
-        return Err(FlowError::refused(Code::PayloadTooLarge, message));
+    let (mut rows, mut bytes, mut select) = (Vec::new(), 0_usize, select.take(limits::PAGE_ROWS_MAX));
+    loop {
+        let page = records.read(select.clone()).await?;
+        bytes = page.rows.iter().map(Row::bytes).fold(bytes, usize::saturating_add);
+        rows.extend(page.rows);
+        if rows.len() > rows_max {
+            return Err(too_much(&format!("{rows_max} rows of {table}")));
+        }
+        if bytes > limits::ROWS_HELD_BYTES_MAX {
+            return Err(too_much(&format!("{} bytes of {table}", limits::ROWS_HELD_BYTES_MAX)));
+        }
+        match page.next {
+            Some(next) => select.after = Some(next),
+            None => return Ok(rows),
+        }
     }
-    Ok(rows)
 }
 
-/// The first rows of a query, and whether there are more, for whoever can do without the rest.
-pub(crate) async fn first(
-    records: &dyn Records,
-    select: Select,
-    rows_max: usize,
-) -> Result<(Vec<Row>, bool), FlowError> {
-    let mut rows = Vec::new();
+fn too_much(what: &str) -> FlowError {
+    FlowError::refused(Code::PayloadTooLarge, format!("more than {what} would have to be read at once"))
+}
+
+/// Looks at every row of a query, however many there are, and holds one page of them at a time.
+pub(super) async fn each(records: &dyn Records, select: Select, mut look: impl FnMut(Row)) -> Result<(), FlowError> {
     let mut select = select.take(limits::PAGE_ROWS_MAX);
     loop {
         let page = records.read(select.clone()).await?;
-        rows.extend(page.rows);
+        page.rows.into_iter().for_each(&mut look);
         match page.next {
-            Some(next) if rows.len() <= rows_max => select.after = Some(next),
-            next => {
-                let is_part = rows.len() > rows_max || next.is_some();
-                rows.truncate(rows_max);
-                return Ok((rows, is_part));
-            }
+            Some(next) => select.after = Some(next),
+            None => return Ok(()),
         }
     }
 }
@@ -187,6 +197,14 @@ pub(super) async fn base_graph(
     Ok((version, graph))
 }
 
+/// The graph of a run, with every patch that was put on it.
+pub(super) async fn graph(records: &dyn Records, workflows: &Workflows, row: &Row) -> Result<Arc<Graph>, FlowError> {
+    let head = Head::of_row(row)?;
+    let (_, graph) = base_graph(records, workflows, &head).await?;
+    let patches = patched(&patches_of(records, head.id).await?, &graph, workflows)?;
+    Ok(patches.into_iter().filter_map(|patch| patch.applied).next_back().unwrap_or(graph))
+}
+
 async fn patches_of(records: &dyn Records, run: Uuid) -> Result<Vec<Row>, FlowError> {
     let select = Select::from(&RUN_PATCHES, Scope::System).with("run_id", run);
     all(records, select, limits::RUN_ROWS_MAX).await
@@ -265,8 +283,13 @@ pub(super) async fn is_undoing(records: &dyn Records, row: &Row) -> Result<bool,
     if rollback.is_some_and(|rollback| rollback["ended"] == false) {
         return Ok(true);
     }
-    let (told, _) = signals(records, row.uuid("id")).await?;
-    Ok(told.iter().any(|signal| matches!(signal.told, Told::Rollback { .. } | Told::MarkRolledBack { .. })))
+    for kind in Told::UNDOING {
+        let told = Select::from(&RUN_SIGNALS, Scope::System).with("run_id", row.uuid("id")).with("kind", kind);
+        if !records.read(told.take(1)).await?.rows.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The entry of the run with which a patch was applied, if it was and that is known.

@@ -48,7 +48,7 @@ impl Flow {
             return Ok(());
         }
         let scope = Scope::Tenant(permit.tenant().to_owned());
-        let select = Select::from(&STEPS, scope).with("run_id", run);
+        let select = Select::from(&STEPS, scope).with("run_id", run).without(load::STEP_DOCUMENTS);
         let steps = load::all(&*self.inner.parts.records, select, RUN_ROWS_MAX).await?;
         let named = |step: &&Row| only.is_none_or(|only| only.contains(&step.uuid("id")));
         let undone = |step: &&Row| self.tool_of(step).is_some_and(|tool| tool.rollback != Rollback::Unsupported);

@@ -20,7 +20,7 @@ use chimera_core::limits;
 use chimera_core::record::{Compare, Condition, Json, Row, RowCount, Scope, Select, Step, Tx, Update, Value};
 use chimera_core::time::Timestamp;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 /// Whose the store's own ledger entries are.
@@ -94,33 +94,32 @@ impl Flow {
     /// Looks at everything that has something left to do.
     pub async fn survey(&self) -> Result<Survey, FlowError> {
         let records = &*self.inner.parts.records;
-        let mut rows: BTreeMap<Uuid, Row> = BTreeMap::new();
-        let runs = || Select::from(&RUNS, Scope::System);
+        let mut found = BTreeSet::new();
+        let runs = || Select::from(&RUNS, Scope::System).without(load::RUN_DOCUMENTS);
         let epoch = Timestamp::from_micros(0);
         for select in [
             runs().with("completed_at", Value::Null),
             runs().filter("owner_lane", Compare::AtLeast, 0),
             runs().filter("next_deadline", Compare::AtLeast, epoch),
         ] {
-            let found = load::all(records, select, usize::MAX).await?;
-            rows.extend(found.into_iter().filter(has_work_left).map(|row| (row.uuid("id"), row)));
+            load::each(records, select, |row| found.extend(has_work_left(&row).then(|| row.uuid("id")))).await?;
         }
         let mut lapsed = lapsed(records).await?;
-        for run in lapsed.keys().filter(|run| !rows.contains_key(run)).copied().collect::<Vec<_>>() {
-            rows.extend(load::run_row(records, run).await?.map(|row| (run, row)));
-        }
+        found.extend(lapsed.keys());
         let mut survey = Survey::default();
-        for (run, row) in rows {
+        for run in found {
+            // Nothing is driven while the store is held, so what was found is there still.
+            let Some(row) = load::run_row(records, run).await? else { continue };
             survey.runs.push(self.look_into(row, lapsed.remove(&run).unwrap_or_default()).await?);
         }
         let pending = Select::from(&NOTIFICATIONS, Scope::System).with("status", "pending");
-        survey.messages = load::all(records, pending, usize::MAX).await?.len();
+        load::each(records, pending.without(&["payload"]), |_| survey.messages += 1).await?;
         let open = Select::from(&TOKEN_FAMILIES, Scope::System).with("revoked_at", Value::Null).filter(
             "expires_at",
             Compare::Above,
             self.inner.parts.clock.now(),
         );
-        survey.sign_ins = load::all(records, open, usize::MAX).await?.len();
+        load::each(records, open, |_| survey.sign_ins += 1).await?;
         Ok(survey)
     }
 
@@ -129,9 +128,10 @@ impl Flow {
         let id = row.uuid("id");
         let of_run = |table| Select::from(table, Scope::System).with("run_id", id);
         let effects = load::all(records, of_run(&EFFECTS), limits::RUN_ROWS_MAX).await?;
-        let steps = load::all(records, of_run(&STEPS), limits::RUN_ROWS_MAX).await?;
-        let asked = of_run(&SCOPED_APPROVALS).with("status", "pending");
-        let asked = load::all(records, asked, limits::RUN_ROWS_MAX).await?;
+        let steps = of_run(&STEPS).without(load::STEP_DOCUMENTS);
+        let steps = load::all(records, steps, limits::RUN_ROWS_MAX).await?;
+        let (mut asked, pending) = (0, of_run(&SCOPED_APPROVALS).with("status", "pending"));
+        load::each(records, pending, |_| asked += 1).await?;
         let written = |row: &Row| {
             ["created_at", "dispatched_at", "settled_at"].iter().filter_map(|column| row.get(column).as_time()).max()
         };
@@ -145,7 +145,7 @@ impl Flow {
             status: row.text("status").to_owned(),
             unsure: Vec::new(),
             under_way: effects.iter().filter(|effect| effect.text("status") == "dispatched").count(),
-            approvals: asked.len(),
+            approvals: asked,
             due: row.get("next_deadline").as_time(),
             rolling_back: is_rolling_back(&row),
             lapsed,
@@ -276,12 +276,13 @@ fn flagged(run: &RestoredRun, now: Timestamp) -> Result<Update, chimera_core::re
 /// What was told to runs and does not count in a state that was put back.
 async fn lapsed(records: &dyn Records) -> Result<BTreeMap<Uuid, Vec<Lapsed>>, FlowError> {
     let mut lapsed: BTreeMap<Uuid, Vec<Lapsed>> = BTreeMap::new();
-    for row in load::all(records, Select::from(&RUN_SIGNALS, Scope::System), usize::MAX).await? {
+    load::each(records, Select::from(&RUN_SIGNALS, Scope::System), |row| {
         let signal = Signal::of_row(&row);
-        let Some(by) = signal.told.lapses_with_restore() else { continue };
+        let Some(by) = signal.told.lapses_with_restore() else { return };
         let told = Lapsed { kind: signal.told.kind(), by: by.id.clone() };
         lapsed.entry(row.uuid("run_id")).or_default().push(told);
-    }
+    })
+    .await?;
     Ok(lapsed)
 }
 

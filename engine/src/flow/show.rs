@@ -4,6 +4,7 @@
 //! of it.
 
 use super::decide::people_needed;
+use super::document::{Begun, CallShown, Called, Document, RunShown, StepPage, StepShown};
 use super::{Flow, FlowError, doubt, load, review};
 use crate::access::{Permit, RUNS_READ};
 use crate::port::ReadError;
@@ -14,7 +15,7 @@ use chimera_core::ledger::tables::AUDIT_LOG_ENTRIES;
 use chimera_core::limits;
 use chimera_core::record::{Compare, Cursor, Direction, Json, Row, Scope, Select, Value as Cell};
 use chimera_core::time::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
@@ -46,6 +47,7 @@ impl Flow {
     /// Runs, the newest first.
     pub async fn list(&self, permit: &Permit, filter: Filter) -> Result<Value, FlowError> {
         let mut select = Select::from(&RUNS, Scope::Tenant(permit.tenant().to_owned())).by(&[], Direction::Descending);
+        select = select.without(load::RUN_DOCUMENTS);
         let everybody = permit.sees("");
         if !everybody && filter.actor.as_deref().is_some_and(|actor| actor != permit.actor()) {
             return Err(FlowError::lacking(RUNS_READ));
@@ -73,12 +75,17 @@ impl Flow {
             select = select.continue_at(cursor).map_err(ReadError::from)?;
         }
         let page = self.inner.parts.records.read(select).await?;
-        let items: Vec<Value> = page.rows.iter().map(summary).collect();
+        let items: Vec<_> = page.rows.iter().map(summary).collect();
         Ok(json!({"items": items, "next_cursor": page.next.as_ref().map(Cursor::encode)}))
     }
 
-    /// One run, with all that is needed to approve it.
+    /// One run, with all that is needed to approve it, for whoever looks into it.
     pub async fn show(&self, permit: &Permit, run: Uuid) -> Result<Value, FlowError> {
+        Ok(self.show_document(permit, run).await?.to_value())
+    }
+
+    /// One run, with all that is needed to approve it.
+    pub async fn show_document(&self, permit: &Permit, run: Uuid) -> Result<Document, FlowError> {
         let records = &*self.inner.parts.records;
         let select = Select::from(&SCOPED_APPROVALS, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
         // A run has few requests; all that wait anywhere would be many. They are read before the run: whoever is
@@ -91,45 +98,42 @@ impl Flow {
             asked = load::all(records, select, limits::RUN_ROWS_MAX).await?;
             row = load::seen_run(records, permit, run).await?;
         }
-        self.aside(load::is_large(&row), self.shown(permit, row, asked)).await
+        self.aside(load::is_large(&row), self.shown(permit, &row, asked)).await
     }
 
     /// A run, of which all was asked.
-    async fn shown(&self, permit: &Permit, row: Row, asked: Vec<Row>) -> Result<Value, FlowError> {
+    async fn shown(&self, permit: &Permit, row: &Row, asked: Vec<Row>) -> Result<Document, FlowError> {
         let run = row.uuid("id");
         let waiting = asked.iter().filter(|row| row.text("status") == "pending");
-        let mut document = summary(&row);
+        let mut members = summary(row);
         let json = |column: &str| row.get(column).as_json().map(Json::to_value);
         let drafted = json("plan");
         let (plan, dry_run_results) = match &drafted {
             Some(plan) => (drafted_plan(plan), Some(dry_results(plan))),
-            None => (self.plan_of(permit, &row).await?, None),
+            None => (self.plan_of(permit, row).await?, None),
         };
         let now = self.inner.parts.clock.steady();
-        let approvals: Vec<Value> = waiting.map(|waiting| approval(&row, waiting, &asked, now)).collect();
+        let approvals: Vec<Value> = waiting.map(|waiting| approval(row, waiting, &asked, now)).collect();
         let decided = asked.iter().filter(|asked| asked.text("status") != "pending");
-        let decided: Vec<Value> = decided.map(|closed| decided_approval(&row, closed, now)).collect();
+        let decided: Vec<Value> = decided.map(|closed| decided_approval(row, closed, now)).collect();
         let approve_url = (!approvals.is_empty()).then(|| format!("/runs/{run}/approve"));
-        if let Some(members) = document.as_object_mut() {
-            members.insert("inputs".to_owned(), json("inputs").unwrap_or_default());
-            members.insert("plan".to_owned(), plan);
-            members.insert("dry_run_results".to_owned(), json!(dry_run_results));
-            members.insert("risk".to_owned(), json("risk").unwrap_or_default());
-            members.insert("approvals".to_owned(), approvals.into());
-            members.insert("decided_approvals".to_owned(), decided.into());
-            members.insert("approve_url".to_owned(), json!(approve_url));
-            members.insert("doubts".to_owned(), self.doubts(permit, &row).await?.into());
-            members.insert("result".to_owned(), json("result").unwrap_or_default());
-            // Until a run has ended, the column says why it is stopping.
-            let ended = RunStatus::parse(row.text("status")).is_some_and(RunStatus::is_final);
-            let error = json("error_data").filter(|_| ended);
-            members.insert("error".to_owned(), error.unwrap_or_default());
-            members.insert("rollback".to_owned(), json("rollback").unwrap_or_default());
-            members.insert("notify".to_owned(), json("notify").unwrap_or_default());
-            members.insert("messages".to_owned(), self.messages(permit, &row).await?.into());
-            members.insert("patches".to_owned(), self.patches(permit, run).await?.into());
-        }
-        Ok(document)
+        members.insert("plan".to_owned(), plan);
+        members.insert("dry_run_results".to_owned(), json!(dry_run_results));
+        members.insert("risk".to_owned(), json("risk").unwrap_or_default());
+        members.insert("approvals".to_owned(), approvals.into());
+        members.insert("decided_approvals".to_owned(), decided.into());
+        members.insert("approve_url".to_owned(), json!(approve_url));
+        members.insert("doubts".to_owned(), self.doubts(permit, row).await?.into());
+        // Until a run has ended, the column says why it is stopping.
+        let ended = RunStatus::parse(row.text("status")).is_some_and(RunStatus::is_final);
+        let error = json("error_data").filter(|_| ended);
+        members.insert("error".to_owned(), error.unwrap_or_default());
+        members.insert("rollback".to_owned(), json("rollback").unwrap_or_default());
+        members.insert("notify".to_owned(), json("notify").unwrap_or_default());
+        members.insert("messages".to_owned(), self.messages(permit, row).await?.into());
+        members.insert("patches".to_owned(), self.patches(permit, run).await?.into());
+        let stored = |column: &str| row.get(column).as_json();
+        Document::of(&RunShown { members, inputs: stored("inputs"), result: stored("result") })
     }
 
     /// What a run that was not drafted calls.
@@ -155,20 +159,19 @@ impl Flow {
             return Ok(Vec::new());
         }
         let scope = Scope::Tenant(permit.tenant().to_owned());
-        let select = Select::from(&NOTIFICATIONS, scope).with("run_id", run.uuid("id")).take(limits::PAGE_ROWS_DEFAULT);
-        let rows = self.inner.parts.records.read(select).await?.rows;
+        let select = Select::from(&NOTIFICATIONS, scope).with("run_id", run.uuid("id"));
+        let (rows, _) = self.inner.parts.records.first(select, limits::PAGE_ROWS_DEFAULT).await?;
         Ok(rows.iter().map(message).collect())
     }
 
     /// What became of the patches of a run.
     async fn patches(&self, permit: &Permit, run: Uuid) -> Result<Vec<Value>, FlowError> {
         let select = Select::from(&RUN_PATCHES, Scope::Tenant(permit.tenant().to_owned())).with("run_id", run);
-        let rows = self.inner.parts.records.read(select.take(limits::PAGE_ROWS_DEFAULT)).await?.rows;
+        let (rows, _) = self.inner.parts.records.first(select, limits::PAGE_ROWS_DEFAULT).await?;
         Ok(rows.iter().map(patch).collect())
     }
 
-    /// A page of the steps of a run with their calls: those that have begun in the order of the graph,
-    /// then the nodes that have not.
+    /// A page of the steps of a run, for whoever looks into it.
     pub async fn steps(
         &self,
         permit: &Permit,
@@ -176,6 +179,18 @@ impl Flow {
         limit: usize,
         cursor: Option<&str>,
     ) -> Result<Value, FlowError> {
+        Ok(self.step_page(permit, run, limit, cursor).await?.to_value())
+    }
+
+    /// A page of the steps of a run with their calls: those that have begun in the order of the graph,
+    /// then the nodes that have not. It ends early when the steps and their calls are large.
+    pub async fn step_page(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        limit: usize,
+        cursor: Option<&str>,
+    ) -> Result<Document, FlowError> {
         let records = &*self.inner.parts.records;
         let row = load::seen_run(records, permit, run).await?;
         self.aside(load::is_large(&row), self.steps_of(permit, row, limit, cursor)).await
@@ -187,37 +202,68 @@ impl Flow {
         row: Row,
         limit: usize,
         cursor: Option<&str>,
-    ) -> Result<Value, FlowError> {
-        let (records, run) = (&*self.inner.parts.records, row.uuid("id"));
+    ) -> Result<Document, FlowError> {
+        let run = row.uuid("id");
         let dry = self.dry_calls(permit, &row).await?;
-        let mut steps = Vec::new();
         let mut from = cursor.and_then(|cursor| cursor.strip_prefix(UNBEGUN));
+        let mut begun = BegunSteps::default();
         if from.is_none() {
-            let scope = Scope::Tenant(permit.tenant().to_owned());
-            let select = Select::from(&STEPS, scope).with("run_id", run).by(&["position"], Direction::Ascending);
-            let mut select = select.take(limit);
-            if let Some(cursor) = cursor {
-                select = select.continue_at(cursor).map_err(ReadError::from)?;
-            }
-            let mut page = records.read(select).await?;
-            page.rows.sort_by_key(|row| (row.int("position"), row.get("map_index").as_int()));
-            let calls = self.calls(permit, &page.rows).await?;
-            steps.extend(page.rows.iter().map(|row| {
-                // What was tried dry comes before what was done.
-                let tried = dry.get(&dry_key(run, row.text("node_id"), row.get("map_index").as_int()));
-                let made = calls.get(&row.uuid("id"));
-                step(row, tried.into_iter().chain(made.into_iter().flatten()).cloned().collect())
-            }));
-            if let Some(next) = page.next {
-                return Ok(json!({"steps": steps, "next_cursor": next.encode()}));
-            }
+            begun = self.begun(permit, run, limit, cursor).await?;
             from = Some("0");
         }
-        let from = from.and_then(|from| from.parse().ok()).ok_or_else(FlowError::foreign_cursor)?;
-        let room = limit.saturating_sub(steps.len());
-        let (rest, next) = self.unbegun(row, from, room, &dry).await?;
-        steps.extend(rest);
-        Ok(json!({"steps": steps, "next_cursor": next}))
+        let mut next_cursor = begun.next.as_ref().map(Cursor::encode);
+        let mut unbegun = Vec::new();
+        if next_cursor.is_none() {
+            let from = from.and_then(|from| from.parse().ok()).ok_or_else(FlowError::foreign_cursor)?;
+            let room = limit.saturating_sub(begun.steps.len());
+            (unbegun, next_cursor) = self.unbegun(row, from, room, &dry).await?;
+        }
+        let written = async {
+            let shown = begun.steps.iter().map(|(row, calls)| {
+                // What was tried dry comes before what was done.
+                let tried = dry.get(&dry_key(run, row.text("node_id"), row.get("map_index").as_int()));
+                let made = calls.iter().map(|call| Called::Made(Box::new(CallShown::of(call))));
+                StepShown::Begun(Box::new(Begun::of(row, tried.into_iter().map(Called::Dry).chain(made).collect())))
+            });
+            let steps = shown.chain(unbegun.into_iter().map(StepShown::Unbegun)).collect();
+            Document::of(&StepPage { steps, next_cursor })
+        };
+        self.aside(begun.bytes > limits::JSON_BYTES_ASIDE, written).await
+    }
+
+    /// A page of the steps that have begun, each with its calls.
+    async fn begun(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        limit: usize,
+        cursor: Option<&str>,
+    ) -> Result<BegunSteps, FlowError> {
+        let records = &*self.inner.parts.records;
+        let scope = || Scope::Tenant(permit.tenant().to_owned());
+        let select = Select::from(&STEPS, scope()).with("run_id", run).by(&["position"], Direction::Ascending);
+        let mut select = select.take(limit);
+        if let Some(cursor) = cursor {
+            select = select.continue_at(cursor).map_err(ReadError::from)?;
+        }
+        let page = records.read(select.clone()).await?;
+        let mut begun = BegunSteps { next: page.next, ..BegunSteps::default() };
+        for row in page.rows {
+            let calls = Select::from(&TOOL_CALLS, scope()).with("step_id", row.uuid("id"));
+            // What has no place in a page of its own is left out, like what is beyond that number.
+            let calls = records.read(calls.take(limits::STEP_CALLS_SHOWN_MAX)).await?.rows;
+            let bytes = calls.iter().map(Row::bytes).fold(row.bytes(), usize::saturating_add);
+            if let Some((last, _)) = begun.steps.last()
+                && begun.bytes.saturating_add(bytes) > limits::PAGE_BYTES_MAX
+            {
+                begun.next = Some(Cursor::behind(&select, last));
+                break;
+            }
+            begun.bytes = begun.bytes.saturating_add(bytes);
+            begun.steps.push((row, calls));
+        }
+        begun.steps.sort_by_key(|(row, _)| (row.int("position"), row.get("map_index").as_int()));
+        Ok(begun)
     }
 
     /// Nodes that have not begun, from a place of the graph on, and where to go on.
@@ -237,13 +283,14 @@ impl Flow {
             _ => "pending",
         };
         let id = row.uuid("id");
-        let rows = load::steps(records, id).await?;
-        let begun: BTreeSet<&str> = rows.iter().map(|row| row.text("node_id")).collect();
+        let mut begun = BTreeSet::new();
+        let steps = Select::from(&STEPS, Scope::System).with("run_id", id).without(load::STEP_DOCUMENTS);
+        load::each(records, steps, |row| begun.extend([row.text("node_id").to_owned()])).await?;
         // A run whose workflow can't be read any more has shown what it did.
-        let loaded = load::snapshot(records, &self.inner.workflows, row).await;
-        let Ok((_, run)) = loaded else { return Ok((Vec::new(), None)) };
-        let nodes = run.graph().nodes.iter().enumerate().skip(from);
-        let mut unbegun = nodes.filter(|(_, compiled)| !begun.contains(compiled.node.id.as_str()));
+        let graph = load::graph(records, &self.inner.workflows, &row).await;
+        let Ok(graph) = graph else { return Ok((Vec::new(), None)) };
+        let nodes = graph.nodes.iter().enumerate().skip(from);
+        let mut unbegun = nodes.filter(|(_, compiled)| !begun.contains(&compiled.node.id));
         let shown = unbegun.by_ref().take(room).map(|(_, compiled)| {
             let node = &compiled.node;
             let tool = compiled.tool.as_ref().map(|tool| tool.name.as_str());
@@ -270,7 +317,8 @@ impl Flow {
         let plan = run.get("plan").as_json().map(Json::to_value).unwrap_or_default();
         let lines = plan["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
         let mut found = BTreeMap::new();
-        for shown in rows.iter().map(call) {
+        for row in &rows {
+            let shown = serde_json::to_value(CallShown::of(row)).unwrap_or_default();
             // A call of the dry pass has no step; the line of the plan with its tool and input names it.
             let mut input = shown["tool_input"].clone();
             let place = |line: &Value| {
@@ -292,17 +340,6 @@ impl Flow {
         Ok(found)
     }
 
-    async fn calls(&self, permit: &Permit, steps: &[Row]) -> Result<BTreeMap<Uuid, Vec<Value>>, FlowError> {
-        let mut calls = BTreeMap::new();
-        for row in steps.iter().take(limits::PAGE_ROWS_MAX) {
-            let id = row.uuid("id");
-            let select = Select::from(&TOOL_CALLS, Scope::Tenant(permit.tenant().to_owned())).with("step_id", id);
-            let page = self.inner.parts.records.read(select.take(limits::STEP_CALLS_SHOWN_MAX)).await?;
-            calls.insert(id, page.rows.iter().map(call).collect());
-        }
-        Ok(calls)
-    }
-
     /// What happened to a run behind entry number `after`, in order: the entries with the next
     /// `limit` numbers.
     ///
@@ -314,10 +351,9 @@ impl Flow {
         let select = Select::from(&AUDIT_LOG_ENTRIES, Scope::Tenant(permit.tenant().to_owned()))
             .with("run_id", run)
             .filter("run_seq", Compare::Above, after)
-            .filter("run_seq", Compare::AtMost, last)
-            .take(limit);
-        let page = self.inner.parts.records.read(select).await?;
-        let mut events: Vec<Value> = page.rows.iter().map(event).collect();
+            .filter("run_seq", Compare::AtMost, last);
+        let (rows, _) = self.inner.parts.records.first(select, limit).await?;
+        let mut events: Vec<Value> = rows.iter().map(event).collect();
         events.sort_by_key(|event| event["run_seq"].as_i64());
         Ok(events)
     }
@@ -329,6 +365,14 @@ impl Flow {
         let row = self.inner.parts.records.read(select).await?.rows.into_iter().next();
         row.map(|row| row.uuid("id")).ok_or_else(|| FlowError::not_found("step"))
     }
+}
+
+/// Steps that have begun with their calls, as much as one page has.
+#[derive(Default)]
+struct BegunSteps {
+    steps: Vec<(Row, Vec<Row>)>,
+    bytes: usize,
+    next: Option<Cursor>,
 }
 
 /// The key of a call in the dry pass.
@@ -367,8 +411,8 @@ pub(super) fn time(row: &Row, column: &str) -> Option<String> {
     row.get(column).as_time().map(|at| at.to_string())
 }
 
-pub(super) fn summary(row: &Row) -> Value {
-    json!({
+pub(super) fn summary(row: &Row) -> Map<String, Value> {
+    let summary = json!({
         "run_id": row.uuid("id"),
         "status": row.text("status"),
         "workflow_id": row.get("workflow_id").as_text(),
@@ -389,7 +433,8 @@ pub(super) fn summary(row: &Row) -> Value {
         "replay_mode": row.get("replay_mode").as_text(),
         "error_message": row.get("error_message").as_text(),
         "in_doubt_since": time(row, "in_doubt_since"),
-    })
+    });
+    if let Value::Object(members) = summary { members } else { Map::new() }
 }
 
 /// A request that was decided about or taken back, in short: who, when and how.
@@ -444,45 +489,6 @@ fn patch(row: &Row) -> Value {
         "reason": row.get("reason").as_text(),
         "approval_id": row.get("approval_request_id").as_uuid(),
         "created_at": time(row, "created_at"),
-    })
-}
-
-fn step(row: &Row, calls: Vec<Value>) -> Value {
-    let json = |column: &str| row.get(column).as_json().map(Json::to_value);
-    json!({
-        "step_id": row.uuid("id"),
-        "node_id": row.text("node_id"),
-        "node_type": row.text("node_type"),
-        "map_index": row.get("map_index").as_int(),
-        "tool": row.get("tool").as_text(),
-        "status": row.text("status"),
-        "attempt": row.int("attempt"),
-        "input": json("input"),
-        "input_digest": row.get("input_digest").as_bytes().map(hex::encode),
-        "output": json("output"),
-        "error": json("error"),
-        "child_run_id": row.get("child_run_id").as_uuid(),
-        "retry_at": time(row, "retry_at"),
-        "started_at": time(row, "started_at"),
-        "completed_at": time(row, "completed_at"),
-        "tool_calls": calls,
-    })
-}
-
-pub(super) fn call(row: &Row) -> Value {
-    let json = |column: &str| row.get(column).as_json().map(Json::to_value);
-    json!({
-        "tool_name": row.text("tool_name"),
-        "tool_input": json("tool_input"),
-        "tool_output": json("tool_output"),
-        "error": row.get("error").as_text(),
-        "duration_ms": row.get("duration_ms").as_int(),
-        "dry_run": row.get("dry_run") == &chimera_core::record::Value::Bool(true),
-        "idempotency_key": row.get("idempotency_key").as_text(),
-        "attempt": row.int("attempt"),
-        "outcome": row.get("outcome").as_text(),
-        "created_at": time(row, "created_at"),
-        "completed_at": time(row, "completed_at"),
     })
 }
 

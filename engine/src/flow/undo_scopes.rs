@@ -32,7 +32,7 @@ impl Flow {
                 return Err(FlowError::refused(Code::RbacForbidden, message));
             }
             let scope = Scope::Tenant(permit.tenant().to_owned());
-            let select = Select::from(&STEPS, scope).with("run_id", next);
+            let select = Select::from(&STEPS, scope).with("run_id", next).without(load::STEP_DOCUMENTS);
             for step in load::all(&*self.inner.parts.records, select, chimera_core::limits::RUN_ROWS_MAX).await? {
                 if next == run && only.is_some_and(|only| !only.contains(&step.uuid("id"))) {
                     continue;

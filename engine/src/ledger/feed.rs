@@ -63,9 +63,9 @@ impl Feed {
     pub async fn open(records: Arc<dyn Records>, consumer: impl Into<String>) -> Result<Self, FeedError> {
         let consumer = consumer.into();
         let select = Select::from(&FEED_CURSORS, Scope::System).with("consumer", consumer.as_str());
-        let page = records.read(select.take(PAGE_ROWS_MAX)).await.map_err(LedgerError::from)?;
+        let (rows, _) = records.first(select, PAGE_ROWS_MAX).await.map_err(LedgerError::from)?;
         let cursor = |seq| Cursor { stored: Some(seq), given: seq };
-        let cursors = page.rows.iter().map(|row| (row.int("lane"), cursor(row.int("seq")))).collect();
+        let cursors = rows.iter().map(|row| (row.int("lane"), cursor(row.int("seq")))).collect();
         Ok(Self { records, consumer, cursors, served: None })
     }
 

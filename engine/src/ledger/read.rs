@@ -56,8 +56,8 @@ fn system(table: &'static Table) -> Select {
 
 /// Every lane and where its chain ends, in ascending order.
 pub(crate) async fn lanes(records: &dyn Records) -> Result<Vec<(i64, Head)>, LedgerError> {
-    let page = records.read(system(&LEDGER_LANES).take(LANES_MAX)).await?;
-    if page.next.is_some() {
+    let (rows, is_part) = records.first(system(&LEDGER_LANES), LANES_MAX).await?;
+    if is_part {
         return Err(LedgerError::TooManyLanes);
     }
     let head = |row: &Row| {
@@ -66,7 +66,7 @@ pub(crate) async fn lanes(records: &dyn Records) -> Result<Vec<(i64, Head)>, Led
         let hash = hash.ok_or_else(|| Broken::lane(lane, row.int("head_seq"), Fault::Malformed))?;
         Ok((lane, Head { seq: row.int("head_seq"), hash }))
     };
-    page.rows.iter().map(head).collect()
+    rows.iter().map(head).collect()
 }
 
 /// The newest checkpoint.
@@ -187,8 +187,8 @@ async fn leaves(records: &dyn Records, lane: i64, span: Span) -> Result<Vec<(Nod
         .with("lane", lane)
         .filter("seq", Compare::Above, signed(span.from))
         .filter("seq", Compare::AtMost, signed(span.to))
-        .take(PAGE_ROWS_MAX);
-    let rows = records.read(select).await?.rows;
+        .without(&["data_json"]);
+    let (rows, _) = records.first(select, PAGE_ROWS_MAX).await?;
     let leaf = |row: &Row| {
         let hash = row.get("hash").as_bytes().ok_or_else(|| damaged(row))?;
         let idx = u64::try_from(row.int("seq") - 1).map_err(|_| damaged(row))?;
@@ -202,9 +202,8 @@ async fn inner(records: &dyn Records, lane: i64, span: Span) -> Result<Vec<(Node
         .with("lane", lane)
         .with("level", i64::from(span.level))
         .filter("idx", Compare::AtLeast, signed(span.from))
-        .filter("idx", Compare::Below, signed(span.to))
-        .take(PAGE_ROWS_MAX);
-    let rows = records.read(select).await?.rows;
+        .filter("idx", Compare::Below, signed(span.to));
+    let (rows, _) = records.first(select, PAGE_ROWS_MAX).await?;
     let node = |row: &Row| {
         let hash = row.get("hash").as_bytes().and_then(Digest32::from_slice).ok_or(MissingNode)?;
         let idx = u64::try_from(row.int("idx")).map_err(|_| MissingNode)?;

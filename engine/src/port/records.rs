@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use chimera_core::error::{Code, ErrorBody};
-use chimera_core::record::{Conflict, Count, Counted, InvalidCursor, InvalidTx, Page, Select, Tx};
+use chimera_core::record::{Conflict, Count, Counted, InvalidCursor, InvalidTx, Page, Row, Select, Tx};
 use chimera_core::time::Timestamp;
 use std::io;
 
@@ -27,8 +27,27 @@ pub trait Records: Send + Sync {
     async fn commit(&self, tx: Tx) -> Result<Receipt, CommitError>;
 
     /// Reads one page. A missing row is an empty page, never an error. What was acknowledged
-    /// before the call is seen.
+    /// before the call is seen. A page of large rows is shorter than was asked for: whoever needs more than
+    /// its first row goes on behind its cursor, or asks for [`first`](Self::first) rows.
     async fn read(&self, select: Select) -> Result<Page, ReadError>;
+
+    /// The first `rows_max` rows of a query, however many pages they take, and whether there are more.
+    async fn first(&self, select: Select, rows_max: usize) -> Result<(Vec<Row>, bool), ReadError> {
+        let mut rows: Vec<Row> = Vec::new();
+        let mut select = select.take(rows_max);
+        loop {
+            let page = self.read(select.clone()).await?;
+            rows.extend(page.rows);
+            let left = rows_max.saturating_sub(rows.len());
+            match page.next {
+                Some(next) if left > 0 => {
+                    select.after = Some(next);
+                    select = select.take(left);
+                }
+                next => return Ok((rows, next.is_some())),
+            }
+        }
+    }
 
     /// Counts rows by the values of a column, in no order; a value that no row has is left out.
     async fn count(&self, count: Count) -> Result<Vec<Counted>, ReadError> {

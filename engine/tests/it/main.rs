@@ -21,6 +21,7 @@ mod flow_four_eyes;
 mod flow_four_eyes_inside;
 mod flow_hints;
 mod flow_lanes;
+mod flow_large;
 mod flow_left;
 mod flow_levels;
 mod flow_link;

@@ -2,7 +2,7 @@
 //!
 //! Only names from the catalogue become part of a text; every value is a parameter.
 
-use chimera_core::record::{Compare, Condition, Count, Direction, Kind, Scope, Select, Table, Value};
+use chimera_core::record::{Column, Compare, Condition, Count, Direction, Kind, Scope, Select, Table, Value};
 use chimera_engine::port::ReadError;
 use std::fmt::Write as _;
 
@@ -176,7 +176,8 @@ fn compare<'a>(
 /// The text of a page: one row more than asked for tells whether there is a next page.
 pub(crate) fn select<'a>(dialect: Dialect, select: &'a Select, tenant: &'a Value) -> Result<Text<'a>, ReadError> {
     let table = select.table;
-    let columns: Vec<_> = table.columns.iter().map(|c| dialect.column(c.name, c.kind)).collect();
+    let column = |c: &Column| if select.reads(c.name) { dialect.column(c.name, c.kind) } else { "NULL".into() };
+    let columns: Vec<_> = table.columns.iter().map(column).collect();
     let mut text = Text { sql: format!("SELECT {} FROM {}", columns.join(", "), table.name), params: Vec::new() };
     found_by(dialect, select, tenant, &mut text)?;
     let (operator, direction) = match select.direction {

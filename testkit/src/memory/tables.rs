@@ -204,6 +204,10 @@ impl Tables {
             rows.reverse();
         }
         rows.truncate(select.limit() + 1);
+        for row in &mut rows {
+            let unread = table.columns.iter().zip(&mut row.cells).filter(|(column, _)| !select.reads(column.name));
+            unread.for_each(|(_, cell)| *cell = Value::Null);
+        }
         Ok(select.page(rows))
     }
 }

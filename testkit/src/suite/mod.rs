@@ -6,5 +6,6 @@ pub mod bus;
 pub mod count;
 pub mod counters;
 pub mod ledger;
+pub mod pages;
 pub mod records;
 pub mod views;

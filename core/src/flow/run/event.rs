@@ -247,6 +247,9 @@ pub enum Told {
 }
 
 impl Told {
+    /// The kinds that have a run undone.
+    pub const UNDOING: [&'static str; 2] = ["rollback", "mark_rolled_back"];
+
     /// The word in `run_signals.kind`.
     #[must_use]
     pub const fn kind(&self) -> &'static str {

@@ -5,13 +5,15 @@ use super::cells::{Cell, Read, shape};
 use super::connect::Server;
 use super::failure;
 use chimera_core::limits;
-use chimera_core::record::{Count, Counted, Kind, Page, Row, Select, Value};
+use chimera_core::record::{Count, Counted, Gathered, Kind, Page, Row, Select, Value};
 use chimera_engine::port::{ReadError, Unavailable};
+use futures::TryStreamExt;
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::Semaphore;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Statement};
+use tokio_postgres::{Client, RowStream, Statement};
 
 /// A connection and the statements prepared on it.
 pub(super) struct Session {
@@ -87,6 +89,22 @@ impl Query for Count {
     }
 }
 
+/// Takes rows into a page as long as they have a place there; gives how many had one.
+async fn gather(found: &mut Gathered<'_>, select: &Select, rows: RowStream) -> Result<usize, tokio_postgres::Error> {
+    let (mut rows, mut taken) = (pin!(rows), 0);
+    while let Some(row) = rows.try_next().await? {
+        let cell = |(at, column): (usize, &chimera_core::record::Column)| {
+            row.try_get::<_, Read>(at).map_or(Value::Null, |read| shape(column.kind, read.0))
+        };
+        let cells = select.table.columns.iter().enumerate().map(cell).collect();
+        if !found.take(Row { table: select.table, cells }) {
+            break;
+        }
+        taken += 1;
+    }
+    Ok(taken)
+}
+
 pub(super) enum Failure {
     Lost,
     Refused(Unavailable),
@@ -106,14 +124,25 @@ impl Session {
         let cells: Vec<Cell<'_>> = text.params.iter().map(|(_, value)| Cell(value)).collect();
         let params: Vec<&(dyn ToSql + Sync)> = cells.iter().map(|cell| cell as _).collect();
         let statement = self.prepare(&text.sql).await?;
-        let rows = self.client.query(&statement, &params).await?;
-        let row = |row: &tokio_postgres::Row| {
-            let cell = |(at, column): (usize, &chimera_core::record::Column)| {
-                row.try_get::<_, Read>(at).map_or(Value::Null, |read| shape(column.kind, read.0))
-            };
-            Row { table: select.table, cells: select.table.columns.iter().enumerate().map(cell).collect() }
-        };
-        Ok(select.page(rows.iter().map(row).collect()))
+        let mut found = Gathered::of(select);
+        if select.limit() < limits::POSTGRES_ROWS_FETCHED_FIRST {
+            gather(&mut found, select, self.client.query_raw(&statement, params).await?).await?;
+            return Ok(found.page());
+        }
+        // A long page is fetched in pieces, so that rows which have no place in it are not even sent.
+        let transaction = self.client.transaction().await?;
+        let portal = transaction.bind(&statement, &params).await?;
+        let mut rows = limits::POSTGRES_ROWS_FETCHED_FIRST;
+        loop {
+            let most = i32::try_from(rows).unwrap_or(i32::MAX);
+            let piece = transaction.query_portal_raw(&portal, most).await?;
+            if gather(&mut found, select, piece).await? < rows {
+                break;
+            }
+            rows = found.rows_left();
+        }
+        transaction.commit().await?;
+        Ok(found.page())
     }
 
     async fn count(&mut self, count: &Count) -> Result<Vec<Counted>, Failure> {

@@ -4,7 +4,7 @@ use super::super::sql::{self, Dialect};
 use super::file::DataFile;
 use super::{cells, failure};
 use chimera_core::limits;
-use chimera_core::record::{Count, Counted, Page, Row, Select};
+use chimera_core::record::{Count, Counted, Gathered, Page, Row, Select};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::{ReadError, Unavailable};
 use rusqlite::Connection;
@@ -73,23 +73,25 @@ impl Readers {
 fn page(conn: &Connection, select: &Select) -> Result<Page, ReadError> {
     let tenant = sql::tenant_of(&select.scope);
     let text = sql::select(Dialect::Sqlite, select, &tenant)?;
-    let rows = rows(conn, &text, select).map_err(|error| ReadError::Unavailable(refused(&error)))?;
-    Ok(select.page(rows))
+    gathered(conn, &text, select).map_err(|error| ReadError::Unavailable(refused(&error)))
 }
 
-fn rows(conn: &Connection, text: &sql::Text<'_>, select: &Select) -> rusqlite::Result<Vec<Row>> {
+/// Reads rows until the page is full; those behind them are never fetched.
+fn gathered(conn: &Connection, text: &sql::Text<'_>, select: &Select) -> rusqlite::Result<Page> {
     let mut statement = conn.prepare_cached(&text.sql)?;
     cells::bind(&mut statement, text.params.iter().map(|(_, value)| *value))?;
-    let mut found = Vec::new();
+    let mut found = Gathered::of(select);
     let mut rows = statement.raw_query();
     while let Some(row) = rows.next()? {
         let cell = |(at, column): (usize, &chimera_core::record::Column)| {
             row.get_ref(at).map(|cell| cells::read(column.kind, cell))
         };
         let cells = select.table.columns.iter().enumerate().map(cell).collect::<rusqlite::Result<_>>()?;
-        found.push(Row { table: select.table, cells });
+        if !found.take(Row { table: select.table, cells }) {
+            break;
+        }
     }
-    Ok(found)
+    Ok(found.page())
 }
 
 fn counted(conn: &Connection, text: &sql::Text<'_>) -> rusqlite::Result<Vec<Counted>> {

@@ -1,0 +1,140 @@
+//! Large inputs and outputs: pages of them are bounded, what needs all of them gets all, and a run keeps a bounded
+//! amount.
+
+use chimera_core::access::Level;
+use chimera_core::flow::call::Found;
+use chimera_core::flow::tables::{STEPS, TOOL_CALLS};
+use chimera_core::flow::tool::Reach;
+use chimera_core::limits;
+use chimera_core::record::Row;
+use chimera_engine::flow::CallFilter;
+use chimera_testkit::flow::{Puppet, Setup, Stage, chain, stage, until, workflow};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+const SILENT: Level = Level::ExecuteSilent;
+/// Bytes of a large output.
+const LARGE: usize = 900_000;
+/// Steps with one, several pages of them.
+const LARGE_STEPS: usize = 20;
+/// Items that are each given a copy of one large input.
+const ITEMS: usize = 600;
+/// Bytes of that input.
+const SHARED: usize = 200_000;
+
+/// A run of many large outputs that waits for a person, and is not in memory.
+async fn large_run(setup: Setup) -> (Stage, Uuid) {
+    let stage = setup.open().await;
+    let mut air = workflow("w").node(json!({"id": "ask", "type": "hitl"})).function("after", "pure", json!({}));
+    for n in 0..LARGE_STEPS {
+        air = air.function(&format!("n{n}"), "large", json!({"n": n})).edge(&format!("n{n}"), "ask");
+    }
+    let run = stage.run(&air.edge("ask", "after"), SILENT).await;
+    stage.asks(run).await;
+    until("it is not in memory", || stage.flow.active() == 0).await;
+    (stage, run)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_read_whole_however_large_its_steps_are() {
+    let large = Puppet::new("large", Reach::Write).answers(|_, _| Ok(json!({"text": "x".repeat(LARGE)})));
+    let asked = large.asked();
+    let (stage, run) = large_run(stage(1).tool(large.build())).await;
+    let stored: usize = stage.rows_of(&STEPS, run).iter().map(Row::bytes).sum();
+    assert!(stored > 2 * limits::PAGE_BYTES_MAX, "{stored} bytes fit into two pages");
+    stage.approve("user_ann", run).await;
+    assert_eq!(stage.ended(run).await["status"], "completed");
+    assert_eq!(asked.count("execute"), LARGE_STEPS, "a step that was not read would be done again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn steps_and_calls_are_shown_in_pages_of_bounded_size_that_leave_nothing_out() {
+    let large = Puppet::new("large", Reach::Read).answers(|_, _| Ok(json!({"text": "x".repeat(LARGE)})));
+    let (stage, run) = large_run(stage(1).tool(large.build())).await;
+    let admin = stage.permit("admin");
+    let (mut nodes, mut calls, mut cursor) = (Vec::new(), 0, None::<String>);
+    loop {
+        let page = stage.flow.step_page(&admin, run, limits::PAGE_ROWS_MAX, cursor.as_deref()).await.unwrap();
+        assert!(page.to_value().to_string().len() < limits::PAGE_BYTES_MAX + LARGE);
+        let page = page.to_value();
+        for step in page["steps"].as_array().unwrap() {
+            nodes.push(step["node_id"].as_str().unwrap().to_owned());
+            let made = step["tool_calls"].as_array().unwrap();
+            calls += made.len();
+            assert!(made.iter().all(|call| call["tool_output"] == step["output"] && !step["output"].is_null()));
+        }
+        let Some(next) = page["next_cursor"].as_str() else { break };
+        cursor = Some(next.to_owned());
+    }
+    nodes.sort_unstable();
+    let mut all: Vec<String> = (0..LARGE_STEPS).map(|n| format!("n{n}")).collect();
+    all.extend(["after".to_owned(), "ask".to_owned()]);
+    all.sort_unstable();
+    assert_eq!((nodes, calls), (all, LARGE_STEPS));
+
+    let (mut listed, mut pages, mut cursor) = (0, 0, None);
+    loop {
+        let filter = CallFilter { limit: limits::PAGE_ROWS_MAX, cursor, ..CallFilter::default() };
+        let text = stage.flow.list_calls(&admin, filter).await.unwrap().into_text();
+        assert!(text.len() < limits::PAGE_BYTES_MAX + LARGE, "{} bytes", text.len());
+        let page: Value = serde_json::from_str(&text).unwrap();
+        let items = page["items"].as_array().unwrap();
+        assert!(items.iter().all(|call| call["tool_output"]["text"].as_str().unwrap().len() == LARGE));
+        assert!(
+            items.iter().all(|call| call["run_id"] == run.to_string() && call["run_status"] == "awaiting_approval")
+        );
+        (listed, pages) = (listed + items.len(), pages + 1);
+        cursor = page["next_cursor"].as_str().map(str::to_owned);
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert!(listed == LARGE_STEPS && pages > 2, "{listed} calls in {pages} pages");
+}
+
+/// What a store keeps of one run stays bounded: each item would be given a copy of the same input.
+#[tokio::test(start_paused = true)]
+async fn a_map_that_copies_a_large_input_ends_before_it_fills_the_store() {
+    let stage = stage(1).open().await;
+    let items: Vec<usize> = (0..ITEMS).collect();
+    let air = workflow("w").map("m", json!(items), 100, "pure", json!({"n": "${item}", "shared": "${inputs.shared}"}));
+    let run = stage.run_with(&air, SILENT, json!({"shared": "x".repeat(SHARED)})).await;
+    let ended = stage.ended(run).await;
+    assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("failed"), &json!("PAYLOAD_TOO_LARGE")));
+    let input = |row: &Row| {
+        row.get("input").as_json().or(row.get("tool_input").as_json()).map_or(0, |input| input.as_str().len())
+    };
+    for table in [&STEPS, &TOOL_CALLS] {
+        let written: usize = stage.rows_of(table, run).iter().map(input).sum();
+        assert!(written <= limits::RUN_BYTES_MAX, "{written} bytes of inputs in {}", table.name);
+    }
+}
+
+/// Half a million values in a megabyte.
+fn many() -> Value {
+    json!({"many": vec![1; limits::OUTPUT_VALUES_MAX]})
+}
+
+/// A write has happened, whatever it answered: it is in doubt, and not made again.
+#[tokio::test(start_paused = true)]
+async fn an_output_of_too_many_values_is_not_kept_and_a_write_stays_known() {
+    for (effect, status) in [(Reach::Write, "outcome_unknown"), (Reach::Read, "failed"), (Reach::Pure, "failed")] {
+        let tool = Puppet::new("many", effect).answers(|_, _| Ok(many()));
+        let asked = tool.asked();
+        let stage = stage(1).tool(tool.build()).open().await;
+        let run = stage.run(&chain("w", &[("a", "many")]), SILENT).await;
+        let step = stage.step(run, "a", status).await;
+        assert!(step["error"].to_string().contains("values") || status == "outcome_unknown", "{}", step["error"]);
+        assert_eq!(asked.count("execute"), 1, "{effect:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_check_finds_is_bounded_like_any_output() {
+    let tool = Puppet::new("many", Reach::Write).answers(|_, _| Ok(many())).checks(|_| Ok(Found::Happened(many())));
+    let asked = tool.asked();
+    let stage = stage(1).tool(tool.build()).open().await;
+    let run = stage.run(&chain("w", &[("a", "many")]), SILENT).await;
+    stage.step(run, "a", "outcome_unknown").await;
+    assert_eq!((asked.count("execute"), asked.count("check")), (1, 1));
+}

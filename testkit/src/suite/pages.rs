@@ -1,0 +1,79 @@
+//! Pages of large rows: bounded in bytes, and complete all the same.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a suite is a test")]
+
+use crate::build::{run, signal};
+use crate::seeded::Seeded;
+use chimera_core::flow::tables::RUN_SIGNALS;
+use chimera_core::limits::PAGE_BYTES_MAX;
+use chimera_core::record::{Direction, Insert, Json, Page, Row, Scope, Select, Tx};
+use chimera_engine::port::Records;
+use uuid::Uuid;
+
+/// Rows of which so many fill a page.
+const ROWS_PER_PAGE: usize = 8;
+/// The row that is larger than a page may be.
+const LARGEST: usize = 5;
+/// Rows that a caller asks for: few, and more than are there.
+const ASKED: [usize; 2] = [20, 1_000];
+
+/// The page ends with rows left when they would make it too large, a row that is too large alone is a page, and whoever
+/// goes on behind the cursors gets all of them once and in order.
+pub async fn a_page_is_bounded_in_bytes(store: &dyn Records, s: &Seeded) {
+    let owner = run(s);
+    let (mut inserts, mut ids) = (Vec::new(), Vec::new());
+    for n in 0..ROWS_PER_PAGE * 2 {
+        let bytes = if n == LARGEST { PAGE_BYTES_MAX + 1 } else { PAGE_BYTES_MAX / ROWS_PER_PAGE - 4_096 };
+        let insert = large(signal(s, owner.id, "large").unwrap(), bytes);
+        ids.push(insert.value("id").as_uuid().unwrap());
+        inserts.push(insert);
+    }
+    for part in inserts.chunks(4) {
+        store.commit(Tx { inserts: part.to_vec(), ..Tx::default() }).await.expect("large rows commit");
+    }
+    ids.sort_unstable();
+    let base = Select::from(&RUN_SIGNALS, Scope::System).with("run_id", owner.id);
+    for (direction, asked) in
+        [Direction::Ascending, Direction::Descending].into_iter().flat_map(|way| ASKED.map(|asked| (way, asked)))
+    {
+        let mut seen = in_pages(store, base.clone().by(&[], direction).take(asked)).await;
+        if direction == Direction::Descending {
+            seen.reverse();
+        }
+        assert_eq!(seen, ids, "{direction:?}, {asked} at a time");
+    }
+    let (rows, more) = store.first(base.clone(), ids.len()).await.expect("the first rows");
+    assert_eq!((rows.iter().map(|row| row.uuid("id")).collect::<Vec<_>>(), more), (ids.clone(), false));
+    let (rows, more) = store.first(base.clone(), ids.len() - 1).await.expect("the first rows");
+    assert_eq!((rows.len(), more), (ids.len() - 1, true));
+    let bare = store.read(base.without(&["payload"]).take(ids.len())).await.expect("a page");
+    assert_eq!((bare.rows.len(), bare.next), (ids.len(), None), "what is not read takes no place");
+    assert!(bare.rows.iter().all(|row| row.get("payload").is_null() && row.text("kind") == "large"));
+}
+
+fn large(mut insert: Insert, bytes: usize) -> Insert {
+    let at = RUN_SIGNALS.position("payload").unwrap();
+    let payload = Json::of(&"x".repeat(bytes)).unwrap();
+    insert.cells.iter_mut().filter(|(column, _)| *column == at).for_each(|(_, cell)| *cell = payload.clone().into());
+    insert
+}
+
+/// The ids of all rows, page by page; each page is as large as it may be.
+async fn in_pages(store: &dyn Records, mut select: Select) -> Vec<Uuid> {
+    let (mut seen, mut pages) = (Vec::new(), 0);
+    loop {
+        let Page { rows, next } = store.read(select.clone()).await.expect("a page");
+        let bytes: usize = rows.iter().map(Row::bytes).sum();
+        assert!(!rows.is_empty(), "a page without rows that says there are more");
+        assert!(rows.len() == 1 || bytes <= PAGE_BYTES_MAX, "{} rows of {bytes} bytes", rows.len());
+        pages += 1;
+        seen.extend(rows.iter().map(|row| row.uuid("id")));
+        let Some(next) = next else { break };
+        select = select.continue_at(&next.encode()).expect("its own cursor");
+    }
+    assert!(
+        (3..=4).contains(&pages),
+        "{pages} pages: the largest row is one, what is before and behind it is two or three"
+    );
+    seen
+}
