@@ -89,6 +89,62 @@ pub fn is_larger_than(value: &Value, bytes: usize) -> bool {
     left_of(value, bytes).is_none()
 }
 
+/// How large a document is, roughly: its text, and a little for each value.
+#[must_use]
+pub fn size(value: &Value) -> usize {
+    let inside = match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(size).fold(0, usize::saturating_add),
+        Value::Object(members) => {
+            members.iter().map(|(name, member)| name.len() + size(member)).fold(0, usize::saturating_add)
+        }
+        _ => 0,
+    };
+    inside.saturating_add(JSON_VALUE_BYTES)
+}
+
+/// Whether a document has more than so many values, lists and objects among them. No more of it is looked at than it
+/// takes to know.
+#[must_use]
+pub fn has_more_values_than(value: &Value, values: usize) -> bool {
+    fn left(value: &Value, values: usize) -> Option<usize> {
+        let values = values.checked_sub(1)?;
+        match value {
+            Value::Array(items) => items.iter().try_fold(values, |values, item| left(item, values)),
+            Value::Object(members) => members.values().try_fold(values, |values, member| left(member, values)),
+            _ => Some(values),
+        }
+    }
+    left(value, values).is_none()
+}
+
+/// Whether a text would have more than so many values if it is JSON, told without building any of them.
+#[must_use]
+pub fn spells_more_values_than(text: &[u8], values: usize) -> bool {
+    let (mut count, mut opened, mut in_text, mut escaped) = (1_usize, false, false, false);
+    for byte in text {
+        if in_text {
+            in_text = escaped || *byte != b'"';
+            escaped = !escaped && *byte == b'\\';
+            continue;
+        }
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\r' => continue,
+            // The first value inside; those behind it each follow a comma.
+            b']' | b'}' => opened = false,
+            byte => {
+                count += usize::from(std::mem::replace(&mut opened, matches!(byte, b'[' | b'{')));
+                count += usize::from(*byte == b',');
+                in_text = *byte == b'"';
+            }
+        }
+        if count > values {
+            return true;
+        }
+    }
+    count > values
+}
+
 fn left_of(value: &Value, bytes: usize) -> Option<usize> {
     let bytes = bytes.checked_sub(JSON_VALUE_BYTES)?;
     match value {

@@ -1,6 +1,6 @@
 //! Limits of the tools that runs call: HTTP, mail, objects, documents and declared tools.
 
-use super::JSON_DEPTH_MAX;
+use super::{JSON_DEPTH_MAX, OUTPUT_VALUES_MAX};
 use std::time::Duration;
 
 // HTTP
@@ -17,6 +17,8 @@ pub const HTTP_ANSWER_HEADERS_MAX: usize = 128;
 /// Nesting of a JSON answer, which leaves room for the record around it. With more the call fails with
 /// `EXTERNAL_SERVICE_ERROR`.
 pub const HTTP_ANSWER_DEPTH_MAX: usize = JSON_DEPTH_MAX - 8;
+/// Values of a JSON answer, lists and objects among them. With more the call fails with `EXTERNAL_SERVICE_ERROR`.
+pub const HTTP_ANSWER_VALUES_MAX: usize = OUTPUT_VALUES_MAX;
 /// Redirects that one request follows. With more the call fails with `EXTERNAL_SERVICE_ERROR`.
 pub const HTTP_REDIRECTS_MAX: usize = 5;
 /// Time to open one connection, with the address lookup. After it the call fails with `EXTERNAL_SERVICE_UNAVAILABLE`.

@@ -1,6 +1,6 @@
 //! Canonical JSON against the vectors of RFC 8785 and against itself.
 
-use chimera_core::json::{CanonicalJson, Digest32, Excess, ParseError, canonical, number_text, parse};
+use chimera_core::json::{self, CanonicalJson, Digest32, Excess, ParseError, canonical, number_text, parse};
 use chimera_core::ledger::checkpoint::Signer;
 use chimera_core::limits::JSON_DEPTH_MAX;
 use proptest::prelude::*;
@@ -232,5 +232,27 @@ proptest! {
     fn no_input_brings_the_reader_down(bytes in prop::collection::vec(any::<u8>(), 0..64), text in "[\\[\\]{}\",:0-9eu\\\\.+-]{0,24}") {
         let _ = parse(bytes);
         let _ = parse(text);
+    }
+}
+
+/// However a document is spelled, its values are counted without building them.
+#[test]
+fn values_are_counted_in_a_text_as_in_its_document() {
+    for text in [
+        "1",
+        " null ",
+        "[]",
+        "[ ]",
+        "{}",
+        "[{}, [] ,{}]",
+        r#"{"a":[1,2,{"b":null}],"c":"[,{\\"}"#,
+        r#"{"a\",[":"x\\","b":[[[]]]}"#,
+        r#"[1,"a,b",{"k":{"k":[true]}}]"#,
+    ] {
+        let document: Value = serde_json::from_str(text).unwrap();
+        for values in 0..12 {
+            let told = json::spells_more_values_than(text.as_bytes(), values);
+            assert_eq!(told, json::has_more_values_than(&document, values), "{values} values of {text}");
+        }
     }
 }

@@ -88,7 +88,7 @@ impl Line {
             return Err(answer.unusable(&format!("answered {}", answer.status)));
         }
         let mut error = answer.refusal();
-        let document = serde_json::from_slice(&answer.body).unwrap_or(Value::Null);
+        let document = answer.document();
         let words = self.vendor.error_message.as_ref().and_then(|place| place.find(&document));
         if let Some(words) = words.map(|words| keys.quote(&plain(words))) {
             let _ = write!(error.body.message, ": {words}");
@@ -109,7 +109,7 @@ fn limited(rate: &Rate, answer: &Answer) -> Option<ToolError> {
         header(name).is_some_and(|found| value.as_ref().is_none_or(|value| value == found))
     });
     let by_place = rate.at.as_ref().is_none_or(|(place, words)| {
-        let document = serde_json::from_slice(&answer.body).unwrap_or(Value::Null);
+        let document = answer.document();
         place.find(&document).is_some_and(|found| words.contains(&plain(found)))
     });
     if answer.status != rate.status || !by_header || !by_place {

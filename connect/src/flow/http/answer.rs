@@ -4,8 +4,8 @@ use super::failure::{failed, lasting, sent};
 use super::request::Care;
 use bytes::Bytes;
 use chimera_core::error::Code;
-use chimera_core::json::{TooDeep, within_depth};
-use chimera_core::limits::{HTTP_ANSWER_DEPTH_MAX, RETRY_AFTER_SECONDS_MAX};
+use chimera_core::json::{TooDeep, spells_more_values_than, within_depth};
+use chimera_core::limits::{HTTP_ANSWER_DEPTH_MAX, HTTP_ANSWER_VALUES_MAX, RETRY_AFTER_SECONDS_MAX};
 use chimera_core::time::Timestamp;
 use chimera_engine::port::ToolError;
 use reqwest::Url;
@@ -83,10 +83,20 @@ impl Answer {
 
     /// The body as JSON that can be recorded.
     pub fn json(&self) -> Result<Value, ToolError> {
+        if spells_more_values_than(&self.body, HTTP_ANSWER_VALUES_MAX) {
+            return Err(self.unusable(&format!("the answer has more than {HTTP_ANSWER_VALUES_MAX} values")));
+        }
         let value = serde_json::from_slice(&self.body).map_err(|_| self.unusable("the answer is not JSON"))?;
         let deep = |error: TooDeep| self.unusable(&format!("the answer is {error}"));
         within_depth(&value, HTTP_ANSWER_DEPTH_MAX).map_err(deep)?;
         Ok(value)
+    }
+
+    /// The body as far as it can be looked into; null if it is not JSON, or too much of it.
+    #[must_use]
+    pub fn document(&self) -> Value {
+        let is_too_much = spells_more_values_than(&self.body, HTTP_ANSWER_VALUES_MAX);
+        if is_too_much { Value::Null } else { serde_json::from_slice(&self.body).unwrap_or(Value::Null) }
     }
 
     /// How long the other side asks to wait.

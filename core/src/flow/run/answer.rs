@@ -3,6 +3,7 @@
 use super::edges::{failed_output, seen};
 use super::env::Env;
 use super::event::{Effect, Mode};
+use super::kept::unkept;
 use super::rows::{Book, Unstorable};
 use super::start::{Work, cache_key, note_dry};
 use super::task::State;
@@ -91,25 +92,20 @@ impl Run {
         env: &mut Env<'_>,
         book: &mut Book,
     ) -> Result<(), Unstorable> {
-        let text = Json::of(&output);
         let step = self.ensure_step(at, env);
         let dry = self.task(at).and_then(|task| task.input.as_deref()).is_some_and(is_dry);
-        let fault = match &text {
-            Err(error) => Some(error.to_string()),
-            Ok(text) if text.as_str().len() > limits::OUTPUT_BYTES_MAX => Some("it is too large".to_owned()),
-            Ok(_) if dry => None,
-            Ok(_) => spec.output.check(&output).err().map(|faults| {
-                faults.first().map(|fault| format!("{} {}", fault.pointer, fault.message)).unwrap_or_default()
-            }),
+        let unasked = || {
+            let faults = spec.output.check(&output).err().filter(|_| !dry)?;
+            Some(faults.first().map(|fault| format!("{} {}", fault.pointer, fault.message)).unwrap_or_default())
         };
-        if let Some(fault) = fault {
+        if let Some(fault) = unkept(&output).or_else(unasked) {
             return self.unusable(at, spec, call, &fault, env, book);
         }
         let now = env.now;
         let Some(task) = self.task_mut(at) else { return Ok(()) };
         task.in_doubt = false;
         book.settle_effect(task, EffectStatus::Succeeded, now)?;
-        let text = text.unwrap_or_else(|_| Json::stored("null".to_owned()));
+        let text = Json::of(&output)?;
         book.call_ended(&self.head, self.task(at), call, step, spec, Ok(text.clone()), now)?;
         if self.function(at).is_some_and(|function| function.cache.is_some())
             && self.reach(at, spec) != Reach::Write
@@ -158,6 +154,10 @@ impl Run {
         env: &mut Env<'_>,
         book: &mut Book,
     ) -> Result<(), Unstorable> {
+        if let Some(fault) = unkept(&output) {
+            let why = format!("it happened, and what {} says of it can't be used: {fault}", spec.name);
+            return self.outcome_unknown(at, &why, env, book);
+        }
         let now = env.now;
         if let Some(task) = self.task_mut(at) {
             task.in_doubt = false;
@@ -198,6 +198,7 @@ impl Run {
         let attempt = task.map_or(0, |task| task.attempt);
         let digest = task.and_then(|task| task.digest);
         let given = Digest32::of(&output);
+        self.count_output(&output);
         let mut data = json!({
             "node": self.name(at),
             "item": at.item,

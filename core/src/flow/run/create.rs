@@ -168,6 +168,7 @@ impl Run {
             overlays: BTreeMap::new(),
             meter: WorkMeter::of_turn(),
             worked: 0,
+            kept_bytes: 0,
             stopped_children: BTreeSet::new(),
             doubts: BTreeMap::new(),
             in_doubt_since: None,

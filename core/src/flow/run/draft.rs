@@ -8,6 +8,7 @@ use super::demand::Demand;
 use super::draft_view::{DraftView, Reached};
 use super::env::{Action, Env, Verdict as PolicyVerdict};
 use super::event::{Call, Effect, Mode, Verdict};
+use super::kept::tried;
 use super::listed::Lines;
 use super::plan::Planned;
 use super::rows::{Book, Unstorable};
@@ -386,13 +387,7 @@ impl Run {
         };
         self.calls.remove(&at);
         let step = self.ensure_step(At::node(at.node), env);
-        let (result, error) = match answer {
-            Answer::Output(output) => (output.clone(), None),
-            Answer::Failed(error) => {
-                (json!({"status": "dry_run", "error": &*error.body}), Some(error.body.message.clone()))
-            }
-            Answer::Found(_) => (Value::Null, None),
-        };
+        let (result, error) = tried(answer);
         let row = Insert::into(
             &crate::flow::tables::TOOL_CALLS,
             vec![

@@ -226,6 +226,7 @@ impl Run {
         run.load_patches(stored.patches, &stored.approvals);
         run.load_plan(row, &stored.approvals);
         run.load_steps(&stored.steps, &stored.effects, &stored.approvals)?;
+        run.count_kept();
         run.load_listed();
         run.load_undo(row, &stored.effects);
         run.load_doubts(row, &stored.steps);

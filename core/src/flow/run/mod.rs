@@ -20,6 +20,7 @@ mod end;
 pub mod env;
 pub mod event;
 mod judge;
+mod kept;
 mod listed;
 mod load;
 mod merge;
@@ -154,6 +155,8 @@ pub struct Run {
     meter: WorkMeter,
     /// The work of its expressions in the turns before, since it was read.
     worked: u64,
+    /// Bytes of the inputs and outputs of its steps, roughly.
+    kept_bytes: usize,
 }
 
 /// The lane that a run's owner writes through.

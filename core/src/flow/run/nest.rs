@@ -66,6 +66,11 @@ impl Run {
             Ok(inputs) => inputs,
             Err(error) => return self.fail_step(at, too_deep("the input", &error), env, book),
         };
+        if self.task(at).is_some_and(|task| task.input.is_none())
+            && let Err(error) = self.make_room(at, inputs.value())
+        {
+            return self.fail_step(at, error, env, book);
+        }
         let (digest, inputs) = (inputs.digest(), self.fix_input(at, inputs));
         if let Some(demand) = self.demand_of_child(at, env).filter(|demand| !self.is_met(at, demand, env)) {
             let demand = self.with_lapsed(at, demand, env);
@@ -182,6 +187,7 @@ impl Run {
     ) -> Result<(), Unstorable> {
         let items = self.task_mut(at).and_then(|task| task.items_mut().map(std::mem::take)).unwrap_or_default();
         let given = Digest32::of(&output);
+        self.count_output(&output);
         let data = json!({"node": self.name(at), "item": at.item, "how": how, "output_digest": given});
         self.ensure_step(at, env);
         let seq = book.note("step.completed", self.step_id(at), None, data) + self.run_seq;

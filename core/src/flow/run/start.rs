@@ -184,6 +184,7 @@ impl Run {
             None => self.render_inputs(at)?,
         };
         let input = taken_in(spec, input)?;
+        self.make_room(at, input.value())?;
         self.fix_input(at, input);
         Ok(())
     }
