@@ -7,7 +7,9 @@ mod access;
 mod backup;
 mod flow;
 
-pub(crate) use access::{ActArgs, ActorCommand, AddArgs, DuplicateWord, KindWord, SignArgs, TenantCommand, TokenArgs};
+pub(crate) use access::{
+    ActArgs, ActorCommand, AddArgs, DuplicateWord, KindWord, RoleCommand, SignArgs, TenantCommand, TokenArgs,
+};
 pub(crate) use backup::{BackupArgs, BackupCommand, RestoreArgs, ResumeArgs};
 pub(crate) use flow::{
     Acting, DecideArgs, DoubtsArgs, ListArgs, PageOf, PatchArgs, ReplayMode, ResolveArgs, RunsCommand, WorkflowCommand,
@@ -90,6 +92,9 @@ pub(crate) enum Command {
     Sign(SignArgs),
     /// Look after actors and their keys.
     Actor(ForTenant<ActorCommand>),
+    /// Look at the roles that actors may have.
+    #[command(subcommand)]
+    Role(RoleCommand),
     /// Look after tenants, as an operator.
     #[command(subcommand)]
     Tenant(TenantCommand),

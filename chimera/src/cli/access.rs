@@ -179,6 +179,19 @@ pub(crate) enum ActorCommand {
     },
 }
 
+/// `chimera role …`
+///
+/// Roles stand in the configuration: each is a [[role]] in the file of access.actors_file.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RoleCommand {
+    /// List the roles of the configuration and the scopes that they give.
+    List {
+        /// Only those of this tenant, by its slug.
+        #[arg(long, value_name = "SLUG")]
+        tenant: Option<String>,
+    },
+}
+
 /// `chimera tenant …`
 ///
 /// Only an operator looks after tenants. The commands speak to a server, or to the store where none runs.

@@ -15,6 +15,7 @@ mod inbox;
 mod migrate;
 mod restore;
 mod resume;
+mod role;
 mod runs;
 mod serve;
 mod sign;
@@ -120,6 +121,7 @@ impl Scene<'_> {
             Command::Token(args) => token::run(self, args).await,
             Command::Sign(args) => sign::run(self, &args),
             Command::Actor(of) => actor::run(self, of.command).await,
+            Command::Role(command) => role::run(self, command),
             Command::Tenant(command) => tenant::run(self, command).await,
             Command::Workflow(of) => workflow::run(self, of.command).await,
             Command::Runs(of) => runs::run(self, of.command).await,

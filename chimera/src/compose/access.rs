@@ -133,6 +133,13 @@ pub(crate) async fn actor_store(config: &Config, home: Home, ambient: &Ambient) 
     Ok(ActorStore { directory, records, _home: home })
 }
 
+/// The roles of the configuration, in the order of their tenants and names.
+pub(crate) fn roles(config: &Config) -> Outcome<Vec<Role>> {
+    let mut roles = registered(&config.access)?.roles;
+    roles.sort_by(|one, other| (&one.tenant, &one.name).cmp(&(&other.tenant, &other.name)));
+    Ok(roles)
+}
+
 /// How many entries the registry has, and how many keys are at hand: in the store, in the configuration,
 /// and those that `chimera dev` keeps.
 pub(crate) async fn actor_facts(config: &Config, ambient: &Ambient) -> Outcome<(usize, usize)> {
@@ -146,11 +153,12 @@ pub(crate) async fn actor_facts(config: &Config, ambient: &Ambient) -> Outcome<(
         Err(failure) => return Err(failure),
     };
     let (actors, held) = (Select::from(&ACTORS, Scope::System), Select::from(&ACTOR_KEYS, Scope::System));
-    names.extend(records.read(actors.take(ACTORS_MAX)).await?.rows.iter().map(|row| row.text("id").to_owned()));
+    let (actors, _) = records.first(actors, ACTORS_MAX).await?;
+    names.extend(actors.iter().map(|row| row.text("id").to_owned()));
     let now = ambient.clock.now();
     let counts =
         |row: &&Row| row.get("revoked_at").is_null() && row.get("expires_at").as_time().is_none_or(|until| now < until);
-    keys += records.read(held.take(ACTORS_MAX)).await?.rows.iter().filter(counts).count();
+    keys += records.first(held, ACTORS_MAX).await?.0.iter().filter(counts).count();
     records.close().await;
     Ok((names.len(), keys))
 }
@@ -389,7 +397,7 @@ pub(super) fn registered(access: &AccessConfig) -> Outcome<Registered> {
     if file.actor.len() > ACTORS_MAX {
         return Err(Failure::new(Code::ConfigInvalid, format!("{}: more than {ACTORS_MAX} actors", path.display())));
     }
-    let roles = roles(file.role, &refused)?;
+    let roles = written_roles(file.role, &refused)?;
     let known: Roles = roles.iter().cloned().collect();
     let entry = |written: Written| {
         let plain = Entry::unmatched(&written.id, TENANT);
@@ -428,7 +436,7 @@ pub(super) fn registered(access: &AccessConfig) -> Outcome<Registered> {
 }
 
 /// The roles of the configuration.
-fn roles(written: Vec<WrittenRole>, refused: &dyn Fn(&dyn std::fmt::Display) -> Failure) -> Outcome<Vec<Role>> {
+fn written_roles(written: Vec<WrittenRole>, refused: &dyn Fn(&dyn std::fmt::Display) -> Failure) -> Outcome<Vec<Role>> {
     if written.len() > ROLES_MAX {
         return Err(refused(&format!("more than {ROLES_MAX} roles")));
     }

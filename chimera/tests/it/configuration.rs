@@ -2,6 +2,7 @@
 
 use crate::support::Place;
 use chimera_testkit::postgres::PrivatePostgres;
+use serde_json::json;
 
 #[test]
 fn a_misspelled_key_is_refused_with_its_line_and_a_hint() {
@@ -208,4 +209,26 @@ fn a_role_that_can_not_be_is_told_before_anything_starts() {
         assert_eq!(said.status, 4, "{actors}: {}", said.stderr);
         assert!(said.stderr.contains("CONFIG_INVALID") && said.stderr.contains(told), "{actors}: {}", said.stderr);
     }
+}
+
+#[test]
+fn roles_are_listed_as_the_configuration_names_them() {
+    let roles = "[[role]]\nname = \"ours\"\nscopes = [\"runs.read\", \"audit.read\"]\n\
+        [[role]]\nname = \"clerk\"\ntenant = \"acme\"\nscopes = [\"workflows.read\"]\n";
+    let place = Place::new().file("actors.toml", roles).env("CHIMERA_ACCESS__ACTORS_FILE", "actors.toml");
+    let ours = json!({"name": "ours", "tenant": "default", "scopes": ["runs.read", "audit.read"]});
+    let clerk = json!({"name": "clerk", "tenant": "acme", "scopes": ["workflows.read"]});
+    assert_eq!(place.json(&["role", "list"]), json!({"items": [&clerk, &ours]}));
+    assert_eq!(place.json(&["role", "list", "--tenant", "acme"]), json!({"items": [&clerk]}));
+    let said = place.run(&["role", "list"]);
+    let lines: Vec<Vec<&str>> = said.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(
+        lines[1..],
+        [vec!["clerk", "acme", "workflows.read"], vec!["ours", "default", "runs.read,", "audit.read"]]
+    );
+    let said = place.run(&["role", "list", "--tenant", "acne"]);
+    assert!(said.status == 1 && said.stderr.contains("acme"), "{said:?}");
+    let none = Place::new();
+    assert!(none.run(&["role", "list"]).stderr.contains("access.actors_file"));
+    assert_eq!(none.json(&["role", "list"]), json!({"items": []}));
 }

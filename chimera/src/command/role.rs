@@ -1,0 +1,49 @@
+//! `chimera role …`: the roles that the configuration names.
+
+use super::{Scene, print, say};
+use crate::cli::RoleCommand;
+use crate::compose;
+use crate::failure::{Failure, Outcome};
+use crate::flow::table::table;
+use chimera_core::access::Role;
+use chimera_core::error::Code;
+use chimera_core::flow::air::did_you_mean;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+const HEADINGS: &[&str] = &["ROLE", "TENANT", "SCOPES"];
+
+pub(crate) fn run(scene: &Scene<'_>, command: RoleCommand) -> Outcome<ExitCode> {
+    let RoleCommand::List { tenant } = command;
+    let mut roles = compose::roles(&scene.loaded.config)?;
+    if let Some(tenant) = tenant {
+        known(&roles, &tenant)?;
+        roles.retain(|role| role.tenant == tenant);
+    }
+    if scene.json {
+        print(&format!("{}\n", json!({ "items": roles.iter().map(document).collect::<Vec<_>>() })))?;
+    } else if roles.is_empty() {
+        say("no roles; name one with a [[role]] in the file of access.actors_file");
+    } else {
+        print(&table(HEADINGS, &roles.iter().map(row).collect::<Vec<_>>()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Refuses a tenant without roles when others have some: it may be a typo.
+fn known(roles: &[Role], tenant: &str) -> Outcome {
+    if roles.is_empty() || roles.iter().any(|role| role.tenant == tenant) {
+        return Ok(());
+    }
+    let close = did_you_mean(tenant, roles.iter().map(|role| role.tenant.as_str()));
+    let failure = Failure::new(Code::NotFound, format!("the tenant {tenant} has no roles{close}"));
+    Err(failure.hint("chimera role list shows the roles of every tenant"))
+}
+
+fn document(role: &Role) -> Value {
+    json!({"name": role.name, "tenant": role.tenant, "scopes": role.scopes})
+}
+
+fn row(role: &Role) -> Vec<String> {
+    vec![role.name.clone(), role.tenant.clone(), role.scopes.join(", ")]
+}
