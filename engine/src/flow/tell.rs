@@ -134,14 +134,13 @@ impl Flow {
         reason: Option<String>,
     ) -> Result<(), FlowError> {
         let reason = told_words("reason", reason)?;
-        let row = self.ended(permit, run).await?;
+        self.ended(permit, run).await?;
         for step in steps.iter().flatten() {
             self.may_undo_again(permit, &self.step_row(permit, run, *step).await?)?;
         }
         self.may_undo(permit, run, steps.as_deref()).await?;
         self.may_have_undone(permit, run, steps.as_deref()).await?;
-        let told = Told::Rollback { steps, by: permit.by(), reason, for_parent: false };
-        self.tell_once(permit, run, told, (&RUNS, &row), TakenBack::default()).await
+        self.tell_ended(permit, run, Told::Rollback { steps, by: permit.by(), reason, for_parent: false }).await
     }
 
     /// Refuses to undo a step of which nobody knows whether it was undone, unless a person asks who has
@@ -171,8 +170,18 @@ impl Flow {
             );
             return Err(FlowError::refused(Code::InvalidTransition, message));
         }
-        let told = Told::MarkRolledBack { by: permit.by(), reason };
-        self.tell_once(permit, run, told, (&RUNS, &row), TakenBack::default()).await
+        self.tell_ended(permit, run, Told::MarkRolledBack { by: permit.by(), reason }).await
+    }
+
+    /// Tells a run that has ended how it is undone, unless somebody else does or the run is at it already.
+    async fn tell_ended(&self, permit: &Permit, run: Uuid, told: Told) -> Result<(), FlowError> {
+        for _ in 0..limits::DECIDE_TRIES_MAX {
+            let row = self.ended(permit, run).await?;
+            if self.try_tell_once(permit, run, told.clone(), (&RUNS, &row), &TakenBack::default()).await? {
+                return Ok(());
+            }
+        }
+        Err(changed())
     }
 
     /// A run that has ended and may be undone.
@@ -265,6 +274,21 @@ impl Flow {
         (table, row): (&'static Table, &Row),
         taken_back: TakenBack,
     ) -> Result<(), FlowError> {
+        match self.try_tell_once(permit, run, told, (table, row), &taken_back).await? {
+            true => Ok(()),
+            false => Err(changed()),
+        }
+    }
+
+    /// The same; false: somebody else was heard, or the row has changed.
+    async fn try_tell_once(
+        &self,
+        permit: &Permit,
+        run: Uuid,
+        told: Told,
+        (table, row): (&'static Table, &Row),
+        taken_back: &TakenBack,
+    ) -> Result<bool, FlowError> {
         let is = |column, value: Cell| Condition { column, compare: Compare::Is, value };
         let version = row.int("state_version");
         let mut conditions: Vec<_> = table.key.iter().map(|column| is(column, row.get(column).clone())).collect();
@@ -273,11 +297,7 @@ impl Flow {
         let unchanged = Step::Lock { table, conditions, rows: RowCount::Exactly(1) };
         let id = id::signal(run, &format!("{}\0{}\0{version}", table.name, keys.join("\0")));
         let signal = Signal { id, told, taken_back: Vec::new() };
-        let tx = Tx { steps: vec![unchanged], ..Tx::default() };
-        match self.send(permit, run, signal, taken_back, tx).await? {
-            true => Ok(()),
-            false => Err(changed()),
-        }
+        self.send(permit, run, signal, taken_back, Tx { steps: vec![unchanged], ..Tx::default() }).await
     }
 
     /// Tells a run something; false: what else is written with it met somebody else's change.
@@ -289,7 +309,7 @@ impl Flow {
         taken_back: TakenBack,
         tx: Tx,
     ) -> Result<bool, FlowError> {
-        self.send(permit, run, Signal::new(self.inner.id(), told), taken_back, tx).await
+        self.send(permit, run, Signal::new(self.inner.id(), told), &taken_back, tx).await
     }
 
     async fn send(
@@ -297,7 +317,7 @@ impl Flow {
         permit: &Permit,
         run: Uuid,
         mut signal: Signal,
-        taken_back: TakenBack,
+        taken_back: &TakenBack,
         mut tx: Tx,
     ) -> Result<bool, FlowError> {
         let told = &signal.told;
