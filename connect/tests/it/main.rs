@@ -13,6 +13,7 @@ mod mail;
 mod notify;
 mod pdf;
 mod planner;
+mod planner_accounts;
 mod planner_prepositions;
 mod planner_words;
 mod redirect;

@@ -1,7 +1,7 @@
 //! Prepositions mean what they say: another one in front of a value is another meaning, so the goal
 //! is refused, unless people use both for the same.
 
-use crate::planner_words::{gaps, planned, tools};
+use crate::planner_words::{planned, tools, words};
 use chimera_core::access::planner::plan;
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ const SYNONYMS: &[(&str, &[&str], &[&str])] = &[
     ("on", &["from", "with", "through", "via"], SERVICES),
     ("in", &["from"], &["acme/", "https://github.com/"]),
     ("of", &["from"], &["acme/", "https://", "the", "open", "a", "\""]),
-    ("about", &["from"], &["the"]),
+    ("about", &["from"], &["the", "acme/"]),
     // What is made is made from something, or with it in it.
     ("of", &["with"], &["the summary", "a summary", "\""]),
     ("of", &["from"], &["it"]),
@@ -35,14 +35,6 @@ const SYNONYMS: &[(&str, &[&str], &[&str])] = &[
     ("about", &["with"], &["\""]),
     ("as", &["with"], &["event"]),
 ];
-
-/// Where each word of a goal stands that is not quoted.
-fn words(goal: &str) -> Vec<(usize, &str)> {
-    let gaps = gaps(goal);
-    let ends = gaps.iter().skip(1);
-    let spans = gaps.iter().zip(ends).map(|(from, to)| (*from, &goal[*from..*to]));
-    spans.map(|(from, text)| (from + text.len() - text.trim_start().len(), text.trim())).collect()
-}
 
 #[tokio::test]
 async fn another_preposition_is_refused_unless_it_means_the_same() {

@@ -49,7 +49,9 @@ pub(crate) fn planned() -> Vec<(String, Value)> {
     let known: Value = serde_json::from_str(include_str!("../data/goals.json")).unwrap();
     let typed: Value = serde_json::from_str(include_str!("../data/goals_as_typed.json")).unwrap();
     let plain: Value = serde_json::from_str(include_str!("../data/goals_plain.json")).unwrap();
-    let lists = [&known["planned"], &typed, &plain["planned"]];
+    let misread: Value = serde_json::from_str(include_str!("../data/goals_misread.json")).unwrap();
+    let unseen: Value = serde_json::from_str(include_str!("../data/goals_unseen.json")).unwrap();
+    let lists = [&known["planned"], &typed, &plain["planned"], &misread["planned"], &unseen];
     let all = lists.into_iter().flat_map(|list| list.as_array().unwrap());
     all.filter(|goal| goal["steps"].is_array())
         .map(|goal| (goal["goal"].as_str().unwrap().to_owned(), goal["inputs"].clone()))
@@ -166,11 +168,25 @@ fn blocks<'a>(guide: &'a str, fence: &str) -> Vec<&'a str> {
     guide.split(fence).skip(1).map(|rest| rest.split("\n```").next().unwrap().trim()).collect()
 }
 
+const GUIDE: &str = include_str!("../../../docs/guides/goals.md");
+
+/// The goals that the guide says to work as they stand there.
+pub(crate) fn forms() -> Vec<&'static str> {
+    blocks(GUIDE, "\n```text\n").into_iter().flat_map(str::lines).collect()
+}
+
+/// Where each word of a goal stands that is not quoted.
+pub(crate) fn words(goal: &str) -> Vec<(usize, &str)> {
+    let gaps = gaps(goal);
+    let ends = gaps.iter().skip(1);
+    let spans = gaps.iter().zip(ends).map(|(from, to)| (*from, &goal[*from..*to]));
+    spans.map(|(from, text)| (from + text.len() - text.trim_start().len(), text.trim())).collect()
+}
+
 #[tokio::test]
 async fn every_form_in_the_guide_works() {
     let tools = tools().await;
-    let guide = include_str!("../../../docs/guides/goals.md");
-    let forms: Vec<&str> = blocks(guide, "\n```text\n").into_iter().flat_map(str::lines).collect();
+    let (guide, forms) = (GUIDE, forms());
     assert!(forms.len() >= 20, "{}", forms.len());
     for goal in forms {
         if let Err(error) = plan(goal, &Value::Null, &tools) {

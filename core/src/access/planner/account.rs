@@ -9,6 +9,7 @@
 use super::choose::Profile;
 use super::clause::{Clause, Use};
 use super::error::{PlanError, excerpt};
+use super::form;
 use super::lexicon::{self, stem};
 use super::preposition;
 use super::qualifier;
@@ -41,6 +42,10 @@ impl<'a> Facts<'a> {
         self.tools.iter().any(|tool| tool.has_thing(word) || tool.lists(word) || tool.does(word) || tool.makes(word))
     }
 
+    fn is_thing(&self, word: &str) -> bool {
+        self.tools.iter().any(|tool| tool.has_thing(word) || tool.lists(word) || tool.makes(word))
+    }
+
     fn lists(&self, word: &str) -> bool {
         self.tools.iter().any(|tool| tool.lists(word) || (tool.does("list") && tool.has_thing(word)))
     }
@@ -55,40 +60,49 @@ pub(super) fn settle(clause: &mut Clause, facts: &Facts<'_>) {
             clause.take(at, becomes);
         }
     }
+    // The same word twice is a slip, or says something that a plan can't hold.
+    let twice = |at: &usize| {
+        let word = clause.tokens[*at].word();
+        let told = clause.uses[*at] != Some(Use::Value) || clause.uses[at + 1] != Some(Use::Value);
+        word.is_some() && word == clause.tokens[at + 1].word() && told
+    };
+    let doubled: Vec<usize> = (0..clause.tokens.len().saturating_sub(1)).filter(twice).collect();
+    doubled.into_iter().for_each(|at| clause.uses[at] = None);
 }
 
 /// What an unused token is good for.
 fn role(clause: &Clause, facts: &Facts<'_>, at: usize) -> Option<Use> {
     let token = &clause.tokens[at];
-    if token.is_mark() {
-        return Some(Use::Form);
+    if token.is_mark() || token.kind == Kind::Sign {
+        return form::mark(clause, at).then_some(Use::Form);
     }
     let word = token.word()?;
     if clause.verb == Some(at) {
-        return Some(Use::Act);
+        return form::is_whole_verb(clause, word).then_some(Use::Act);
     }
-    if lexicon::is_condition(word) {
+    // The same word twice says something, or is a slip; neither can be planned.
+    if lexicon::is_condition(word) || clause.tokens.get(at + 1).is_some_and(|next| next.is(word)) {
         return None;
     }
     let noun = || noun(clause, facts, at, word);
     small(clause, facts, at, word).or_else(noun)
 }
 
-/// Words that are only there for the grammar.
+/// Words that are only there for the grammar, each where it can mean nothing else.
 fn small(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Use> {
     let next = behind(clause, at);
-    let leads = clause.verb.is_some_and(|verb| at < verb);
     let before = at.checked_sub(1);
-    let verb = clause.verb_word().unwrap_or_default();
-    let after_verb = before.is_some() && before == clause.verb;
     let possessive = lexicon::is_possessive(word);
-    let form = (leads && (lexicon::is_filler(word) || word == "use"))
-        || lexicon::is_courtesy(word)
-        || lexicon::is_particle(verb, word)
-        || word == "and"
-        || (matches!(word, "me" | "us") && (after_verb || before.is_some_and(|at| clause.tokens[at].is("for"))))
-        || (lexicon::is_determiner(word) && !possessive && next.is_some_and(|next| clause.is_used(next)))
-        || (lexicon::is_preposition(word) && next.is_some_and(|next| leads_to(clause, facts, at, next)));
+    let form = form::leads(clause, at)
+        || form::courtesy(clause, at, word)
+        || form::particle(clause, at, word)
+        || form::conjunction(clause, at, word)
+        || form::receiver(clause, at, word)
+        || form::ending(clause, at, word)
+        || (!possessive && form::determiner(clause, at, word, &|thing| facts.lists(thing)))
+        || (lexicon::is_preposition(word)
+            && form::follows(clause, at, word)
+            && next.is_some_and(|next| leads_to(clause, facts, at, next)));
     if form {
         return Some(Use::Form);
     }
@@ -99,7 +113,7 @@ fn small(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Us
             Some(Use::Thing) => !clause.tokens[next].word().is_some_and(|word| facts.lists(word)),
             _ => false,
         });
-        let theirs = matches!(word, "its" | "their") && (facts.wired || next.is_some_and(|next| clause.is_used(next)));
+        let theirs = matches!(word, "its" | "their") && next.is_some_and(|next| clause.is_used(next));
         return (own || theirs).then_some(Use::Reference);
     }
     // `what it says` is what it gives.
@@ -121,10 +135,12 @@ fn leads_to(clause: &Clause, facts: &Facts<'_>, from: usize, next: usize) -> boo
     let before = before.and_then(|before| clause.tokens[before].word()).unwrap_or_default();
     let part = !before.is_empty() && !facts.names(before);
     let small = |at: &usize| {
-        clause.uses[*at] == Some(Use::Form)
-            && clause.tokens[*at].word().is_some_and(|word| lexicon::is_determiner(word) || word == "and")
+        clause.uses[*at] == Some(Use::Form) && clause.tokens[*at].word().is_some_and(lexicon::is_determiner)
     };
     let Some(at) = (next..clause.tokens.len()).find(|at| !small(at)) else { return clause.is_used(next) };
+    if !form::opens(clause, from, at) || form::splits(clause, from, at) {
+        return false;
+    }
     // `of the open issues` speaks of the issues.
     let chosen = |at: &usize| clause.uses[*at] != Some(Use::Choice);
     let noun = |at: &usize| matches!(clause.uses[*at], Some(Use::Thing | Use::Reference));
@@ -149,6 +165,13 @@ fn leads_to(clause: &Clause, facts: &Facts<'_>, from: usize, next: usize) -> boo
         },
         // `look with pages` says nothing of which ones.
         Some(Use::Choice) => preposition::chooses(word) && !(word == "with" && behind_verb),
+        Some(Use::Act) => false,
+        // `with the subject "x"`, and not `from since`.
+        Some(Use::Label) => clause.tokens[thing].word().is_none_or(|label| {
+            let leads = lexicon::is_preposition(label) && next == Some(Use::Value);
+            !leads && label != "assign" && !label.ends_with("ed") && !label.ends_with("ing")
+        }),
+        Some(Use::Form) => clause.tokens[thing].word().is_some_and(lexicon::describes),
         Some(_) => true,
     }
 }
@@ -157,15 +180,31 @@ fn leads_to(clause: &Clause, facts: &Facts<'_>, from: usize, next: usize) -> boo
 fn noun(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Use> {
     let next = clause.tokens.get(at + 1).filter(|_| clause.is_used(at + 1));
     let value = |place: usize| matches!(clause.uses.get(place), Some(Some(Use::Value | Use::Choice | Use::Reference)));
-    let beside = value(at + 1) || at.checked_sub(1).is_some_and(value);
+    // `the reports bucket`, `high importance`; what a text is for stands in front of it.
+    let announces = word.ends_with("ed") || word.ends_with("ing") || lexicon::announces_text(word);
+    let beside = value(at + 1) || (!announces && at.checked_sub(1).is_some_and(value));
     // What picks some of what is listed is no name of all of it.
     if qualifier::is_kind(word) && !facts.tools.iter().any(|tool| tool.does("create")) {
         return None;
     }
     if facts.names(word) {
-        return Some(Use::Thing);
+        // `the upload`, `a POST request`: what a tool does is a thing only behind what makes it a noun.
+        let act = !facts.is_thing(word);
+        return (!act || form::is_attributed(clause, at)).then_some(Use::Thing);
     }
-    if facts.labels.iter().any(|label| stem(label) == stem(word)) && (beside || facts.wired) {
+    // `that` announces what is said only where it begins it.
+    if word == "that" && !matches!(clause.tokens.get(at + 1).map(|next| &next.kind), Some(Kind::Text)) {
+        return (facts.carried && form::is_object(clause, at)).then_some(Use::Reference);
+    }
+    let led = at.checked_sub(1).and_then(|before| clause.tokens[before].word());
+    let led = led.is_some_and(|word| lexicon::is_determiner(word) || lexicon::is_preposition(word));
+    let with = clause.tokens.get(at + 1).is_some_and(|next| next.is("with"));
+    let labels = !lexicon::is_preposition(word)
+        && facts.labels.iter().any(|label| {
+            // `read` is not the `reading` of `reading "x"`.
+            *label == word || (stem(label) == stem(word) && !lexicon::is_act(word))
+        });
+    if labels && (beside || (facts.wired && led && !with)) {
         return Some(Use::Label);
     }
     // `create a repository acme/web` asks for something else than an issue in it.
@@ -181,10 +220,13 @@ fn noun(clause: &Clause, facts: &Facts<'_>, at: usize, word: &str) -> Option<Use
         return Some(Use::Form);
     }
     let pointed = match word {
-        "this" | "these" | "that" | "those" | "following" | "everything" => facts.carried,
+        "this" | "these" | "that" | "those" | "following" | "everything" => {
+            let sought = facts.tools.iter().any(|tool| tool.does("search")) && !facts.wired && !facts.given;
+            facts.carried && !sought
+        }
         _ => lexicon::is_pronoun(word) && (facts.wired || facts.given),
     };
-    if pointed {
+    if pointed && form::is_object(clause, at) {
         return Some(Use::Reference);
     }
     let definite =
@@ -247,4 +289,18 @@ fn named(goal: &str, clause: &Clause, counts: impl Fn(&Token) -> bool) -> Option
     }
     let texts: Vec<&str> = spans.iter().filter_map(|(start, end)| goal.get(*start..*end)).collect();
     (!texts.is_empty()).then(|| PlanError::Unplaced { text: excerpt(&texts.join(" … ")) })
+}
+
+/// A refusal that names also what stands between the clauses and joins nothing: it may be why something is
+/// missing.
+pub(super) fn with_stray(goal: &str, error: PlanError, stray: &[Token]) -> PlanError {
+    let texts: Vec<&str> = stray.iter().filter_map(|token| goal.get(token.start..token.end)).collect();
+    let stray = texts.join(" … ");
+    match error {
+        error if texts.is_empty() => error,
+        PlanError::Unplaced { text } => PlanError::Unplaced { text: excerpt(&format!("{text} … {stray}")) },
+        PlanError::NoTool { wanted } => PlanError::Unplaced { text: excerpt(&format!("{stray} … {wanted}")) },
+        PlanError::MissingInput { .. } | PlanError::Ambiguous { .. } => PlanError::Unplaced { text: excerpt(&stray) },
+        other => other,
+    }
 }

@@ -8,6 +8,7 @@ use super::choose::{Profile, choose, producer};
 use super::clause::{Clause, Governor, Use};
 use super::error::{PlanError, excerpt};
 use super::fill::Fill;
+use super::ledger::Ledger;
 use super::lexicon::{self, stem};
 use super::preposition;
 use super::request;
@@ -39,16 +40,30 @@ pub(super) struct Builder<'a> {
     repo: Option<(Value, Value)>,
     /// What the steps of the present clause were made of.
     pub(super) facts: Facts<'a>,
+    /// What has become of the goal so far.
+    ledger: Ledger<'a>,
 }
 
 impl<'a> Builder<'a> {
-    pub(super) fn new(goal: &'a str, inputs: &'a Value, tools: &'a [Profile]) -> Self {
-        let inputs = inputs.as_object();
-        Self { goal, inputs, tools, steps: Vec::new(), given: BTreeSet::new(), repo: None, facts: Facts::default() }
+    /// `joints` is what only stands between the clauses.
+    pub(super) fn new(goal: &'a str, inputs: &'a Value, tools: &'a [Profile], joints: &[Token]) -> Self {
+        let mut ledger = Ledger::new(goal);
+        ledger.settle(joints);
+        Self {
+            goal,
+            inputs: inputs.as_object(),
+            tools,
+            steps: Vec::new(),
+            given: BTreeSet::new(),
+            repo: None,
+            facts: Facts::default(),
+            ledger,
+        }
     }
 
-    /// The finished plan, unless it leaves out something that the caller gave.
+    /// The finished plan, unless it leaves out something of the goal or that the caller gave.
     pub(super) fn plan(self) -> Result<Plan, PlanError> {
+        self.ledger.close()?;
         let held = |name: &String, value: &Value| {
             let literal = escaped(value.clone());
             self.given.contains(name) || self.steps.iter().any(|step| step.input.get(name) == Some(&literal))
@@ -90,7 +105,10 @@ impl<'a> Builder<'a> {
                 Err(account::unknown(self.goal, clause).unwrap_or(missing))
             }
             Err(other) => Err(other),
-            Ok(()) => account::leftover(self.goal, clause).map_or(Ok(()), Err),
+            Ok(()) => {
+                self.ledger.settle_clause(clause);
+                account::leftover(self.goal, clause).map_or(Ok(()), Err)
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 //! word nobody knows counts as a verb when an article follows: better to say that there is no tool
 //! for `pay the invoice` than to leave it out. `before …ing` and `after …ing` change the order.
 
+use super::joint::{Joints, ordered};
 use super::lexicon;
 use super::token::{Kind, Token};
 
@@ -113,7 +114,7 @@ impl Clause {
 
 /// How a part stands to the parts around it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Order {
+pub(super) enum Order {
     Next,
     /// It is done before the part in front of it.
     Earlier,
@@ -121,31 +122,53 @@ enum Order {
     Later,
 }
 
+/// A piece of a goal between two cuts.
+pub(super) struct Part {
+    pub(super) order: Order,
+    /// What cut it off from what stands before it.
+    pub(super) joint: Vec<Token>,
+    pub(super) tokens: Vec<Token>,
+}
+
+/// A goal in clauses. Each of its tokens is in exactly one place.
+pub(super) struct Split {
+    /// What is to be done, in the order of doing.
+    pub(super) clauses: Vec<Clause>,
+    /// What only joins clauses, or greets.
+    pub(super) joints: Vec<Token>,
+    /// What would join clauses, and joins none.
+    pub(super) stray: Vec<Token>,
+}
+
 /// The clauses of a goal in the order of doing.
-pub(super) fn split(goal: &str, tokens: &[Token]) -> Vec<Clause> {
-    let mut parts: Vec<(Order, Vec<Token>)> = vec![(Order::Next, Vec::new())];
+pub(super) fn split(goal: &str, tokens: &[Token]) -> Split {
+    let mut parts: Vec<Part> = vec![Part { order: Order::Next, joint: Vec::new(), tokens: Vec::new() }];
     let mut at = 0;
     while at < tokens.len() {
-        let (cut, skip) = cut(tokens, at, parts.last().is_none_or(|(_, part)| part.is_empty()));
-        match cut {
-            Some(order) if parts.last().is_some_and(|(_, part)| part.is_empty()) => {
-                parts.pop();
-                parts.push((order, Vec::new()));
-            }
-            Some(order) => parts.push((order, Vec::new())),
-            None => {}
+        let (cut, skip) = cut(tokens, at, parts.last().is_none_or(|part| part.tokens.is_empty()));
+        let taken = if skip == 0 { Vec::new() } else { tokens[at..at + skip].to_vec() };
+        let mut taken = taken;
+        if skip > 0 && !tokens[at].is_mark() {
+            // `…, then`: the comma joins too.
+            let comma = |token: &mut Token| token.kind == Kind::Mark(',');
+            let comma = parts.last_mut().and_then(|part| part.tokens.pop_if(comma));
+            taken.splice(0..0, comma);
         }
-        if skip == 0 {
-            if let Some((_, part)) = parts.last_mut() {
-                part.push(tokens[at].clone());
+        match (cut, parts.last_mut()) {
+            (Some(order), Some(part)) if part.tokens.is_empty() => {
+                part.order = order;
+                part.joint.extend(taken);
             }
-            at += 1;
-        } else {
-            at += skip;
+            (Some(order), _) => parts.push(Part { order, joint: taken, tokens: Vec::new() }),
+            (None, Some(part)) => part.tokens.push(tokens[at].clone()),
+            (None, None) => {}
         }
+        at += skip.max(1);
     }
-    let parts = join(parts.into_iter().filter(|(_, part)| says_something(part)).collect());
-    ordered(parts).into_iter().map(|tokens| Clause::new(goal, tokens)).collect()
+    let mut joints = Joints::default();
+    let parts = joints.join(parts);
+    let clauses = ordered(parts).into_iter().map(|tokens| Clause::new(goal, tokens)).collect();
+    Split { clauses, joints: joints.settled, stray: joints.stray }
 }
 
 /// Whether a clause begins at this token, and how many tokens that takes away.
@@ -166,6 +189,7 @@ fn cut(tokens: &[Token], at: usize, is_first: bool) -> (Option<Order>, usize) {
             "after" if next(1).is_some_and(|t| t.is("that") || t.is("this")) => (Some(Order::Next), 2),
             "after" | "once" if is_gerund(next(1)) && !is_first => (Some(Order::Earlier), 1),
             "before" if is_gerund(next(1)) => (Some(if is_first { Order::Later } else { Order::Next }), 1),
+            "and" if at > 1 && tokens[at - 1].is("ahead") && tokens[at - 2].is("go") => (None, 0),
             "and" => {
                 let fillers = tokens[at + 1..]
                     .iter()
@@ -209,99 +233,8 @@ fn verb_at(tokens: &[Token], at: usize) -> bool {
     !small && !lexicon::is_label(word) && !lexicon::is_thing(word) && !lexicon::is_generic(word) && article
 }
 
-fn says_something(part: &[Token]) -> bool {
-    const COURTESY: &[&str] = &[
-        "thanks",
-        "thank",
-        "you",
-        "cheers",
-        "please",
-        "much",
-        "very",
-        "and",
-        "hi",
-        "hello",
-        "do",
-        "the",
-        "following",
-        "steps",
-        "these",
-        "things",
-        "this",
-        "so",
-        "go",
-        "ahead",
-        "once",
-        "that's",
-        "done",
-    ];
-    part.iter().any(|token| !token.is_mark() && !token.word().is_some_and(|word| COURTESY.contains(&word)))
-}
-
-/// Parts that have no verb belong to the next one (`In acme/web, …`) or, if they begin with a
-/// label, to the one before (`… . Subject "x"`).
-fn join(parts: Vec<(Order, Vec<Token>)>) -> Vec<(Order, Vec<Token>)> {
-    let mut joined: Vec<(Order, Vec<Token>)> = Vec::new();
-    let mut lead: Option<Vec<Token>> = None;
-    for (order, part) in parts {
-        let first = part.iter().find_map(Token::word).unwrap_or_default();
-        let begins_with_entity = part.first().is_some_and(Token::is_entity);
-        let verbless = verb(&part).is_none_or(|at| part[at].word().is_some_and(|w| lexicon::acts(w).is_empty()));
-        if verbless
-            && lexicon::is_label(first)
-            && !lexicon::is_preposition(first)
-            && !joined.is_empty()
-            && !begins_with_entity
-        {
-            if let Some((_, last)) = joined.last_mut() {
-                last.extend(part);
-            }
-        } else if verbless && (lexicon::is_preposition(first) || begins_with_entity || first == "use") {
-            lead.get_or_insert_default().extend(part);
-        } else {
-            let tokens = match lead.take() {
-                Some(mut lead) => {
-                    let end = lead.last().map_or(0, |token| token.end);
-                    lead.push(Token { kind: Kind::Mark(','), text: String::new(), start: end, end });
-                    lead.extend(part);
-                    lead
-                }
-                None => part,
-            };
-            joined.push((order, tokens));
-        }
-    }
-    if let Some(lead) = lead {
-        match joined.last_mut() {
-            Some((_, last)) => last.extend(lead),
-            None => joined.push((Order::Next, lead)),
-        }
-    }
-    joined
-}
-
-fn ordered(parts: Vec<(Order, Vec<Token>)>) -> Vec<Vec<Token>> {
-    let mut done: Vec<Vec<Token>> = Vec::new();
-    let mut later: Vec<Vec<Token>> = Vec::new();
-    for (order, part) in parts {
-        match order {
-            Order::Later => later.push(part),
-            Order::Earlier => {
-                let at = done.len().saturating_sub(1);
-                done.insert(at, part);
-            }
-            Order::Next => {
-                done.push(part);
-                done.append(&mut later);
-            }
-        }
-    }
-    done.append(&mut later);
-    done
-}
-
 /// Where the verb of a clause stands; it need not be one that is known.
-fn verb(tokens: &[Token]) -> Option<usize> {
+pub(super) fn verb(tokens: &[Token]) -> Option<usize> {
     let mut leading = false;
     for (at, token) in tokens.iter().enumerate() {
         let Some(word) = token.word() else {
@@ -353,7 +286,7 @@ fn fold_speech(goal: &str, tokens: &mut Vec<Token>, verb: usize) {
     }
     let (start, end) = (tokens[at + 1].start, tokens[last - 1].end);
     let text = goal.get(start..end).unwrap_or_default().to_owned();
-    tokens.splice(at + 1..last, [Token { kind: Kind::Text, text, start, end }]);
+    tokens.splice(at + 1..last, [Token { kind: Kind::Text, text, start, end, glued: false }]);
 }
 
 #[cfg(test)]
@@ -363,7 +296,7 @@ mod tests {
 
     fn clauses(goal: &str) -> Vec<String> {
         let text = |clause: Clause| clause.tokens.iter().map(|t| t.text.clone()).collect::<Vec<_>>().join(" ");
-        split(goal, &read(goal)).into_iter().map(text).collect()
+        split(goal, &read(goal)).clauses.into_iter().map(text).collect()
     }
 
     #[test]

@@ -17,6 +17,25 @@ use std::collections::BTreeSet;
 
 /// Words around a number that say it is a limit.
 const LIMITS: &[&str] = &["top", "at", "most", "up", "to", "limit", "only"];
+/// The ways in which they stand before a number.
+const LIMITING: &[&str] = &[
+    "top",
+    "at most",
+    "up to",
+    "limit",
+    "limit to",
+    "only",
+    "only the",
+    "latest",
+    "last",
+    "newest",
+    "recent",
+    "most recent",
+    "only at most",
+    "only latest",
+    "only last",
+    "only newest",
+];
 /// Words around a number that say it is the most there may be.
 const AT_MOST: &[&str] = &["at", "most", "up", "to", "only"];
 /// Words before a number that say it is not the number itself.
@@ -232,6 +251,10 @@ impl<'a> Fill<'a> {
     /// open issues`; `the last 7 days` are none.
     fn limit(&self, clause: &Clause, at: usize) -> Option<Vec<usize>> {
         let items = self.tool.items();
+        let counted = |word: &str| {
+            let named = items.contains(&stem(word)) || items.contains(&lexicon::thing(word));
+            named && (self.tool.lists(word) || !lexicon::is_instrument(word))
+        };
         let words = if self.searches { vec![LIMITS] } else { vec![LIMITS, NEWEST] };
         let places = around(clause, at, &words.concat());
         // `all 5 issues` says how many there are, not how many are wanted.
@@ -242,7 +265,7 @@ impl<'a> Fill<'a> {
         let end = places.iter().copied().filter(|place| *place > at).max().unwrap_or(at);
         let item = (end + 1..clause.tokens.len()).find(|place| clause.uses[*place] != Some(Use::Choice));
         let counts = match item.and_then(|place| clause.tokens[place].word()) {
-            Some(word) => items.contains(&stem(word)) || items.contains(&lexicon::thing(word)),
+            Some(word) => counted(word),
             None => false,
         };
         let said = places.iter().any(|place| clause.tokens[*place].is("most") || clause.tokens[*place].is("limit"));
@@ -268,6 +291,7 @@ impl<'a> Fill<'a> {
                     meant
                         && !text.is_empty()
                         && !self.tool.tells_of_items(word)
+                        && !lexicon::announces_text(word)
                         && !clause.tokens.get(at + 1).is_some_and(|next| next.is("since") || next.is("after"))
                         && (*word == text.to_lowercase() || (stem(word) == stem(text) && !word.ends_with("ed")))
                 };
@@ -393,7 +417,14 @@ fn around(clause: &Clause, at: usize, words: &[&str]) -> Vec<usize> {
             && clause.verb != Some(*place)
             && clause.tokens[*place].word().is_some_and(|word| words.contains(&word))
     };
-    let front = (0..at).rev().take_while(is);
+    let front: Vec<usize> = (0..at).rev().take_while(is).collect();
+    // The longest of the phrases that stands right before it: `at most`, and not `up at`.
+    let phrase = |length: &usize| {
+        let words: Vec<&str> = (at - length..at).filter_map(|place| clause.tokens[place].word()).collect();
+        LIMITING.contains(&words.join(" ").as_str())
+    };
+    let length = (1..=front.len()).rev().find(phrase).unwrap_or(0);
+    let front = front.into_iter().take(length);
     let newest = |place: &usize| is(place) && clause.tokens[*place].word().is_some_and(|word| NEWEST.contains(&word));
     let back = (at + 1..clause.tokens.len()).take_while(newest);
     let mut places: Vec<usize> = front.chain(back).collect();

@@ -17,6 +17,15 @@ use serde_json::Value;
 const BARE: &[&str] = &["bucket", "channel_alias", "labels", "assignee", "assignees", "event_type", "language"];
 /// Words between a label and its value.
 const BETWEEN: &[&str] = &["is", "of", "to", "the", "it", "with", "line", "a", "an", "being", "says", "that", "="];
+/// The ways in which they stand there, by the label; any label may stand right before its value.
+const PHRASES: &[(&[&str], &[&str])] = &[
+    (&["assign", "assigned", "reply"], &["to", "to the", "it to", "it to the"]),
+    (&["signed"], &["with", "with the"]),
+    (&["saying"], &["that", "the"]),
+    (&["subject"], &["line", "line is", "line of"]),
+    (&["text", "message", "content", "description"], &["that says", "says"]),
+    (&["subject", "title", "body", "text", "message", "content", "query", "labels"], &["is", "of", "="]),
+];
 /// Words that announce what is looked for, the surest first.
 pub(super) const SOUGHT: &[&str] = &["about", "containing", "contain", "contains", "matching", "mentioning", "for"];
 /// Words before `since` that say nothing else.
@@ -73,6 +82,11 @@ impl<'a> Fill<'a> {
             |place: usize| !articled(clause, place) && !clause.tokens.get(place + 1).is_some_and(|t| t.is("to"));
         let name = |place: usize| is_name(clause, place) && (!is_person(slot) || person(place));
         let bare = BARE.contains(&slot.name) && name(from);
+        // What follows a colon to the end of the goal is not the name of one person or label.
+        let told = token.kind == Kind::Text && self.goal.get(token.start..token.end) == Some(token.text.as_str());
+        if told && BARE.contains(&slot.name) && token.text.contains(char::is_whitespace) {
+            return None;
+        }
         let further = |place: usize| name(place) && !self.is_qualifier(slot, clause, place);
         match (slot.class, &token.kind) {
             (Class::Address, Kind::Email) => {
@@ -132,7 +146,8 @@ impl<'a> Fill<'a> {
         if tokens.get(end).is_some_and(|token| token.kind == Kind::Text && !clause.is_used(end)) {
             return None;
         }
-        if end <= from || tokens[from].word().is_some_and(lexicon::is_nobody) {
+        let open = |word: &str| lexicon::is_nobody(word) || lexicon::is_preposition(word);
+        if end <= from || tokens[from].word().is_some_and(open) {
             return None;
         }
         let text = self.goal.get(tokens[from].start..tokens[end - 1].end)?;
@@ -184,11 +199,8 @@ impl<'a> Fill<'a> {
         let (true, false, Some(name)) = (self.searches, quoted, open) else { return };
         for label in SOUGHT {
             let Some((at, _)) = clause.words().find(|(_, word)| word == label) else { continue };
-            let article = clause
-                .tokens
-                .get(at + 1)
-                .and_then(Token::word)
-                .is_some_and(|word| lexicon::is_determiner(word) && !lexicon::is_possessive(word));
+            let article =
+                clause.tokens.get(at + 1).and_then(Token::word).is_some_and(|word| matches!(word, "the" | "a" | "an"));
             let from = at + 1 + usize::from(article);
             // `for files` says where to look, not for what.
             let run = self.run(clause, from, true);
@@ -247,6 +259,23 @@ fn value_at(clause: &Clause, at: usize, labels: &[&str]) -> Option<usize> {
             || token.kind == Kind::Mark(':')
     };
     let from = (at + 1..clause.tokens.len()).find(|next| !skips(&clause.tokens[*next]))?;
+    // Each of them says nothing only where it is used to stand.
+    let skipped = &clause.tokens[at + 1..from];
+    let colon = |token: &Token| token.kind == Kind::Mark(':');
+    let stray =
+        skipped.iter().enumerate().any(|(place, token)| colon(token) && (!token.glued || place + 1 < skipped.len()));
+    let again =
+        (at..from).any(|place| clause.tokens[place].word().is_some_and(|word| clause.tokens[place + 1].is(word)));
+    let own = |word: &&str| labels.contains(word) && !BETWEEN.contains(word);
+    let label = clause.tokens[at..from].iter().filter_map(Token::word).rfind(own);
+    let label = label.or_else(|| clause.tokens[at].word()).unwrap_or_default();
+    let phrase = skipped.iter().filter_map(Token::word).filter(|word| !own(word)).collect::<Vec<_>>().join(" ");
+    let known = |(words, phrases): &(&[&str], &[&str])| words.contains(&label) && phrases.contains(&phrase.as_str());
+    let article = matches!(phrase.as_str(), "the" | "a" | "an") && lexicon::is_small(label);
+    let twofold = clause.tokens[at].is("that") && from > at + 1;
+    if stray || again || twofold || !(phrase.is_empty() || article || PHRASES.iter().any(known)) {
+        return None;
+    }
     (at + 1..=from).all(|place| !clause.is_used(place)).then_some(from)
 }
 
@@ -259,11 +288,8 @@ fn is_name(clause: &Clause, place: usize) -> bool {
         }
         None => token.is_mark(),
     };
-    let small = lexicon::is_preposition(word)
-        || lexicon::is_determiner(word)
-        || lexicon::is_nobody(word)
-        || lexicon::is_condition(word)
-        || lexicon::is_label(word);
+    let small =
+        lexicon::is_small(word) || lexicon::is_nobody(word) || lexicon::is_condition(word) || lexicon::is_label(word);
     !small && clause.tokens.get(place + 1).is_none_or(ends)
 }
 
@@ -297,8 +323,14 @@ fn several(slot: &Slot<'_>, clause: &Clause, from: usize, fits: &dyn Fn(usize) -
     loop {
         let joins = |t: &Token| t.is("and") || t.kind == Kind::Mark(',');
         let next = (at..clause.tokens.len()).find(|next| !joins(&clause.tokens[*next]));
+        // A comma, `and`, or both in this order.
+        let joined = |next: usize| match &clause.tokens[at..next] {
+            [one] => one.glued == one.is_mark(),
+            [comma, and] => comma.is_mark() && comma.glued && and.is("and"),
+            _ => false,
+        };
         match next {
-            Some(next) if next > at && fits(next) && !clause.is_used(next) => {
+            Some(next) if joined(next) && fits(next) && !clause.is_used(next) => {
                 places.push(next);
                 at = next + 1;
             }

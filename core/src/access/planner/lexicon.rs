@@ -51,18 +51,12 @@ const ACTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("search", &["search", "find", "look", "locate", "query", "hunt"]),
-    (
-        "create",
-        &["create", "open", "file", "add", "make", "raise", "report", "log", "write", "start", "draft", "submit"],
-    ),
+    ("create", &["create", "open", "file", "add", "make", "raise", "report", "log", "write", "start", "submit"]),
     (
         "upload",
         &["upload", "put", "store", "save", "archive", "copy", "back", "push", "keep", "place", "drop", "write"],
     ),
-    (
-        "summarize",
-        &["summarize", "summarise", "condense", "shorten", "sum", "digest", "recap", "boil", "abridge", "compress"],
-    ),
+    ("summarize", &["summarize", "summarise", "condense", "shorten", "sum", "digest", "recap", "boil", "abridge"]),
     (
         "convert",
         &[
@@ -239,7 +233,7 @@ const GENERIC: &[&str] = &[
 const NOUNISH: &[&str] = &[
     "file", "report", "log", "message", "copy", "print", "check", "mail", "email", "search", "request", "list", "post",
     "back", "head", "format", "query", "drop", "digest", "recap", "what", "which", "hit", "issue", "fire", "start",
-    "open", "draft",
+    "open",
 ];
 
 /// Words that change what is meant in a way that a plan can't hold.
@@ -412,6 +406,11 @@ pub(super) fn is_label(word: &str) -> bool {
     matches!(word, "cc" | "bcc") || LABELS.iter().any(|(_, words)| words.contains(&word))
 }
 
+/// Whether a word announces a text that stands behind it.
+pub(super) fn announces_text(word: &str) -> bool {
+    matches!(word, "subject" | "title" | "body" | "text" | "message" | "content" | "description" | "headline")
+}
+
 pub(super) fn is_filler(word: &str) -> bool {
     FILLERS.contains(&word)
 }
@@ -436,6 +435,11 @@ pub(super) fn is_nounish(word: &str) -> bool {
     NOUNISH.contains(&word)
 }
 
+/// Whether a word has to be followed by something, or says nothing.
+pub(super) fn is_small(word: &str) -> bool {
+    is_preposition(word) || is_determiner(word) || word == "and" || is_courtesy(word)
+}
+
 pub(super) fn is_possessive(word: &str) -> bool {
     POSSESSIVES.contains(&word)
 }
@@ -446,6 +450,13 @@ pub(super) fn is_courtesy(word: &str) -> bool {
 
 pub(super) fn is_particle(verb: &str, word: &str) -> bool {
     PARTICLES.iter().any(|(known, words)| stem(known) == stem(verb) && words.contains(&word))
+}
+
+/// Words of which a verb needs one to mean what the table says: `back` is not `back up`.
+pub(super) fn other_half(verb: &str) -> &'static [&'static str] {
+    let whole = |known: &str| matches!(known, "look" | "what" | "which");
+    let found = PARTICLES.iter().find(|(known, _)| stem(known) == stem(verb) && !whole(known));
+    found.map_or(&[], |(_, words)| words)
 }
 
 pub(super) fn is_content_question(word: &str) -> bool {

@@ -4,7 +4,8 @@
 //! tool's schema says which inputs are needed; they come from the clause, from the caller's
 //! `inputs`, or from what an earlier step gives. The same goal, inputs and tools always give the
 //! same plan. Nothing is made up: an input that is nowhere is told to be missing. Every token of the
-//! goal becomes exactly one thing (see [`clause::Use`]); one that becomes nothing refuses the goal.
+//! goal becomes exactly one thing (see [`clause::Use`]); one that becomes nothing refuses the goal. At the end
+//! [`ledger::Ledger`] compares what became something with the goal itself, sign by sign, whatever rules there are.
 
 mod account;
 mod build;
@@ -12,7 +13,10 @@ mod choose;
 mod clause;
 mod error;
 mod fill;
+mod form;
+mod joint;
 mod label;
+mod ledger;
 mod lexicon;
 mod preposition;
 mod qualifier;
@@ -29,6 +33,7 @@ use crate::flow::tool::Spec;
 use crate::limits::{GOAL_CHARS_MAX, PLAN_TOOLS_MAX};
 use build::Builder;
 use choose::Profile;
+use clause::Split;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -42,7 +47,7 @@ pub fn plan(goal: &str, inputs: &Value, tools: &[Arc<Spec>]) -> Result<Plan, Pla
         return Err(PlanError::TooLong);
     }
     let tokens = token::read(goal);
-    let clauses = clause::split(goal, &tokens);
+    let Split { clauses, joints, stray } = clause::split(goal, &tokens);
     if clauses.is_empty() {
         return Err(PlanError::Empty);
     }
@@ -50,11 +55,14 @@ pub fn plan(goal: &str, inputs: &Value, tools: &[Arc<Spec>]) -> Result<Plan, Pla
         return Err(refusal);
     }
     let profiles: Vec<Profile> = tools.iter().take(PLAN_TOOLS_MAX).map(Profile::of).collect();
-    let mut builder = Builder::new(goal, inputs, &profiles);
+    let mut builder = Builder::new(goal, inputs, &profiles, &joints);
     let mut clauses = clauses.into_iter();
     while let Some(mut clause) = clauses.next() {
-        builder.clause(&mut clause).map_err(|error| builder.with_others(error, clauses.as_slice()))?;
+        let done = builder.clause(&mut clause).map_err(|error| builder.with_others(error, clauses.as_slice()));
+        done.map_err(|error| account::with_stray(goal, error, &stray))?;
     }
-    let plan = builder.plan()?;
-    request::question(goal, &tokens).map_or(Ok(plan), Err)
+    match request::question(goal, &tokens) {
+        Some(refusal) => Err(refusal),
+        None => builder.plan(),
+    }
 }

@@ -27,14 +27,12 @@ const MANNERS: &[&str] = &[
     "ok",
     "okay",
     "so",
-    "and",
     "afterwards",
     "afterward",
     "lastly",
     "second",
     "third",
     "quickly",
-    "to",
     "let's",
     "lets",
     "help",
@@ -139,6 +137,14 @@ fn is_ordered(goal: &str) -> bool {
     words.map(str::to_lowercase).any(|word| word == "mind" || ORDERS.contains(&word.as_str()))
 }
 
+/// Whether a word stands behind another that only asks, or behind nothing.
+fn is_asked(clause: &Clause, place: usize) -> bool {
+    place.checked_sub(1).is_none_or(|before| {
+        clause.tokens[before].is_mark()
+            || clause.tokens[before].word().is_some_and(|word| lexicon::is_filler(word) || word == "use")
+    })
+}
+
 /// The first word in front of the verb that is part of no request.
 fn strange(clause: &Clause, verb: usize, gerund: bool) -> Option<usize> {
     // `I need the issues`: the verb is itself the request.
@@ -158,7 +164,8 @@ fn strange(clause: &Clause, verb: usize, gerund: bool) -> Option<usize> {
         });
         let known = MANNERS.contains(&word)
             || (gerund && ORDERS.contains(&word))
-            || (lexicon::is_preposition(word) && place < verb)
+            // `Use Outlook to send …`, `in acme/web`.
+            || (lexicon::is_preposition(word) && place < verb && (word != "to" || !is_asked(clause, place)))
             || (word == "do" && !rest.get(1).is_some_and(|(_, next)| matches!(*next, "i" | "we" | "you")));
         match frame {
             Some(frame) => at += frame.len(),
@@ -184,7 +191,8 @@ pub(super) fn question(goal: &str, tokens: &[Token]) -> Option<PlanError> {
                     .is_some_and(|word| matches!(*word, "what" | "which"));
             let said = (0..at).rev().find(|at| !tokens[*at].is_mark()).map_or(at, |at| at);
             if !asks {
-                let text = goal.get(tokens[said].start..token.end).unwrap_or("?");
+                let last = tokens[at..].iter().take_while(|token| token.is_mark()).last().unwrap_or(token);
+                let text = goal.get(tokens[said].start..last.end).unwrap_or("?");
                 return Some(PlanError::Unplaced { text: excerpt(text) });
             }
         }

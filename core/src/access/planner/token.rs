@@ -40,6 +40,8 @@ pub(super) enum Kind {
     Json(Value),
     /// A comma, a stop, a new line.
     Mark(char),
+    /// Any other sign that stands alone: a bracket, a dash, a quote without its other half.
+    Sign,
 }
 
 /// A piece of a goal.
@@ -53,6 +55,8 @@ pub(super) struct Token {
     pub(super) start: usize,
     /// Where it ends.
     pub(super) end: usize,
+    /// Nothing stands between it and the token before.
+    pub(super) glued: bool,
 }
 
 impl Token {
@@ -74,7 +78,7 @@ impl Token {
 
     /// Neither a word nor a mark.
     pub(super) fn is_entity(&self) -> bool {
-        !matches!(self.kind, Kind::Word(_) | Kind::Mark(_))
+        !matches!(self.kind, Kind::Word(_) | Kind::Mark(_) | Kind::Sign)
     }
 
     /// Owner and name, if it can be a repository.
@@ -102,6 +106,12 @@ const QUOTES: &[(&str, &str)] =
 
 /// Numbers from two on, as words.
 const NUMBERS: &[&str] = &["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
+
+/// The ending that says whose something is; it is a token of its own.
+pub(super) const POSSESSIVE: &str = "'s";
+
+/// Words with which `'s` is no possessive.
+const CONTRACTED: &[&str] = &["let", "that", "it", "here", "there"];
 
 /// Tokens before a colon that are looked at for a verb.
 const SENTENCE_TOKENS_MAX: usize = 64;
@@ -135,7 +145,8 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn push(&mut self, kind: Kind, text: &str, start: usize, end: usize) {
-        self.tokens.push(Token { kind, text: text.to_owned(), start, end });
+        let glued = self.tokens.last().is_some_and(|before| before.end == start);
+        self.tokens.push(Token { kind, text: text.to_owned(), start, end, glued });
     }
 
     fn next(&mut self) {
@@ -158,11 +169,12 @@ impl Reader<'_> {
         let escaped = |at: usize| *close == "\"" && inner[..at].ends_with('\\');
         let ends = |at: usize| !escaped(at) && (*close != "'" || !inner[at + 1..].starts_with(char::is_alphanumeric));
         let Some((end, _)) = inner.match_indices(close).find(|(at, _)| ends(*at)) else { return false };
+        let after = self.at + open.len() + end + close.len();
         if inner[..end].trim().is_empty() {
-            self.at += open.len() + end + close.len();
+            self.push(Kind::Sign, &rest[..after - self.at], self.at, after);
+            self.at = after;
             return true;
         }
-        let after = self.at + open.len() + end + close.len();
         let text = if *open == "```" { inner[..end].trim_matches('\n') } else { &inner[..end] };
         let text = if *close == "\"" { text.replace("\\\"", "\"") } else { text.to_owned() };
         self.push(Kind::Text, &text, self.at, after);
@@ -184,22 +196,23 @@ impl Reader<'_> {
 
     /// `1.`, `2)`, `-` or `*` at the beginning of a line; the next number also within one.
     fn bullet(&mut self, rest: &str) -> bool {
-        let begins = self.tokens.last().is_none_or(|token| token.kind == Kind::Mark('\n'));
+        let begins = self.tokens.last().is_none_or(|token| token.kind == Kind::Mark('\n') && token.text == "\n");
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let number: Option<u64> = rest[..digits].parse().ok();
-        let next = number.is_some() && number == self.item.map(|item| item + 1);
+        // A list begins with one and leaves none out; any other number says something else.
+        let next = number.is_none() || number == Some(self.item.map_or(1, |item| item + 1));
+        let within = number.is_some() && self.item.is_some();
         let signs = if digits > 0 { [". ", ") "] } else { ["- ", "* "] };
-        let bullet = (begins || next) && signs.iter().any(|sign| rest[digits..].starts_with(sign));
+        let bullet = next && (begins || within) && signs.iter().any(|sign| rest[digits..].starts_with(sign));
         if bullet {
-            if !begins {
-                self.push(Kind::Mark('\n'), "", self.at, self.at);
-            }
             self.item = number;
+            self.push(Kind::Mark('\n'), "", self.at, self.at + digits + 1);
             self.at += digits + 2;
         }
         bullet
     }
 
+    /// What stands up to the next space. Every sign of it becomes a part of a token.
     fn chunk(&mut self, rest: &str) {
         let stops = |c: char| c.is_whitespace() || matches!(c, '"' | '“' | '”' | '`' | '«' | '»');
         let first = rest.chars().next().map_or(1, char::len_utf8);
@@ -207,27 +220,41 @@ impl Reader<'_> {
         let whole = &rest[..end];
         let body = whole.trim_start_matches(['(', '<', '"', '“', '”', '‘', '\'', '–', '—', '…']);
         let lead = whole.len() - body.len();
+        self.signs(&whole[..lead]);
         let kept = body.trim_end_matches(|c: char| {
             is_question(c) || matches!(c, '.' | ',' | ';' | ':' | '!' | ')' | '>' | '\'' | '’' | '…' | '–' | '—')
         });
-        let start = self.at + lead;
-        let after = start + kept.len();
         if !kept.is_empty() {
             let own = kept.strip_suffix("'s").or_else(|| kept.strip_suffix("’s")).unwrap_or(kept);
+            let own = if CONTRACTED.contains(&own.to_lowercase().as_str()) { kept } else { own };
             let (kind, text) = look(own);
-            self.push(kind, text, start, after);
+            self.push(kind, text, self.at, self.at + own.len());
+            self.at += own.len();
+            if own.len() < kept.len() {
+                let is = if matches!(own.to_lowercase().as_str(), "what" | "which") { "is" } else { POSSESSIVE };
+                let (from, to) = (self.at, self.at + kept.len() - own.len());
+                self.push(Kind::Word(is.to_owned()), &kept[own.len()..], from, to);
+                self.at = to;
+            }
         }
-        self.at += end;
-        for sign in body[kept.len()..].chars().filter(|c| is_question(*c) || matches!(c, '.' | ',' | ';' | ':' | '!')) {
-            let (mark, text) = match sign {
-                '!' => ('.', ""),
-                sign if is_question(sign) => ('.', "?"),
-                sign => (sign, ""),
-            };
-            self.push(Kind::Mark(mark), text, after, self.at);
-        }
+        self.signs(&body[kept.len()..]);
         if body.ends_with(':') {
             self.tail();
+        }
+    }
+
+    /// Signs around a word, each by itself.
+    fn signs(&mut self, signs: &str) {
+        for sign in signs.chars() {
+            let (kind, text) = match sign {
+                '!' => (Kind::Mark('.'), ""),
+                sign if is_question(sign) => (Kind::Mark('.'), "?"),
+                '.' | ',' | ';' | ':' => (Kind::Mark(sign), ""),
+                _ => (Kind::Sign, ""),
+            };
+            let after = self.at + sign.len_utf8();
+            self.push(kind, text, self.at, after);
+            self.at = after;
         }
     }
 
@@ -369,15 +396,34 @@ mod tests {
     fn a_quoted_text_is_one_piece_and_an_apostrophe_ends_none() {
         assert_eq!(kinds("say 'it's fine, then'")[1], (Kind::Text, "it's fine, then".to_owned()));
         assert_eq!(kinds("don't “a. b”")[1], (Kind::Text, "a. b".to_owned()));
-        assert_eq!(kinds("a \"b").len(), 2);
+        assert_eq!(kinds("a \"b")[1].0, Kind::Sign);
     }
 
     #[test]
     fn a_quote_within_quotes_and_numbers_within_a_line() {
         assert_eq!(kinds(r#"say "a \"b\" c" now"#)[1], (Kind::Text, r#"a "b" c"#.to_owned()));
         let marks = |goal: &str| kinds(goal).iter().filter(|(kind, _)| *kind == Kind::Mark('\n')).count();
-        assert_eq!((marks("1. get x 2. put y 3) go"), marks("get x 2. put y")), (2, 0));
+        assert_eq!((marks("1. get x 2. put y 3) go"), marks("get x 2. put y")), (3, 0));
         assert_eq!(kinds("2026-13-45")[0].0, Kind::Word("2026-13-45".to_owned()));
+    }
+
+    #[test]
+    fn every_sign_is_a_part_of_one_token() {
+        let goals = [
+            "(post) \"x\", 'y' to <#ops>… — now?!",
+            "a \"\" b “ c” ‘d «e» ` f",
+            "1. get acme/web's x\n- what's it: y, z;\n2) [1, 2 {\"a\": 1} s3://b/k.",
+            "say: the end, title: x;\n",
+        ];
+        for goal in goals {
+            let mut reached = 0;
+            for token in read(goal) {
+                assert!(token.start >= reached, "{goal}: {token:?}");
+                assert!(goal[reached..token.start].trim().is_empty(), "{goal}: {:?}", &goal[reached..token.start]);
+                reached = token.end;
+            }
+            assert!(goal[reached..].trim().is_empty(), "{goal}: {:?}", &goal[reached..]);
+        }
     }
 
     #[test]

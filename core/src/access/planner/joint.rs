@@ -1,0 +1,189 @@
+//! What stands between the wishes of a goal: signs, `and`, `then`, greetings and thanks.
+//!
+//! Each has a closed list of places. What stands elsewhere joins nothing and is kept apart, so that it
+//! refuses the goal instead of being left out. Parts without a verb are joined to the wish that they
+//! belong to.
+
+use super::clause::{Order, Part, verb};
+use super::lexicon;
+use super::token::{Kind, Token};
+
+/// Whole parts that ask for nothing: in front of the first wish, between two, behind the last.
+const GREETINGS: &[&str] = &[
+    "hi",
+    "hello",
+    "hey",
+    "please",
+    "ok",
+    "okay",
+    "do the following",
+    "do the following steps",
+    "do these things",
+    "please do the following",
+    "please do the following steps",
+    "please do these things",
+    "do this",
+    "please do this",
+];
+const BETWEEN: &[&str] = &["once that's done", "once done", "after that", "after this"];
+const THANKS: &[&str] =
+    &["thanks", "thank you", "thank you very much", "thank you so much", "thanks very much", "cheers", "please"];
+
+/// Whether a part is one of the phrases that ask for nothing where it stands.
+fn is_phrase(part: &[Token], first: bool, last: bool) -> bool {
+    // The colon of `do the following:`.
+    let part = match part.split_last() {
+        Some((last, rest)) if last.kind == Kind::Mark(':') && rest.len() > 1 => rest,
+        _ => part,
+    };
+    let words: Option<Vec<&str>> = part.iter().map(Token::word).collect();
+    let Some(text) = words.map(|words| words.join(" ")) else { return false };
+    let known = |phrases: &[&str]| phrases.contains(&text.as_str());
+    (first && known(GREETINGS)) || (!first && known(THANKS)) || (!first && !last && known(BETWEEN))
+}
+
+/// What stands between the wishes of a goal, sorted into what is there for the grammar and what is not.
+#[derive(Default)]
+pub(super) struct Joints {
+    pub(super) settled: Vec<Token>,
+    pub(super) stray: Vec<Token>,
+}
+
+impl Joints {
+    fn put(&mut self, joint: Vec<Token>, fits: bool) {
+        if fits { self.settled.extend(joint) } else { self.stray.extend(joint) }
+    }
+
+    /// Parts that have no verb belong to the next one (`In acme/web, …`) or, if they begin with a
+    /// label, to the one before (`… . Subject "x"`).
+    pub(super) fn join(&mut self, parts: Vec<Part>) -> Vec<(Order, Vec<Token>)> {
+        let last = parts.iter().rposition(|part| !part.tokens.is_empty()).unwrap_or(0);
+        let mut joined: Vec<(Order, Vec<Token>)> = Vec::new();
+        let mut lead: Option<Vec<Token>> = None;
+        let mut greeted = false;
+        for (at, Part { order, joint, tokens: part }) in parts.into_iter().enumerate() {
+            let is_first = joined.is_empty() && lead.is_none();
+            if part.is_empty() {
+                self.put_marks(joint);
+                continue;
+            }
+            if is_phrase(&part, is_first, at == last) {
+                greeted = true;
+                self.put_marks(joint);
+                self.settled.extend(part);
+                continue;
+            }
+            let first = part.iter().find_map(Token::word).unwrap_or_default();
+            let begins_with_entity = part.first().is_some_and(Token::is_entity);
+            let verbless = verb(&part).is_none_or(|at| part[at].word().is_some_and(|w| lexicon::acts(w).is_empty()));
+            let labels = lexicon::is_label(first) && !lexicon::is_preposition(first) && !begins_with_entity;
+            let leads = lexicon::is_preposition(first) || begins_with_entity || first == "use";
+            match joined.last_mut() {
+                Some((_, before)) if verbless && labels => {
+                    // `with the. Subject`, `an issue. Titled` are broken, not joined.
+                    let open = before.last().and_then(Token::word).is_some_and(lexicon::is_small);
+                    let said = first.ends_with("ed") || first.ends_with("ing") || first == "that";
+                    let alone = part.len() < 2 || lexicon::is_thing(first);
+                    if open || said || alone {
+                        self.put(joint, false)
+                    } else {
+                        self.put_marks(joint)
+                    }
+                    before.extend(part);
+                }
+                _ if verbless && leads => {
+                    // A part that only says more of a wish is a line or a phrase of it, no sentence.
+                    let close = |token: &Token| matches!(token.kind, Kind::Mark('\n' | ',' | ':'));
+                    let greets = is_first && greeted && joint.iter().all(Token::is_mark);
+                    let fits = joint.iter().all(close) || greets;
+                    self.put(joint, fits);
+                    lead.get_or_insert_default().extend(part);
+                }
+                _ => {
+                    let led = lead.is_some();
+                    self.put_joint(joint, is_first && order == Order::Next, led || (greeted && joined.is_empty()));
+                    joined.push((order, led_by(lead.take(), part)));
+                }
+            }
+        }
+        if let Some(lead) = lead {
+            match joined.last_mut() {
+                Some((_, last)) => last.extend(lead),
+                None => joined.push((Order::Next, lead)),
+            }
+        }
+        joined
+    }
+
+    /// Signs that end a sentence or a line; words are none.
+    fn put_marks(&mut self, joint: Vec<Token>) {
+        for (at, token) in joint.iter().enumerate() {
+            let before = at.checked_sub(1).map(|at| &joint[at]);
+            let fits = token.is_mark() && ends_well(token, before);
+            self.put(vec![token.clone()], fits);
+        }
+    }
+
+    /// What stands between two wishes: one sign, new lines, `and`, and one word that says what comes
+    /// next, in this order. In front of the first wish there is nothing to go on from.
+    fn put_joint(&mut self, joint: Vec<Token>, is_first: bool, led: bool) {
+        let mut last: Option<(usize, Token)> = None;
+        for token in joint {
+            let rank = match token.kind {
+                Kind::Mark('\n') => 1,
+                Kind::Mark(_) => 0,
+                _ if token.is("and") => 2,
+                _ => 3,
+            };
+            let (before, reached) = (last.as_ref().map(|(_, token)| token), last.as_ref().map_or(0, |(rank, _)| *rank));
+            let pair = before.is_some_and(|before| before.is("after"));
+            let ordered = rank > reached || (rank == reached && (rank < 2 || pair));
+            let fits = ordered && ends_well(&token, before) && !(rank > 1 && is_first) && !(rank == 2 && led);
+            self.put(vec![token.clone()], fits);
+            last = Some((rank.max(reached), token));
+        }
+    }
+}
+
+/// Whether a sign stands right behind a word, or behind another that ends a sentence together with it (`?!`).
+fn ends_well(token: &Token, before: Option<&Token>) -> bool {
+    match (&token.kind, before) {
+        (Kind::Mark('\n'), _) | (Kind::Word(_), _) => true,
+        (Kind::Mark('.'), Some(before)) if matches!(before.kind, Kind::Mark('.')) => {
+            before.end == token.start && (before.text == "?") != (token.text == "?")
+        }
+        (Kind::Mark(_), Some(before)) => !before.is_mark() && before.end == token.start,
+        (Kind::Mark(_), None) => token.glued,
+        _ => false,
+    }
+}
+
+/// A wish behind what was said in front of it.
+fn led_by(lead: Option<Vec<Token>>, part: Vec<Token>) -> Vec<Token> {
+    let Some(mut lead) = lead else { return part };
+    let end = lead.last().map_or(0, |token| token.end);
+    lead.push(Token { kind: Kind::Mark(','), text: String::new(), start: end, end, glued: true });
+    lead.extend(part);
+    lead
+}
+
+/// The parts in the order of doing.
+pub(super) fn ordered(parts: Vec<(Order, Vec<Token>)>) -> Vec<Vec<Token>> {
+    let mut done: Vec<Vec<Token>> = Vec::new();
+    let mut later: Vec<Vec<Token>> = Vec::new();
+    for (order, part) in parts {
+        match order {
+            Order::Later => later.push(part),
+            Order::Earlier => {
+                let at = done.len().saturating_sub(1);
+                done.insert(at, part);
+            }
+            Order::Next => {
+                done.push(part);
+                done.append(&mut later);
+            }
+        }
+    }
+    done.append(&mut later);
+    done
+}
